@@ -1,0 +1,36 @@
+# make        the release command at build/tilewright
+# make demo   installs what is missing, builds, runs the whole way once, ends with demo.png
+# make test   everything that a machine without a GPU can test
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+PRESET ?= release
+# Leave one core's worth of memory for each job; Eigen and Boost.Graph are large.
+JOBS ?= $(shell nproc)
+VENV := .venv
+
+.PHONY: build demo test setup python clean dev format
+
+setup:
+	@scripts/setup system
+
+build: setup
+	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+python: setup
+	@scripts/setup python
+
+demo: build python
+	@scripts/demo
+
+test: build python
+	@scripts/test $(PRESET)
+
+dev:
+	@$(MAKE) test PRESET=dev
+
+format:
+	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+clean:
+	@rm -rf build out $(VENV)

@@ -1,0 +1,58 @@
+# What every folder of the build shares: dependencies, warnings, and one way to declare a library.
+include(GNUInstallDirs)
+
+find_program(TILEWRIGHT_CCACHE ccache)
+if(TILEWRIGHT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TILEWRIGHT_CCACHE})
+endif()
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(Eigen3 REQUIRED NO_MODULE)
+find_package(Boost REQUIRED)
+
+# The command is one file, so yaml-cpp comes from its static library.
+find_path(YAML_CPP_INCLUDE yaml-cpp/yaml.h REQUIRED)
+find_library(YAML_CPP_STATIC NAMES libyaml-cpp.a REQUIRED)
+add_library(tilewright_yaml INTERFACE)
+target_include_directories(tilewright_yaml SYSTEM INTERFACE ${YAML_CPP_INCLUDE})
+# Debian's is not position-independent: a target that becomes a shared object sets the property
+# TILEWRIGHT_SHARED_YAML and gets the shared library instead.
+find_library(YAML_CPP_SHARED NAMES libyaml-cpp.so)
+target_link_libraries(tilewright_yaml INTERFACE
+  $<IF:$<BOOL:$<TARGET_PROPERTY:TILEWRIGHT_SHARED_YAML>>,${YAML_CPP_SHARED},${YAML_CPP_STATIC}>)
+
+# GCC 12 reports std::string operations as overlapping copies (its bug 105651).
+set(TILEWRIGHT_WARNINGS -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -Wno-restrict)
+if(TILEWRIGHT_WERROR)
+  list(APPEND TILEWRIGHT_WARNINGS -Werror)
+endif()
+
+# tilewright_library(NAME sources... [LINK libraries...]): target tilewright_NAME, alias
+# tilewright::NAME, included as "folder/file.h" from the top of the source tree.
+function(tilewright_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_library(tilewright_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  add_library(tilewright::${name} ALIAS tilewright_${name})
+  target_include_directories(tilewright_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tilewright>)
+  target_link_libraries(tilewright_${name} PUBLIC ${ARG_LINK})
+  target_compile_options(tilewright_${name} PRIVATE ${TILEWRIGHT_WARNINGS})
+endfunction()
+
+# tilewright_test(NAME LABEL sources... [LINK libraries...]): one GoogleTest program; ctest lists its
+# cases, with the label "unit", "golden" or "numeric".
+include(GoogleTest)
+function(tilewright_test name label)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_options(${name} PRIVATE ${TILEWRIGHT_WARNINGS})
+  target_compile_definitions(${name} PRIVATE TILEWRIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${name} PROPERTIES LABELS ${label} DISCOVERY_TIMEOUT 60
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endfunction()
