@@ -1,0 +1,165 @@
+// What makes a plan illegal, with the reason (plan.md rules 3, 7 and 12).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/lowering/resolver.h"
+
+namespace tilewright::lowering {
+
+namespace {
+
+/// Loop nodes around `n`, innermost first, up to but without `stop`.
+std::vector<NodeId> loops_around(const Draft& d, NodeId n, NodeId stop = NodeId()) {
+  std::vector<NodeId> loops;
+  for (NodeId p = d.node(n).parent; p.valid() && p != stop; p = d.node(p).parent)
+    if (d.node(p).kind == NodeKind::loop) loops.push_back(p);
+  return loops;
+}
+
+bool cuts_reduction(const Draft& d, NodeId loop, OpId op) {
+  const ScheduleNode& n = d.node(loop);
+  return d.w.is_reduction(op, n.loop) && n.max_trips > 1 &&
+         std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; });
+}
+
+std::optional<Reason> check_order(const Draft& d, OpId producer, OpId consumer, TensorId t) {
+  const NodeId made = d.compute_of[producer.index()];
+  const NodeId used = d.compute_of[consumer.index()];
+  const std::string& p = d.w.op(producer).name;
+  const std::string& c = d.w.op(consumer).name;
+  if (used < made)
+    return Reason{fmt::format("{} reads {} before {} has computed it", c, d.w.tensor(t).name, p)};
+  if (d.w.op(producer).running) return std::nullopt;
+  for (NodeId loop : loops_around(d, used))
+    if (d.inside(made, loop) && cuts_reduction(d, loop, producer))
+      return Reason{fmt::format("{} is inside {}, a reduction loop of {}, whose result it reads", c,
+                                d.w.loop(d.node(loop).loop).name, p)};
+  return std::nullopt;
+}
+
+std::optional<Reason> check_orders(const Draft& d) {
+  for (OpId op : d.k.ops)
+    for (const Output& out : d.w.op(op).outputs)
+      for (OpId consumer : d.w.consumers(out.target.tensor))
+        if (d.computed_here(consumer))
+          if (auto reason = check_order(d, op, consumer, out.target.tensor)) return reason;
+  return std::nullopt;
+}
+
+/// A store must follow what it stores, in parentheses that hold it.
+std::optional<Reason> check_stores(const Draft& d) {
+  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+    const ScheduleNode& n = d.k.nodes[i];
+    if (n.kind != NodeKind::store) continue;
+    const std::string& name = d.w.tensor(n.tensor).name;
+    const NodeId compute = d.compute_of[n.op.index()];
+    if (NodeId(i) < compute || !d.inside(compute, d.body_of(NodeId(i))))
+      return Reason{fmt::format("S.{} does not follow C.{} in parentheses around both", name,
+                                d.w.op(n.op).name)};
+    const auto& chain = d.chain[n.tensor.index()];
+    const auto at = std::ranges::find(chain, n.buffer);
+    if (at == chain.begin()) continue;
+    const NodeId inner = d.k.buffer(*(at - 1)).store;
+    if (NodeId(i) < inner || !d.inside(inner, d.body_of(NodeId(i))))
+      return Reason{fmt::format("the outer S.{} does not follow the inner one in parentheses around "
+                                "both", name)};
+  }
+  return std::nullopt;
+}
+
+/// Rule 12: a reduction over blocks needs !atomic, and each block's partial is written once.
+std::optional<Reason> check_grid_reductions(const Draft& d) {
+  for (OpId op : d.k.ops) {
+    const NodeId compute = d.compute_of[op.index()];
+    for (const OutputUse& out : d.node(compute).writes) {
+      const std::string& name = d.w.tensor(out.tensor).name;
+      const NodeId store = d.k.buffer(d.chain[out.tensor.index()].back()).store;
+      for (NodeId loop : loops_around(d, compute)) {
+        if (!cuts_reduction(d, loop, op)) continue;
+        const ScheduleNode& n = d.node(loop);
+        if (n.binding == Binding::grid && !out.atomic && !d.w.op(op).running)
+          return Reason{fmt::format("{} reduces {} over blocks: S.{}!atomic is needed",
+                                    d.w.loop(n.loop).name, name, name)};
+        if (out.atomic && n.binding != Binding::grid && d.inside(store, loop))
+          return Reason{fmt::format("S.{}!atomic is inside {}, so that a block would write its "
+                                    "partial result more than once", name, d.w.loop(n.loop).name)};
+      }
+      if (out.atomic && d.consumed_here(out.tensor) && d.on_chip(out.tensor))
+        return Reason{fmt::format("{} is combined over blocks and read in the same kernel", name)};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Unit-bound loops around `n` and below `place` to whose units `level` is private.
+std::vector<NodeId> private_loops(const Draft& d, NodeId n, NodeId place, LevelId level) {
+  std::vector<NodeId> loops;
+  const Unit owner = d.m.level(level).private_to;
+  for (NodeId l : loops_around(d, n, place)) {
+    const auto unit = unit_of(d.node(l).binding);
+    if (unit && *unit <= owner) loops.push_back(l);
+  }
+  return loops;
+}
+
+/// The tensor dimensions that a loop cuts through an access, with the step.
+std::vector<int> dimensions_cut(const Draft& d, NodeId loop, const Access& a) {
+  std::vector<int> dims;
+  for (std::size_t i = 0; i < a.index.size(); ++i)
+    for (const Term& t : a.index[i].terms)
+      if (t.loop == d.node(loop).loop) dims.push_back(static_cast<int>(i));
+  return dims;
+}
+
+/// Rule 7: what lies in a unit's own memory is consumed by the unit that made it.
+std::optional<Reason> check_private(const Draft& d) {
+  for (const Buffer& b : d.k.buffers) {
+    if (b.role != BufferRole::intermediate) continue;
+    const OpId producer = d.w.producer(b.tensor);
+    const auto& outputs = d.w.op(producer).outputs;
+    const Access& made = std::ranges::find_if(outputs, [&](const Output& o) {
+                           return o.target.tensor == b.tensor;
+                         })->target;
+    // A reduction over the units is combined and known to all of them.
+    std::vector<NodeId> makers;
+    for (NodeId l : private_loops(d, d.compute_of[producer.index()], b.fixed_at, b.level))
+      if (!dimensions_cut(d, l, made).empty()) makers.push_back(l);
+    for (const ReadRef& r : d.reads_inside(b.tensor, NodeId(0))) {
+      const Access& read = d.w.op(r.op).inputs[static_cast<std::size_t>(r.input)];
+      std::vector<NodeId> users;
+      for (NodeId l : private_loops(d, d.compute_of[r.op.index()], b.fixed_at, b.level))
+        if (!dimensions_cut(d, l, read).empty()) users.push_back(l);
+      const bool same = std::ranges::equal(makers, users, [&](NodeId x, NodeId y) {
+        return d.node(x).binding == d.node(y).binding && d.node(x).step == d.node(y).step &&
+               dimensions_cut(d, x, made) == dimensions_cut(d, y, read);
+      });
+      if (!makers.empty() && !same)
+        return Reason{fmt::format("{} lies in memory of the unit that makes it at {}, and {} reads it "
+                                  "on another: pin it to a shared level",
+                                  d.w.tensor(b.tensor).name, d.m.level(b.level).name,
+                                  d.w.op(r.op).name)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Reason> check_co_residence(const Draft& d) {
+  if (!d.k.co_resident) return std::nullopt;
+  for (const Level& l : d.m.levels)
+    if (l.private_to == Unit::grid && l.instances < d.k.blocks)
+      return Reason{fmt::format("Y.grid needs all {} blocks resident, and {} has {} {}", d.k.blocks,
+                                d.m.name, l.instances, l.name)};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Reason> check_legal(const Draft& d) {
+  for (const auto check :
+       {check_orders, check_stores, check_grid_reductions, check_private, check_co_residence})
+    if (auto reason = check(d)) return reason;
+  return std::nullopt;
+}
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,265 @@
+// Does resolve say what plan.md says: memory, legality and its reasons, home points, the walk?
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/lowering/stream.h"
+#include "tests/support/worked.h"
+
+namespace tilewright {
+namespace {
+
+using testing::worked_machine;
+using testing::worked_plan;
+using testing::worked_rows;
+using testing::worked_workload;
+using testing::WorkedRow;
+using ::testing::HasSubstr;
+
+Result<Schedule> resolve_row(const WorkedRow& row) {
+  return resolve(worked_plan(row), worked_workload(row), worked_machine(row.machine));
+}
+
+WorkedRow chain_row(std::string tree) {
+  WorkedRow row = worked_rows().front();
+  row.tree = std::move(tree);
+  return row;
+}
+
+class Worked : public ::testing::TestWithParam<WorkedRow> {};
+
+TEST_P(Worked, ResolvesWithTheMemoryOfTheTable) {
+  const auto s = resolve_row(GetParam());
+  ASSERT_TRUE(s.ok()) << s.reason();
+  const auto memory = memory_use(*s);
+  for (const auto& [level, elements] : GetParam().memory)
+    EXPECT_EQ(memory.at(level), Bytes(elements * 4)) << level;
+  EXPECT_FALSE(misfit(*s).has_value());
+}
+
+TEST_P(Worked, ResolvingAScheduleChangesNothing) {
+  const auto workload = worked_workload(GetParam());
+  const auto machine = worked_machine(GetParam().machine);
+  const auto once = resolve(worked_plan(GetParam()), workload, machine);
+  ASSERT_TRUE(once.ok()) << once.reason();
+  const auto twice = resolve(once->resolved, workload, machine);
+  ASSERT_TRUE(twice.ok()) << twice.reason() << "\n" << to_text(once->resolved.kernels[0].tree);
+  EXPECT_EQ(once->resolved, twice->resolved);
+  const auto events = [](const Schedule& s) {
+    std::vector<std::tuple<int, int, int, std::string, std::int64_t>> list;
+    walk(s, [&](const AccessEvent& e) {
+      list.emplace_back(static_cast<int>(e.kind), e.tensor.value, e.op.value, to_text(e.box),
+                        e.instance);
+    });
+    return list;
+  };
+  EXPECT_EQ(events(*once), events(*twice));
+}
+
+TEST_P(Worked, TheWalkRunsEveryOperatorAsOftenAsTheTableSays) {
+  const auto s = resolve_row(GetParam());
+  ASSERT_TRUE(s.ok()) << s.reason();
+  std::map<std::string, std::int64_t> operations;
+  walk(*s, [&](const AccessEvent& e) {
+    if (e.kind == AccessKind::compute) operations[s->workload->op(e.op).name] += e.operations;
+  });
+  for (const auto& [op, count] : GetParam().operations) EXPECT_EQ(operations[op], count) << op;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, Worked, ::testing::ValuesIn(worked_rows()),
+                         [](const auto& info) {
+                           std::string name;
+                           for (char c : info.param.name)
+                             name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
+
+TEST(Resolve, PrintsRuleNinesLoadsInParenthesesOfTheirOwn) {
+  const auto s = resolve_row(chain_row("m n l ( k ( C.gemm1 ) C.gemm2 )"));
+  ASSERT_TRUE(s.ok()) << s.reason();
+  EXPECT_EQ(to_text(s->resolved.kernels[0].tree),
+            "m/4 n/3 l/5 ( k/4 ( L.A@L1 L.B@L1 C.gemm1 ) ( L.D@L1 C.gemm2 ) )");
+}
+
+struct Illegal {
+  const char* tree;
+  const char* reason;
+};
+
+class IllegalTree : public ::testing::TestWithParam<Illegal> {};
+
+TEST_P(IllegalTree, IsRefusedWithTheReason) {
+  const auto s = resolve_row(chain_row(GetParam().tree));
+  ASSERT_FALSE(s.ok());
+  EXPECT_THAT(s.reason(), HasSubstr(GetParam().reason));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Reasons, IllegalTree,
+    ::testing::Values(
+        Illegal{"m l k ( C.gemm1 n ( C.gemm2 ) )", "gemm2 is inside k, a reduction loop of gemm1"},
+        Illegal{"m l ( n ( C.gemm2 ) k ( C.gemm1 ) )", "gemm2 reads C before gemm1 has computed it"},
+        Illegal{"m l ( k ( L.A C.gemm1 ) ( L.B n ( C.gemm2 ) ) )", "no compute in the parentheses"},
+        Illegal{"m l ( k ( ( L.A L.B S.E ) C.gemm1 ) n ( C.gemm2 ) )", "no compute"},
+        Illegal{"m/4 ( l ( k ( C.gemm1 ) n ( C.gemm2 ) ) S.C )", "pin it to DRAM to spill it"},
+        Illegal{"m ( k l ( C.gemm1 ) n ( S.E l ( C.gemm2 ) ) )", "S.E does not follow"},
+        Illegal{"l@grid m ( k ( C.gemm1 ) n ( C.gemm2 ) )", "l reduces E over blocks"},
+        Illegal{"l@grid m ( k ( C.gemm1 ) l/2 ( n ( C.gemm2 S.E!atomic ) ) )",
+                "more than once"}));
+
+TEST(Resolve, RefusesALoopWhoseOperatorsHaveDifferentRanges) {
+  // g makes only what u needs around o; v, an output, makes everything. One loop cannot cut both.
+  WorkedRow row;
+  row.workload = R"yaml(
+loops: {o: 10, h: 12, r: 3}
+operators:
+  - "f: P[h] = 2 * I[h]"
+  - "g: Q[h] = P[h] + 1"
+  - "v: Z[h] = P[h] * 3"
+  - "u: O[o] += Q[o+r] * W[r]"
+)yaml";
+  row.machine = "scratchpad:4096B";
+  row.tree = "o/4 ( h/2 ( C.f C.g C.v ) C.u )";
+  const auto s = resolve_row(row);
+  ASSERT_FALSE(s.ok());
+  EXPECT_THAT(s.reason(), HasSubstr("different ranges of"));
+  row.tree = "( h/2 ( C.f C.v ) o/4 ( h/2 ( C.g ) C.u ) )";
+  const auto apart = resolve_row(row);
+  EXPECT_TRUE(apart.ok()) << apart.reason();
+}
+
+TEST(Resolve, BadPlansAreInputErrorsThatNameTheField) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"z ( C.gemm1 )", "z"},
+      {"m l ( k ( C.gemm1 ) n ( C.gemm3 ) )", "gemm3"},
+      {"m/11 l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "11"},
+      {"m m ( l k ( C.gemm1 ) n ( C.gemm2 ) )", "nested in itself"},
+      {"m l ( k ( L.A@L7 C.gemm1 ) n ( C.gemm2 ) )", "L7"},
+      {"m l k ( C.gemm1 )", "gemm2"},
+      {"m l ( k ( C.gemm1 C.gemm1 ) n ( C.gemm2 ) )", "twice"},
+      {"m l ( k ( C.gemm1 ) n ( C.gemm2 S.A ) )", "A"}};
+  for (const auto& [tree, expected] : cases) {
+    try {
+      const auto s = resolve_row(chain_row(tree));
+      ADD_FAILURE() << tree << " was accepted" << (s.ok() ? "" : s.reason());
+    } catch (const InputError& e) {
+      EXPECT_THAT(e.what(), HasSubstr(expected)) << tree;
+      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    }
+  }
+}
+
+TEST(Resolve, MissingStepsAndTilesPastTheExtentAreNamed) {
+  WorkedRow row = chain_row("m l ( k ( C.gemm1 ) n ( C.gemm2 ) )");
+  row.tiles.erase("k");
+  EXPECT_THROW((void)resolve_row(row), InputError);
+  row.tiles["k"] = 8;  // k is 7 long
+  EXPECT_THROW((void)resolve_row(row), InputError);
+  row.tiles["k"] = 7;
+  EXPECT_TRUE(resolve_row(row).ok());
+  row.tiles["q"] = 1;
+  EXPECT_THROW((void)resolve_row(row), InputError);
+}
+
+TEST(Resolve, AReductionLoopOfOneTripHidesNothing) {
+  WorkedRow row = chain_row("m l k ( C.gemm1 n ( C.gemm2 ) )");
+  row.tiles["k"] = 7;
+  const auto s = resolve_row(row);
+  EXPECT_TRUE(s.ok()) << s.reason();
+}
+
+TEST(Resolve, OnceSkipsWhatIsCompleteAndItsLoads) {
+  WorkedRow row = chain_row("m n l ( k ( C.gemm1!once ) C.gemm2 )");
+  row.pins["C"] = Pin{.level = "", .at = "m"};
+  const auto s = resolve_row(row);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  std::int64_t gemm1 = 0;
+  std::int64_t loaded = 0;
+  walk(*s, [&](const AccessEvent& e) {
+    if (e.kind == AccessKind::compute && s->workload->op(e.op).name == "gemm1")
+      gemm1 += e.operations;
+    if (e.kind == AccessKind::load && s->workload->tensor(e.tensor).name == "B")
+      loaded += e.box.size();
+  });
+  EXPECT_EQ(gemm1, 630);       // once, although n is outside
+  EXPECT_EQ(loaded, 3 * 63);   // B once for every m block
+}
+
+TEST(Resolve, KernelsMeetAtHome) {
+  WorkedRow row = chain_row("");
+  const auto workload = worked_workload(row);
+  const auto machine = worked_machine(row.machine);
+  Plan plan;
+  plan.kernels = {Kernel{.tree = parse_tree("m l k ( C.gemm1 )"), .tiles = row.tiles},
+                  Kernel{.tree = parse_tree("m n l ( C.gemm2 )"), .tiles = row.tiles}};
+  const auto s = resolve(plan, workload, machine);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  ASSERT_EQ(s->kernels.size(), 2u);
+  const auto role = [&](int kernel, const char* tensor) {
+    for (const Buffer& b : s->kernels[static_cast<std::size_t>(kernel)].buffers)
+      if (workload->tensor(b.tensor).name == tensor) return b.role;
+    throw std::logic_error("no buffer");
+  };
+  EXPECT_EQ(role(0, "C"), BufferRole::output);
+  EXPECT_EQ(role(1, "C"), BufferRole::input);
+  std::swap(plan.kernels[0], plan.kernels[1]);
+  EXPECT_THROW((void)resolve(plan, workload, machine), InputError);
+}
+
+TEST(Resolve, EveryPlanOfTheDesignParsesAndResolvesOnItsTarget) {
+  const auto check = [](const char* workload, const char* machine, const char* tree,
+                        std::map<std::string, std::int64_t> tiles, std::map<std::string, Pin> pins,
+                        const char* rewrite, const char* level) {
+    Workload w = named_workload(workload);
+    if (*rewrite != '\0') w = tilewright::apply(rewrite, w).value();
+    const auto s = resolve(
+        Plan{.kernels = {Kernel{.level = level, .tree = parse_tree(tree), .tiles = std::move(tiles),
+                                .pins = std::move(pins)}}},
+        std::make_shared<const Workload>(std::move(w)),
+        std::make_shared<const Machine>(named_machine(machine)));
+    ASSERT_TRUE(s.ok()) << tree << ": " << s.reason();
+    EXPECT_FALSE(memory_use(*s).empty());
+  };
+  const char* const chain = "gemm-chain:m=256,n=64,k=64,l=256,dtype=f16";
+  check(chain, "a100", "m@grid n@grid ( l ( k ( L.A L.B C.gemm1 ) L.D C.gemm2 ) S.E )",
+        {{"m", 64}, {"n", 32}, {"l", 64}, {"k", 32}}, {}, "", "shared");
+  check(chain, "a100", "m@grid ( l ( k ( C.gemm1 ) n ( C.gemm2 ) ) S.E )",
+        {{"m", 64}, {"n", 32}, {"l", 64}, {"k", 32}}, {}, "", "shared");
+  check("attention:m=256,l=256,k=64,n=64,dtype=f16", "h200",
+        "m@grid ( l ( k ( C.qk ) C.rowmax C.exp C.rowsum C.rescale C.pv ) C.divide S.E )",
+        {{"m", 64}, {"l", 64}, {"k", 64}}, {}, "online-softmax", "shared");
+  check("layernorm:rows=64,cols=256", "h200",
+        "r/1@grid ( L.x@registers c@thread ( C.sum ) Y.block C.mean c@thread ( C.sub C.sq C.varsum ) "
+        "Y.block C.rstd c@thread ( C.norm S.y ) )",
+        {{"c", 1}}, {}, "", "registers");
+  check("gemm-chain:m=48,n=64,k=16,l=64", "xeon-gold-6240",
+        "m/6 l/64 ( k/1 ( L.B m/1@unroll ( L.A l/16@vector ( C.gemm1 ) ) ) n/64 ( L.D C.gemm2 ) )",
+        {}, {}, "", "registers");
+}
+
+TEST(Walk, NeverStraysOutsideATensorAndVisitsEveryElementOfTheOutput) {
+  for (const WorkedRow& row : worked_rows()) {
+    const auto s = resolve_row(row);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    std::map<TensorId, std::set<std::int64_t>> written;
+    walk(*s, [&](const AccessEvent& e) {
+      if (!e.tensor.valid()) return;
+      const Tensor& t = s->workload->tensor(e.tensor);
+      EXPECT_TRUE(contains(t.whole(), e.box)) << row.name << " " << t.name;
+      EXPECT_TRUE(contains(e.tile, e.box)) << row.name << " " << t.name;
+      if (e.kind != AccessKind::update || e.box.rank() != 2) return;
+      for (std::int64_t i = e.box[0].lo; i < e.box[0].hi; ++i)
+        for (std::int64_t j = e.box[1].lo; j < e.box[1].hi; ++j)
+          written[e.tensor].insert(i * t.shape[1] + j);
+    });
+    for (TensorId t : s->workload->outputs()) {
+      if (s->workload->tensor(t).shape.size() != 2) continue;
+      EXPECT_EQ(static_cast<std::int64_t>(written[t].size()),
+                s->workload->tensor(t).elements().value);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewright
