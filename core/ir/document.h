@@ -28,6 +28,11 @@ struct DocumentValue {
 DocumentValue read_yaml(std::string_view text, std::string_view where);
 DocumentValue read_json(const nlohmann::json& j, std::string_view where);
 
+/// 0, 1 or 2: no document, one, or more (what follows a document without being one counts too);
+/// `line` is where the last one begins. Throws YAML::Exception. Then YAML::Load reads the one:
+/// YAML::LoadAll does not end on texts such as ",a".
+int count_yaml_documents(const std::string& text, int* line = nullptr);
+
 /// A place in a document, as readers walk it. Every failure is an InputError with file, line and
 /// path ("kernels[0].tiles.m"). Refers to the value, which must outlive it.
 class Field {
@@ -76,8 +81,8 @@ std::string yaml_scalar(std::string_view text);
 /// A finite number whose shortest text reads back to the same value.
 std::string shortest(double value);
 
-/// "2.6 GHz", "131 GB/s", "2995.2 GFLOP/s": a non-negative number with a decimal prefix (K, M, G, T)
-/// of the unit, or in the unit itself when neither is given. Nothing for anything else.
+/// "2.6 GHz", "131 GB/s", "2995.2 GFLOP/s": a non-negative number with a decimal prefix (K, M, G,
+/// T) of the unit, or in the unit itself when neither is given. Nothing for anything else.
 std::optional<double> parse_quantity(std::string_view text, std::string_view unit);
 /// parse_quantity reads it back to the same value.
 std::string quantity_text(double value, std::string_view unit);

@@ -1,4 +1,5 @@
-// What a running CPU says of itself, without measuring anything. For machine_host.cpp and its tests.
+// What a running CPU says of itself, without measuring anything. For machine_host.cpp and its
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,13 @@ struct HostTopology {
 };
 
 struct HostProcessor {
-  std::string model;             ///< empty: unknown
-  std::int64_t cores = 0;        ///< physical ones; 0: unknown
-  double clock_hz = 0;           ///< 0: unknown
+  std::string model;       ///< empty: unknown
+  std::int64_t cores = 0;  ///< physical ones; 0: unknown
+  double clock_hz = 0;     ///< 0: unknown
   std::string clock_source;
-  std::int64_t vector_bytes = 0; ///< widest vector register; 0: unknown
-  std::int64_t registers = 0;    ///< vector registers of that width
-  std::string vector_name;       ///< "AVX-512", "AVX2", ...
+  std::int64_t vector_bytes = 0;  ///< widest vector register; 0: unknown
+  std::int64_t registers = 0;     ///< vector registers of that width
+  std::string vector_name;        ///< "AVX-512", "AVX2", ...
 };
 
 /// From libhwloc.so.15, opened at run time; nothing where it is not there or says no cache.

@@ -92,11 +92,12 @@ struct Machine {
 /// Level names are identifiers that do not end in x and digits (L.A@L1x2 means two copies at L1).
 void check(const Machine& m, std::string_view where = "machine");
 
-/// "scratchpad:4096B": one software-managed level L1 over DRAM; "scratchpad:4K,64K": several, L1 (the
-/// innermost) first. "cache:48K/12,1M/16,32M/16": LRU write-back caches with 64-byte lines, L1 first,
-/// SIZE/WAYS; without ways, fully associative. Sizes: B, K, M, G, and of scratchpads also "1024e",
-/// elements of 4 bytes; none smaller than the one inside it. Every level is private to a grid block,
-/// except the outermost of three or more caches, which the machine shares. Throws InputError.
+/// "scratchpad:4096B": one software-managed level L1 over DRAM; "scratchpad:4K,64K": several, L1
+/// (the innermost) first. "cache:48K/12,1M/16,32M/16": LRU write-back caches with 64-byte lines, L1
+/// first, SIZE/WAYS; without ways, fully associative. Sizes: B, K, M, G, and of scratchpads also
+/// "1024e", elements of 4 bytes; none smaller than the one inside it. Every level is private to a
+/// grid block, except the outermost of three or more caches, which the machine shares. Throws
+/// InputError.
 Machine parse_synthetic_machine(std::string_view spec);
 /// A machine file. Throws InputError with the file's line.
 Machine machine_from_yaml(std::string_view text, std::string_view where);

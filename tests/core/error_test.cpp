@@ -1,0 +1,77 @@
+#include "core/ir/error.h"
+
+#include <gtest/gtest.h>
+
+namespace tilewright {
+namespace {
+
+TEST(InputError, IsOneLineWithEveryPart) {
+  const InputError e({.where = "--tiles",
+                      .field = "m",
+                      .value = "600",
+                      .problem = "is larger than the loop's extent 512",
+                      .accepted = "1..512"});
+  EXPECT_STREQ(e.what(),
+               "--tiles: m: 600 is larger than the loop's extent 512; accepted: 1..512");
+}
+
+TEST(InputError, KeepsHostileInputOnOneShortLine) {
+  const InputError e({.where = "a\nb", .field = "x\r\n\ty", .value = std::string(100000, 'z')});
+  const std::string what = e.what();
+  EXPECT_EQ(what.find_first_of("\n\r\t"), std::string::npos);
+  EXPECT_LT(what.size(), 400u);
+  EXPECT_NE(what.find("is not accepted"), std::string::npos);
+  const std::string binary = InputError({.value = std::string("\x1b[31m\0x", 7)}).what();
+  EXPECT_EQ(binary.find('\x1b'), std::string::npos);
+  EXPECT_EQ(binary.find('\0'), std::string::npos);
+}
+
+TEST(InputError, IsLocatedOnce) {
+  const InputError e({.field = "m", .problem = "is missing"});
+  EXPECT_STREQ(e.located("f.yaml:3").what(), "f.yaml:3: m: is missing");
+  EXPECT_STREQ(e.located("f.yaml:3").located("g").what(), "f.yaml:3: m: is missing");
+}
+
+TEST(Nearest, SuggestsOnlyWhatIsNear) {
+  const std::vector<std::string> keys = {"loops", "tensors", "operators", "outputs"};
+  EXPECT_EQ(nearest("lops", keys), "loops");
+  EXPECT_EQ(nearest("operator", keys), "operators");
+  EXPECT_EQ(nearest("LOOPS", keys), "loops");
+  EXPECT_EQ(nearest("zzz", keys), "");
+  EXPECT_EQ(nearest("", keys), "");
+  EXPECT_EQ(nearest("x", std::vector<std::string>{"m", "n"}), "");
+  EXPECT_EQ(nearest(std::string(1000000, 'l'), keys), "");
+}
+
+TEST(Identifiers, AreSafeInSource) {
+  for (const char* good : {"m", "C1", "_x", "oc1", "a_b", "exp", "x0"})
+    EXPECT_TRUE(is_identifier(good)) << good;
+  for (const char* bad : {"", "1a", "a-b", "a b", "a;b", "a\"", "int", "class", "xor", "co_await",
+                          "__asm__", "__global__", "restrict", "\xc3\xa9", "a\n"})
+    EXPECT_FALSE(is_identifier(bad)) << bad;
+  EXPECT_TRUE(is_identifier(std::string(64, 'a')));
+  EXPECT_FALSE(is_identifier(std::string(65, 'a')));
+  EXPECT_FALSE(is_identifier(std::string_view("a\0", 2)));
+}
+
+TEST(Result, HoldsAValueOrAReason) {
+  const Result<int> value = 3;
+  const Result<int> reason = Reason{"does not fit"};
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(*value, 3);
+  ASSERT_FALSE(reason.ok());
+  EXPECT_EQ(reason.reason(), "does not fit");
+}
+
+TEST(Join, Separates) {
+  EXPECT_EQ(join(std::vector<std::string>{}), "");
+  EXPECT_EQ(join(std::vector<std::string>{"a", "b", "c"}), "a, b, c");
+  EXPECT_EQ(join(std::vector<std::string>{"a", "b"}, "|"), "a|b");
+}
+
+TEST(CheckDeathTest, AbortsWithItsPlace) {
+  EXPECT_DEATH(TW_CHECK(1 == 2, "arithmetic"), "internal error.*1 == 2.*arithmetic");
+}
+
+}  // namespace
+}  // namespace tilewright

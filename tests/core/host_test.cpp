@@ -1,0 +1,116 @@
+// The machine "host": every way to find it out, and what happens when there is none.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "core/ir/error.h"
+#include "core/ir/files.h"
+#include "core/ir/host_facts.h"
+#include "tests/support/temporary_folder.h"
+
+namespace tilewright {
+namespace {
+
+LevelId id(const Machine& m, std::string_view name) {
+  const auto found = m.find(name);
+  EXPECT_TRUE(found) << name;
+  return found.value_or(LevelId(0));
+}
+
+TEST(Host, IsAValidMachineAndQuick) {
+  const auto start = std::chrono::steady_clock::now();
+  const Machine m = named_machine("host");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  std::printf("host: %s, %zu levels, from %s, in %.1f ms\n", m.summary.c_str(), m.levels.size(),
+              m.levels[1].sources.at("capacity").c_str(), took.count() * 1e3);
+  EXPECT_NO_THROW(check(m));
+  EXPECT_EQ(m.name, "host");
+  EXPECT_EQ(machine_from_yaml(to_yaml(m), "again"), m) << to_yaml(m);
+  for (const Level& l : m.levels) EXPECT_EQ(l.bandwidth.value, 0);
+  EXPECT_LT(took.count(), 2.0);
+}
+
+TEST(Host, SourcesAgreeWhereTheyAreThere) {
+  const auto sysfs = topology_from_sysfs();
+  if (!sysfs) GTEST_SKIP() << "no caches in /sys here";
+  for (const auto& other : {topology_from_hwloc(), topology_from_cpuid()}) {
+    if (!other) continue;
+    SCOPED_TRACE(other->source);
+    EXPECT_EQ(other->caches.front().size, sysfs->caches.front().size);
+    EXPECT_EQ(other->caches.front().ways, sysfs->caches.front().ways);
+    EXPECT_EQ(other->caches.front().line, sysfs->caches.front().line);
+  }
+}
+
+TEST(Host, ReadsSysfsAndCpuinfo) {
+  const TemporaryFolder folder;
+  const auto cache = [&](int cpu, int index, const char* level, const char* type, const char* size,
+                         const char* ways, const char* shared) {
+    const std::string at = "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" +
+                           std::to_string(index) + "/";
+    folder.write(at + "level", std::string(level) + "\n");
+    folder.write(at + "type", std::string(type) + "\n");
+    folder.write(at + "size", std::string(size) + "\n");
+    folder.write(at + "ways_of_associativity", std::string(ways) + "\n");
+    folder.write(at + "coherency_line_size", "64\n");
+    folder.write(at + "shared_cpu_list", std::string(shared) + "\n");
+  };
+  for (int cpu = 0; cpu < 4; ++cpu) {
+    const char* pair = cpu < 2 ? "0-1" : "2-3";
+    cache(cpu, 0, "1", "Data", "48K", "12", pair);
+    cache(cpu, 1, "1", "Instruction", "32K", "8", pair);
+    cache(cpu, 2, "2", "Unified", "1024K", "16", pair);
+    cache(cpu, 3, "3", "Unified", "30976K", "11", "0-3");
+  }
+  folder.write("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3900000\n");
+  folder.write("proc/cpuinfo",
+               "processor\t: 0\nmodel name\t: Test CPU\nphysical id\t: 0\ncore id\t: 0\n"
+               "flags\t\t: fpu sse2 avx2 avx512f\n\nprocessor\t: 1\nphysical id\t: 0\n"
+               "core id\t: 0\n\nprocessor\t: 2\nphysical id\t: 0\ncore id\t: 1\n\n"
+               "processor\t: 3\nphysical id\t: 0\ncore id\t: 1\n");
+  const auto topology = topology_from_sysfs(folder.path() + "/sys");
+  ASSERT_TRUE(topology);
+  const HostProcessor p = processor_from_files(folder.path() + "/proc", folder.path() + "/sys");
+  const Machine m = machine_of_host(topology, p);
+  EXPECT_NO_THROW(check(m));
+  EXPECT_EQ(m.summary, "Test CPU");
+  ASSERT_EQ(m.levels.size(), 5U);
+  const Level& l1 = m.level(id(m, "L1"));
+  EXPECT_EQ(l1.capacity, Bytes(48 << 10));
+  EXPECT_EQ(l1.ways, 12);
+  EXPECT_EQ(l1.instances, 2);
+  EXPECT_EQ(l1.private_to, Unit::grid);
+  const Level& l3 = m.level(id(m, "L3"));
+  EXPECT_EQ(l3.ways, 11);
+  EXPECT_EQ(l3.instances, 1);
+  EXPECT_EQ(l3.private_to, Unit::machine);
+  EXPECT_EQ(m.units[0].count, 2);
+  EXPECT_EQ(m.units[0].clock_hz, 3.9e9);
+  EXPECT_EQ(m.units[0].vector_width, Bytes(64));
+  EXPECT_EQ(m.level(id(m, "registers")).capacity, Bytes(2048));
+}
+
+TEST(Host, WithoutAnythingSizesAreAssumedAndSaySo) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(topology_from_sysfs(folder.path()));
+  const HostProcessor p = processor_from_files(folder.path(), folder.path());
+  const Machine m = machine_of_host(std::nullopt, p);
+  EXPECT_NO_THROW(check(m));
+  EXPECT_EQ(m.level(id(m, "L1")).capacity, Bytes(32 << 10));
+  EXPECT_EQ(m.level(id(m, "L1")).sources.at("capacity").find("assumed"), 0U);
+}
+
+TEST(Host, OddTopologiesStillMakeAMachine) {
+  // A hypervisor that invents 20 ways for 48 KiB, and one that gives no line size.
+  const HostTopology odd = {.caches = {{.level = 1, .size = 48 << 10, .line = 64, .ways = 20},
+                                       {.level = 2, .size = 1000'000, .line = 0, .ways = 0}},
+                            .cores = 1,
+                            .source = "test"};
+  const Machine m = machine_of_host(odd, HostProcessor{});
+  EXPECT_NO_THROW(check(m));
+  EXPECT_EQ(m.level(id(m, "L1")).ways, 0);
+}
+
+}  // namespace
+}  // namespace tilewright
