@@ -1,0 +1,315 @@
+// Does the evaluator agree with nests written out by hand?
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "core/ir/files.h"
+#include "core/reference/evaluate.h"
+
+namespace tilewright {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+const std::vector<double>& of(const Workload& w, const TensorValues& v, const std::string& name) {
+  return v[w.find_tensor(name)->index()];
+}
+
+double error(const std::vector<double>& got, const std::vector<double>& wanted) {
+  return relative_error(std::span<const double>(got), wanted);
+}
+
+/// A workload of f64 tensors, so that no input is rounded.
+Workload make(const std::string& loops, const std::string& operators,
+              const std::string& tensors = "") {
+  return workload_from_yaml("name: test\ndtype: f64\nloops: {" + loops + "}\n" +
+                                (tensors.empty() ? "" : "tensors: {" + tensors + "}\n") +
+                                "operators:\n" + operators,
+                            "test");
+}
+
+TEST(Evaluate, GemmChainAgreesWithTripleLoops) {
+  constexpr int M = 37, N = 21, K = 19, L = 45;
+  const Workload w = make("m: 37, n: 21, k: 19, l: 45",
+                          "  - C[m,l] += A[m,k] * B[k,l]\n  - E[m,n] += C[m,l] * D[l,n]\n");
+  const TensorValues in = random_inputs(w, 1);
+  const TensorValues out = evaluate(w, in);
+  std::vector<double> c(M * L), e(M * N);
+  for (int m = 0; m < M; ++m)
+    for (int l = 0; l < L; ++l)
+      for (int k = 0; k < K; ++k)
+        c[m * L + l] += of(w, in, "A")[m * K + k] * of(w, in, "B")[k * L + l];
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n)
+      for (int l = 0; l < L; ++l) e[m * N + n] += c[m * L + l] * of(w, in, "D")[l * N + n];
+  EXPECT_LT(error(of(w, out, "C"), c), 1e-13);
+  EXPECT_LT(error(of(w, out, "E"), e), 1e-13);
+}
+
+TEST(Evaluate, ContractionTakesAnyOrderOfDimensions) {
+  constexpr int B = 3, M = 17, N = 11, K = 23, J = 2;
+  const Workload w =
+      make("b: 3, m: 17, n: 11, k: 23, j: 2", "  - C[n,b,m] += X[k,m,b,j] * Y[n,j,b,k]\n");
+  const TensorValues in = random_inputs(w, 2);
+  const auto &x = of(w, in, "X"), &y = of(w, in, "Y");
+  std::vector<double> c(N * B * M);
+  for (int n = 0; n < N; ++n)
+    for (int b = 0; b < B; ++b)
+      for (int m = 0; m < M; ++m)
+        for (int k = 0; k < K; ++k)
+          for (int j = 0; j < J; ++j)
+            c[(n * B + b) * M + m] +=
+                x[((k * M + m) * B + b) * J + j] * y[((n * J + j) * B + b) * K + k];
+  EXPECT_LT(error(of(w, evaluate(w, in), "C"), c), 1e-13);
+}
+
+// The same sum of products through matrix products and, made no product of two inputs, without.
+TEST(Evaluate, MatrixProductsAgreeWithTheLoopNest) {
+  for (const std::string body :
+       {"A[m,k] * B[k,n]", "A[k,m] * A[k,n]", "A[m,k] * B[n,2*k+1]", "A[m+k,k] * B[n,k]",
+        "A[m,-k+40] * B[k,n]", "A[m-3,k] * B[k,n+2]"}) {
+    const std::string shapes = "A: [70, 70], B: [85, 85]";
+    const Workload fast = make("m: 29, n: 31, k: 41", "  - C[m,n] += " + body + "\n",
+                               body.find('B') == std::string::npos ? "A: [70, 70]" : shapes);
+    const Workload slow = make("m: 29, n: 31, k: 41", "  - C[m,n] += (" + body + ") * 1\n",
+                               body.find('B') == std::string::npos ? "A: [70, 70]" : shapes);
+    const TensorValues in = random_inputs(fast, 3);
+    EXPECT_LT(error(of(fast, evaluate(fast, in), "C"), of(slow, evaluate(slow, in), "C")), 1e-13)
+        << body;
+  }
+}
+
+TEST(Evaluate, ConvolutionReadsPaddingAsZero) {
+  constexpr int IC = 5, OC = 7, H = 13, W = 9, OH = 7, OW = 5;
+  const Workload w = make("oc: 7, ic: 5, h: 7, w: 5, r: 3, s: 3",
+                          "  - O[oc,h,w] += I[ic, 2*h + r - 1, 2*w + s - 1] * F[oc, ic, r, s]\n",
+                          "I: [ic, 13, 9]");
+  const TensorValues in = random_inputs(w, 4);
+  const auto &image = of(w, in, "I"), &filter = of(w, in, "F");
+  std::vector<double> o(OC * OH * OW);
+  for (int oc = 0; oc < OC; ++oc)
+    for (int h = 0; h < OH; ++h)
+      for (int x = 0; x < OW; ++x)
+        for (int ic = 0; ic < IC; ++ic)
+          for (int r = 0; r < 3; ++r)
+            for (int s = 0; s < 3; ++s) {
+              const int y = 2 * h + r - 1, z = 2 * x + s - 1;
+              if (y < 0 || y >= H || z < 0 || z >= W) continue;
+              o[(oc * OH + h) * OW + x] +=
+                  image[(ic * H + y) * W + z] * filter[((oc * IC + ic) * 3 + r) * 3 + s];
+            }
+  EXPECT_LT(error(of(w, evaluate(w, in), "O"), o), 1e-13);
+}
+
+TEST(Evaluate, CombinesAndScalars) {
+  const Workload w = make("i: 300",  // longer than the row that is evaluated at once
+                          "  - top: T[] max= X[i]\n  - low: B[] min= X[i]\n"
+                          "  - sum: S[] += X[i]\n  - prod: P[] *= X[i] + 1\n"
+                          "  - back: R[i] = X[-i+299] + T[]\n");
+  const TensorValues in = random_inputs(w, 5);
+  const TensorValues out = evaluate(w, in);
+  const auto& x = of(w, in, "X");
+  EXPECT_EQ(of(w, out, "T")[0], *std::max_element(x.begin(), x.end()));
+  EXPECT_EQ(of(w, out, "B")[0], *std::min_element(x.begin(), x.end()));
+  EXPECT_NEAR(of(w, out, "S")[0], std::accumulate(x.begin(), x.end(), 0.0), 1e-12);
+  double product = 1;
+  for (double v : x) product *= v + 1;
+  EXPECT_NEAR(of(w, out, "P")[0] / product, 1, 1e-12);
+  for (int i = 0; i < 300; ++i) ASSERT_EQ(of(w, out, "R")[i], x[299 - i] + of(w, out, "T")[0]);
+}
+
+TEST(Evaluate, EveryFunctionOfExpressions) {
+  for (const ExprFunction& f : expr_functions()) {
+    std::string args;
+    const char* names[] = {"X[i]", "Y[i]", "Z[i]"};
+    for (int a = 0; a < f.arity; ++a) args += (a ? ", " : "") + std::string(names[a]);
+    const Workload w =
+        make("i: 7", "  - O[i] = " + std::string(f.name) + "(" + args + ") + 0 * X[i]\n");
+    TensorValues in = random_inputs(w, 6);
+    for (double& v : in[w.find_tensor("X")->index()]) v = std::abs(v) + 0.25;
+    const TensorValues out = evaluate(w, in);
+    for (std::size_t i = 0; i < 7; ++i) {
+      double a[3] = {};
+      for (int j = 0; j < f.arity; ++j) a[j] = of(w, in, std::string(1, names[j][0]))[i];
+      EXPECT_DOUBLE_EQ(of(w, out, "O")[i], f.evaluate(a)) << f.name;
+    }
+  }
+}
+
+TEST(Evaluate, LayerNorm) {
+  constexpr int R = 5, C = 7;
+  const Workload w = make("r: 5, c: 7",
+                          "  - sum: t[r] += x[r,c]\n  - mean: mu[r] = t[r] / 7\n"
+                          "  - sub: d[r,c] = x[r,c] - mu[r]\n  - sq: q[r,c] = d[r,c] * d[r,c]\n"
+                          "  - varsum: v[r] += q[r,c]\n"
+                          "  - rstd: s[r] = rsqrt(v[r] / 7 + 0.00001)\n"
+                          "  - norm: y[r,c] = d[r,c] * s[r] * gain[r,c]\n");
+  const TensorValues in = random_inputs(w, 7);
+  const TensorValues out = evaluate(w, in);
+  const auto& x = of(w, in, "x");
+  for (int r = 0; r < R; ++r) {
+    double mean = 0, var = 0;
+    for (int c = 0; c < C; ++c) mean += x[r * C + c] / C;
+    for (int c = 0; c < C; ++c) var += (x[r * C + c] - mean) * (x[r * C + c] - mean) / C;
+    for (int c = 0; c < C; ++c)
+      EXPECT_NEAR(of(w, out, "y")[r * C + c],
+                  (x[r * C + c] - mean) / std::sqrt(var + 1e-5) * of(w, in, "gain")[r * C + c],
+                  1e-12);
+  }
+}
+
+constexpr const char* kAttentionLoops = "h: 2, m: 7, l: 13, k: 5, n: 3";
+constexpr const char* kAttention =
+    "  - qk: S[h,m,l] += Q[h,m,k] * K[h,l,k]\n"
+    "  - rowmax: mx[h,m] max= S[h,m,l]\n"
+    "  - exp: P[h,m,l] = exp(S[h,m,l] - mx[h,m])\n"
+    "  - rowsum: sum[h,m] += P[h,m,l]\n"
+    "  - pv: O[h,m,n] += P[h,m,l] * V[h,l,n]\n"
+    "  - divide: E[h,m,n] = O[h,m,n] / sum[h,m]\n";
+constexpr const char* kRunning =
+    "  - 'qk: S[h,m,l] += Q[h,m,k] * K[h,l,k]'\n"
+    "  - 'rowmax: mx[h,m] max= S[h,m,l]; shift[h,m] = before(mx) - after(mx) running'\n"
+    "  - 'exp: P[h,m,l] = exp(S[h,m,l] - mx[h,m])'\n"
+    "  - 'rowsum: sum[h,m] += P[h,m,l] rescale(exp(shift[h,m])) running'\n"
+    "  - 'rescale: alpha[h,m] = exp(shift[h,m])'\n"
+    "  - 'pv: O[h,m,n] += P[h,m,l] * V[h,l,n] rescale(alpha[h,m]) running'\n"
+    "  - 'divide: E[h,m,n] = O[h,m,n] / sum[h,m]'\n";
+
+TEST(Evaluate, RunningAttentionIsTheSameInBlocksAsWhole) {
+  const Workload plain = make(kAttentionLoops, kAttention), w = make(kAttentionLoops, kRunning);
+  TensorValues in = random_inputs(w, 8);
+  for (double& q : in[w.find_tensor("Q")->index()]) q *= 20;  // maxima that really move
+  TensorValues for_plain(plain.tensors().size());
+  for (const char* name : {"Q", "K", "V"})
+    for_plain[plain.find_tensor(name)->index()] = of(w, in, name);
+  const TensorValues wanted = evaluate(plain, for_plain);
+  for (std::int64_t block : {0, 1, 2, 3, 5, 6, 12, 13, 100}) {
+    const TensorValues got = evaluate(w, in, {.running_block = block});
+    for (const char* name : {"mx", "sum", "O", "E"})
+      EXPECT_LT(error(of(w, got, name), of(plain, wanted, name)), 1e-12) << name << " " << block;
+    // A block's probabilities are relative to the maximum so far: the rescaling was exercised.
+    if (block == 1) {
+      EXPECT_GT(error(of(w, got, "P"), of(plain, wanted, "P")), 0.1);
+    }
+    if (block == 0) {
+      EXPECT_LT(error(of(w, got, "P"), of(plain, wanted, "P")), 1e-13);
+      EXPECT_EQ(of(w, got, "shift")[0], -kInfinity);
+      EXPECT_EQ(of(w, got, "alpha")[0], 0.0);
+    }
+  }
+}
+
+// Two layers over the same loop: the second's operators must not join the first's blocks.
+TEST(Evaluate, RunningGroupsOverTheSameLoopStaySeparate) {
+  const std::string second =
+      "  - 'qk2: S2[h,m,l] += E[h,m,n] * K2[h,l,n]'\n"
+      "  - 'rowmax2: mx2[h,m] max= S2[h,m,l]; shift2[h,m] = before(mx2) - after(mx2) running'\n"
+      "  - 'exp2: P2[h,m,l] = exp(S2[h,m,l] - mx2[h,m])'\n"
+      "  - 'rowsum2: sum2[h,m] += P2[h,m,l] rescale(exp(shift2[h,m])) running'\n";
+  const Workload w = make(kAttentionLoops, kRunning + second);
+  const TensorValues in = random_inputs(w, 9);
+  const TensorValues whole = evaluate(w, in), blocks = evaluate(w, in, {.running_block = 4});
+  for (const char* name : {"E", "S2", "sum2"})
+    EXPECT_LT(error(of(w, blocks, name), of(w, whole, name)), 1e-12) << name;
+}
+
+TEST(Evaluate, RefusesBlocksOfWhatIsNotRunning) {
+  // sum is complete only after l, but pv wants it inside.
+  const Workload w =
+      make("m: 4, l: 6, n: 3",
+           "  - 'rowmax: mx[m] max= S[m,l]; shift[m] = before(mx) - after(mx) running'\n"
+           "  - 'exp: P[m,l] = exp(S[m,l] - mx[m])'\n  - 'rowsum: sum[m] += P[m,l]'\n"
+           "  - 'norm: N[m,l] = P[m,l] / sum[m]'\n"
+           "  - 'pv: O[m,n] += N[m,l] * V[l,n] rescale(exp(shift[m])) running'\n");
+  EXPECT_NO_THROW(evaluate(w, random_inputs(w, 1)));
+  EXPECT_THROW(evaluate(w, random_inputs(w, 1), {.running_block = 2}), InputError);
+}
+
+TEST(Evaluate, RefusesInputsOfTheWrongSize) {
+  const Workload w = make("i: 4", "  - Y[i] = X[i]\n");
+  EXPECT_THROW(evaluate(w, {}), InputError);
+  EXPECT_THROW(evaluate(w, {{1, 2, 3}, {}}), InputError);
+  EXPECT_THROW(evaluate(w, random_inputs(w, 1), {.running_block = -1}), InputError);
+}
+
+TEST(RandomInputs, AreTheSameEverywhere) {
+  const Workload w = make("i: 3, j: 2", "  - Y[i,j] = X[i] * Z[j]\n");
+  const TensorValues in = random_inputs(w, 42);
+  // From the definition: mt19937_64(42)'s first outputs, top 53 bits.
+  std::mt19937_64 engine(42);
+  EXPECT_EQ(engine(), 13930160852258120406u);
+  EXPECT_EQ(of(w, in, "X")[0], std::ldexp(13930160852258120406u >> 11, -52) - 1);
+  EXPECT_EQ(of(w, in, "X").size(), 3u);
+  EXPECT_EQ(of(w, in, "Z").size(), 2u);
+  EXPECT_TRUE(of(w, in, "Y").empty());
+  EXPECT_EQ(in, random_inputs(w, 42));
+  EXPECT_NE(in, random_inputs(w, 43));
+}
+
+TEST(RandomInputs, FitTheTypeAndTheRange) {
+  for (const char* type : {"f16", "bf16", "f32", "f64", "i8"}) {
+    const Workload w = workload_from_yaml("name: t\ndtype: " + std::string(type) +
+                                              "\nloops: {i: 5000}\noperators: [\"Y[i] = X[i]\"]\n",
+                                          "test");
+    double low = 0, high = 0;
+    for (double x : of(w, random_inputs(w, 7), "X")) {
+      ASSERT_EQ(x, round_to(w.dtype(), x));
+      low = std::min(low, x);
+      high = std::max(high, x);
+    }
+    EXPECT_LT(low, -0.99) << type;
+    EXPECT_GE(low, -1) << type;
+    EXPECT_GT(high, 0.99) << type;
+    EXPECT_LE(high, 1) << type;
+  }
+}
+
+TEST(RoundTo, FloatsTieToEvenAndOverflow) {
+  EXPECT_EQ(round_to(DType::f16, 1 + 0x1p-11), 1.0);             // tie, down to even
+  EXPECT_EQ(round_to(DType::f16, 1 + 3 * 0x1p-11), 1 + 0x1p-9);  // tie, up to even
+  EXPECT_EQ(round_to(DType::f16, 0.1), 0.0999755859375);
+  EXPECT_EQ(round_to(DType::f16, 65519.999), 65504.0);
+  EXPECT_EQ(round_to(DType::f16, -65520.0), -kInfinity);
+  EXPECT_EQ(round_to(DType::f16, 0x1p-24), 0x1p-24);  // least subnormal
+  EXPECT_EQ(round_to(DType::f16, 0x1p-25), 0.0);
+  EXPECT_EQ(round_to(DType::bf16, 1 + 0x1p-8), 1.0);
+  EXPECT_EQ(round_to(DType::bf16, 3.0e38 * 2), kInfinity);
+  EXPECT_EQ(round_to(DType::f64, 0.1), 0.1);
+  EXPECT_TRUE(std::isnan(round_to(DType::f16, kNan)));
+  EXPECT_EQ(round_to(DType::i8, 2.5), 2.0);
+  EXPECT_EQ(round_to(DType::i8, -1000), -128.0);
+  std::mt19937_64 engine(11);
+  for (int i = 0; i < 20000; ++i) {
+    const double x = std::ldexp(static_cast<double>(engine() >> 11) * 0x1p-52 - 1,
+                                static_cast<int>(engine() % 300) - 160);
+    ASSERT_EQ(round_to(DType::f32, x), static_cast<double>(static_cast<float>(x))) << x;
+  }
+}
+
+TEST(RelativeError, IsOfTheLargestReference) {
+  const std::vector<double> reference{1, -4, 2};
+  EXPECT_EQ(relative_error(std::vector<float>{1, -4, 2}, reference), 0);
+  EXPECT_EQ(relative_error(std::vector<float>{1.5f, -4, 2}, reference), 0.125);
+  EXPECT_EQ(relative_error(std::vector<float>{1, -4, NAN}, reference), kInfinity);
+  EXPECT_EQ(relative_error(std::vector<float>{INFINITY, -4, 2}, reference), kInfinity);
+  EXPECT_EQ(relative_error(std::vector<float>{0, 0}, std::vector<double>{0, 0}), 0);
+  EXPECT_EQ(relative_error(std::vector<float>{0, 1}, std::vector<double>{0, 0}), kInfinity);
+  EXPECT_EQ(relative_error(std::vector<float>{}, std::vector<double>{}), 0);
+}
+
+// A kernel is given rounded inputs, so the reference evaluates those.
+TEST(Evaluate, RoundsInputsToTheirType) {
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f16\nloops: {i: 1}\noperators: [\"Y[i] = X[i] * 3\"]\n", "test");
+  TensorValues in(2);
+  in[w.find_tensor("X")->index()] = {0.1};
+  EXPECT_EQ(of(w, evaluate(w, in), "Y")[0], 3 * 0.0999755859375);
+}
+
+}  // namespace
+}  // namespace tilewright

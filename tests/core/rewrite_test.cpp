@@ -1,0 +1,203 @@
+// Do rewrites keep what a workload computes, and refuse what they would break?
+#include "core/rewrite/rewrite.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "core/ir/files.h"
+#include "core/reference/evaluate.h"
+
+namespace tilewright {
+namespace {
+
+Workload make(const std::string& loops, const std::string& operators,
+              const std::string& outputs = "") {
+  return workload_from_yaml("name: test\ndtype: f64\nloops: {" + loops + "}\noperators:\n" +
+                                operators + (outputs.empty() ? "" : "outputs: [" + outputs + "]\n"),
+                            "test");
+}
+
+std::vector<std::string> operators_of(const Workload& w) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) lines.push_back(to_text(w, OpId(i)));
+  return lines;
+}
+
+std::vector<std::string> running_of(const Workload& w) {
+  std::vector<std::string> names;
+  for (const Operator& op : w.operators())
+    if (op.running) names.push_back(op.name);
+  return names;
+}
+
+const std::string kLoops = "m: 7, l: 13, k: 5, n: 3";
+const std::string kQk = "  - 'qk: S[m,l] += Q[m,k] * K[l,k]'\n";
+const std::string kMax = "  - 'rowmax: mx[m] max= S[m,l]'\n";
+const std::string kExp = "  - 'exp: P[m,l] = exp(S[m,l] - mx[m])'\n";
+const std::string kSum = "  - 'rowsum: sum[m] += P[m,l]'\n";
+const std::string kPv = "  - 'pv: O[m,n] += P[m,l] * V[l,n]'\n";
+const std::string kDivide = "  - 'divide: E[m,n] = O[m,n] / sum[m]'\n";
+
+void expect_rewritten(const Workload& w) {
+  const Result<Workload> r = apply("online-softmax", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  const RewriteCheck check = check_rewrite(w, *r, 17);
+  EXPECT_LT(check.relative_error, 1e-12) << check.where;
+  EXPECT_FALSE(check.where.empty());
+}
+void expect_refused(const Workload& w, const std::string& part) {
+  const Result<Workload> r = apply("online-softmax", w);
+  ASSERT_FALSE(r.ok());
+  EXPECT_NE(r.reason().find(part), std::string::npos) << r.reason();
+}
+
+TEST(OnlineSoftmax, IsTheFormOfThePlan) {
+  const Workload w = make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide);
+  const Result<Workload> r = apply("online-softmax", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  EXPECT_EQ(operators_of(*r),
+            (std::vector<std::string>{
+                "qk: S[m,l] += Q[m,k] * K[l,k]",
+                "rowmax: mx[m] max= S[m,l]; shift[m] = before(mx) - after(mx) running",
+                "exp: P[m,l] = exp(S[m,l] - mx[m])",
+                "rowsum: sum[m] += P[m,l] rescale(exp(shift[m])) running",
+                "rescale: alpha[m] = exp(shift[m])",
+                "pv: O[m,n] += P[m,l] * V[l,n] rescale(alpha[m]) running",
+                "divide: E[m,n] = O[m,n] / sum[m]"}));
+  expect_rewritten(w);
+  // Already running: nothing is left to rewrite.
+  expect_refused(*r, "maximum");
+  // And it prints and parses back.
+  EXPECT_EQ(workload_from_yaml(to_yaml(*r), "again"), *r);
+}
+
+TEST(OnlineSoftmax, BuiltInAttention) {
+  for (const char* name :
+       {"attention:heads=1,m=5,l=11,k=4,n=3", "attention:heads=3,m=6,l=10,k=4,n=7",
+        "attention:heads=2,m=4,l=9,k=5,n=2,scale=1"}) {
+    const Workload w = named_workload(name);
+    const Result<Workload> r = apply("online-softmax", w);
+    ASSERT_TRUE(r.ok()) << name << ": " << r.reason();
+    EXPECT_EQ(running_of(*r), (std::vector<std::string>{"rowmax", "rowsum", "pv"}));
+    EXPECT_TRUE(r->find_op("rescale"));
+    const RewriteCheck check = check_rewrite(w, *r, 3);
+    EXPECT_LT(check.relative_error, 1e-12) << name << ": " << check.where;
+  }
+}
+
+TEST(OnlineSoftmax, FindsTheMeaningUnderOtherNamesAndForms) {
+  const std::string head = kQk + kMax;
+  for (const std::string exp :
+       {"exp((S[m,l] - mx[m]) * 0.125)", "exp(S[m,l] / 4 - 0.25 * mx[m])", "exp(-(mx[m] - S[m,l]))",
+        "exp(S[m,l] + bias[l] - mx[m]) * keep[m,l]",
+        "2 * exp(S[m,l] - mx[m]) / (1 + abs(keep[m,l]))",
+        "select(lt(keep[m,l], 0), exp(S[m,l] - mx[m]), 0)",
+        "exp(3 * (S[m,l] - mx[m])) / exp(S[m,l] - mx[m])",
+        "sqrt(exp(S[m,l] - mx[m])) * square(exp(S[m,l] - mx[m]))",
+        "relu(exp(S[m,l] - mx[m])) + exp(keep[m,l] - mx[m])", "recip(exp(mx[m] - S[m,l]))",
+        "rsqrt(exp(2 * mx[m] - S[m,l]))", "pow(exp(S[m,l] - mx[m]), 1.5)",
+        "max(exp(S[m,l] - mx[m]), exp(keep[m,l] - mx[m]))"})
+    expect_rewritten(make(kLoops, head + "  - 'a: P[m,l] = " + exp + "'\n" + kSum + kPv + kDivide));
+  // No operator of its own for the exponential; a mask between it and the product.
+  expect_rewritten(make(kLoops, head + "  - 'b: sum[m] += exp(S[m,l] - mx[m])'\n" +
+                                    "  - 'c: O[m,n] += exp(S[m,l] - mx[m]) * V[l,n]'\n" + kDivide));
+  expect_rewritten(make(kLoops, head + kExp + "  - 'mask: R[m,l] = P[m,l] * keep[m,l]'\n" + kSum +
+                                    "  - 'pv: O[m,n] += R[m,l] * V[l,n]'\n" + kDivide));
+  // Large enough for the blocks' sums to be matrix products.
+  expect_rewritten(make("m: 30, l: 37, k: 9, n: 16", kQk + kMax + kExp + kSum + kPv + kDivide));
+  // Several batch and row loops, and a maximum over two loops.
+  expect_rewritten(make("b: 2, h: 2, m: 3, l: 5, j: 4, n: 3",
+                        "  - 'x1: t[b,h,m] max= S[b,h,m,l,j]'\n"
+                        "  - 'x2: u[b,h,m,l,j] = exp(S[b,h,m,l,j] - t[b,h,m])'\n"
+                        "  - 'x3: v[b,h,m] += u[b,h,m,l,j]'\n"
+                        "  - 'x4: w[b,m,h,n] += u[b,h,m,l,j] * V[b,l,j,n]'\n"
+                        "  - 'x5: y[b,h,m,n] = w[b,m,h,n] / v[b,h,m]'\n"));
+  // One row only: the maximum is a scalar.
+  expect_rewritten(make("l: 13, n: 3",
+                        "  - 'x1: t[] max= S[l]'\n  - 'x2: u[l] = exp(S[l] - t[])'\n"
+                        "  - 'x3: v[] += u[l]'\n  - 'x4: w[n] += u[l] * V[l,n]'\n"
+                        "  - 'x5: y[n] = w[n] / v[]'\n"));
+}
+
+TEST(OnlineSoftmax, RewritesEveryLayer) {
+  const Workload w = make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide +
+                                      "  - 'qk2: S2[m,l] += E[m,n] * K2[l,n]'\n"
+                                      "  - 'max2: mx2[m] max= S2[m,l]'\n"
+                                      "  - 'exp2: P2[m,l] = exp((S2[m,l] - mx2[m]) * 0.5)'\n"
+                                      "  - 'sum2: t2[m] += P2[m,l]'\n"
+                                      "  - 'pv2: O2[m,n] += P2[m,l] * V2[l,n]'\n"
+                                      "  - 'div2: E2[m,n] = O2[m,n] / t2[m]'\n");
+  const Result<Workload> r = apply("online-softmax", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  EXPECT_EQ(running_of(*r),
+            (std::vector<std::string>{"rowmax", "rowsum", "pv", "max2", "sum2", "pv2"}));
+  EXPECT_TRUE(r->find_tensor("shift_2"));
+  EXPECT_TRUE(r->find_op("rescale_2"));
+  expect_rewritten(w);
+}
+
+TEST(OnlineSoftmax, RefusesWhatItWouldBreak) {
+  expect_refused(make("m: 4, l: 5, k: 3, n: 2", kQk + "  - 'pv: O[m,n] += S[m,l] * V[l,n]'\n"),
+                 "maximum");
+  // A maximum without exponentials after it.
+  expect_refused(make(kLoops, kQk + kMax + "  - 'e: E[m,n] += mx[m] * V[n]'\n"), "nothing sums");
+  // The probabilities are divided before the product, so the sum is wanted inside the loop.
+  expect_refused(make(kLoops, kQk + kMax + kExp + kSum + "  - 'norm: N[m,l] = P[m,l] / sum[m]'\n" +
+                                  "  - 'pv: O[m,n] += N[m,l] * V[l,n]'\n"),
+                 "norm");
+  // The probabilities themselves are wanted, or an element of them.
+  expect_refused(make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide, "E, P"), "exp");
+  expect_refused(
+      make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide + "  - 'first: F[m] = P[m,0]'\n"),
+      "first");
+  // Not a factor: exp(S - mx) + 1, the maximum itself, a shifted read, sums over rows.
+  expect_refused(make(kLoops, kQk + kMax + "  - 'exp: P[m,l] = exp(S[m,l] - mx[m]) + 1'\n" + kSum +
+                                  kPv + kDivide),
+                 "exp");
+  expect_refused(
+      make(kLoops, kQk + kMax + "  - 'sub: P[m,l] = S[m,l] - mx[m]'\n" + kSum + kPv + kDivide),
+      "sub");
+  expect_refused(
+      make(kLoops, kQk + kMax + kExp + kSum + "  - 'pv: O[m,n] += P[m,l-1] * V[l,n]'\n" + kDivide),
+      "pv");
+  expect_refused(make(kLoops, kQk + kMax + kExp + kSum + "  - 'pv: O[n] += P[m,l] * V[l,n]'\n" +
+                                  "  - 'div: E[m,n] = O[n] / sum[m]'\n"),
+                 "pv");
+  // The largest probability is rescalable too, but not by what a sum starts from.
+  expect_refused(
+      make(kLoops, kQk + kMax + kExp + "  - 'top: T[m] max= P[m,l]'\n" + kSum + kPv + kDivide),
+      "top");
+}
+
+TEST(Rewrites, EachRecordIsComplete) {
+  for (const Rewrite& r : rewrites()) {
+    EXPECT_FALSE(r.name.empty());
+    EXPECT_FALSE(r.summary.empty());
+    EXPECT_FALSE(r.source.empty());
+    EXPECT_NE(r.function, nullptr);
+  }
+  EXPECT_THROW(apply("online-softmx", make("i: 2", "  - 'Y[i] = X[i]'\n")), InputError);
+}
+
+// The check itself must be able to fail.
+TEST(CheckRewrite, SeesAWrongRewrite) {
+  const Workload w = make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide);
+  Result<Workload> r = apply("online-softmax", w);
+  ASSERT_TRUE(r.ok());
+  WorkloadSpec broken = r->spec();
+  for (Operator& op : broken.operators)
+    if (op.name == "rowsum") {
+      op.outputs[0].rescale = Expr{.kind = Expr::Kind::constant, .constant = 1.0};
+      op.inputs.pop_back();
+    }
+  const RewriteCheck check = check_rewrite(w, Workload::create(broken), 17);
+  EXPECT_GT(check.relative_error, 1e-3);
+  EXPECT_NE(check.where.find("blocks"), std::string::npos) << check.where;
+
+  const Workload other = make("m: 7, l: 13, k: 6, n: 3", kQk + kMax + kExp + kSum + kPv + kDivide);
+  EXPECT_EQ(check_rewrite(w, other, 1).relative_error, std::numeric_limits<double>::infinity());
+}
+
+}  // namespace
+}  // namespace tilewright
