@@ -1,0 +1,204 @@
+// The command: finds the verb, reads its options, prints its answer. Exit status: 0 done, 2 bad input
+// (one line), 3 an outcome that is data, 1 our own fault.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "core/ir/error.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr int kDone = 0, kOurFault = 1, kBadInput = 2, kRefused = 3;
+
+/// One line, whatever a library put into the message.
+int complain(std::string message, int status) {
+  std::replace_if(message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  message.erase(message.find_last_not_of(' ') + 1);
+  std::fputs(fmt::format("tilewright: {}\n", message).c_str(), stderr);
+  return status;
+}
+
+void put(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::vector<std::string> verb_names() {
+  std::vector<std::string> names;
+  for (const Verb& v : verbs()) names.push_back(v.name);
+  return names;
+}
+
+std::string overview() {
+  std::string text =
+      "tilewright: how much data will this plan move, and is that true?\n\n"
+      "Usage: tilewright VERB [SUBJECT] [OPTIONS]; tilewright VERB --help says more.\n\n";
+  for (const Verb& v : verbs()) text += fmt::format("  {:<12} {}\n", v.name, v.summary);
+  text +=
+      "\nA verb that is not built in is looked for as tilewright-VERB on the PATH.\n"
+      "Every verb takes --json. Exit status: 0 done, 2 bad input, 3 an outcome that says no, 1 our own "
+      "fault.\n";
+  return text;
+}
+
+std::string help_of(const Verb& verb) {
+  std::string text = fmt::format("tilewright {}: {}\n\nUsage: tilewright {}{} [OPTIONS]\n\n",
+                                 verb.name, verb.summary, verb.name,
+                                 verb.subject.empty() ? "" : " " + verb.subject);
+  if (!verb.details.empty()) text += verb.details + "\n\n";
+  text += "Options:\n";
+  for (const std::string& name : verb.options) {
+    const Option& o = option(name);
+    const std::string left = (o.short_name.empty() ? "" : o.short_name + ", ") + o.name +
+                             (o.value.empty() ? "" : " " + o.value);
+    text += fmt::format("  {:<24} {}{}\n", left, o.help, o.repeated ? " (may be repeated)" : "");
+  }
+  return text + "  --help                   this\n";
+}
+
+/// Throws InputError for whatever the command line has wrong.
+void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& invocation) {
+  CLI::App app(verb.summary, "tilewright " + verb.name);
+  app.set_help_flag();
+  app.allow_extras();
+  for (const std::string& name : verb.options) {
+    const Option& o = option(name);
+    const std::string names = (o.short_name.empty() ? "" : o.short_name + ",") + o.name;
+    if (o.value.empty()) {
+      app.add_flag_callback(names, [&] { o.apply(invocation, ""); });
+      continue;
+    }
+    CLI::Option* added = app.add_option(names, [&](const CLI::results_t& values) {
+      for (const std::string& v : values) o.apply(invocation, v);
+      return true;
+    });
+    added->type_size(1)->expected(1);
+    if (o.repeated) added->expected(1, 256)->allow_extra_args(false);
+    else added->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  }
+  if (!verb.subject.empty()) app.add_option("subject", invocation.request.subject);
+  std::reverse(arguments.begin(), arguments.end());
+  app.parse(arguments);
+  for (const std::string& extra : app.remaining()) {
+    const bool is_option = extra.size() > 1 && extra.front() == '-';
+    std::vector<std::string> names = verb.options;
+    names.push_back("--help");
+    const std::string near = nearest(extra.substr(0, extra.find('=')), names);
+    throw InputError({.where = verb.name,
+                      .value = extra,
+                      .problem = is_option ? "is no option of this verb" : "is one argument too many",
+                      .accepted = join(names) + (near.empty() || !is_option ? "" : " (nearest: " + near + ")")});
+  }
+}
+
+int run_verb(const Verb& verb, std::vector<std::string> arguments) {
+  if (std::find_if(arguments.begin(), arguments.end(), [](const std::string& a) {
+        return a == "--help" || a == "-h";
+      }) != arguments.end()) {
+    put(help_of(verb));
+    return kDone;
+  }
+  Invocation invocation;
+  try {
+    parse(verb, std::move(arguments), invocation);
+  } catch (const CLI::ParseError& e) {
+    return complain(fmt::format("{}: {}", verb.name, e.what()), kBadInput);
+  }
+  invocation.reproduce.id = invocation.request.subject;
+  harness::Answer answer;
+  {
+    ProgressLine line;
+    invocation.request.progress = [&line](std::string_view what, double done) { line(what, done); };
+    answer = verb.run(invocation);
+  }
+  using nlohmann::ordered_json;
+  if (invocation.json)
+    put(answer.json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  else
+    put(verb.table(answer.json));
+  if (answer.ok()) return kDone;
+  return complain(answer.json.value("reason", std::string("refused")), kRefused);
+}
+
+/// Options may stand before the verb, so the verb is the first argument that is no option and no
+/// option's value.
+std::size_t find_verb_position(const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& a = arguments[i];
+    if (a.size() < 2 || a.front() != '-') return i;
+    for (const Option& o : options())
+      if ((a == o.name || a == o.short_name) && !o.value.empty()) ++i;
+  }
+  return arguments.size();
+}
+
+/// Replaces this process by tilewright-VERB; returns only where there is none.
+int run_external(const std::string& name, std::vector<std::string> arguments) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  });
+  if (plain && !name.empty()) {
+    std::string program = "tilewright-" + name;
+    std::vector<char*> argv{program.data()};
+    for (std::string& a : arguments) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    ::execvp(program.c_str(), argv.data());
+  }
+  const auto names = verb_names();
+  const std::string near = nearest(name, names);
+  throw InputError({.where = "verb",
+                    .value = name.empty() ? "nothing" : name,
+                    .problem = "is no verb, and no tilewright-" + name + " is on the PATH",
+                    .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
+}
+
+int dispatch(std::vector<std::string> arguments) {
+  const std::size_t at = find_verb_position(arguments);
+  if (at == arguments.size()) {
+    for (const std::string& a : arguments) {
+      if (a == "--help" || a == "-h") return put(overview()), kDone;
+      if (a == "--version") return put("tilewright " TILEWRIGHT_VERSION "\n"), kDone;
+    }
+    throw InputError({.where = "verb",
+                      .value = "nothing",
+                      .problem = "says what to do",
+                      .accepted = join(verb_names()) + ", --help, --version"});
+  }
+  std::string name = arguments[at];
+  arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(at));
+  if (name == "help") {
+    if (arguments.empty()) return put(overview()), kDone;
+    name = arguments.front();
+    arguments = {"--help"};
+  }
+  if (const Verb* verb = find_verb(name)) return run_verb(*verb, std::move(arguments));
+  return run_external(name, std::move(arguments));
+}
+
+int guarded(std::vector<std::string> arguments) {
+  try {
+    return dispatch(std::move(arguments));
+  } catch (const InputError& e) {
+    return complain(e.what(), kBadInput);
+  } catch (const std::exception& e) {
+    return complain(fmt::format("internal error: {}", e.what()), kOurFault);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::cli
+
+int main(int argc, char** argv) {
+  return tilewright::cli::guarded(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,0 +1,167 @@
+#include "cli/options.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+#include "core/ir/error.h"
+
+namespace tilewright::cli {
+namespace {
+
+[[noreturn]] void bad(const char* name, const std::string& value, const char* problem,
+                      const std::string& accepted) {
+  throw InputError({.where = name,
+                    .value = value.empty() ? "nothing" : value,
+                    .problem = problem,
+                    .accepted = accepted});
+}
+
+template <class Integer>
+Integer whole(const char* name, const std::string& text, Integer low, Integer high) {
+  Integer value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high)
+    bad(name, text, "is not accepted",
+        "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+  return value;
+}
+
+double number(const char* name, const std::string& text, double low, double high,
+              const char* accepted) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !std::isfinite(value) || value < low || value > high)
+    bad(name, text, "is not accepted", accepted);
+  return value;
+}
+
+/// "mlkn,mlnk" is two orders; where a loop's name is longer than a letter, orders are parted by
+/// semicolons: "m,oc1,k;m,k,oc1".
+std::vector<std::string> split_orders(const std::string& text) {
+  const char separator = text.find(';') == std::string::npos ? ',' : ';';
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    if (parts.back().empty())
+      bad("--orders", text, "has an empty order", "orders such as mlkn,mlnk");
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::vector<Option> make_subject_options() {
+  return {
+      {"--machine", "-m", "MACHINE",
+       "a name (tilewright machines), a .yaml file, scratchpad:32K or cache:48K/12,1M/16", false,
+       [](Invocation& i, const std::string& v) { i.request.machine = v; }},
+      {"--model", "", "NAME", "the model (tilewright models)", false,
+       [](Invocation& i, const std::string& v) { i.request.model = v; }},
+      {"--tree", "", "TREE", "a loop tree in place: \"m l ( k ( C.gemm1 ) n ( C.gemm2 ) )\"", false,
+       [](Invocation& i, const std::string& v) { i.request.tree = v; }},
+      {"--tiles", "", "m=64,l=64", "tile sizes by loop; a loop that needs none is ignored", false,
+       [](Invocation& i, const std::string& v) { i.request.tiles = v; }},
+      {"--pin", "", "C=dram", "with --tree: a tensor's level, or C=L1@m from a loop's body on", true,
+       [](Invocation& i, const std::string& v) { i.request.pins.push_back(v); }},
+      {"--flag", "", "C=sliding", "with --tree: sliding or running", true,
+       [](Invocation& i, const std::string& v) { i.request.flags.push_back(v); }},
+      {"--level", "", "L2", "the level planned for (default: the innermost on-chip one), or all",
+       false, [](Invocation& i, const std::string& v) { i.request.level = v; }},
+      {"--capacity", "", "SIZE", "instead of the level's: 32K, 4096B, or elements as 262144e", false,
+       [](Invocation& i, const std::string& v) { i.request.capacity = v; }},
+      {"--order", "", "mlkn", "an order of the loops, outermost first (m,oc1,k where names are longer)",
+       false, [](Invocation& i, const std::string& v) { i.request.order = v; }},
+  };
+}
+
+std::vector<Option> make_model_options() {
+  return {
+      {"--reading", "", "NAME", "Chimera's Algorithm 1: observed (default), literal, trip-one",
+       false, [](Invocation& i, const std::string& v) { i.request.reading = v; }},
+      {"--edges", "", "NAME", "tiles at the edges: full (default; validate: exact) or exact", false,
+       [](Invocation& i, const std::string& v) { i.request.edges = v; }},
+      {"--memory", "", "NAME", "memory use: creq (default), paper, sum", false,
+       [](Invocation& i, const std::string& v) { i.request.memory = v; }},
+      {"--write-weight", "", "NUMBER", "what an output's movement counts (default 1)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.write_weight = number("--write-weight", v, 0, 1e6, "a number from 0 to 1e6");
+       }},
+      {"--min-tile", "", "N", "the smallest tile tried (default 1)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.min_tile = whole<std::int64_t>("--min-tile", v, 1, 1'000'000'000);
+       }},
+      {"--layout", "", "NAME", "tensors in memory: tiled (default) or row-major", false,
+       [](Invocation& i, const std::string& v) { i.request.layout = v; }},
+      {"--seed", "", "N", "of everything random (default 1)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.seed = whole<std::uint64_t>("--seed", v, 0, UINT64_MAX);
+       }},
+      {"--threads", "", "N", "threads (default: every core; run: 1)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.threads = whole<int>("--threads", v, 1, 1024);
+       }},
+  };
+}
+
+std::vector<Option> make_verb_options() {
+  return {
+      {"--resolved", "", "", "of a plan: the schedule, every default made visible", false,
+       [](Invocation& i, const std::string&) { i.resolved = true; }},
+      {"--target", "", "NAME", "cpu, cuda, npu (tilewright targets)", false,
+       [](Invocation& i, const std::string& v) { i.emit.target = i.run.target = v; }},
+      {"--isa", "", "NAME", "avx512, avx2, generic (default: the widest that runs here)", false,
+       [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = v; }},
+      {"--out", "-o", "PATH", "the file (plan) or folder (emit, reproduce) to write", false,
+       [](Invocation& i, const std::string& v) {
+         i.out = v;
+         i.emit.out = v;
+         i.reproduce.out = v;
+       }},
+      {"--orders", "", "mlkn,mlnk", "the orders to validate (default: the model's best)", false,
+       [](Invocation& i, const std::string& v) { i.validate.orders = split_orders(v); }},
+      {"--samples", "", "N", "tilings an order", false,
+       [](Invocation& i, const std::string& v) {
+         i.validate.samples = whole<std::int64_t>("--samples", v, 1, 1'000'000);
+         i.reproduce.samples = i.validate.samples;
+       }},
+      {"--truth", "", "NAME", "what the prediction is held against: simulator", false,
+       [](Invocation& i, const std::string& v) { i.validate.truth = v; }},
+      {"--min-r2", "", "NUMBER", "the least R² about y = x; below it the exit status is 3", false,
+       [](Invocation& i, const std::string& v) {
+         i.validate.min_r2 = number("--min-r2", v, -1e9, 1, "a number up to 1");
+       }},
+      {"--beyond", "", "", "tilings past half the capacity too, in a block of their own", false,
+       [](Invocation& i, const std::string&) { i.validate.beyond = true; }},
+      {"--spill", "", "C", "an intermediate that goes home and back (Chimera's Fig. 8 f)", false,
+       [](Invocation& i, const std::string& v) { i.validate.spill = v; }},
+      {"--csv", "", "FILE", "the points", false,
+       [](Invocation& i, const std::string& v) { i.validate.csv = v; }},
+      {"--json", "", "", "one JSON document instead of a table", false,
+       [](Invocation& i, const std::string&) { i.json = true; }},
+  };
+}
+
+std::vector<Option> make_options() {
+  std::vector<Option> all = make_subject_options();
+  for (auto group : {make_model_options, make_verb_options})
+    for (Option& o : group()) all.push_back(std::move(o));
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Option>& options() {
+  static const std::vector<Option> all = make_options();
+  return all;
+}
+
+const Option& option(std::string_view name) {
+  for (const Option& o : options())
+    if (o.name == name) return o;
+  TW_CHECK(false, "an option without a record");
+  std::abort();
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,86 @@
+#include "cli/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace tilewright::cli {
+namespace {
+
+/// Characters shown: bytes that start one in UTF-8.
+std::size_t width(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || c == ',' || c == '.' || c == '-' || c == '+' || c == 'e';
+         });
+}
+
+}  // namespace
+
+std::string Table::text() const {
+  std::vector<std::size_t> widths;
+  for (const std::string& h : header_) widths.push_back(width(h));
+  std::vector<bool> right(header_.size(), true);
+  for (const auto& row : rows_)
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      widths[c] = std::max(widths[c], width(row[c]));
+      if (!is_number(row[c])) right[c] = false;
+    }
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& row) {
+    std::string text;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string fill(widths[c] - width(row[c]), ' ');
+      text += (c ? "  " : "") + (right[c] ? fill + row[c] : row[c] + fill);
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    out += text + "\n";
+  };
+  line(header_);
+  for (const auto& row : rows_) line(row);
+  return out;
+}
+
+std::string grouped(std::int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto at = static_cast<std::int64_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+std::string human_bytes(std::int64_t n) {
+  const double b = static_cast<double>(n);
+  if (n >= std::int64_t{1} << 30) return fmt::format("{:.2f} GiB", b / (1 << 30));
+  if (n >= 1 << 20) return fmt::format("{:.2f} MiB", b / (1 << 20));
+  if (n >= 1 << 10) return fmt::format("{:.2f} KiB", b / (1 << 10));
+  return fmt::format("{} B", n);
+}
+
+std::string cell(const nlohmann::ordered_json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_number_integer()) return grouped(value.get<std::int64_t>());
+  if (value.is_number()) return fmt::format("{:.4g}", value.get<double>());
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object()) return pairs(value);
+  std::string out;
+  for (const auto& v : value) out += (out.empty() ? "" : ", ") + cell(v);
+  return out;
+}
+
+std::string pairs(const nlohmann::ordered_json& object) {
+  std::string out;
+  for (const auto& [key, value] : object.items())
+    out += (out.empty() ? "" : " ") + key + "=" +
+           (value.is_number_integer() ? std::to_string(value.get<std::int64_t>()) : cell(value));
+  return out;
+}
+
+}  // namespace tilewright::cli

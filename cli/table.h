@@ -1,0 +1,33 @@
+// Columns of text for people.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace tilewright::cli {
+
+/// Rows of cells, each column as wide as its widest cell; numbers to the right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  bool empty() const { return rows_.empty(); }
+  std::string text() const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// 1234567 -> "1,234,567"
+std::string grouped(std::int64_t n);
+/// 1572864 -> "1.50 MiB"
+std::string human_bytes(std::int64_t n);
+/// Strings bare, whole numbers grouped, reals with four digits, lists joined, null as "-".
+std::string cell(const nlohmann::ordered_json& value);
+/// {"m":64,"l":32} -> "m=64 l=32"
+std::string pairs(const nlohmann::ordered_json& object);
+
+}  // namespace tilewright::cli

@@ -1,0 +1,339 @@
+#include "cli/tables.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/table.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// The value, or null where the document has none (a refusal's lacks most keys).
+const ordered_json& get(const ordered_json& j, const char* key) {
+  static const ordered_json none = nullptr;
+  const auto at = j.find(key);
+  return at == j.end() ? none : *at;
+}
+
+std::string text(const ordered_json& j, const char* key) { return cell(get(j, key)); }
+
+std::string bytes(const ordered_json& value) {
+  if (!value.is_number_integer()) return "-";
+  const auto n = value.get<std::int64_t>();
+  return n < 1024 ? grouped(n) + " B" : fmt::format("{} B ({})", grouped(n), human_bytes(n));
+}
+
+std::string percent(const ordered_json& value) {
+  return value.is_number() ? fmt::format("{:.2f} %", 100 * value.get<double>()) : "-";
+}
+
+std::string fixed(const ordered_json& value, int digits) {
+  return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), digits) : "-";
+}
+
+std::string seconds(const ordered_json& value) {
+  if (!value.is_number()) return "-";
+  const double s = value.get<double>();
+  if (s < 1e-3) return fmt::format("{:.3g} us", s * 1e6);
+  if (s < 1) return fmt::format("{:.3g} ms", s * 1e3);
+  return fmt::format("{:.3g} s", s);
+}
+
+/// "name   value" lines, keys of the document that are there.
+class Lines {
+ public:
+  void add(const std::string& name, const std::string& value) {
+    if (!value.empty() && value != "-") out_ += fmt::format("{:<16} {}\n", name, value);
+  }
+  const std::string& str() const { return out_; }
+
+ private:
+  std::string out_;
+};
+
+std::string trees(const ordered_json& plan) {
+  std::string out;
+  for (const ordered_json& k : get(plan, "kernels"))
+    out += fmt::format("{:<16} {}\n{:<16} {}\n", "tree", text(k, "tree"), "tiles",
+                       pairs(get(k, "tiles").is_object() ? get(k, "tiles") : ordered_json::object()));
+  return out;
+}
+
+std::string orders_table(const ordered_json& j) {
+  Table table({"order", "volume", "memory", "legal", "tiles", "footprint", "movement", "decided by"});
+  for (const ordered_json& o : j["orders"]) {
+    std::string footprint, movement, decided;
+    for (const auto& [name, t] : get(o, "tensors").items()) {
+      const std::string gap = footprint.empty() ? "" : " ";
+      footprint += gap + name + "=" + t["footprint_elements"].dump();
+      movement += gap + name + "=" + t["movement_elements"].dump();
+      decided += gap + name + ":" + t["decided_by"].get<std::string>();
+    }
+    table.add({text(o, "order"), text(o, "volume_elements"), text(o, "memory_elements"),
+               text(o, "legal"), pairs(o["tiles"]), footprint, movement, decided});
+  }
+  return table.text();
+}
+
+std::string reasons(const ordered_json& j) {
+  std::string out;
+  for (const ordered_json& o : j["orders"]) {
+    if (!get(o, "reason").is_null())
+      out += fmt::format("{} is not legal: {}\n", text(o, "order"), text(o, "reason"));
+    else if (!get(o, "infeasible_reason").is_null())
+      out += fmt::format("{} has no tiles: {}\n", text(o, "order"), text(o, "infeasible_reason"));
+  }
+  return out.empty() ? out : "\n" + out;
+}
+
+std::string closed_form(const ordered_json& c) {
+  if (c.is_null()) return "";
+  return fmt::format(
+      "\nclosed form of {}: T* = {:.1f}, DV* = {:.0f} elements; tiles {} move {} elements{}\n",
+      text(c, "order"), c["tile_real"].get<double>(), c["volume_real_elements"].get<double>(),
+      pairs(c["tiles"]), text(c, "volume_elements"),
+      c.contains("gap") ? fmt::format(", {:.4f} times the integer optimum's {}",
+                                      c["gap"].get<double>(), text(c, "optimum_volume_elements"))
+                        : "");
+}
+
+std::string agreement_row(Table& table, const char* name, const ordered_json& b) {
+  table.add({name, fixed(get(b, "r2_identity"), 4), fixed(get(b, "r2_fit"), 4),
+             percent(get(b, "mape")), percent(get(b, "worst")), percent(get(b, "bias"))});
+  return "";
+}
+
+std::string point_line(const char* name, const ordered_json& p) {
+  if (p.is_null()) return "";
+  return fmt::format("{:<24} {} {}: predicted {} B, true {} B\n", name, text(p, "order"),
+                     pairs(p["tiles"]), text(p, "predicted_bytes"), text(p, "true_bytes"));
+}
+
+}  // namespace
+
+std::string models_table(const ordered_json& j) {
+  std::string out;
+  for (const ordered_json& m : j["models"]) {
+    out += fmt::format("{}: {}\n  source: {}\n", text(m, "name"), text(m, "summary"),
+                       text(m, "source"));
+    for (const ordered_json& a : m["assumptions"])
+      out += fmt::format("  assumes: {}\n", a.get<std::string>());
+    for (const ordered_json& o : m["options"])
+      out += fmt::format("  {:<15} {} (default {})\n", text(o, "name"), text(o, "help"),
+                         text(o, "default"));
+  }
+  return out;
+}
+
+std::string machines_table(const ordered_json& j) {
+  Table table({"name", "kind", "levels", "summary"});
+  for (const ordered_json& m : j["machines"]) {
+    std::string levels;
+    for (const ordered_json& l : m["levels"]) {
+      const ordered_json& capacity = get(l, "capacity_bytes");
+      levels += (levels.empty() ? "" : " > ") + text(l, "name") +
+                (capacity.is_null() ? "" : " " + human_bytes(capacity.get<std::int64_t>()));
+    }
+    table.add({text(m, "name"), text(m, "kind"), levels, text(m, "summary")});
+  }
+  for (const ordered_json& m : j["made"]) table.add({text(m, "name"), "", "", text(m, "summary")});
+  return table.text();
+}
+
+std::string workloads_table(const ordered_json& j) {
+  Table table({"name", "defaults", "summary"});
+  for (const ordered_json& w : j["workloads"])
+    table.add({text(w, "name"), text(w, "defaults"), text(w, "summary")});
+  return table.text();
+}
+
+std::string availability_table(const ordered_json& j) {
+  Table table({"name", "usable here", "summary", "why not, or what was found"});
+  const ordered_json& rows = j.contains("targets") ? j["targets"] : j["meters"];
+  for (const ordered_json& t : rows)
+    table.add({text(t, "name"), text(t, "usable"), text(t, "summary"),
+               get(t, "reason").is_null() ? text(t, "detail") : text(t, "reason")});
+  return table.text();
+}
+
+std::string experiments_table(const ordered_json& j) {
+  Table table({"id", "title", "source"});
+  for (const ordered_json& e : j["experiments"])
+    table.add({text(e, "id"), text(e, "title"), text(e, "source")});
+  return table.text();
+}
+
+std::string explain_table(const ordered_json& j) {
+  if (j.contains("orders"))
+    return fmt::format("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
+                       text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
+           orders_table(j) + closed_form(get(j, "closed_form")) + reasons(j);
+  if (!j.contains("trees")) return "";
+  Lines lines;
+  lines.add("workload", text(j, "workload"));
+  lines.add("machine", text(j, "machine"));
+  lines.add("memory", pairs(j["memory"]) + " bytes");
+  lines.add("fits", text(j, "fits"));
+  lines.add("", text(j, "fits_reason"));
+  std::string out = lines.str();
+  for (const ordered_json& t : j["trees"]) out += t.get<std::string>() + "\n";
+  return out;
+}
+
+std::string plan_table(const ordered_json& j) {
+  if (!j.contains("plan")) return "";
+  Lines lines;
+  lines.add("model", text(j, "model"));
+  lines.add("level", text(j, "level"));
+  lines.add("order", text(j, "order"));
+  lines.add("volume", bytes(get(j, "volume_bytes")));
+  if (j.contains("memory"))
+    for (const auto& [level, n] : j["memory"].items())
+      lines.add("memory", fmt::format("{} of {} in {} (the paper's figure: {})", bytes(n),
+                                      bytes(get(j, "capacity_bytes")), level,
+                                      bytes(get(j, "memory_paper_bytes"))));
+  lines.add("bound", bytes(get(j, "bound_bytes")) + ", " + text(j, "bound") + " (" +
+                         text(j, "bound_is") + ")");
+  lines.add("exact", bytes(get(j, "exact_bytes")));
+  lines.add("gap", fixed(get(j, "gap"), 4));
+  lines.add("time", seconds(get(j, "seconds")));
+  lines.add("search", seconds(get(j, "search_seconds")));
+  lines.add("candidates", cell(get(j, "candidates")));
+  lines.add("written", text(j, "written"));
+  return trees(j["plan"]) + lines.str();
+}
+
+std::string traffic_table(const ordered_json& j) {
+  std::string out;
+  if (j.contains("traffic")) {
+    Table table({"boundary", "tensor", "read B", "written B", "hits", "misses", "dirty at end B"});
+    for (const ordered_json& e : j["traffic"])
+      table.add({text(e, "boundary"), text(e, "tensor"), text(e, "read_bytes"),
+                 text(e, "written_bytes"), text(e, "hits"), text(e, "misses"),
+                 text(e, "resident_dirty_bytes")});
+    out = fmt::format("{} by {} on {}\n\n{}\n", text(j, "source"), text(j, "by"),
+                      text(j, "machine"), table.text());
+  }
+  Lines lines;
+  if (get(j, "memory").is_object())
+    for (const auto& [level, n] : j["memory"].items()) lines.add("memory in " + level, bytes(n));
+  if (get(j, "operations").is_object())
+    for (const auto& [op, n] : j["operations"].items()) lines.add("operations", op + " " + cell(n));
+  lines.add("order", text(j, "order"));
+  lines.add("seconds", seconds(get(j, "seconds")));
+  lines.add("fits", text(j, "fits"));
+  if (j.contains("layout"))
+    lines.add("layout", fmt::format("{}; packing, in no figure above: {}", text(j, "layout"),
+                                    bytes(get(j, "packing_bytes"))));
+  if (get(j, "unavailable").is_object())
+    for (const auto& [boundary, why] : j["unavailable"].items())
+      lines.add(boundary, "not available: " + cell(why));
+  return out + lines.str();
+}
+
+std::string emit_table(const ordered_json& j) {
+  Lines lines;
+  for (const char* key : {"isa", "micro_kernel", "threads", "files", "build", "symbols", "notes"})
+    lines.add(key, text(j, key));
+  return lines.str();
+}
+
+std::string run_table(const ordered_json& j) {
+  if (!j.contains("verified")) return "";
+  Lines lines;
+  lines.add("verified", fmt::format("{}: relative error {} (tolerance {})", text(j, "verified"),
+                                    text(j, "relative_error"), text(j, "tolerance")));
+  if (j.contains("gflops")) {
+    lines.add("time", fmt::format("median {}, least {}, of {} runs",
+                                  seconds(get(j, "seconds_median")), seconds(get(j, "seconds_min")),
+                                  text(j, "runs")));
+    lines.add("speed",
+              fmt::format("{} GFLOP/s, {} of a measured FMA peak of {}", fixed(j["gflops"], 1),
+                          percent(j["gflops"].get<double>() / j["peak_gflops"].get<double>()),
+                          fixed(j["peak_gflops"], 1)));
+  }
+  for (const char* key : {"isa", "micro_kernel", "threads", "notes"}) lines.add(key, text(j, key));
+  return lines.str();
+}
+
+std::string validate_table(const ordered_json& j) {
+  if (!j.contains("points")) return "";
+  std::string out = fmt::format(
+      "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}; {}\n"
+      "layout {}\n\n",
+      text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"),
+      text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"), text(j, "sampler"),
+      text(j, "layout"));
+  Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
+  agreement_row(table, "exact edges", j);
+  agreement_row(table, "full edges", get(j, "full_edges"));
+  const ordered_json& beyond = get(j, "beyond");
+  if (!beyond.is_null() && beyond["valid"] != 0)
+    agreement_row(table, "past half the capacity", beyond);
+  out += table.text() + "\n";
+  std::int64_t written = 0, dirty = 0, read = 0;
+  for (const ordered_json& p : j["points"]) {
+    read += p["true_bytes"].get<std::int64_t>();
+    written += p["written_bytes"].get<std::int64_t>();
+    dirty += p["resident_dirty_bytes"].get<std::int64_t>();
+  }
+  if (!j["points"].empty())
+    out += fmt::format(
+        "apart from the truth: written back {} a byte read, dirty at the end {} a point; packing {}\n",
+        fixed(static_cast<double>(written) / static_cast<double>(std::max<std::int64_t>(read, 1)), 3),
+        human_bytes(dirty / static_cast<std::int64_t>(j["points"].size())),
+        bytes(j["points"].front()["packing_bytes"]));
+  out += point_line("optimum", get(j, "optimum"));
+  out += point_line("optimum, half capacity", get(j, "optimum_half_capacity"));
+  for (const ordered_json& f : j["failures"])
+    out += fmt::format("failed: {} {}: {}\n", text(f, "order"), pairs(f["tiles"]),
+                       text(f, "reason"));
+  return out;
+}
+
+namespace {
+
+std::string one_panel(const ordered_json& j) {
+  if (j.contains("validation"))
+    return validate_table(j["validation"]) +
+           fmt::format("the paper's R2: {}; must hold: R2 about y=x at least {}\n",
+                       text(j["paper_numbers"], "r2"), text(j["must_hold"], "min_r2"));
+  if (!j.contains("rows") || j["rows"].empty()) return "";
+  if (j["rows"].front().contains("reused_along")) {
+    std::vector<std::string> header{"order"};
+    for (const auto& [name, loops] : j["rows"].front()["reused_along"].items())
+      header.push_back(name);
+    Table table(header);
+    for (const ordered_json& r : j["rows"]) {
+      std::vector<std::string> row{text(r, "order")};
+      for (const auto& [name, loops] : r["reused_along"].items())
+        row.push_back(loops.empty() ? "-" : cell(loops));
+      table.add(row);
+    }
+    return table.text();
+  }
+  Table table({"workload", "reading", "tensor", "formula", "paper", "ours", "footprint paper", "ours"});
+  for (const ordered_json& r : j["rows"])
+    table.add({text(r, "workload"), text(r, "reading"), text(r, "tensor"), text(r, "formula"),
+               text(r, "paper_movement_elements"), text(r, "movement_elements"),
+               text(r, "paper_footprint_elements"), text(r, "footprint_elements")});
+  return table.text();
+}
+
+}  // namespace
+
+std::string reproduce_table(const ordered_json& j) {
+  std::string out = fmt::format("{}: {}\n{}\n\n", text(j, "id"), text(j, "title"), text(j, "paper"));
+  if (j.contains("panels"))
+    for (const ordered_json& p : j["panels"]) out += text(p, "id") + "\n" + one_panel(p) + "\n";
+  else
+    out += one_panel(j) + "\n";
+  return out + fmt::format("{}; written to {}\n",
+                           j["holds"].get<bool>() ? "what must hold holds" : "does not hold",
+                           text(j, "folder"));
+}
+
+}  // namespace tilewright::cli

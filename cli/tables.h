@@ -1,0 +1,24 @@
+// What people see: each verb's document as text.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace tilewright::cli {
+
+std::string models_table(const nlohmann::ordered_json& j);
+std::string machines_table(const nlohmann::ordered_json& j);
+std::string workloads_table(const nlohmann::ordered_json& j);
+/// targets and meters
+std::string availability_table(const nlohmann::ordered_json& j);
+std::string experiments_table(const nlohmann::ordered_json& j);
+std::string explain_table(const nlohmann::ordered_json& j);
+std::string plan_table(const nlohmann::ordered_json& j);
+/// predict and simulate
+std::string traffic_table(const nlohmann::ordered_json& j);
+std::string emit_table(const nlohmann::ordered_json& j);
+std::string run_table(const nlohmann::ordered_json& j);
+std::string validate_table(const nlohmann::ordered_json& j);
+std::string reproduce_table(const nlohmann::ordered_json& j);
+
+}  // namespace tilewright::cli

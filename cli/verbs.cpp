@@ -1,0 +1,127 @@
+#include "cli/verbs.h"
+
+#include "cli/tables.h"
+
+namespace tilewright::cli {
+namespace {
+
+using harness::Answer;
+
+using Names = std::vector<std::string>;
+
+Names operator+(Names a, const Names& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// What several verbs take.
+const Names kModel = {"--reading", "--edges", "--memory", "--write-weight", "--min-tile"};
+const Names kPlan = {"--machine", "--model", "--tree", "--tiles",    "--pin",
+                     "--flag",    "--level", "--order", "--capacity"};
+
+constexpr const char* kPlanHelp =
+    "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with --order\n"
+    "(and --tiles, or tiles solved), or with --model (the model's best).";
+
+std::vector<Verb> make_lists() {
+  return {
+      {"models", "the cost models, their sources, assumptions and options", "", {"--json"}, "",
+       [](const Invocation&) { return harness::list_models(); }, models_table},
+      {"machines", "the machines that -m names", "", {"--json"}, "",
+       [](const Invocation&) { return harness::list_machines(); }, machines_table},
+      {"workloads", "the built-in workloads and their parameters", "", {"--json"}, "",
+       [](const Invocation&) { return harness::list_workloads(); }, workloads_table},
+      {"targets", "what code can be generated for, and whether it is usable here", "", {"--json"}, "",
+       [](const Invocation&) { return harness::list_targets(); }, availability_table},
+      {"meters", "what can measure traffic, and whether it is usable here", "", {"--json"}, "",
+       [](const Invocation&) { return harness::list_meters(); }, availability_table},
+      {"experiments", "the papers' tables and figures that reproduce knows", "", {"--json"}, "",
+       [](const Invocation&) { return harness::list_experiments(); }, experiments_table},
+  };
+}
+
+std::vector<Verb> make_verbs() {
+  std::vector<Verb> verbs = make_lists();
+  verbs.push_back({"explain",
+                   "per tensor: footprint, movement, what decides it; all orders ranked",
+                   "W|PLAN",
+                   kPlan + kModel + Names{"--resolved", "--json"},
+                   "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
+                   "for the level. Of a plan (--resolved): the schedule, every default made visible.",
+                   [](const Invocation& i) { return harness::explain(i.request, i.resolved); },
+                   explain_table});
+  verbs.push_back({"plan",
+                   "the model's best plan, its traffic and time, its gap to the lower bound",
+                   "W",
+                   Names{"--machine", "--model", "--level", "--capacity", "--out"} + kModel +
+                       Names{"--json"},
+                   "The model is chimera unless --model says another. -o writes the plan file.",
+                   [](const Invocation& i) { return harness::plan(i.request, i.out); },
+                   plan_table});
+  verbs.push_back({"predict",
+                   "one model's price of any plan",
+                   "PLAN",
+                   kPlan + kModel + Names{"--json"},
+                   "With --tree, --model prices that tree; without it the model makes the plan and\n"
+                   "prices it. Chimera prices orders of the loops only; exact prices any tree.",
+                   [](const Invocation& i) { return harness::predict(i.request); },
+                   traffic_table});
+  verbs.push_back({"simulate",
+                   "simulated traffic: every level, every tensor, reads and writes",
+                   "PLAN",
+                   kPlan + kModel + Names{"--layout", "--json"},
+                   kPlanHelp,
+                   [](const Invocation& i) { return harness::simulate(i.request); },
+                   traffic_table});
+  verbs.push_back({"emit",
+                   "the generated source and how to build it",
+                   "PLAN",
+                   kPlan + kModel + Names{"--target", "--out", "--isa", "--threads", "--json"},
+                   kPlanHelp,
+                   [](const Invocation& i) { return harness::emit(i.request, i.emit); },
+                   emit_table});
+  verbs.push_back({"run",
+                   "emit, build, verify against the reference evaluator, time",
+                   "PLAN",
+                   kPlan + kModel + Names{"--target", "--isa", "--threads", "--seed", "--json"},
+                   std::string(kPlanHelp) +
+                       "\nSpeed counts the workload's own operations, recomputation not; the peak is\n"
+                       "measured in the same run, turn by turn with the kernel.",
+                   [](const Invocation& i) { return harness::run(i.request, i.run); },
+                   run_table});
+  verbs.push_back({"validate",
+                   "predicted against true traffic over many tilings",
+                   "W",
+                   Names{"--machine", "--model", "--orders", "--order", "--samples", "--truth",
+                         "--min-r2", "--beyond", "--spill", "--csv", "--level", "--capacity",
+                         "--layout", "--seed", "--threads"} +
+                       kModel + Names{"--json"},
+                   "Chimera with exact edges at the boundary into the innermost level. Tilings are drawn,\n"
+                   "each with equal probability, from those whose memory use is at most half the\n"
+                   "capacity. Errors are fractions of the true bytes.",
+                   [](const Invocation& i) { return harness::validate(i.request, i.validate); },
+                   validate_table});
+  verbs.push_back({"reproduce",
+                   "a paper's table or figure: our numbers beside the paper's",
+                   "ID",
+                   {"--out", "--samples", "--threads", "--json"},
+                   "Writes report.md, result.json and points.csv into the folder (default results/ID).",
+                   [](const Invocation& i) { return harness::reproduce(i.request, i.reproduce); },
+                   reproduce_table});
+  return verbs;
+}
+
+}  // namespace
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> all = make_verbs();
+  return all;
+}
+
+const Verb* find_verb(std::string_view name) {
+  for (const Verb& v : verbs())
+    if (v.name == name) return &v;
+  return nullptr;
+}
+
+}  // namespace tilewright::cli

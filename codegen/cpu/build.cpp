@@ -1,0 +1,235 @@
+// Source to a loaded shared object: a compiler started from an argument vector, in a temporary
+// directory that is gone afterwards.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "codegen/cpu/cpu.h"
+
+extern char** environ;
+
+namespace tilewright::cpu {
+
+class Library {
+ public:
+  Library(void* handle, bool keep) : handle_(handle), keep_(keep) {}
+  ~Library() {
+    if (!keep_) dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  void* symbol(const std::string& name) const { return dlsym(handle_, name.c_str()); }
+
+ private:
+  void* handle_;
+  bool keep_;  ///< OpenMP's threads outlive a run and may still stand in the code
+};
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A fresh directory, removed with all that is in it.
+class TemporaryDirectory {
+ public:
+  explicit TemporaryDirectory(const fs::path& under) {
+    std::error_code error;
+    const fs::path parent = under.empty() ? fs::temp_directory_path(error) : under;
+    std::string name = ((parent.empty() ? fs::path("/tmp") : parent) / "tilewright-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+bool on_path(const std::string& program) {
+  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access((fs::path(folder.empty() ? "." : folder) / program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+/// The compiler and what comes before its own arguments ("ccache g++" is two words).
+Result<std::vector<std::string>> compiler_command(const std::string& asked) {
+  const char* variable = std::getenv("CXX");
+  const std::string given = !asked.empty() ? asked : variable != nullptr ? variable : "";
+  std::vector<std::string> words;
+  std::istringstream split(given);
+  for (std::string word; split >> word;) words.push_back(word);
+  if (!words.empty()) {
+    if (on_path(words.front())) return words;
+    return Reason{"the compiler " + words.front() + (asked.empty() ? " that CXX names" : "") +
+                  " is not on the PATH"};
+  }
+  for (const char* name : {"c++", "g++", "clang++"})
+    if (on_path(name)) return std::vector<std::string>{name};
+  return Reason{"no C++ compiler on the PATH: tried c++, g++ and clang++; CXX may name one"};
+}
+
+/// The first line that says "error", else the first.
+std::string first_diagnostic(const fs::path& log) {
+  std::ifstream in(log);
+  std::string first, line;
+  while (std::getline(in, line)) {
+    if (first.empty()) first = line;
+    if (line.find("error") != std::string::npos) return line;
+  }
+  return first.empty() ? "no diagnostic" : first;
+}
+
+/// Runs a program to its end, its output in `log`. Nothing where it succeeded.
+std::optional<Reason> run_program(const std::vector<std::string>& words, const fs::path& log) {
+  std::vector<char*> argv;
+  for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return Reason{words.front() + " does not start: " + std::strerror(failed)};
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return Reason{words.front() + ": " + std::strerror(errno)};
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
+  return Reason{words.front() + ": " + first_diagnostic(log)};
+}
+
+std::vector<std::string> flags_of(std::span<const Source> sources, const BuildOptions& options) {
+  std::vector<std::string> flags;
+  for (const Source& s : sources)
+    for (const std::string& f : s.flags)
+      if (std::ranges::find(flags, f) == flags.end()) flags.push_back(f);
+  if (!options.optimisation.empty())
+    for (std::string& f : flags)
+      if (f == "-O3") f = options.optimisation;
+  return flags;
+}
+
+struct Loaded {
+  std::shared_ptr<Library> library;
+};
+
+Result<Loaded> compile_and_load(std::span<const Source> sources, const BuildOptions& options) {
+  auto command = compiler_command(options.compiler);
+  if (!command) return Reason{command.reason()};
+  const TemporaryDirectory dir(options.directory);
+  if (dir.path().empty())
+    return Reason{"no temporary directory for the build: " + std::string(std::strerror(errno))};
+  {
+    std::ofstream out(dir.path() / "kernel.cpp");
+    for (const Source& s : sources) out << s.text;
+    if (!out.flush()) return Reason{"cannot write the source to " + dir.path().string()};
+  }
+  const fs::path object = dir.path() / "kernel.so";
+  std::vector<std::string> words = *command;
+  const std::vector<std::string> flags = flags_of(sources, options);
+  words.insert(words.end(), flags.begin(), flags.end());
+  // As needed: code that uses nothing of the C++ runtime library does not load it.
+  for (const char* w : {"-shared", "-fPIC", "-Wl,--as-needed", "-o"}) words.emplace_back(w);
+  words.push_back(object.string());
+  words.push_back((dir.path() / "kernel.cpp").string());
+  if (auto reason = run_program(words, dir.path() / "log")) return *reason;
+  void* handle = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return Reason{"the built kernel does not load: " + std::string(dlerror())};
+  const bool openmp = std::ranges::find(flags, "-fopenmp") != flags.end();
+  return Loaded{std::make_shared<Library>(handle, openmp)};
+}
+
+std::shared_ptr<void> allocate(std::int64_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  const auto size = (static_cast<std::size_t>(bytes) + kPage - 1) / kPage * kPage;
+  return {std::aligned_alloc(kPage, std::max(size, kPage)), [](void* p) { std::free(p); }};
+}
+
+}  // namespace
+
+Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
+                                      const BuildOptions& options) {
+  for (const Source& s : sources)
+    if (!host_runs(s.isa))
+      return Reason{"this machine does not run " + std::string(name_of(s.isa))};
+  auto loaded = compile_and_load(sources, options);
+  if (!loaded) return Reason{loaded.reason()};
+  std::vector<Kernel> kernels;
+  for (const Source& s : sources) {
+    Kernel k;
+    k.source_ = s;
+    k.library_ = loaded->library;
+    void* const workspace = k.library_->symbol(s.prefix + "_workspace");
+    void* const run = k.library_->symbol(s.prefix + "_run");
+    if (workspace == nullptr || run == nullptr)
+      return Reason{"the built kernel has no " + s.prefix + "_run"};
+    const std::int64_t bytes = reinterpret_cast<std::int64_t (*)()>(workspace)();
+    k.workspace_ = allocate(bytes);
+    if (k.workspace_ == nullptr)
+      return Reason{"no room for the kernel's " + std::to_string(bytes) +
+                    " bytes of working memory"};
+    k.run_ = reinterpret_cast<Kernel::RunFunction>(run);
+    kernels.push_back(std::move(k));
+  }
+  return kernels;
+}
+
+Result<Kernel> build(const Source& source, const BuildOptions& options) {
+  auto all = build_all(std::span(&source, 1), options);
+  if (!all) return Reason{all.reason()};
+  return std::move(all.value().front());
+}
+
+void Kernel::call(std::span<void* const> tensors, std::int64_t* counts) {
+  for (std::size_t t = 0; t < source_.tensors.size(); ++t)
+    if (source_.needed[t] && (t >= tensors.size() || tensors[t] == nullptr))
+      throw InputError({.field = "tensors", .value = source_.tensors[t],
+                        .problem = "has no memory", .accepted = "an array for every tensor used"});
+  std::vector<void*> all(tensors.begin(), tensors.end());
+  all.resize(source_.tensors.size(), nullptr);
+  run_(all.data(), workspace_.get(), counts);
+}
+
+void Kernel::run(std::span<void* const> tensors) {
+  std::vector<std::int64_t> counts(2 * source_.tensors.size() * source_.boundaries.size());
+  call(tensors, counts.data());
+}
+
+Result<std::vector<TrafficEntry>> Kernel::run_counted(std::span<void* const> tensors) {
+  if (source_.boundaries.empty()) return Reason{"the kernel was emitted without counting"};
+  const std::size_t boundaries = source_.boundaries.size();
+  std::vector<std::int64_t> counts(2 * source_.tensors.size() * boundaries);
+  call(tensors, counts.data());
+  std::vector<TrafficEntry> entries;
+  for (std::size_t b = 0; b < boundaries; ++b)
+    for (std::size_t t = 0; t < source_.tensors.size(); ++t) {
+      const std::size_t at = 2 * (t * boundaries + b);
+      if (counts[at] == 0 && counts[at + 1] == 0) continue;
+      entries.push_back({.tensor = source_.tensors[t],
+                         .boundary = source_.boundaries[b],
+                         .read = Bytes(counts[at]),
+                         .written = Bytes(counts[at + 1])});
+    }
+  return entries;
+}
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,124 @@
+// Schedules to C++ for the host: emit, build, load, run, and the peak to hold the speed against.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/error.h"
+#include "core/ir/traffic.h"
+#include "core/lowering/schedule.h"
+
+namespace tilewright::cpu {
+
+/// Instruction sets that emitted code is written for. `generic` is plain C++.
+enum class Isa : std::uint8_t { generic, avx2, avx512 };
+std::string_view name_of(Isa isa);  ///< "generic", "avx2", "avx512"
+std::optional<Isa> isa_from_name(std::string_view name);
+/// True where this processor and kernel run it (avx2 includes FMA).
+bool host_runs(Isa isa);
+/// The widest that this machine runs, found at run time.
+Isa host_isa();
+
+/// A way of computing a box of C[i,j] += A[i,k] * B[k,j] (Chimera §V-B, Algorithm 2): MI x NI vector
+/// registers stay loaded while k runs. One record a way; `emit` picks by name or the isa's first.
+struct MicroKernel {
+  std::string_view name;     ///< MI x NI: "6x4"; "scalar": plain loops
+  std::string_view summary;
+  Isa isa = Isa::generic;
+  int rows = 1;              ///< MI
+  int vectors = 1;           ///< NI, in vector registers
+  int vector_bytes = 0;      ///< 0: scalar
+  int registers = 0;         ///< that it needs: MI*NI + NI + MII
+};
+std::span<const MicroKernel> micro_kernels();
+/// By name for that isa; an empty name: the isa's default. A reason that lists the isa's names.
+Result<MicroKernel> micro_kernel_for(Isa isa, std::string_view name);
+
+struct EmitOptions {
+  Isa isa = host_isa();
+  bool count = false;              ///< byte-counting stubs on every copy; runs on one thread
+  int threads = 1;
+  std::string micro_kernel = {};   ///< empty: the isa's default
+  std::string prefix = "tilewright";  ///< of the exported symbols; an identifier
+};
+
+/// Emitted source and what its user must know. The exported symbols, C ABI, are
+///   int64_t PREFIX_workspace(void)                     bytes that `run` needs, 4096-aligned
+///   void PREFIX_run(void* const* tensors, void* workspace, int64_t* counts)
+/// `tensors`: one pointer a tensor of the workload, row-major as declared (on-chip intermediates may
+/// be null). `counts`: null, or with counting int64 [tensor][boundary][read, written], added to.
+struct Source {
+  std::string file_name;               ///< "gemm_chain.cpp"
+  std::string text;                    ///< compiles alone with -O3 -std=c++17
+  std::string build_command_text;      ///< for people; build() never passes it to a shell
+  std::vector<std::string> flags;      ///< for the compiler, without output and file name
+  std::string prefix;
+  std::vector<std::string> tensors;    ///< by TensorId
+  std::vector<bool> needed;            ///< by TensorId: run() reads or writes it at home
+  std::vector<std::string> boundaries; ///< that `counts` is indexed by; empty without counting
+  int threads = 1;                     ///< that it runs on; see notes where fewer than asked
+  Isa isa = Isa::generic;
+  std::string micro_kernel;
+  std::vector<std::string> notes;      ///< e.g. why it stays on one thread
+};
+
+/// Translates any schedule, loop by loop and copy by copy; every level is treated as managed by the
+/// program. Tiles are packed at their loads, so that the leading dimensions of tensors at home never
+/// reach the micro-kernel (a multiple of 4 KiB would map a tile's rows onto one cache set); the
+/// copies are those that the plan already pays for.
+/// A Reason: what cannot be emitted, and why (running operators, element types other than f32 and
+/// f64 or several at once, loops bound to units that a CPU has none of, Y.grid inside blocks, an
+/// unknown micro-kernel). Throws InputError for options that no schedule could make right.
+Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
+
+class Library;  // a loaded shared object
+
+/// An emitted and built schedule. Copies share the loaded code and its workspace: run one at a time.
+class Kernel {
+ public:
+  /// Runs on tensors by TensorId, each row-major with Tensor::bytes() bytes. What run() does not
+  /// need (Source::needed) may be null; a missing one is an InputError.
+  void run(std::span<void* const> tensors);
+  /// Runs a counting build and says what it copied, sorted by boundary, then tensor; tensors and
+  /// boundaries that moved nothing are left out. A Reason without counting.
+  Result<std::vector<TrafficEntry>> run_counted(std::span<void* const> tensors);
+  const Source& source() const { return source_; }
+
+ private:
+  friend Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
+                                               const struct BuildOptions& options);
+  Kernel() = default;
+  void call(std::span<void* const> tensors, std::int64_t* counts);
+
+  using RunFunction = void (*)(void* const*, void*, std::int64_t*);
+  Source source_;
+  std::shared_ptr<Library> library_;
+  std::shared_ptr<void> workspace_;
+  RunFunction run_ = nullptr;
+};
+
+struct BuildOptions {
+  std::string compiler = {};         ///< empty: $CXX, else c++, g++, clang++ on the PATH
+  std::string optimisation = {};     ///< replaces -O3, e.g. "-O1"
+  std::filesystem::path directory = {};  ///< temporary files go under here; empty: the system's
+};
+
+/// Compiles into a fresh temporary directory, loads, and removes the directory. The compiler is
+/// started from an argument vector. A Reason: no compiler, or its first diagnostic line.
+Result<Kernel> build(const Source& source, const BuildOptions& options = {});
+/// Several sources (with different prefixes) as one translation unit and one shared object.
+Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
+                                      const BuildOptions& options = {});
+
+/// The f32 fused multiply-adds that this process can start, in GFLOP/s (2 an FMA), measured on
+/// `threads` threads for about `seconds`: what a kernel's speed is held against. Throws InputError
+/// where the host does not run `isa`.
+double fma_peak_gflops(Isa isa, int threads = 1, double seconds = 0.2);
+
+}  // namespace tilewright::cpu

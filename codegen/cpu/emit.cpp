@@ -1,0 +1,179 @@
+// emit: a schedule as one C++ file.
+#include <algorithm>
+
+#include "codegen/cpu/emitter.h"
+#include "core/ir/files.h"
+
+namespace tilewright::cpu {
+namespace {
+
+/// Every boundary that a copy between home and a level, or between two levels, can cross.
+std::vector<std::string> boundaries_of(const Schedule& s) {
+  std::vector<std::string> names;
+  for (const ScheduledKernel& k : s.kernels)
+    for (const Buffer& b : k.buffers)
+      for (const auto& [from, to] : s.machine->path(b.outer_level, b.level)) {
+        const std::string name = s.machine->boundary(from, to);
+        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      }
+  return names;
+}
+
+/// Letters, digits, '-' and '_' only: names of workloads and machines reach comments and file names.
+std::string harmless(const std::string& text) {
+  std::string out;
+  for (char c : text.substr(0, 80)) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_';
+    out += plain ? c : '_';
+  }
+  return out.empty() ? "schedule" : out;
+}
+
+Result<std::int64_t> element_bytes(const Schedule& s) {
+  const auto tensors = s.workload->tensors();
+  for (const Tensor& t : tensors) {
+    if (t.dtype != DType::f32 && t.dtype != DType::f64)
+      return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
+                    ": the cpu target emits f32 and f64"};
+    if (t.dtype != tensors.front().dtype)
+      return Reason{"tensors " + tensors.front().name + " and " + t.name +
+                    " differ in type: the cpu target emits one type at a time"};
+  }
+  return tensors.empty() ? 4 : size_of(tensors.front().dtype);
+}
+
+void check(const EmitOptions& o) {
+  if (!is_identifier(o.prefix))
+    throw InputError({.field = "prefix", .value = o.prefix.substr(0, 80),
+                      .problem = "is no identifier",
+                      .accepted = "letters, digits and underscores, no C++ keyword"});
+  if (o.threads < 1 || o.threads > 4096)
+    throw InputError({.field = "threads", .value = std::to_string(o.threads),
+                      .problem = "is no number of threads", .accepted = "1..4096"});
+}
+
+std::string head(const Program& p, const Source& source) {
+  const Workload& w = p.workload();
+  std::string text = "// " + harmless(w.name()) + " for " + harmless(p.machine().name) +
+                     ", emitted by Tilewright.\n//   " + source.build_command_text + "\n//\n";
+  for (std::size_t i = 0; i < w.operators().size(); ++i)
+    text += "// " + to_text(w, OpId(i)) + "\n";
+  text += "// over";
+  for (std::size_t i = 0; i < w.loops().size(); ++i)
+    text += (i == 0 ? " " : ", ") + w.loops()[i].name + " < " + std::to_string(w.loops()[i].extent);
+  text += "\n//\n";
+  for (std::size_t i = 0; i < p.schedule.resolved.kernels.size(); ++i)
+    text += "// kernel " + std::to_string(i) + ": " +
+            to_text(p.schedule.resolved.kernels[i].tree) + "\n";
+  text += "//\n// Every load of the tree copies a tile into a packed array, every store copies one back:"
+          " the\n// copies that the plan counts are the packing, and rows of tensors never reach the"
+          " micro-kernel.\n// Matrix products run on the " + source.micro_kernel +
+          " micro-kernel for " + std::string(name_of(p.options.isa)) + ".\n";
+  for (const std::string& note : source.notes) text += "// Note: " + note + ".\n";
+  return text;
+}
+
+std::string entry(const Source& source, std::size_t kernels, std::int64_t workspace) {
+  std::string text = "}  // namespace " + source.prefix + "_code\n\nextern \"C\" {\n";
+  text += "// Bytes of working memory that run needs, from a multiple of 4096.\n";
+  text += "std::int64_t " + source.prefix + "_workspace(void) { return " +
+          std::to_string(workspace) + "; }\n\n// Tensors, by position:";
+  for (std::size_t i = 0; i < source.tensors.size(); ++i)
+    text += (i == 0 ? " " : ", ") + source.tensors[i] +
+            (source.needed[i] ? "" : " (stays on chip: may be null)");
+  text += ".\nvoid " + source.prefix +
+          "_run(void* const* tensors, void* workspace, std::int64_t* counts) {\n";
+  for (std::size_t k = 0; k < kernels; ++k)
+    text += "  " + source.prefix + "_code::kernel_" + std::to_string(k) +
+            "(tensors, static_cast<char*>(workspace), counts);\n";
+  return text + "}\n}\n";
+}
+
+constexpr const char* kThread = R"(
+inline int64_t thread() {
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+)";
+
+constexpr const char* kZero = R"(
+// A tensor that blocks add to starts from what adds nothing.
+template <int R>
+void zero(Tile<R>& t, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) t.home[i] = t.identity;
+  t.steps.written(elements * static_cast<int64_t>(sizeof(Real)));
+}
+)";
+
+}  // namespace
+
+Result<Source> emit(const Schedule& s, const EmitOptions& options) {
+  check(options);
+  const auto bytes = element_bytes(s);
+  if (!bytes) return Reason{bytes.reason()};
+  const auto micro_kernel = micro_kernel_for(options.isa, options.micro_kernel);
+  if (!micro_kernel) return Reason{micro_kernel.reason()};
+
+  Program p{.schedule = s, .options = options, .micro_kernel = *micro_kernel,
+            .element_bytes = *bytes};
+  p.boundaries = boundaries_of(s);
+  p.needed.assign(s.workload->tensors().size(), false);
+  p.prelude.count = options.count;
+  p.prelude.f64 = *bytes == 8;
+
+  std::vector<KernelText> kernels;
+  std::int64_t workspace = 4096;
+  bool parallel = false;
+  Source source{.prefix = options.prefix};
+  for (std::size_t k = 0; k < s.kernels.size(); ++k) {
+    auto text = KernelEmitter(p, static_cast<int>(k)).emit();
+    if (!text) return Reason{text.reason()};
+    workspace = std::max(workspace, text->workspace);
+    parallel = parallel || text->parallel;
+    for (const std::string& note : text->notes) source.notes.push_back(note);
+    kernels.push_back(std::move(text).value());
+  }
+
+  source.file_name = harmless(s.workload->name()) + ".cpp";
+  source.flags = {"-O3", "-std=c++17", "-ffp-contract=fast"};
+  if (parallel) source.flags.push_back("-fopenmp");
+  source.build_command_text = "c++ " + join(source.flags, " ") + " -shared -fPIC " +
+                              source.file_name + " -o " + harmless(s.workload->name()) + ".so";
+  for (const Tensor& t : s.workload->tensors()) source.tensors.push_back(t.name);
+  source.needed = p.needed;
+  if (options.count) source.boundaries = p.boundaries;
+  source.threads = parallel ? options.threads : 1;
+  source.isa = options.isa;
+  source.micro_kernel = std::string(micro_kernel->name);
+
+  std::string text = head(p, source);
+  text += "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <new>\n";
+  if (parallel) text += "#ifdef _OPENMP\n#include <omp.h>\n#endif\n";
+  text += "\n#define TILEWRIGHT_TARGET " + target_attribute(options.isa) + "\n";
+  text += "\nnamespace " + source.prefix + "_code {\n" + prelude_text(p.prelude);
+  if (p.prelude.atomic) text += kZero;
+  text += micro_kernel_text(*micro_kernel, p.prelude.f64);
+  if (parallel) {
+    text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";
+    text += "constexpr int64_t kWorkspace = " + std::to_string(workspace) + ";  // a thread\n";
+    text += kThread;
+    const auto all = checked_mul(workspace, options.threads);
+    if (!all) return Reason{"its tiles need more working memory than 64 bits count"};
+    workspace = *all;
+  }
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    text += "\n// " + to_text(s.resolved.kernels[k].tree) + "\n";
+    text += "TILEWRIGHT_TARGET void kernel_" + std::to_string(k) +
+            "(void* const* tensors, char* workspace, int64_t* counts) {\n  (void)counts;\n" +
+            kernels[k].text + "}\n\n";
+  }
+  text += entry(source, kernels.size(), workspace) + "\n#undef TILEWRIGHT_TARGET\n";
+  source.text = std::move(text);
+  return source;
+}
+
+}  // namespace tilewright::cpu

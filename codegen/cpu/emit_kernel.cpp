@@ -1,0 +1,390 @@
+// A kernel's tree, node by node, as the access stream walks it.
+#include <algorithm>
+
+#include "codegen/cpu/emitter.h"
+
+namespace tilewright::cpu {
+
+void Lines::line(const std::string& text) {
+  text_.append(static_cast<std::size_t>(2 * depth_), ' ');
+  text_ += text + "\n";
+}
+
+int Program::boundary(LevelId from, LevelId to) const {
+  const auto at = std::ranges::find(boundaries, machine().boundary(from, to));
+  TW_CHECK(at != boundaries.end(), "a boundary that the machine's paths have was not listed");
+  return static_cast<int>(at - boundaries.begin());
+}
+
+KernelEmitter::KernelEmitter(Program& program, int index)
+    : p_(program), k_(program.schedule.kernels[static_cast<std::size_t>(index)]), index_(index) {
+  layouts_.resize(k_.buffers.size());
+  for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
+    const std::size_t rank = p_.workload().tensor(k_.buffers[i].tensor).shape.size();
+    layouts_[i].most.assign(rank, 0);
+    layouts_[i].stride.assign(rank, 1);  // until lay_out knows
+  }
+}
+
+std::string KernelEmitter::identifier(const std::string& prefix, const std::string& name) const {
+  std::string text = prefix;
+  for (char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    text += plain ? c : '_';
+  }
+  return text;
+}
+
+namespace {
+
+/// What is read from `b` must have come there: from its producer, or by a store from within.
+void check_made(const Workload& w, const ScheduledKernel& k, BufferId b, TensorId t, NodeId reader) {
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    const ScheduleNode& n = k.nodes[i];
+    const bool makes =
+        (n.kind == NodeKind::compute && n.op == w.producer(t)) ||
+        (n.kind == NodeKind::store && n.tensor == t && k.buffer(n.buffer).outer == b);
+    if (makes && reader < NodeId(i))
+      throw Refused{w.tensor(t).name + " is read before it is there"};
+  }
+}
+
+/// Blocks may add their partial results only if each is a different part of the sum, and nobody may
+/// read it before all have.
+void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
+                  const OutputUse& out) {
+  const std::string store = "S." + w.tensor(out.tensor).name + "!atomic: ";
+  for (NodeId n = k.node(compute).parent; n.valid(); n = k.node(n).parent) {
+    const ScheduleNode& l = k.node(n);
+    if (l.kind != NodeKind::loop || l.binding != Binding::grid || l.max_trips <= 1) continue;
+    if (std::ranges::none_of(l.cuts, [&](const OpLoop& c) { return c.op == k.node(compute).op; }))
+      throw Refused{store + "every block of loop " + w.loop(l.loop).name +
+                    " would add the same result"};
+  }
+  for (const ScheduleNode& n : k.nodes)
+    if (n.flush.valid() && n.tensor == out.tensor)
+      throw Refused{store + "it is read in the kernel that its blocks add it up in"};
+}
+
+void check_nodes(const Workload& w, const ScheduledKernel& k) {
+  for (OpId op : k.ops)
+    if (w.op(op).running)
+      throw Refused{"operator " + w.op(op).name + " is running: the cpu target has no rescaled "
+                    "reductions"};
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    const ScheduleNode& n = k.nodes[i];
+    if (n.kind == NodeKind::sync && n.scope == Unit::grid)
+      for (NodeId p = n.parent; p.valid(); p = k.node(p).parent)
+        if (k.node(p).kind == NodeKind::loop && k.node(p).binding == Binding::grid)
+          throw Refused{"Y.grid stands inside loop " + w.loop(k.node(p).loop).name +
+                        "@grid: the cpu target runs each block to its end"};
+    if (n.kind != NodeKind::loop || n.binding == Binding::grid) continue;
+    if (unit_of(n.binding))
+      throw Refused{"loop " + w.loop(n.loop).name + " is bound to " +
+                    std::string(name_of(n.binding)) + ", which a cpu has none of"};
+  }
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    const ScheduleNode& n = k.nodes[i];
+    if (n.kind == NodeKind::load && n.flush.valid())
+      check_made(w, k, n.flush, n.tensor, NodeId(i));
+    if (n.kind == NodeKind::load)
+      for (BufferId b = k.buffer(n.buffer).outer; b.valid(); b = k.buffer(b).outer)
+        if (k.buffer(b).role == BufferRole::intermediate)
+          check_made(w, k, b, n.tensor, NodeId(i));
+    for (const InputUse& use : n.reads)
+      if (k.buffer(use.buffer).role == BufferRole::intermediate)
+        check_made(w, k, use.buffer, use.tensor, NodeId(i));
+  }
+  for (std::size_t i = 0; i < k.nodes.size(); ++i)
+    for (const OutputUse& out : k.nodes[i].writes)
+      if (out.atomic) check_atomic(w, k, NodeId(i), out);
+  for (const Buffer& b : k.buffers)
+    if (b.atomic && (b.outer.valid() ||
+                     std::ranges::any_of(k.buffers, [&](const Buffer& o) {
+                       return o.outer.valid() && &k.buffer(o.outer) == &b;
+                     })))
+      throw Refused{"S." + w.tensor(b.tensor).name +
+                    "!atomic goes through several levels, which the cpu target does not combine"};
+}
+
+}  // namespace
+
+Result<KernelText> KernelEmitter::emit() {
+  try {
+    check_nodes(p_.workload(), k_);
+    place_tiles();
+    choose_parallel_loop();
+    // The text needs the arrays' strides, which need the largest tiles, which the text's ranges say:
+    // the first pass is for these only.
+    pass();
+    lay_out();
+    pass();
+    lay_out();
+  } catch (const Refused& refused) {
+    return Reason{k_.name + ": " + refused.text};
+  }
+  for (const Buffer& b : k_.buffers)
+    if (!b.outer.valid() && (b.role != BufferRole::intermediate || b.leaves))
+      p_.needed[b.tensor.index()] = true;
+  return KernelText{.text = out_.text(),
+                    .workspace = workspace_,
+                    .parallel = split_ || parallel_grid_,
+                    .notes = notes_};
+}
+
+void KernelEmitter::pass() {
+  out_ = Lines(1);
+  variables_ = {};
+  names_ = {};
+  block_ = "0";
+  open_.clear();
+  defined_.assign(1, {});
+  tile_names_.clear();
+  for (const Buffer& b : k_.buffers)
+    tile_names_.push_back(
+        names_.fresh(identifier("t_", p_.workload().tensor(b.tensor).name + "_" +
+                                          p_.machine().level(b.level).name)));
+
+  SymRanges ranges;
+  ranges.at.resize(k_.range_count);
+  ranges.low.resize(k_.range_count);
+  for (OpId op : k_.ops) {
+    std::size_t slot = k_.range_base[op.index()];
+    for (LoopId l : p_.workload().op(op).loops)
+      ranges.at[slot++] = whole_range(p_.workload().loop(l).extent);
+  }
+  for (TensorId t : k_.zeroed) {
+    const auto b = std::ranges::find_if(
+        k_.buffers, [&](const Buffer& o) { return o.tensor == t && o.atomic; });
+    TW_CHECK(b != k_.buffers.end(), "a zeroed tensor has no atomic buffer");
+    out_.comment("Blocks add to " + p_.workload().tensor(t).name + ": it starts from nothing.");
+    out_.open("");
+    out_.line("char* const memory = workspace;");
+    declare_one(BufferId(static_cast<std::size_t>(b - k_.buffers.begin())));
+    out_.line("zero(" + ref(BufferId(static_cast<std::size_t>(b - k_.buffers.begin()))) + ", " +
+              std::to_string(p_.workload().tensor(t).elements().value) + ");");
+    out_.close();
+  }
+  if (split_) {
+    out_.directive("#pragma omp parallel num_threads(kThreads)");
+    out_.open("");
+    out_.comment("Every thread has tiles of its own and a share of the loop below.");
+    out_.line("char* const memory = workspace + thread() * kWorkspace;");
+  } else {
+    out_.line("char* const memory = workspace;");
+  }
+  out_.line("(void)memory;");
+  const std::vector<BufferId> root = scoped({TileScope::Kind::root, NodeId()});
+  declare(root);
+  enter_body(NodeId(0), ranges);
+  for (NodeId c : k_.node(NodeId(0)).children) visit(c, ranges);
+  leave_scope(root);
+  if (split_) out_.close();
+}
+
+/// What is still changed is written, inner buffers first (rule 10).
+void KernelEmitter::leave_scope(const std::vector<BufferId>& buffers) {
+  std::vector<BufferId> order = buffers;
+  const auto depth = [&](BufferId b) {
+    int n = 0;
+    for (BufferId o = buffer(b).outer; o.valid(); o = buffer(o).outer) ++n;
+    return -n;
+  };
+  std::ranges::stable_sort(order, {}, depth);
+  for (BufferId b : order) {
+    const Buffer& buf = buffer(b);
+    if (buf.role == BufferRole::input || (buf.role == BufferRole::intermediate && !buf.leaves))
+      continue;
+    if (scopes_[b.index()].kind == TileScope::Kind::all_blocks) {
+      const std::string& name = tile_names_[b.index()];
+      out_.line("for (int64_t i = 0; i < " + std::to_string(k_.blocks) + "; ++i)");
+      out_.line("  flush(*reinterpret_cast<" + type(b) + "*>(" + name + "_all + i * " +
+                std::to_string(layouts_[b.index()].bytes + 1024) + "));");
+    } else {
+      out_.line("flush(" + tile_names_[b.index()] + ");");
+    }
+  }
+}
+
+void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(body);
+  for (BufferId b : n.fixes) select(b);
+  for (const Inference& i : n.infer) {
+    check_inference(i, body, ranges);
+    infer(i, ranges, false);
+  }
+  for (BufferId b : n.fixes) {
+    const SymBox tile = tile_of(buffer(b), ranges);
+    record(b, tile);
+    out_.line("fix(" + ref(b) + ", " + box_text(tile) + ");");
+  }
+}
+
+void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  switch (n.kind) {
+    case NodeKind::loop: return visit_loop(id, ranges);
+    case NodeKind::sequence:
+      for (NodeId c : n.children) visit(c, ranges);
+      return;
+    case NodeKind::pack: {
+      const std::string outer = block_;
+      for (NodeId c : n.children) {
+        if (blocks_numbered_) block_ = outer + " + " + std::to_string(k_.node(c).first_block);
+        visit(c, ranges);
+      }
+      block_ = outer;
+      return;
+    }
+    case NodeKind::load: return visit_load(id, ranges);
+    case NodeKind::compute: return visit_compute(id, ranges);
+    case NodeKind::store: return visit_store(id, ranges);
+    case NodeKind::sync: return out_.comment("a barrier: units run one after the other");
+  }
+}
+
+void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
+  const ScheduleNode& n = k_.node(id);
+  const auto slot = [&](const OpLoop& c) {
+    return k_.range_base[c.op.index()] + static_cast<std::size_t>(c.local);
+  };
+  const SymRange outer = around.at[slot(n.cuts.front())];
+  const std::string& loop_name = p_.workload().loop(n.loop).name;
+  const std::string name = names_.fresh(identifier("l_", loop_name));
+  const std::string end = names_.fresh(identifier("l_", loop_name + "_end"));
+  const std::string step = std::to_string(n.step);
+
+  const std::int64_t last = variables_.upper(outer.hi);
+  const Linear size = outer.hi - outer.lo;
+  const bool whole_steps = size.is_constant() && size.constant % n.step == 0;
+  SymRange inner{.most = std::min(n.step, outer.most)};
+  if (whole_steps) {
+    inner.lo = variables_.add(name, variables_.lower(outer.lo), last - n.step);
+    inner.hi = inner.lo + number(n.step);
+  } else {
+    inner = variables_.add_range(name, end, {variables_.lower(outer.lo), last}, inner.most, true);
+  }
+  if (is_parallel(id))
+    out_.directive(split_ ? "#pragma omp for schedule(static)"
+                          : "#pragma omp parallel for schedule(static) num_threads(kThreads)");
+  defined_.emplace_back();
+  out_.open("for (int64_t " + name + " = " + variables_.text(outer.lo) + "; " + name + " < " +
+            variables_.text(outer.hi) + "; " + name + " += " + step + ")");
+  if (!whole_steps)
+    out_.line("const int64_t " + end + " = min(" + name + " + " + step + ", " +
+              variables_.text(outer.hi) + ");");
+
+  SymRanges inside = around;
+  const std::string outer_block = block_;
+  for (const OpLoop& c : n.cuts) {
+    inside.at[slot(c)] = inner;
+    if (n.binding == Binding::grid) inside.low[slot(c)] = inner.lo;
+  }
+  if (n.binding == Binding::grid && blocks_numbered_) {
+    const std::string block = names_.fresh("block");
+    out_.line("const int64_t " + block + " = " + outer_block + " + (" + name + " - " +
+              variables_.text(outer.lo, true) + ") / " + step + " * " +
+              std::to_string(blocks_below(k_, id)) + ";");
+    block_ = block;
+  }
+  if (is_parallel(id) && !split_)
+    out_.line("char* const memory = workspace + thread() * kWorkspace;");
+  const std::vector<BufferId> mine = scoped({TileScope::Kind::block, id});
+  declare(mine);
+  enter_body(id, inside);
+  open_.push_back({id, name, variables_.text(outer.lo), around});
+  for (NodeId c : n.children) visit(c, inside);
+  open_.pop_back();
+  leave_scope(mine);
+  out_.close();
+  defined_.pop_back();
+  block_ = outer_block;
+}
+
+void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  if (n.only_for.valid()) return;  // its compute emits it, where that runs
+  emit_load(id, ranges);
+}
+
+/// A spilled tensor is about to be read: what its producer left changed is written. Tiles of blocks
+/// that have ended were written at their ends.
+void KernelEmitter::flush_spilled(BufferId f, NodeId load) {
+  const TileScope& scope = scopes_[f.index()];
+  const std::string why =
+      "  // " + p_.workload().tensor(buffer(f).tensor).name + " is spilled: written before it is read";
+  if (scope.kind == TileScope::Kind::root) {
+    out_.line("flush(" + ref(f) + ");" + why);
+  } else if (scope.kind == TileScope::Kind::block) {
+    for (NodeId n = load; n.valid(); n = k_.node(n).parent)
+      if (n == scope.loop) out_.line("flush(" + ref(f) + ");" + why);
+  } else {
+    leave_scope({f});
+  }
+}
+
+void KernelEmitter::emit_load(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  SymRanges ahead = ranges;
+  for (const Inference& i : n.lookahead) infer(i, ahead, true);
+  const SymBox box = reads_box(n.reads_below, n.tensor, ahead);
+  record(n.buffer, box);
+  std::string condition;
+  if (n.flush.valid()) {
+    for (const SymRange& r : box)
+      if (!r.nonempty)
+        condition += (condition.empty() ? "" : " && ") + variables_.text(r.lo) + " < " +
+                     variables_.text(r.hi);
+    if (!condition.empty()) out_.open("if (" + condition + ")");
+    for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) flush_spilled(f, id);
+    if (!condition.empty()) out_.close();
+  }
+  select(n.buffer);
+  out_.line("load(" + ref(n.buffer) + ", " + box_text(box) + ");");
+}
+
+/// Every reduction of the operator is at its low end: of the whole range, or of the block's share.
+std::string KernelEmitter::initialises(OpId op, const SymRanges& ranges, bool atomic) const {
+  std::string text;
+  for (LoopId l : p_.workload().reduction_loops(op)) {
+    const auto slot = k_.range_base[op.index()] +
+                      static_cast<std::size_t>(p_.workload().local_index(op, l));
+    const Linear low = atomic ? ranges.low[slot] : number(0);
+    const Linear above = ranges.at[slot].lo - low;
+    if (variables_.upper(above) <= 0) continue;
+    if (variables_.lower(above) > 0) return "false";
+    text += (text.empty() ? "" : " && ") + variables_.text(ranges.at[slot].lo) +
+            " == " + variables_.text(low);
+  }
+  return text.empty() ? "true" : text;
+}
+
+/// A sum that is computed again under a loop that does not index it must not be added twice: where
+/// some reduction around that loop has begun before, only the loop's first iteration adds. When this
+/// is so, as a condition; empty: always. (Blocks add to tiles of their own.)
+std::string KernelEmitter::not_yet_added(OpId op, bool atomic) const {
+  std::string text;
+  for (const OpenLoop& l : open_) {
+    const ScheduleNode& n = k_.node(l.id);
+    if (n.binding == Binding::grid || n.max_trips <= 1 ||
+        std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; }))
+      continue;
+    const std::string fresh = initialises(op, l.around, atomic);
+    if (fresh == "true") continue;
+    text += (text.empty() ? "(" : " && (") + l.name + " == " + l.first +
+            (fresh == "false" ? ")" : " || (" + fresh + "))");
+  }
+  return text;
+}
+
+void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Buffer& b = buffer(n.buffer);
+  const std::string fresh =
+      b.role == BufferRole::intermediate
+          ? "true"
+          : initialises(p_.workload().producer(n.tensor), ranges, n.atomic);
+  out_.line("store(" + ref(n.buffer) + ", " + fresh + ");");
+}
+
+}  // namespace tilewright::cpu

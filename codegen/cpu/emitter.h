@@ -1,0 +1,177 @@
+// The parts of `emit`: a kernel's walk (emit_kernel.cpp), ranges and boxes (emit_ranges.cpp), where
+// tiles live (emit_tiles.cpp), computes (emit_compute.cpp).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/cpu/cpu.h"
+#include "codegen/cpu/prelude.h"
+#include "codegen/cpu/symbolic.h"
+
+namespace tilewright::cpu {
+
+/// Lines of C++ with their indentation.
+class Lines {
+ public:
+  explicit Lines(int depth) : depth_(depth) {}
+  void line(const std::string& text);
+  void comment(const std::string& text) { line("// " + text); }
+  /// A preprocessor line, at the margin.
+  void directive(const std::string& text) { text_ += text + "\n"; }
+  void open(const std::string& text) { line(text + " {"), ++depth_; }
+  void close() { --depth_, line("}"); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  int depth_;
+};
+
+/// Current ranges of all operators, by the same slots as a Ranges.
+struct SymRanges {
+  std::vector<SymRange> at;
+  std::vector<Linear> low;  ///< where a block's share of each loop begins (rule 12, atomic)
+};
+
+/// How large one buffer's array is, and how it lies in memory.
+struct TileLayout {
+  std::vector<std::int64_t> most;    ///< largest tile, by dimension
+  std::vector<std::int64_t> stride;  ///< elements; the last is 1, rows a whole odd number of lines
+  std::int64_t bytes = 0;
+  std::int64_t offset = 0;           ///< in its thread's workspace
+};
+
+/// Where a buffer's tile is declared (rule 7).
+struct TileScope {
+  enum class Kind { root, block, all_blocks };
+  Kind kind = Kind::root;
+  NodeId loop;  ///< Kind::block: the grid loop whose every iteration has its own
+};
+
+/// What the whole program needs to know of a kernel.
+struct KernelText {
+  std::string text;
+  std::int64_t workspace = 0;  ///< bytes a thread
+  bool parallel = false;
+  std::vector<std::string> notes;
+};
+
+/// What kernels share.
+struct Program {
+  const Schedule& schedule;
+  const EmitOptions& options;
+  MicroKernel micro_kernel;
+  std::int64_t element_bytes = 4;
+  std::vector<std::string> boundaries;  ///< in the order that `counts` has them
+  PreludeOptions prelude;               ///< filled in by the kernels
+  std::vector<bool> needed;             ///< by TensorId
+  const Workload& workload() const { return *schedule.workload; }
+  const Machine& machine() const { return *schedule.machine; }
+  int boundary(LevelId from, LevelId to) const;
+};
+
+class KernelEmitter {
+ public:
+  KernelEmitter(Program& program, int index);
+  /// The kernel as a function `kernel_INDEX`, or why not.
+  Result<KernelText> emit();
+
+ private:
+  // emit_kernel.cpp
+  void pass();
+  void enter_body(NodeId body, SymRanges& ranges);
+  void visit(NodeId id, const SymRanges& ranges);
+  void visit_loop(NodeId id, const SymRanges& ranges);
+  void visit_load(NodeId id, const SymRanges& ranges);
+  void emit_load(NodeId id, const SymRanges& ranges);
+  void visit_store(NodeId id, const SymRanges& ranges);
+  void flush_spilled(BufferId f, NodeId load);
+  void leave_scope(const std::vector<BufferId>& buffers);
+  std::string initialises(OpId op, const SymRanges& ranges, bool atomic) const;
+  std::string not_yet_added(OpId op, bool atomic) const;
+
+  // emit_ranges.cpp
+  SymRange reach(const Operator& op, const Affine& index, std::size_t base,
+                 const SymRanges& ranges);
+  SymRange clipped(const SymRange& r, std::int64_t extent);
+  SymBox access_box(OpId op, const Access& access, const SymRanges& ranges);
+  SymBox hull_of(const std::vector<SymBox>& boxes, TensorId tensor);
+  SymBox reads_box(const std::vector<ReadRef>& reads, TensorId tensor, const SymRanges& ranges);
+  void infer(const Inference& inference, SymRanges& ranges, bool look_ahead);
+  void check_inference(const Inference& inference, NodeId body, const SymRanges& ranges);
+  SymRange defined(const std::string& base, const std::string& value, Interval bounds,
+                   std::int64_t most, bool nonempty = false);
+  SymBox tile_of(const Buffer& b, const SymRanges& ranges);
+  SymBox defined_box(const std::string& base, const std::string& value, const SymBox& like,
+                     TensorId tensor);
+  std::string box_text(const SymBox& box) const;
+
+  // emit_tiles.cpp
+  void place_tiles();
+  void lay_out();
+  void record(BufferId b, const SymBox& tile);
+  void declare(const std::vector<BufferId>& buffers);
+  void declare_one(BufferId b);
+  void describe(BufferId b, const std::string& ref);
+  void select(BufferId b);  ///< at the place that fixes it: this block's tile
+  std::vector<BufferId> scoped(const TileScope& scope) const;
+  std::string ref(BufferId b) const;
+  std::string type(BufferId b) const;
+  void choose_parallel_loop();
+  std::string why_not_split(NodeId loop) const;
+  bool is_parallel(NodeId loop) const;
+
+  // emit_compute.cpp
+  void visit_compute(NodeId id, const SymRanges& ranges);
+  void compute_box(NodeId id, const SymRanges& ranges);
+  void scalar_loops(NodeId id, const SymRanges& ranges);
+  struct Product;
+  std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
+  void outer_products(NodeId id, const Product& p, const SymRanges& ranges);
+
+  const Buffer& buffer(BufferId b) const { return k_.buffer(b); }
+  const SymRange& range(const SymRanges& r, OpId op, int local) const {
+    return r.at[k_.range_base[op.index()] + static_cast<std::size_t>(local)];
+  }
+  std::string identifier(const std::string& prefix, const std::string& name) const;
+
+  Program& p_;
+  const ScheduledKernel& k_;
+  int index_;
+  std::vector<TileLayout> layouts_;
+  std::vector<TileScope> scopes_;
+  std::vector<bool> once_;         ///< by buffer: some compute !once writes it
+  bool blocks_numbered_ = false;   ///< some tile is chosen by block number
+  bool parallel_grid_ = false;     ///< threads share the outermost grid loops
+  bool split_ = false;             ///< threads share this loop, which is not bound to grid
+  NodeId split_loop_;
+  std::vector<std::string> notes_;
+  std::int64_t workspace_ = 0;
+  std::int64_t scratch_ = 0;       ///< bytes of the packed operand
+  std::int64_t scratch_offset_ = 0;
+
+  // of one pass
+  Lines out_{1};
+  Variables variables_;
+  Names names_;
+  std::vector<std::string> tile_names_;
+  std::string block_ = "0";
+  struct OpenLoop {
+    NodeId id;
+    std::string name, first;
+    SymRanges around;
+  };
+  std::vector<OpenLoop> open_;     ///< loops around the current place
+  /// What has been given a name, by its text: the innermost block last.
+  std::vector<std::map<std::string, SymBox>> defined_;
+};
+
+/// Something that the emitter refuses, thrown inside it and turned into emit's Reason.
+struct Refused {
+  std::string text;
+};
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,75 @@
+// Ranges as source text: the Ranges API of core/lowering/schedule.h, run on expressions instead of
+// numbers. What is known when the source is written (constants, differences, bounds) is folded, the
+// rest becomes variables of the emitted program.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/ir/box.h"
+
+namespace tilewright::cpu {
+
+/// sum of coefficient * variable + constant; variables by index into Variables.
+struct Linear {
+  std::map<int, std::int64_t> terms = {};
+  std::int64_t constant = 0;
+  bool is_constant() const { return terms.empty(); }
+  friend bool operator==(const Linear&, const Linear&) = default;
+};
+Linear number(std::int64_t value);
+Linear operator+(const Linear& a, const Linear& b);
+Linear operator-(const Linear& a, const Linear& b);
+Linear operator*(std::int64_t factor, const Linear& a);
+
+/// A range [lo, hi) of the emitted program.
+struct SymRange {
+  Linear lo, hi;
+  std::int64_t most = 0;   ///< no larger than this, ever
+  bool nonempty = true;    ///< never empty
+  friend bool operator==(const SymRange&, const SymRange&) = default;
+};
+using SymBox = std::vector<SymRange>;
+SymRange whole_range(std::int64_t extent);
+
+/// The int64 expressions of the emitted program, each with the bounds that are known of its value.
+class Variables {
+ public:
+  /// A variable written as `text` with min <= value <= max.
+  Linear add(std::string text, std::int64_t min, std::int64_t max);
+  /// lo and hi of a range whose size is at most `most`, so that hi - lo is known to be.
+  SymRange add_range(std::string lo, std::string hi, Interval bounds, std::int64_t most,
+                     bool nonempty);
+  std::int64_t lower(const Linear& x) const;
+  std::int64_t upper(const Linear& x) const;
+  /// C++ text; in parentheses where it is more than one term and `nested`.
+  std::string text(const Linear& x, bool nested = false) const;
+  /// "{lo, hi}"
+  std::string text(const SymRange& r) const;
+
+ private:
+  struct Variable {
+    std::string text;
+    std::int64_t min = 0;
+    std::int64_t max = 0;
+    int low = -1;             ///< of the end of a range: its beginning
+    std::int64_t most = 0;
+  };
+  std::vector<Variable> all_;
+};
+
+/// Names of the emitted program, each handed out once.
+class Names {
+ public:
+  /// `base` itself or with a number after it. `base` must be an identifier without a C++ meaning.
+  std::string fresh(const std::string& base);
+
+ private:
+  std::set<std::string> used_;
+};
+
+}  // namespace tilewright::cpu

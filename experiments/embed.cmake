@@ -1,0 +1,12 @@
+# Writes TO, a C++ file with the text of every FROM/EXPERIMENT.yaml (harness/experiment.h).
+set(SOURCE "// Generated from experiments/*/*.yaml.\n#include \"harness/experiment.h\"\n\n")
+string(APPEND SOURCE "namespace tilewright::harness {\nnamespace {\n")
+string(APPEND SOURCE "constexpr ExperimentFile kFiles[] = {\n")
+foreach(NAME IN LISTS EXPERIMENTS)
+  file(READ ${FROM}/${NAME}.yaml TEXT)
+  string(APPEND SOURCE "{\"${NAME}\", R\"yaml_text(${TEXT})yaml_text\"},\n")
+endforeach()
+string(APPEND SOURCE "};\n}  // namespace\n\n")
+string(APPEND SOURCE "std::span<const ExperimentFile> experiment_files() { return kFiles; }\n")
+string(APPEND SOURCE "}  // namespace tilewright::harness\n")
+file(WRITE ${TO} "${SOURCE}")

@@ -1,0 +1,182 @@
+#include "harness/chimera_request.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tilewright::harness {
+namespace {
+
+template <class T>
+T choice(const char* option, const std::optional<std::string>& given, T standard,
+         std::optional<T> (*from_name)(std::string_view), const char* accepted) {
+  if (!given) return standard;
+  if (const auto value = from_name(*given)) return *value;
+  throw InputError({.where = option,
+                    .value = given->empty() ? "nothing" : *given,
+                    .problem = "is not accepted",
+                    .accepted = accepted});
+}
+
+/// Memory::held is the model's own device, not a choice.
+std::optional<chimera::Memory> memory_choice(std::string_view name) {
+  const auto memory = chimera::memory_from_name(name);
+  return memory == chimera::Memory::held ? std::nullopt : memory;
+}
+
+/// The tree without loops of one trip, sequences spliced: what two trees that mean the same share.
+void flatten(const Workload& w, const Node& node, std::vector<Node>& into) {
+  if (node.kind == Node::Kind::sequence) {
+    for (const Node& child : node.children) flatten(w, child, into);
+    return;
+  }
+  if (node.kind == Node::Kind::loop) {
+    const auto loop = w.find_loop(node.name);
+    const bool once = loop && node.step >= w.loop(*loop).extent && node.binding == Binding::seq;
+    std::vector<Node> body;
+    for (const Node& child : node.children) flatten(w, child, body);
+    if (once) {
+      into.insert(into.end(), body.begin(), body.end());
+    } else {
+      Node copy = node;
+      copy.children = {sequence(std::move(body))};
+      into.push_back(std::move(copy));
+    }
+    return;
+  }
+  into.push_back(node);
+}
+
+Node normal(const Workload& w, const Node& tree) {
+  std::vector<Node> parts;
+  flatten(w, tree, parts);
+  return sequence(std::move(parts));
+}
+
+/// The step of every loop of a kernel; a reason where a loop has two.
+Result<chimera::Tiles> steps_of(const Workload& w, const ScheduledKernel& kernel) {
+  chimera::Tiles tiles;
+  for (std::size_t i = 0; i < w.loops().size(); ++i)
+    tiles.push_back(w.is_batch(LoopId(i)) ? 1 : w.loops()[i].extent);
+  std::map<LoopId, std::int64_t> seen;
+  for (const ScheduleNode& n : kernel.nodes) {
+    if (n.kind != NodeKind::loop) continue;
+    const std::int64_t step = std::min(n.step, w.loop(n.loop).extent);
+    if (const auto [at, fresh] = seen.emplace(n.loop, step); !fresh && at->second != step)
+      return Reason{"loop " + w.loop(n.loop).name + " is cut by several steps"};
+    tiles[n.loop.index()] = step;
+  }
+  return tiles;
+}
+
+constexpr const char* kOrdersOnly = "Chimera's Algorithm 1 prices orders only: ";
+
+/// Whether the plan of this order and these tiles resolves to `target`.
+bool same_schedule(const Setting& s, const chimera::Order& order, const chimera::Tiles& tiles,
+                   const chimera::Options& options, LevelId level, const Kernel& target) {
+  Plan plan = chimera::plan_of(*s.workload, order, tiles, *s.machine, level, options);
+  const Result<Schedule> candidate = resolve(plan, s.workload, s.machine);
+  if (!candidate || candidate->resolved.kernels.size() != 1) return false;
+  const Kernel& kernel = candidate->resolved.kernels.front();
+  return kernel.pins == target.pins && kernel.flags == target.flags &&
+         normal(*s.workload, kernel.tree) == normal(*s.workload, target.tree);
+}
+
+}  // namespace
+
+chimera::Options chimera_options(const Request& r) {
+  chimera::Options o;
+  o.reading = choice("--reading", r.reading, o.reading, chimera::reading_from_name,
+                     "observed, literal, trip-one");
+  o.edges = choice("--edges", r.edges, o.edges, chimera::edges_from_name, "full, exact");
+  o.memory = choice("--memory", r.memory, o.memory, memory_choice, "creq, paper, sum");
+  if (r.write_weight) o.write_weight = *r.write_weight;
+  if (r.min_tile) o.min_tile = *r.min_tile;
+  return o;
+}
+
+nlohmann::ordered_json options_json(const chimera::Options& o) {
+  return {{"reading", chimera::name_of(o.reading)},
+          {"edges", chimera::name_of(o.edges)},
+          {"memory", chimera::name_of(o.memory)},
+          {"write_weight", o.write_weight},
+          {"min_tile", o.min_tile}};
+}
+
+TensorId intermediate_named(const Workload& w, const std::string& name, const char* option) {
+  const auto id = w.find_tensor(name);
+  if (id && w.is_intermediate(*id)) return *id;
+  std::vector<std::string> names;
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (w.is_intermediate(TensorId(t))) names.push_back(w.tensors()[t].name);
+  throw InputError({.where = option,
+                    .value = name.empty() ? "nothing" : name,
+                    .problem = "is no intermediate of " + w.name(),
+                    .accepted = names.empty() ? "nothing: the workload has none" : join(names)});
+}
+
+Elements capacity_elements(const Request& request, const Setting& setting, LevelId level) {
+  return Elements(capacity_of(request, setting, level).value / size_of(setting.workload->dtype()));
+}
+
+nlohmann::ordered_json tiles_json(const Workload& w, const chimera::Order& order,
+                                  const chimera::Tiles& tiles) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (tiles.empty()) return json;
+  for (LoopId l : order) json[w.loop(l).name] = tiles[l.index()];
+  return json;
+}
+
+Result<OrderedTiling> ordered_tiling(const Request& request, const Setting& setting,
+                                     const Plan& plan) {
+  const Workload& w = *setting.workload;
+  const Result<Schedule> schedule = resolve(plan, setting.workload, setting.machine);
+  if (!schedule) return Reason{schedule.reason()};
+  if (schedule->kernels.size() != 1)
+    return Reason{kOrdersOnly + std::string("this plan has several kernels")};
+  const ScheduledKernel& kernel = schedule->kernels.front();
+  if (kernel.ops.size() != w.operators().size())
+    return Reason{kOrdersOnly + std::string("this kernel has not every operator")};
+  Result<chimera::Tiles> tiles = steps_of(w, kernel);
+  if (!tiles) return Reason{kOrdersOnly + tiles.reason()};
+
+  chimera::Options options = chimera_options(request);
+  for (const auto& [name, pin] : plan.kernels.front().pins) {
+    const auto tensor = w.find_tensor(name);
+    if (tensor && w.is_intermediate(*tensor) &&
+        setting.machine->find(pin.level) == setting.machine->home())
+      options.spilled.insert(*tensor);
+  }
+  std::optional<OrderedTiling> best;
+  std::int64_t least = 0;
+  for (const chimera::Order& order : chimera::all_orders(w)) {
+    if (!same_schedule(setting, order, *tiles, options, kernel.level,
+                       schedule->resolved.kernels.front()))
+      continue;
+    const std::int64_t volume = chimera::price(w, order, *tiles, options).volume.value;
+    if (best && volume >= least) continue;
+    best = {order, *tiles, options, kernel.level};
+    least = volume;
+  }
+  if (!best) return Reason{kOrdersOnly + std::string("no order of the loops has this loop tree")};
+  return *best;
+}
+
+Result<OrderedTiling> named_tiling(const Request& request, const Setting& setting) {
+  const Workload& w = *setting.workload;
+  OrderedTiling out;
+  out.order = chimera::parse_order(w, request.order.value_or(""));
+  out.options = chimera_options(request);
+  out.level = level_of(request, *setting.machine);
+  if (request.tiles) {
+    out.tiles = chimera::tiles_from(w, tiles_of(request, w), "--tiles");
+    return out;
+  }
+  const Elements capacity = capacity_elements(request, setting, out.level);
+  Result<chimera::Solution> solved = chimera::solve(w, out.order, capacity, out.options);
+  if (!solved) return Reason{solved.reason()};
+  if (solved->tiles.empty()) return Reason{solved->reason};
+  out.tiles = solved->tiles;
+  return out;
+}
+
+}  // namespace tilewright::harness

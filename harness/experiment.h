@@ -1,0 +1,55 @@
+// The experiments that the library carries: one YAML file a table or figure of a paper.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/ir/document.h"
+#include "harness/answer.h"
+#include "harness/verbs.h"
+
+namespace tilewright::harness {
+
+/// An experiment's file. What depends on the method stays a document that the method reads.
+struct Experiment {
+  std::string id;      ///< "chimera/fig8d"
+  std::string title;
+  std::string source;  ///< paper, section, figure
+  std::string method;  ///< "validate", "formulas", "reuse", "panels"
+  std::string about;   ///< what is done here and how it differs from the paper
+  std::string where;   ///< the file, for errors
+  std::shared_ptr<const DocumentValue> document;
+};
+
+/// Every experiment, read. Throws InputError for a file that is wrong.
+const std::vector<Experiment>& experiments();
+/// Throws InputError with the nearest id.
+const Experiment& find_experiment(std::string_view id);
+
+/// What a method found: the result's document (with "holds"), the points as CSV, and a report's text.
+struct Reproduced {
+  nlohmann::ordered_json result;
+  std::string csv;
+  std::string report;  ///< Markdown
+  bool holds = false;
+  std::string reason;  ///< what does not hold
+};
+
+/// Chimera's predictions against the simulator over drawn tilings; `paper` may give the paper's R².
+Reproduced reproduce_validation(const Experiment& e, const Request& request,
+                                const ReproduceOptions& options);
+/// The model's movement and footprint of each tensor against the paper's formulas, at several shapes.
+Reproduced reproduce_formulas(const Experiment& e);
+/// The loops along which each tensor is reused under every order.
+Reproduced reproduce_reuse(const Experiment& e);
+
+/// The methods' only way to a number of the paper's: printed beside ours, never used.
+struct ExperimentFile {
+  std::string_view name;  ///< "chimera/fig8d"
+  std::string_view text;
+};
+std::span<const ExperimentFile> experiment_files();
+
+}  // namespace tilewright::harness

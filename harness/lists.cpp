@@ -1,0 +1,110 @@
+// The verbs that say what is there, each from its records.
+#include "harness/experiment.h"
+#include "harness/registry.h"
+#include "harness/verbs.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json here_json(std::string_view name, std::string_view summary, const Availability& here) {
+  return {{"name", name},
+          {"summary", summary},
+          {"usable", here.usable},
+          {"reason", here.usable ? ordered_json(nullptr) : ordered_json(here.reason)},
+          {"detail", here.detail.empty() ? ordered_json(nullptr) : ordered_json(here.detail)}};
+}
+
+ordered_json level_json(const Level& l) {
+  ordered_json json;
+  json["name"] = l.name;
+  json["managed"] = name_of(l.managed);
+  json["capacity_bytes"] =
+      l.capacity.value > 0 ? ordered_json(l.capacity.value) : ordered_json(nullptr);
+  json["bandwidth_bytes_per_second"] =
+      l.bandwidth.value > 0 ? ordered_json(l.bandwidth.value) : ordered_json(nullptr);
+  if (l.kind == LevelKind::cache) {
+    json["line_bytes"] = l.line.value;
+    json["ways"] = l.ways;
+  }
+  json["private_to"] = name_of(l.private_to);
+  json["instances"] = l.instances;
+  if (!l.sources.empty()) json["sources"] = l.sources;
+  return json;
+}
+
+}  // namespace
+
+Answer list_models() {
+  auto json = document();
+  json["models"] = ordered_json::array();
+  for (const ModelRecord& m : models()) {
+    ordered_json options = ordered_json::array();
+    for (const ModelOption& o : m.options)
+      options.push_back({{"name", o.name}, {"default", o.standard}, {"help", o.help}});
+    json["models"].push_back({{"name", m.name},
+                              {"summary", m.summary},
+                              {"source", m.source},
+                              {"assumptions", m.assumptions},
+                              {"options", options},
+                              {"makes_plans", m.optimise != nullptr}});
+  }
+  return {std::move(json), Status::done};
+}
+
+Answer list_machines() {
+  auto json = document();
+  json["machines"] = ordered_json::array();
+  for (const std::string& name : machine_names()) {
+    const Machine m = named_machine(name);
+    ordered_json levels = ordered_json::array();
+    for (const Level& l : m.levels) levels.push_back(level_json(l));
+    json["machines"].push_back(
+        {{"name", name}, {"kind", m.kind}, {"summary", m.summary}, {"levels", levels}});
+  }
+  json["made"] = {{{"name", "scratchpad:SIZE[,SIZE...]"},
+                   {"summary", "software-managed levels L1, L2, ... over DRAM"}},
+                  {{"name", "cache:SIZE/WAYS[,SIZE/WAYS...]"},
+                   {"summary", "LRU write-back caches of 64-byte lines, L1, L2, ... over DRAM"}},
+                  {{"name", "FILE.yaml"}, {"summary", "a machine file"}}};
+  return {std::move(json), Status::done};
+}
+
+Answer list_workloads() {
+  auto json = document();
+  json["workloads"] = ordered_json::array();
+  for (const BuiltinWorkload& w : builtin_workloads())
+    json["workloads"].push_back({{"name", w.name},
+                                 {"summary", w.summary},
+                                 {"source", w.source},
+                                 {"defaults", w.defaults}});
+  return {std::move(json), Status::done};
+}
+
+Answer list_targets() {
+  auto json = document();
+  json["targets"] = ordered_json::array();
+  for (const TargetRecord& t : targets())
+    json["targets"].push_back(here_json(t.name, t.summary, t.here()));
+  return {std::move(json), Status::done};
+}
+
+Answer list_meters() {
+  auto json = document();
+  json["meters"] = ordered_json::array();
+  for (const MeterRecord& m : meters())
+    json["meters"].push_back(here_json(m.name, m.summary, m.here()));
+  return {std::move(json), Status::done};
+}
+
+Answer list_experiments() {
+  auto json = document();
+  json["experiments"] = ordered_json::array();
+  for (const Experiment& e : experiments())
+    json["experiments"].push_back(
+        {{"id", e.id}, {"title", e.title}, {"source", e.source}, {"method", e.method}});
+  return {std::move(json), Status::done};
+}
+
+}  // namespace tilewright::harness

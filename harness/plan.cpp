@@ -1,0 +1,93 @@
+// plan: a model's best plan, what it says of it, and how far that is from what must move.
+#include "harness/registry.h"
+#include "harness/schedules.h"
+#include "harness/verbs.h"
+#include "models/exact/exact.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// exact's bytes of the plan with its level as a scratchpad over home.
+Result<Bytes> exact_bytes(const Setting& setting, const Plan& plan, LevelId level) {
+  const auto alone = std::make_shared<const Machine>(as_scratchpad(*setting.machine, level));
+  const Result<Schedule> schedule = resolve(plan, setting.workload, alone);
+  if (!schedule) return Reason{schedule.reason()};
+  const Traffic traffic = exact(*schedule);
+  if (!traffic.unavailable.empty()) return Reason{traffic.unavailable.begin()->second};
+  Bytes sum;
+  for (const TrafficEntry& e : traffic.entries) sum += e.read + e.written;
+  return sum;
+}
+
+int on_chip_levels(const Machine& m) {
+  int n = 0;
+  for (const Level& l : m.levels)
+    n += l.kind != LevelKind::home && l.kind != LevelKind::registers ? 1 : 0;
+  return n;
+}
+
+}  // namespace
+
+Answer plan(const Request& asked, const std::optional<std::string>& out) {
+  Request request = asked;
+  const Setting setting = setting_of(request);
+  const auto refuse_plan = [](const char* what) {
+    throw InputError({.where = "plan",
+                      .value = what,
+                      .problem = "is a plan already",
+                      .accepted = "a workload; predict prices a plan, simulate walks it"});
+  };
+  if (setting.file) refuse_plan(request.subject.c_str());
+  if (request.tree) refuse_plan("--tree");
+  const ModelRecord& model = find_model(request.model.value_or("chimera"));
+  auto json = document();
+  json["model"] = model.name;
+  if (model.optimise == nullptr)
+    throw InputError({.where = "--model",
+                      .value = model.name,
+                      .problem = "makes no plans",
+                      .accepted = "a model that does: chimera"});
+  if (request.level == "all") {
+    if (on_chip_levels(*setting.machine) > 1)
+      return refuse(std::move(json), "--level all: a plan over several levels is not available yet");
+    request.level.reset();
+  }
+  if (request.progress) request.progress("searching", 0);
+  Result<Optimum> best = model.optimise(request, setting);
+  if (!best) {
+    json["workload"] = setting.workload_name;
+    json["machine"] = setting.machine->name;
+    return refuse(std::move(json), best.reason());
+  }
+  PlanFile file{.workload = *setting.workload,
+                .workload_name = setting.workload_name,
+                .machine = request.machine,
+                .model = model.name,
+                .plan = best->plan};
+  json["plan"] = to_json(file);
+  json["level"] = setting.machine->level(best->level).name;
+  merge(json, best->document);
+
+  const Bytes bound = setting.workload->compulsory_bytes();
+  json["bound_bytes"] = bound.value;
+  json["bound"] = "proven";
+  json["bound_is"] = "compulsory: every input read once, every output written once";
+  const Result<Bytes> exactly = exact_bytes(setting, best->plan, best->level);
+  json["exact_bytes"] = exactly ? ordered_json(exactly->value) : ordered_json(nullptr);
+  if (exactly && bound.value > 0) {
+    TW_CHECK(*exactly >= bound, "a plan cannot move less than what is compulsory");
+    json["gap"] = static_cast<double>(exactly->value) / static_cast<double>(bound.value);
+  } else {
+    json["gap"] = nullptr;
+    json["gap_reason"] = exactly ? "nothing must move" : exactly.reason();
+  }
+  if (out) {
+    write_file(*out, to_yaml(file), "-o");
+    json["written"] = *out;
+  }
+  return {std::move(json), Status::done};
+}
+
+}  // namespace tilewright::harness

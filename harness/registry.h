@@ -1,0 +1,73 @@
+// Which models, targets and meters there are: one record each feeds the lists, the help, the docs and
+// the contract tests. Hand-written, so that nothing depends on what a linker keeps.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/error.h"
+#include "core/ir/plan.h"
+#include "harness/answer.h"
+#include "harness/request.h"
+
+namespace tilewright::harness {
+
+struct ModelOption {
+  std::string name;     ///< as on the command line, "--reading"
+  std::string standard; ///< its default
+  std::string help;
+};
+
+/// A model's best plan and what it says of it.
+struct Optimum {
+  Plan plan;
+  LevelId level;                   ///< that was planned for
+  nlohmann::ordered_json document; ///< the model's part of what `plan` prints: volume_bytes, ...
+};
+
+struct ModelRecord {
+  std::string name;
+  std::string summary;
+  std::string source;
+  std::vector<std::string> assumptions;
+  std::vector<ModelOption> options;
+  /// The model's best plan, for a request that names only a workload. Null: it makes no plans.
+  Result<Optimum> (*optimise)(const Request&, const Setting&);
+  /// What `predict` answers; the plan is the request's, or the model's own where it says none.
+  Answer (*price)(const Request&, const Setting&);
+};
+
+std::span<const ModelRecord> models();
+/// Throws InputError with the names, nearest first.
+const ModelRecord& find_model(std::string_view name);
+
+/// Something outside this program that a verb may use: usable here, or the reason why not.
+struct Availability {
+  bool usable = false;
+  std::string reason;  ///< why not; empty where usable
+  std::string detail;  ///< what was found
+};
+
+struct TargetRecord {
+  std::string_view name;
+  std::string_view summary;
+  Availability (*here)();
+};
+std::span<const TargetRecord> targets();
+const TargetRecord& find_target(std::string_view name);
+
+struct MeterRecord {
+  std::string_view name;
+  std::string_view summary;
+  Availability (*here)();
+};
+std::span<const MeterRecord> meters();
+
+/// The plan that a request says: its file, its tree, its --order (Chimera's tree of it), or the best of
+/// its --model. A Reason where the order has no tree or the model finds nothing; throws InputError
+/// where the request says no plan at all.
+Result<Plan> plan_of(const Request& request, const Setting& setting);
+
+}  // namespace tilewright::harness

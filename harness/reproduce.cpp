@@ -1,0 +1,82 @@
+// reproduce: an experiment's method, and the folder it leaves behind.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/experiment.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+Reproduced run_method(const Experiment& e, const Request& request, const ReproduceOptions& options);
+
+/// Several experiments as one: their reports one after the other, their points with the panel named.
+Reproduced reproduce_panels(const Experiment& e, const Request& request,
+                            const ReproduceOptions& options) {
+  Reproduced all;
+  all.holds = true;
+  all.result["panels"] = ordered_json::array();
+  for (const Field& panel : Field(*e.document, e.where).at("panels").items()) {
+    const Experiment& part = find_experiment(panel.text());
+    Reproduced one = run_method(part, request, options);
+    one.result["id"] = part.id;
+    one.result["holds"] = one.holds;
+    all.report += fmt::format("\n## {}: {}\n\n{}\n\n{}", part.id, part.title, part.about, one.report);
+    bool first = true;
+    for (std::size_t begin = 0; begin < one.csv.size();) {
+      const std::size_t end = std::min(one.csv.find('\n', begin), one.csv.size());
+      const std::string line = one.csv.substr(begin, end - begin);
+      if (!first) all.csv += part.id + "," + line + "\n";
+      else if (all.csv.empty()) all.csv = "panel," + line + "\n";
+      first = false;
+      begin = end + 1;
+    }
+    if (!one.holds) {
+      all.reason += (all.reason.empty() ? "" : "; ") + part.id + ": " + one.reason;
+      all.holds = false;
+    }
+    all.result["panels"].push_back(std::move(one.result));
+  }
+  return all;
+}
+
+Reproduced run_method(const Experiment& e, const Request& request,
+                      const ReproduceOptions& options) {
+  if (e.method == "validate") return reproduce_validation(e, request, options);
+  if (e.method == "formulas") return reproduce_formulas(e);
+  if (e.method == "reuse") return reproduce_reuse(e);
+  if (e.method == "panels") return reproduce_panels(e, request, options);
+  Field(*e.document, e.where).at("method").fail("is no method", "validate, formulas, reuse, panels");
+}
+
+}  // namespace
+
+Answer reproduce(const Request& request, const ReproduceOptions& options) {
+  const Experiment& e = find_experiment(options.id);
+  const std::string folder = options.out.value_or("results/" + e.id);
+  make_folder(folder, "--out");
+  Reproduced done = run_method(e, request, options);
+  auto json = document();
+  json["id"] = e.id;
+  json["title"] = e.title;
+  json["paper"] = e.source;
+  json["about"] = e.about;
+  json["holds"] = done.holds;
+  merge(json, done.result);
+  json["command"] = "tilewright reproduce " + e.id;
+  json["folder"] = folder;
+  json["files"] = {folder + "/report.md", folder + "/result.json", folder + "/points.csv"};
+  const std::string report = fmt::format(
+      "# {}: {}\n\nSource of the paper's numbers: {}. Ours: `tilewright reproduce {}`.\n\n{}\n\n{}\n{}\n",
+      e.id, e.title, e.source, e.id, e.about, done.report,
+      done.holds ? "What must hold holds." : "Does not hold: " + done.reason + ".");
+  write_file(folder + "/report.md", report, "--out");
+  write_file(folder + "/result.json", json.dump(2) + "\n", "--out");
+  write_file(folder + "/points.csv", done.csv, "--out");
+  if (done.holds) return {std::move(json), Status::done};
+  return refuse(std::move(json), e.id + " does not hold: " + done.reason);
+}
+
+}  // namespace tilewright::harness

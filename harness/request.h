@@ -1,0 +1,93 @@
+// What a verb is asked about: a workload, a machine, a plan, and the options that several verbs share,
+// as the command line and Python give them. Everything unset is the documented default.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/files.h"
+#include "core/ir/machine.h"
+#include "core/ir/plan.h"
+#include "core/ir/workload.h"
+#include "core/lowering/schedule.h"
+#include "core/lowering/stream.h"
+#include "harness/answer.h"
+
+namespace tilewright::harness {
+
+struct Request {
+  std::string subject = {};                   ///< a workload W, or a plan file
+  std::optional<std::string> machine = {};    ///< -m
+  /// From Python: the text of a workload, plan or machine file that there is no file of. `subject` and
+  /// `machine` then only name it.
+  std::optional<std::string> subject_text = {};
+  std::optional<std::string> machine_text = {};
+  std::optional<std::string> model = {};
+  std::optional<std::string> tree = {};       ///< a loop tree; with `tiles`, a plan in place
+  std::optional<std::string> tiles = {};      ///< "m=64,l=64"
+  std::vector<std::string> pins = {};         ///< "C=dram", "C=dram@l"
+  std::vector<std::string> flags = {};        ///< "C=sliding", "rowmax=running"
+  std::optional<std::string> level = {};      ///< a level's name, or "all"
+  std::optional<std::string> capacity = {};   ///< "32K", "4096B", "262144e"
+  std::optional<std::string> order = {};      ///< "mlkn", "m,l,k,n", or "all"
+  std::optional<std::string> reading = {};    ///< observed, literal, trip-one
+  std::optional<std::string> edges = {};      ///< full, exact
+  std::optional<std::string> memory = {};     ///< creq, paper, sum
+  std::optional<double> write_weight = {};
+  std::optional<std::int64_t> min_tile = {};
+  std::optional<std::string> layout = {};     ///< tiled, row-major
+  std::uint64_t seed = 1;
+  std::optional<int> threads = {};
+  Progress progress = {};
+};
+
+/// The workload and the machine of a request, read and checked.
+struct Setting {
+  std::string workload_name;  ///< as the user gave it
+  std::shared_ptr<const Workload> workload;
+  std::shared_ptr<const Machine> machine;
+  std::optional<PlanFile> file;  ///< where the subject is a plan file
+
+  /// Whether the request says a plan, not only a workload.
+  bool has_plan() const { return file.has_value(); }
+};
+
+/// Reads the subject (a plan file is told from a workload file by its `kernels`) and the machine, the
+/// command line's before the plan file's. Throws InputError where either is missing or wrong.
+Setting setting_of(const Request& request);
+/// The workload alone, for a verb that needs no machine.
+Setting workload_of(const Request& request);
+
+/// The level that --level names, else the machine's default level. Throws InputError for a level that
+/// is not there, for home, and for "all" (the callers that take it look first).
+LevelId level_of(const Request& request, const Machine& machine);
+/// --capacity in bytes ("e": elements of the workload's type), else the level's.
+Bytes capacity_of(const Request& request, const Setting& setting, LevelId level);
+
+/// --tiles, checked against the workload: every name a loop, no tile above its loop's extent. Entries
+/// that a tree does not need are dropped by whoever uses them (convention 6).
+std::map<std::string, std::int64_t> tiles_of(const Request& request, const Workload& workload);
+
+/// The plan of the plan file, or of --tree, --tiles, --pin and --flag; nothing where the request names
+/// neither. Throws InputError where both are given, or where pins come without a plan.
+std::optional<Plan> plan_in_place(const Request& request, const Setting& setting);
+
+/// --layout; tiled where it is not given.
+Layout layout_of(const Request& request);
+std::string_view name_of(Layout layout);
+
+/// --threads, else every core there is.
+int threads_of(const Request& request);
+
+/// The whole of a text file, at most 64 MiB. Throws InputError naming the path.
+std::string read_file(const std::string& path, std::string_view option);
+/// Writes all of it or nothing: to a file beside `path`, then renamed over it. Throws InputError.
+void write_file(const std::string& path, std::string_view text, std::string_view option);
+/// Creates a folder and those above it. Throws InputError.
+void make_folder(const std::string& path, std::string_view option);
+
+}  // namespace tilewright::harness

@@ -1,0 +1,154 @@
+// emit and run: a schedule to source, to a verified kernel, to seconds.
+#include <algorithm>
+#include <chrono>
+
+#include "codegen/cpu/cpu.h"
+#include "harness/registry.h"
+#include "harness/schedules.h"
+#include "harness/verbs.h"
+#include "harness/verified_kernel.h"
+
+namespace tilewright::harness {
+namespace {
+
+cpu::Isa isa_of(const std::optional<std::string>& name) {
+  if (!name) return cpu::host_isa();
+  if (const auto isa = cpu::isa_from_name(*name)) return *isa;
+  throw InputError({.where = "--isa",
+                    .value = name->empty() ? "nothing" : *name,
+                    .problem = "is no instruction set",
+                    .accepted = "avx512, avx2, generic"});
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+nlohmann::ordered_json head(const Scheduled& on, const std::string& target) {
+  auto json = document();
+  json["workload"] = on.setting.workload_name;
+  json["machine"] = on.setting.machine->name;
+  json["target"] = target;
+  return json;
+}
+
+/// Where a target has no code generator here, the refusal that says so.
+std::optional<std::string> missing(const std::string& target) {
+  const TargetRecord& record = find_target(target);
+  if (record.name == "cpu") return std::nullopt;
+  return "target " + target + " is not available: " + record.here().reason;
+}
+
+std::string build_script(const cpu::Source& source) {
+  std::string flags;
+  for (const std::string& f : source.flags) flags += " " + f;
+  return "#!/bin/sh\n# Builds " + source.file_name +
+         " into a shared object with a C interface (see the top of the source).\nset -e\ncd \"$(dirname \"$0\")\"\n"
+         "exec \"${CXX:-c++}\"" + flags + " -o kernel.so " + source.file_name + "\n";
+}
+
+struct Timing {
+  std::vector<double> seconds;
+  std::vector<double> peak;  ///< GFLOP/s
+};
+
+/// Kernel and peak turn by turn, so that what else the machine does falls on both alike.
+Timing time(VerifiedKernel& kernel, cpu::Isa isa, double budget, const Progress& progress) {
+  constexpr int kLeast = 5, kMost = 200;
+  constexpr double kPeakSeconds = 0.03;
+  const int threads = kernel.source().threads;
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [&start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  Timing timing;
+  for (int round = 0; round < kMost && (round < kLeast || elapsed() < budget); ++round) {
+    timing.peak.push_back(cpu::fma_peak_gflops(isa, threads, kPeakSeconds));
+    // Short kernels several times a turn, so that the turn is about as long as the peak's.
+    double turn = 0;
+    do {
+      timing.seconds.push_back(kernel.run());
+      turn += timing.seconds.back();
+    } while (turn < kPeakSeconds);
+    if (progress) progress("timing", std::min(1.0, elapsed() / budget));
+    // A kernel that takes seconds is timed less often: convention 1 bounds the whole verb.
+    if (round + 1 >= 3 && elapsed() > 4 * budget) break;
+  }
+  return timing;
+}
+
+}  // namespace
+
+Answer emit(const Request& request, const EmitOptions& options) {
+  if (options.out.empty())
+    throw InputError({.where = "-o",
+                      .value = "nothing",
+                      .problem = "names no folder",
+                      .accepted = "the folder to write the source into"});
+  const auto absent = missing(options.target);
+  const cpu::Isa isa = isa_of(options.isa);
+  Scheduled on = schedule_of(request);
+  if (absent) return refuse(head(on, options.target), *absent);
+  if (!on.schedule) return on.refusal;
+  const Result<cpu::Source> source =
+      cpu::emit(*on.schedule, {.isa = isa, .threads = request.threads.value_or(1)});
+  auto json = head(on, options.target);
+  if (!source) return refuse(std::move(json), "target cpu cannot emit this schedule: " + source.reason());
+  make_folder(options.out, "-o");
+  write_file(options.out + "/" + source->file_name, source->text, "-o");
+  write_file(options.out + "/build.sh", build_script(*source), "-o");
+  json["isa"] = cpu::name_of(source->isa);
+  json["micro_kernel"] = source->micro_kernel;
+  json["threads"] = source->threads;
+  json["files"] = {options.out + "/" + source->file_name, options.out + "/build.sh"};
+  json["build"] = source->build_command_text;
+  json["flags"] = source->flags;
+  json["symbols"] = {source->prefix + "_workspace", source->prefix + "_run"};
+  json["notes"] = source->notes;
+  return {std::move(json), Status::done};
+}
+
+Answer run(const Request& request, const RunOptions& options) {
+  const auto absent = missing(options.target);
+  const cpu::Isa isa = isa_of(options.isa);
+  Scheduled on = schedule_of(request);
+  if (absent) return refuse(head(on, options.target), *absent);
+  if (!on.schedule) return on.refusal;
+  auto json = head(on, options.target);
+  json["isa"] = cpu::name_of(isa);
+  if (!cpu::host_runs(isa))
+    return refuse(std::move(json),
+                  "this processor does not run " + std::string(cpu::name_of(isa)));
+  const Workload& w = *on.setting.workload;
+  const Result<cpu::Source> source =
+      cpu::emit(*on.schedule, {.isa = isa, .threads = request.threads.value_or(1)});
+  if (!source) return refuse(std::move(json), "target cpu cannot emit this schedule: " + source.reason());
+  if (request.progress) request.progress("building", 0);
+  Result<cpu::Kernel> kernel = cpu::build(*source);
+  if (!kernel) return refuse(std::move(json), "the kernel cannot be built: " + kernel.reason());
+
+  if (request.progress) request.progress("verifying", 0);
+  VerifyResult checked = verify(std::move(kernel).value(), w, request.seed);
+  json["seed"] = request.seed;
+  json["verified"] = checked.kernel != nullptr;
+  json["relative_error"] = checked.verification.relative_error;
+  json["tolerance"] = checked.verification.tolerance;
+  if (!checked.kernel) return refuse(std::move(json), "verification failed; the kernel is not timed");
+
+  const Timing timing = time(*checked.kernel, isa, options.seconds, request.progress);
+  const double seconds = median(timing.seconds);
+  json["seconds_median"] = seconds;
+  json["seconds_min"] = *std::min_element(timing.seconds.begin(), timing.seconds.end());
+  json["runs"] = timing.seconds.size();
+  json["flops"] = w.flops();
+  json["gflops"] = w.flops() / seconds * 1e-9;
+  json["peak_gflops"] = median(timing.peak);
+  json["threads"] = source->threads;
+  json["micro_kernel"] = source->micro_kernel;
+  json["notes"] = source->notes;
+  return {std::move(json), Status::done};
+}
+
+}  // namespace tilewright::harness

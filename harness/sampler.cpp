@@ -1,0 +1,84 @@
+#include "harness/sampler.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+namespace tilewright::harness {
+namespace {
+
+/// Uniform in [0, n), the same on every platform.
+std::uint64_t below(std::mt19937_64& random, std::uint64_t n) {
+  const std::uint64_t limit = UINT64_MAX - UINT64_MAX % n;
+  std::uint64_t draw = random();
+  while (draw >= limit) draw = random();
+  return draw % n;
+}
+
+class Walk {
+ public:
+  Walk(const Workload& w, const chimera::Order& order, const chimera::Options& options,
+       const SampleSpace& space, std::uint64_t seed)
+      : pricer_(w, order, options), order_(order), most_(space.most.value), random_(seed) {
+    for (std::size_t l = 0; l < w.loops().size(); ++l) {
+      const std::int64_t extent = w.loops()[l].extent;
+      const bool tiled = std::find(order.begin(), order.end(), LoopId(l)) != order.end();
+      extents_.push_back(extent);
+      smallest_.push_back(std::min(space.min_tile, extent));
+      // What the order does not cut: batch loops go one by one, the rest is whole or inferred.
+      tiles_.push_back(tiled ? smallest_.back() : w.is_batch(LoopId(l)) ? 1 : extent);
+    }
+  }
+
+  bool feasible() const { return memory() <= most_; }
+  std::int64_t memory() const { return pricer_.quick(tiles_).memory; }
+  const chimera::Tiles& tiles() const { return tiles_; }
+
+  void sweep() {
+    for (LoopId loop : order_) redraw(loop.index());
+  }
+
+ private:
+  /// The tile of one loop, uniform over its feasible sizes.
+  void redraw(std::size_t l) {
+    std::int64_t low = smallest_[l], high = extents_[l];
+    while (low < high) {
+      const std::int64_t middle = low + (high - low + 1) / 2;
+      tiles_[l] = middle;
+      if (feasible()) low = middle;
+      else high = middle - 1;
+    }
+    const auto sizes = static_cast<std::uint64_t>(low - smallest_[l] + 1);
+    tiles_[l] = smallest_[l] + static_cast<std::int64_t>(below(random_, sizes));
+  }
+
+  chimera::Pricer pricer_;
+  chimera::Order order_;
+  std::int64_t most_;
+  std::mt19937_64 random_;
+  std::vector<std::int64_t> extents_, smallest_;
+  chimera::Tiles tiles_;
+};
+
+}  // namespace
+
+std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order& order,
+                                         const chimera::Options& options, const SampleSpace& space,
+                                         std::int64_t count, std::uint64_t seed) {
+  constexpr int kMostMisses = 400;  // draws in a row without a new tiling
+  chimera::Options held = options;
+  held.memory = chimera::Memory::held;
+  Walk walk(w, order, held, space, seed);
+  std::vector<chimera::Tiles> drawn;
+  if (!walk.feasible()) return drawn;
+  std::set<chimera::Tiles> seen;
+  for (int misses = 0; misses < kMostMisses && std::ssize(drawn) < count; ++misses) {
+    for (int i = 0; i < kSweeps; ++i) walk.sweep();
+    if (walk.memory() <= space.least.value || !seen.insert(walk.tiles()).second) continue;
+    drawn.push_back(walk.tiles());
+    misses = -1;
+  }
+  return drawn;
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,32 @@
+// Which tilings a validation looks at.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/chimera/chimera.h"
+
+namespace tilewright::harness {
+
+struct SampleSpace {
+  Elements least{0};         ///< tilings whose memory is above this
+  Elements most;             ///< and at most this
+  std::int64_t min_tile = 1; ///< no tile smaller, except where the loop itself is
+};
+
+/// Up to `count` distinct integer tilings of an order, drawn with equal probability from all those whose
+/// memory (Chimera's Memory::held: what the plan's schedule has alive) lies in the space. Fewer
+/// where the space has fewer, or none.
+///
+/// Method: Gibbs sampling. Memory grows with every tile, so that with the other tiles fixed the
+/// feasible sizes of one are a range; one tile after the other is redrawn from its range, a loop's
+/// sizes being equally likely, which leaves the uniform law over the whole set unchanged. kSweeps
+/// rounds part a draw from the one before; repeated tilings and those at or below `least` are dropped.
+/// Deterministic in the seed, on every platform. Cost: about 10 us a sweep.
+std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order& order,
+                                         const chimera::Options& options, const SampleSpace& space,
+                                         std::int64_t count, std::uint64_t seed);
+
+inline constexpr int kSweeps = 32;
+
+}  // namespace tilewright::harness

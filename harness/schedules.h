@@ -1,0 +1,27 @@
+// From a request to a schedule, with the refusals that every verb on a plan shares.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/lowering/schedule.h"
+#include "harness/answer.h"
+#include "harness/request.h"
+
+namespace tilewright::harness {
+
+/// Either a schedule to go on with, or the answer to give instead.
+struct Scheduled {
+  Setting setting;
+  Plan plan;
+  std::optional<Schedule> schedule;
+  Answer refusal;  ///< where there is no schedule: "legal": false and the reason
+};
+
+/// Reads the request, makes the plan it says, resolves it. Throws InputError for bad input.
+Scheduled schedule_of(const Request& request);
+
+/// {"L1": 1234}, bytes
+nlohmann::ordered_json memory_json(const std::map<std::string, Bytes>& memory);
+
+}  // namespace tilewright::harness

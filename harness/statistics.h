@@ -1,0 +1,21 @@
+// How good a prediction is, with each figure's meaning written down.
+#pragma once
+
+#include <span>
+
+namespace tilewright::harness {
+
+/// Of predictions x against true values y, point by point. Errors are fractions of the true value.
+struct Agreement {
+  double r2_identity = 0;  ///< 1 - sum (y - x)^2 / sum (y - mean y)^2: about the line y = x
+  double r2_fit = 0;       ///< squared correlation: about the best line through the points
+  double mape = 0;         ///< mean |x - y| / y
+  double worst = 0;        ///< largest |x - y| / y
+  double bias = 0;         ///< mean (x - y) / y; above zero: predicts too much
+};
+
+/// Both spans of the same length. Without spread in y (or without points) no R² is defined: it is then
+/// 1 where every prediction is exact, else 0. Points with y = 0 count as an error of 1 unless x = 0.
+Agreement agreement(std::span<const double> predicted, std::span<const double> truth);
+
+}  // namespace tilewright::harness

@@ -1,0 +1,301 @@
+// validate: Chimera's prediction against the true bytes into the innermost level, over many tilings.
+#include <algorithm>
+#include <set>
+
+#include "harness/chimera_request.h"
+#include "harness/parallel.h"
+#include "harness/registry.h"
+#include "harness/sampler.h"
+#include "harness/schedules.h"
+#include "harness/statistics.h"
+#include "harness/verbs.h"
+#include "simulator/simulator.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// What all points share.
+struct Subject {
+  Setting setting;
+  chimera::Options exact_edges;
+  chimera::Options full_edges;
+  LevelId level;
+  std::string boundary;
+  Bytes capacity;
+  Layout layout = Layout::tiled;
+};
+
+struct Point {
+  chimera::Order order;
+  chimera::Tiles tiles;
+  std::int64_t predicted = 0;       ///< bytes, exact edges
+  std::int64_t predicted_full = 0;  ///< bytes, full edges
+  std::int64_t truth = 0;           ///< bytes towards the level
+  std::int64_t written = 0;         ///< bytes out of it
+  std::int64_t resident_dirty = 0;
+  std::int64_t memory = 0;
+  std::int64_t packing = 0;
+  std::string failure = {};         ///< why it has no truth
+};
+
+const Workload& workload(const Subject& s) { return *s.setting.workload; }
+
+/// Fills in everything but order and tiles.
+void evaluate(const Subject& s, Point& p) {
+  const Workload& w = workload(s);
+  const auto volume = [&](const chimera::Options& o) {
+    return bytes_of(chimera::price(w, p.order, p.tiles, o).volume, w.dtype()).value;
+  };
+  p.predicted = volume(s.exact_edges);
+  p.predicted_full = volume(s.full_edges);
+  if (const auto legal = chimera::legality(w, p.order, p.tiles); !legal.legal) {
+    p.failure = legal.reason;
+    return;
+  }
+  const Plan plan = chimera::plan_of(w, p.order, p.tiles, *s.setting.machine, s.level, s.exact_edges);
+  const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.setting.machine);
+  if (!schedule) {
+    p.failure = schedule.reason();
+    return;
+  }
+  const auto memory = memory_use(*schedule);
+  const auto used = memory.find(s.setting.machine->level(s.level).name);
+  p.memory = used == memory.end() ? 0 : used->second.value;
+  if (const auto why = misfit(*schedule)) {
+    p.failure = why->text;
+    return;
+  }
+  const Traffic traffic = tilewright::simulate(*schedule, {.layout = s.layout});
+  const TrafficEntry total = traffic.total(s.boundary);
+  p.truth = total.read.value;
+  p.written = total.written.value;
+  p.resident_dirty = total.resident_dirty.value;
+  p.packing = AddressMap(*schedule, s.layout).packing_bytes().value;
+}
+
+ordered_json point_json(const Subject& s, const Point& p) {
+  ordered_json json;
+  json["order"] = chimera::to_text(workload(s), p.order);
+  json["tiles"] = tiles_json(workload(s), p.order, p.tiles);
+  json["predicted_bytes"] = p.predicted;
+  json["true_bytes"] = p.truth;
+  json["predicted_full_edges_bytes"] = p.predicted_full;
+  json["written_bytes"] = p.written;
+  json["resident_dirty_bytes"] = p.resident_dirty;
+  json["memory_bytes"] = p.memory;
+  json["packing_bytes"] = p.packing;
+  return json;
+}
+
+Agreement agreement_of(const std::vector<Point>& points, std::int64_t Point::* prediction) {
+  std::vector<double> x, y;
+  for (const Point& p : points) {
+    if (!p.failure.empty()) continue;
+    x.push_back(static_cast<double>(p.*prediction));
+    y.push_back(static_cast<double>(p.truth));
+  }
+  return agreement(x, y);
+}
+
+ordered_json agreement_json(const Agreement& a) {
+  return {{"r2_identity", a.r2_identity},
+          {"r2_fit", a.r2_fit},
+          {"mape", a.mape},
+          {"worst", a.worst},
+          {"bias", a.bias}};
+}
+
+/// asked, valid, failed, the figures, the points: the document's own keys and those of `beyond`.
+void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& points) {
+  const auto failed = std::count_if(points.begin(), points.end(),
+                                    [](const Point& p) { return !p.failure.empty(); });
+  json["asked"] = points.size();
+  json["valid"] = std::ssize(points) - failed;
+  json["failed"] = failed;
+  merge(json, agreement_json(agreement_of(points, &Point::predicted)));
+  json["full_edges"] = agreement_json(agreement_of(points, &Point::predicted_full));
+  json["points"] = ordered_json::array();
+  json["failures"] = ordered_json::array();
+  for (const Point& p : points) {
+    if (p.failure.empty()) {
+      json["points"].push_back(point_json(s, p));
+    } else {
+      json["failures"].push_back({{"order", chimera::to_text(workload(s), p.order)},
+                                  {"tiles", tiles_json(workload(s), p.order, p.tiles)},
+                                  {"reason", p.failure}});
+    }
+  }
+}
+
+std::vector<Point> evaluated(const Subject& s, std::vector<Point> points, const Request& request,
+                             std::string_view what) {
+  parallel_for(points.size(), threads_of(request), [&](std::size_t i) { evaluate(s, points[i]); },
+               request.progress, what);
+  return points;
+}
+
+std::vector<Point> drawn(const Subject& s, const std::vector<chimera::Order>& orders,
+                         const ValidateOptions& options, const Request& request, bool beyond) {
+  const std::int64_t whole = s.capacity.value / size_of(workload(s).dtype());
+  const SampleSpace space{.least = Elements(beyond ? whole / 2 : 0),
+                          .most = Elements(beyond ? whole : whole / 2),
+                          .min_tile = s.exact_edges.min_tile};
+  std::vector<Point> points;
+  std::uint64_t seed = request.seed;
+  for (const chimera::Order& order : orders)
+    for (chimera::Tiles& tiles :
+         draw_tilings(workload(s), order, s.exact_edges, space, options.samples, seed++))
+      points.push_back({.order = order, .tiles = std::move(tiles)});
+  return points;
+}
+
+/// What the model says is best for an order, at a share of the capacity, and what that truly moves.
+ordered_json optimum_json(const Subject& s, const chimera::Order& order, std::int64_t share) {
+  const Elements capacity(s.capacity.value / size_of(workload(s).dtype()) / share);
+  const auto best = chimera::solve(workload(s), order, capacity, s.exact_edges);
+  if (!best || best->tiles.empty()) return nullptr;
+  Point p{.order = order, .tiles = best->tiles};
+  evaluate(s, p);
+  if (!p.failure.empty()) return nullptr;
+  return point_json(s, p);
+}
+
+std::string csv_of(const Subject& s, const std::vector<Point>& within,
+                   const std::vector<Point>& beyond) {
+  std::set<std::string> names;
+  for (const auto* points : {&within, &beyond})
+    for (const Point& p : *points)
+      for (LoopId l : p.order) names.insert(workload(s).loop(l).name);
+  std::string csv = "block,order";
+  for (const std::string& n : names) csv += ",tile_" + n;
+  csv +=
+      ",predicted_bytes,true_bytes,predicted_full_edges_bytes,written_bytes,resident_dirty_bytes,"
+      "memory_bytes\n";
+  const auto rows = [&](const std::vector<Point>& points, const char* block) {
+    for (const Point& p : points) {
+      if (!p.failure.empty()) continue;
+      std::string order = chimera::to_text(workload(s), p.order);
+      std::replace(order.begin(), order.end(), ',', ' ');
+      csv += std::string(block) + "," + order;
+      for (const std::string& n : names)
+        csv += "," + std::to_string(p.tiles[workload(s).find_loop(n)->index()]);
+      for (std::int64_t v : {p.predicted, p.truth, p.predicted_full, p.written, p.resident_dirty,
+                             p.memory})
+        csv += "," + std::to_string(v);
+      csv += "\n";
+    }
+  };
+  rows(within, "half");
+  rows(beyond, "beyond");
+  return csv;
+}
+
+Subject subject_of(const Request& request, const ValidateOptions& options) {
+  if (request.model.value_or("chimera") != "chimera") {
+    find_model(*request.model);
+    throw InputError({.where = "--model",
+                      .value = *request.model,
+                      .problem = "is not what validate holds against the truth",
+                      .accepted = "chimera"});
+  }
+  Subject s{.setting = setting_of(request)};
+  if (s.setting.file || request.tree || request.tiles)
+    throw InputError({.where = "validate",
+                      .value = request.subject,
+                      .problem = "is a plan, and the tilings are drawn",
+                      .accepted = "a workload with --orders"});
+  s.layout = layout_of(request);
+  s.exact_edges = chimera_options(request);
+  if (!request.edges) s.exact_edges.edges = chimera::Edges::exact;
+  if (options.spill)
+    s.exact_edges.spilled.insert(intermediate_named(workload(s), *options.spill, "--spill"));
+  s.full_edges = s.exact_edges;
+  s.full_edges.edges = chimera::Edges::full;
+  const Machine& m = *s.setting.machine;
+  s.level = level_of(request, m);
+  const auto steps = m.path(m.home(), s.level);
+  TW_CHECK(!steps.empty(), "a level that nothing fills");
+  s.boundary = m.boundary(steps.back().first, steps.back().second);
+  s.capacity = capacity_of(request, s.setting, s.level);
+  return s;
+}
+
+std::vector<chimera::Order> orders_of(const Subject& s, const ValidateOptions& options,
+                                      const Request& request) {
+  std::vector<chimera::Order> orders;
+  for (const std::string& text : options.orders)
+    orders.push_back(chimera::parse_order(workload(s), text));
+  if (orders.empty() && request.order)
+    orders.push_back(chimera::parse_order(workload(s), *request.order));
+  if (orders.empty()) {
+    const auto best = chimera::best_plan(
+        workload(s), *s.setting.machine, s.level, s.exact_edges,
+        Elements(s.capacity.value / size_of(workload(s).dtype())));
+    if (best) orders.push_back(best->solution.order);
+  }
+  return orders;
+}
+
+/// Where the truth asked for is not to be had, why.
+std::optional<std::string> no_truth(const std::string& truth) {
+  if (truth == "simulator") return std::nullopt;
+  std::vector<std::string> names = {"simulator"};
+  for (const MeterRecord& m : meters()) {
+    if (m.name == truth) return "truth " + truth + ": " + m.here().reason;
+    names.emplace_back(m.name);
+  }
+  throw InputError({.where = "--truth",
+                    .value = truth.empty() ? "nothing" : truth,
+                    .problem = "is no truth",
+                    .accepted = join(names)});
+}
+
+}  // namespace
+
+Answer validate(const Request& request, const ValidateOptions& options) {
+  const auto absent = no_truth(options.truth);
+  const Subject s = subject_of(request, options);
+  auto json = document();
+  json["workload"] = s.setting.workload_name;
+  json["machine"] = s.setting.machine->name;
+  json["model"] = "chimera";
+  json["truth"] = options.truth;
+  if (absent) return refuse(std::move(json), *absent);
+  json["boundary"] = s.boundary;
+  json["level"] = s.setting.machine->level(s.level).name;
+  json["capacity_bytes"] = s.capacity.value;
+  json["spilled"] = options.spill ? ordered_json(*options.spill) : ordered_json(nullptr);
+  json["layout"] = name_of(s.layout);
+  json["seed"] = request.seed;
+  json["sampler"] = "uniform over integer tilings with memory use of at most half the capacity";
+  json["options"] = options_json(s.exact_edges);
+  const auto orders = orders_of(s, options, request);
+  if (orders.empty()) return refuse(std::move(json), "no order of the workload fits the level");
+
+  const auto within =
+      evaluated(s, drawn(s, orders, options, request, false), request, "simulating tilings");
+  add_block(json, s, within);
+  std::vector<Point> beyond;
+  if (options.beyond) {
+    beyond = evaluated(s, drawn(s, orders, options, request, true), request,
+                       "simulating tilings past half the capacity");
+    json["beyond"] = ordered_json::object();
+    add_block(json["beyond"], s, beyond);
+  }
+  json["optimum"] = optimum_json(s, orders.front(), 1);
+  json["optimum_half_capacity"] = optimum_json(s, orders.front(), 2);
+  if (options.csv) write_file(*options.csv, csv_of(s, within, beyond), "--csv");
+  if (json["valid"] == 0)
+    return refuse(std::move(json), within.empty() ? "no tiling fits half the capacity"
+                                                  : "no tiling could be evaluated: " +
+                                                        within.front().failure);
+  const double r2 = json["r2_identity"];
+  if (options.min_r2 && !(r2 >= *options.min_r2))
+    return refuse(std::move(json), "R² about y = x is " + std::to_string(r2) + ", below " +
+                                       std::to_string(*options.min_r2));
+  return {std::move(json), Status::done};
+}
+
+}  // namespace tilewright::harness

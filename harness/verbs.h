@@ -1,0 +1,82 @@
+// The verbs, as functions: the command line and Python call these and only print. Each returns the JSON
+// document of design/interface.md, throws InputError for bad input, and says no by Status::refused.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/answer.h"
+#include "harness/request.h"
+
+namespace tilewright::harness {
+
+// ---- What is there ------------------------------------------------------------------------------
+Answer list_models();
+Answer list_machines();
+Answer list_workloads();
+/// Usable here or not, and why: looks for a compiler and the processor's instruction sets.
+Answer list_targets();
+Answer list_meters();
+Answer list_experiments();
+
+// ---- Models -------------------------------------------------------------------------------------
+/// A workload: every order asked for (--order; all by default) priced, ranked by volume, the tiles
+/// solved for the level's capacity where --tiles is not given. A plan with `resolved`: the schedule in
+/// the plan's notation. Cost: about a millisecond for the 24 orders of a GEMM chain.
+Answer explain(const Request& request, bool resolved = false);
+
+/// The model's best plan, its volume and memory, the bound and the gap to it. Writes the plan file to
+/// `out` where given. Refused where nothing fits. Cost: milliseconds.
+Answer plan(const Request& request, const std::optional<std::string>& out = {});
+
+/// One model's price of a plan (convention 12). Refused where the model does not price such a plan.
+Answer predict(const Request& request);
+
+/// Simulated traffic of a plan at every boundary. Refused for an illegal plan and for one that
+/// overflows a software-managed level (`fits` false). Cost: one visit a line touched.
+Answer simulate(const Request& request);
+
+// ---- Targets ------------------------------------------------------------------------------------
+struct EmitOptions {
+  std::string target = "cpu";
+  std::string out = {};                      ///< folder; required
+  std::optional<std::string> isa = {};       ///< avx2, avx512
+};
+/// Writes the source and how to build it. Refused where the target or the schedule is not available.
+Answer emit(const Request& request, const EmitOptions& options);
+
+struct RunOptions {
+  std::string target = "cpu";
+  std::optional<std::string> isa = {};
+  double seconds = 2.0;  ///< timing goes on for about as long as this, at least five runs
+};
+/// Emits, builds, verifies against the reference evaluator, times. Refused, untimed, where verification
+/// fails. One thread unless the request says more (convention 10).
+Answer run(const Request& request, const RunOptions& options = {});
+
+// ---- Validation ---------------------------------------------------------------------------------
+struct ValidateOptions {
+  std::vector<std::string> orders = {};      ///< empty: the model's best order
+  std::int64_t samples = 60;
+  std::string truth = "simulator";
+  std::optional<double> min_r2 = {};         ///< about y = x; below it the answer is refused
+  bool beyond = false;                       ///< tilings past half the capacity too, in their own block
+  std::optional<std::string> spill = {};     ///< an intermediate pinned to home
+  std::optional<std::string> csv = {};       ///< the points
+};
+/// Predicted against true bytes over N seeded tilings (convention 8). Points are simulated on
+/// --threads threads; the answer does not depend on how many.
+Answer validate(const Request& request, const ValidateOptions& options);
+
+struct ReproduceOptions {
+  std::string id;
+  std::optional<std::string> out = {};       ///< default results/ID
+  std::optional<std::int64_t> samples = {};  ///< instead of the experiment's own
+};
+/// A paper's table or figure, into DIR: report.md, result.json, points.csv. Refused where what must hold
+/// does not.
+Answer reproduce(const Request& request, const ReproduceOptions& options);
+
+}  // namespace tilewright::harness

@@ -1,0 +1,331 @@
+#include "models/chimera/flat.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/ir/error.h"
+
+namespace tilewright::chimera::detail {
+
+Flat::Flat(const Workload& w, const Order& order, const Options& options)
+    : chain_(w), order_(order), options_(options), position_(w.loops().size(), -1) {
+  check_order(chain_, order);
+  for (LoopId l : chain_.batch_loops())
+    if (std::find(order.begin(), order.end(), l) == order.end()) {
+      implicit_ |= bit(loops_.size());
+      loops_.push_back(l);
+    }
+  loops_.insert(loops_.end(), order.begin(), order.end());
+  for (std::size_t i = 0; i < loops_.size(); ++i) {
+    position_[loops_[i].index()] = static_cast<int>(i);
+    extents_.push_back(w.loop(loops_[i]).extent);
+  }
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    const TensorId id(t);
+    if (w.producer(id).valid() && !w.consumers(id).empty() && !options.spilled.contains(id))
+      on_chip_ |= bit(t);
+  }
+  add_foots();
+  add_uses();
+}
+
+Mask Flat::positions_of(Mask loops) const {
+  Mask m = 0;
+  each(loops, [&](std::size_t l) {
+    if (position_[l] >= 0) m |= bit(static_cast<std::size_t>(position_[l]));
+  });
+  return m;
+}
+
+Mask Flat::loops_at(Mask positions) const {
+  Mask m = 0;
+  each(positions, [&](std::size_t i) { m |= bit(loops_[i].index()); });
+  return m;
+}
+
+void Flat::add_foots() {
+  const Workload& w = workload();
+  by_op_.resize(chain_.size());
+  produced_by_.assign(w.tensors().size(), 0);
+  for (std::size_t p = 0; p < chain_.size(); ++p) {
+    const auto add = [&](const Access& a) {
+      for (std::size_t f : by_op_[p])
+        if (foots_[f].tensor == a.tensor) return foots_[f].accesses.push_back(&a);
+      by_op_[p].push_back(foots_.size());
+      foots_.push_back({.op = p, .tensor = a.tensor, .accesses = {&a}});
+    };
+    for (const Access& in : chain_.op(p).inputs) add(in);
+    for (const Output& out : chain_.op(p).outputs) {
+      add(out.target);
+      produced_by_[out.target.tensor.index()] = by_op_[p].back();
+    }
+  }
+  for (Foot& f : foots_) {
+    f.plain = f.accesses.size() == 1;
+    for (const Access* a : f.accesses) {
+      f.accessed |= positions_of(chain_.accessed(f.op, *a, 0));
+      f.windows |= positions_of(chain_.accessed(f.op, *a, ~Mask{0}));
+    }
+    f.windows &= ~f.accessed;
+    Mask seen = 0;
+    for (std::size_t d = 0; f.plain && d < f.accesses[0]->index.size(); ++d) {
+      const auto loop = f.accesses[0]->index[d].plain_loop();
+      f.plain = false;
+      if (!loop) break;
+      const auto local = static_cast<std::size_t>(w.local_index(chain_.id(f.op), *loop));
+      const LoopId root = chain_.follows(f.op, local).simple;
+      if (!root.valid() || has(seen, root.index())) break;
+      seen |= bit(root.index());
+      f.plain = w.loop(root).extent == w.tensor(f.tensor).shape[d];
+    }
+  }
+}
+
+void Flat::add_uses() {
+  Mask alive = 0;  // loops that this or a later operator has
+  std::vector<Mask> not_erased(chain_.size());
+  for (std::size_t p = chain_.size(); p-- > 0;) not_erased[p] = alive |= chain_.loops_of(p);
+  const Workload& w = workload();
+  for (std::size_t i = 0; i < foots_.size(); ++i) {
+    const Foot& f = foots_[i];
+    const bool written = w.producer(f.tensor) == chain_.id(f.op);
+    if (has(on_chip_, f.tensor.index()) && !(written && w.is_output(f.tensor))) continue;
+    Mask counted = not_erased[f.op];
+    if (options_.reading == Reading::literal) counted &= chain_.loops_of(f.op);
+    uses_.push_back({i, written ? options_.write_weight : 1.0, positions_of(counted)});
+  }
+}
+
+Point Flat::point(std::span<const std::int64_t> tiles) const {
+  Point p;
+  for (std::size_t i = 0; i < loops_.size(); ++i) {
+    const std::int64_t t = has(implicit_, i) ? 1 : tiles[loops_[i].index()];
+    p.tile[i] = t;
+    p.trips[i] = ceil_div(extents_[i], t);
+    if (p.trips[i] > 1) p.multi |= bit(i);
+  }
+  return p;
+}
+
+Mask Flat::multipliers(const Use& u, Mask multi, int* decided_by) const {
+  const Foot& f = foots_[u.foot];
+  Mask ends = f.accessed | (f.windows & multi);
+  if (options_.reading == Reading::trip_one) ends &= multi;
+  ends &= u.counted;
+  const int innermost = kMaxMask - 1 - std::countl_zero(ends);  // -1 where there is none
+  if (decided_by != nullptr) *decided_by = innermost;
+  if (innermost < 0) return 0;
+  return u.counted & (~Mask{0} >> (kMaxMask - 1 - static_cast<std::size_t>(innermost)));
+}
+
+Interval interval_of(const Chain& c, const Foot& f, std::size_t dim, std::span<const Interval> r) {
+  const Workload& w = c.workload();
+  Interval all;
+  for (const Access* a : f.accesses) {
+    Interval one{a->index[dim].offset, a->index[dim].offset + 1};
+    for (const Term& t : a->index[dim].terms) {
+      const Interval range =
+          r[c.base(f.op) + static_cast<std::size_t>(w.local_index(c.id(f.op), t.loop))];
+      if (range.empty()) {
+        one.hi = one.lo;
+        break;
+      }
+      const std::int64_t x = t.coefficient * range.lo, y = t.coefficient * (range.hi - 1);
+      one.lo += std::min(x, y);
+      one.hi += std::max(x, y);
+    }
+    all = hull(all, one);
+  }
+  return all;
+}
+
+std::vector<Interval> Flat::whole_tiles(const Point& p, Mask cut) const {
+  std::vector<Interval> tiles;
+  for (const Loop& l : workload().loops()) tiles.push_back({0, l.extent});
+  for (std::size_t i = 0; i < loops_.size(); ++i)
+    if (has(cut, i)) tiles[loops_[i].index()] = {0, p.tile[i]};
+  return tiles;
+}
+
+std::int64_t Flat::footprint(const Foot& f, const Point& p, Mask cut) const {
+  std::int64_t n = 1;
+  if (f.plain) {
+    each(f.accessed,
+         [&](std::size_t i) { n = saturating_mul(n, has(cut, i) ? p.tile[i] : extents_[i]); });
+    return n;
+  }
+  return footprint_factor(f, p, cut, ~Mask{0});
+}
+
+std::int64_t Flat::footprint_factor(const Foot& f, const Point& p, Mask cut, Mask dims) const {
+  const std::vector<Interval> r = chain_.ranges(whole_tiles(p, cut), false);
+  const std::vector<std::int64_t>& shape = workload().tensor(f.tensor).shape;
+  std::int64_t n = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (has(dims, d))
+      n = saturating_mul(n, std::min(interval_of(chain_, f, d, r).size(), shape[d]));
+  return n;
+}
+
+/// Product over groups of dimensions that share no loop of the sum over those loops' tiles of the
+/// product of the dimensions' sizes. `dims`: positions that each dimension moves with.
+template <class Size>
+std::int64_t Flat::sum_over_tiles(std::span<const Mask> dims, const Point& p, Mask cut,
+                                  Size&& size) const {
+  std::int64_t total = 1;
+  std::vector<bool> done(dims.size(), false);
+  for (std::size_t first = 0; first < dims.size(); ++first) {
+    if (done[first]) continue;
+    Mask loops = dims[first];
+    std::vector<std::size_t> group;
+    for (bool grown = true; grown;) {
+      grown = false;
+      for (std::size_t d = first; d < dims.size(); ++d) {
+        if (done[d] || (d != first && (dims[d] & loops) == 0)) continue;
+        done[d] = grown = true;
+        group.push_back(d);
+        loops |= dims[d];
+      }
+    }
+    loops &= cut & p.multi;
+    std::vector<Interval> tiles = whole_tiles(p, cut);
+    std::vector<std::int64_t> at(loops_.size(), 0);
+    std::int64_t sum = 0;
+    for (bool more = true; more;) {
+      each(loops, [&](std::size_t i) {
+        const std::int64_t lo = at[i] * p.tile[i];
+        tiles[loops_[i].index()] = {lo, std::min(lo + p.tile[i], extents_[i])};
+      });
+      const std::vector<Interval> r = chain_.ranges(tiles, true);
+      std::int64_t n = 1;
+      for (std::size_t d : group) n = saturating_mul(n, size(d, r));
+      sum = saturating_add(sum, n);
+      more = false;
+      each(loops, [&](std::size_t i) {  // the next tile, as an odometer
+        if (more) return;
+        more = ++at[i] < p.trips[i];
+        if (!more) at[i] = 0;
+      });
+    }
+    total = saturating_mul(total, sum);
+  }
+  return total;
+}
+
+std::int64_t Flat::exact_sum(const Foot& f, const Point& p) const {
+  const std::vector<std::int64_t>& shape = workload().tensor(f.tensor).shape;
+  if (f.plain) {
+    std::int64_t n = 1;
+    for (std::int64_t extent : shape) n = saturating_mul(n, extent);
+    return n;
+  }
+  return exact_factor(f, p, ~Mask{0});
+}
+
+std::vector<Mask> Flat::dimensions(const Foot& f) const {
+  std::vector<Mask> dims(f.accesses.front()->index.size(), 0);
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    for (const Access* a : f.accesses)
+      dims[d] |= positions_of(chain_.accessed(f.op, a->index[d], ~Mask{0}));
+  return dims;
+}
+
+std::int64_t Flat::exact_factor(const Foot& f, const Point& p, Mask dims) const {
+  std::vector<Mask> moves, all = dimensions(f);
+  std::vector<std::size_t> which;
+  for (std::size_t d = 0; d < all.size(); ++d)
+    if (has(dims, d)) {
+      which.push_back(d);
+      moves.push_back(all[d]);
+    }
+  const std::vector<std::int64_t>& shape = workload().tensor(f.tensor).shape;
+  return sum_over_tiles(moves, p, ~Mask{0}, [&](std::size_t i, std::span<const Interval> r) {
+    const std::size_t d = which[i];
+    return intersect(interval_of(chain_, f, d, r), {0, shape[d]}).size();
+  });
+}
+
+void Flat::footprints(const Point& p, std::span<std::int64_t> out) const {
+  for (std::size_t f = 0; f < foots_.size(); ++f) out[f] = footprint(foots_[f], p);
+}
+
+std::int64_t Flat::movement(const Use& u, const Point& p, std::span<const std::int64_t> df) const {
+  const Foot& f = foots_[u.foot];
+  Mask times = multipliers(u, p.multi);
+  std::int64_t n = df[u.foot];
+  if (options_.edges == Edges::exact) {
+    times &= ~(f.accessed | f.windows);
+    n = exact_sum(f, p);
+  }
+  each(times & p.multi, [&](std::size_t i) { n = saturating_mul(n, p.trips[i]); });
+  return n;
+}
+
+const Structure& Flat::structure(Mask multi) const {
+  if (last_ != nullptr && last_multi_ == multi) return *last_;
+  const auto [it, added] = structures_.try_emplace(multi);
+  if (added) {
+    const Mask loops = loops_at(multi);
+    it->second = structure_of(chain_, skeleton_of(chain_, loops_, loops), loops, on_chip_);
+    for (Mask& m : it->second.cut) m = positions_of(m);
+    for (Mask& m : it->second.foreign) m = positions_of(m);
+  }
+  last_multi_ = multi;
+  return *(last_ = &it->second);
+}
+
+std::int64_t Flat::memory(Memory mode, const Point& p, std::span<const std::int64_t> df) const {
+  std::int64_t most = 0;
+  if (mode == Memory::paper) {
+    for (const std::vector<std::size_t>& foots : by_op_) {
+      std::int64_t sum = 0;
+      for (std::size_t f : foots) sum = saturating_add(sum, df[f]);
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+  const Structure& s = structure(p.multi);
+  std::array<std::int64_t, kMaxMask> size{};  // by tensor: its largest tile, or its whole region
+  for (std::size_t f = 0; f < foots_.size(); ++f) {
+    const std::size_t t = foots_[f].tensor.index();
+    // A producer's rows serve its consumer's whole window, however the consumer cuts that.
+    const bool slid = (foots_[f].windows & p.multi) != 0;
+    size[t] = std::max(size[t], slid ? footprint(foots_[f], p, ~foots_[f].windows) : df[f]);
+  }
+  each(on_chip_, [&](std::size_t t) { size[t] = footprint(foots_[produced_by_[t]], p, s.cut[t]); });
+  const auto sum_of = [&](Mask tensors) {
+    std::int64_t sum = 0;
+    each(tensors, [&](std::size_t t) { sum = saturating_add(sum, size[t]); });
+    return sum;
+  };
+  if (mode == Memory::sum) {
+    Mask all = 0;
+    for (const Foot& f : foots_) all |= bit(f.tensor.index());
+    return sum_of(all);
+  }
+  for (Mask tensors : mode == Memory::held ? s.held : s.live)
+    most = std::max(most, sum_of(tensors));
+  return most;
+}
+
+std::int64_t Flat::operations(std::size_t op, const Point& p) const {
+  const Structure& s = structure(p.multi);
+  const Operator& o = chain_.op(op);
+  Mask cut = ~Mask{0};  // what of the loops it follows lies around its results' home
+  for (const Output& out : o.outputs)
+    if (has(on_chip_, out.target.tensor.index())) cut &= s.cut[out.target.tensor.index()];
+  std::vector<Mask> dims;
+  for (std::size_t i = 0; i < o.loops.size(); ++i) {
+    const Follows& f = chain_.follows(op, i);
+    dims.push_back(f.inferred && !f.simple.valid() ? positions_of(f.loops | f.windows) : 0);
+  }
+  std::int64_t n = 1, points = sum_over_tiles(dims, p, cut, [&](std::size_t d, auto&&r) {
+                        const Follows& f = chain_.follows(op, d);
+                        return f.inferred && !f.simple.valid() ? r[chain_.base(op) + d].size()
+                                                               : workload().loop(o.loops[d]).extent;
+                      });
+  each(s.foreign[op] & p.multi, [&](std::size_t i) { n = saturating_mul(n, p.trips[i]); });
+  return saturating_mul(n, points);
+}
+
+}  // namespace tilewright::chimera::detail

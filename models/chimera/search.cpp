@@ -1,0 +1,163 @@
+// Every order with its best tiles, and the plan that comes of the best.
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+
+#include "core/ir/error.h"
+#include "core/lowering/schedule.h"
+#include "models/chimera/solver.h"
+
+namespace tilewright::chimera {
+namespace {
+
+using detail::has;
+using detail::Mask;
+
+struct Orders {
+  std::vector<Order> orders;
+  double left_out = 0;
+};
+
+double factorial(std::size_t n) {
+  double f = 1;
+  for (std::size_t i = 2; i <= n; ++i) f *= static_cast<double>(i);
+  return f;
+}
+
+/// All orders, or where those are too many, the loops that stay whole outermost and the others in
+/// every order: a loop of one trip multiplies nothing, and outermost it ends no reuse early.
+Result<Orders> orders_to_try(const Workload& w, const Options& options) {
+  Orders r{all_orders(w)};
+  if (!r.orders.empty()) return r;
+  const std::vector<LoopId> loops = order_loops(w);
+  const detail::Flat f(w, loops, options);
+  const Mask whole = f.loops_at(detail::left_whole(f));
+  Order fixed, free;
+  for (LoopId l : loops) {
+    const bool one = has(whole, l.index()) || w.loop(l).extent == 1;
+    (one ? fixed : free).push_back(l);
+  }
+  if (factorial(free.size()) > static_cast<double>(kMostOrders))
+    return Reason{std::to_string(free.size()) + " loops may be cut: more than " +
+                  std::to_string(kMostOrders) + " orders; name one"};
+  do {
+    r.orders.push_back(fixed);
+    r.orders.back().insert(r.orders.back().end(), free.begin(), free.end());
+  } while (std::next_permutation(free.begin(), free.end()));
+  r.left_out = factorial(loops.size()) - static_cast<double>(r.orders.size());
+  return r;
+}
+
+/// Infeasible last (illegal ones before those that do not fit), else by volume.
+auto rank(const Solution& s) {
+  return std::tuple(!s.feasible, s.tiles.empty(), s.price.volume, !s.fits, s.price.recomputed,
+                    s.price.memory);
+}
+
+}  // namespace
+
+Result<Search> try_search(const Workload& w, Elements capacity, const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto orders = orders_to_try(w, options);
+  if (!orders) return Reason{orders.reason()};
+  Search r;
+  detail::Effort effort;
+  for (const Order& order : orders->orders) {
+    Result<Solution> s =
+        detail::solve_order(detail::Flat(w, order, options), capacity.value, effort);
+    if (!s) {
+      s = Solution{.order = order,
+                   .order_legality = legality(w, order, {}),
+                   .feasible = false,
+                   .fits = false,
+                   .reason = s.reason()};
+    }
+    r.counted["illegal_orders"] += s->order_legality.legal ? 0 : 1;
+    r.counted["infeasible"] += s->feasible ? 0 : 1;
+    r.counted["unproven"] += s->proven ? 0 : 1;
+    r.ranked.push_back(std::move(s).value());
+  }
+  std::stable_sort(r.ranked.begin(), r.ranked.end(),
+                   [](const Solution& a, const Solution& b) { return rank(a) < rank(b); });
+  r.counted["orders"] = static_cast<std::int64_t>(r.ranked.size());
+  r.counted["evaluated"] = effort.evaluated;
+  r.counted["pruned"] = effort.pruned;
+  r.counted["not_enumerated"] = static_cast<std::int64_t>(orders->left_out);
+  if (orders->left_out > 0)
+    r.notes.push_back("only loops that may be cut are permuted; the others are outermost");
+  if (r.counted["unproven"] > 0)
+    r.notes.push_back("branch and bound stopped at its budget for some orders");
+  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return r;
+}
+
+Search search(const Workload& w, Elements capacity, const Options& options) {
+  Result<Search> r = try_search(w, capacity, options);
+  if (r) return std::move(r).value();
+  Search none;
+  none.notes.push_back(r.reason());
+  return none;
+}
+
+namespace {
+
+/// The best of a search whose schedule stays within the capacity.
+std::optional<BestPlan> first_that_fits(const std::shared_ptr<const Workload>& w,
+                                        const std::shared_ptr<const Machine>& m, LevelId level,
+                                        const Options& options, Search search, Elements capacity) {
+  const Bytes room = bytes_of(capacity, w->dtype());
+  for (const Solution& s : search.ranked) {
+    if (!s.feasible) break;
+    Plan plan = plan_of(*w, s, *m, level, options);
+    const Result<Schedule> schedule = resolve(plan, w, m);
+    if (!schedule) continue;
+    const auto used = memory_use(*schedule);
+    const auto at = used.find(m->level(level).name);
+    if (at != used.end() && at->second > room) continue;
+    BestPlan best{.plan = std::move(plan), .solution = s, .capacity = capacity};
+    best.search = std::move(search);
+    return best;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
+                           const Options& options, std::optional<Elements> capacity) {
+  const auto workload = std::make_shared<const Workload>(w);
+  const auto machine = std::make_shared<const Machine>(m);
+  const Elements room =
+      capacity.value_or(Elements(m.level(level).capacity.value / size_of(w.dtype())));
+  const auto attempt = [&](Memory mode) -> std::optional<BestPlan> {
+    Options o = options;
+    o.memory = mode;
+    Result<Search> s = try_search(w, room, o);
+    if (!s) return std::nullopt;
+    return first_that_fits(workload, machine, level, o, std::move(s).value(), room);
+  };
+  Result<Search> s = try_search(w, room, options);
+  if (!s) return Reason{s.reason()};
+  const Search as_asked = *s;
+  auto best = first_that_fits(workload, machine, level, options, std::move(s).value(), room);
+  // Orders that the asked-for memory prices too low fall out above, and with them their second-best
+  // tiles; those are found with the memory that a schedule truly needs.
+  const bool first = best && best->solution.order == as_asked.ranked.front().order;
+  if (!first && options.memory != Memory::held) {
+    for (Memory mode : {Memory::held, Memory::sum}) {
+      auto other = attempt(mode);
+      if (!other) continue;
+      other->tightened = true;
+      if (!best || other->solution.price.volume < best->solution.price.volume)
+        best = std::move(other);
+      break;
+    }
+  }
+  if (best) return std::move(*best);
+  if (as_asked.ranked.empty()) return Reason{"no order could be tried"};
+  const Solution& top = as_asked.ranked.front();
+  return Reason{top.reason.empty() ? "no plan fits " + std::to_string(room.value) + " elements"
+                                   : top.reason};
+}
+
+}  // namespace tilewright::chimera

@@ -1,0 +1,222 @@
+// The best integer tiles for one order: branch and bound over trip counts. For each set of loops
+// that make several trips the tree, and so the memory, is fixed; what is left is a sum of products
+// of one factor a loop, under sums of such products.
+#include "models/chimera/solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "core/ir/error.h"
+#include "models/chimera/descent.h"
+#include "models/chimera/tables.h"
+
+namespace tilewright::chimera::detail {
+namespace {
+
+constexpr std::int64_t kBudget = 1'000'000;  // boxes an order, before proof is given up
+
+class OrderSolver {
+ public:
+  OrderSolver(const Flat& f, std::int64_t capacity, Effort& effort)
+      : f_(f), capacity_(capacity), effort_(effort), t_(make_tables(f)) {
+    for (std::size_t i = 0; i < f.size(); ++i)
+      if (t_.candidates[i].size() > 1) cuttable_ |= bit(i);
+  }
+
+  Result<Solution> solve() {
+    if (std::popcount(cuttable_) > static_cast<int>(kMostCut))
+      return Reason{"more than " + std::to_string(kMostCut) + " loops may be cut"};
+    seed();
+    search(true);
+    if (!best_) search(false);
+    if (!best_) return Reason{why_nothing()};
+    return finish();
+  }
+
+ private:
+  struct Found {
+    Point point;
+    double volume = 0;
+    std::int64_t memory = 0;
+    bool legal = true, fits = true;
+  };
+  struct Sub {
+    Problem problem;
+    Mask multi = 0;
+    double bound = 0;
+  };
+
+  bool legal(Mask multi) const {
+    return conflicts_of(f_.chain(), f_.loops(), f_.loops_at(multi)).empty();
+  }
+  std::vector<std::int64_t> footprints(const Point& p) const {
+    std::vector<std::int64_t> df(f_.foots().size());
+    f_.footprints(p, df);
+    return df;
+  }
+  double volume_of(const Point& p) const {
+    const std::vector<std::int64_t> df = footprints(p);
+    double v = 0;
+    for (const Use& u : f_.uses()) v += u.weight * static_cast<double>(f_.movement(u, p, df));
+    return v;
+  }
+
+  void seed();
+  void try_neighbours(const RealOptimum& r);
+  void try_closed_form();
+  std::vector<Sub> subproblems(bool legal_only);
+  void search(bool legal_only);
+  bool offer(const Point& p, double volume, bool legal);
+  std::string why_nothing() const;
+  Solution finish();
+
+  const Flat& f_;
+  std::int64_t capacity_;
+  Effort& effort_;
+  Tables t_;
+  Mask cuttable_ = 0;
+  std::optional<Found> best_;
+  double real_volume_ = 0;
+  bool proven_ = true;
+  double closed_volume_ = INFINITY;
+};
+
+/// Takes a point that fits, if it is better: less volume, then a plan that fits, then less memory.
+bool OrderSolver::offer(const Point& p, double volume, bool legal) {
+  if (best_ && best_->volume < volume) return false;
+  const std::vector<std::int64_t> df = footprints(p);
+  const Found now{p, volume, f_.memory(f_.options().memory, p, df), legal,
+                  f_.memory(Memory::held, p, df) <= capacity_};
+  if (now.memory > capacity_) return false;
+  if (best_ && best_->volume == volume &&
+      std::pair(!now.fits, now.memory) >= std::pair(!best_->fits, best_->memory))
+    return false;
+  best_ = now;
+  return true;
+}
+
+void OrderSolver::seed() {
+  if (const auto real = real_optimum(f_, capacity_)) {
+    real_volume_ = real->volume;
+    try_neighbours(*real);
+  }
+  try_closed_form();
+}
+
+void OrderSolver::try_neighbours(const RealOptimum& r) {
+  std::vector<std::size_t> open;
+  std::vector<std::size_t> below(f_.size(), 0);
+  Point p = whole_point(f_);
+  for (std::size_t i = 0; i < f_.size(); ++i) {
+    const std::vector<Candidate>& c = t_.candidates[i];
+    while (below[i] + 1 < c.size() &&
+           static_cast<double>(c[below[i] + 1].tile) <= r.tile[i] * (1 + 1e-6))
+      ++below[i];
+    set_choice(p, i, c[below[i]]);
+    if (below[i] + 1 < c.size() && open.size() < 6) open.push_back(i);
+  }
+  for (std::size_t up = 0; up < std::size_t{1} << open.size(); ++up) {
+    for (std::size_t b = 0; b < open.size(); ++b)
+      set_choice(p, open[b], t_.candidates[open[b]][below[open[b]] + (up >> b & 1)]);
+    ++effort_.evaluated;
+    const double volume = volume_of(p);
+    if ((!best_ || volume < best_->volume) && legal(p.multi)) offer(p, volume, true);
+  }
+}
+
+void OrderSolver::try_closed_form() {
+  if (!f_.options().min_tiles.empty()) return;
+  const auto closed =
+      closed_form(f_.workload(), f_.order(), Elements(capacity_), f_.options().min_tile);
+  if (!closed) return;
+  const Point p = f_.point(closed->tiles);
+  for (std::size_t i = 0; i < f_.size(); ++i)
+    if (p.tile[i] < t_.candidates[i].front().tile) return;
+  closed_volume_ = volume_of(p);
+  if (legal(p.multi)) offer(p, closed_volume_, true);
+}
+
+std::vector<OrderSolver::Sub> OrderSolver::subproblems(bool legal_only) {
+  std::vector<Sub> subs;
+  const Mask always = f_.implicit() & whole_point(f_).multi;
+  for (Mask cut = cuttable_;; cut = (cut - 1) & cuttable_) {
+    const Mask multi = cut | always;
+    if (!legal_only || legal(multi)) {
+      Sub sub{make_problem(f_, t_, multi), multi};
+      sub.bound = Descent(sub.problem, capacity_, INFINITY, false).bound();
+      if (sub.bound < INFINITY && (!best_ || sub.bound <= best_->volume))
+        subs.push_back(std::move(sub));
+      else
+        ++effort_.pruned;
+    }
+    if (cut == 0) break;
+  }
+  std::stable_sort(subs.begin(), subs.end(),
+                   [](const Sub& a, const Sub& b) { return a.bound < b.bound; });
+  return subs;
+}
+
+void OrderSolver::search(bool legal_only) {
+  std::int64_t budget = kBudget;
+  for (const Sub& sub : subproblems(legal_only)) {
+    const double limit = best_ ? best_->volume : INFINITY;
+    if (sub.bound > limit) break;
+    Descent descent(sub.problem, capacity_, limit, false);
+    const bool found = descent.run(budget);
+    budget -= descent.evaluated + descent.pruned;
+    effort_.evaluated += descent.evaluated;
+    effort_.pruned += descent.pruned;
+    proven_ = proven_ && !descent.exhausted();
+    if (!found) continue;
+    Point p = whole_point(f_);
+    for (std::size_t j = 0; j < sub.problem.loops.size(); ++j) {
+      const Free& loop = sub.problem.loops[j];
+      const auto choice = static_cast<std::size_t>(descent.choices()[j]);
+      set_choice(p, loop.position,
+                 t_.candidates[loop.position][static_cast<std::size_t>(loop.choice[choice])]);
+    }
+    offer(p, descent.volume(), legal_only);
+  }
+}
+
+std::string OrderSolver::why_nothing() const {
+  Point p = whole_point(f_);
+  for (std::size_t i = 0; i < f_.size(); ++i) set_choice(p, i, t_.candidates[i].front());
+  const std::int64_t need = f_.memory(f_.options().memory, p, footprints(p));
+  return "does not fit: the smallest tiles need " + std::to_string(need) + " elements, there are " +
+         std::to_string(capacity_);
+}
+
+Solution OrderSolver::finish() {
+  Solution s{.order = f_.order(),
+             .tiles = tiles_of(f_, best_->point),
+             .price = price_of(f_, best_->point),
+             .feasible = best_->legal,
+             .fits = best_->fits,
+             .closed_form = best_->volume == closed_volume_,
+             .proven = proven_,
+             .real_volume = real_volume_};
+  s.legality = legality_of(f_, best_->point.multi);
+  s.order_legality = legality_of(f_, cuttable_);
+  if (!s.feasible) s.reason = s.legality.reason;
+  return s;
+}
+
+}  // namespace
+
+Result<Solution> solve_order(const Flat& f, std::int64_t capacity, Effort& effort) {
+  return OrderSolver(f, capacity, effort).solve();
+}
+
+}  // namespace tilewright::chimera::detail
+
+namespace tilewright::chimera {
+
+Result<Solution> solve(const Workload& w, const Order& order, Elements capacity,
+                       const Options& options) {
+  detail::Effort effort;
+  return detail::solve_order(detail::Flat(w, order, options), capacity.value, effort);
+}
+
+}  // namespace tilewright::chimera

@@ -1,0 +1,42 @@
+// The best tiles for one order. Private to models/chimera.
+#pragma once
+
+#include <optional>
+
+#include "models/chimera/flat.h"
+
+namespace tilewright::chimera::detail {
+
+/// One choice of tile for a loop: the smallest tile that makes `trips`. A price depends on tiles
+/// through trips and footprints only, so no other tile can be better: about 2 sqrt(extent) of them.
+struct Candidate {
+  std::int64_t tile = 1;
+  std::int64_t trips = 1;
+};
+/// By rising tile; the last is the whole loop.
+std::vector<Candidate> candidates(std::int64_t extent, std::int64_t min_tile);
+
+/// The smallest tile that options allow for a loop.
+std::int64_t least_tile(const Options& o, LoopId loop, std::int64_t extent);
+
+/// Positions that the solver leaves whole: windows, and all but one of loops that share a
+/// subscript.
+Mask left_whole(const Flat& f);
+
+/// Minimum over real tiles of DV without ceilings, under the memory of a tree in which every loop
+/// has several trips: a geometric program, convex in the logarithms, by a barrier method. Nothing
+/// where the footprints are no monomials (halos) or the least tiles do not fit.
+struct RealOptimum {
+  std::vector<double> tile;  ///< by position
+  double volume = 0;
+};
+std::optional<RealOptimum> real_optimum(const Flat& f, std::int64_t capacity);
+
+struct Effort {
+  std::int64_t evaluated = 0;
+  std::int64_t pruned = 0;
+};
+
+Result<Solution> solve_order(const Flat& f, std::int64_t capacity, Effort& effort);
+
+}  // namespace tilewright::chimera::detail

@@ -1,0 +1,274 @@
+// Candidates, factors and subproblems of the solver.
+#include "models/chimera/tables.h"
+
+#include <algorithm>
+
+namespace tilewright::chimera::detail {
+std::int64_t least_tile(const Options& o, LoopId loop, std::int64_t extent) {
+  const auto own = o.min_tiles.find(loop);
+  return std::clamp<std::int64_t>(own != o.min_tiles.end() ? own->second : o.min_tile, 1, extent);
+}
+
+std::vector<Candidate> candidates(std::int64_t extent, std::int64_t min_tile) {
+  std::vector<Candidate> found;
+  for (std::int64_t tile = std::min(min_tile, extent); tile <= extent;) {
+    const std::int64_t trips = ceil_div(extent, tile);
+    found.push_back({tile, trips});
+    if (trips == 1) break;
+    tile = ceil_div(extent, trips - 1);
+  }
+  return found;
+}
+
+Mask left_whole(const Flat& f) {
+  Mask whole = 0;
+  for (const Foot& foot : f.foots()) {
+    if (foot.plain) continue;
+    const Mask reduces = f.positions_of(f.chain().reductions_of(foot.op));
+    for (Mask loops : f.dimensions(foot)) {
+      loops &= ~f.implicit();
+      whole |= foot.windows & loops;
+      if (std::popcount(loops & ~whole) < 2) continue;
+      // Its own reductions are windows too; of the others, the first in the workload stays.
+      if ((loops & ~whole & ~reduces) != 0) whole |= loops & reduces;
+      const Mask left = loops & ~whole;
+      std::size_t first = static_cast<std::size_t>(std::countr_zero(left));
+      each(left, [&](std::size_t i) {
+        if (f.loop(i) < f.loop(first)) first = i;
+      });
+      whole |= left & ~bit(first);
+    }
+  }
+  return whole;
+}
+
+Point whole_point(const Flat& f) {
+  Point p;
+  for (std::size_t i = 0; i < f.size(); ++i) {
+    const bool one = has(f.implicit(), i);
+    set_choice(p, i, one ? Candidate{1, f.extent(i)} : Candidate{f.extent(i), 1});
+  }
+  return p;
+}
+
+void set_choice(Point& p, std::size_t i, const Candidate& c) {
+  p.tile[i] = c.tile;
+  p.trips[i] = c.trips;
+  p.multi = c.trips > 1 ? p.multi | bit(i) : p.multi & ~bit(i);
+}
+
+namespace {
+
+void add_plain(const Flat& f, const Foot& foot, std::size_t at, Tables& t) {
+  each(foot.accessed, [&](std::size_t i) {
+    for (const Candidate& c : t.candidates[i]) t.foot[at][i].push_back(static_cast<double>(c.tile));
+    t.exact_base[at] *= static_cast<double>(f.extent(i));
+  });
+}
+
+/// Dimensions that move with no loop that can be cut make the base.
+void add_halo(const Flat& f, const Foot& foot, std::size_t at, Tables& t) {
+  const std::vector<Mask> dims = f.dimensions(foot);
+  Mask rest = bit(dims.size()) - 1, cuttable = 0;
+  for (std::size_t i = 0; i < f.size(); ++i)
+    if (t.candidates[i].size() > 1) cuttable |= bit(i);
+  const bool exact = f.options().edges == Edges::exact;
+  Point p = whole_point(f);
+  each((foot.accessed | foot.windows) & cuttable, [&](std::size_t i) {
+    Mask mine = 0;
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      if (has(dims[d], i)) mine |= bit(d);
+    rest &= ~mine;
+    for (const Candidate& c : t.candidates[i]) {
+      set_choice(p, i, c);
+      t.foot[at][i].push_back(static_cast<double>(f.footprint_factor(foot, p, ~Mask{0}, mine)));
+      if (exact) t.exact[at][i].push_back(static_cast<double>(f.exact_factor(foot, p, mine)));
+    }
+  });
+  t.foot_base[at] = static_cast<double>(f.footprint_factor(foot, p, ~Mask{0}, rest));
+  if (exact) t.exact_base[at] = static_cast<double>(f.exact_factor(foot, p, rest));
+}
+
+}  // namespace
+
+Tables make_tables(const Flat& f) {
+  const std::size_t n = f.size(), feet = f.foots().size();
+  const Mask whole = left_whole(f);
+  Tables t{.candidates = std::vector<std::vector<Candidate>>(n),
+           .trips = std::vector<Factors>(n),
+           .foot = std::vector<std::vector<Factors>>(feet, std::vector<Factors>(n)),
+           .foot_base = std::vector<double>(feet, 1)};
+  t.exact = t.foot;
+  t.exact_base = t.foot_base;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int64_t extent = f.extent(i);
+    if (has(f.implicit(), i))
+      t.candidates[i] = {{1, extent}};
+    else if (has(whole, i))
+      t.candidates[i] = {{extent, 1}};
+    else
+      t.candidates[i] = candidates(extent, least_tile(f.options(), f.loop(i), extent));
+    for (const Candidate& c : t.candidates[i]) t.trips[i].push_back(static_cast<double>(c.trips));
+  }
+  for (std::size_t i = 0; i < feet; ++i) {
+    const Foot& foot = f.foots()[i];
+    if (foot.plain)
+      add_plain(f, foot, i, t);
+    else
+      add_halo(f, foot, i, t);
+  }
+  return t;
+}
+
+namespace {
+
+class Maker {
+ public:
+  Maker(const Flat& f, const Tables& t, Mask multi) : f_(f), t_(t), multi_(multi) {}
+
+  Problem make() {
+    choose();
+    for (const Use& u : f_.uses()) add_use(u);
+    add_memory();
+    return std::move(p_);
+  }
+
+ private:
+  /// Where a loop's trips multiply nothing and it has no halo, a larger tile is better only if it
+  /// pads less at the edge.
+  void choose() {
+    Mask all_matter = 0;
+    for (const Use& u : f_.uses())
+      all_matter |= f_.multipliers(u, multi_) & ~f_.foots()[u.foot].accessed;
+    for (const Foot& foot : f_.foots())
+      if (!foot.plain) all_matter |= foot.accessed | foot.windows;
+    for (std::size_t i = 0; i < f_.size(); ++i) {
+      if (!has(multi_, i) || t_.candidates[i].size() == 1) continue;
+      Free loop{i, {}};
+      std::int64_t least = 0;
+      for (std::size_t c = 0; c + 1 < t_.candidates[i].size(); ++c) {  // the last: one trip
+        const Candidate& x = t_.candidates[i][c];
+        const std::int64_t padded =
+            f_.options().edges == Edges::exact ? f_.extent(i) : x.tile * x.trips;
+        if (!has(all_matter, i) && !loop.choice.empty() && padded >= least) continue;
+        least = padded;
+        loop.choice.push_back(static_cast<int>(c));
+      }
+      p_.loops.push_back(std::move(loop));
+    }
+    std::stable_sort(p_.loops.begin(), p_.loops.end(), [](const Free& a, const Free& b) {
+      return a.choice.size() < b.choice.size();
+    });
+    for (const Free& l : p_.loops) open_ |= bit(l.position);
+  }
+
+  template <class F>
+  const double* stored(const Free& loop, F&& factor) {
+    double* values = p_.store.emplace_back(new double[loop.choice.size()]).get();
+    for (std::size_t c = 0; c < loop.choice.size(); ++c)
+      values[c] = factor(static_cast<std::size_t>(loop.choice[c]));
+    return values;
+  }
+
+  void add_use(const Use& u) {
+    const Foot& foot = f_.foots()[u.foot];
+    const bool exact = f_.options().edges == Edges::exact;
+    const Mask times = f_.multipliers(u, multi_) & ~(exact ? foot.accessed | foot.windows : 0);
+    const std::vector<Factors>& factors = exact ? t_.exact[u.foot] : t_.foot[u.foot];
+    Product m{u.weight * (exact ? t_.exact_base : t_.foot_base)[u.foot]};
+    for (std::size_t i = 0; i < f_.size(); ++i) {
+      if (has(open_, i)) continue;
+      if (!factors[i].empty()) m.base *= factors[i].back();
+      if (has(times, i) && has(multi_, i)) m.base *= t_.trips[i].back();
+    }
+    Product least = m;
+    for (const Free& loop : p_.loops) {
+      const Factors& own = factors[loop.position];
+      const bool counts = has(times, loop.position);
+      m.factor.push_back(nullptr);
+      least.factor.push_back(nullptr);
+      if (own.empty() && !counts) continue;
+      m.factor.back() = stored(loop, [&](std::size_t c) {
+        return (own.empty() ? 1 : own[c]) * (counts ? t_.trips[loop.position][c] : 1);
+      });
+      std::size_t at = 0;
+      double lowest = m.factor.back()[0];
+      least.factor.back() = stored(
+          loop, [&](std::size_t) { return lowest = std::min(lowest, m.factor.back()[at++]); });
+    }
+    p_.volume.push_back(std::move(m));
+    p_.least.push_back(std::move(least));
+  }
+
+  /// One tensor's size: with the tiles of `cut`, other loops whole. Several operators may read it:
+  /// the largest factor of any (their footprints are equal but for halos).
+  std::size_t add_size(std::span<const std::size_t> feet, Mask cut) {
+    Product m{0};
+    for (std::size_t foot : feet) {
+      double base = t_.foot_base[foot];
+      for (std::size_t i = 0; i < f_.size(); ++i)
+        if (!(has(open_, i) && has(cut, i)) && !t_.foot[foot][i].empty())
+          base *= t_.foot[foot][i].back();
+      m.base = std::max(m.base, base);
+    }
+    for (const Free& loop : p_.loops) {
+      m.factor.push_back(nullptr);
+      if (!has(cut, loop.position)) continue;
+      const auto factor = [&](std::size_t c) {
+        double most = 1;
+        for (std::size_t foot : feet)
+          if (const Factors& own = t_.foot[foot][loop.position]; !own.empty())
+            most = std::max(most, own[c]);
+        return most;
+      };
+      if (std::any_of(feet.begin(), feet.end(),
+                      [&](std::size_t foot) { return !t_.foot[foot][loop.position].empty(); }))
+        m.factor.back() = stored(loop, factor);
+    }
+    p_.sizes.push_back(std::move(m));
+    return p_.sizes.size() - 1;
+  }
+
+  void add_memory() {
+    const Memory mode = f_.options().memory;
+    if (mode == Memory::paper) {
+      for (std::size_t op = 0; op < f_.chain().size(); ++op) {
+        p_.rows.emplace_back();
+        for (std::size_t i : f_.foots_of(op)) p_.rows.back().push_back(add_size({{i}}, ~Mask{0}));
+      }
+      return;
+    }
+    const Structure& s = f_.structure(multi_);
+    std::vector<std::vector<std::size_t>> feet(f_.workload().tensors().size());
+    for (std::size_t i = 0; i < f_.foots().size(); ++i)
+      feet[f_.foots()[i].tensor.index()].push_back(i);
+    std::vector<std::size_t> size(feet.size());
+    Mask all = 0;
+    for (std::size_t t = 0; t < feet.size(); ++t) {
+      if (feet[t].empty()) continue;
+      all |= bit(t);
+      const bool region = has(f_.on_chip(), t);
+      if (region) feet[t] = {f_.producer_foot(TensorId(t))};
+      size[t] = add_size(feet[t], region ? s.cut[t] : ~Mask{0});
+    }
+    const auto add_row = [&](Mask tensors) {
+      p_.rows.emplace_back();
+      each(tensors, [&](std::size_t t) { p_.rows.back().push_back(size[t]); });
+    };
+    if (mode == Memory::sum) return add_row(all);
+    for (Mask tensors : mode == Memory::held ? s.held : s.live) add_row(tensors);
+  }
+
+  const Flat& f_;
+  const Tables& t_;
+  Mask multi_, open_ = 0;
+  Problem p_;
+};
+
+}  // namespace
+
+Problem make_problem(const Flat& f, const Tables& t, Mask multi) {
+  return Maker(f, t, multi).make();
+}
+
+}  // namespace tilewright::chimera::detail

@@ -1,0 +1,53 @@
+// What the solver precomputes: candidates and factors of every loop, and the subproblem that is
+// left once it is fixed which loops make several trips. Private to models/chimera.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/chimera/solver.h"
+
+namespace tilewright::chimera::detail {
+
+/// Factors by candidate of one loop; empty where the loop has none (factor 1).
+using Factors = std::vector<double>;
+
+/// Everything that does not depend on which loops make several trips. A footprint is its base times
+/// one factor for each loop that may be cut (left_whole leaves one such loop a dimension).
+struct Tables {
+  std::vector<std::vector<Candidate>> candidates;  // by position; loops that are fixed have one
+  std::vector<Factors> trips;                      // by position
+  std::vector<std::vector<Factors>> foot, exact;   // by foot and position; exact: of exact_sum
+  std::vector<double> foot_base, exact_base;
+};
+Tables make_tables(const Flat& f);
+
+/// All loops whole, batch loops that the order does not name at one.
+Point whole_point(const Flat& f);
+void set_choice(Point& p, std::size_t position, const Candidate& c);
+
+/// A product of one factor a free loop.
+struct Product {
+  double base = 1;
+  std::vector<const double*> factor;  // by free loop, then choice; null: 1
+};
+
+/// A loop with several trips and what is left to choose from.
+struct Free {
+  std::size_t position = 0;
+  std::vector<int> choice;  // indices into Tables::candidates, by rising tile
+};
+
+/// The subproblem of one set of loops with several trips: minimise the sum of `volume`, so that the
+/// sum of each row of sizes is at most the capacity. Sizes rise with the choices.
+struct Problem {
+  std::vector<Free> loops;      // those with fewest choices first
+  std::vector<Product> volume;  // one a use
+  std::vector<Product> least;   // the same with each factor's least over choices 0..c
+  std::vector<Product> sizes;
+  std::vector<std::vector<std::size_t>> rows;    // indices into sizes
+  std::vector<std::unique_ptr<double[]>> store;  // what the products point at
+};
+Problem make_problem(const Flat& f, const Tables& t, Mask multi);
+
+}  // namespace tilewright::chimera::detail

@@ -1,0 +1,176 @@
+// What buffers hold, and what moves when they are touched (plan.md rules 4 to 12).
+#include <algorithm>
+
+#include "models/exact/evaluation.h"
+
+namespace tilewright::exact_model {
+
+namespace {
+
+/// Loop nodes around a node, itself included, outermost first.
+std::vector<NodeId> loops_around(const ScheduledKernel& k, NodeId n) {
+  std::vector<NodeId> loops;
+  for (; n.valid(); n = k.node(n).parent)
+    if (k.node(n).kind == NodeKind::loop) loops.push_back(n);
+  std::reverse(loops.begin(), loops.end());
+  return loops;
+}
+
+bool has(const std::vector<NodeId>& nodes, NodeId n) {
+  return std::find(nodes.begin(), nodes.end(), n) != nodes.end();
+}
+
+/// The innermost loop all of whose iterations leave a buffer's instances behind for good: all
+/// places that fix its tile are in it, and every loop around it tells instances apart too. None if
+/// there is no such loop.
+NodeId left_behind(const ScheduledKernel& k, const std::vector<NodeId>& places,
+                   const std::vector<std::vector<NodeId>>& units) {
+  NodeId found;
+  if (places.empty()) return found;
+  for (NodeId l : loops_around(k, places.front())) {
+    for (const auto& u : units)
+      if (!has(u, l)) return found;
+    found = l;
+  }
+  return found;
+}
+
+}  // namespace
+
+void Evaluation::place_buffers() {
+  const std::size_t n = k_.buffers.size();
+  homes_.resize(k_.nodes.size());
+  crossings_.resize(n);
+  retired_.resize(k_.nodes.size());
+  jumps_.assign(k_.nodes.size(), true);
+  contents_.held.resize(n);
+  contents_.fixed.resize(n);
+  instance_.resize(n);
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) blocks_.push_back(blocks_below(k_, NodeId(i)));
+  for (const ScheduleNode& node : k_.nodes)
+    if (node.kind == NodeKind::compute && node.once)
+      for (const OutputUse& use : node.writes) crossings_[use.buffer.index()].complete = true;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Buffer& b = k_.buffers[i];
+    Crossing& c = crossings_[i];
+    c.in = tally_.crossed(b.outer_level, b.level);
+    c.out = tally_.crossed(b.level, b.outer_level);
+    c.tracked = !stays(b) || b.sliding || c.complete;
+    place_units(BufferId(i), places_of(BufferId(i)));
+  }
+}
+
+/// The nodes that fix a buffer's tile: loads, the body of its home point or store, or computes.
+std::vector<NodeId> Evaluation::places_of(BufferId id) const {
+  const Buffer& b = buffer(id);
+  std::vector<NodeId> places;
+  if (b.fixed_at.valid()) places.push_back(b.fixed_at);
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    const bool loads = n.kind == NodeKind::load && n.buffer == id;
+    const bool writes = n.kind == NodeKind::compute && !b.fixed_at.valid() &&
+                        std::ranges::find(n.writes, id, &OutputUse::buffer) != n.writes.end();
+    if (loads || writes) places.emplace_back(i);
+  }
+  return places;
+}
+
+void Evaluation::place_units(BufferId id, const std::vector<NodeId>& places) {
+  const LevelId level = buffer(id).level;
+  std::vector<std::vector<NodeId>> units;
+  for (NodeId place : places) {
+    Home home{.units = unit_loops(s_, k_, place, level)};
+    units.push_back(home.units);
+    if (s_.machine->level(level).private_to != Unit::machine)
+      for (NodeId n = place; n.valid(); n = k_.node(n).parent)
+        home.first_block += k_.node(n).first_block;
+    homes_[place.index()][id] = std::move(home);
+  }
+  const NodeId left = left_behind(k_, places, units);
+  if (left.valid()) retired_[left.index()].push_back(id);
+  if (!crossings_[id.index()].tracked) return;
+  // Loops whose iterations keep instances for later have something new to hold each time.
+  const std::vector<NodeId> covered = left.valid() ? loops_around(k_, left) : std::vector<NodeId>();
+  for (const auto& u : units)
+    for (NodeId l : u)
+      if (!has(covered, l)) jumps_[l.index()] = false;
+}
+
+/// The instance that a place (a load, a compute, a body) uses of a buffer is the current one.
+void Evaluation::settle(BufferId b, NodeId place) {
+  const Home& home = homes_[place.index()].at(b);
+  Instance now{.block = home.first_block};
+  for (NodeId l : home.units) {
+    const ScheduleNode& n = k_.node(l);
+    if (n.binding == Binding::grid)
+      now.block += index_[l.index()] * blocks_[l.index()];
+    else
+      now.unit = now.unit * n.max_trips + index_[l.index()];
+  }
+  instance_[b.index()] = now;
+}
+
+Content* Evaluation::find(BufferId b) {
+  auto& instances = contents_.held[b.index()];
+  const auto at = instances.find(instance_[b.index()]);
+  sig_.note(at != instances.end());
+  return at == instances.end() ? nullptr : &at->second;
+}
+
+Content& Evaluation::put(BufferId b, Content content) {
+  Content& c = contents_.held[b.index()][instance_[b.index()]];
+  c = std::move(content);
+  return c;
+}
+
+void Evaluation::move_in(BufferId id, const Box& box) {
+  const Buffer& b = buffer(id);
+  sig_.sizes(box);
+  const std::int64_t bytes = box.size() * size_of(s_.workload->tensor(b.tensor).dtype);
+  for (std::size_t boundary : crossings_[id.index()].in) tally_.read(boundary, b.tensor, bytes);
+  if (b.role != BufferRole::input && b.outer.valid())
+    touch_to_read(b.outer, contents_.fixed[b.outer.index()]);
+}
+
+void Evaluation::write_out(BufferId id, const Box& box, bool initialises) {
+  const Buffer& b = buffer(id);
+  sig_.sizes(box);
+  const std::int64_t bytes = box.size() * size_of(s_.workload->tensor(b.tensor).dtype);
+  for (std::size_t boundary : crossings_[id.index()].out) tally_.written(boundary, b.tensor, bytes);
+  if (b.outer.valid()) touch(b.outer, contents_.fixed[b.outer.index()], initialises);
+}
+
+void Evaluation::write_if_changed(BufferId b) {
+  if (stays(buffer(b))) return;
+  Content* c = find(b);
+  sig_.note(c != nullptr && c->changed);
+  if (!c || !c->changed) return;
+  c->changed = false;
+  write_out(b, Box(c->tile), c->fresh);
+}
+
+/// A compute, or an inner buffer that is written out, changes `tile` of an output or intermediate.
+void Evaluation::touch(BufferId id, const Box& tile, bool initialises) {
+  if (!crossings_[id.index()].tracked) return;
+  const bool moves = !stays(buffer(id));
+  Content* held = find(id);
+  if (held && sig_.equal(held->tile, tile)) {
+    held->changed = moves;
+    return;
+  }
+  if (held && moves) write_if_changed(id);
+  if (moves && !initialises) move_in(id, tile);
+  put(id, {.tile = tile, .changed = moves, .fresh = initialises});
+}
+
+/// An inner buffer reads its tile back out of an outer one, which may have to read its own first.
+void Evaluation::touch_to_read(BufferId id, const Box& tile) {
+  if (stays(buffer(id))) return;
+  const Content* held = find(id);
+  if (held && sig_.equal(held->tile, tile)) return;
+  if (held) write_if_changed(id);
+  move_in(id, tile);
+  put(id, {.tile = tile});
+}
+
+}  // namespace tilewright::exact_model

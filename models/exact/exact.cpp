@@ -1,0 +1,75 @@
+#include "models/exact/exact.h"
+
+#include <set>
+
+#include "models/exact/evaluation.h"
+
+namespace tilewright {
+
+namespace {
+
+bool is_cache(const Machine& m, LevelId l) { return m.level(l).managed == Managed::hardware; }
+
+/// Boundaries that hardware decides, with the reason.
+std::map<std::size_t, std::string> decided_by_hardware(const Schedule& s,
+                                                       const exact_model::Tally& tally) {
+  const Machine& m = *s.machine;
+  std::map<std::size_t, std::string> reasons;
+  const auto& boundaries = tally.boundaries();
+  for (std::size_t i = 0; i < boundaries.size(); ++i)
+    if (is_cache(m, boundaries[i].second))
+      reasons[i] = m.level(boundaries[i].second).name +
+                   " is a hardware cache: what crosses depends on its lines, ways and replacement";
+  for (const ScheduledKernel& k : s.kernels) {
+    if (is_cache(m, k.level)) {
+      for (std::size_t i = 0; i < boundaries.size(); ++i)
+        reasons.try_emplace(i, k.name + " computes from " + m.level(k.level).name +
+                                   ", a hardware cache: its misses decide what crosses");
+      continue;
+    }
+    for (const Buffer& b : k.buffers) {
+      if (!is_cache(m, b.level)) continue;
+      for (std::size_t i : tally.crossed(b.outer_level, b.level))
+        reasons.try_emplace(i, "what crosses for " + s.workload->tensor(b.tensor).name +
+                                   " is decided by " + m.level(b.level).name +
+                                   ", a hardware cache");
+    }
+  }
+  return reasons;
+}
+
+}  // namespace
+
+Traffic exact(const Schedule& schedule, ExactCost* cost) {
+  const Workload& w = *schedule.workload;
+  const Machine& m = *schedule.machine;
+  exact_model::Tally tally(schedule);
+  ExactCost spent;
+  for (const ScheduledKernel& k : schedule.kernels)
+    exact_model::Evaluation(schedule, k, tally, spent).run();
+  if (cost) *cost = spent;
+
+  Traffic t{.source = Source::predicted, .by = "exact", .machine = m.name};
+  t.counts = {.write_allocate = false, .write_back = true, .prefetch = false};
+  const auto hardware = decided_by_hardware(schedule, tally);
+  for (std::size_t i = 0; i < tally.boundaries().size(); ++i) {
+    const std::string name = m.boundary(tally.boundaries()[i].first, tally.boundaries()[i].second);
+    if (const auto found = hardware.find(i); found != hardware.end()) {
+      t.unavailable[name] = found->second;
+      continue;
+    }
+    for (std::size_t j = 0; j < w.tensors().size(); ++j) {
+      const Bytes read(tally.bytes_read(i, TensorId(j)));
+      const Bytes written(tally.bytes_written(i, TensorId(j)));
+      if (read.value == 0 && written.value == 0) continue;
+      t.entries.push_back({.tensor = w.tensors()[j].name, .boundary = name, .read = read,
+                           .written = written});
+    }
+  }
+  for (const ScheduledKernel& k : schedule.kernels)
+    for (OpId op : k.ops) t.operations[w.op(op).name] = Operations(tally.operations(op));
+  t.memory = memory_use(schedule);
+  return t;
+}
+
+}  // namespace tilewright

@@ -1,0 +1,102 @@
+// Loops: a few iterations evaluated, stretches of the rest multiplied.
+#include <algorithm>
+
+#include "models/exact/evaluation.h"
+
+namespace tilewright::exact_model {
+
+void Evaluation::loop(NodeId id) {
+  const ScheduleNode& n = k_.node(id);
+  const std::int64_t all = trips(k_, id, ranges_);
+  sig_.note(all);
+  if (all == 0) return;
+  const Ranges around = ranges_;
+  const OpLoop& first = n.cuts.front();
+  const std::int64_t full =
+      around[k_.range_base[first.op.index()] + static_cast<std::size_t>(first.local)].size() /
+      n.step;
+  const auto block_low = block_low_;
+  std::int64_t next_try = 1;
+  for (std::int64_t i = 0; i < all; ++i) {
+    const std::int64_t most = full - 1 - i;
+    const bool trying = jumps_[id.index()] && i >= next_try && most >= 2;
+    Contents before;
+    if (trying) before = contents_;
+    const Iteration done = iterate(id, i, around);
+    if (trying) {
+      const std::int64_t jumped = jump(id, i, most, around, before, done);
+      i += jumped;
+      // Where nothing repeats, trying costs more than it saves: try less and less often.
+      next_try = i + (jumped > 0 || i < 4 ? 1 : i / 2);
+    }
+    block_low_ = block_low;
+  }
+  ranges_ = around;
+}
+
+Evaluation::Iteration Evaluation::iterate(NodeId id, std::int64_t i, const Ranges& around) {
+  const ScheduleNode& n = k_.node(id);
+  Iteration it;
+  it.before = tally_.values();
+  Signature::Part outer = sig_.begin();
+  ranges_ = around;
+  cut(k_, id, i, around, ranges_);
+  index_[id.index()] = i;
+  if (n.binding == Binding::grid)
+    for (const OpLoop& c : n.cuts) {
+      const std::size_t slot = k_.range_base[c.op.index()] + static_cast<std::size_t>(c.local);
+      block_low_[slot] = ranges_[slot].lo;
+    }
+  enter(id);
+  children(id);
+  retire(retired_[id.index()]);
+  it.decided = sig_.end(std::move(outer));
+  return it;
+}
+
+/// Iteration i is done, from `before`. If iteration i + n, started from what the buffers would then
+/// hold if every iteration in between moved them on as i did, decides the same and moves them on by
+/// as much, then so does each one in between: what decides is affine in the iteration number. So where
+/// some n fails, every larger one does. Tries n = most, and less; returns the n that it found, with
+/// the buffers as after i + n, or 0.
+std::int64_t Evaluation::jump(NodeId id, std::int64_t i, std::int64_t most, const Ranges& around,
+                              const Contents& before, const Iteration& done) {
+  const Contents after = contents_;
+  if (!same_shape(before, after)) return 0;
+  const std::vector<std::int64_t> from = coordinates(before);
+  const std::vector<std::int64_t> to = coordinates(after);
+  const auto moved_on = [&](std::int64_t steps) {
+    std::vector<std::int64_t> values = from;
+    for (std::size_t c = 0; c < values.size(); ++c) values[c] += (to[c] - from[c]) * steps;
+    return with_coordinates(after, values);
+  };
+  const Tally::Values counted = tally_.values();
+  const Signature::Part decided = sig_.now();
+  const auto undo = [&] {
+    contents_ = after;
+    tally_.restore(counted);
+    sig_.restore(decided);
+  };
+  const auto repeats = [&](std::int64_t n) {
+    contents_ = moved_on(n);
+    const Iteration last = iterate(id, i + n, around);
+    if (alike(done.decided, last.decided, n) && contents_ == moved_on(n + 1)) return true;
+    undo();
+    return false;
+  };
+
+  std::int64_t n = most;
+  if (!repeats(n) && (n <= 2 || !repeats(--n))) {
+    // The end is different (clipped, say), or there is no repetition yet: a short stretch tells.
+    if (n <= 2 || !repeats(2)) return 0;
+    undo();
+    do n = std::max<std::int64_t>(n / 2, 2);
+    while (!repeats(n));
+  }
+  tally_.repeat(done.before, counted, n - 1);
+  sig_.note(n);
+  ++cost_.jumps;
+  return n;
+}
+
+}  // namespace tilewright::exact_model

@@ -1,0 +1,35 @@
+#include "models/exact/tally.h"
+
+#include <algorithm>
+
+namespace tilewright::exact_model {
+
+Tally::Tally(const Schedule& s)
+    : machine_(*s.machine), tensors_(s.workload->tensors().size()) {
+  for (std::size_t i = 0; i < machine_.levels.size(); ++i)
+    for (const std::string& name : machine_.levels[i].filled_by)
+      if (const auto from = machine_.find(name))
+        boundaries_.push_back(std::minmax(*from, LevelId(i)));
+  std::sort(boundaries_.begin(), boundaries_.end());
+  boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+  ops_ = 2 * boundaries_.size() * tensors_;
+  values_.assign(ops_ + s.workload->operators().size(), 0);
+}
+
+std::vector<std::size_t> Tally::crossed(LevelId from, LevelId to) const {
+  std::vector<std::size_t> indices;
+  for (const auto& [a, b] : machine_.path(from, to)) {
+    const std::pair<LevelId, LevelId> step = std::minmax(a, b);
+    const auto at = std::lower_bound(boundaries_.begin(), boundaries_.end(), step);
+    TW_CHECK(at != boundaries_.end() && *at == step, "a path takes a step that no level lists");
+    indices.push_back(static_cast<std::size_t>(at - boundaries_.begin()));
+  }
+  return indices;
+}
+
+void Tally::repeat(const Values& before, const Values& after, std::int64_t times) {
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    values_[i] += (after[i] - before[i]) * times;
+}
+
+}  // namespace tilewright::exact_model

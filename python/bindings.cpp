@@ -1,0 +1,60 @@
+// The module: one function, from a verb and its options as JSON to the answer as JSON. The package
+// around it (tilewright/__init__.py) gives the verbs their signatures.
+#include <pybind11/pybind11.h>
+
+#include "python/options.h"
+
+namespace tilewright::python {
+namespace {
+
+using harness::Answer;
+
+struct Verb {
+  const char* name;
+  Answer (*run)(const Invocation&);
+};
+
+constexpr Verb kVerbs[] = {
+    {"models", [](const Invocation&) { return harness::list_models(); }},
+    {"machines", [](const Invocation&) { return harness::list_machines(); }},
+    {"workloads", [](const Invocation&) { return harness::list_workloads(); }},
+    {"targets", [](const Invocation&) { return harness::list_targets(); }},
+    {"meters", [](const Invocation&) { return harness::list_meters(); }},
+    {"experiments", [](const Invocation&) { return harness::list_experiments(); }},
+    {"explain", [](const Invocation& i) { return harness::explain(i.request, i.resolved); }},
+    {"plan", [](const Invocation& i) { return harness::plan(i.request, i.out); }},
+    {"predict", [](const Invocation& i) { return harness::predict(i.request); }},
+    {"simulate", [](const Invocation& i) { return harness::simulate(i.request); }},
+    {"emit", [](const Invocation& i) { return harness::emit(i.request, i.emit); }},
+    {"run", [](const Invocation& i) { return harness::run(i.request, i.run); }},
+    {"validate", [](const Invocation& i) { return harness::validate(i.request, i.validate); }},
+    {"reproduce", [](const Invocation& i) { return harness::reproduce(i.request, i.reproduce); }},
+};
+
+/// (document, whether it says yes). No Python object is touched, so other threads may run.
+std::pair<std::string, bool> call(const std::string& verb, const std::string& options) {
+  using Json = nlohmann::ordered_json;
+  for (const Verb& v : kVerbs) {
+    if (verb != v.name) continue;
+    const Answer answer = v.run(invocation_of(Json::parse(options)));
+    return {answer.json.dump(-1, ' ', false, Json::error_handler_t::replace), answer.ok()};
+  }
+  throw InputError({.field = "verb", .value = verb, .problem = "is no verb"});
+}
+
+}  // namespace
+}  // namespace tilewright::python
+
+PYBIND11_MODULE(_tilewright, m) {
+  namespace py = pybind11;
+  m.doc() = "Tilewright's verbs; use the package `tilewright`.";
+  py::register_exception<tilewright::InputError>(m, "InputError", PyExc_ValueError);
+  m.def("call", [](const std::string& verb, const std::string& options) {
+    std::pair<std::string, bool> answer;
+    {
+      py::gil_scoped_release release;
+      answer = tilewright::python::call(verb, options);
+    }
+    return py::make_tuple(py::str(answer.first), answer.second);
+  });
+}

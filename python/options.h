@@ -1,0 +1,27 @@
+// A verb's options as Python gives them: one JSON object, read key by key.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "harness/verbs.h"
+
+namespace tilewright::python {
+
+/// Everything that a verb may be asked.
+struct Invocation {
+  harness::Request request = {};
+  harness::EmitOptions emit = {};
+  harness::RunOptions run = {};
+  harness::ValidateOptions validate = {};
+  harness::ReproduceOptions reproduce = {};
+  std::optional<std::string> out = {};
+  bool resolved = false;
+};
+
+/// Throws InputError naming the option where a value is not of the kind that it takes.
+Invocation invocation_of(const nlohmann::ordered_json& options);
+
+}  // namespace tilewright::python

@@ -1,0 +1,235 @@
+"""How much data will a plan for fused tensor kernels move, and is that true?
+
+Each verb of the ``tilewright`` command is a function here. It takes what the command line takes and
+returns the same JSON document, as a dict:
+
+>>> import tilewright
+>>> best = tilewright.plan("gemm-chain:m=512,n=64,k=64,l=512", "scratchpad:32K")
+>>> true = tilewright.simulate(best)
+>>> report = tilewright.validate("gemm-chain", "scratchpad:32K", samples=60)
+
+A workload is a built-in name, the path of a workload file, or what such a file says as a dict. A
+plan is the path of a plan file, such a file as a dict, the answer of :func:`plan`, or a workload
+with ``tree`` and ``tiles``. A machine is a name, the path of a machine file, or such a file as a
+dict.
+
+Bad input raises :class:`InputError`, a ``ValueError`` of one line that names what, where and what
+is accepted. An outcome that says no (nothing fits, not available, below the R² asked for) is an
+answer like any other, with its ``"reason"``; with ``check=True`` it raises :class:`Refused`.
+"""
+
+import difflib as _difflib
+import inspect as _inspect
+import json as _json
+import math as _math
+import os as _os
+
+from ._tilewright import InputError, call as _call
+
+__version__ = "0.1.0"
+
+
+class Refused(RuntimeError):
+    """An outcome that says no, raised with ``check=True``; ``answer`` is the whole document."""
+
+    def __init__(self, reason, answer):
+        super().__init__(reason)
+        self.answer = answer
+
+
+# One record an option: what it is, and its default in parentheses.
+_OPTIONS = {
+    "model": "the model, a name of models()",
+    "tree": "a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'",
+    "tiles": "tile sizes by loop: {'m': 64} or 'm=64'",
+    "pins": "with tree: {'C': 'dram'}, or {'C': 'L1@m'} from a loop's body on",
+    "flags": "with tree: {'C': 'sliding'}, {'rowmax': 'running'}",
+    "level": "the level planned for (the innermost on-chip one), or 'all'",
+    "capacity": "instead of the level's: bytes, or '32K', or elements as '262144e'",
+    "order": "an order of the loops, outermost first: 'mlkn', 'm,oc1,k', ['m', 'oc1']; or 'all'",
+    "reading": "Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'",
+    "edges": "tiles at the edges: 'full' (default; validate: 'exact') or 'exact'",
+    "memory": "memory use: 'creq' (default), 'paper', 'sum'",
+    "write_weight": "what an output's movement counts (1)",
+    "min_tile": "the smallest tile tried (1)",
+    "layout": "tensors in memory: 'tiled' (default) or 'row-major'",
+    "seed": "of everything random (1)",
+    "threads": "threads (every core; run: 1)",
+    "resolved": "of a plan: the schedule, every default made visible (False)",
+    "target": "'cpu', 'cuda' or 'npu'; see targets()",
+    "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
+    "out": "the file (plan) or folder (emit, reproduce) to write",
+    "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
+    "samples": "tilings an order (60)",
+    "truth": "what the prediction is held against: 'simulator'",
+    "min_r2": "the least R² about y = x; below it the answer is refused",
+    "beyond": "tilings past half the capacity too, in a block of their own (False)",
+    "spill": "an intermediate that goes home and back (Chimera's Fig. 8 f)",
+    "csv": "a file for the points",
+}
+
+_PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
+_MODEL = ["reading", "edges", "memory", "write_weight", "min_tile"]
+
+
+def _assignments(value):
+    if isinstance(value, dict):
+        return [f"{name}={item}" for name, item in value.items()]
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _orders(value):
+    if isinstance(value, str):
+        return value.split(";" if ";" in value else ",")
+    return [_order(order) for order in value]
+
+
+def _order(value):
+    return value if isinstance(value, str) else ",".join(value)
+
+
+def _capacity(value):
+    return f"{value}B" if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _subject(value):
+    if isinstance(value, dict):
+        return value["plan"] if isinstance(value.get("plan"), dict) else value
+    return _os.fspath(value)
+
+
+def _machine(value):
+    return value if value is None or isinstance(value, dict) else _os.fspath(value)
+
+
+def _tiles(value):
+    return ",".join(_assignments(value))
+
+
+# From what is convenient in Python to what the command line says.
+_CONVERT = {
+    "subject": _subject,
+    "machine": _machine,
+    "tiles": _tiles,
+    "pins": _assignments,
+    "flags": _assignments,
+    "order": _order,
+    "orders": _orders,
+    "capacity": _capacity,
+    "out": _os.fspath,
+    "csv": _os.fspath,
+}
+
+
+def _plain(name, value):
+    """Numbers of other libraries become Python's; what JSON cannot say is bad input."""
+    if hasattr(value, "item") and not isinstance(value, (str, dict, list, tuple)):
+        value = value.item()
+    if isinstance(value, float) and not _math.isfinite(value):
+        raise InputError(f"{name}: {value} is not accepted; accepted: a finite number")
+    return value
+
+
+def _ask(verb, options, check):
+    asked = {}
+    for name, value in options.items():
+        value = _plain(name, value)
+        if value is None:
+            continue
+        try:
+            asked[name] = _CONVERT.get(name, lambda v: v)(value)
+        except TypeError:
+            raise InputError(f"{name}: {value!r} is not accepted; accepted: "
+                             + _OPTIONS.get(name, "a name, a path or a dict")) from None
+    try:
+        text = _json.dumps(asked, default=lambda v: _plain("options", v.item()))
+    except (AttributeError, TypeError, ValueError) as e:
+        raise InputError(f"{verb}: an option is not accepted: {e}") from None
+    document, done = _call(verb, text)
+    answer = _json.loads(document)
+    if check and not done:
+        raise Refused(answer.get("reason", "refused"), answer)
+    return answer
+
+
+def _verb(name, positional, options, doc):
+    """A function of that verb, with a signature and a docstring made from the option records."""
+    parameter = _inspect.Parameter
+    signature = _inspect.Signature(
+        [parameter(p, parameter.POSITIONAL_OR_KEYWORD,
+                   default=None if p == "machine" else parameter.empty) for p in positional]
+        + [parameter(o, parameter.KEYWORD_ONLY, default=None) for o in options]
+        + [parameter("check", parameter.KEYWORD_ONLY, default=False)])
+
+    def function(*args, **kwargs):
+        unknown = [k for k in kwargs if k not in signature.parameters]
+        if unknown:
+            near = _difflib.get_close_matches(unknown[0], signature.parameters, 1)
+            raise TypeError(f"{name}() has no option '{unknown[0]}'"
+                            + (f"; did you mean '{near[0]}'?" if near else ""))
+        given = signature.bind(*args, **kwargs).arguments
+        check = given.pop("check", False)
+        if positional:
+            given["subject"] = given.pop(positional[0])
+        return _ask(name, given, check)
+
+    function.__name__ = function.__qualname__ = name
+    function.__signature__ = signature
+    function.__module__ = __name__
+    lines = [f"    {o}: {_OPTIONS[o]}" for o in options]
+    lines.append("    check: raise Refused where the outcome says no (False)")
+    function.__doc__ = doc + "\n\nOptions:\n" + "\n".join(lines) + "\n"
+    return function
+
+
+def _list(name, doc):
+    return _verb(name, [], [], doc)
+
+
+models = _list("models", "The cost models: source, assumptions, options.")
+machines = _list("machines", "The machines that are known by name.")
+workloads = _list("workloads", "The built-in workloads and their parameters.")
+targets = _list("targets", "What code can be generated for, and whether it is usable here.")
+meters = _list("meters", "What can measure a kernel, and whether it is usable here.")
+experiments = _list("experiments", "The tables and figures that reproduce() knows.")
+
+explain = _verb(
+    "explain", ["subject", "machine"], _PLAN + _MODEL + ["resolved"],
+    "Prices every order of a workload, ranked; or shows a plan's schedule.\n\n"
+    "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
+    "'tensors'}]}.")
+plan = _verb(
+    "plan", ["workload", "machine"], ["model", "level", "capacity"] + _MODEL + ["out"],
+    "A model's best plan for a workload on a machine.\n\n"
+    "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.")
+predict = _verb(
+    "predict", ["subject", "machine"], _PLAN + _MODEL,
+    "One model's price of a plan.\n\n"
+    "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', 'boundary',\n"
+    "'read_bytes', 'written_bytes'}], ...}.")
+simulate = _verb(
+    "simulate", ["subject", "machine"], _PLAN + _MODEL + ["layout"],
+    "What a plan moves, by a walk over its accesses.\n\n"
+    "Returns a traffic document as predict() does, with 'source': 'simulated'.")
+emit = _verb(
+    "emit", ["subject", "machine"], _PLAN + _MODEL + ["target", "isa", "out", "threads"],
+    "Writes a plan's generated source, and how to build it, into the folder out.")
+run = _verb(
+    "run", ["subject", "machine"], _PLAN + _MODEL + ["target", "isa", "seed", "threads"],
+    "Emits, builds, verifies against the reference evaluator and times a plan's kernel.\n\n"
+    "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.")
+validate = _verb(
+    "validate", ["workload", "machine"],
+    ["model", "level", "capacity", "order", "orders", "samples", "truth", "min_r2", "beyond",
+     "spill", "csv"] + _MODEL + ["layout", "seed", "threads"],
+    "Predicted against true bytes over many tilings.\n\n"
+    "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"
+    "'predicted_bytes', 'true_bytes'}], ...}.")
+reproduce = _verb(
+    "reproduce", ["id"], ["out", "samples", "threads"],
+    "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
+
+__all__ = [
+    "InputError", "Refused", "emit", "experiments", "explain", "machines", "meters", "models",
+    "plan", "predict", "reproduce", "run", "simulate", "targets", "validate", "workloads",
+]

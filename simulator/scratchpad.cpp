@@ -1,0 +1,150 @@
+#include "simulator/scratchpad.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tilewright {
+
+BufferContents::BufferContents(const Schedule& s, Mover move) : s_(s), move_(std::move(move)) {}
+
+BufferContents::State& BufferContents::state(BufferId b, std::int64_t instance) {
+  Instances& i = instances_[b.index()];
+  if (i.last == nullptr || i.last_key != instance) {
+    i.last = &i.all[instance];
+    i.last_key = instance;
+  }
+  return *i.last;
+}
+
+void BufferContents::apply(const AccessEvent& e) {
+  event_ = &e;
+  switch (e.kind) {
+    case AccessKind::kernel_begin: return begin(e.kernel);
+    case AccessKind::kernel_end: return end();
+    case AccessKind::load:
+      if (managed(e.buffer)) load(e.buffer, e.instance, e.tile);
+      return;
+    case AccessKind::update:
+      if (managed(e.buffer)) update(e.buffer, e.instance, e.tile, e.initialises);
+      return;
+    case AccessKind::store:
+      if (managed(e.buffer)) store(e.buffer, e.instance, e.initialises);
+      return;
+    case AccessKind::flush:
+      if (managed(e.buffer))
+        if (State& st = state(e.buffer, e.instance); st.changed) write(e.buffer, st);
+      return;
+    case AccessKind::zero:     // what it crosses is the reader's to know
+    case AccessKind::compute:
+    case AccessKind::read:     // operand reads cross no boundary
+    case AccessKind::sync: return;
+  }
+}
+
+void BufferContents::begin(int kernel) {
+  kernel_ = &s_.kernels[static_cast<std::size_t>(kernel)];
+  managed_.clear();
+  for (const Buffer& b : kernel_->buffers)
+    managed_.push_back(s_.machine->level(b.level).managed == Managed::software);
+  instances_.assign(kernel_->buffers.size(), {});
+}
+
+void BufferContents::move(BufferId b, const Box& box, bool inward) {
+  if (box.empty()) return;
+  move_({.kernel = event_->kernel, .buffer = b, .box = box, .inward = inward,
+         .tiles = event_->tiles});
+}
+
+/// Rule 8.
+void BufferContents::load(BufferId b, std::int64_t instance, const Box& tile) {
+  State& st = state(b, instance);
+  if (st.valid && st.held == tile) return;
+  const bool part = st.valid && buffer(b).sliding;
+  move(b, part ? new_part(st.held, tile) : tile, true);
+  st.held = tile;
+  st.valid = true;
+}
+
+/// Makes room for another tile: rule 10 for what is changed; on-chip intermediates just go.
+void BufferContents::replace(BufferId b, State& st, const Box& tile) {
+  const Buffer& buf = buffer(b);
+  if (st.changed && (buf.role == BufferRole::output || buf.leaves)) write(b, st);
+  st.held = tile;
+  st.valid = true;
+  st.changed = false;
+}
+
+/// Rule 12: the buffer's tile is written in part or whole, by a compute or from an inner buffer.
+void BufferContents::update(BufferId b, std::int64_t instance, const Box& tile, bool initialises) {
+  State& st = state(b, instance);
+  const BufferId outer = buffer(b).outer;
+  const bool held = st.valid && st.held == tile;
+  if (!held) replace(b, st, tile);
+  if (outer.valid()) st.outer_instance = event_->instances[outer.index()];
+  if (!held && !initialises && buffer(b).role == BufferRole::output && !buffer(b).atomic)
+    read_back(b, st);
+  st.changed = true;
+}
+
+/// The tile comes from the sink, which may have to read it from its own.
+void BufferContents::read_back(BufferId b, State& st) {
+  const BufferId outer = buffer(b).outer;
+  if (managed(outer) && buffer(outer).role == BufferRole::output) {
+    State& from = state(outer, st.outer_instance);
+    const Box& tile = event_->tiles[outer.index()];
+    if (!from.valid || !(from.held == tile)) {
+      replace(outer, from, tile);
+      if (buffer(outer).outer.valid())
+        from.outer_instance = event_->instances[buffer(outer).outer.index()];
+      read_back(outer, from);
+    }
+  }
+  move(b, st.held, true);
+}
+
+/// Writes what is held when it has to go: the sink is the tile that held it when it was made.
+void BufferContents::write(BufferId b, State& st) {
+  move(b, st.held, false);
+  st.changed = false;
+  const BufferId outer = buffer(b).outer;
+  if (!managed(outer)) return;
+  State& to = state(outer, st.outer_instance);
+  if (to.valid && contains(to.held, st.held))
+    to.changed = true;
+  else
+    update(outer, st.outer_instance, event_->tiles[outer.index()], true);
+}
+
+/// An explicit store: the sink is written as by a compute, with its tile of now.
+void BufferContents::store(BufferId b, std::int64_t instance, bool initialises) {
+  State& st = state(b, instance);
+  if (!st.changed) return;
+  move(b, st.held, false);
+  st.changed = false;
+  const BufferId outer = buffer(b).outer;
+  if (managed(outer))
+    update(outer, event_->instances[outer.index()], event_->tiles[outer.index()], initialises);
+}
+
+/// Rule 10 at the kernel's end, inner buffers first: they write to outer ones.
+void BufferContents::end() {
+  std::vector<std::pair<int, std::size_t>> order;
+  for (std::size_t b = 0; b < kernel_->buffers.size(); ++b) {
+    if (!managed_[b]) continue;
+    int depth = 0;
+    for (BufferId o = kernel_->buffers[b].outer; o.valid(); o = buffer(o).outer) ++depth;
+    order.emplace_back(-depth, b);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [depth, b] : order) {
+    const Buffer& buf = kernel_->buffers[b];
+    if (buf.role != BufferRole::output && !buf.leaves) continue;
+    std::vector<std::int64_t> changed;
+    for (const auto& [instance, st] : instances_[b].all)
+      if (st.changed) changed.push_back(instance);
+    std::sort(changed.begin(), changed.end());  // caches on the way see an order that is stated
+    for (const std::int64_t instance : changed) write(BufferId(b), state(BufferId(b), instance));
+  }
+}
+
+}  // namespace tilewright

@@ -1,0 +1,69 @@
+// What software-managed buffers hold, and what has to move when they are touched.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/lowering/schedule.h"
+#include "core/lowering/stream.h"
+
+namespace tilewright {
+
+/// `box` of a buffer's tensor moves between the buffer and the next outer one (or home).
+struct Movement {
+  int kernel = 0;
+  BufferId buffer;
+  Box box;
+  bool inward = true;
+  const Box* tiles = nullptr;  ///< by BufferId: current tile of every fixed buffer
+};
+
+/// Rules 8 to 12 of design/plan.md over the access stream, for the buffers at levels that software
+/// manages; other buffers are left to the reader of the stream.
+class BufferContents {
+ public:
+  using Mover = std::function<void(const Movement&)>;
+  BufferContents(const Schedule& s, Mover move);
+
+  /// Takes the events of walk(), in order. Cost: constant, but for kernel_end (every instance).
+  void apply(const AccessEvent& e);
+
+ private:
+  struct State {
+    Box held;
+    bool valid = false;
+    bool changed = false;
+    std::int64_t outer_instance = 0;  // of the outer buffer, when this one was last filled or written
+  };
+  /// A buffer's instances; the last one used is found without a look-up.
+  struct Instances {
+    std::unordered_map<std::int64_t, State> all;  // references to its elements stay valid
+    std::int64_t last_key = -1;
+    State* last = nullptr;
+  };
+
+  const Buffer& buffer(BufferId b) const { return kernel_->buffer(b); }
+  bool managed(BufferId b) const { return b.valid() && managed_[b.index()]; }
+  State& state(BufferId b, std::int64_t instance);
+
+  void begin(int kernel);
+  void load(BufferId b, std::int64_t instance, const Box& tile);
+  void update(BufferId b, std::int64_t instance, const Box& tile, bool initialises);
+  void read_back(BufferId b, State& st);
+  void write(BufferId b, State& st);
+  void store(BufferId b, std::int64_t instance, bool initialises);
+  void replace(BufferId b, State& st, const Box& tile);
+  void end();
+  void move(BufferId b, const Box& box, bool inward);
+
+  const Schedule& s_;
+  Mover move_;
+  const ScheduledKernel* kernel_ = nullptr;
+  const AccessEvent* event_ = nullptr;  // the one being applied
+  std::vector<bool> managed_;           // by buffer
+  std::vector<Instances> instances_;    // by buffer
+};
+
+}  // namespace tilewright

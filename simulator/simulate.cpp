@@ -1,0 +1,237 @@
+#include "simulator/simulator.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "simulator/cache.h"
+#include "simulator/scratchpad.h"
+
+namespace tilewright {
+
+namespace {
+
+/// One direction of one buffer: where its movement is counted.
+struct Route {
+  std::vector<std::size_t> boundaries;  ///< crossed into or out of a level that software manages
+  int entry = -1;                       ///< cache that is asked first; -1: none on the way
+};
+
+struct BufferRoutes {
+  Route in, out;
+};
+
+class Simulation {
+ public:
+  Simulation(const Schedule& s, const SimulateOptions& options)
+      : s_(s), w_(*s.workload), m_(*s.machine), contents_(s, [this](const Movement& m) { moved(m); }) {
+    operations_.assign(w_.operators().size(), -1);
+    set_up_caches(options);
+    for (const ScheduledKernel& k : s.kernels) {
+      auto& routes = routes_.emplace_back();
+      for (const Buffer& b : k.buffers) {
+        software_ = software_ || managed_by_software(b.level);
+        routes.push_back({.in = route(b.outer_level, b.level), .out = route(b.level, b.outer_level)});
+      }
+    }
+  }
+
+  Traffic run() {
+    walk(s_, [this](const AccessEvent& e) { apply(e); });
+    return traffic();
+  }
+
+ private:
+  bool managed_by_software(LevelId l) const { return m_.level(l).managed == Managed::software; }
+  bool is_cache(LevelId l) const { return l != m_.home() && !managed_by_software(l); }
+
+  void set_up_caches(const SimulateOptions& options) {
+    cache_of_.assign(m_.levels.size(), -1);
+    std::vector<CacheGeometry> geometry;
+    for (std::size_t l = m_.levels.size(); l-- > 1;) {
+      if (!is_cache(LevelId(l))) continue;
+      cache_of_[l] = static_cast<int>(geometry.size());
+      geometry.push_back(geometry_of(m_.levels[l]));
+      const auto path = m_.path(m_.home(), LevelId(l));
+      cache_boundary_.push_back(intern(path.back().first, path.back().second));
+    }
+    if (geometry.empty()) return;
+    caches_ = std::make_unique<CacheHierarchy>(std::move(geometry),
+                                               static_cast<int>(w_.tensors().size()));
+    map_ = std::make_unique<AddressMap>(s_, options.layout);
+  }
+
+  std::size_t intern(LevelId a, LevelId b) {
+    const std::pair key(std::min(a, b), std::max(a, b));
+    const auto [at, added] = boundaries_.try_emplace(key, bytes_.size());
+    if (added) bytes_.push_back(std::vector<Moved>(w_.tensors().size()));
+    return at->second;
+  }
+
+  /// The innermost cache on the way is asked; what lies further out is for it to ask.
+  Route route(LevelId from, LevelId to) {
+    Route r;
+    for (const auto& [a, b] : m_.path(from, to)) {
+      const LevelId inner = std::max(a, b);
+      if (managed_by_software(inner)) r.boundaries.push_back(intern(a, b));
+      for (const LevelId l : {a, b}) {
+        const int cache = cache_of_[l.index()];
+        if (cache >= 0 && (r.entry < 0 || cache < r.entry)) r.entry = cache;
+      }
+    }
+    return r;
+  }
+
+  void apply(const AccessEvent& e) {
+    if (software_ || e.kind == AccessKind::kernel_begin) contents_.apply(e);
+    switch (e.kind) {
+      case AccessKind::compute: {
+        std::int64_t& count = operations_[e.op.index()];
+        count = std::max<std::int64_t>(count, 0) + e.operations;
+        return;
+      }
+      case AccessKind::read:
+        if (in_caches(e)) touch(e, Touch::read);
+        return;
+      case AccessKind::update:
+        if (in_caches(e)) touch(e, e.initialises ? Touch::write : Touch::update);
+        return;
+      case AccessKind::zero: return zero(e);
+      default: return;
+    }
+  }
+
+  const Buffer& buffer(int kernel, BufferId b) const {
+    return s_.kernels[static_cast<std::size_t>(kernel)].buffer(b);
+  }
+  const BufferRoutes& routes(int kernel, BufferId b) const {
+    return routes_[static_cast<std::size_t>(kernel)][b.index()];
+  }
+
+  /// Whether a compute's operand is not in a buffer of software's.
+  bool in_caches(const AccessEvent& e) const {
+    if (!caches_) return false;
+    return !e.buffer.valid() || !managed_by_software(buffer(e.kernel, e.buffer).level);
+  }
+
+  enum class Touch : std::uint8_t { read, write, update };
+
+  void touch_run(Touch how, TensorId t, std::int64_t address, std::int64_t bytes, int entry) {
+    const auto at = static_cast<std::size_t>(entry);
+    if (how == Touch::update)
+      caches_->update(address, bytes, t.value, at);
+    else
+      caches_->range(address, bytes, how == Touch::write, t.value, at);
+  }
+
+  void touch(const AccessEvent& e, Touch how) {
+    touch_box(e.kernel, e.buffer, e.tensor, e.box, e.tiles, how, 0);
+  }
+
+  /// `box` of what lies behind a buffer, where it is: an on-chip intermediate's packed array or home.
+  void touch_box(int kernel, BufferId b, TensorId t, const Box& box, const Box* tiles, Touch how,
+                 int entry) {
+    const auto run = [&](std::int64_t address, std::int64_t bytes) {
+      touch_run(how, t, address, bytes, entry);
+    };
+    if (const BufferId array = map_->array_of(kernel, b); array.valid())
+      map_->packed_runs(kernel, array, tiles[array.index()], box, run);
+    else
+      map_->runs(t, box, run);
+  }
+
+  /// A software-managed buffer's movement.
+  void moved(const Movement& m) {
+    const Buffer& b = buffer(m.kernel, m.buffer);
+    const BufferRoutes& both = routes(m.kernel, m.buffer);
+    const Route& r = m.inward ? both.in : both.out;
+    cross(r, b.tensor, m.box, m.inward);
+    if (r.entry < 0) return;
+    touch_box(m.kernel, b.outer, b.tensor, m.box, m.tiles, m.inward ? Touch::read : Touch::write,
+              r.entry);
+  }
+
+  void cross(const Route& r, TensorId t, const Box& box, bool inward) {
+    const Tensor& tensor = w_.tensor(t);
+    const std::int64_t bytes = box.size() * size_of(tensor.dtype);
+    for (const std::size_t b : r.boundaries) {
+      Moved& moved = bytes_[b][t.index()];
+      (inward ? moved.read : moved.written) += bytes;
+    }
+  }
+
+  /// A tensor that blocks add to is written whole first, the way that its stores go.
+  void zero(const AccessEvent& e) {
+    const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(e.kernel)];
+    for (std::size_t b = 0; b < k.buffers.size(); ++b) {
+      if (!k.buffers[b].atomic || k.buffers[b].tensor != e.tensor) continue;
+      const Route& out = routes(e.kernel, BufferId(b)).out;
+      cross(out, e.tensor, e.box, false);
+      const int entry = managed_by_software(k.buffers[b].level) ? out.entry : 0;
+      if (caches_ && entry >= 0)
+        touch_box(e.kernel, k.buffers[b].outer, e.tensor, e.box, e.tiles, Touch::write, entry);
+    }
+  }
+
+  Traffic traffic() const {
+    Traffic t{.source = Source::simulated,
+              .by = caches_ ? "cache" : "scratchpad",
+              .machine = m_.name,
+              .counts = {.write_allocate = caches_ != nullptr, .write_back = true}};
+    std::map<std::size_t, std::vector<CacheCount>> cached;  // by boundary
+    for (std::size_t c = 0; c < cache_boundary_.size(); ++c)
+      cached[cache_boundary_[c]] = caches_->counts(c);
+    for (const auto& [levels, index] : boundaries_) {
+      const auto cache = cached.find(index);
+      for (std::size_t i = 0; i < w_.tensors().size(); ++i) {
+        TrafficEntry e{.tensor = w_.tensors()[i].name,
+                       .boundary = m_.boundary(levels.first, levels.second),
+                       .read = Bytes(bytes_[index][i].read),
+                       .written = Bytes(bytes_[index][i].written)};
+        if (cache != cached.end()) {
+          const CacheCount& c = cache->second[i];
+          e.read += c.read;
+          e.written += c.written;
+          e.hits = c.hits;
+          e.misses = c.misses;
+          e.resident_dirty = c.resident_dirty;
+        }
+        if (e.read + e.written + e.resident_dirty != Bytes(0) || e.hits + e.misses != 0)
+          t.entries.push_back(std::move(e));
+      }
+    }
+    t.memory = memory_use(s_);
+    for (std::size_t o = 0; o < operations_.size(); ++o)
+      if (operations_[o] >= 0) t.operations[w_.operators()[o].name] = Operations(operations_[o]);
+    return t;
+  }
+
+  struct Moved {
+    std::int64_t read = 0, written = 0;
+  };
+
+  const Schedule& s_;
+  const Workload& w_;
+  const Machine& m_;
+  BufferContents contents_;
+  bool software_ = false;
+  std::map<std::pair<LevelId, LevelId>, std::size_t> boundaries_;  // (outer, inner), outer first
+  std::vector<std::vector<Moved>> bytes_;                          // by boundary, tensor
+  std::vector<std::vector<BufferRoutes>> routes_;                  // by kernel, buffer
+  std::vector<std::int64_t> operations_;                           // by operator; -1: never ran
+  // Caches, if the machine has any.
+  std::vector<int> cache_of_;                // by level; -1: no cache
+  std::vector<std::size_t> cache_boundary_;  // by cache
+  std::unique_ptr<CacheHierarchy> caches_;
+  std::unique_ptr<AddressMap> map_;
+};
+
+}  // namespace
+
+Traffic simulate(const Schedule& schedule, const SimulateOptions& options) {
+  return Simulation(schedule, options).run();
+}
+
+}  // namespace tilewright

@@ -1,0 +1,292 @@
+// Does the command say what its documents promise?
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace tilewright::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kChain = "gemm-chain:m=10,n=6,k=7,l=9";
+constexpr const char* kTree = "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )";
+constexpr const char* kTiles = "m=4,n=3,k=4,l=5";
+
+/// The document of a command that ends with this status.
+json document(Arguments arguments, int status = 0) {
+  arguments.emplace_back("--json");
+  const Outcome o = tilewright_command(arguments);
+  std::string line;
+  for (const std::string& a : arguments) line += a + " ";
+  EXPECT_EQ(o.status, status) << line << "\n" << o.err;
+  EXPECT_EQ(o.lines_of_err(), status == 0 ? 0 : 1) << o.err;
+  json j = json::parse(o.out, nullptr, false);
+  EXPECT_FALSE(j.is_discarded()) << line << "\n" << o.out;
+  if (j.is_discarded()) return json::object();
+  EXPECT_EQ(j.value("schema", 0), 1) << line;
+  return j;
+}
+
+void expect_keys(const json& j, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) EXPECT_TRUE(j.contains(key)) << key << " in " << j.dump();
+}
+
+json entry(const json& j, const std::string& tensor) {
+  for (const json& e : j["traffic"])
+    if (e["tensor"] == tensor) return e;
+  return {{"read_bytes", 0}, {"written_bytes", 0}};
+}
+
+TEST(Command, Lists) {
+  for (const char* verb :
+       {"models", "machines", "workloads", "targets", "meters", "experiments"}) {
+    const json j = document({verb});
+    ASSERT_TRUE(j.contains(verb)) << verb;
+    EXPECT_FALSE(j[verb].empty()) << verb;
+    const Outcome table = tilewright_command({verb});
+    EXPECT_EQ(table.status, 0);
+    for (const json& row : j[verb])
+      EXPECT_THAT(table.out, HasSubstr(row.value("name", row.value("id", "?"))));
+  }
+  for (const json& meter : document({"meters"})["meters"]) {
+    EXPECT_FALSE(meter["usable"]);
+    EXPECT_FALSE(meter["reason"].get<std::string>().empty());
+  }
+}
+
+TEST(Command, HelpAndVersion) {
+  EXPECT_THAT(tilewright_command({"--version"}).out, HasSubstr("tilewright "));
+  const Outcome help = tilewright_command({"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* verb : {"models", "machines", "workloads", "targets", "explain", "plan", "predict",
+                           "simulate", "emit", "run", "validate", "reproduce"}) {
+    EXPECT_THAT(help.out, HasSubstr(verb));
+    const Outcome one = tilewright_command({verb, "--help"});
+    EXPECT_EQ(one.status, 0);
+    EXPECT_THAT(one.out, HasSubstr("--json"));
+  }
+}
+
+TEST(Command, ExplainPricesEveryOrder) {
+  const json j = document({"explain", kChain, "-m", "scratchpad:4096B", "--order", "all"});
+  ASSERT_EQ(j["orders"].size(), 24u);
+  std::int64_t last = 0;
+  for (const json& o : j["orders"]) {
+    expect_keys(o, {"order", "legal", "reason", "volume_elements", "memory_elements", "tensors"});
+    EXPECT_EQ(o["legal"].get<bool>(), o["reason"].is_null());
+    if (o["volume_elements"].is_null()) continue;
+    EXPECT_GE(o["volume_elements"].get<std::int64_t>(), last);
+    last = o["volume_elements"];
+    for (const char* t : {"A", "B", "C", "D", "E"})
+      expect_keys(o["tensors"][t], {"footprint_elements", "movement_elements"});
+  }
+}
+
+TEST(Command, ExplainAtTilesIsTable3) {
+  const json j = document({"explain", kChain, "-m", "scratchpad:4096B", "--order", "mlkn", "--tiles",
+                           kTiles, "--edges", "exact"});
+  ASSERT_EQ(j["orders"].size(), 1u);
+  const json& t = j["orders"][0]["tensors"];
+  EXPECT_EQ(t["A"]["movement_elements"], 10 * 7 * 2);
+  EXPECT_EQ(t["B"]["movement_elements"], 7 * 9 * 3);
+  EXPECT_EQ(t["C"]["movement_elements"], 0);
+  EXPECT_EQ(t["D"]["movement_elements"], 6 * 9 * 3);
+  EXPECT_EQ(t["E"]["movement_elements"], 10 * 6 * 2);
+  EXPECT_EQ(t["A"]["footprint_elements"], 16);
+}
+
+TEST(Command, PlanPredictSimulate) {
+  const Folder folder;
+  const std::string file = folder.path("plan.yaml");
+  const json plan = document({"plan", kChain, "-m", "scratchpad:1K", "--model", "chimera", "-o", file});
+  expect_keys(plan, {"plan", "volume_bytes", "bound_bytes", "bound", "gap", "search_seconds", "candidates",
+                     "memory", "memory_paper_bytes", "seconds"});
+  EXPECT_GE(plan["gap"].get<double>(), 1.0);
+  EXPECT_EQ(plan["bound_bytes"], 4 * (70 + 63 + 54 + 60));
+  expect_keys(plan["plan"]["kernels"][0], {"tree", "tiles"});
+  expect_keys(plan["candidates"], {"generated", "after"});
+
+  const json exact = document({"predict", file, "--model", "exact"});
+  const json simulated = document({"simulate", file});
+  expect_keys(simulated, {"source", "by", "machine", "traffic", "counts", "memory", "operations",
+                          "seconds", "fits"});
+  expect_keys(simulated["counts"], {"write_allocate", "write_back", "prefetch"});
+  EXPECT_EQ(exact["traffic"], simulated["traffic"]);
+  EXPECT_EQ(exact["operations"], simulated["operations"]);
+  EXPECT_EQ(exact["source"], "predicted");
+  EXPECT_EQ(simulated["source"], "simulated");
+  EXPECT_TRUE(simulated["fits"]);
+  const json chimera = document({"predict", file, "--model", "chimera"});
+  EXPECT_EQ(chimera["volume_bytes"], plan["volume_bytes"]);
+  EXPECT_EQ(document({"predict", file})["by"], "chimera");  // the plan's own model
+  // The resolved plan is the same plan.
+  const json resolved = document({"explain", file, "--resolved"});
+  EXPECT_TRUE(resolved["legal"]);
+  EXPECT_FALSE(resolved["trees"].empty());
+}
+
+TEST(Command, WorkedRow) {
+  const Arguments row = {"-m", "scratchpad:56e", "--tree", kTree, "--tiles", kTiles};
+  for (const Arguments& verb : {Arguments{"simulate", kChain},
+                                Arguments{"predict", kChain, "--model", "exact"}}) {
+    Arguments a = verb;
+    a.insert(a.end(), row.begin(), row.end());
+    const json j = document(a);
+    EXPECT_EQ(entry(j, "A")["read_bytes"], 4 * 140);
+    EXPECT_EQ(entry(j, "B")["read_bytes"], 4 * 189);
+    EXPECT_EQ(entry(j, "D")["read_bytes"], 4 * 162);
+    EXPECT_EQ(entry(j, "E")["read_bytes"], 4 * 60);
+    EXPECT_EQ(entry(j, "E")["written_bytes"], 4 * 120);
+    EXPECT_EQ(entry(j, "A")["boundary"], "DRAM/L1");
+    EXPECT_EQ(j["memory"]["L1"], 4 * 56);
+    EXPECT_EQ(j["operations"]["gemm1"], 10 * 7 * 9);
+  }
+}
+
+TEST(Command, ChimeraPricesOrdersOnly) {
+  const Arguments row = {"--tiles", kTiles, "-m", "scratchpad:4K", "--model", "chimera"};
+  const auto predict = [&row](const char* tree, int status) {
+    Arguments a = {"predict", kChain, "--tree", tree};
+    a.insert(a.end(), row.begin(), row.end());
+    return document(a, status);
+  };
+  EXPECT_EQ(predict(kTree, 0)["order"], "mlkn");
+  EXPECT_EQ(predict("m n l ( k ( C.gemm1 ) C.gemm2 )", 0)["order"], "mnlk");
+  const json none = predict("m/8 m/4 l ( k ( C.gemm1 ) n ( C.gemm2 ) )", 3);
+  EXPECT_THAT(none["reason"].get<std::string>(), HasSubstr("orders only"));
+}
+
+TEST(Command, OutcomesThatSayNo) {
+  // Does not fit.
+  const json tight = document({"simulate", kChain, "-m", "scratchpad:55e", "--tree", kTree, "--tiles",
+                               kTiles}, 3);
+  EXPECT_FALSE(tight["fits"]);
+  EXPECT_FALSE(tight["reason"].get<std::string>().empty());
+  // A consumer inside its producer's reduction.
+  const json illegal = document({"simulate", kChain, "-m", "scratchpad:4K", "--tree",
+                                 "m l ( k ( C.gemm1 n ( C.gemm2 ) ) )", "--tiles", kTiles}, 3);
+  EXPECT_FALSE(illegal["legal"]);
+  EXPECT_FALSE(illegal["reason"].get<std::string>().empty());
+  // Nothing is small enough.
+  document({"plan", kChain, "-m", "scratchpad:4B"}, 3);
+  // A cache's traffic is not exact's to say.
+  const json cache = document({"predict", kChain, "-m", "cache:4K/8", "--model", "exact", "--tree",
+                               kTree, "--tiles", kTiles}, 3);
+  EXPECT_THAT(cache["reason"].get<std::string>(), HasSubstr("not available"));
+  const Folder folder;
+  document({"emit", kChain, "-m", "host", "--order", "mlkn", "--target", "cuda", "-o",
+            folder.path("out")}, 3);
+  EXPECT_TRUE(folder.names().empty());
+  document({"validate", kChain, "-m", "cache:4K/8", "--orders", "mlkn", "--truth", "ncu"}, 3);
+}
+
+TEST(Command, OptionsInAnyOrder) {
+  const json a = document({"simulate", kChain, "-m", "scratchpad:4K", "--tree", kTree, "--tiles", kTiles});
+  const json b = document({"--tiles", kTiles, "--tree", kTree, "-m", "scratchpad:4K", "simulate", kChain});
+  EXPECT_EQ(a, b);
+}
+
+TEST(Command, Run) {
+  const json j = document({"run", "gemm-chain:m=61,n=19,k=23,l=47", "-m", "host", "--model", "chimera"});
+  expect_keys(j, {"verified", "relative_error", "seconds_median", "gflops", "peak_gflops", "isa",
+                  "threads"});
+  EXPECT_TRUE(j["verified"]);
+  EXPECT_LT(j["relative_error"].get<double>(), j["tolerance"].get<double>());
+}
+
+TEST(Command, EmitWritesWhatBuilds) {
+  const Folder folder;
+  const json j = document({"emit", kChain, "-m", "host", "--order", "mlkn", "--target", "cpu", "-o",
+                           folder.path("kernel")});
+  for (const json& file : j["files"])
+    EXPECT_TRUE(std::filesystem::exists(file.get<std::string>())) << file;
+}
+
+TEST(Command, Validate) {
+  const Folder folder;
+  const Arguments base = {"validate", "gemm-chain:m=48,n=48,k=48,l=48", "-m", "cache:4K/8",
+                          "--orders", "mlkn,mlnk", "--samples", "6", "--truth", "simulator"};
+  Arguments a = base;
+  a.insert(a.end(), {"--beyond", "--csv", folder.path("points.csv"), "--threads", "2"});
+  const json j = document(a);
+  expect_keys(j, {"truth", "asked", "valid", "failed", "r2_identity", "r2_fit", "mape", "worst", "bias",
+                  "points", "beyond", "full_edges"});
+  EXPECT_EQ(j["asked"], j["valid"].get<int>() + j["failed"].get<int>());
+  EXPECT_EQ(j["points"].size(), j["valid"]);
+  for (const json& p : j["points"]) {
+    expect_keys(p, {"order", "tiles", "predicted_bytes", "true_bytes"});
+    EXPECT_LE(p["memory_bytes"].get<int>(), 2048);
+  }
+  for (const json& p : j["beyond"]["points"]) EXPECT_GT(p["memory_bytes"].get<int>(), 2048);
+  EXPECT_TRUE(std::filesystem::exists(folder.path("points.csv")));
+  // The same whatever the number of threads.
+  Arguments one = base;
+  one.insert(one.end(), {"--beyond", "--threads", "1"});
+  EXPECT_EQ(document(one), j);
+  Arguments demanding = base;
+  demanding.insert(demanding.end(), {"--min-r2", "1"});
+  EXPECT_FALSE(document(demanding, 3)["points"].empty());
+}
+
+TEST(Command, ReproducesTables) {
+  const Folder folder;
+  for (const char* id : {"chimera/table3", "chimera/fig2"}) {
+    const json j = document({"reproduce", id, "--out", folder.path("out")});
+    EXPECT_TRUE(j["holds"]) << j["reason"];
+    EXPECT_FALSE(j["rows"].empty());
+    for (const char* file : {"out/report.md", "out/result.json", "out/points.csv"})
+      EXPECT_TRUE(std::filesystem::exists(folder.path(file))) << file;
+  }
+}
+
+TEST(Command, ReproducesFig8InSmall) {
+  const Folder folder;
+  const Outcome o = tilewright_command(
+      {"reproduce", "chimera/fig8d", "--out", folder.path("out"), "--samples", "2", "--json"});
+  const json j = json::parse(o.out);
+  EXPECT_EQ(j["validation"]["asked"], 2);
+}
+
+TEST(Command, UnknownVerbsAreLookedForOnThePath) {
+  const Folder folder;
+  const std::string script = folder.write("tilewright-hello", "#!/bin/sh\necho \"hello $1\"\nexit 5\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const std::string path = folder.path("") + ":/usr/bin:/bin";
+  const Outcome o = tilewright_command({"hello", "two words"}, {{"PATH", path}});
+  EXPECT_EQ(o.status, 5) << o.err;
+  EXPECT_EQ(o.out, "hello two words\n");
+}
+
+TEST(Command, NeedsTheCLibraryOnly) {
+  const std::string list = "ldd " TILEWRIGHT_COMMAND;
+  std::FILE* pipe = ::popen(list.c_str(), "r");
+  if (pipe == nullptr) GTEST_SKIP() << "no ldd";
+  std::string text;
+  for (char buffer[512]; std::fgets(buffer, sizeof buffer, pipe) != nullptr;) text += buffer;
+  if (::pclose(pipe) != 0) GTEST_SKIP() << "no ldd: " << text;
+  for (const char* sanitizer : {"libasan", "libubsan"})
+    if (text.find(sanitizer) != std::string::npos) GTEST_SKIP() << "built with sanitizers";
+  std::size_t lines = 0;
+  for (std::size_t begin = 0; begin < text.size(); ++lines) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    const bool known = [&line] {
+      for (const char* name : {"linux-vdso", "libc.so", "libm.so", "ld-linux", "libdl.so", "libpthread.so"})
+        if (line.find(name) != std::string::npos) return true;
+      return false;
+    }();
+    EXPECT_TRUE(known) << line;
+    begin = end + 1;
+  }
+  EXPECT_GT(lines, 1u);
+}
+
+}  // namespace
+}  // namespace tilewright::test

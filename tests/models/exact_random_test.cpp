@@ -1,0 +1,92 @@
+// `exact` against a literal walk, on random legal plans.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "models/exact/exact.h"
+#include "tests/support/literal_walker.h"
+#include "tests/support/random_trees.h"
+
+namespace tilewright {
+namespace {
+
+using testing::LiteralWalker;
+using testing::RandomCase;
+using testing::RandomOptions;
+
+std::map<LiteralWalker::Key, std::int64_t> nonzero(std::map<LiteralWalker::Key, std::int64_t> bytes) {
+  std::erase_if(bytes, [](const auto& entry) { return entry.second == 0; });
+  return bytes;
+}
+
+std::map<LiteralWalker::Key, std::int64_t> bytes_of(const Traffic& t) {
+  std::map<LiteralWalker::Key, std::int64_t> bytes;
+  for (const TrafficEntry& e : t.entries) {
+    bytes[{e.tensor, e.boundary, "read"}] += e.read.value;
+    bytes[{e.tensor, e.boundary, "written"}] += e.written.value;
+  }
+  return nonzero(std::move(bytes));
+}
+
+std::map<std::string, std::int64_t> operations_of(const Traffic& t) {
+  std::map<std::string, std::int64_t> counts;
+  for (const auto& [op, n] : t.operations)
+    if (n.value != 0) counts[op] = n.value;
+  return counts;
+}
+
+struct Tried {
+  int legal = 0;
+  int illegal = 0;
+  int jumps = 0;
+};
+
+Tried compare(std::uint64_t seed, const RandomOptions& options, int wanted) {
+  std::mt19937_64 random(seed);
+  Tried tried;
+  while (tried.legal < wanted && tried.illegal < 50 * wanted) {
+    const auto c = random_case(random, options);
+    if (!c) continue;
+    std::optional<Schedule> schedule;
+    try {
+      auto resolved = resolve(c->plan, c->workload, c->machine);
+      if (resolved.ok()) schedule = std::move(resolved).value();
+    } catch (const InputError&) {
+    }
+    if (!schedule) {
+      ++tried.illegal;
+      continue;
+    }
+    ++tried.legal;
+    ExactCost cost;
+    const Traffic t = exact(*schedule, &cost);
+    tried.jumps += cost.jumps > 0;
+    const LiteralWalker walked(*schedule);
+    EXPECT_EQ(bytes_of(t), nonzero(walked.bytes)) << "seed " << seed << "\n" << describe(*c);
+    EXPECT_EQ(operations_of(t), walked.operations) << "seed " << seed << "\n" << describe(*c);
+    if (::testing::Test::HasFailure()) return tried;
+  }
+  return tried;
+}
+
+class ExactRandom : public ::testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(ExactRandom, EqualsALiteralWalk) {
+  const Tried tried = compare(GetParam(), {}, 250);
+  std::cout << "seed " << GetParam() << ": " << tried.legal << " legal, " << tried.illegal
+            << " not, " << tried.jumps << " with stretches multiplied\n";
+  EXPECT_EQ(tried.legal, 250);
+  EXPECT_GT(tried.jumps, 50);
+}
+
+/// Longer loops, so that stretches, their edges and the clipping at tensors' ends all matter.
+TEST_P(ExactRandom, EqualsALiteralWalkOnLongLoops) {
+  const Tried tried = compare(GetParam() + 1000, {.max_extent = 41, .most_operators = 2}, 100);
+  EXPECT_EQ(tried.legal, 100);
+  EXPECT_GT(tried.jumps, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ExactRandom, ::testing::Range<std::uint64_t>(1, 9));
+
+}  // namespace
+}  // namespace tilewright

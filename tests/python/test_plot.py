@@ -1,0 +1,149 @@
+"""Does the picture say what the file says, and is a bad file refused in one line?"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import validation
+
+plot = pytest.importorskip("tilewright.plot")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'tilewright[plot]'")
+
+
+def svg_text(path):
+    """The words of a picture whose text is kept as text."""
+    import re
+    body = open(path, encoding="utf-8").read()
+    return re.sub(r"\s+", " ", " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", body)))
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch):
+    import matplotlib
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+
+    def make(path, *more):
+        out = str(tmp_path / "picture.svg")
+        assert plot.main([path, "-o", out, *more]) == 0
+        return svg_text(out)
+    return make
+
+
+def test_says_figures_sources_and_units(result, words):
+    text = words(result(validation(command="tilewright validate gemm-chain")))
+    for part in ("12 tilings", "R² about y = x 0.9876", "mean error 1.23%", "worst 4.56%",
+                 "bias -0.78%", "machine: cache:32K/8", "command: tilewright validate gemm-chain",
+                 "predicted by chimera, exact edges", "y: simulated", "DRAM/L1", "seed 1",
+                 "layout tiled", "predicted bytes (MiB)", "true bytes (MiB)", "y = x"):
+        assert part in text, (part, text)
+
+
+def test_the_optimum_is_the_least_predicted(result, words):
+    assert "m=99 l=98, 390.6 KiB predicted" in words(result(validation()))
+    document = validation()
+    del document["optimum"]
+    assert "m=12 l=24, 813.8 KiB predicted" in words(result(document))
+
+
+def test_figures_that_the_file_lacks_come_from_the_points(result, words):
+    document = validation()
+    for key in ("r2_identity", "mape", "worst", "bias"):
+        del document[key]
+    document["points"] = [{"predicted_bytes": x, "true_bytes": y}
+                          for x, y in ((90, 100), (210, 200), (400, 400))]
+    # residual 200; mean 700/3; spread 46666.67
+    wanted = "R² about y = x 0.9957, mean error 5.00%, worst 10.00%, bias -1.67%"
+    assert wanted in words(result(document))
+
+
+def test_panels_and_points_past_half_the_capacity(result, words):
+    beyond = {"points": [{"predicted_bytes": 5e6, "true_bytes": 9e6}], "r2_identity": -3.5}
+    one = {"id": "chimera/fig8d", "validation": validation(), "paper_numbers": {"r2": 0.97}}
+    two = {"id": "chimera/fig8e", "validation": validation(beyond=beyond)}
+    text = words(result({"schema": 1, "id": "chimera/fig8", "panels": [one, two],
+                         "command": "tilewright reproduce chimera/fig8"}))
+    assert "chimera/fig8d" in text and "chimera/fig8e" in text
+    assert text.count("command: tilewright reproduce chimera/fig8") == 2
+    assert "paper's R²: 0.97" in text and "1 tilings past half the capacity" in text
+
+
+def test_one_validation_of_reproduce(result, words):
+    assert "chimera/fig8d" in words(result({"id": "chimera/fig8d", "validation": validation()}))
+
+
+@pytest.mark.parametrize("name", ["p.png", "p.svg", "p.pdf"])
+def test_formats(result, tmp_path, name):
+    out = tmp_path / name
+    assert plot.main([result(validation()), "-o", str(out)]) == 0
+    assert out.read_bytes()[:4] in (b"\x89PNG", b"<?xm", b"%PDF")
+    assert sorted(os.listdir(tmp_path)) == sorted([name, "result.json"])  # nothing half-written
+
+
+def test_default_name(result):
+    path = result(validation())
+    assert plot.main([path]) == 0
+    assert os.path.exists(path[:-len("json")] + "png")
+
+
+def change(**more):
+    return {**validation(), **more}
+
+
+@pytest.mark.parametrize("document, part", [
+    ("{", "is no JSON"),
+    ("[" * 100000, "is no JSON"),
+    ([1], "is no object"),
+    ({"schema": 1}, "points: is missing"),
+    (change(points=[]), "points: is empty"),
+    (change(points={}), "points: is no list"),
+    (change(points=[3]), "points[0]: is no object"),
+    (change(points=[{"predicted_bytes": 1}]), "points[0].true_bytes"),
+    (change(points=[{"predicted_bytes": -1, "true_bytes": 1}]), "points[0].predicted_bytes"),
+    (change(points=[{"predicted_bytes": "x\ny", "true_bytes": 1}]), "points[0].predicted_bytes"),
+    (change(points=[{"predicted_bytes": True, "true_bytes": 1}]), "points[0].predicted_bytes"),
+    ({"panels": []}, "panels"),
+    ({"panels": [{"id": "x"}]}, "panels[0]: points: is missing"),
+])
+def test_bad_files_are_refused_in_one_line(result, tmp_path, capsys, document, part):
+    out = tmp_path / "p.png"
+    assert plot.main([result(document), "-o", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and part in error, error
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("arguments, part", [
+    ([], "RESULT.json"), (["/no/such.json"], "cannot be read"),
+    (["x.json", "-o", "x.doc"], "x.doc"),
+    (["x.json", "--bogus"], "--bogus"), (["x.json", "--scale", "cubic"], "cubic"),
+])
+def test_bad_options(capsys, arguments, part):
+    assert plot.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and part in error, error
+
+
+def test_zero_on_a_logarithmic_scale(result, capsys, tmp_path):
+    path = result(change(points=[{"predicted_bytes": 0, "true_bytes": 1}]))
+    assert plot.main([path, "--scale", "log", "-o", str(tmp_path / "p.png")]) == 2
+    assert "zero" in capsys.readouterr().err
+    assert plot.main([path, "--scale", "linear", "-o", str(tmp_path / "p.png")]) == 0
+
+
+def test_console_script_is_found_as_a_verb(result, tmp_path):
+    beside = os.path.dirname(sys.executable)
+    command = shutil.which("tilewright", path=beside)
+    if command is None or shutil.which("tilewright-plot", path=beside) is None:
+        pytest.skip("tilewright is not installed beside this Python")
+    out = tmp_path / "p.png"
+    environment = {**os.environ, "PATH": beside + os.pathsep + os.environ["PATH"]}
+    done = subprocess.run([command, "plot", result(validation()), "-o", str(out)], env=environment,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert out.exists()
+    done = subprocess.run([command, "plot", str(tmp_path)], env=environment, capture_output=True,
+                          text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr

@@ -1,0 +1,81 @@
+// Golden numbers of a tiled 512^3 GEMM (fp32, tiles of 64, loops ii jj kk i k j): for each i, k load
+// A[i][k], for each j load B[k][j], load C[i][j], store C[i][j]. Sixteen j lie in one line of B and
+// one of C, so that walking by lines leaves the same misses and the same order behind.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "simulator/cache.h"
+
+namespace tilewright {
+namespace {
+
+constexpr std::int64_t kN = 512, kT = 64, kElement = 4, kArena = 0x10000000;
+
+struct Golden {
+  std::int64_t leading;
+  std::array<std::pair<std::int64_t, std::int64_t>, 3> misses_and_write_backs;
+};
+
+CacheHierarchy hierarchy() {
+  return CacheHierarchy({{.name = "L1", .capacity = Bytes(48 << 10), .ways = 12},
+                         {.name = "L2", .capacity = Bytes(1 << 20), .ways = 16},
+                         {.name = "L3", .capacity = Bytes(32 << 20), .ways = 16}},
+                        3);
+}
+
+/// Calls row(a, b, c): addresses of A[i][k] and of the first of kT elements of B[k] and C[i].
+template <class Row>
+void tiled_gemm(std::int64_t leading, Row&& row) {
+  const std::int64_t matrix = kN * leading * kElement;
+  const auto at = [&](std::int64_t m, std::int64_t r, std::int64_t c) {
+    return kArena + m * matrix + (r * leading + c) * kElement;
+  };
+  for (std::int64_t ii = 0; ii < kN; ii += kT)
+    for (std::int64_t jj = 0; jj < kN; jj += kT)
+      for (std::int64_t kk = 0; kk < kN; kk += kT)
+        for (std::int64_t i = ii; i < ii + kT; ++i)
+          for (std::int64_t k = kk; k < kk + kT; ++k) row(at(0, i, k), at(1, k, jj), at(2, i, jj));
+}
+
+void expect_golden(const CacheHierarchy& h, const Golden& golden) {
+  for (std::size_t l = 0; l < 3; ++l) {
+    const CacheCount c = h.total(l);
+    EXPECT_EQ(c.misses, golden.misses_and_write_backs[l].first) << "L" << l + 1;
+    EXPECT_EQ(c.written.value / 64, golden.misses_and_write_backs[l].second) << "L" << l + 1;
+  }
+}
+
+class TiledGemm : public ::testing::TestWithParam<Golden> {};
+
+TEST_P(TiledGemm, LineByLine) {
+  CacheHierarchy h = hierarchy();
+  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+    h.read(a, 4, 0);
+    for (std::int64_t j = 0; j < kT * kElement; j += 64) {
+      h.range(b + j, 64, false, 1);
+      h.range(c + j, 64, false, 2);
+      h.range(c + j, 64, true, 2);
+    }
+  });
+  expect_golden(h, GetParam());
+}
+
+TEST_P(TiledGemm, ByRowsOf256Bytes) {
+  CacheHierarchy h = hierarchy();
+  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+    h.read(a, 4, 0);
+    h.range(b, kT * kElement, false, 1);
+    h.update(c, kT * kElement, 2);
+  });
+  expect_golden(h, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Leading, TiledGemm,
+    ::testing::Values(Golden{512, {{{8650752, 131068}, {172024, 14336}, {49152, 0}}}},
+                      Golden{528, {{{391200, 128800}, {163840, 15297}, {49152, 0}}}}),
+    [](const auto& info) { return "LD" + std::to_string(info.param.leading); });
+
+}  // namespace
+}  // namespace tilewright
