@@ -18,7 +18,7 @@ build: setup
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
 python: setup
-	@scripts/setup python
+	@scripts/setup python $(PRESET)
 
 demo: build python
 	@scripts/demo

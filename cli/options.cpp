@@ -88,7 +88,7 @@ std::vector<Option> make_model_options() {
        [](Invocation& i, const std::string& v) {
          i.request.write_weight = number("--write-weight", v, 0, 1e6, "a number from 0 to 1e6");
        }},
-      {"--min-tile", "", "N", "the smallest tile tried (default 1)", false,
+      {"--min-tile", "", "N", "the smallest tile tried (default 1; validate draws: 4)", false,
        [](Invocation& i, const std::string& v) {
          i.request.min_tile = whole<std::int64_t>("--min-tile", v, 1, 1'000'000'000);
        }},
@@ -110,7 +110,9 @@ std::vector<Option> make_verb_options() {
       {"--resolved", "", "", "of a plan: the schedule, every default made visible", false,
        [](Invocation& i, const std::string&) { i.resolved = true; }},
       {"--target", "", "NAME", "cpu, cuda, npu (tilewright targets)", false,
-       [](Invocation& i, const std::string& v) { i.emit.target = i.run.target = v; }},
+       [](Invocation& i, const std::string& v) {
+         i.request.target = i.emit.target = i.run.target = v;
+       }},
       {"--isa", "", "NAME", "avx512, avx2, generic (default: the widest that runs here)", false,
        [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = v; }},
       {"--out", "-o", "PATH", "the file (plan) or folder (emit, reproduce) to write", false,

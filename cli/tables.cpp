@@ -100,10 +100,9 @@ std::string closed_form(const ordered_json& c) {
                         : "");
 }
 
-std::string agreement_row(Table& table, const char* name, const ordered_json& b) {
+void agreement_row(Table& table, const char* name, const ordered_json& b) {
   table.add({name, fixed(get(b, "r2_identity"), 4), fixed(get(b, "r2_fit"), 4),
              percent(get(b, "mape")), percent(get(b, "worst")), percent(get(b, "bias"))});
-  return "";
 }
 
 std::string point_line(const char* name, const ordered_json& p) {
@@ -265,7 +264,8 @@ std::string validate_table(const ordered_json& j) {
       "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}; {}\n"
       "layout {}\n\n",
       text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"),
-      text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"), text(j, "sampler"),
+      text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"),
+      fmt::format("{} ({})", text(j["sampler"], "law"), text(j["sampler"], "min_tile")),
       text(j, "layout"));
   Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
   agreement_row(table, "exact edges", j);
@@ -273,6 +273,8 @@ std::string validate_table(const ordered_json& j) {
   const ordered_json& beyond = get(j, "beyond");
   if (!beyond.is_null() && beyond["valid"] != 0)
     agreement_row(table, "past half the capacity", beyond);
+  const ordered_json& small = get(j, "small_tiles");
+  if (!small.is_null() && small["valid"] != 0) agreement_row(table, "some tile smaller", small);
   out += table.text() + "\n";
   std::int64_t written = 0, dirty = 0, read = 0;
   for (const ordered_json& p : j["points"]) {

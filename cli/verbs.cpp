@@ -53,9 +53,10 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"plan",
                    "the model's best plan, its traffic and time, its gap to the lower bound",
                    "W",
-                   Names{"--machine", "--model", "--level", "--capacity", "--out"} + kModel +
+                   Names{"--machine", "--model", "--level", "--capacity", "--target", "--out"} + kModel +
                        Names{"--json"},
-                   "The model is chimera unless --model says another. -o writes the plan file.",
+                   "The model is chimera unless --model says another. --target raises the smallest tile to that\n"
+                   "target's micro-kernel. -o writes the plan file.",
                    [](const Invocation& i) { return harness::plan(i.request, i.out); },
                    plan_table});
   verbs.push_back({"predict",
@@ -98,7 +99,8 @@ std::vector<Verb> make_verbs() {
                        kModel + Names{"--json"},
                    "Chimera with exact edges at the boundary into the innermost level. Tilings are drawn,\n"
                    "each with equal probability, from those whose memory use is at most half the\n"
-                   "capacity. Errors are fractions of the true bytes.",
+                   "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
+                   "past half the capacity, and with smaller tiles. Errors are fractions of the true bytes.",
                    [](const Invocation& i) { return harness::validate(i.request, i.validate); },
                    validate_table});
   verbs.push_back({"reproduce",

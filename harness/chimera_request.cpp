@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/cpu/cpu.h"
+#include "harness/registry.h"
+
 namespace tilewright::harness {
 namespace {
 
@@ -91,6 +94,28 @@ chimera::Options chimera_options(const Request& r) {
   o.memory = choice("--memory", r.memory, o.memory, memory_choice, "creq, paper, sum");
   if (r.write_weight) o.write_weight = *r.write_weight;
   if (r.min_tile) o.min_tile = *r.min_tile;
+  return o;
+}
+
+chimera::Options chimera_options(const Request& r, const Workload& w) {
+  chimera::Options o = chimera_options(r);
+  if (!r.target || r.min_tile) return o;
+  if (find_target(*r.target).name != "cpu") return o;  // refused by whoever emits for it
+  const Result<cpu::MicroKernel> kernel = cpu::micro_kernel_for(cpu::host_isa(), "");
+  if (!kernel || kernel->vector_bytes == 0) return o;
+  const std::int64_t lanes = kernel->vector_bytes / size_of(w.dtype());
+  const auto at_least = [&](LoopId loop, std::int64_t size) {
+    std::int64_t& least = o.min_tiles[loop];
+    least = std::max(least, std::min(size, w.loop(loop).extent));
+  };
+  for (OpId op : w.topological_order()) {
+    if (!w.is_contraction(op)) continue;
+    for (LoopId l : w.reduction_loops(op)) at_least(l, lanes);
+    const auto& index = w.op(op).outputs.front().target.index;
+    for (std::size_t d = 0; d < index.size(); ++d)
+      if (const auto loop = index[d].plain_loop(); loop && !w.is_batch(*loop))
+        at_least(*loop, d + 1 == index.size() ? kernel->vectors * lanes : kernel->rows);
+  }
   return o;
 }
 

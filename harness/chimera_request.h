@@ -12,6 +12,9 @@ namespace tilewright::harness {
 /// --reading, --edges, --memory, --write-weight, --min-tile, over the defaults of convention 4. Throws
 /// InputError naming the option.
 chimera::Options chimera_options(const Request& request);
+/// The same, and with --target no tile of a contraction's loop smaller than that target's micro-kernel
+/// (convention 4): its rows, its columns, and one vector of the reduction. --min-tile overrides.
+chimera::Options chimera_options(const Request& request, const Workload& w);
 /// They as JSON, with every default filled in.
 nlohmann::ordered_json options_json(const chimera::Options& options);
 

@@ -68,7 +68,7 @@ Answer chimera_price(const Request& request, const Setting& setting) {
   } else {
     const LevelId level = level_of(request, *setting.machine);
     const auto best = chimera::best_plan(*setting.workload, *setting.machine, level,
-                                         chimera_options(request),
+                                         chimera_options(request, *setting.workload),
                                          capacity_elements(request, setting, level));
     if (!best)
       tiling = Reason{best.reason()};
@@ -111,7 +111,7 @@ ordered_json counted_json(const chimera::Search& search) {
 
 Result<Optimum> chimera_optimise(const Request& request, const Setting& setting) {
   const Workload& w = *setting.workload;
-  const chimera::Options options = chimera_options(request);
+  const chimera::Options options = chimera_options(request, w);
   const LevelId level = level_of(request, *setting.machine);
   const auto start = std::chrono::steady_clock::now();
   Result<chimera::BestPlan> best = chimera::best_plan(
@@ -137,6 +137,11 @@ Result<Optimum> chimera_optimise(const Request& request, const Setting& setting)
   json["candidates"] = counted_json(best->search);
   json["notes"] = best->search.notes;
   json["options"] = options_json(options);
+  if (!options.min_tiles.empty()) {
+    json["options"]["target"] = *request.target;
+    for (const auto& [loop, least] : options.min_tiles)
+      json["options"]["min_tiles"][w.loop(loop).name] = least;
+  }
   return Optimum{std::move(best->plan), level, std::move(json)};
 }
 

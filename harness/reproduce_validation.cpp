@@ -33,12 +33,15 @@ std::string report_of(const Field& top, const ordered_json& v) {
       v["boundary"].get<std::string>(), top.at("orders").items().front().text(),
       v["asked"].get<std::int64_t>(), v["valid"].get<std::int64_t>(), v["failed"].get<std::int64_t>(),
       v["seed"].get<std::uint64_t>(), v["layout"].get<std::string>(),
-      v["sampler"].get<std::string>());
+      fmt::format("{} ({})", v["sampler"]["law"].get<std::string>(),
+                  v["sampler"]["min_tile"].get<std::int64_t>()));
   text += "| | R² about y = x | R² of a fitted line | mean error | worst | bias |\n|---|---|---|---|---|---|\n";
   text += figures("exact edges, at most half the capacity", v);
   text += figures("full edges", v["full_edges"]);
   if (v.contains("beyond") && v["beyond"]["valid"] != 0)
     text += figures("exact edges, past half the capacity", v["beyond"]);
+  if (v.contains("small_tiles") && v["small_tiles"]["valid"] != 0)
+    text += figures("exact edges, some tile smaller", v["small_tiles"]);
   const Field paper = top.at("paper");
   const auto r2 = paper.get("r2");
   text += fmt::format("| the paper (M=N=K=L={}, hardware counters) | {} | | | | |\n\n",
@@ -73,7 +76,8 @@ std::string csv_of(const ordered_json& v) {
     }
   };
   rows(v["points"], "half");
-  if (v.contains("beyond")) rows(v["beyond"]["points"], "beyond");
+  for (const char* block : {"beyond", "small_tiles"})
+    if (v.contains(block)) rows(v[block]["points"], block);
   return csv;
 }
 

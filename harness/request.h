@@ -39,6 +39,7 @@ struct Request {
   std::optional<std::string> memory = {};     ///< creq, paper, sum
   std::optional<double> write_weight = {};
   std::optional<std::int64_t> min_tile = {};
+  std::optional<std::string> target = {};     ///< --target: a plan's tiles suit its micro-kernel
   std::optional<std::string> layout = {};     ///< tiled, row-major
   std::uint64_t seed = 1;
   std::optional<int> threads = {};

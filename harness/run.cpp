@@ -79,6 +79,12 @@ Timing time(VerifiedKernel& kernel, cpu::Isa isa, double budget, const Progress&
   return timing;
 }
 
+/// The request with the plan, where a model makes it, suited to the target.
+Request suited(Request request, const std::string& target) {
+  if (!request.target) request.target = target;
+  return request;
+}
+
 }  // namespace
 
 Answer emit(const Request& request, const EmitOptions& options) {
@@ -89,7 +95,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
                       .accepted = "the folder to write the source into"});
   const auto absent = missing(options.target);
   const cpu::Isa isa = isa_of(options.isa);
-  Scheduled on = schedule_of(request);
+  Scheduled on = schedule_of(suited(request, options.target));
   if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   const Result<cpu::Source> source =
@@ -113,7 +119,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
 Answer run(const Request& request, const RunOptions& options) {
   const auto absent = missing(options.target);
   const cpu::Isa isa = isa_of(options.isa);
-  Scheduled on = schedule_of(request);
+  Scheduled on = schedule_of(suited(request, options.target));
   if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   auto json = head(on, options.target);

@@ -33,6 +33,11 @@ class Walk {
   bool feasible() const { return memory() <= most_; }
   std::int64_t memory() const { return pricer_.quick(tiles_).memory; }
   const chimera::Tiles& tiles() const { return tiles_; }
+  bool some_below(std::int64_t size) const {
+    return std::any_of(order_.begin(), order_.end(), [&](LoopId l) {
+      return tiles_[l.index()] < std::min(size, extents_[l.index()]);
+    });
+  }
 
   void sweep() {
     for (LoopId loop : order_) redraw(loop.index());
@@ -74,7 +79,9 @@ std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order
   std::set<chimera::Tiles> seen;
   for (int misses = 0; misses < kMostMisses && std::ssize(drawn) < count; ++misses) {
     for (int i = 0; i < kSweeps; ++i) walk.sweep();
-    if (walk.memory() <= space.least.value || !seen.insert(walk.tiles()).second) continue;
+    if (walk.memory() <= space.least.value) continue;
+    if (space.some_below > 0 && !walk.some_below(space.some_below)) continue;
+    if (!seen.insert(walk.tiles()).second) continue;
     drawn.push_back(walk.tiles());
     misses = -1;
   }

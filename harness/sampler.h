@@ -12,6 +12,7 @@ struct SampleSpace {
   Elements least{0};         ///< tilings whose memory is above this
   Elements most;             ///< and at most this
   std::int64_t min_tile = 1; ///< no tile smaller, except where the loop itself is
+  std::int64_t some_below = 0;  ///< where positive: some tile is smaller than this and its loop
 };
 
 /// Up to `count` distinct integer tilings of an order, drawn with equal probability from all those whose

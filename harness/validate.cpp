@@ -1,6 +1,5 @@
 // validate: Chimera's prediction against the true bytes into the innermost level, over many tilings.
 #include <algorithm>
-#include <set>
 
 #include "harness/chimera_request.h"
 #include "harness/parallel.h"
@@ -16,9 +15,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Tiles below this are drawn only by --beyond, in the block `small_tiles`: of tiles so small a cache
+/// keeps the whole strip that they are cut from, and Algorithm 1's premise, that a tile is gone when
+/// the loop that moves it comes round, does not hold.
+constexpr std::int64_t kMinTile = 4;
+/// Walks longer than this many line touches (about ten seconds) are not made.
+constexpr double kMostTouches = 4e9;
+
 /// What all points share.
 struct Subject {
   Setting setting;
+  std::shared_ptr<const Machine> walked;  ///< what is simulated: see walked_machine
+  LevelId walked_level;
+  std::string walked_boundary;
   chimera::Options exact_edges;
   chimera::Options full_edges;
   LevelId level;
@@ -42,33 +51,56 @@ struct Point {
 
 const Workload& workload(const Subject& s) { return *s.setting.workload; }
 
+/// About how many cache lines a walk touches: for each operator its computes times its tiles' lines.
+double touches(const Workload& w, const Point& p, const chimera::Price& price) {
+  double sum = 0;
+  for (std::size_t o = 0; o < w.operators().size(); ++o) {
+    const Operator& op = w.operators()[o];
+    double points = 1, lines = 0;
+    for (LoopId l : op.loops) points *= static_cast<double>(p.tiles[l.index()]);
+    const auto add = [&](TensorId t) {
+      for (const chimera::TensorPrice& one : price.tensors)
+        if (one.tensor == t)
+          lines += 1 + static_cast<double>(bytes_of(one.footprint, w.tensor(t).dtype).value) / 64;
+    };
+    for (const Access& a : op.inputs) add(a.tensor);
+    for (const Output& out : op.outputs) add(out.target.tensor);
+    sum += static_cast<double>(price.operations[o].value) / points * lines;
+  }
+  return sum;
+}
+
 /// Fills in everything but order and tiles.
 void evaluate(const Subject& s, Point& p) {
   const Workload& w = workload(s);
-  const auto volume = [&](const chimera::Options& o) {
-    return bytes_of(chimera::price(w, p.order, p.tiles, o).volume, w.dtype()).value;
-  };
-  p.predicted = volume(s.exact_edges);
-  p.predicted_full = volume(s.full_edges);
+  const chimera::Price price = chimera::price(w, p.order, p.tiles, s.exact_edges);
+  p.predicted = bytes_of(price.volume, w.dtype()).value;
+  p.predicted_full =
+      bytes_of(chimera::price(w, p.order, p.tiles, s.full_edges).volume, w.dtype()).value;
   if (const auto legal = chimera::legality(w, p.order, p.tiles); !legal.legal) {
     p.failure = legal.reason;
     return;
   }
-  const Plan plan = chimera::plan_of(w, p.order, p.tiles, *s.setting.machine, s.level, s.exact_edges);
-  const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.setting.machine);
+  const Plan plan = chimera::plan_of(w, p.order, p.tiles, *s.walked, s.walked_level, s.exact_edges);
+  const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.walked);
   if (!schedule) {
     p.failure = schedule.reason();
     return;
   }
   const auto memory = memory_use(*schedule);
-  const auto used = memory.find(s.setting.machine->level(s.level).name);
+  const auto used = memory.find(s.walked->level(s.walked_level).name);
   p.memory = used == memory.end() ? 0 : used->second.value;
   if (const auto why = misfit(*schedule)) {
     p.failure = why->text;
     return;
   }
+  if (touches(w, p, price) > kMostTouches) {
+    p.failure = "its walk would touch more than " + std::to_string(kMostTouches * 1e-9).substr(0, 1) +
+                " billion cache lines";
+    return;
+  }
   const Traffic traffic = tilewright::simulate(*schedule, {.layout = s.layout});
-  const TrafficEntry total = traffic.total(s.boundary);
+  const TrafficEntry total = traffic.total(s.walked_boundary);
   p.truth = total.read.value;
   p.written = total.written.value;
   p.resident_dirty = total.resident_dirty.value;
@@ -136,17 +168,17 @@ std::vector<Point> evaluated(const Subject& s, std::vector<Point> points, const 
   return points;
 }
 
+/// The tilings of one block. Blocks other than the first are a quarter as large, at least eight.
 std::vector<Point> drawn(const Subject& s, const std::vector<chimera::Order>& orders,
-                         const ValidateOptions& options, const Request& request, bool beyond) {
-  const std::int64_t whole = s.capacity.value / size_of(workload(s).dtype());
-  const SampleSpace space{.least = Elements(beyond ? whole / 2 : 0),
-                          .most = Elements(beyond ? whole : whole / 2),
-                          .min_tile = s.exact_edges.min_tile};
+                         const ValidateOptions& options, const Request& request,
+                         const SampleSpace& space, bool first) {
+  const std::int64_t count =
+      first ? options.samples : std::min(options.samples, std::max<std::int64_t>(8, options.samples / 4));
   std::vector<Point> points;
   std::uint64_t seed = request.seed;
   for (const chimera::Order& order : orders)
     for (chimera::Tiles& tiles :
-         draw_tilings(workload(s), order, s.exact_edges, space, options.samples, seed++))
+         draw_tilings(workload(s), order, s.exact_edges, space, count, seed++))
       points.push_back({.order = order, .tiles = std::move(tiles)});
   return points;
 }
@@ -162,34 +194,43 @@ ordered_json optimum_json(const Subject& s, const chimera::Order& order, std::in
   return point_json(s, p);
 }
 
-std::string csv_of(const Subject& s, const std::vector<Point>& within,
-                   const std::vector<Point>& beyond) {
-  std::set<std::string> names;
-  for (const auto* points : {&within, &beyond})
-    for (const Point& p : *points)
-      for (LoopId l : p.order) names.insert(workload(s).loop(l).name);
+std::string csv_of(const Subject& s,
+                   const std::vector<std::pair<const char*, const std::vector<Point>*>>& blocks) {
+  const Workload& w = workload(s);
   std::string csv = "block,order";
-  for (const std::string& n : names) csv += ",tile_" + n;
+  for (LoopId l : chimera::order_loops(w)) csv += ",tile_" + w.loop(l).name;
   csv +=
       ",predicted_bytes,true_bytes,predicted_full_edges_bytes,written_bytes,resident_dirty_bytes,"
       "memory_bytes\n";
-  const auto rows = [&](const std::vector<Point>& points, const char* block) {
-    for (const Point& p : points) {
+  for (const auto& [block, points] : blocks) {
+    for (const Point& p : *points) {
       if (!p.failure.empty()) continue;
-      std::string order = chimera::to_text(workload(s), p.order);
+      std::string order = chimera::to_text(w, p.order);
       std::replace(order.begin(), order.end(), ',', ' ');
       csv += std::string(block) + "," + order;
-      for (const std::string& n : names)
-        csv += "," + std::to_string(p.tiles[workload(s).find_loop(n)->index()]);
+      for (LoopId l : chimera::order_loops(w)) csv += "," + std::to_string(p.tiles[l.index()]);
       for (std::int64_t v : {p.predicted, p.truth, p.predicted_full, p.written, p.resident_dirty,
                              p.memory})
         csv += "," + std::to_string(v);
       csv += "\n";
     }
-  };
-  rows(within, "half");
-  rows(beyond, "beyond");
+  }
   return csv;
+}
+
+/// The machine that is walked. Where every level is a cache, what the innermost one misses does not
+/// depend on those outside it (none evicts from another), so it alone is walked, over home.
+Machine walked_machine(const Machine& m, LevelId level) {
+  const bool caches = std::all_of(m.levels.begin(), m.levels.end(), [](const Level& l) {
+    return l.kind == LevelKind::home || l.kind == LevelKind::registers ||
+           (l.kind == LevelKind::cache && l.managed == Managed::hardware);
+  });
+  if (!caches || level != m.default_level()) return m;
+  Machine alone = m;
+  alone.plan_level.clear();
+  alone.levels = {m.level(m.home()), m.level(level)};
+  alone.levels.back().filled_by.clear();
+  return alone;
 }
 
 Subject subject_of(const Request& request, const ValidateOptions& options) {
@@ -219,6 +260,11 @@ Subject subject_of(const Request& request, const ValidateOptions& options) {
   TW_CHECK(!steps.empty(), "a level that nothing fills");
   s.boundary = m.boundary(steps.back().first, steps.back().second);
   s.capacity = capacity_of(request, s.setting, s.level);
+  s.walked = std::make_shared<const Machine>(walked_machine(m, s.level));
+  s.walked_level = s.walked->levels.size() == m.levels.size() ? s.level : s.walked->default_level();
+  const auto walked_steps = s.walked->path(s.walked->home(), s.walked_level);
+  TW_CHECK(!walked_steps.empty(), "a level that nothing fills");
+  s.walked_boundary = s.walked->boundary(walked_steps.back().first, walked_steps.back().second);
   return s;
 }
 
@@ -269,24 +315,37 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["spilled"] = options.spill ? ordered_json(*options.spill) : ordered_json(nullptr);
   json["layout"] = name_of(s.layout);
   json["seed"] = request.seed;
-  json["sampler"] = "uniform over integer tilings with memory use of at most half the capacity";
   json["options"] = options_json(s.exact_edges);
   const auto orders = orders_of(s, options, request);
   if (orders.empty()) return refuse(std::move(json), "no order of the workload fits the level");
 
-  const auto within =
-      evaluated(s, drawn(s, orders, options, request, false), request, "simulating tilings");
+  const Elements whole(s.capacity.value / size_of(workload(s).dtype()));
+  const Elements half(whole.value / 2);
+  const std::int64_t min_tile = request.min_tile.value_or(kMinTile);
+  json["sampler"] = {{"law", "uniform over the integer tilings with memory use of at most half the "
+                             "capacity and no tile smaller than min_tile"},
+                     {"min_tile", min_tile}};
+  const auto block = [&](const SampleSpace& space, bool first, std::string_view what) {
+    return evaluated(s, drawn(s, orders, options, request, space, first), request, what);
+  };
+  const auto within = block({.most = half, .min_tile = min_tile}, true, "simulating tilings");
   add_block(json, s, within);
-  std::vector<Point> beyond;
+  std::vector<Point> beyond, small;
   if (options.beyond) {
-    beyond = evaluated(s, drawn(s, orders, options, request, true), request,
-                       "simulating tilings past half the capacity");
-    json["beyond"] = ordered_json::object();
+    beyond = block({.least = half, .most = whole, .min_tile = min_tile}, false,
+                   "simulating tilings past half the capacity");
+    json["beyond"] = {{"law", "as the sampler's, with memory use past half the capacity"}};
     add_block(json["beyond"], s, beyond);
+    if (min_tile > 1) {
+      small = block({.most = half, .min_tile = 1, .some_below = min_tile}, false,
+                    "simulating tilings with small tiles");
+      json["small_tiles"] = {{"law", "as the sampler's, with some tile smaller than min_tile"}};
+      add_block(json["small_tiles"], s, small);
+    }
   }
   json["optimum"] = optimum_json(s, orders.front(), 1);
   json["optimum_half_capacity"] = optimum_json(s, orders.front(), 2);
-  if (options.csv) write_file(*options.csv, csv_of(s, within, beyond), "--csv");
+  if (options.csv) write_file(*options.csv, csv_of(s, {{"half", &within}, {"beyond", &beyond}, {"small_tiles", &small}}), "--csv");
   if (json["valid"] == 0)
     return refuse(std::move(json), within.empty() ? "no tiling fits half the capacity"
                                                   : "no tiling could be evaluated: " +

@@ -147,7 +147,7 @@ Invocation invocation_of(const Json& options) {
   read.whole("threads", 1, 1024, r.threads);
   read.flag("resolved", i.resolved);
   read.text("out", i.out);
-  read.text("target", i.run.target);
+  read.text("target", i.request.target);
   read.text("isa", i.run.isa);
   read.texts("orders", i.validate.orders);
   read.whole("samples", 1, 1'000'000, i.reproduce.samples);
@@ -157,7 +157,7 @@ Invocation invocation_of(const Json& options) {
   read.text("spill", i.validate.spill);
   read.text("csv", i.validate.csv);
   read.finish();
-  i.emit.target = i.run.target;
+  if (i.request.target) i.emit.target = i.run.target = *i.request.target;
   i.emit.isa = i.run.isa;
   i.emit.out = i.out.value_or("");
   if (i.reproduce.samples) i.validate.samples = *i.reproduce.samples;

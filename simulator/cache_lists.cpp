@@ -1,7 +1,7 @@
-#include "simulator/cache_sets.h"
-
 #include <algorithm>
 #include <bit>
+
+#include "simulator/cache_sets.h"
 
 namespace tilewright::cache {
 

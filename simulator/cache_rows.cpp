@@ -1,5 +1,5 @@
-// Sets of up to 32 ways, one 64-bit entry a way in order of use. Finding a line compares a whole row
-// and moving it to the front rotates a part of the row, each a few instructions with AVX-512.
+// Sets of up to 32 ways, one 64-bit entry a way in order of use. Finding a line compares a whole
+// row and moving it to the front rotates a part of the row, each a few instructions with AVX-512.
 #include <algorithm>
 
 #include "simulator/cache_sets.h"
@@ -11,12 +11,12 @@
 
 namespace tilewright::cache {
 
-Rows::Rows(std::uint64_t sets, std::int64_t ways)
+Rows::Rows(std::uint64_t sets, std::int64_t ways, bool portable)
     : set_of_(sets), ways_(static_cast<std::size_t>(ways)), stride_((ways_ + 7) / 8) {
   Vector empty;
   std::fill(std::begin(empty.entries), std::end(empty.entries), kEmpty);
   vectors_.assign(sets * stride_, empty);
-  run_ = fastest(stride_);
+  run_ = portable ? run_plain : fastest(stride_);
 }
 
 /// Looking moves every entry it passes one place back, so that a miss has made room at the end.
@@ -92,10 +92,14 @@ TILEWRIGHT_AVX512 std::size_t Rows::run_avx512(Rows& rows, Entry first, std::siz
 Rows::Run Rows::fastest(std::size_t vectors) {
   if (!__builtin_cpu_supports("avx512f")) return run_plain;
   switch (vectors) {
-    case 1: return run_avx512<1>;
-    case 2: return run_avx512<2>;
-    case 3: return run_avx512<3>;
-    default: return run_avx512<4>;
+    case 1:
+      return run_avx512<1>;
+    case 2:
+      return run_avx512<2>;
+    case 3:
+      return run_avx512<3>;
+    default:
+      return run_avx512<4>;
   }
 }
 

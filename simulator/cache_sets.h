@@ -11,7 +11,7 @@ namespace tilewright::cache {
 using Entry = std::uint64_t;
 inline constexpr int kMetaBits = 16;
 inline constexpr Entry kMeta = (Entry{1} << kMetaBits) - 1;
-inline constexpr Entry kEmpty = ~Entry{0};  ///< never dirty to a reader: test it before is_dirty
+inline constexpr Entry kEmpty = ~Entry{0};  ///< no line, not dirty
 
 constexpr Entry entry_of(std::uint64_t line, int tensor, bool dirty) {
   return line << kMetaBits | static_cast<Entry>(tensor) << 1 | static_cast<Entry>(dirty);
@@ -50,17 +50,21 @@ class Modulus {
   std::uint64_t d_, mask_, magic_;
 };
 
-/// Up to kMaxWays ways: a row of entries a set, most recently used first, padded to whole vectors of
-/// eight with kEmpty.
+/// Up to kMaxWays ways: a row of entries a set, most recently used first, padded to whole vectors
+/// of eight with kEmpty.
 class Rows {
  public:
   static constexpr std::size_t kMaxWays = 32;
-  Rows(std::uint64_t sets, std::int64_t ways);
+  /// `portable` keeps to instructions that every processor has.
+  Rows(std::uint64_t sets, std::int64_t ways, bool portable = false);
 
-  /// Touches `n` lines from that of `first` on, in order, all with its tensor and as reads or writes
-  /// as it says. Lists those that missed, in order, at `misses` (room for n) and returns how many.
-  /// What outer levels are asked for meanwhile cannot change that: a level sees only what it is sent.
-  std::size_t run(Entry first, std::size_t n, Miss* misses) { return run_(*this, first, n, misses); }
+  /// Touches `n` lines from that of `first` on, in order, all with its tensor and as reads or
+  /// writes as it says. Lists those that missed, in order, at `misses` (room for n) and returns how
+  /// many. What outer levels are asked for meanwhile cannot change that: a level sees only what it
+  /// is sent.
+  std::size_t run(Entry first, std::size_t n, Miss* misses) {
+    return run_(*this, first, n, misses);
+  }
 
   std::uint64_t sets() const { return set_of_.divisor(); }
   /// Calls f(entry) for what a set holds, most recently used first.
@@ -120,8 +124,8 @@ class Lists {
   std::size_t ways_;
   std::uint64_t lines_;
   std::vector<Node> nodes_;
-  std::vector<std::uint32_t> used_;    // by set: how many ways are filled
-  std::vector<std::uint32_t> table_;   // node numbers
+  std::vector<std::uint32_t> used_;   // by set: how many ways are filled
+  std::vector<std::uint32_t> table_;  // node numbers
   int shift_;
 };
 

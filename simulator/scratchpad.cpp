@@ -19,8 +19,10 @@ BufferContents::State& BufferContents::state(BufferId b, std::int64_t instance) 
 void BufferContents::apply(const AccessEvent& e) {
   event_ = &e;
   switch (e.kind) {
-    case AccessKind::kernel_begin: return begin(e.kernel);
-    case AccessKind::kernel_end: return end();
+    case AccessKind::kernel_begin:
+      return begin(e.kernel);
+    case AccessKind::kernel_end:
+      return end();
     case AccessKind::load:
       if (managed(e.buffer)) load(e.buffer, e.instance, e.tile);
       return;
@@ -34,10 +36,11 @@ void BufferContents::apply(const AccessEvent& e) {
       if (managed(e.buffer))
         if (State& st = state(e.buffer, e.instance); st.changed) write(e.buffer, st);
       return;
-    case AccessKind::zero:     // what it crosses is the reader's to know
+    case AccessKind::zero:  // what it crosses is the reader's to know
     case AccessKind::compute:
-    case AccessKind::read:     // operand reads cross no boundary
-    case AccessKind::sync: return;
+    case AccessKind::read:  // operand reads cross no boundary
+    case AccessKind::sync:
+      return;
   }
 }
 
@@ -51,7 +54,10 @@ void BufferContents::begin(int kernel) {
 
 void BufferContents::move(BufferId b, const Box& box, bool inward) {
   if (box.empty()) return;
-  move_({.kernel = event_->kernel, .buffer = b, .box = box, .inward = inward,
+  move_({.kernel = event_->kernel,
+         .buffer = b,
+         .box = box,
+         .inward = inward,
          .tiles = event_->tiles});
 }
 

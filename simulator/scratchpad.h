@@ -35,7 +35,8 @@ class BufferContents {
     Box held;
     bool valid = false;
     bool changed = false;
-    std::int64_t outer_instance = 0;  // of the outer buffer, when this one was last filled or written
+    std::int64_t outer_instance =
+        0;  // of the outer buffer, when this one was last filled or written
   };
   /// A buffer's instances; the last one used is found without a look-up.
   struct Instances {

@@ -1,5 +1,3 @@
-#include "simulator/simulator.h"
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -8,6 +6,7 @@
 
 #include "simulator/cache.h"
 #include "simulator/scratchpad.h"
+#include "simulator/simulator.h"
 
 namespace tilewright {
 
@@ -26,14 +25,18 @@ struct BufferRoutes {
 class Simulation {
  public:
   Simulation(const Schedule& s, const SimulateOptions& options)
-      : s_(s), w_(*s.workload), m_(*s.machine), contents_(s, [this](const Movement& m) { moved(m); }) {
+      : s_(s),
+        w_(*s.workload),
+        m_(*s.machine),
+        contents_(s, [this](const Movement& m) { moved(m); }) {
     operations_.assign(w_.operators().size(), -1);
     set_up_caches(options);
     for (const ScheduledKernel& k : s.kernels) {
       auto& routes = routes_.emplace_back();
       for (const Buffer& b : k.buffers) {
         software_ = software_ || managed_by_software(b.level);
-        routes.push_back({.in = route(b.outer_level, b.level), .out = route(b.level, b.outer_level)});
+        routes.push_back(
+            {.in = route(b.outer_level, b.level), .out = route(b.level, b.outer_level)});
       }
     }
   }
@@ -98,8 +101,10 @@ class Simulation {
       case AccessKind::update:
         if (in_caches(e)) touch(e, e.initialises ? Touch::write : Touch::update);
         return;
-      case AccessKind::zero: return zero(e);
-      default: return;
+      case AccessKind::zero:
+        return zero(e);
+      default:
+        return;
     }
   }
 
@@ -130,7 +135,8 @@ class Simulation {
     touch_box(e.kernel, e.buffer, e.tensor, e.box, e.tiles, how, 0);
   }
 
-  /// `box` of what lies behind a buffer, where it is: an on-chip intermediate's packed array or home.
+  /// `box` of what lies behind a buffer, where it is: an on-chip intermediate's packed array or
+  /// home.
   void touch_box(int kernel, BufferId b, TensorId t, const Box& box, const Box* tiles, Touch how,
                  int entry) {
     const auto run = [&](std::int64_t address, std::int64_t bytes) {

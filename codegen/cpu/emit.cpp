@@ -58,19 +58,19 @@ std::string head(const Program& p, const Source& source) {
   std::string text = "// " + harmless(w.name()) + " for " + harmless(p.machine().name) +
                      ", emitted by Tilewright.\n//   " + source.build_command_text + "\n//\n";
   for (std::size_t i = 0; i < w.operators().size(); ++i)
-    text += "// " + to_text(w, OpId(i)) + "\n";
+    text += "// " + one_line(to_text(w, OpId(i))) + "\n";
   text += "// over";
   for (std::size_t i = 0; i < w.loops().size(); ++i)
     text += (i == 0 ? " " : ", ") + w.loops()[i].name + " < " + std::to_string(w.loops()[i].extent);
   text += "\n//\n";
   for (std::size_t i = 0; i < p.schedule.resolved.kernels.size(); ++i)
     text += "// kernel " + std::to_string(i) + ": " +
-            to_text(p.schedule.resolved.kernels[i].tree) + "\n";
+            one_line(to_text(p.schedule.resolved.kernels[i].tree)) + "\n";
   text += "//\n// Every load of the tree copies a tile into a packed array, every store copies one back:"
           " the\n// copies that the plan counts are the packing, and rows of tensors never reach the"
           " micro-kernel.\n// Matrix products run on the " + source.micro_kernel +
           " micro-kernel for " + std::string(name_of(p.options.isa)) + ".\n";
-  for (const std::string& note : source.notes) text += "// Note: " + note + ".\n";
+  for (const std::string& note : source.notes) text += "// Note: " + one_line(note) + ".\n";
   return text;
 }
 
@@ -166,7 +166,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     workspace = *all;
   }
   for (std::size_t k = 0; k < kernels.size(); ++k) {
-    text += "\n// " + to_text(s.resolved.kernels[k].tree) + "\n";
+    text += "\n// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n";
     text += "TILEWRIGHT_TARGET void kernel_" + std::to_string(k) +
             "(void* const* tensors, char* workspace, int64_t* counts) {\n  (void)counts;\n" +
             kernels[k].text + "}\n\n";

@@ -5,6 +5,12 @@
 
 namespace tilewright::cpu {
 
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (c < ' ' || c > '~' || c == '\\') c = '_';
+  return text;
+}
+
 void Lines::line(const std::string& text) {
   text_.append(static_cast<std::size_t>(2 * depth_), ' ');
   text_ += text + "\n";
@@ -35,83 +41,9 @@ std::string KernelEmitter::identifier(const std::string& prefix, const std::stri
   return text;
 }
 
-namespace {
-
-/// What is read from `b` must have come there: from its producer, or by a store from within.
-void check_made(const Workload& w, const ScheduledKernel& k, BufferId b, TensorId t, NodeId reader) {
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    const bool makes =
-        (n.kind == NodeKind::compute && n.op == w.producer(t)) ||
-        (n.kind == NodeKind::store && n.tensor == t && k.buffer(n.buffer).outer == b);
-    if (makes && reader < NodeId(i))
-      throw Refused{w.tensor(t).name + " is read before it is there"};
-  }
-}
-
-/// Blocks may add their partial results only if each is a different part of the sum, and nobody may
-/// read it before all have.
-void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
-                  const OutputUse& out) {
-  const std::string store = "S." + w.tensor(out.tensor).name + "!atomic: ";
-  for (NodeId n = k.node(compute).parent; n.valid(); n = k.node(n).parent) {
-    const ScheduleNode& l = k.node(n);
-    if (l.kind != NodeKind::loop || l.binding != Binding::grid || l.max_trips <= 1) continue;
-    if (std::ranges::none_of(l.cuts, [&](const OpLoop& c) { return c.op == k.node(compute).op; }))
-      throw Refused{store + "every block of loop " + w.loop(l.loop).name +
-                    " would add the same result"};
-  }
-  for (const ScheduleNode& n : k.nodes)
-    if (n.flush.valid() && n.tensor == out.tensor)
-      throw Refused{store + "it is read in the kernel that its blocks add it up in"};
-}
-
-void check_nodes(const Workload& w, const ScheduledKernel& k) {
-  for (OpId op : k.ops)
-    if (w.op(op).running)
-      throw Refused{"operator " + w.op(op).name + " is running: the cpu target has no rescaled "
-                    "reductions"};
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    if (n.kind == NodeKind::sync && n.scope == Unit::grid)
-      for (NodeId p = n.parent; p.valid(); p = k.node(p).parent)
-        if (k.node(p).kind == NodeKind::loop && k.node(p).binding == Binding::grid)
-          throw Refused{"Y.grid stands inside loop " + w.loop(k.node(p).loop).name +
-                        "@grid: the cpu target runs each block to its end"};
-    if (n.kind != NodeKind::loop || n.binding == Binding::grid) continue;
-    if (unit_of(n.binding))
-      throw Refused{"loop " + w.loop(n.loop).name + " is bound to " +
-                    std::string(name_of(n.binding)) + ", which a cpu has none of"};
-  }
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    if (n.kind == NodeKind::load && n.flush.valid())
-      check_made(w, k, n.flush, n.tensor, NodeId(i));
-    if (n.kind == NodeKind::load)
-      for (BufferId b = k.buffer(n.buffer).outer; b.valid(); b = k.buffer(b).outer)
-        if (k.buffer(b).role == BufferRole::intermediate)
-          check_made(w, k, b, n.tensor, NodeId(i));
-    for (const InputUse& use : n.reads)
-      if (k.buffer(use.buffer).role == BufferRole::intermediate)
-        check_made(w, k, use.buffer, use.tensor, NodeId(i));
-  }
-  for (std::size_t i = 0; i < k.nodes.size(); ++i)
-    for (const OutputUse& out : k.nodes[i].writes)
-      if (out.atomic) check_atomic(w, k, NodeId(i), out);
-  for (const Buffer& b : k.buffers)
-    if (b.atomic && (b.outer.valid() ||
-                     std::ranges::any_of(k.buffers, [&](const Buffer& o) {
-                       return o.outer.valid() && &k.buffer(o.outer) == &b;
-                     })))
-      throw Refused{"S." + w.tensor(b.tensor).name +
-                    "!atomic goes through several levels, which the cpu target does not combine"};
-}
-
-}  // namespace
-
 Result<KernelText> KernelEmitter::emit() {
   try {
-    check_nodes(p_.workload(), k_);
+    check_emittable(p_.workload(), k_);
     place_tiles();
     choose_parallel_loop();
     // The text needs the arrays' strides, which need the largest tiles, which the text's ranges say:
@@ -210,7 +142,6 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
   const ScheduleNode& n = k_.node(body);
   for (BufferId b : n.fixes) select(b);
   for (const Inference& i : n.infer) {
-    check_inference(i, body, ranges);
     infer(i, ranges, false);
   }
   for (BufferId b : n.fixes) {

@@ -130,7 +130,9 @@ SymBox KernelEmitter::reads_box(const std::vector<ReadRef>& reads, TensorId tens
 
 /// `look_ahead`: only to know the ranges below; a sliding buffer's contents are not asked for.
 void KernelEmitter::infer(const Inference& i, SymRanges& ranges, bool look_ahead) {
-  SymBox need = reads_box(i.reads, i.tensor, ranges);
+  SymRanges ahead = ranges;
+  for (const Inference& further_in : i.lookahead) infer(further_in, ahead, true);
+  SymBox need = reads_box(i.reads, i.tensor, ahead);
   if (i.sliding && !look_ahead)
     need = defined_box("new_" + p_.workload().tensor(i.tensor).name,
                        "needed(" + ref(i.buffer) + ", " + box_text(need) + ")", need, i.tensor);
@@ -150,35 +152,6 @@ void KernelEmitter::infer(const Inference& i, SymRanges& ranges, bool look_ahead
                 "hull(Range" + variables_.text(r) + ", Range" + variables_.text(need[d]) + ")",
                 {0, extent}, extent, r.nonempty || need[d].nonempty);
   }
-}
-
-/// What is computed of a tensor must be what its consumers read, whose own ranges may be inferred
-/// further in: the box that is inferred here and the one that their ranges then ask for have to be
-/// the same, or the tile's contents would not be what its coordinates say.
-void KernelEmitter::check_inference(const Inference& i, NodeId body, const SymRanges& ranges) {
-  std::vector<const Inference*> below;
-  for (std::size_t n = 0; n < k_.nodes.size(); ++n)
-    for (NodeId up = k_.nodes[n].parent; up.valid(); up = k_.node(up).parent)
-      if (up == body)
-        for (const Inference& inner : k_.nodes[n].infer) below.push_back(&inner);
-  if (below.empty()) return;
-  const auto order = p_.workload().topological_order();
-  const auto position = [&](const Inference* inference) {
-    return std::ranges::find(order, inference->producer) - order.begin();
-  };
-  std::ranges::stable_sort(below, std::greater<>(), position);
-  const Lines before = out_;  // what is only compared leaves no text
-  const auto known = defined_;
-  const SymBox now = reads_box(i.reads, i.tensor, ranges);
-  SymRanges ahead = ranges;
-  for (const Inference* inner : below) infer(*inner, ahead, true);
-  const bool same = reads_box(i.reads, i.tensor, ahead) == now;
-  out_ = before;
-  defined_ = known;
-  if (!same)
-    throw Refused{p_.workload().tensor(i.tensor).name +
-                  " is read by operators whose ranges are inferred further in, so that it is not "
-                  "known here what they need of it"};
 }
 
 SymBox KernelEmitter::tile_of(const Buffer& b, const SymRanges& ranges) {

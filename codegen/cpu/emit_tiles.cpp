@@ -166,7 +166,7 @@ void KernelEmitter::describe(BufferId b, const std::string& ref_text) {
     const auto at = 2 * (buf.tensor.index() * p_.boundaries.size() +
                          static_cast<std::size_t>(p_.boundary(from, to)));
     out_.line(r + "steps.crosses(counts + " + std::to_string(at) + ");  // " +
-              p_.machine().boundary(from, to));
+              one_line(p_.machine().boundary(from, to)));
   }
 }
 
@@ -280,7 +280,7 @@ std::string KernelEmitter::why_not_split(NodeId loop) const {
 
 void KernelEmitter::choose_parallel_loop() {
   if (p_.options.threads <= 1 || p_.options.count) return;
-  const std::string here = "kernel " + k_.name + " runs on one thread: ";
+  const std::string here = "kernel " + std::to_string(index_) + " runs on one thread: ";
   NodeId grid, first;
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     if (k_.nodes[i].kind != NodeKind::loop) continue;

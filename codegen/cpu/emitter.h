@@ -1,5 +1,6 @@
-// The parts of `emit`: a kernel's walk (emit_kernel.cpp), ranges and boxes (emit_ranges.cpp), where
-// tiles live (emit_tiles.cpp), computes (emit_compute.cpp).
+// The parts of `emit`: a kernel's walk (emit_kernel.cpp), what it
+// refuses (emit_check.cpp), ranges and boxes (emit_ranges.cpp), where tiles live (emit_tiles.cpp),
+// computes (emit_compute.cpp, emit_product.cpp, emit_scalar.cpp).
 #pragma once
 
 #include <map>
@@ -13,15 +14,18 @@
 
 namespace tilewright::cpu {
 
+/// Text that cannot end a comment's line: names of levels and kernels come from files.
+std::string one_line(std::string text);
+
 /// Lines of C++ with their indentation.
 class Lines {
  public:
   explicit Lines(int depth) : depth_(depth) {}
   void line(const std::string& text);
-  void comment(const std::string& text) { line("// " + text); }
+  void comment(const std::string& text) { line("// " + one_line(text)); }
   /// A preprocessor line, at the margin.
   void directive(const std::string& text) { text_ += text + "\n"; }
-  void open(const std::string& text) { line(text + " {"), ++depth_; }
+  void open(const std::string& text) { line(text.empty() ? "{" : text + " {"), ++depth_; }
   void close() { --depth_, line("}"); }
   const std::string& text() const { return text_; }
 
@@ -101,7 +105,6 @@ class KernelEmitter {
   SymBox hull_of(const std::vector<SymBox>& boxes, TensorId tensor);
   SymBox reads_box(const std::vector<ReadRef>& reads, TensorId tensor, const SymRanges& ranges);
   void infer(const Inference& inference, SymRanges& ranges, bool look_ahead);
-  void check_inference(const Inference& inference, NodeId body, const SymRanges& ranges);
   SymRange defined(const std::string& base, const std::string& value, Interval bounds,
                    std::int64_t most, bool nonempty = false);
   SymBox tile_of(const Buffer& b, const SymRanges& ranges);
@@ -127,8 +130,19 @@ class KernelEmitter {
   // emit_compute.cpp
   void visit_compute(NodeId id, const SymRanges& ranges);
   void compute_box(NodeId id, const SymRanges& ranges);
+
+  // emit_scalar.cpp
+  class Points;
   void scalar_loops(NodeId id, const SymRanges& ranges);
-  struct Product;
+
+  // emit_product.cpp
+  /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]: which input is which, and which
+  /// loop runs over rows, columns and depth (positions in op.loops; -1: none, of size one).
+  struct Product {
+    int left = 0, right = 1;  ///< positions in op.inputs
+    int rows = -1, columns = -1, depth = -1;
+    bool packs = false;       ///< the right operand's columns are not contiguous
+  };
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   void outer_products(NodeId id, const Product& p, const SymRanges& ranges);
 
@@ -173,5 +187,15 @@ class KernelEmitter {
 struct Refused {
   std::string text;
 };
+
+/// "2 * i", or "i".
+std::string times(std::int64_t factor, const std::string& text);
+/// Whether some index of the access lies outside its tensor: a convolution's padding.
+bool can_leave(const Workload& w, const Operator& op, const Access& a);
+/// The buffer that a compute reads op.inputs[input] from.
+BufferId buffer_of_input(const ScheduleNode& compute, int input);
+
+/// Throws Refused where a kernel is one that the cpu target has no code for.
+void check_emittable(const Workload& w, const ScheduledKernel& k);
 
 }  // namespace tilewright::cpu

@@ -69,12 +69,14 @@ std::int64_t Variables::lower(const Linear& x) const { return -upper((-1) * x); 
 
 std::string Variables::text(const Linear& x, bool nested) const {
   std::string out;
-  for (const auto& [v, c] : x.terms) {
-    const std::int64_t size = c < 0 ? -c : c;
-    out += out.empty() ? (c < 0 ? "-" : "") : (c < 0 ? " - " : " + ");
-    if (size != 1) out += std::to_string(size) + " * ";
-    out += all_[static_cast<std::size_t>(v)].text;
-  }
+  for (const bool positive : {true, false})  // "hi - lo", not "-lo + hi"
+    for (const auto& [v, c] : x.terms) {
+      if ((c > 0) != positive) continue;
+      const std::int64_t size = c < 0 ? -c : c;
+      out += out.empty() ? (c < 0 ? "-" : "") : (c < 0 ? " - " : " + ");
+      if (size != 1) out += std::to_string(size) + " * ";
+      out += all_[static_cast<std::size_t>(v)].text;
+    }
   if (out.empty()) return std::to_string(x.constant);
   if (x.constant != 0)
     out += (x.constant < 0 ? " - " : " + ") + std::to_string(std::abs(x.constant));

@@ -40,8 +40,7 @@ OpLoop source_at(const Workload& w, const ScheduleNode& body, OpLoop x, bool& kn
 /// the pieces of an inner loop do not fall on those of an outer one, or the range has a halo.
 std::optional<std::int64_t> piece(const Workload& w, const ScheduledKernel& k, NodeId compute,
                                   OpLoop x) {
-  const std::int64_t extent =
-      w.loop(w.op(x.op).loops[static_cast<std::size_t>(x.local)]).extent;
+  const std::int64_t extent = w.loop(w.op(x.op).loops[static_cast<std::size_t>(x.local)]).extent;
   std::vector<std::int64_t> steps;  // innermost first
   bool known = true;
   for (NodeId n = k.node(compute).parent; n.valid(); n = k.node(n).parent) {

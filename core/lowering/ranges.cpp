@@ -22,9 +22,13 @@ Box hull_of(const Schedule& s, const ScheduledKernel& k, std::span<const ReadRef
   return box;
 }
 
-void look_ahead(const Schedule& s, const ScheduledKernel& k, std::span<const Inference> inferences,
-                Ranges& r) {
-  for (const Inference& i : inferences) infer(s, k, i, r);
+/// The hull of the reads with the ranges after inferences still to come further in.
+Box hull_ahead(const Schedule& s, const ScheduledKernel& k, std::span<const ReadRef> reads,
+               std::span<const Inference> lookahead, const Ranges& r) {
+  if (lookahead.empty()) return hull_of(s, k, reads, r);
+  Ranges ahead = r;
+  for (const Inference& i : lookahead) infer(s, k, i, ahead);
+  return hull_of(s, k, reads, ahead);
 }
 
 }  // namespace
@@ -58,7 +62,7 @@ void cut(const ScheduledKernel& k, NodeId loop, std::int64_t i, const Ranges& ar
 
 Box infer(const Schedule& s, const ScheduledKernel& k, const Inference& inference, Ranges& r,
           const Box* held) {
-  const Box region = hull_of(s, k, inference.reads, r);
+  const Box region = hull_ahead(s, k, inference.reads, inference.lookahead, r);
   const Box need = inference.sliding && held != nullptr ? new_part(*held, region) : region;
   const Operator& producer = s.workload->op(inference.producer);
   const Access& target = producer.outputs[static_cast<std::size_t>(inference.output)].target;
@@ -75,24 +79,16 @@ Box infer(const Schedule& s, const ScheduledKernel& k, const Inference& inferenc
 
 Box load_box(const Schedule& s, const ScheduledKernel& k, NodeId load, const Ranges& r) {
   const ScheduleNode& n = k.node(load);
-  if (n.lookahead.empty()) return hull_of(s, k, n.reads_below, r);
-  Ranges ahead = r;
-  look_ahead(s, k, n.lookahead, ahead);
-  return hull_of(s, k, n.reads_below, ahead);
+  return hull_ahead(s, k, n.reads_below, n.lookahead, r);
 }
 
 Box tile_of(const Schedule& s, const ScheduledKernel& k, const Buffer& b, const Ranges& r) {
-  const Ranges* ranges = &r;
-  Ranges ahead;
-  if (!b.lookahead.empty()) {
-    ahead = r;
-    look_ahead(s, k, b.lookahead, ahead);
-    ranges = &ahead;
-  }
-  if (!b.reads.empty()) return hull_of(s, k, b.reads, *ranges);
-  Box box = write_box(s, k, b.writes.front().first, b.writes.front().second, *ranges);
+  if (!b.reads.empty()) return hull_ahead(s, k, b.reads, b.lookahead, r);
+  Ranges ahead = r;
+  for (const Inference& i : b.lookahead) infer(s, k, i, ahead);
+  Box box = write_box(s, k, b.writes.front().first, b.writes.front().second, ahead);
   for (std::size_t i = 1; i < b.writes.size(); ++i)
-    box = hull(box, write_box(s, k, b.writes[i].first, b.writes[i].second, *ranges));
+    box = hull(box, write_box(s, k, b.writes[i].first, b.writes[i].second, ahead));
   return box;
 }
 

@@ -81,6 +81,16 @@ void infer_at(Draft& d, OpId producer) {
   }
 }
 
+/// The ranges of an inference's readers may themselves be inferred further in.
+void look_further_in(Draft& d) {
+  for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
+    for (std::size_t i = 0; i < d.k.nodes[n].infer.size(); ++i) {
+      std::vector<OpId> readers;
+      for (const ReadRef& r : d.k.nodes[n].infer[i].reads) readers.push_back(r.op);
+      d.k.nodes[n].infer[i].lookahead = d.lookahead(NodeId(n), readers);
+    }
+}
+
 /// Follows which ranges are the same range: every cut and every inferred box makes a new one, unless
 /// a consumer's own range passes to its producer as it is.
 class SameRanges {
@@ -112,6 +122,7 @@ class SameRanges {
   }
 
  private:
+  using Tokens = std::vector<std::vector<int>>;  // by op, loop
   static constexpr int kNone = 0;  // no single range; tokens of cuts count up from 1
   static int whole(LoopId l) { return -1 - l.value; }
   int& token(const OpLoop& c) {
@@ -120,23 +131,28 @@ class SameRanges {
 
   /// The token of one dimension of an access, if the access is that loop and covers no more; else
   /// kNone.
-  int dimension(const ReadRef& read, std::size_t dim) {
+  int dimension(const ReadRef& read, std::size_t dim, const Tokens& tokens) const {
     const Access& a = d_.w.op(read.op).inputs[static_cast<std::size_t>(read.input)];
     const auto loop = a.index[dim].plain_loop();
     if (!loop || d_.w.tensor(a.tensor).shape[dim] != d_.w.loop(*loop).extent) return kNone;
-    return token({read.op, d_.w.local_index(read.op, *loop)});
+    return tokens[read.op.index()][static_cast<std::size_t>(d_.w.local_index(read.op, *loop))];
   }
 
   void pass(const Inference& i) {
+    // What a reader will run over may be known by its own consumers only, further in.
+    const Tokens now = tokens_;
+    for (const Inference& further_in : i.lookahead) pass(further_in);
+    const Tokens ahead = tokens_;
+    tokens_ = now;
     const Access& target =
         d_.w.op(i.producer).outputs[static_cast<std::size_t>(i.output)].target;
     for (std::size_t dim = 0; dim < target.index.size(); ++dim) {
       const auto loop = target.index[dim].plain_loop();
       if (!loop) continue;
       const OpLoop slot{i.producer, d_.w.local_index(i.producer, *loop)};
-      int same = i.sliding ? kNone : dimension(i.reads.front(), dim);
+      int same = i.sliding ? kNone : dimension(i.reads.front(), dim, ahead);
       for (const ReadRef& r : i.reads)
-        if (dimension(r, dim) != same) same = kNone;
+        if (dimension(r, dim, ahead) != same) same = kNone;
       if (i.merge && token(slot) != same) same = kNone;
       token(slot) = same != kNone ? same : ++last_;
     }
@@ -157,7 +173,7 @@ class SameRanges {
             const auto loop = out.target.index[dim].plain_loop();
             if (!loop) continue;
             const int made = token({producer, d_.w.local_index(producer, *loop)});
-            if (made != whole(*loop) && dimension(r, dim) != made)
+            if (made != whole(*loop) && dimension(r, dim, tokens_) != made)
               return Reason{fmt::format("{} leaves the kernel, and {} needs more of it than {} makes "
                                         "around both",
                                         d_.w.tensor(tensor).name, d_.w.op(r.op).name, op.name)};
@@ -172,7 +188,7 @@ class SameRanges {
   }
 
   const Draft& d_;
-  std::vector<std::vector<int>> tokens_;  // by op, loop
+  Tokens tokens_;
   int last_ = 0;
 };
 
@@ -184,6 +200,7 @@ std::optional<Reason> place_cuts(Draft& d) {
   const auto order = d.w.topological_order();
   for (auto op = order.rbegin(); op != order.rend(); ++op)  // consumers first
     if (d.computed_here(*op)) infer_at(d, *op);
+  look_further_in(d);
   bound_trips(d);
   return SameRanges(d).visit(NodeId(0));
 }
@@ -211,6 +228,7 @@ std::vector<Inference> Draft::lookahead(NodeId scope, std::vector<OpId> ops) con
     if (std::ranges::find(ops, i->producer) == ops.end()) continue;
     needed.push_back(*i);
     needed.back().sliding = false;  // a tile looked ahead is the whole region
+    needed.back().lookahead.clear();  // all that it depends on is in this list
     for (const ReadRef& r : i->reads) ops.push_back(r.op);
   }
   // Consumers first; a merged output must follow the first one of its producer.

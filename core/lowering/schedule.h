@@ -40,6 +40,7 @@ struct Inference {
   bool merge = false;              ///< a further output of the same producer: hull with the last
   bool sliding = false;            ///< compute only what the buffer does not hold (rule 13)
   BufferId buffer;                 ///< where it is held
+  std::vector<Inference> lookahead;  ///< readers' ranges still to be inferred further in
   friend bool operator==(const Inference&, const Inference&) = default;
 };
 

@@ -62,8 +62,8 @@ void walk(const Schedule& s, const AccessSink& sink);
 /// reads it; counts of traffic would be wrong.
 void walk_representatives(const Schedule& s, int kernel, const AccessSink& sink);
 
-/// Where tensors lie in the address space: one arena, tensors that are ever at home in workload order,
-/// each from a multiple of `alignment`; on-chip intermediates are packed arrays after them.
+/// Where tensors lie in the address space: one arena, tensors that are ever at home in workload
+/// order, each from a multiple of `alignment`; on-chip intermediates are packed arrays after them.
 enum class Layout : std::uint8_t {
   row_major,  ///< as declared, last dimension contiguous
   tiled,      ///< by tile: each compute's tile contiguous, rows along the last dimension within it;
@@ -74,18 +74,18 @@ class AddressMap {
  public:
   static constexpr std::int64_t kArena = 0x10000000;
   /// Tiled: a tensor is cut by a regular grid of blocks, a block being what the innermost loops
-  /// around its computes cut, edge blocks clipped. Blocks lie one after the other in row-major order
-  /// without gaps (neighbours may share a cache line), so the tensor takes no more room than as
-  /// declared. Throws InputError where the arena would not fit in 2^52 bytes.
-  /// Cost: each compute's loops once.
+  /// around its computes cut, edge blocks clipped. Blocks lie one after the other in row-major
+  /// order without gaps (neighbours may share a cache line), so the tensor takes no more room than
+  /// as declared. Throws InputError where the arena would not fit in 2^52 bytes. Cost: each
+  /// compute's loops once.
   AddressMap(const Schedule& s, Layout layout, std::int64_t alignment = 4096);
 
   /// Calls f(address, bytes) for each contiguous run of `box` of a tensor at home: block by block,
   /// in row order within each. Rows that lie end to end are one run.
   template <class F>
   void runs(TensorId t, const Box& box, F&& f) const;
-  /// The same for a buffer that holds `tile` as a packed array (on-chip intermediates). All instances
-  /// of a buffer are at one place.
+  /// The same for a buffer that holds `tile` as a packed array (on-chip intermediates). All
+  /// instances of a buffer are at one place.
   template <class F>
   void packed_runs(int kernel, BufferId b, const Box& tile, const Box& box, F&& f) const;
   /// The on-chip intermediate whose packed array holds what a buffer holds, itself or the outermost
@@ -106,9 +106,9 @@ class AddressMap {
     std::int64_t element = 0;  // bytes
   };
   std::shared_ptr<const Workload> workload_;
-  std::vector<std::int64_t> base_;  // by tensor
-  std::vector<Box> whole_;          // by tensor
-  std::vector<Box> block_;          // by tensor: the first one; rank 0: row-major
+  std::vector<std::int64_t> base_;          // by tensor
+  std::vector<Box> whole_;                  // by tensor
+  std::vector<Box> block_;                  // by tensor: the first one; rank 0: row-major
   std::vector<std::vector<Array>> arrays_;  // by kernel, buffer
   std::int64_t end_ = 0;
 
@@ -116,7 +116,8 @@ class AddressMap {
   std::int64_t element(TensorId t) const { return size_of(workload_->tensor(t).dtype); }
   // Runs of `box` in an array that holds `outer`, last dimension contiguous.
   template <class F>
-  static void rows(std::int64_t base, std::int64_t element, const Box& outer, const Box& box, F&& f);
+  static void rows(std::int64_t base, std::int64_t element, const Box& outer, const Box& box,
+                   F&& f);
 };
 
 }  // namespace tilewright

@@ -78,8 +78,7 @@ void AddressMap::runs(TensorId t, const Box& box, F&& f) const {
 }
 
 template <class F>
-void AddressMap::packed_runs(int kernel, BufferId b, const Box& tile, const Box& box,
-                             F&& f) const {
+void AddressMap::packed_runs(int kernel, BufferId b, const Box& tile, const Box& box, F&& f) const {
   const Array& array = arrays_[static_cast<std::size_t>(kernel)][b.index()];
   rows(array.base, array.element, tile, box, f);
 }

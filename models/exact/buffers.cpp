@@ -22,14 +22,22 @@ bool has(const std::vector<NodeId>& nodes, NodeId n) {
 
 /// The innermost loop all of whose iterations leave a buffer's instances behind for good: all
 /// places that fix its tile are in it, and every loop around it tells instances apart too. None if
-/// there is no such loop.
+/// there is no such loop, or if units are numbered differently at different places.
 NodeId left_behind(const ScheduledKernel& k, const std::vector<NodeId>& places,
                    const std::vector<std::vector<NodeId>>& units) {
+  const auto within_block = [&](const std::vector<NodeId>& loops) {
+    std::vector<NodeId> inner;
+    for (NodeId l : loops)
+      if (k.node(l).binding != Binding::grid) inner.push_back(l);
+    return inner;
+  };
   NodeId found;
   if (places.empty()) return found;
   for (NodeId l : loops_around(k, places.front())) {
     for (const auto& u : units)
-      if (!has(u, l)) return found;
+      if (!has(u, l) ||
+          (k.node(l).binding != Binding::grid && within_block(u) != within_block(units.front())))
+        return found;
     found = l;
   }
   return found;

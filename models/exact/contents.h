@@ -30,7 +30,7 @@ struct Progression {
 struct Content {
   Box tile;
   bool changed = false;
-  bool fresh = false;  ///< outputs: initialised here, not read back
+  bool fresh = false;                      ///< outputs: initialised here, not read back
   std::vector<Progression> complete = {};  ///< only where a !once compute asks
   friend bool operator==(const Content&, const Content&) = default;
 };

@@ -39,13 +39,19 @@ void Evaluation::children(NodeId id) {
 void Evaluation::node(NodeId id) {
   ++cost_.nodes;
   switch (k_.node(id).kind) {
-    case NodeKind::loop: return loop(id);
+    case NodeKind::loop:
+      return loop(id);
     case NodeKind::sequence:
-    case NodeKind::pack: return children(id);
-    case NodeKind::load: return load(id);
-    case NodeKind::compute: return compute(id);
-    case NodeKind::store: return store(id);
-    case NodeKind::sync: return;
+    case NodeKind::pack:
+      return children(id);
+    case NodeKind::load:
+      return load(id);
+    case NodeKind::compute:
+      return compute(id);
+    case NodeKind::store:
+      return store(id);
+    case NodeKind::sync:
+      return;
   }
 }
 
@@ -63,11 +69,15 @@ void Evaluation::enter(NodeId body) {
   for (BufferId b : n.fixes) {
     const Box region = tile_of(at(), buffer(b), ranges_, sig_);
     contents_.fixed[b.index()] = region;
-    if (!stays(buffer(b)) || !crossings_[b.index()].tracked) continue;
+    if (!crossings_[b.index()].tracked) continue;
+    Content* held = find(b);
+    if (held && sig_.equal(held->tile, region)) continue;
     // Another region empties an intermediate (rule 5). Of one that slides, what is new is about to
-    // be computed, so from here on it is there.
-    const Content* held = find(b);
-    if (!held || !sig_.equal(held->tile, region)) put(b, {.tile = region});
+    // be computed, so from here on it is there. What an output holds may still have to be written.
+    if (stays(buffer(b)))
+      put(b, {.tile = region});
+    else if (held)
+      held->complete.clear();
   }
 }
 

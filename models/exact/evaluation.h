@@ -81,9 +81,9 @@ class Evaluation {
 
   std::vector<std::map<BufferId, Home>> homes_;  // by node: the buffers whose tiles it fixes
   std::vector<Crossing> crossings_;              // by buffer
-  std::vector<std::int64_t> blocks_;  // by node: within one of its iterations
-  std::vector<std::vector<BufferId>> retired_;  // by node: emptied after each of its iterations
-  std::vector<bool> jumps_;          // by node: stretches of its iterations may be multiplied
+  std::vector<std::int64_t> blocks_;             // by node: within one of its iterations
+  std::vector<std::vector<BufferId>> retired_;   // by node: emptied after each of its iterations
+  std::vector<bool> jumps_;  // by node: stretches of its iterations may be multiplied
 
   Contents contents_;
   std::vector<Instance> instance_;   // by buffer: the current one

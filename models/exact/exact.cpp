@@ -62,8 +62,8 @@ Traffic exact(const Schedule& schedule, ExactCost* cost) {
       const Bytes read(tally.bytes_read(i, TensorId(j)));
       const Bytes written(tally.bytes_written(i, TensorId(j)));
       if (read.value == 0 && written.value == 0) continue;
-      t.entries.push_back({.tensor = w.tensors()[j].name, .boundary = name, .read = read,
-                           .written = written});
+      t.entries.push_back(
+          {.tensor = w.tensors()[j].name, .boundary = name, .read = read, .written = written});
     }
   }
   for (const ScheduledKernel& k : schedule.kernels)

@@ -10,8 +10,8 @@ namespace tilewright {
 
 /// What a count took, so that a test can hold its growth.
 struct ExactCost {
-  std::int64_t nodes = 0;   ///< tree nodes evaluated
-  std::int64_t jumps = 0;   ///< stretches of loop iterations that were multiplied, not evaluated
+  std::int64_t nodes = 0;  ///< tree nodes evaluated
+  std::int64_t jumps = 0;  ///< stretches of loop iterations that were multiplied, not evaluated
 };
 
 /// Bytes moved by a schedule at every boundary whose inner level software manages, per tensor and
@@ -30,10 +30,12 @@ struct ExactCost {
 /// differ the stretch is bisected, and where nothing repeats iterations are evaluated one by one;
 /// the count is right either way.
 ///
-/// Cost: at most about four evaluations of its body a loop, whatever its trips, so 4^depth of the
-/// tree; a logarithm of the trips more where padding clips footprints. Unit-bound loops whose
-/// private buffers are used again later (under an outer sequential loop, or across Y.grid) are
-/// evaluated unit by unit.
+/// Cost: about four evaluations of its body a loop, whatever its trips (three without an edge), so
+/// 4^depth of the tree at about a microsecond a node; a few more, at most a logarithm of the trips,
+/// where padding clips footprints or a sliding tile takes an iteration to settle. Iterations are
+/// evaluated one by one in unit-bound loops whose private buffers are used again later (under an
+/// outer sequential loop, or across Y.grid), and where a !once result becomes complete in more than
+/// one run of tiles.
 Traffic exact(const Schedule& schedule, ExactCost* cost = nullptr);
 
 }  // namespace tilewright

@@ -56,9 +56,9 @@ Evaluation::Iteration Evaluation::iterate(NodeId id, std::int64_t i, const Range
 
 /// Iteration i is done, from `before`. If iteration i + n, started from what the buffers would then
 /// hold if every iteration in between moved them on as i did, decides the same and moves them on by
-/// as much, then so does each one in between: what decides is affine in the iteration number. So where
-/// some n fails, every larger one does. Tries n = most, and less; returns the n that it found, with
-/// the buffers as after i + n, or 0.
+/// as much, then so does each one in between: what decides is affine in the iteration number. So
+/// where some n fails, every larger one does. Tries n = most, and less; returns the n that it
+/// found, with the buffers as after i + n, or 0.
 std::int64_t Evaluation::jump(NodeId id, std::int64_t i, std::int64_t most, const Ranges& around,
                               const Contents& before, const Iteration& done) {
   const Contents after = contents_;

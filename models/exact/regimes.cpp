@@ -65,7 +65,8 @@ const Ranges& look_ahead(Place at, const std::vector<Inference>& inferences, con
 Box infer(Place at, const Inference& inference, Ranges& r, const Box* held, Signature& sig) {
   const std::size_t base = at.k.range_base[inference.producer.index()];
   const std::size_t loops = at.s.workload->op(inference.producer).loops.size();
-  const Ranges before = r;
+  Ranges before = r;
+  for (const Inference& i : inference.lookahead) infer(at, i, before, nullptr, sig);
   const Box region = tilewright::infer(at.s, at.k, inference, r, held);
   for (const ReadRef& read : inference.reads)
     note_access(at, read.op, input_of(at, read), before, region, sig);
@@ -94,8 +95,7 @@ Box tile_of(Place at, const Buffer& b, const Ranges& r, Signature& sig) {
   Ranges copy;
   const Ranges& ahead = look_ahead(at, b.lookahead, r, copy, sig);
   const Box box = tilewright::tile_of(at.s, at.k, b, r);
-  for (const ReadRef& read : b.reads)
-    note_access(at, read.op, input_of(at, read), ahead, box, sig);
+  for (const ReadRef& read : b.reads) note_access(at, read.op, input_of(at, read), ahead, box, sig);
   if (b.reads.empty())
     for (const auto& [op, output] : b.writes)
       note_access(at, op, output_of(at, op, output), ahead, box, sig);

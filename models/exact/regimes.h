@@ -1,5 +1,5 @@
-// The Ranges API of core/lowering, with what it decides on the way noted in a signature: which sides
-// of a footprint the tensor's edge clips, and which access of several reaches furthest.
+// The Ranges API of core/lowering, with what it decides on the way noted in a signature: which
+// sides of a footprint the tensor's edge clips, and which access of several reaches furthest.
 #pragma once
 
 #include "core/lowering/schedule.h"

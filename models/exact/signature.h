@@ -1,6 +1,6 @@
-// What an evaluation decided. Two evaluations of a loop's body with the same signature took the same
-// branches, clipped the same sides and met boxes of the same sizes, so that everything they computed
-// is an affine function of the iteration number along the way from one to the other.
+// What an evaluation decided. Two evaluations of a loop's body with the same signature took the
+// same branches, clipped the same sides and met boxes of the same sizes, so that everything they
+// computed is an affine function of the iteration number along the way from one to the other.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ class Signature {
   void restore(Part part) { now_ = std::move(part); }
 
   void note(std::int64_t v) {
-    now_.hash ^= static_cast<std::uint64_t>(v) + 0x9e3779b97f4a7c15ULL + (now_.hash << 6) + (now_.hash >> 2);
+    now_.hash ^=
+        static_cast<std::uint64_t>(v) + 0x9e3779b97f4a7c15ULL + (now_.hash << 6) + (now_.hash >> 2);
     now_.hash *= 0xff51afd7ed558ccdULL;
     now_.hash ^= now_.hash >> 32;
   }
@@ -63,7 +64,8 @@ class Signature {
   /// An affine function that was found to be whole here and matters only as such: it is whole all
   /// along a stretch if its step an iteration is.
   void must_stay_whole(std::int64_t v) { now_.whole.push_back(v); }
-  /// Makes this evaluation unlike every other: what it decided is no comparison of affine functions.
+  /// Makes this evaluation unlike every other: what it decided is no comparison of affine
+  /// functions.
   void poison() { note(static_cast<std::int64_t>(0x5bd1e995ULL + ++poisons_)); }
 
  private:

@@ -4,8 +4,7 @@
 
 namespace tilewright::exact_model {
 
-Tally::Tally(const Schedule& s)
-    : machine_(*s.machine), tensors_(s.workload->tensors().size()) {
+Tally::Tally(const Schedule& s) : machine_(*s.machine), tensors_(s.workload->tensors().size()) {
   for (std::size_t i = 0; i < machine_.levels.size(); ++i)
     for (const std::string& name : machine_.levels[i].filled_by)
       if (const auto from = machine_.find(name))
@@ -28,8 +27,7 @@ std::vector<std::size_t> Tally::crossed(LevelId from, LevelId to) const {
 }
 
 void Tally::repeat(const Values& before, const Values& after, std::int64_t times) {
-  for (std::size_t i = 0; i < values_.size(); ++i)
-    values_[i] += (after[i] - before[i]) * times;
+  for (std::size_t i = 0; i < values_.size(); ++i) values_[i] += (after[i] - before[i]) * times;
 }
 
 }  // namespace tilewright::exact_model

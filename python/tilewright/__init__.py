@@ -199,7 +199,7 @@ explain = _verb(
     "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
     "'tensors'}]}.")
 plan = _verb(
-    "plan", ["workload", "machine"], ["model", "level", "capacity"] + _MODEL + ["out"],
+    "plan", ["workload", "machine"], ["model", "level", "capacity", "target"] + _MODEL + ["out"],
     "A model's best plan for a workload on a machine.\n\n"
     "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.")
 predict = _verb(

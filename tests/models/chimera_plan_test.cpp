@@ -98,6 +98,23 @@ TEST(ChimeraPlan, BestPlansFit) {
     }
 }
 
+TEST(ChimeraPlan, ACacheIsTreatedAsAScratchpadOfItsSize) {
+  const Workload w = named_workload("chimera/G2");
+  const Machine m = parse_synthetic_machine("cache:48K/12,1M/16");
+  for (const char* level : {"L1", "L2"}) {
+    const LevelId id = *m.find(level);
+    const auto best = best_plan(w, m, id, {});
+    ASSERT_TRUE(best.ok()) << best.reason();
+    EXPECT_EQ(best->capacity.value, m.level(id).capacity.value / size_of(w.dtype()));
+    EXPECT_LE(memory_elements(w, best->solution.order, best->solution.tiles), best->capacity.value);
+    EXPECT_EQ(best->plan.kernels[0].level, level);
+    EXPECT_EQ(best->search.ranked.size(), 24u);
+  }
+  const auto small = best_plan(w, m, LevelId(1), {}, Elements(3));
+  ASSERT_TRUE(small.ok()) << small.reason();
+  EXPECT_FALSE(best_plan(w, m, LevelId(1), {}, Elements(2)).ok());
+}
+
 TEST(ChimeraPlan, ConvolutionChainsResolveAndFit) {
   for (const char* name : {"conv-chain:ic=3,h=14,w=13,oc1=5,oc2=4,st1=1,st2=1,k1=3,k2=1",
                            "conv-chain:ic=3,h=14,w=13,oc1=5,oc2=4,st1=2,st2=1,k1=3,k2=3",
@@ -108,7 +125,9 @@ TEST(ChimeraPlan, ConvolutionChainsResolveAndFit) {
     ASSERT_TRUE(best.ok()) << name << ": " << best.reason();
     EXPECT_LE(memory_elements(w, best->solution.order, best->solution.tiles), 600) << name;
     for (const Solution& s : best->search.ranked) {
-      if (!s.tiles.empty()) EXPECT_GE(memory_elements(w, s.order, s.tiles), 0);
+      if (!s.tiles.empty()) {
+        EXPECT_GE(memory_elements(w, s.order, s.tiles), 0);
+      }
     }
   }
 }
@@ -135,9 +154,9 @@ TEST(ChimeraPlan, ConvolutionTreesResolveAtAnyTiling) {
       EXPECT_GT(used, 0);
       // With relu in between, a schedule may need more: a producer's rows are inferred at its own
       // home point, where relu's are not yet cut if relu and its consumer meet further in.
-      if (w.operators().size() == 2)
-        EXPECT_GE(price(w, order, t, {.memory = Memory::held}).memory.value, used)
-            << to_text(w, order) << " " << to_text(tree_of(w, order, t));
+      if (w.operators().size() > 2) continue;
+      EXPECT_GE(price(w, order, t, {.memory = Memory::held}).memory.value, used)
+          << to_text(w, order) << " " << to_text(tree_of(w, order, t));
     }
   }
 }

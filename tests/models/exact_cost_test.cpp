@@ -1,4 +1,5 @@
-// What `exact` costs does not grow with trips, and what it says is right where no walk could check it.
+// What `exact` costs does not grow with trips, and what it says is right where no walk could check
+// it.
 #include <gtest/gtest.h>
 
 #include "models/exact/exact.h"
@@ -46,8 +47,8 @@ Counted count(const WorkedRow& row) {
 class ExactCostOf : public ::testing::TestWithParam<WorkedRow> {};
 
 TEST_P(ExactCostOf, DoesNotGrowWithTrips) {
-  // A thousand times the work and a hundred thousand times the work at the same price: every loop is
-  // long enough by then that it is evaluated at as many iterations as it ever will be.
+  // A thousand times the work and a hundred thousand times the work at the same price: every loop
+  // is long enough by then that it is evaluated at as many iterations as it ever will be.
   const Counted thousand = count(scaled(GetParam(), 1000));
   const Counted more = count(scaled(GetParam(), 100000));
   EXPECT_GT(thousand.cost.jumps, 0);
@@ -57,21 +58,19 @@ TEST_P(ExactCostOf, DoesNotGrowWithTrips) {
             << more.cost.nodes << "\n";
 }
 
-/// Rows with grids and units, whose bindings do not change the cost, are among them. Left out is the
-/// convolution with h/4 whose y is cut inside: its extents do not scale by one factor.
+/// Rows with grids and units, whose bindings do not change the cost, are among them. Left out is
+/// the convolution with h/4 whose y is cut inside: its extents do not scale by one factor.
 std::vector<WorkedRow> scalable() {
   std::vector<WorkedRow> rows;
   for (WorkedRow& row : testing::worked_rows())
     if (row.workload != testing::kConv) rows.push_back(std::move(row));
   return rows;
 }
-INSTANTIATE_TEST_SUITE_P(Plan, ExactCostOf, ::testing::ValuesIn(scalable()),
-                         [](const auto& info) {
-                           std::string name;
-                           for (char c : info.param.name)
-                             name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Plan, ExactCostOf, ::testing::ValuesIn(scalable()), [](const auto& info) {
+  std::string name;
+  for (char c : info.param.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
 
 /// mlkn's closed form (Chimera's table, full edges replaced by true ones), far past what walks.
 TEST(ExactCost, AgreesWithTheClosedFormOfMlkn) {
@@ -90,8 +89,8 @@ WorkedRow conv(std::int64_t h, const std::string& input, const std::string& tree
   const std::string y = std::to_string(h + 2);
   WorkedRow row{.name = "conv",
                 .workload = "name: long-conv\nloops: {h: " + std::to_string(h) + ", y: " + y +
-                            ", r: 3, s: 3}\ntensors: {I: [" + std::to_string(h + 4) +
-                            "], M: [" + y + "]}\noperators:\n  - \"conv1: M[y] += I[" + input +
+                            ", r: 3, s: 3}\ntensors: {I: [" + std::to_string(h + 4) + "], M: [" +
+                            y + "]}\noperators:\n  - \"conv1: M[y] += I[" + input +
                             "] * W[r]\"\n  - \"conv2: O[h] += M[h+s] * V[s]\"\n",
                 .machine = "scratchpad:4096B",
                 .tree = tree};

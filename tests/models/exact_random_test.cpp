@@ -14,7 +14,8 @@ using testing::LiteralWalker;
 using testing::RandomCase;
 using testing::RandomOptions;
 
-std::map<LiteralWalker::Key, std::int64_t> nonzero(std::map<LiteralWalker::Key, std::int64_t> bytes) {
+std::map<LiteralWalker::Key, std::int64_t> nonzero(
+    std::map<LiteralWalker::Key, std::int64_t> bytes) {
   std::erase_if(bytes, [](const auto& entry) { return entry.second == 0; });
   return bytes;
 }

@@ -1,16 +1,19 @@
 // A fused GEMM chain counted in RTL (TileFlow's artifact: a 16x16 systolic array, 16-bit words, a
-// buffer under memory) against `exact` of the plan that the accelerator runs: all rows, to the word.
+// buffer under memory) against `exact` of the plan that the accelerator runs: all rows, to the
+// word.
 //
-// The accelerator: each tile of m is a task of its own, which finds nothing in the buffer (@grid). C's
-// row of blocks is made in the buffer k tile by k tile, and then consumed l tile by l tile. The array holds one 16x16 block of its first operand (A, then C)
-// still, streams the second (B, D) past it and adds onto partial sums that come from the buffer and
-// go back to it. Two things in its counts are no part of C = A B; E = C D:
-// - it has no way to begin a sum, so the first partial sums, which are zero, are read like any other
+// The accelerator: each tile of m is a task of its own, which finds nothing in the buffer (@grid).
+// C's row of blocks is made in the buffer k tile by k tile, and then consumed l tile by l tile. The
+// array holds one 16x16 block of its first operand (A, then C) still, streams the second (B, D)
+// past it and adds onto partial sums that come from the buffer and go back to it. Two things in its
+// counts are no part of C = A B; E = C D:
+// - it has no way to begin a sum, so the first partial sums, which are zero, are read like any
+// other
 //   (here: ZC and ZE, made in the buffer, each element read once);
-// - C crosses the registers once more between the two products (here: F = C, as an activation would).
-// What tells: in every row, with X = M L K / 16 + M L N / 16, buf_to_reg is 2 X + M K + 2 M L and
-// reg_to_buf is X + M L. Streams and sums read make 2 X, sums written X, blocks held still M K + M L,
-// and F reads and writes M L. The rows all have K = N, so they cannot tell M K from M N.
+// - C crosses the registers once more between the two products (here: F = C, as an activation
+// would). What tells: in every row, with X = M L K / 16 + M L N / 16, buf_to_reg is 2 X + M K + 2 M
+// L and reg_to_buf is X + M L. Streams and sums read make 2 X, sums written X, blocks held still M
+// K + M L, and F reads and writes M L. The rows all have K = N, so they cannot tell M K from M N.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -55,7 +58,8 @@ std::vector<Row> read_rows(const std::filesystem::path& path) {
 }
 
 /// Memory, the buffer, and in the array a register file for each port: the operand that stays, the
-/// one that streams, partial sums in and out. `First` is the sums' port for the zeros that begin them.
+/// one that streams, partial sums in and out. `First` is the sums' port for the zeros that begin
+/// them.
 Machine accelerator() {
   Machine m = parse_synthetic_machine("scratchpad:128K");
   m.name = "16x16 systolic array";
@@ -93,13 +97,18 @@ Plan plan(const Row& r) {
     return std::string(loop) + "/" + std::to_string(r.at(column)) + " ";
   };
   const std::string tree =
-      "m/" + std::to_string(r.at("tileM")) + "@grid ( C.zero1 C.zero2 L.ZC@First " + step("k", "tileK") +
+      "m/" + std::to_string(r.at("tileM")) + "@grid ( C.zero1 C.zero2 L.ZC@First " +
+      step("k", "tileK") +
       "( L.A@Buffer L.B@Buffer m/16 k/16 ( L.A@Still l/16 ( L.B@Moving C.gemm1 S.C@Buffer ) ) ) "
-      "m/16 l/16 ( L.C@Moving C.pass S.F@Buffer ) L.ZE@First " + step("l", "tileL2") +
+      "m/16 l/16 ( L.C@Moving C.pass S.F@Buffer ) L.ZE@First " +
+      step("l", "tileL2") +
       "( L.D@Buffer m/16 l/16 ( L.F@Still n/16 ( L.D@Moving C.gemm2 S.E@Buffer ) ) ) S.E@DRAM )";
   Kernel k{.level = "Moving", .tree = parse_tree(tree)};
-  k.pins = {{"C", {.level = "Sums"}},   {"F", {.level = "Sums"}},    {"E", {.level = "Sums"}},
-            {"ZC", {.level = "Buffer"}}, {"ZE", {.level = "Buffer"}}};
+  k.pins = {{"C", {.level = "Sums"}},
+            {"F", {.level = "Sums"}},
+            {"E", {.level = "Sums"}},
+            {"ZC", {.level = "Buffer"}},
+            {"ZE", {.level = "Buffer"}}};
   return Plan{.kernels = {k}};
 }
 

@@ -92,8 +92,8 @@ TEST(AddressMap, ABoxOverSeveralTilesIsTheUnionOfItsElements) {
   const Schedule s = scheduled(kChain, kMlkn, kSteps);
   const AddressMap map(s, Layout::tiled);
   const TensorId a = *s.workload->find_tensor("A");
-  for (const Box& box : {Box{{1, 9}, {2, 7}}, Box{{0, 10}, {0, 7}}, Box{{3, 4}, {3, 5}},
-                         Box{{4, 8}, {4, 7}}}) {
+  for (const Box& box :
+       {Box{{1, 9}, {2, 7}}, Box{{0, 10}, {0, 7}}, Box{{3, 4}, {3, 5}}, Box{{4, 8}, {4, 7}}}) {
     std::multiset<std::int64_t> by_runs, by_elements;
     for (const auto& [address, bytes] : runs(map, a, box))
       for (std::int64_t i = 0; i < bytes; i += 4) by_runs.insert(address + i);
@@ -112,8 +112,8 @@ TEST(AddressMap, RowMajorIsAsDeclaredFromTheArenaOn) {
   const TensorId a = *w.find_tensor("A"), b = *w.find_tensor("B");
   EXPECT_EQ(map.base(a), AddressMap::kArena);
   EXPECT_EQ(map.base(b), AddressMap::kArena + 4096);
-  EXPECT_EQ(runs(map, a, Box{{2, 4}, {3, 5}}),
-            (Runs{{AddressMap::kArena + (2 * 7 + 3) * 4, 8}, {AddressMap::kArena + (3 * 7 + 3) * 4, 8}}));
+  EXPECT_EQ(runs(map, a, Box{{2, 4}, {3, 5}}), (Runs{{AddressMap::kArena + (2 * 7 + 3) * 4, 8},
+                                                     {AddressMap::kArena + (3 * 7 + 3) * 4, 8}}));
   // Whole rows lie end to end.
   EXPECT_EQ(runs(map, a, Box{{2, 4}, {0, 7}}), (Runs{{AddressMap::kArena + 2 * 7 * 4, 56}}));
   EXPECT_EQ(map.base(*w.find_tensor("C")), 0);  // never at home

@@ -1,6 +1,6 @@
-// Golden numbers of a tiled 512^3 GEMM (fp32, tiles of 64, loops ii jj kk i k j): for each i, k load
-// A[i][k], for each j load B[k][j], load C[i][j], store C[i][j]. Sixteen j lie in one line of B and
-// one of C, so that walking by lines leaves the same misses and the same order behind.
+// Golden numbers of a tiled 512^3 GEMM (fp32, tiles of 64, loops ii jj kk i k j): for each i, k
+// load A[i][k], for each j load B[k][j], load C[i][j], store C[i][j]. Sixteen j lie in one line of
+// B and one of C, so that walking by lines leaves the same misses and the same order behind.
 #include <gtest/gtest.h>
 
 #include <array>

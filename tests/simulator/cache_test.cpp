@@ -7,19 +7,23 @@
 #include <random>
 
 #include "core/ir/error.h"
+#include "simulator/cache_sets.h"
 #include "tests/simulator/reference_lru.h"
 
 namespace tilewright {
 namespace {
 
-using testing::ReferenceLru;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::ReferenceLru;
 
 constexpr int kTensors = 3;
 
-CacheGeometry level(std::string name, std::int64_t sets, std::int64_t ways, std::int64_t line = 64) {
-  return {.name = std::move(name), .capacity = Bytes(sets * ways * line), .ways = ways,
+CacheGeometry level(std::string name, std::int64_t sets, std::int64_t ways,
+                    std::int64_t line = 64) {
+  return {.name = std::move(name),
+          .capacity = Bytes(sets * ways * line),
+          .ways = ways,
           .line = Bytes(line)};
 }
 CacheGeometry associative(std::string name, std::int64_t lines) {
@@ -72,8 +76,9 @@ TEST_P(RandomTrace, AgreesWithTheReference) {
     // Mostly near the last line, so that every level hits now and then.
     std::int64_t line = 1000;
     for (int i = 0; i < 20000; ++i) {
-      line = random() % 4 == 0 ? static_cast<std::int64_t>(random() % 600)
-                               : std::max<std::int64_t>(0, line + static_cast<std::int64_t>(random() % 17) - 8);
+      line = random() % 4 == 0
+                 ? static_cast<std::int64_t>(random() % 600)
+                 : std::max<std::int64_t>(0, line + static_cast<std::int64_t>(random() % 17) - 8);
       const int tensor = static_cast<int>(random() % kTensors);
       const bool write = random() % 3 == 0;
       const auto offset = static_cast<std::int64_t>(random() % 64);
@@ -186,6 +191,40 @@ TEST_P(RandomTrace, ConservesDirtyLinesAndSumsTensors) {
 INSTANTIATE_TEST_SUITE_P(Geometries, RandomTrace, ::testing::ValuesIn(geometries()),
                          [](const auto& info) { return info.param.name; });
 
+// Processors with and without vectors of eight entries count alike, and so do tables.
+TEST(Cache, EveryWayOfKeepingSetsIsTheSame) {
+  for (const std::int64_t ways : {1, 2, 7, 8, 9, 11, 12, 16, 17, 20, 24, 25, 31, 32})
+    for (const std::uint64_t sets : {1u, 3u, 8u}) {
+      cache::Rows portable(sets, ways, true), fast(sets, ways);
+      cache::Lists table(sets, ways);
+      std::mt19937_64 random(static_cast<std::uint64_t>(ways) * 10 + sets);
+      const auto lines = static_cast<std::uint64_t>(ways) * sets * 5 / 4 + 2;
+      for (int i = 0; i < 2000; ++i) {
+        const cache::Entry first =
+            cache::entry_of(random() % lines, static_cast<int>(random() % 5), random() % 3 == 0);
+        const std::size_t n = random() % 20 + 1;
+        cache::Miss a[20], b[20], c[20];
+        const std::size_t missed = portable.run(first, n, a);
+        ASSERT_EQ(fast.run(first, n, b), missed) << ways << " ways, step " << i;
+        ASSERT_EQ(table.run(first, n, c), missed) << ways << " ways, step " << i;
+        for (std::size_t k = 0; k < missed; ++k) {
+          ASSERT_EQ(a[k].line, b[k].line);
+          ASSERT_EQ(a[k].victim, b[k].victim) << ways << " ways, step " << i;
+          ASSERT_EQ(a[k].line, c[k].line);
+          ASSERT_EQ(a[k].victim, c[k].victim) << ways << " ways, step " << i;
+        }
+      }
+      for (std::uint64_t s = 0; s < sets; ++s) {
+        std::vector<cache::Entry> x, y, z;
+        portable.each(s, [&](cache::Entry e) { x.push_back(e); });
+        fast.each(s, [&](cache::Entry e) { y.push_back(e); });
+        table.each(s, [&](cache::Entry e) { z.push_back(e); });
+        EXPECT_EQ(x, y);
+        EXPECT_EQ(x, z);
+      }
+    }
+}
+
 TEST(Cache, TranslationByAWholeNumberOfSetsChangesNothing) {
   const std::vector<CacheGeometry> g{level("L1", 12, 3), level("L2", 18, 4)};
   std::mt19937_64 random(5);
@@ -221,8 +260,8 @@ TEST(Cache, AStoreHitRenewsTheLine) {
   for (const std::int64_t line : {0, 1, 2}) h.read(line * 64);
   h.write(0);
   h.read(3 * 64);
-  EXPECT_THAT(h.contents(0)[0], ElementsAre(CacheLine{3, 0, false}, CacheLine{0, 0, true},
-                                            CacheLine{2, 0, false}));
+  EXPECT_THAT(h.contents(0)[0],
+              ElementsAre(CacheLine{3, 0, false}, CacheLine{0, 0, true}, CacheLine{2, 0, false}));
 }
 
 TEST(Cache, AWriteBackThatMissesAllocatesWithoutAFill) {
@@ -231,16 +270,18 @@ TEST(Cache, AWriteBackThatMissesAllocatesWithoutAFill) {
   h.write(0, 4, 1);
   for (const std::int64_t line : {1, 2, 3, 4}) h.read(line * 64, 4, 0);
   EXPECT_EQ(h.counts(0)[1].written, Bytes(64));
-  EXPECT_EQ(h.counts(1)[1], (CacheCount{.misses = 1, .read = Bytes(64), .resident_dirty = Bytes(64)}));
+  EXPECT_EQ(h.counts(1)[1],
+            (CacheCount{.misses = 1, .read = Bytes(64), .resident_dirty = Bytes(64)}));
   EXPECT_THAT(h.contents(1)[0], ElementsAre(CacheLine{0, 1, true}, CacheLine{4, 0, false}));
 }
 
 TEST(Cache, LongerOuterLinesAreFilledForAPartialWriteBack) {
   CacheHierarchy h({level("L1", 1, 1, 64), level("L2", 1, 1, 128)});
-  h.write(0);      // fills 64 into L1, 128 into L2
-  h.read(256);     // asks L2 for 256, which pushes 0 out; then 0 comes back dirty, fetched to merge
+  h.write(0);   // fills 64 into L1, 128 into L2
+  h.read(256);  // asks L2 for 256, which pushes 0 out; then 0 comes back dirty, fetched to merge
   EXPECT_EQ(h.total(0), (CacheCount{.misses = 2, .read = Bytes(128), .written = Bytes(64)}));
-  EXPECT_EQ(h.total(1), (CacheCount{.misses = 3, .read = Bytes(384), .resident_dirty = Bytes(128)}));
+  EXPECT_EQ(h.total(1),
+            (CacheCount{.misses = 3, .read = Bytes(384), .resident_dirty = Bytes(128)}));
 }
 
 TEST(Cache, ShorterOuterLinesAreAskedForOneByOne) {
@@ -254,7 +295,8 @@ TEST(Cache, AnEntryFurtherOutLeavesInnerLevelsAlone) {
   CacheHierarchy h({level("L1", 2, 2), level("L2", 4, 2)});
   h.range(0, 256, true, 0, 1);
   EXPECT_EQ(h.total(0), CacheCount{});
-  EXPECT_EQ(h.total(1), (CacheCount{.misses = 4, .read = Bytes(256), .resident_dirty = Bytes(256)}));
+  EXPECT_EQ(h.total(1),
+            (CacheCount{.misses = 4, .read = Bytes(256), .resident_dirty = Bytes(256)}));
 }
 
 TEST(Cache, GeometryThatCannotBeIsAnInputError) {

@@ -44,7 +44,8 @@ struct ReferenceLru {
     if (static_cast<std::int64_t>(row.size()) <= l.ways) return;
     const CacheLine victim = row.back();
     row.pop_back();
-    if (victim.dirty) ++l.written[static_cast<std::size_t>(victim.tensor)], touch(i + 1, victim, true);
+    if (victim.dirty)
+      ++l.written[static_cast<std::size_t>(victim.tensor)], touch(i + 1, victim, true);
   }
 };
 

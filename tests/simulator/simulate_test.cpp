@@ -1,13 +1,12 @@
 // Does a simulated schedule agree with loop nests written out by hand, and where caches and
 // scratchpads mix?
-#include "simulator/simulator.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
 #include "simulator/cache.h"
+#include "simulator/simulator.h"
 #include "tests/support/worked.h"
 
 namespace tilewright {
@@ -25,8 +24,9 @@ struct Given {
 
 Schedule scheduled(const Given& g, Machine machine) {
   auto w = std::make_shared<const Workload>(workload_from_yaml(g.workload, "test"));
-  const Plan plan{.kernels = {{.level = g.level, .tree = parse_tree(g.tree), .tiles = g.tiles,
-                               .pins = g.pins}}};
+  const Plan plan{
+      .kernels = {
+          {.level = g.level, .tree = parse_tree(g.tree), .tiles = g.tiles, .pins = g.pins}}};
   auto s = resolve(plan, w, std::make_shared<const Machine>(std::move(machine)));
   EXPECT_TRUE(s.ok()) << s.reason();
   return s.value();
@@ -37,8 +37,11 @@ constexpr const char* kMlkn = "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )";
 
 /// A level of `line`-byte lines under those of the machine; capacity for `lines` of them.
 Level cache_level(std::string name, std::int64_t lines, std::int64_t ways, std::int64_t line = 64) {
-  return {.name = std::move(name), .capacity = Bytes(lines * line), .line = Bytes(line),
-          .sector = Bytes(line), .ways = ways};
+  return {.name = std::move(name),
+          .capacity = Bytes(lines * line),
+          .line = Bytes(line),
+          .sector = Bytes(line),
+          .ways = ways};
 }
 
 TEST(Simulate, ALargeCacheReadsEverythingOnceAndKeepsWhatIsWritten) {
@@ -66,9 +69,10 @@ TEST(Simulate, ALargeCacheReadsEverythingOnceAndKeepsWhatIsWritten) {
 // The nest of mlkn, written out, element by element.
 TEST(Simulate, AgreesWithTheNestWrittenOutByHand) {
   const std::int64_t M = 52, N = 37, K = 41, L = 45, m = 8, n = 12, k = 7, l = 16;
-  const Given g{.workload = "loops: {m: 52, n: 37, k: 41, l: 45}\n"
-                            "operators: ['gemm1: C[m,l] += A[m,k] * B[k,l]', "
-                            "'gemm2: E[m,n] += C[m,l] * D[l,n]']",
+  const Given g{.workload =
+                    "loops: {m: 52, n: 37, k: 41, l: 45}\n"
+                    "operators: ['gemm1: C[m,l] += A[m,k] * B[k,l]', "
+                    "'gemm2: E[m,n] += C[m,l] * D[l,n]']",
                 .tree = kMlkn,
                 .tiles = {{"m", m}, {"n", n}, {"k", k}, {"l", l}}};
   const Machine machine = parse_synthetic_machine("cache:1536B/3,4K/4,12K/16");
@@ -93,9 +97,12 @@ TEST(Simulate, AgreesWithTheNestWrittenOutByHand) {
                        std::int64_t c0, std::int64_t c1, bool update, bool first) {
     const std::int64_t address = start + (r * width + c0) * 4;
     for (std::int64_t c = c0; c < c1; ++c)
-      if (!update) h.read(address + (c - c0) * 4, 4, t);
-      else if (first) h.write(address + (c - c0) * 4, 4, t);
-      else h.read(address + (c - c0) * 4, 4, t), h.write(address + (c - c0) * 4, 4, t);
+      if (!update)
+        h.read(address + (c - c0) * 4, 4, t);
+      else if (first)
+        h.write(address + (c - c0) * 4, 4, t);
+      else
+        h.read(address + (c - c0) * 4, 4, t), h.write(address + (c - c0) * 4, 4, t);
   };
   for (std::int64_t m0 = 0; m0 < M; m0 += m)
     for (std::int64_t l0 = 0; l0 < L; l0 += l) {
@@ -104,11 +111,13 @@ TEST(Simulate, AgreesWithTheNestWrittenOutByHand) {
         const std::int64_t k1 = std::min(k0 + k, K);
         for (std::int64_t i = m0; i < m1; ++i) row(A, base("A"), K, i, k0, k1, false, false);
         for (std::int64_t i = k0; i < k1; ++i) row(B, base("B"), L, i, l0, l1, false, false);
-        for (std::int64_t i = 0; i < m1 - m0; ++i) row(C, c_base, l1 - l0, i, 0, l1 - l0, true, k0 == 0);
+        for (std::int64_t i = 0; i < m1 - m0; ++i)
+          row(C, c_base, l1 - l0, i, 0, l1 - l0, true, k0 == 0);
       }
       for (std::int64_t n0 = 0; n0 < N; n0 += n) {
         const std::int64_t n1 = std::min(n0 + n, N);
-        for (std::int64_t i = 0; i < m1 - m0; ++i) row(C, c_base, l1 - l0, i, 0, l1 - l0, false, false);
+        for (std::int64_t i = 0; i < m1 - m0; ++i)
+          row(C, c_base, l1 - l0, i, 0, l1 - l0, false, false);
         for (std::int64_t i = l0; i < l1; ++i) row(D, base("D"), N, i, n0, n1, false, false);
         for (std::int64_t i = m0; i < m1; ++i) row(E, base("E"), N, i, n0, n1, true, l0 == 0);
       }
@@ -131,8 +140,9 @@ TEST(Simulate, AgreesWithTheNestWrittenOutByHand) {
 }
 
 TEST(Simulate, LayingOutByTileAvoidsTheConflictsOfALeadingDimensionOf4KiB) {
-  const Given g{.workload = "loops: {m: 64, n: 1024, k: 1024}\n"
-                            "operators: ['gemm: C[m,n] += A[m,k] * B[k,n]']",
+  const Given g{.workload =
+                    "loops: {m: 64, n: 1024, k: 1024}\n"
+                    "operators: ['gemm: C[m,n] += A[m,k] * B[k,n]']",
                 .tree = "n/16 k/64 m/4 ( C.gemm )"};
   const Schedule s = scheduled(g, parse_synthetic_machine("cache:32K/8"));
   const TrafficEntry tiled = simulate(s).total("DRAM/L1");
@@ -148,8 +158,8 @@ TEST(Simulate, ASpilledIntermediateTouchesHome) {
   EXPECT_EQ(simulate(scheduled(g, machine)).at("C", "DRAM/L1").read, Bytes(384));  // 10 x 9
 }
 
-// Shared memory (software) under an L2 (hardware): what a block loads is exactly what the scratchpad
-// alone would load, and passes the L2.
+// Shared memory (software) under an L2 (hardware): what a block loads is exactly what the
+// scratchpad alone would load, and passes the L2.
 TEST(Simulate, ScratchpadMovementPassesTheCachesOnItsWay) {
   Machine machine = parse_synthetic_machine("scratchpad:4096B");
   machine.levels.back().name = "shared";
@@ -190,7 +200,8 @@ TEST(Simulate, BlocksShareTheCacheInLinearOrder) {
 }
 
 TEST(Simulate, EntriesAreOuterBoundariesFirstThenTensorsAsDeclared) {
-  const Schedule s = scheduled({kChain, kMlkn, kSteps}, parse_synthetic_machine("cache:512B/2,1K/4"));
+  const Schedule s =
+      scheduled({kChain, kMlkn, kSteps}, parse_synthetic_machine("cache:512B/2,1K/4"));
   const Traffic t = simulate(s);
   std::vector<std::pair<std::string, std::string>> order;
   for (const TrafficEntry& e : t.entries) order.emplace_back(e.boundary, e.tensor);
@@ -203,8 +214,10 @@ TEST(Simulate, EntriesAreOuterBoundariesFirstThenTensorsAsDeclared) {
 // Registers under a cache: B's panels pass L1 by loads, operands cross nothing.
 TEST(Simulate, RegistersUnderCaches) {
   Machine machine = parse_synthetic_machine("cache:32K/8");
-  machine.levels.push_back({.name = "registers", .kind = LevelKind::registers,
-                            .managed = Managed::software, .capacity = Bytes(4096),
+  machine.levels.push_back({.name = "registers",
+                            .kind = LevelKind::registers,
+                            .managed = Managed::software,
+                            .capacity = Bytes(4096),
                             .filled_by = {"L1"}});
   const Given g{testing::kGemm, "m/2 n/3 ( k/1 ( L.A L.B C.gemm ) S.C )", {}, {}, "registers"};
   const Traffic t = simulate(scheduled(g, machine));

@@ -1,11 +1,12 @@
 // Does the scratchpad simulator give the numbers of every worked row of design/plan.md?
+#include "tests/support/worked.h"
+
 #include <gtest/gtest.h>
 
 #include <cctype>
 #include <sstream>
 
 #include "simulator/simulator.h"
-#include "tests/support/worked.h"
 
 namespace tilewright {
 namespace {

@@ -56,7 +56,8 @@ class LiteralWalker {
   }
   void put(BufferId b, Held h) { held_[{b.value, now_[b.index()]}] = std::move(h); }
 
-  void count(const Buffer& b, LevelId from, LevelId to, const char* direction, std::int64_t elements) {
+  void count(const Buffer& b, LevelId from, LevelId to, const char* direction,
+             std::int64_t elements) {
     const Tensor& t = s_.workload->tensor(b.tensor);
     for (const auto& [x, y] : s_.machine->path(from, to))
       bytes[{t.name, s_.machine->boundary(x, y), direction}] += elements * size_of(t.dtype);
@@ -110,8 +111,8 @@ class LiteralWalker {
   bool low_end(OpId op, const Ranges& r, bool atomic,
                const std::vector<std::int64_t>& block_low) const {
     for (LoopId l : s_.workload->reduction_loops(op)) {
-      const std::size_t slot = k_->range_base[op.index()] +
-                               static_cast<std::size_t>(s_.workload->local_index(op, l));
+      const std::size_t slot =
+          k_->range_base[op.index()] + static_cast<std::size_t>(s_.workload->local_index(op, l));
       if (r[slot].lo != (atomic ? block_low[slot] : 0)) return false;
     }
     return true;
@@ -141,8 +142,10 @@ class LiteralWalker {
     }
     for (BufferId b : n.fixes) {
       const Box region = tiles_[b.index()] = tile_of(s_, *k_, buffer(b), r);
-      const Held* h = find(b);
-      if (!moves(b) && !(h && h->tile == region)) put(b, {.tile = region});
+      Held* h = find(b);
+      if (h && h->tile == region) continue;
+      if (!moves(b)) put(b, {.tile = region});
+      if (moves(b) && h) h->complete.clear();
     }
     for (NodeId c : n.children) node(c, r, block_low);
   }
@@ -154,9 +157,12 @@ class LiteralWalker {
       case NodeKind::pack:
         for (NodeId c : n.children) node(c, r, block_low);
         return;
-      case NodeKind::loop: return loop(id, r, block_low);
-      case NodeKind::load: return load(id, r);
-      case NodeKind::sync: return;
+      case NodeKind::loop:
+        return loop(id, r, block_low);
+      case NodeKind::load:
+        return load(id, r);
+      case NodeKind::sync:
+        return;
       case NodeKind::store: {
         Held* h = find(n.buffer);
         if (!h || !h->changed) return;
@@ -164,7 +170,8 @@ class LiteralWalker {
         const bool atomic = std::ranges::find(k_->zeroed, n.tensor) != k_->zeroed.end();
         return write(n.buffer, Box(h->tile), low_end(n.op, r, atomic, block_low));
       }
-      case NodeKind::compute: return compute(id, r, block_low);
+      case NodeKind::compute:
+        return compute(id, r, block_low);
     }
   }
 

@@ -1,7 +1,7 @@
 // Seeded random workloads, machines and loop trees: chains of two to four operators with edges,
-// halos, strides and padding, split, nested and reordered at every depth, with loads, stores, spills,
-// recomputation, sliding, !once, grids, units and two levels. Not every plan is legal: `resolve` says
-// which, and callers skip the others.
+// halos, strides and padding, split, nested and reordered at every depth, with loads, stores,
+// spills, recomputation, sliding, !once, grids, units and two levels. Not every plan is legal:
+// `resolve` says which, and callers skip the others.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 
 #include "core/ir/files.h"
 #include "core/lowering/schedule.h"
+#include "tests/support/random_workloads.h"
 
 namespace tilewright::testing {
 
@@ -20,21 +21,6 @@ struct RandomCase {
   std::shared_ptr<const Workload> workload;
   std::shared_ptr<const Machine> machine;
   Plan plan;
-};
-
-struct RandomOptions {
-  std::int64_t max_extent = 11;  ///< of a loop
-  int most_operators = 3;        ///< contractions, 1 or more; element-wise ones come on top
-  bool gemm_chains_only = false; ///< no convolutions, reductions over rows or operators in between
-  bool two_levels = true;        ///< half the machines have L2 over L1
-  bool loads = true;             ///< explicit L
-  bool stores = true;            ///< explicit S
-  bool pins = true;              ///< spills, levels, `at`
-  bool sliding = true;
-  bool once = true;
-  bool grid = true;              ///< @grid, and !atomic
-  bool units = true;             ///< @warp and levels private to a warp, Y.grid
-  bool kernels = true;           ///< sometimes several
 };
 
 /// What a failing case was, to be run by hand.
@@ -53,14 +39,15 @@ inline std::string describe(const RandomCase& c) {
 
 namespace random_trees {
 
-class Maker {
+class Maker : private Dice {
  public:
-  Maker(std::mt19937_64& random, const RandomOptions& options) : random_(random), o_(options) {}
+  Maker(std::mt19937_64& random, const RandomOptions& options) : Dice(random), o_(options) {}
 
   std::optional<RandomCase> make() {
     RandomCase c;
     try {
-      c.workload = std::make_shared<const Workload>(workload_from_yaml(workload_text(), "random"));
+      c.workload = std::make_shared<const Workload>(
+          workload_from_yaml(WorkloadMaker(random_, o_).text(), "random"));
     } catch (const InputError&) {
       return std::nullopt;
     }
@@ -68,118 +55,15 @@ class Maker {
     c.machine = std::make_shared<const Machine>(machine());
     const auto order = w_->topological_order();
     std::vector<OpId> ops(order.begin(), order.end());
-    const std::size_t cut = o_.kernels && ops.size() > 1 && chance(0.1) ? pick<std::size_t>(1, ops.size() - 1) : 0;
-    if (cut > 0) c.plan.kernels.push_back(kernel({ops.begin(), ops.begin() + static_cast<long>(cut)}));
+    const std::size_t cut =
+        o_.kernels && ops.size() > 1 && chance(0.1) ? pick<std::size_t>(1, ops.size() - 1) : 0;
+    if (cut > 0)
+      c.plan.kernels.push_back(kernel({ops.begin(), ops.begin() + static_cast<long>(cut)}));
     c.plan.kernels.push_back(kernel({ops.begin() + static_cast<long>(cut), ops.end()}));
     return c;
   }
 
  private:
-  bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
-  template <class T>
-  T pick(T lo, T hi) {
-    return std::uniform_int_distribution<T>(lo, hi)(random_);
-  }
-  std::int64_t extent() { return pick<std::int64_t>(1, o_.max_extent); }
-  template <class T>
-  const T& one_of(const std::vector<T>& items) {
-    return items[pick<std::size_t>(0, items.size() - 1)];
-  }
-
-  // ---- workloads
-
-  std::string workload_text() {
-    const int kind = o_.gemm_chains_only ? 0 : pick(0, o_.units ? 6 : 5);
-    if (kind == 6) return pair();
-    if (kind <= 2) return gemm_chain();
-    if (kind <= 4) return conv_chain();
-    return row_norm();
-  }
-
-  /// T1[b,m,d1] += T0[b,m,d0] * W1[b,d0,d1]; T2 += T1 * W2; ... with functions in between.
-  std::string gemm_chain() {
-    const int ops = pick(1, o_.most_operators);
-    const bool batch = chance(0.3);
-    const std::string b = batch ? "b," : "";
-    std::string loops = "m: " + std::to_string(extent());
-    if (batch) loops += ", b: " + std::to_string(pick(1, 3));
-    for (int i = 0; i <= ops; ++i) loops += ", d" + std::to_string(i) + ": " + std::to_string(extent());
-    std::string text;
-    std::string in = "T0";
-    for (int i = 1; i <= ops; ++i) {
-      const std::string d0 = "d" + std::to_string(i - 1), d1 = "d" + std::to_string(i);
-      const std::string out = "T" + std::to_string(i);
-      text += "  - \"gemm" + std::to_string(i) + ": " + out + "[" + b + "m," + d1 + "] += " + in + "[" +
-              b + "m," + d0 + "] * W" + std::to_string(i) + "[" + b + d0 + "," + d1 + "]\"\n";
-      in = out;
-      if (o_.gemm_chains_only || i == ops || !chance(0.35)) continue;
-      const std::string index = "[" + b + "m," + d1 + "]";
-      in = "R" + std::to_string(i);
-      const std::string bias = chance(0.5) ? " + V" + std::to_string(i) + "[" + d1 + "]" : "";
-      text += "  - \"act" + std::to_string(i) + ": " + in + index + " = relu(" + out + index + bias +
-              ")\"\n";
-    }
-    return "name: random-gemm\nloops: {" + loops + "}\noperators:\n" + text;
-  }
-
-  /// One-dimensional convolutions of one another, with strides, halos and padding, and channels.
-  std::string conv_chain() {
-    const int ops = pick(1, o_.most_operators);
-    const bool channels = chance(0.5);
-    std::vector<std::int64_t> length(static_cast<std::size_t>(ops) + 1);
-    std::vector<std::int64_t> taps(length.size()), stride(length.size()), pad(length.size());
-    length.back() = extent();
-    for (std::size_t i = length.size() - 1; i > 0; --i) {
-      taps[i] = pick(1, 3);
-      stride[i] = pick(1, 2);
-      pad[i] = chance(0.4) ? taps[i] / 2 : 0;
-      length[i - 1] = std::max<std::int64_t>(1, (length[i] - 1) * stride[i] + taps[i] - 2 * pad[i]);
-    }
-    std::string loops, tensors, text;
-    const auto add = [](std::string& list, const std::string& item) {
-      list += (list.empty() ? "" : ", ") + item;
-    };
-    for (std::size_t i = 0; i < length.size(); ++i) {
-      const std::string n = std::to_string(i);
-      if (i > 0) add(loops, "x" + n + ": " + std::to_string(length[i]));
-      if (i > 0) add(loops, "r" + n + ": " + std::to_string(taps[i]));
-      const std::int64_t c = pick(1, 3);
-      if (channels) add(loops, "c" + n + ": " + std::to_string(c));
-      add(tensors, "T" + n + ": [" + (channels ? "c" + n + ", " : "") + std::to_string(length[i]) + "]");
-      if (i == 0) continue;
-      const std::string p = std::to_string(i - 1);
-      const std::string c0 = channels ? "c" + p + "," : "", c1 = channels ? "c" + n + "," : "";
-      text += "  - \"conv" + n + ": T" + n + "[" + c1 + "x" + n + "] += T" + p + "[" + c0 +
-              (stride[i] > 1 ? std::to_string(stride[i]) + "*" : "") + "x" + n + " + r" + n +
-              (pad[i] > 0 ? " - " + std::to_string(pad[i]) : "") + "] * W" + n + "[" + c1 + c0 + "r" + n +
-              "]\"\n";
-    }
-    return "name: random-conv\nloops: {" + loops + "}\ntensors: {" + tensors + "}\noperators:\n" + text;
-  }
-
-  /// Two products that share an input or nothing: what a pack runs side by side.
-  std::string pair() {
-    const bool share = chance(0.5);
-    const std::string loops = "m: " + std::to_string(extent()) + ", d0: " + std::to_string(extent()) +
-                              ", d1: " + std::to_string(extent()) + ", d2: " + std::to_string(extent());
-    return "name: random-pair\nloops: {" + loops +
-           "}\noperators:\n  - \"left: X[m,d1] += A[m,d0] * B[d0,d1]\"\n  - \"right: Y[m,d2] += " +
-           (share ? "A" : "P") + "[m,d0] * Q[d0,d2]\"\n";
-  }
-
-  /// Two consumers of one tensor, and results that are broadcast.
-  std::string row_norm() {
-    const std::string loops = "r: " + std::to_string(extent()) + ", c: " + std::to_string(extent());
-    std::string text = "  - \"sum: s[r] += x[r,c]\"\n";
-    if (chance(0.5)) {
-      text += "  - \"mean: u[r] = s[r] * 0.5\"\n  - \"sub: d[r,c] = x[r,c] - u[r]\"\n";
-      if (chance(0.5)) text += "  - \"var: v[r] += d[r,c] * d[r,c]\"\n  - \"norm: y[r,c] = d[r,c] * v[r]\"\n";
-    } else {
-      text += "  - \"norm: y[r,c] = x[r,c] * s[r]\"\n";
-    }
-    return "name: random-norm\nloops: {" + loops + "}\noperators:\n" + text;
-  }
-
   Machine machine() {
     two_levels_ = o_.two_levels && chance(0.5);
     Machine m = parse_synthetic_machine(two_levels_ ? "scratchpad:1M,1M" : "scratchpad:1M");
@@ -212,7 +96,8 @@ class Maker {
   }
 
   /// Loops that may go around all of `ops`: no reduction of an operator that another one reads.
-  std::vector<std::size_t> candidates(const std::vector<OpId>& ops, const std::vector<Range>& ranges) {
+  std::vector<std::size_t> candidates(const std::vector<OpId>& ops,
+                                      const std::vector<Range>& ranges) {
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const LoopId loop = *w_->find_loop(ranges[i].loop);
@@ -248,7 +133,8 @@ class Maker {
     }
     if (ops.size() == 1) return compute(w_->op(ops[0]).name, o_.once && chance(0.08));
     const std::size_t at = pick<std::size_t>(1, ops.size() - 1);
-    std::vector<Node> parts{body({ops.begin(), ops.begin() + static_cast<long>(at)}, ranges, loops, depth)};
+    std::vector<Node> parts{
+        body({ops.begin(), ops.begin() + static_cast<long>(at)}, ranges, loops, depth)};
     if (depth == 0 && o_.units && chance(0.3)) parts.push_back(sync("grid"));
     parts.push_back(body({ops.begin() + static_cast<long>(at), ops.end()}, ranges, loops, depth));
     const bool side_by_side = depth <= 1 && w_->name() == "random-pair" && chance(0.6);
@@ -264,9 +150,12 @@ class Maker {
       const std::string& name = w_->tensor(id).name;
       if (o_.sliding && chance(0.2)) k.flags[name].sliding = true;
       if (!o_.pins || !w_->is_intermediate(id)) continue;
-      if (chance(0.15)) k.pins[name].level = "DRAM";
-      else if (two_levels_ && chance(0.2)) k.pins[name].level = "L2";
-      if (chance(0.15)) k.pins[name].at = one_of(std::vector<Loop>(w_->loops().begin(), w_->loops().end())).name;
+      if (chance(0.15))
+        k.pins[name].level = "DRAM";
+      else if (two_levels_ && chance(0.2))
+        k.pins[name].level = "L2";
+      if (chance(0.15))
+        k.pins[name].at = one_of(std::vector<Loop>(w_->loops().begin(), w_->loops().end())).name;
     }
   }
 
@@ -290,8 +179,7 @@ class Maker {
     std::size_t position = 0;
     if (around.kind == Node::Kind::loop && around.children[0].kind == Node::Kind::sequence) {
       parts = &around.children[0].children;
-      if (at + 2 < path.size())
-        position = static_cast<std::size_t>(path[at + 2] - parts->data());
+      if (at + 2 < path.size()) position = static_cast<std::size_t>(path[at + 2] - parts->data());
     } else if (around.kind == Node::Kind::sequence) {
       position = static_cast<std::size_t>(path[at + 1] - parts->data());
     } else {
@@ -333,19 +221,23 @@ class Maker {
       const std::string& name = w_->tensor(id).name;
       const bool spilled = k.pins.contains(name) && k.pins[name].level == "DRAM";
       const bool made_here = std::ranges::find(ops_, w_->producer(id)) != ops_.end();
-      if (made_here && !spilled && !(two_levels_ && k.pins.contains(name) && k.pins[name].level == "L2"))
+      if (made_here && !spilled &&
+          !(two_levels_ && k.pins.contains(name) && k.pins[name].level == "L2"))
         continue;
       if (!chance(0.45)) continue;
       std::vector<std::string> levels{"L1"};
-      if (two_levels_ && chance(0.5)) levels = {"L2", "L1"};
-      else if (two_levels_ && chance(0.2)) levels = {"L2"};
+      if (two_levels_ && chance(0.5))
+        levels = {"L2", "L1"};
+      else if (two_levels_ && chance(0.2))
+        levels = {"L2"};
       for (OpId op : w_->consumers(id)) {
         std::size_t from = 0;
         for (const std::string& level : levels) {
           std::vector<Node*> path;
           if (!path_to(k.tree, w_->op(op).name, path)) continue;
           if (governed(path, name, level)) continue;
-          const std::size_t at = pick<std::size_t>(std::min(from, path.size() - 1), path.size() - 1);
+          const std::size_t at =
+              pick<std::size_t>(std::min(from, path.size() - 1), path.size() - 1);
           insert(path, at, load(name, level, chance(0.1) ? 2 : 1), true);
           from = at;
         }
@@ -370,7 +262,8 @@ class Maker {
           const bool grid_outside =
               std::any_of(path.begin(), path.begin() + static_cast<long>(at) + 1,
                           [](const Node* n) { return n->binding == Binding::grid; });
-          insert(path, at, store(name, level, level == "DRAM" && chance(grid_outside ? 0.5 : 0.05)), false);
+          insert(path, at, store(name, level, level == "DRAM" && chance(grid_outside ? 0.5 : 0.05)),
+                 false);
           last = at;
         }
       }
@@ -385,7 +278,6 @@ class Maker {
     }
   }
 
-  std::mt19937_64& random_;
   const RandomOptions& o_;
   const Workload* w_ = nullptr;
   bool two_levels_ = false;
@@ -397,7 +289,8 @@ class Maker {
 }  // namespace random_trees
 
 /// One case; nothing where the workload that was drawn is none. About half of the plans are legal.
-inline std::optional<RandomCase> random_case(std::mt19937_64& random, const RandomOptions& options = {}) {
+inline std::optional<RandomCase> random_case(std::mt19937_64& random,
+                                             const RandomOptions& options = {}) {
   return random_trees::Maker(random, options).make();
 }
 

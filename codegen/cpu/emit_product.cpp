@@ -1,0 +1,161 @@
+// Matrix products: which loops of an operator make one, and the call of the micro-kernel.
+#include <algorithm>
+
+#include "codegen/cpu/emitter.h"
+
+namespace tilewright::cpu {
+
+namespace {
+
+/// Elements between neighbours of a loop in a tensor that lies with these strides.
+std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride) {
+  std::int64_t sum = 0;
+  for (std::size_t d = 0; d < a.index.size(); ++d)
+    for (const Term& t : a.index[d].terms)
+      if (t.loop == loop) sum += t.coefficient * stride[d];
+  return sum;
+}
+
+bool has_loop(const Access& a, LoopId loop) {
+  for (const Affine& index : a.index)
+    for (const Term& t : index.terms)
+      if (t.loop == loop) return true;
+  return false;
+}
+
+}  // namespace
+
+/// The operator as a matrix product on its tiles, with the loops that are largest; nothing where it
+/// is none, or reads beyond its tensors.
+std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
+                                                                const SymRanges& ranges) const {
+  const ScheduleNode& n = k_.node(id);
+  const Workload& w = p_.workload();
+  const Operator& op = w.op(n.op);
+  if (op.outputs.size() != 1 || op.inputs.size() != 2) return std::nullopt;
+  const Output& out = op.outputs[0];
+  const Expr& e = out.value;
+  if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
+      e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
+      e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
+    return std::nullopt;
+  if (can_leave(w, op, op.inputs[0]) || can_leave(w, op, op.inputs[1])) return std::nullopt;
+
+  const auto stride_in = [&](const Access& a, BufferId b, LoopId l) {
+    return loop_stride(a, l, layouts_[b.index()].stride);
+  };
+  std::optional<Product> best;
+  std::int64_t best_size = -1;
+  for (int left : {0, 1}) {
+    Product p{.left = left, .right = 1 - left};
+    const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
+    const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+    const auto pick = [&](int& slot, std::size_t l) {
+      const auto most = [&](int local) { return range(ranges, n.op, local).most; };
+      if (slot < 0 || most(static_cast<int>(l)) > most(slot)) slot = static_cast<int>(l);
+    };
+    for (std::size_t l = 0; l < op.loops.size(); ++l) {
+      const LoopId loop = op.loops[l];
+      const bool in_a = has_loop(a, loop), in_b = has_loop(b, loop);
+      const bool in_out = has_loop(out.target, loop);
+      if (in_out && in_b && !in_a && !out.target.index.empty() &&
+          out.target.index.back().plain_loop() == loop &&
+          stride_in(out.target, n.writes[0].buffer, loop) == 1)
+        pick(p.columns, l);
+      if (in_out && in_a && !in_b) pick(p.rows, l);
+      if (!in_out && in_a && in_b) pick(p.depth, l);
+    }
+    if (p.columns < 0 || p.depth < 0) continue;
+    p.packs = stride_in(b, buffer_of_input(n, p.right),
+                        op.loops[static_cast<std::size_t>(p.columns)]) != 1;
+    const auto most = [&](int local) { return local < 0 ? 1 : range(ranges, n.op, local).most; };
+    const std::int64_t size = most(p.columns) * most(p.rows);
+    if (size > best_size) best_size = size, best = p;
+  }
+  return best;
+}
+
+void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Workload& w = p_.workload();
+  const Operator& op = w.op(n.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
+  const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+  const Access& c = op.outputs[0].target;
+  const BufferId in_a = buffer_of_input(n, p.left), in_b = buffer_of_input(n, p.right);
+  const BufferId in_c = n.writes[0].buffer;
+
+  // Loops that the product leaves over stand around it; of reductions, only the first step starts
+  // from zero.
+  std::vector<std::string> at(op.loops.size());
+  std::string fresh = initialises(n.op, ranges, n.writes[0].atomic);
+  std::size_t opened = 0;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    const SymRange& r = range(ranges, n.op, static_cast<int>(l));
+    const int local = static_cast<int>(l);
+    const bool inner = local == p.rows || local == p.columns || local == p.depth;
+    if (inner || r.most == 1) {
+      at[l] = variables_.text(r.lo);
+      continue;
+    }
+    at[l] = names_.fresh(identifier("p_", w.loop(op.loops[l]).name));
+    out_.open("for (int64_t " + at[l] + " = " + variables_.text(r.lo) + "; " + at[l] + " < " +
+              variables_.text(r.hi) + "; ++" + at[l] + ")");
+    ++opened;
+    if (!w.is_reduction(n.op, op.loops[l]) || fresh == "false") continue;
+    const std::string first = at[l] + " == " + variables_.text(r.lo);
+    fresh = fresh == "true" ? first : fresh + " && " + first;
+  }
+  const auto corner = [&](const Access& access, BufferId buf) {
+    std::string text = "at(" + ref(buf) + ", {";
+    for (std::size_t d = 0; d < access.index.size(); ++d) {
+      std::string index;
+      for (const Term& t : access.index[d].terms) {
+        const auto l = std::ranges::find(op.loops, t.loop) - op.loops.begin();
+        const std::string& x = at[static_cast<std::size_t>(l)];
+        const bool simple = x.find(' ') == std::string::npos;
+        index += (index.empty() ? "" : " + ") + times(t.coefficient, simple ? x : "(" + x + ")");
+      }
+      const std::int64_t offset = access.index[d].offset;
+      if (offset != 0 || index.empty())
+        index += (index.empty() ? "" : " + ") + std::to_string(offset);
+      text += (d == 0 ? "" : ", ") + index;
+    }
+    return text + (access.index.empty() ? "0})" : "})");
+  };
+  const auto stride = [&](const Access& access, BufferId buf, int local) {
+    if (local < 0) return std::int64_t{0};
+    return loop_stride(access, op.loops[static_cast<std::size_t>(local)],
+                       layouts_[buf.index()].stride);
+  };
+  const auto size = [&](int local) -> std::string {
+    if (local < 0) return "1";
+    const SymRange& r = range(ranges, n.op, local);
+    return variables_.text(r.hi - r.lo);
+  };
+
+  std::string right = corner(b, in_b);
+  std::string right_stride = std::to_string(stride(b, in_b, p.depth));
+  if (p.packs) {
+    const std::int64_t row = ceil_div(range(ranges, n.op, p.columns).most, 16) * 16;
+    const auto bytes = checked_mul(row * p_.element_bytes, range(ranges, n.op, p.depth).most + 1);
+    if (!bytes) throw Refused{"operator " + op.name + " packs more than 64 bits count"};
+    scratch_ = std::max(scratch_, *bytes);
+    const std::string name = names_.fresh("packed");
+    out_.line("Real* const " + name + " = reinterpret_cast<Real*>(memory + " +
+              std::to_string(scratch_offset_) + ");");
+    out_.line("pack(" + size(p.columns) + ", " + size(p.depth) + ", " + right + ", " +
+              right_stride + ", " + std::to_string(stride(b, in_b, p.columns)) + ", " + name +
+              ", " + std::to_string(row) + ");");
+    right = name;
+    right_stride = std::to_string(row);
+  }
+  out_.line("multiply(" + size(p.rows) + ", " + size(p.columns) + ", " + size(p.depth) + ", " +
+            corner(a, in_a) + ", " + std::to_string(stride(a, in_a, p.rows)) + ", " +
+            std::to_string(stride(a, in_a, p.depth)) + ",");
+  out_.line("         " + right + ", " + right_stride + ", " + corner(c, in_c) + ", " +
+            std::to_string(stride(c, in_c, p.rows)) + ", " + fresh + ");");
+  for (; opened > 0; --opened) out_.close();
+}
+
+}  // namespace tilewright::cpu
