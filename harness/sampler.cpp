@@ -30,6 +30,13 @@ class Walk {
     }
   }
 
+  /// A feasible tiling to start from: the smallest tiles, or those with every reduction whole.
+  bool start(const Workload& w) {
+    if (feasible()) return true;
+    for (OpId op : w.topological_order())
+      for (LoopId l : w.reduction_loops(op)) tiles_[l.index()] = extents_[l.index()];
+    return feasible();
+  }
   bool feasible() const { return memory() <= most_; }
   std::int64_t memory() const { return pricer_.quick(tiles_).memory; }
   const chimera::Tiles& tiles() const { return tiles_; }
@@ -44,17 +51,32 @@ class Walk {
   }
 
  private:
-  /// The tile of one loop, uniform over its feasible sizes.
+  /// The tile of one loop, uniform over its feasible sizes: a range from the smallest, and the whole
+  /// loop, which as a reduction's only trip frees what unfinished results would take.
   void redraw(std::size_t l) {
-    std::int64_t low = smallest_[l], high = extents_[l];
-    while (low < high) {
-      const std::int64_t middle = low + (high - low + 1) / 2;
-      tiles_[l] = middle;
-      if (feasible()) low = middle;
-      else high = middle - 1;
+    const std::int64_t before = tiles_[l], smallest = smallest_[l], whole = extents_[l];
+    const auto fits = [&](std::int64_t size) {
+      tiles_[l] = size;
+      return feasible();
+    };
+    std::int64_t sizes = 0;
+    if (fits(smallest)) {
+      std::int64_t low = smallest, high = whole;
+      while (low < high) {
+        const std::int64_t middle = low + (high - low + 1) / 2;
+        if (fits(middle)) low = middle;
+        else high = middle - 1;
+      }
+      sizes = low - smallest + 1;
     }
-    const auto sizes = static_cast<std::uint64_t>(low - smallest_[l] + 1);
-    tiles_[l] = smallest_[l] + static_cast<std::int64_t>(below(random_, sizes));
+    const bool apart = smallest + sizes <= whole && fits(whole);
+    if (sizes == 0 && !apart) {
+      tiles_[l] = before;
+      return;
+    }
+    const auto draw = static_cast<std::int64_t>(
+        below(random_, static_cast<std::uint64_t>(sizes + (apart ? 1 : 0))));
+    tiles_[l] = draw < sizes ? smallest + draw : whole;
   }
 
   chimera::Pricer pricer_;
@@ -75,7 +97,7 @@ std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order
   held.memory = chimera::Memory::held;
   Walk walk(w, order, held, space, seed);
   std::vector<chimera::Tiles> drawn;
-  if (!walk.feasible()) return drawn;
+  if (!walk.start(w)) return drawn;
   std::set<chimera::Tiles> seen;
   for (int misses = 0; misses < kMostMisses && std::ssize(drawn) < count; ++misses) {
     for (int i = 0; i < kSweeps; ++i) walk.sweep();

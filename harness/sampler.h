@@ -19,8 +19,9 @@ struct SampleSpace {
 /// memory (Chimera's Memory::held: what the plan's schedule has alive) lies in the space. Fewer
 /// where the space has fewer, or none.
 ///
-/// Method: Gibbs sampling. Memory grows with every tile, so that with the other tiles fixed the
-/// feasible sizes of one are a range; one tile after the other is redrawn from its range, a loop's
+/// Method: Gibbs sampling. Memory grows with every tile, except that a reduction of one trip frees
+/// its unfinished results, so that with the other tiles fixed the feasible sizes of one are a range
+/// and perhaps the whole loop; one tile after the other is redrawn from its range, a loop's
 /// sizes being equally likely, which leaves the uniform law over the whole set unchanged. kSweeps
 /// rounds part a draw from the one before; repeated tilings and those at or below `least` are dropped.
 /// Deterministic in the seed, on every platform. Cost: about 10 us a sweep.

@@ -125,6 +125,7 @@ class SameRanges {
   using Tokens = std::vector<std::vector<int>>;  // by op, loop
   static constexpr int kNone = 0;  // no single range; tokens of cuts count up from 1
   static int whole(LoopId l) { return -1 - l.value; }
+  static bool is_whole(int token) { return token < kNone; }
   int& token(const OpLoop& c) {
     return tokens_[c.op.index()][static_cast<std::size_t>(c.local)];
   }
@@ -153,6 +154,9 @@ class SameRanges {
       int same = i.sliding ? kNone : dimension(i.reads.front(), dim, ahead);
       for (const ReadRef& r : i.reads)
         if (dimension(r, dim, ahead) != same) same = kNone;
+      // Who reads all of a dimension needs all of it, whatever the others read.
+      for (const ReadRef& r : i.reads)
+        if (!i.sliding && is_whole(dimension(r, dim, ahead))) same = whole(*loop);
       if (i.merge && token(slot) != same) same = kNone;
       token(slot) = same != kNone ? same : ++last_;
     }

@@ -42,7 +42,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
                                         .prefix = "k" + std::to_string(drawn.size())};
     auto source = cpu::emit(*schedule, emit_options);
     if (!source.ok()) {
-      ++refused;
+      ++refused; if (std::getenv("TILEWRIGHT_SHOW")) std::cout << source.reason() << "\n";
       continue;
     }
     drawn.push_back({*c, std::move(*schedule), std::move(source).value()});

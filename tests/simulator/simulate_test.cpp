@@ -211,6 +211,32 @@ TEST(Simulate, EntriesAreOuterBoundariesFirstThenTensorsAsDeclared) {
   EXPECT_EQ(order, expected);
 }
 
+TEST(Simulate, AnIntermediateThatIsAnOutputIsWrittenOnce) {
+  const std::string both = std::string(kChain) + "outputs: [C, E]\n";
+  const Schedule s = scheduled({both, kMlkn, kSteps}, parse_synthetic_machine("scratchpad:4096B"));
+  const TrafficEntry c = simulate(s).at("C", "DRAM/L1");
+  EXPECT_EQ(c.written, Bytes(90 * 4));
+  EXPECT_EQ(c.read, Bytes(0));
+}
+
+TEST(Simulate, KernelsMeetAtHome) {
+  auto w = std::make_shared<const Workload>(workload_from_yaml(kChain, "test"));
+  const Plan plan{.kernels = {{.tree = parse_tree("m l ( k ( C.gemm1 ) )"), .tiles = kSteps},
+                              {.tree = parse_tree("m n l ( C.gemm2 )"), .tiles = kSteps}}};
+  const auto resolved = [&](const char* machine) {
+    return resolve(plan, w, std::make_shared<const Machine>(parse_synthetic_machine(machine)));
+  };
+  const auto s = resolved("scratchpad:4096B");
+  ASSERT_TRUE(s.ok()) << s.reason();
+  const Traffic t = simulate(*s);
+  EXPECT_EQ(t.at("C", "DRAM/L1").written, Bytes(90 * 4));
+  EXPECT_EQ(t.at("C", "DRAM/L1").read, Bytes(2 * 90 * 4));  // again for each of two n
+  EXPECT_EQ(t.at("E", "DRAM/L1").written, Bytes(60 * 4));
+  const auto cached = resolved("cache:32K/8");
+  ASSERT_TRUE(cached.ok()) << cached.reason();
+  EXPECT_EQ(simulate(*cached).at("C", "DRAM/L1").read, Bytes(384));
+}
+
 // Registers under a cache: B's panels pass L1 by loads, operands cross nothing.
 TEST(Simulate, RegistersUnderCaches) {
   Machine machine = parse_synthetic_machine("cache:32K/8");
