@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <utility>
 
 namespace tilewright::harness {
 namespace {
@@ -30,12 +31,16 @@ class Walk {
     }
   }
 
-  /// A feasible tiling to start from: the smallest tiles, or those with every reduction whole.
+  /// A feasible tiling to start from: the smallest tiles, or one reduction whole beside them.
   bool start(const Workload& w) {
     if (feasible()) return true;
     for (OpId op : w.topological_order())
-      for (LoopId l : w.reduction_loops(op)) tiles_[l.index()] = extents_[l.index()];
-    return feasible();
+      for (LoopId l : w.reduction_loops(op)) {
+        const std::int64_t small = std::exchange(tiles_[l.index()], extents_[l.index()]);
+        if (feasible()) return true;
+        tiles_[l.index()] = small;
+      }
+    return false;
   }
   bool feasible() const { return memory() <= most_; }
   std::int64_t memory() const { return pricer_.quick(tiles_).memory; }

@@ -33,11 +33,15 @@ void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
   const NodeId store = k.buffer(out.buffer).store;
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& l = k.nodes[i];
-    if (l.kind != NodeKind::loop || l.max_trips <= 1 ||
-        std::ranges::any_of(l.cuts, [&](const OpLoop& c) { return c.op == op; }))
+    if (l.kind != NodeKind::loop || l.max_trips <= 1) continue;
+    const bool around_compute = is_inside(k, compute, NodeId(i));
+    const bool around_store = is_inside(k, store, NodeId(i));
+    if (l.binding == Binding::grid && around_compute && !around_store && w.is_reduction(op, l.loop))
+      throw Refused{what + "it stands outside loop " + w.loop(l.loop).name +
+                    "@grid, whose blocks have the partial results"};
+    if (std::ranges::any_of(l.cuts, [&](const OpLoop& c) { return c.op == op; }))
       continue;
-    if (is_inside(k, store, NodeId(i)) ||
-        (l.binding == Binding::grid && is_inside(k, compute, NodeId(i))))
+    if (around_store || (l.binding == Binding::grid && around_compute))
       throw Refused{what + "every iteration of loop " + w.loop(l.loop).name +
                     " would add the same result"};
   }

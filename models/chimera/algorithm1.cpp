@@ -36,6 +36,10 @@ void check_order(const Chain& c, const Order& order) {
   Mask seen = 0, expected = 0;
   for (LoopId l : c.order_loops()) expected |= bit(l.index());
   const std::string accepted = "a permutation of " + name_list(w, c.order_loops());
+  std::string text;  // to_text would ask for a checked order
+  for (LoopId l : order)
+    if (l.valid() && l.index() < w.loops().size())
+      text += (text.empty() || w.loop(l).name.size() == 1 ? "" : ",") + w.loop(l).name;
   for (LoopId l : order) {
     if (!l.valid() || l.index() >= w.loops().size())
       throw InputError(
@@ -43,7 +47,7 @@ void check_order(const Chain& c, const Order& order) {
     const std::string& name = w.loop(l).name;
     if (has(seen, l.index()))
       throw InputError(
-          {.field = "order", .value = name, .problem = "appears twice", .accepted = accepted});
+          {.field = "order", .value = text, .problem = "has " + name + " twice", .accepted = accepted});
     if (!has(expected, l.index()) && !c.batch(l))
       throw InputError({.field = "order",
                         .value = name,
@@ -53,8 +57,8 @@ void check_order(const Chain& c, const Order& order) {
   }
   each(expected & ~seen, [&](std::size_t l) {
     throw InputError({.field = "order",
-                      .value = w.loop(LoopId(l)).name,
-                      .problem = "is missing",
+                      .value = text,
+                      .problem = "lacks " + w.loop(LoopId(l)).name,
                       .accepted = accepted});
   });
 }

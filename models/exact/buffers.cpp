@@ -140,11 +140,16 @@ void Evaluation::move_in(BufferId id, const Box& box) {
     touch_to_read(b.outer, contents_.fixed[b.outer.index()]);
 }
 
-void Evaluation::write_out(BufferId id, const Box& box, bool initialises) {
-  const Buffer& b = buffer(id);
+void Evaluation::move_out(BufferId id, const Box& box) {
   sig_.sizes(box);
-  const std::int64_t bytes = box.size() * size_of(s_.workload->tensor(b.tensor).dtype);
-  for (std::size_t boundary : crossings_[id.index()].out) tally_.written(boundary, b.tensor, bytes);
+  const TensorId t = buffer(id).tensor;
+  const std::int64_t bytes = box.size() * size_of(s_.workload->tensor(t).dtype);
+  for (std::size_t boundary : crossings_[id.index()].out) tally_.written(boundary, t, bytes);
+}
+
+void Evaluation::write_out(BufferId id, const Box& box, bool initialises) {
+  move_out(id, box);
+  const Buffer& b = buffer(id);
   if (b.outer.valid()) touch(b.outer, contents_.fixed[b.outer.index()], initialises);
 }
 
@@ -154,7 +159,24 @@ void Evaluation::write_if_changed(BufferId b) {
   sig_.note(c != nullptr && c->changed);
   if (!c || !c->changed) return;
   c->changed = false;
-  write_out(b, Box(c->tile), c->fresh);
+  const Box tile(c->tile);
+  const BufferId outer = buffer(b).outer;
+  Content* to = outer.valid() ? find(outer) : nullptr;
+  if (to && holds(Box(to->tile), tile)) {
+    // What is written late belongs to the outer tile that it was made in, where that is still there.
+    move_out(b, tile);
+    to->changed = !stays(buffer(outer));
+    return;
+  }
+  write_out(b, tile, c->fresh);
+}
+
+bool Evaluation::holds(const Box& outer, const Box& inner) {
+  for (int d = 0; d < inner.rank(); ++d) {
+    sig_.compare(outer[d].lo, inner[d].lo);
+    sig_.compare(outer[d].hi, inner[d].hi);
+  }
+  return contains(outer, inner);
 }
 
 /// A compute, or an inner buffer that is written out, changes `tile` of an output or intermediate.

@@ -63,6 +63,8 @@ class Evaluation {
   Content* find(BufferId b);
   Content& put(BufferId b, Content content);
   void move_in(BufferId b, const Box& box);
+  void move_out(BufferId b, const Box& box);  ///< counts it, touches nothing
+  bool holds(const Box& outer, const Box& inner);
   void write_out(BufferId b, const Box& box, bool initialises);
   void touch(BufferId b, const Box& tile, bool initialises);
   void touch_to_read(BufferId b, const Box& tile);

@@ -59,8 +59,8 @@ TEST(BadInput, CommandLine) {
       {{"plan", kChain, "-m", "scratchpad:4K", "--capacity", "-4K"}, "--capacity"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--capacity", "9999999999999999999e"}, "--capacity"},
       {{"plan", kChain, "-m", "scratchpad:4K", "-o", "/no/such/folder/plan.yaml"}, "-o"},
-      {{"explain", kChain, "-m", "scratchpad:4K", "--order", "mlk"}, "mlk"},
-      {{"explain", kChain, "-m", "scratchpad:4K", "--order", "mlkk"}, "mlkk"},
+      {{"explain", kChain, "-m", "scratchpad:4K", "--order", "mlk"}, "mlk lacks n"},
+      {{"explain", kChain, "-m", "scratchpad:4K", "--order", "mlkk"}, "mlkk has k twice"},
       {{"explain", kChain, "-m", "scratchpad:4K", "--order", ""}, "order"},
       {{"explain", kChain, "-m", "scratchpad:4K", "--tiles", "z=4"}, "z"},
       {{"explain", kChain, "-m", "scratchpad:4K", "--tiles", "m=11"}, "11"},
@@ -142,7 +142,7 @@ TEST(BadInput, Files) {
       {"loops: {m: 4, n: 3}\noperators: [\"B[m] = A[m]\"]\n", "n"},
       {"loops: {m: 4}\noperators: [\"B[m] = A[q]\"]\n", "q"},
       {"loops: {m: 4}\noperators: [\"B[m] = A[m]\", \"A[m] = B[m]\"]\n", "A"},
-      {"loops: {m: 4}\noperators: [\"B[m] = \"]\n", "B[m]"},
+      {"loops: {m: 4}\noperators: [\"B[m] = \"]\n", "workload.yaml:2: operators[0]"},
       {"loops: {\"m;rm\": 4}\noperators: []\n", "m;rm"},
       {"loops: [\n", "workload.yaml"},
       {"", "workload.yaml"},
@@ -156,7 +156,7 @@ TEST(BadInput, Files) {
   }
   for (const char* text : {"name: x\n", "name: x\nlevels: []\n", "levels: 4\n", "[]\n"})
     expect_refused({"plan", kChain, "-m", folder.write("machine.yaml", text)}, "machine.yaml");
-  expect_refused({"plan", folder.path(""), "-m", "scratchpad:4K"}, "W");
+  expect_refused({"plan", folder.path(""), "-m", "scratchpad:4K"}, folder.path(""));
   // Nothing half-written is left behind.
   EXPECT_THAT(folder.names(), ::testing::UnorderedElementsAre("workload.yaml", "machine.yaml"));
 }

@@ -26,7 +26,7 @@ std::int64_t memory(const Workload& w, const chimera::Order& order, const chimer
 
 TEST(Sampler, DistinctSeededWithinTheSpace) {
   const Workload w = named_workload("gemm-chain:m=48,n=40,k=33,l=52,batch=2");
-  for (const char* text : {"mlkn", "mlnk", "knml"}) {
+  for (const char* text : {"mlkn", "mlnk", "mkln"}) {
     const chimera::Order order = chimera::parse_order(w, text);
     const SampleSpace space{.least = Elements(300), .most = Elements(600), .min_tile = 2};
     const auto drawn = draw_tilings(w, order, {}, space, 50, kSeed);

@@ -82,6 +82,14 @@ class LiteralWalker {
     Held* h = find(b);
     if (!h || !h->changed || !moves(b)) return;
     h->changed = false;
+    // What is written late belongs to the outer tile that it was made in, where that is still there.
+    const Buffer& buf = buffer(b);
+    Held* to = buf.outer.valid() ? find(buf.outer) : nullptr;
+    if (to && contains(to->tile, h->tile)) {
+      count(buf, buf.level, buf.outer_level, "written", h->tile.size());
+      to->changed = moves(buf.outer);
+      return;
+    }
     write(b, Box(h->tile), h->fresh);
   }
   void change(BufferId b, const Box& tile, bool initialises) {
