@@ -40,11 +40,19 @@ std::string level_name(const Draft& d, LevelId l) { return d.m.level(l).name; }
 
 Node to_plan(const Draft& d, NodeId id);
 
+/// Rule 9's loads of a !once compute belong to it and have no text of their own; nor then has any
+/// other that rule 9 put for that tensor, since one load node in a kernel ends rule 9 for it.
+bool has_no_text(const Draft& d, NodeId load) {
+  if (std::ranges::find(d.implicit, load) == d.implicit.end()) return false;
+  return std::ranges::any_of(d.implicit, [&](NodeId other) {
+    return d.node(other).tensor == d.node(load).tensor && d.node(other).only_for.valid();
+  });
+}
+
 std::vector<Node> parts(const Draft& d, NodeId id) {
   std::vector<Node> nodes;
   for (NodeId c : d.node(id).children) {
-    // Rule 9's loads of a !once compute belong to it and have no text of their own.
-    if (d.node(c).kind == NodeKind::load && d.node(c).only_for.valid()) continue;
+    if (d.node(c).kind == NodeKind::load && has_no_text(d, c)) continue;
     nodes.push_back(to_plan(d, c));
   }
   return nodes;

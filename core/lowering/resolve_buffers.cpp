@@ -29,7 +29,8 @@ BufferId next_outer(const Draft& d, LevelId level, const std::vector<BufferId>& 
 std::optional<Reason> add_chain(Draft& d, TensorId t) {
   const std::string& name = d.w.tensor(t).name;
   const bool on_chip = d.on_chip(t);
-  const LevelId inner = d.spilled(t) ? d.k.level : d.level_of.at(t);
+  const LevelId pinned = d.level_of.at(t);
+  const LevelId inner = pinned == d.m.home() ? d.k.level : pinned;
   std::vector<LevelId> levels{inner};
   for (const ScheduleNode& n : d.k.nodes) {
     if (n.kind != NodeKind::store || n.tensor != t || n.level == d.m.home()) continue;

@@ -175,6 +175,7 @@ class Binder {
     if (!implicit.empty() && !alone) parent = add(NodeKind::sequence, parent);
     std::vector<NodeId> loads;
     for (TensorId t : implicit) loads.push_back(add_load(t, on_chip_level(t), parent, 1));
+    d_.implicit.insert(d_.implicit.end(), loads.begin(), loads.end());
     const NodeId id = add(NodeKind::compute, parent);
     d_.node(id).op = *op;
     d_.node(id).once = n.once;

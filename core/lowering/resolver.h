@@ -33,6 +33,7 @@ struct Draft {
   std::map<TensorId, bool> sliding;
   std::vector<std::vector<BufferId>> input_buffers;  ///< by TensorId: filled by loads
   std::vector<std::vector<BufferId>> chain;          ///< by TensorId: written buffers, inner first
+  std::vector<NodeId> implicit;           ///< loads that rule 9 put
   std::vector<NodeId> home_body;          ///< by TensorId: LCA body of producer and consumers
 
   ScheduleNode& node(NodeId id) { return k.nodes[id.index()]; }
