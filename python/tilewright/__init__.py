@@ -56,7 +56,7 @@ _OPTIONS = {
     "seed": "of everything random (1)",
     "threads": "threads (every core; run: 1)",
     "resolved": "of a plan: the schedule, every default made visible (False)",
-    "target": "'cpu', 'cuda' or 'npu'; see targets()",
+    "target": "'cpu', 'cuda' or 'npu', see targets(); plan: tiles suit its micro-kernel",
     "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
     "out": "the file (plan) or folder (emit, reproduce) to write",
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
