@@ -1,6 +1,7 @@
 // Where tensors lie: which ones are tiled, by what, and from which address on.
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "core/lowering/stream.h"
 
@@ -10,11 +11,11 @@ namespace {
 
 constexpr std::int64_t kMaxEnd = std::int64_t{1} << 52;
 
-/// Where an operator's loop gets its range from at a body, if an inference there sets it: the loop
-/// of the consumers that index the tensor with exactly one loop in that dimension. A halo or
-/// consumers that disagree give no loop: `known` turns false.
-OpLoop source_at(const Workload& w, const ScheduleNode& body, OpLoop x, bool& known) {
-  for (auto i = body.infer.rbegin(); i != body.infer.rend(); ++i) {
+/// Where an operator's loop gets its range from, if an inference of the list sets it: the loop of
+/// the readers that index the tensor with exactly one loop in that dimension, or where that in turn
+/// gets its own. A halo or readers that disagree give no loop: `known` turns false.
+OpLoop source(const Workload& w, std::span<const Inference> inferences, OpLoop x, bool& known) {
+  for (auto i = inferences.rbegin(); i != inferences.rend() && known; ++i) {
     if (i->producer != x.op) continue;
     const Operator& producer = w.op(x.op);
     const Access& target = producer.outputs[static_cast<std::size_t>(i->output)].target;
@@ -29,7 +30,8 @@ OpLoop source_at(const Workload& w, const ScheduleNode& body, OpLoop x, bool& kn
         loop = plain;
       }
       if (!known) return x;
-      x = {i->reads.front().op, w.local_index(i->reads.front().op, *loop)};
+      const OpId reader = i->reads.front().op;
+      x = source(w, i->lookahead, {reader, w.local_index(reader, *loop)}, known);
       break;
     }
   }
@@ -45,7 +47,7 @@ std::optional<std::int64_t> piece(const Workload& w, const ScheduledKernel& k, N
   bool known = true;
   for (NodeId n = k.node(compute).parent; n.valid(); n = k.node(n).parent) {
     const ScheduleNode& node = k.node(n);
-    x = source_at(w, node, x, known);  // on entering a body, loops cut first and inference follows
+    x = source(w, node.infer, x, known);  // on entering a body, loops cut first, then it infers
     if (!known) return std::nullopt;
     if (std::find(node.cuts.begin(), node.cuts.end(), x) != node.cuts.end())
       steps.push_back(node.step);
