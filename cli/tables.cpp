@@ -289,7 +289,7 @@ std::string validate_table(const ordered_json& j) {
         human_bytes(dirty / static_cast<std::int64_t>(j["points"].size())),
         bytes(j["points"].front()["packing_bytes"]));
   out += point_line("optimum", get(j, "optimum"));
-  out += point_line("optimum, half capacity", get(j, "optimum_half_capacity"));
+  if (!beyond.is_null()) out += point_line("optimum, whole capacity", get(beyond, "optimum"));
   for (const ordered_json& f : j["failures"])
     out += fmt::format("failed: {} {}: {}\n", text(f, "order"), pairs(f["tiles"]),
                        text(f, "reason"));

@@ -48,8 +48,9 @@ std::string report_of(const Field& top, const ordered_json& v) {
                       paper.at("extent").integer(1, INT32_MAX),
                       r2 ? fmt::format("{:.2f}", r2->real()) : "not given");
   text += fmt::format("The paper's R²: {}.\n\n", paper.at("r2_source").text());
-  text += optimum_line("the model's optimum at the whole capacity", v["optimum"]);
-  text += optimum_line("the model's optimum at half the capacity", v["optimum_half_capacity"]);
+  text += optimum_line("the model's optimum at half the capacity", v["optimum"]);
+  if (v.contains("beyond"))
+    text += optimum_line("the model's optimum at the whole capacity", v["beyond"]["optimum"]);
   if (!v["points"].empty())
     text += fmt::format(
         "- laying tensors out by tile and back costs {} bytes once, in no figure above\n",

@@ -119,12 +119,28 @@ Setting workload_of(const Request& request) {
   return setting;
 }
 
+namespace {
+
+/// Convention 3: Chimera's rows are f16 on GPUs and NPUs, unless they say otherwise.
+Setting with_row_defaults(const Request& request, Setting setting) {
+  const std::string& kind = setting.machine->kind;
+  const std::string& name = request.subject;
+  if ((kind != "gpu" && kind != "npu") || setting.file || request.subject_text ||
+      !name.starts_with("chimera/") || name.find("dtype=") != std::string::npos)
+    return setting;
+  setting.workload_name = name + (name.find(':') == std::string::npos ? ":" : ",") + "dtype=f16";
+  setting.workload = std::make_shared<const Workload>(named_workload(setting.workload_name));
+  return setting;
+}
+
+}  // namespace
+
 Setting setting_of(const Request& request) {
   Setting setting = workload_of(request);
   if (request.machine_text) {
     setting.machine = std::make_shared<const Machine>(
         machine_from_yaml(*request.machine_text, request.machine.value_or("machine")));
-    return setting;
+    return with_row_defaults(request, std::move(setting));
   }
   std::optional<std::string> machine = request.machine;
   if (!machine && setting.file) machine = setting.file->machine;
@@ -132,7 +148,7 @@ Setting setting_of(const Request& request) {
     bad("-m", "nothing", "names no machine",
         "a name (tilewright machines), a .yaml file, scratchpad:32K, cache:48K/12,1M/16");
   setting.machine = std::make_shared<const Machine>(named_machine(*machine));
-  return setting;
+  return with_row_defaults(request, std::move(setting));
 }
 
 LevelId level_of(const Request& request, const Machine& machine) {

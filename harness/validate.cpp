@@ -1,5 +1,8 @@
 // validate: Chimera's prediction against the true bytes into the innermost level, over many tilings.
 #include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <optional>
 
 #include "harness/chimera_request.h"
 #include "harness/parallel.h"
@@ -183,15 +186,24 @@ std::vector<Point> drawn(const Subject& s, const std::vector<chimera::Order>& or
   return points;
 }
 
-/// What the model says is best for an order, at a share of the capacity, and what that truly moves.
-ordered_json optimum_json(const Subject& s, const chimera::Order& order, std::int64_t share) {
-  const Elements capacity(s.capacity.value / size_of(workload(s).dtype()) / share);
-  const auto best = chimera::solve(workload(s), order, capacity, s.exact_edges);
-  if (!best || best->tiles.empty()) return nullptr;
-  Point p{.order = order, .tiles = best->tiles};
-  evaluate(s, p);
-  if (!p.failure.empty()) return nullptr;
-  return point_json(s, p);
+/// The least that the model predicts for any of the orders in the space that tilings are drawn from, and
+/// what that truly moves; null where there is none.
+ordered_json optimum_json(const Subject& s, const std::vector<chimera::Order>& orders,
+                          const SampleSpace& space) {
+  chimera::Options options = s.exact_edges;
+  options.memory = chimera::Memory::held;
+  options.min_tile = space.min_tile;
+  std::optional<Point> best;
+  for (const chimera::Order& order : orders) {
+    const auto solved = chimera::solve(workload(s), order, space.most, options);
+    if (!solved || solved->tiles.empty()) continue;
+    Point p{.order = order, .tiles = solved->tiles};
+    p.predicted = bytes_of(solved->price.volume, workload(s).dtype()).value;
+    if (!best || p.predicted < best->predicted) best = std::move(p);
+  }
+  if (!best) return nullptr;
+  evaluate(s, *best);
+  return best->failure.empty() ? point_json(s, *best) : ordered_json(nullptr);
 }
 
 std::string csv_of(const Subject& s,
@@ -284,6 +296,45 @@ std::vector<chimera::Order> orders_of(const Subject& s, const ValidateOptions& o
   return orders;
 }
 
+/// The command that gives this answer again.
+std::string command_of(const Request& r, const ValidateOptions& o) {
+  std::string text = "tilewright validate";
+  const auto add = [&text](const std::string& word) {
+    const bool plain = std::all_of(word.begin(), word.end(), [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("-_=:,./@+", c) != nullptr;
+    });
+    text += " " + (plain && !word.empty() ? word : "'" + word + "'");
+  };
+  const auto option = [&add](const char* name, const std::optional<std::string>& value) {
+    if (!value) return;
+    add(name);
+    add(*value);
+  };
+  add(r.subject);
+  option("-m", r.machine);
+  if (!o.orders.empty()) {
+    const bool long_names = std::any_of(o.orders.begin(), o.orders.end(), [](const std::string& t) {
+      return t.find(',') != std::string::npos;
+    });
+    option("--orders", join(o.orders, long_names ? ";" : ","));
+  }
+  option("--order", r.order);
+  option("--samples", std::to_string(o.samples));
+  option("--seed", std::to_string(r.seed));
+  option("--truth", o.truth);
+  option("--spill", o.spill);
+  option("--level", r.level);
+  option("--capacity", r.capacity);
+  option("--layout", r.layout);
+  option("--reading", r.reading);
+  option("--edges", r.edges);
+  option("--memory", r.memory);
+  if (r.write_weight) option("--write-weight", nlohmann::json(*r.write_weight).dump());
+  if (r.min_tile) option("--min-tile", std::to_string(*r.min_tile));
+  if (o.beyond) add("--beyond");
+  return text;
+}
+
 /// Where the truth asked for is not to be had, why.
 std::optional<std::string> no_truth(const std::string& truth) {
   if (truth == "simulator") return std::nullopt;
@@ -308,6 +359,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["machine"] = s.setting.machine->name;
   json["model"] = "chimera";
   json["truth"] = options.truth;
+  json["command"] = command_of(request, options);
   if (absent) return refuse(std::move(json), *absent);
   json["boundary"] = s.boundary;
   json["level"] = s.setting.machine->level(s.level).name;
@@ -328,14 +380,17 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   const auto block = [&](const SampleSpace& space, bool first, std::string_view what) {
     return evaluated(s, drawn(s, orders, options, request, space, first), request, what);
   };
-  const auto within = block({.most = half, .min_tile = min_tile}, true, "simulating tilings");
+  const SampleSpace inside{.most = half, .min_tile = min_tile};
+  const auto within = block(inside, true, "simulating tilings");
   add_block(json, s, within);
+  json["optimum"] = optimum_json(s, orders, inside);
   std::vector<Point> beyond, small;
   if (options.beyond) {
-    beyond = block({.least = half, .most = whole, .min_tile = min_tile}, false,
-                   "simulating tilings past half the capacity");
+    const SampleSpace past{.least = half, .most = whole, .min_tile = min_tile};
+    beyond = block(past, false, "simulating tilings past half the capacity");
     json["beyond"] = {{"law", "as the sampler's, with memory use past half the capacity"}};
     add_block(json["beyond"], s, beyond);
+    json["beyond"]["optimum"] = optimum_json(s, orders, past);
     if (min_tile > 1) {
       small = block({.most = half, .min_tile = 1, .some_below = min_tile}, false,
                     "simulating tilings with small tiles");
@@ -343,8 +398,6 @@ Answer validate(const Request& request, const ValidateOptions& options) {
       add_block(json["small_tiles"], s, small);
     }
   }
-  json["optimum"] = optimum_json(s, orders.front(), 1);
-  json["optimum_half_capacity"] = optimum_json(s, orders.front(), 2);
   if (options.csv) write_file(*options.csv, csv_of(s, {{"half", &within}, {"beyond", &beyond}, {"small_tiles", &small}}), "--csv");
   if (json["valid"] == 0)
     return refuse(std::move(json), within.empty() ? "no tiling fits half the capacity"
