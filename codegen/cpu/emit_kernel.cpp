@@ -70,6 +70,7 @@ void KernelEmitter::pass() {
   names_ = {};
   block_ = "0";
   open_.clear();
+  in_scope_.clear();
   defined_.assign(1, {});
   tile_names_.clear();
   for (const Buffer& b : k_.buffers)
@@ -92,9 +93,12 @@ void KernelEmitter::pass() {
     out_.comment("Blocks add to " + p_.workload().tensor(t).name + ": it starts from nothing.");
     out_.open("");
     out_.line("char* const memory = workspace;");
-    declare_one(BufferId(static_cast<std::size_t>(b - k_.buffers.begin())));
-    out_.line("zero(" + ref(BufferId(static_cast<std::size_t>(b - k_.buffers.begin()))) + ", " +
+    const BufferId id(static_cast<std::size_t>(b - k_.buffers.begin()));
+    in_scope_.push_back(scopes_[id.index()].loop);
+    declare_one(id);
+    out_.line("zero(" + ref(id) + ", " +
               std::to_string(p_.workload().tensor(t).elements().value) + ");");
+    in_scope_.pop_back();
     out_.close();
   }
   if (split_) {
@@ -116,13 +120,8 @@ void KernelEmitter::pass() {
 
 /// What is still changed is written, inner buffers first (rule 10).
 void KernelEmitter::leave_scope(const std::vector<BufferId>& buffers) {
-  std::vector<BufferId> order = buffers;
-  const auto depth = [&](BufferId b) {
-    int n = 0;
-    for (BufferId o = buffer(b).outer; o.valid(); o = buffer(o).outer) ++n;
-    return -n;
-  };
-  std::ranges::stable_sort(order, {}, depth);
+  std::vector<BufferId> order = outer_first(buffers);
+  std::ranges::reverse(order);
   for (BufferId b : order) {
     const Buffer& buf = buffer(b);
     if (buf.role == BufferRole::input || (buf.role == BufferRole::intermediate && !buf.leaves))
@@ -140,7 +139,7 @@ void KernelEmitter::leave_scope(const std::vector<BufferId>& buffers) {
 
 void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
   const ScheduleNode& n = k_.node(body);
-  for (BufferId b : n.fixes) select(b);
+  for (BufferId b : outer_first(n.fixes)) select(b);
   for (const Inference& i : n.infer) {
     infer(i, ranges, false);
   }
@@ -221,12 +220,14 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   if (is_parallel(id) && !split_)
     out_.line("char* const memory = workspace + thread() * kWorkspace;");
   const std::vector<BufferId> mine = scoped({TileScope::Kind::block, id});
+  in_scope_.push_back(id);
   declare(mine);
   enter_body(id, inside);
   open_.push_back({id, name, variables_.text(outer.lo), around});
   for (NodeId c : n.children) visit(c, inside);
   open_.pop_back();
   leave_scope(mine);
+  in_scope_.pop_back();
   out_.close();
   defined_.pop_back();
   block_ = outer_block;

@@ -117,6 +117,11 @@ void KernelEmitter::lay_out() {
 
 std::string KernelEmitter::ref(BufferId b) const {
   const std::string& name = tile_names_[b.index()];
+  if (scopes_[b.index()].kind == TileScope::Kind::block &&
+      std::ranges::find(in_scope_, scopes_[b.index()].loop) == in_scope_.end())
+    throw Refused{p_.workload().tensor(buffer(b).tensor).name + " at " +
+                  p_.machine().level(buffer(b).level).name +
+                  " is used outside the blocks that have it"};
   return scopes_[b.index()].kind == TileScope::Kind::all_blocks ? "(*" + name + ")" : name;
 }
 
@@ -140,7 +145,7 @@ void KernelEmitter::describe(BufferId b, const std::string& ref_text) {
   const Buffer& buf = buffer(b);
   const std::string r = ref_text + ".";
   if (buf.outer.valid() && scopes_[buf.outer.index()].kind != TileScope::Kind::all_blocks)
-    out_.line(r + "outer = &" + tile_names_[buf.outer.index()] + ";");
+    out_.line(r + "outer = &" + ref(buf.outer) + ";");
   if (buf.sliding && buf.role != BufferRole::output) out_.line(r + "sliding = true;");
   if (buf.role == BufferRole::intermediate) {
     out_.line(r + "on_chip = true;");
@@ -217,16 +222,19 @@ void KernelEmitter::declare_one(BufferId b) {
   }
 }
 
-/// Outer buffers first: inner ones point to them.
-void KernelEmitter::declare(const std::vector<BufferId>& buffers) {
-  std::vector<BufferId> order = buffers;
+/// Outer buffers before the inner ones that point to them.
+std::vector<BufferId> KernelEmitter::outer_first(std::vector<BufferId> buffers) const {
   const auto depth = [&](BufferId b) {
     int n = 0;
     for (BufferId o = buffer(b).outer; o.valid(); o = buffer(o).outer) ++n;
     return n;
   };
-  std::ranges::stable_sort(order, {}, depth);
-  for (BufferId b : order) {
+  std::ranges::stable_sort(buffers, {}, depth);
+  return buffers;
+}
+
+void KernelEmitter::declare(const std::vector<BufferId>& buffers) {
+  for (BufferId b : outer_first(buffers)) {
     const Buffer& buf = buffer(b);
     std::string what = buf.role == BufferRole::input ? "loaded from " : "written to ";
     what += buf.outer.valid() ? p_.machine().level(buf.outer_level).name : "home";

@@ -117,6 +117,7 @@ class KernelEmitter {
   void lay_out();
   void record(BufferId b, const SymBox& tile);
   void declare(const std::vector<BufferId>& buffers);
+  std::vector<BufferId> outer_first(std::vector<BufferId> buffers) const;
   void declare_one(BufferId b);
   void describe(BufferId b, const std::string& ref);
   void select(BufferId b);  ///< at the place that fixes it: this block's tile
@@ -179,6 +180,7 @@ class KernelEmitter {
     SymRanges around;
   };
   std::vector<OpenLoop> open_;     ///< loops around the current place
+  std::vector<NodeId> in_scope_;   ///< grid loops whose blocks' tiles are declared here
   /// What has been given a name, by its text: the innermost block last.
   std::vector<std::map<std::string, SymBox>> defined_;
 };

@@ -174,6 +174,18 @@ def _filled(lines, width, indent=""):
                      for line in lines)
 
 
+def _log_axes(axes):
+    """Both logarithmic, with plain numbers at 1, 2 and 5 times the powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
 def draw_panel(axes, panel, scale):
     values = [p[k] for p in panel.all_points() for k in ("predicted_bytes", "true_bytes")]
     size, unit = unit_for(values)
@@ -189,8 +201,7 @@ def draw_panel(axes, panel, scale):
 
     low, high = min(values) / size, max(values) / size
     if log:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        _log_axes(axes)
         low, high = low / 1.15, high * 1.15
     else:
         margin = 0.05 * (high - low or high or 1)
@@ -211,8 +222,7 @@ def draw_panel(axes, panel, scale):
     axes.set_ylabel(f"true bytes ({unit})")
     axes.grid(True, color="#dddddd", linewidth=0.5)
     axes.set_axisbelow(True)
-    # Predictions are seldom far too large, so this corner is the emptiest.
-    axes.legend(loc="lower right", fontsize=8, framealpha=0.9)
+    axes.legend(loc="best", fontsize=8, framealpha=0.9)
     workload = panel.text("workload", "")
     heading = [t for t in (panel.title, workload) if t]
     axes.set_title(_filled(heading, 60) or panel.where, fontsize=10)

@@ -42,7 +42,8 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
                                         .prefix = "k" + std::to_string(drawn.size())};
     auto source = cpu::emit(*schedule, emit_options);
     if (!source.ok()) {
-      ++refused; if (std::getenv("TILEWRIGHT_SHOW")) std::cout << source.reason() << "\n";
+      ++refused;
+      if (std::getenv("TILEWRIGHT_SHOW") != nullptr) std::cout << source.reason() << "\n";
       continue;
     }
     drawn.push_back({*c, std::move(*schedule), std::move(source).value()});
@@ -72,6 +73,7 @@ void check(Drawn& d, cpu::Kernel& kernel, std::uint64_t seed, bool counting) {
 }
 
 /// As one translation unit a batch: compilers take longer to start than to compile these.
+/// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others; TILEWRIGHT_SHOW prints what is refused.
 void run_batch(const testing::RandomOptions& options, std::uint64_t seed, int count,
                bool counting = true) {
   if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed = std::strtoull(other, nullptr, 10);

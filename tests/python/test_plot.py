@@ -1,6 +1,7 @@
 """Does the picture say what the file says, and is a bad file refused in one line?"""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,6 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'tilewri
 
 def svg_text(path):
     """The words of a picture whose text is kept as text."""
-    import re
     body = open(path, encoding="utf-8").read()
     return re.sub(r"\s+", " ", " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", body)))
 
@@ -72,6 +72,13 @@ def test_panels_and_points_past_half_the_capacity(result, words):
 
 def test_one_validation_of_reproduce(result, words):
     assert "chimera/fig8d" in words(result({"id": "chimera/fig8d", "validation": validation()}))
+
+
+def test_wide_spreads_are_logarithmic_with_plain_numbers(result, words):
+    points = [{"predicted_bytes": n << 20, "true_bytes": n << 20} for n in (1, 7, 90)]
+    text = words(result(change(points=points, optimum=None)))
+    for tick in ("1", "2", "5", "10", "20", "50"):
+        assert re.search(rf"\b{tick}\b", text.split("predicted bytes")[0]), text
 
 
 @pytest.mark.parametrize("name", ["p.png", "p.svg", "p.pdf"])
