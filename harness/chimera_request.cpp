@@ -113,8 +113,11 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
     for (LoopId l : w.reduction_loops(op)) at_least(l, lanes);
     const auto& index = w.op(op).outputs.front().target.index;
     for (std::size_t d = 0; d < index.size(); ++d)
-      if (const auto loop = index[d].plain_loop(); loop && !w.is_batch(*loop))
-        at_least(*loop, d + 1 == index.size() ? kernel->vectors * lanes : kernel->rows);
+      if (const auto loop = index[d].plain_loop(); loop && !w.is_batch(*loop)) {
+        const bool columns = d + 1 == index.size();
+        at_least(*loop, columns ? kernel->vectors * lanes : kernel->rows);
+        if (columns) o.multiples[*loop] = lanes;
+      }
   }
   return o;
 }
@@ -140,7 +143,13 @@ TensorId intermediate_named(const Workload& w, const std::string& name, const ch
 }
 
 Elements capacity_elements(const Request& request, const Setting& setting, LevelId level) {
-  return Elements(capacity_of(request, setting, level).value / size_of(setting.workload->dtype()));
+  std::int64_t bytes = capacity_of(request, setting, level).value;
+  const bool cache = setting.machine->level(level).managed == Managed::hardware;
+  // A cache holds the tile that comes beside the one that goes, so a kernel's tiles are to leave room:
+  // Chimera's own CPU configuration takes 0.8 of each cache (papers.md, section C).
+  if (cache && !request.capacity && request.target && find_target(*request.target).name == "cpu")
+    bytes = bytes * 4 / 5;
+  return Elements(bytes / size_of(setting.workload->dtype()));
 }
 
 nlohmann::ordered_json tiles_json(const Workload& w, const chimera::Order& order,

@@ -141,6 +141,8 @@ Result<Optimum> chimera_optimise(const Request& request, const Setting& setting)
     json["options"]["target"] = *request.target;
     for (const auto& [loop, least] : options.min_tiles)
       json["options"]["min_tiles"][w.loop(loop).name] = least;
+    for (const auto& [loop, multiple] : options.multiples)
+      json["options"]["multiples"][w.loop(loop).name] = multiple;
   }
   return Optimum{std::move(best->plan), level, std::move(json)};
 }

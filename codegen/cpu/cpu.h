@@ -25,27 +25,51 @@ bool host_runs(Isa isa);
 /// The widest that this machine runs, found at run time.
 Isa host_isa();
 
-/// A way of computing a box of C[i,j] += A[i,k] * B[k,j] (Chimera §V-B, Algorithm 2): MI x NI vector
-/// registers stay loaded while k runs. One record a way; `emit` picks by name or the isa's first.
+/// A way of computing a box of C[i,j] += A[i,k] * B[k,j] (Chimera, section V-B, Algorithm 2): MI x NI
+/// vector registers stay loaded while k runs. One record a way.
 struct MicroKernel {
   std::string_view name;     ///< MI x NI: "6x4"; "scalar": plain loops
   std::string_view summary;
   Isa isa = Isa::generic;
-  int rows = 1;              ///< MI
-  int vectors = 1;           ///< NI, in vector registers
+  int rows = 1;              ///< MI, at most
+  int vectors = 1;           ///< NI, in vector registers, at most
   int vector_bytes = 0;      ///< 0: scalar
   int registers = 0;         ///< that it needs: MI*NI + NI + MII
 };
 std::span<const MicroKernel> micro_kernels();
-/// By name for that isa; an empty name: the isa's default. A reason that lists the isa's names.
+/// By name for that isa; an empty name: the isa's first. A reason that lists the isa's names.
 Result<MicroKernel> micro_kernel_for(Isa isa, std::string_view name);
+/// The isa's micro-kernel that takes the fewest cycles a step of k on a box of rows x columns (with
+/// two multiply-adds and two loads a cycle, four cycles of latency), then loads least. 80 columns of
+/// f32 are five vectors: 5x5 takes them whole, 6x4 in parts of three and two.
+MicroKernel micro_kernel_fitting(Isa isa, std::int64_t rows, std::int64_t columns,
+                                 std::int64_t element_bytes);
+
+struct RankedMicroKernel {
+  int rows = 0, vectors = 0, registers = 0;
+  double intensity = 0;  ///< AI: multiply-adds of a vector an element or vector loaded or stored
+};
+/// Chimera's search for a micro-kernel (section V-B): every MI x NI with MI*NI + NI + MII <=
+/// registers, by AI = MI*NI*KI / (KI*(MI+NI) + 2*MI*NI), best first; depth is KI, 0 its limit for
+/// large KI. In 32 registers the best is 5x5 (AI 2.5); the paper prints 6x4 (2.4), which is the best
+/// of those whose NI is a power of two.
+std::vector<RankedMicroKernel> rank_micro_kernels(int registers, std::int64_t depth = 0,
+                                                  int broadcast_registers = 1,
+                                                  bool powers_of_two = false);
 
 struct EmitOptions {
   Isa isa = host_isa();
   bool count = false;              ///< byte-counting stubs on every copy; runs on one thread
   int threads = 1;
-  std::string micro_kernel = {};   ///< empty: the isa's default
+  std::string micro_kernel = {};   ///< empty: for each product the one that fits it
   std::string prefix = "tilewright";  ///< of the exported symbols; an identifier
+};
+
+/// Where a tile at a level lies: packed into an array of its own, or used where the tensor has it.
+struct TileUse {
+  std::string tensor, level;
+  bool packed = true;
+  std::string reason;
 };
 
 /// Emitted source and what its user must know. The exported symbols, C ABI, are
@@ -64,14 +88,16 @@ struct Source {
   std::vector<std::string> boundaries; ///< that `counts` is indexed by; empty without counting
   int threads = 1;                     ///< that it runs on; see notes where fewer than asked
   Isa isa = Isa::generic;
-  std::string micro_kernel;
+  std::string micro_kernel;            ///< those that its products run on, "6x4, 5x5"
+  std::vector<TileUse> tiles;          ///< what became of every buffer that is loaded or written
   std::vector<std::string> notes;      ///< e.g. why it stays on one thread
 };
 
-/// Translates any schedule, loop by loop and copy by copy; every level is treated as managed by the
-/// program. Tiles are packed at their loads, so that the leading dimensions of tensors at home never
-/// reach the micro-kernel (a multiple of 4 KiB would map a tile's rows onto one cache set); the
-/// copies are those that the plan already pays for.
+/// Translates any schedule, loop by loop and load by load. A tile at a level that software manages is
+/// packed at its load. At a cache it is packed only where the tensor's own rows would map it onto too
+/// few sets (rows a multiple of 4 KiB apart), or where it is loaded for many uses of a long-strided
+/// operand; else its lines come into the cache as they are used, which is the load that the plan
+/// counts. Source::tiles says which.
 /// A Reason: what cannot be emitted, and why (running operators, element types other than f32 and
 /// f64 or several at once, loops bound to units that a CPU has none of, Y.grid inside blocks, an
 /// unknown micro-kernel). Throws InputError for options that no schedule could make right.

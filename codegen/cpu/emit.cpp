@@ -66,10 +66,14 @@ std::string head(const Program& p, const Source& source) {
   for (std::size_t i = 0; i < p.schedule.resolved.kernels.size(); ++i)
     text += "// kernel " + std::to_string(i) + ": " +
             one_line(to_text(p.schedule.resolved.kernels[i].tree)) + "\n";
-  text += "//\n// Every load of the tree copies a tile into a packed array, every store copies one back:"
-          " the\n// copies that the plan counts are the packing, and rows of tensors never reach the"
-          " micro-kernel.\n// Matrix products run on the " + source.micro_kernel +
-          " micro-kernel for " + std::string(name_of(p.options.isa)) + ".\n";
+  text += "//\n// A packed tile is copied at its load into an array of its own, and written tiles are copied"
+          " back;\n// the lines of others come into the cache as they are used.\n";
+  for (const TileUse& t : source.tiles)
+    text += "//   " + one_line(t.tensor + " at " + t.level + ": " +
+                               (t.packed ? "packed: " : "in place: ") + t.reason) + "\n";
+  if (!source.micro_kernel.empty())
+    text += "// Matrix products run on micro-kernels " + source.micro_kernel + " for " +
+            std::string(name_of(p.options.isa)) + ".\n";
   for (const std::string& note : source.notes) text += "// Note: " + one_line(note) + ".\n";
   return text;
 }
@@ -115,11 +119,14 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   check(options);
   const auto bytes = element_bytes(s);
   if (!bytes) return Reason{bytes.reason()};
-  const auto micro_kernel = micro_kernel_for(options.isa, options.micro_kernel);
-  if (!micro_kernel) return Reason{micro_kernel.reason()};
+  std::optional<MicroKernel> asked;
+  if (!options.micro_kernel.empty()) {
+    const auto found = micro_kernel_for(options.isa, options.micro_kernel);
+    if (!found) return Reason{found.reason()};
+    asked = *found;
+  }
 
-  Program p{.schedule = s, .options = options, .micro_kernel = *micro_kernel,
-            .element_bytes = *bytes};
+  Program p{.schedule = s, .options = options, .micro_kernel = asked, .element_bytes = *bytes};
   p.boundaries = boundaries_of(s);
   p.needed.assign(s.workload->tensors().size(), false);
   p.prelude.count = options.count;
@@ -135,6 +142,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     workspace = std::max(workspace, text->workspace);
     parallel = parallel || text->parallel;
     for (const std::string& note : text->notes) source.notes.push_back(note);
+    source.tiles.insert(source.tiles.end(), text->tiles.begin(), text->tiles.end());
     kernels.push_back(std::move(text).value());
   }
 
@@ -148,15 +156,20 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (options.count) source.boundaries = p.boundaries;
   source.threads = parallel ? options.threads : 1;
   source.isa = options.isa;
-  source.micro_kernel = std::string(micro_kernel->name);
+  source.micro_kernel = join(p.used);
 
   std::string text = head(p, source);
+  // All products of a program are vectors of one width, or plain loops.
+  const int vector_bytes =
+      asked ? asked->vector_bytes : micro_kernel_for(options.isa, "")->vector_bytes;
+  if (p.prelude.products && vector_bytes > 0) text += "#include <immintrin.h>\n\n";
   text += "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <new>\n";
   if (parallel) text += "#ifdef _OPENMP\n#include <omp.h>\n#endif\n";
   text += "\n#define TILEWRIGHT_TARGET " + target_attribute(options.isa) + "\n";
+  text += "#define TILEWRIGHT_INLINE __attribute__((always_inline)) inline\n";
   text += "\nnamespace " + source.prefix + "_code {\n" + prelude_text(p.prelude);
   if (p.prelude.atomic) text += kZero;
-  text += micro_kernel_text(*micro_kernel, p.prelude.f64);
+  if (p.prelude.products) text += micro_kernel_text(vector_bytes, p.prelude.f64);
   if (parallel) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";
     text += "constexpr int64_t kWorkspace = " + std::to_string(workspace) + ";  // a thread\n";
@@ -171,7 +184,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
             "(void* const* tensors, char* workspace, int64_t* counts) {\n  (void)counts;\n" +
             kernels[k].text + "}\n\n";
   }
-  text += entry(source, kernels.size(), workspace) + "\n#undef TILEWRIGHT_TARGET\n";
+  text += entry(source, kernels.size(), workspace) + "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n";
   source.text = std::move(text);
   return source;
 }

@@ -74,9 +74,10 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
     if (!buffer(w.buffer).fixed_at.valid()) {
       select(w.buffer);
       record(w.buffer, boxes.back());
-      out_.line("fix(" + ref(w.buffer) + ", " + box_text(boxes.back()) + ");");
+      fix(w.buffer, boxes.back());
     }
-    out_.line("update(" + ref(w.buffer) + ", " + initialises(n.op, ranges, w.atomic) + ");");
+    if (!is_plain(w.buffer))
+      out_.line("update(" + ref(w.buffer) + ", " + initialises(n.op, ranges, w.atomic) + ");");
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");

@@ -25,6 +25,10 @@ int Program::boundary(LevelId from, LevelId to) const {
 KernelEmitter::KernelEmitter(Program& program, int index)
     : p_(program), k_(program.schedule.kernels[static_cast<std::size_t>(index)]), index_(index) {
   layouts_.resize(k_.buffers.size());
+  panels_.resize(k_.buffers.size());
+  packed_.assign(k_.buffers.size(), "not yet decided");
+  plain_.assign(k_.buffers.size(), false);
+  fixed_.resize(k_.buffers.size());
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
     const std::size_t rank = p_.workload().tensor(k_.buffers[i].tensor).shape.size();
     layouts_[i].most.assign(rank, 0);
@@ -49,6 +53,7 @@ Result<KernelText> KernelEmitter::emit() {
     // The text needs the arrays' strides, which need the largest tiles, which the text's ranges say:
     // the first pass is for these only.
     pass();
+    choose_places();
     lay_out();
     pass();
     lay_out();
@@ -61,7 +66,8 @@ Result<KernelText> KernelEmitter::emit() {
   return KernelText{.text = out_.text(),
                     .workspace = workspace_,
                     .parallel = split_ || parallel_grid_,
-                    .notes = notes_};
+                    .notes = notes_,
+                    .tiles = tile_uses()};
 }
 
 void KernelEmitter::pass() {
@@ -126,6 +132,7 @@ void KernelEmitter::leave_scope(const std::vector<BufferId>& buffers) {
     const Buffer& buf = buffer(b);
     if (buf.role == BufferRole::input || (buf.role == BufferRole::intermediate && !buf.leaves))
       continue;
+    if (is_plain(b)) continue;  // it is home already
     if (scopes_[b.index()].kind == TileScope::Kind::all_blocks) {
       const std::string& name = tile_names_[b.index()];
       out_.line("for (int64_t i = 0; i < " + std::to_string(k_.blocks) + "; ++i)");
@@ -146,8 +153,13 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
   for (BufferId b : n.fixes) {
     const SymBox tile = tile_of(buffer(b), ranges);
     record(b, tile);
-    out_.line("fix(" + ref(b) + ", " + box_text(tile) + ");");
+    fix(b, tile);
   }
+}
+
+void KernelEmitter::fix(BufferId b, const SymBox& box) {
+  fixed_[b.index()] = box;
+  if (!is_plain(b)) out_.line("fix(" + ref(b) + ", " + box_text(box) + ");");
 }
 
 void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
@@ -242,6 +254,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
 /// A spilled tensor is about to be read: what its producer left changed is written. Tiles of blocks
 /// that have ended were written at their ends.
 void KernelEmitter::flush_spilled(BufferId f, NodeId load) {
+  if (is_plain(f)) return;
   const TileScope& scope = scopes_[f.index()];
   const std::string why =
       "  // " + p_.workload().tensor(buffer(f).tensor).name + " is spilled: written before it is read";
@@ -272,7 +285,10 @@ void KernelEmitter::emit_load(NodeId id, const SymRanges& ranges) {
     if (!condition.empty()) out_.close();
   }
   select(n.buffer);
-  out_.line("load(" + ref(n.buffer) + ", " + box_text(box) + ");");
+  if (is_plain(n.buffer))
+    out_.comment("L." + p_.workload().tensor(n.tensor).name + ": as it is used");
+  else
+    out_.line("load(" + ref(n.buffer) + ", " + box_text(box) + ");");
 }
 
 /// Every reduction of the operator is at its low end: of the whole range, or of the block's share.
@@ -316,7 +332,10 @@ void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
       b.role == BufferRole::intermediate
           ? "true"
           : initialises(p_.workload().producer(n.tensor), ranges, n.atomic);
-  out_.line("store(" + ref(n.buffer) + ", " + fresh + ");");
+  if (is_plain(n.buffer))
+    out_.comment("S." + p_.workload().tensor(n.tensor).name + ": it is home already");
+  else
+    out_.line("store(" + ref(n.buffer) + ", " + fresh + ");");
 }
 
 }  // namespace tilewright::cpu

@@ -1,5 +1,6 @@
 // Matrix products: which loops of an operator make one, and the call of the micro-kernel.
 #include <algorithm>
+#include <cstdlib>
 
 #include "codegen/cpu/emitter.h"
 
@@ -75,6 +76,42 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   return best;
 }
 
+MicroKernel KernelEmitter::kernel_of(OpId op, const Product& p, const SymRanges& ranges) const {
+  if (p_.micro_kernel) return *p_.micro_kernel;
+  const auto most = [&](int local) { return local < 0 ? 1 : range(ranges, op, local).most; };
+  return micro_kernel_fitting(p_.options.isa, most(p.rows), most(p.columns), p_.element_bytes);
+}
+
+/// What the micro-kernel walks of each operand while it keeps a block of C in registers.
+void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel& m,
+                                  const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const std::int64_t lanes = std::max<std::int64_t>(1, m.vector_bytes / p_.element_bytes);
+  const auto walked = [&](int local) -> std::int64_t {
+    const std::int64_t most = range(ranges, n.op, local).most;
+    if (local == p.rows) return std::min<std::int64_t>(most, m.rows);
+    if (local == p.columns) return std::min(most, m.vectors * lanes);
+    return local == p.depth ? most : 1;
+  };
+  const auto add = [&](const Access& a, BufferId b) {
+    std::vector<std::int64_t> extents;
+    for (const Affine& index : a.index) {
+      std::int64_t extent = 1;
+      for (const Term& t : index.terms) {
+        const auto l = std::ranges::find(op.loops, t.loop) - op.loops.begin();
+        extent += std::abs(t.coefficient) * (walked(static_cast<int>(l)) - 1);
+      }
+      extents.push_back(extent);
+    }
+    panels_[b.index()].insert(extents);
+  };
+  add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left));
+  if (!p.packs)
+    add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
+  add(op.outputs[0].target, n.writes[0].buffer);
+}
+
 void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
@@ -84,6 +121,10 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const Access& c = op.outputs[0].target;
   const BufferId in_a = buffer_of_input(n, p.left), in_b = buffer_of_input(n, p.right);
   const BufferId in_c = n.writes[0].buffer;
+  const MicroKernel kernel = kernel_of(n.op, p, ranges);
+  record_panels(id, p, kernel, ranges);
+  p_.prelude.products = true;
+  if (std::ranges::find(p_.used, kernel.name) == p_.used.end()) p_.used.emplace_back(kernel.name);
 
   // Loops that the product leaves over stand around it; of reductions, only the first step starts
   // from zero.
@@ -107,7 +148,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
     fresh = fresh == "true" ? first : fresh + " && " + first;
   }
   const auto corner = [&](const Access& access, BufferId buf) {
-    std::string text = "at(" + ref(buf) + ", {";
+    std::vector<std::string> indices;
     for (std::size_t d = 0; d < access.index.size(); ++d) {
       std::string index;
       for (const Term& t : access.index[d].terms) {
@@ -119,9 +160,9 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
       const std::int64_t offset = access.index[d].offset;
       if (offset != 0 || index.empty())
         index += (index.empty() ? "" : " + ") + std::to_string(offset);
-      text += (d == 0 ? "" : ", ") + index;
+      indices.push_back(index);
     }
-    return text + (access.index.empty() ? "0})" : "})");
+    return element_address(buf, indices);
   };
   const auto stride = [&](const Access& access, BufferId buf, int local) {
     if (local < 0) return std::int64_t{0};
@@ -150,7 +191,12 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
     right = name;
     right_stride = std::to_string(row);
   }
-  out_.line("multiply(" + size(p.rows) + ", " + size(p.columns) + ", " + size(p.depth) + ", " +
+  const SymRange& columns = range(ranges, n.op, p.columns);
+  const Linear width = columns.hi - columns.lo;
+  const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
+  const bool whole = width.is_constant() && width.constant % lanes == 0;
+  out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
+            (whole ? ", true>(" : ", false>(") + size(p.rows) + ", " + size(p.columns) + ", " + size(p.depth) + ", " +
             corner(a, in_a) + ", " + std::to_string(stride(a, in_a, p.rows)) + ", " +
             std::to_string(stride(a, in_a, p.depth)) + ",");
   out_.line("         " + right + ", " + right_stride + ", " + corner(c, in_c) + ", " +

@@ -54,6 +54,12 @@ class KernelEmitter::Points {
   /// Declares an array and what to add to indices times strides: where its held tile begins.
   void array(BufferId b, const std::string& name, bool read_only) const {
     const auto& stride = e_.layouts_[b.index()].stride;
+    if (e_.is_plain(b)) {
+      e_.out_.line(std::string(read_only ? "const " : "") + "Real* const " + name + " = " +
+                   e_.element_address(b, std::vector<std::string>(stride.size(), "0")) + ";");
+      e_.out_.line("constexpr int64_t " + name + "_at = 0;");
+      return;
+    }
     std::string at;
     for (std::size_t d = 0; d < stride.size(); ++d)
       at += " - " + times(stride[d], e_.ref(b) + ".held.d[" + std::to_string(d) + "].lo");

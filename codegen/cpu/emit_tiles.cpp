@@ -90,6 +90,12 @@ void KernelEmitter::lay_out() {
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < layouts_.size(); ++i) {
     TileLayout& l = layouts_[i];
+    if (packed_[i].empty()) {
+      l.stride = home_strides(BufferId(i));
+      l.bytes = 0;
+      l.offset = offset;
+      continue;
+    }
     l.stride.assign(l.most.size(), 1);
     std::int64_t elements = 1;
     for (std::size_t d = l.most.size(); d-- > 0;) {
@@ -113,6 +119,13 @@ void KernelEmitter::lay_out() {
   }
   scratch_offset_ = offset;
   workspace_ = ceil_div(offset + scratch_, 4096) * 4096;
+}
+
+std::vector<std::int64_t> KernelEmitter::home_strides(BufferId b) const {
+  const std::vector<std::int64_t>& shape = p_.workload().tensor(buffer(b).tensor).shape;
+  std::vector<std::int64_t> stride(shape.size(), 1);
+  for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
+  return stride;
 }
 
 std::string KernelEmitter::ref(BufferId b) const {
@@ -144,6 +157,10 @@ std::vector<BufferId> KernelEmitter::scoped(const TileScope& scope) const {
 void KernelEmitter::describe(BufferId b, const std::string& ref_text) {
   const Buffer& buf = buffer(b);
   const std::string r = ref_text + ".";
+  if (packed_[b.index()].empty()) {
+    out_.line(r + "in_place = true;");
+    p_.prelude.in_place = true;
+  }
   if (buf.outer.valid() && scopes_[buf.outer.index()].kind != TileScope::Kind::all_blocks)
     out_.line(r + "outer = &" + ref(buf.outer) + ";");
   if (buf.sliding && buf.role != BufferRole::output) out_.line(r + "sliding = true;");
@@ -177,17 +194,22 @@ void KernelEmitter::describe(BufferId b, const std::string& ref_text) {
 
 void KernelEmitter::declare_one(BufferId b) {
   const TileLayout& l = layouts_[b.index()];
-  const Tensor& tensor = p_.workload().tensor(buffer(b).tensor);
   const std::string& name = tile_names_[b.index()];
   std::string packed, row_major;
-  std::int64_t elements = 1;
-  std::vector<std::int64_t> home(tensor.shape.size(), 1);
-  for (std::size_t d = home.size(); d-- > 0;) home[d] = elements, elements *= tensor.shape[d];
+  const std::vector<std::int64_t> home = home_strides(b);
   for (std::size_t d = 0; d < home.size(); ++d) {
     packed += (d == 0 ? "" : ", ") + std::to_string(l.stride[d]);
     row_major += (d == 0 ? "" : ", ") + std::to_string(home[d]);
   }
   if (home.empty()) packed = row_major = "1";
+  if (is_plain(b)) {
+    const bool at_home = packed_[b.index()].empty();
+    out_.line("Real* const " + name + " = " +
+              (at_home ? "static_cast<Real*>(tensors[" + std::to_string(buffer(b).tensor.value) + "])"
+                       : "reinterpret_cast<Real*>(memory + " + std::to_string(l.offset) + ")") +
+              ";");
+    return;
+  }
   const std::string arguments = ", {" + packed + "}, tensors[" +
                                 std::to_string(buffer(b).tensor.value) + "], {" + row_major + "})";
   const bool each = scopes_[b.index()].kind == TileScope::Kind::all_blocks;
@@ -239,6 +261,7 @@ void KernelEmitter::declare(const std::vector<BufferId>& buffers) {
     std::string what = buf.role == BufferRole::input ? "loaded from " : "written to ";
     what += buf.outer.valid() ? p_.machine().level(buf.outer_level).name : "home";
     if (buf.role == BufferRole::intermediate) what = buf.leaves ? "stays, and " + what : "stays";
+    if (packed_[b.index()].empty()) what = "used where it lies";
     out_.comment(p_.workload().tensor(buf.tensor).name + " at " +
                  p_.machine().level(buf.level).name + ", " + what);
     declare_one(b);

@@ -1,10 +1,12 @@
 // The parts of `emit`: a kernel's walk (emit_kernel.cpp), what it
 // refuses (emit_check.cpp), ranges and boxes (emit_ranges.cpp), where tiles live (emit_tiles.cpp),
+// which of them are packed (emit_place.cpp),
 // computes (emit_compute.cpp, emit_product.cpp, emit_scalar.cpp).
 #pragma once
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,17 +63,19 @@ struct KernelText {
   std::int64_t workspace = 0;  ///< bytes a thread
   bool parallel = false;
   std::vector<std::string> notes;
+  std::vector<TileUse> tiles;
 };
 
 /// What kernels share.
 struct Program {
   const Schedule& schedule;
   const EmitOptions& options;
-  MicroKernel micro_kernel;
+  std::optional<MicroKernel> micro_kernel;  ///< the one asked for; none: each product's own
   std::int64_t element_bytes = 4;
   std::vector<std::string> boundaries;  ///< in the order that `counts` has them
   PreludeOptions prelude;               ///< filled in by the kernels
   std::vector<bool> needed;             ///< by TensorId
+  std::vector<std::string> used = {};   ///< micro-kernels, as they are met
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
   int boundary(LevelId from, LevelId to) const;
@@ -116,6 +120,21 @@ class KernelEmitter {
   void place_tiles();
   void lay_out();
   void record(BufferId b, const SymBox& tile);
+  std::vector<std::int64_t> home_strides(BufferId b) const;
+
+  // emit_place.cpp
+  void choose_places();
+  std::string why_packed(BufferId b) const;
+  std::vector<TileUse> tile_uses() const;
+  /// Whether a buffer's addresses are known from the loops alone, so that nothing of it has to be kept
+  /// while the program runs: a plain pointer, no record of what it holds.
+  bool is_plain(BufferId b) const { return plain_[b.index()]; }
+  bool can_be_plain(BufferId b) const;
+  /// Where a tensor's element lies, from its index by dimension, as C++ text.
+  std::string element_address(BufferId b, const std::vector<std::string>& index) const;
+  void fix(BufferId b, const SymBox& box);
+  bool spreads(const Level& cache, BufferId b, const std::vector<std::int64_t>& extents,
+               bool whole_tile) const;
   void declare(const std::vector<BufferId>& buffers);
   std::vector<BufferId> outer_first(std::vector<BufferId> buffers) const;
   void declare_one(BufferId b);
@@ -146,6 +165,8 @@ class KernelEmitter {
   };
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   void outer_products(NodeId id, const Product& p, const SymRanges& ranges);
+  MicroKernel kernel_of(OpId op, const Product& p, const SymRanges& ranges) const;
+  void record_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges);
 
   const Buffer& buffer(BufferId b) const { return k_.buffer(b); }
   const SymRange& range(const SymRanges& r, OpId op, int local) const {
@@ -159,6 +180,12 @@ class KernelEmitter {
   std::vector<TileLayout> layouts_;
   std::vector<TileScope> scopes_;
   std::vector<bool> once_;         ///< by buffer: some compute !once writes it
+  /// By buffer: why it is packed; empty: it is used where its tensor lies.
+  std::vector<std::string> packed_;
+  std::vector<bool> plain_;        ///< by buffer
+  std::vector<SymBox> fixed_;      ///< by buffer: the box that it was last fixed to, of one pass
+  /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.
+  std::vector<std::set<std::vector<std::int64_t>>> panels_;
   bool blocks_numbered_ = false;   ///< some tile is chosen by block number
   bool parallel_grid_ = false;     ///< threads share the outermost grid loops
   bool split_ = false;             ///< threads share this loop, which is not bound to grid

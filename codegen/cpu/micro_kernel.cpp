@@ -1,144 +1,77 @@
-// Outer-product micro-kernels (Chimera §V-B, Algorithm 2), one record each, behind one interface:
-// `multiply`, which covers any box with them.
+// Which micro-kernels there are, and which suits a product (Chimera, section V-B).
+#include <algorithm>
 #include <array>
+#include <bit>
 
 #include "codegen/cpu/cpu.h"
-#include "codegen/cpu/prelude.h"
 
 namespace tilewright::cpu {
 namespace {
 
+constexpr int kBroadcast = 1;  // MII: registers that elements of A are broadcast into
+
+constexpr MicroKernel outer_product(std::string_view name, std::string_view summary, Isa isa,
+                                    int rows, int vectors, int vector_bytes) {
+  return {name, summary, isa, rows, vectors, vector_bytes, rows * vectors + vectors + kBroadcast};
+}
+
 constexpr std::array kKernels = {
-    MicroKernel{"6x4", "Chimera's printed choice: 6 rows of 4 vectors, 24 accumulators", Isa::avx512,
-                6, 4, 64, 6 * 4 + 4 + 2},
+    outer_product("6x4", "Chimera's printed choice: 24 accumulators", Isa::avx512, 6, 4, 64),
+    outer_product("5x5", "the most operations a loaded element in 32 registers: 25 accumulators",
+                  Isa::avx512, 5, 5, 64),
     MicroKernel{"scalar", "plain loops, one element at a time", Isa::avx512, 1, 1, 0, 0},
-    MicroKernel{"6x2", "6 rows of 2 vectors: what 16 registers hold", Isa::avx2, 6, 2, 32,
-                6 * 2 + 2 + 1},
+    outer_product("6x2", "6 rows of 2 vectors: 12 accumulators", Isa::avx2, 6, 2, 32),
+    outer_product("4x3", "the most operations a loaded element in 16 registers: 12 accumulators",
+                  Isa::avx2, 4, 3, 32),
     MicroKernel{"scalar", "plain loops, one element at a time", Isa::avx2, 1, 1, 0, 0},
     MicroKernel{"scalar", "plain loops, one element at a time", Isa::generic, 1, 1, 0, 0},
 };
 
-constexpr const char* kScalar = R"(
-// C[i,j] += A[i,k] * B[k,j], as it is written. `fresh`: C starts from zero.
-TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
-                                       int64_t a_row, int64_t a_k, const Real* b, int64_t b_k,
-                                       Real* c, int64_t c_row, bool fresh) {
-  for (int64_t i = 0; i < rows; ++i) {
-    Real* const out = c + i * c_row;
-    for (int64_t j = 0; j < columns && fresh; ++j) out[j] = 0;
-    for (int64_t k = 0; k < depth; ++k) {
-      const Real x = a[i * a_row + k * a_k];
-      const Real* const row = b + k * b_k;
-      for (int64_t j = 0; j < columns; ++j) out[j] += x * row[j];
+/// Cycles and loads of one step of the depth, over a box of that many rows and vectors, with two
+/// fused multiply-adds and two loads a cycle and a latency of four cycles.
+struct Step {
+  double cycles = 0, loads = 0;
+};
+
+Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors) {
+  constexpr double kLatency = 4;
+  Step sum;
+  const std::int64_t panels = ceil_div(vectors, k.vectors), groups = ceil_div(rows, k.rows);
+  // Panels and groups are as even as they can be: at most two sizes of each.
+  for (std::int64_t wide = 0; wide < 2; ++wide)
+    for (std::int64_t tall = 0; tall < 2; ++tall) {
+      const std::int64_t wides = vectors % panels, talls = rows % groups;
+      const auto count = static_cast<double>((wide == 1 ? wides : panels - wides) *
+                                             (tall == 1 ? talls : groups - talls));
+      const auto n = static_cast<double>(vectors / panels + wide);
+      const auto m = static_cast<double>(rows / groups + tall);
+      sum.cycles += count * std::max({m * n / 2, (m + n) / 2, kLatency});
+      sum.loads += count * (m + n);
     }
-  }
-}
-)";
-
-constexpr const char* kOuterProduct = R"(
-// The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
-// (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
-// and starts MI x NI fused multiply-adds. The last vector of a row may have only `last` elements
-// that are C's: what B has beyond them is read and thrown away.
-typedef Real Vector __attribute__((vector_size(VECTOR_BYTES)));
-typedef Real Unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(Real)), may_alias));
-constexpr int kLanes = VECTOR_BYTES / sizeof(Real);
-
-template <int MI, int NI>
-TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
-                                     const Real* b, int64_t b_k, Real* c, int64_t c_row,
-                                     int64_t last, bool fresh) {
-  Vector acc[MI][NI];
-  const bool partial = last < kLanes;
-#pragma GCC unroll 8
-  for (int m = 0; m < MI; ++m) {
-#pragma GCC unroll 8
-    for (int n = 0; n < NI; ++n) {
-      acc[m][n] = Vector{};
-      if (fresh) continue;
-      const Real* const from = c + m * c_row + n * kLanes;
-      if (n == NI - 1 && partial) {
-        Real edge[kLanes] = {};
-        for (int64_t i = 0; i < last; ++i) edge[i] = from[i];
-        acc[m][n] = *reinterpret_cast<const Unaligned*>(edge);
-      } else {
-        acc[m][n] = *reinterpret_cast<const Unaligned*>(from);
-      }
-    }
-  }
-  for (int64_t k = 0; k < depth; ++k) {
-    Vector row[NI];
-#pragma GCC unroll 8
-    for (int n = 0; n < NI; ++n)
-      row[n] = *reinterpret_cast<const Unaligned*>(b + k * b_k + n * kLanes);
-#pragma GCC unroll 8
-    for (int m = 0; m < MI; ++m) {
-      const Real x = a[m * a_row + k * a_k];
-#pragma GCC unroll 8
-      for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
-    }
-  }
-#pragma GCC unroll 8
-  for (int m = 0; m < MI; ++m) {
-#pragma GCC unroll 8
-    for (int n = 0; n < NI; ++n) {
-      Real* const to = c + m * c_row + n * kLanes;
-      if (n == NI - 1 && partial) {
-        Real edge[kLanes];
-        *reinterpret_cast<Unaligned*>(edge) = acc[m][n];
-        for (int64_t i = 0; i < last; ++i) to[i] = edge[i];
-      } else {
-        *reinterpret_cast<Unaligned*>(to) = acc[m][n];
-      }
-    }
-  }
-}
-
-// All rows of NI vectors of columns.
-template <int NI>
-TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
-                             const Real* b, int64_t b_k, Real* c, int64_t c_row, int64_t last,
-                             bool fresh) {
-  int64_t i = 0;
-  for (; i + ROWS <= rows; i += ROWS)
-    outer_product<ROWS, NI>(depth, a + i * a_row, a_row, a_k, b, b_k, c + i * c_row, c_row, last,
-                            fresh);
-  a += i * a_row;
-  c += i * c_row;
-  switch (rows - i) {
-)";
-
-constexpr const char* kMultiply = R"(
-// C[i,j] += A[i,k] * B[k,j] for any sizes. `fresh`: C starts from zero. b is read up to the next
-// whole vector.
-TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
-                                       int64_t a_row, int64_t a_k, const Real* b, int64_t b_k,
-                                       Real* c, int64_t c_row, bool fresh) {
-  for (int64_t j = 0; j < columns; j += VECTORS * kLanes) {
-    const int64_t width = min(VECTORS * kLanes, columns - j);
-    const int64_t vectors = (width + kLanes - 1) / kLanes;
-    const int64_t last = width - (vectors - 1) * kLanes;
-    switch (vectors) {
-)";
-
-constexpr const char* kPack = R"(
-// B[k,j] into rows of whole vectors, where its columns are not contiguous as they are.
-inline void pack(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int64_t b_column,
-                 Real* packed, int64_t packed_k) {
-  for (int64_t k = 0; k < depth; ++k)
-    for (int64_t j = 0; j < columns; ++j) packed[k * packed_k + j] = b[k * b_k + j * b_column];
-}
-)";
-
-std::string replaced(std::string text, std::string_view from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
-    text.replace(at, from.size(), to), at += to.size();
-  return text;
+  return sum;
 }
 
 }  // namespace
 
 std::span<const MicroKernel> micro_kernels() { return kKernels; }
+
+std::vector<RankedMicroKernel> rank_micro_kernels(int registers, std::int64_t depth,
+                                                  int broadcast_registers, bool powers_of_two) {
+  std::vector<RankedMicroKernel> found;
+  for (int n = 1; n <= registers; ++n)
+    for (int m = 1; m * n + n + broadcast_registers <= registers; ++m) {
+      if (powers_of_two && !std::has_single_bit(static_cast<unsigned>(n))) continue;
+      const double products = static_cast<double>(m) * n;
+      const double k = static_cast<double>(depth);
+      const double intensity =
+          depth == 0 ? products / (m + n) : products * k / (k * (m + n) + 2 * products);
+      found.push_back({m, n, m * n + n + broadcast_registers, intensity});
+    }
+  std::ranges::stable_sort(found, [](const RankedMicroKernel& a, const RankedMicroKernel& b) {
+    return std::pair(-a.intensity, a.registers) < std::pair(-b.intensity, b.registers);
+  });
+  return found;
+}
 
 Result<MicroKernel> micro_kernel_for(Isa isa, std::string_view name) {
   std::vector<std::string> known;
@@ -151,35 +84,21 @@ Result<MicroKernel> micro_kernel_for(Isa isa, std::string_view name) {
                 std::string(name_of(isa)) + "; available: " + join(known)};
 }
 
-std::string target_attribute(Isa isa) {
-  switch (isa) {
-    case Isa::generic: return "";
-    case Isa::avx2: return "__attribute__((target(\"avx2,fma\")))";
-    case Isa::avx512:
-      return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx2,fma\")))";
+MicroKernel micro_kernel_fitting(Isa isa, std::int64_t rows, std::int64_t columns,
+                                 std::int64_t element_bytes) {
+  const MicroKernel* best = nullptr;
+  Step least;
+  for (const MicroKernel& k : kKernels) {
+    if (k.isa != isa) continue;
+    if (best != nullptr && k.vector_bytes == 0) continue;
+    const std::int64_t lanes = std::max<std::int64_t>(1, k.vector_bytes / element_bytes);
+    const Step step = step_of(k, std::max<std::int64_t>(rows, 1),
+                              ceil_div(std::max<std::int64_t>(columns, 1), lanes));
+    if (best == nullptr || std::pair(step.cycles, step.loads) < std::pair(least.cycles, least.loads))
+      best = &k, least = step;
   }
-  return "";
-}
-
-std::string micro_kernel_text(const MicroKernel& kernel, bool f64) {
-  (void)f64;
-  if (kernel.vector_bytes == 0) return std::string(kScalar) + kPack;
-  const std::string rows = std::to_string(kernel.rows);
-  const std::string vectors = std::to_string(kernel.vectors);
-  std::string text =
-      replaced(kOuterProduct, "VECTOR_BYTES", std::to_string(kernel.vector_bytes));
-  text = replaced(text, "ROWS", rows);
-  for (int r = 1; r < kernel.rows; ++r)
-    text += "    case " + std::to_string(r) + ":\n      return outer_product<" + std::to_string(r) +
-            ", NI>(depth, a, a_row, a_k, b, b_k, c, c_row, last, fresh);\n";
-  text += "    default:\n      return;\n  }\n}\n";
-  text += replaced(kMultiply, "VECTORS", vectors);
-  for (int v = 1; v <= kernel.vectors; ++v)
-    text += std::string(v == kernel.vectors ? "      default:\n" : "      case " +
-            std::to_string(v) + ":\n") + "        panel<" + std::to_string(v) +
-            ">(rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row, last, fresh);\n        break;\n";
-  text += "    }\n  }\n}\n";
-  return text + kPack;
+  TW_CHECK(best != nullptr, "an instruction set without a micro-kernel");
+  return *best;
 }
 
 }  // namespace tilewright::cpu

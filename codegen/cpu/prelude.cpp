@@ -34,7 +34,7 @@ struct Box {  // of a tensor, one range a dimension; R = 0 is a scalar
   Range d[at_least_one(R)];
 };
 template <int R>
-bool equal(const Box<R>& a, const Box<R>& b) {
+TILEWRIGHT_INLINE bool equal(const Box<R>& a, const Box<R>& b) {
   for (int i = 0; i < R; ++i)
     if (!equal(a.d[i], b.d[i])) return false;
   return true;
@@ -113,9 +113,9 @@ struct Steps {  // the boundaries that a copy crosses, each with its bytes read 
 )";
 
 constexpr const char* kTile = R"(
-// One tensor's tile at one level (rule 4): a packed array with room for the largest tile, and what
-// it holds. Packing happens here, in the copies that the plan counts; rows lie `stride` apart, never
-// a multiple of 4 KiB, whatever the tensor's own rows are.
+// One tensor's tile at one level (rule 4) and what it holds: a packed array with room for the largest
+// tile, its rows `stride` apart, never a multiple of 4 KiB, whatever the tensor's own rows are; or a
+// box of the tensor where it lies.
 template <int R>
 struct Tile {
   Real* data;
@@ -126,6 +126,7 @@ struct Tile {
   bool sliding = false;
   bool on_chip = false;                  // an intermediate: never read back
   bool moves = true;                     // false: one that is not written either
+  bool in_place = false;                 // `data` is the tensor's own memory: nothing is copied
   void (*merge)(Real&, Real) = nullptr;  // atomic: how a partial joins the tensor
   Real identity = 0;
   Steps steps;
@@ -172,7 +173,7 @@ View<R> home(Tile<R>& t) {
   return {t.home, t.home_stride, Box<R>{}};
 }
 template <int R>
-Real* at(Tile<R>& t, const int64_t (&index)[at_least_one(R)]) {
+TILEWRIGHT_INLINE Real* at(Tile<R>& t, const int64_t (&index)[at_least_one(R)]) {
   return view(t).element(index);
 }
 
@@ -221,11 +222,16 @@ int64_t bytes_of(const Box<R>& box) {
   return size(box) * static_cast<int64_t>(sizeof(Real));
 }
 
-// Rule 8: brings a tile; nothing moves where it is held.
+// A tile in place: where in the tensor the held box begins.
 template <int R>
-void load(Tile<R>& t, const Box<R>& tile) {
-  t.tile = tile;
-  if (empty(tile) || (t.full && equal(t.held, tile))) return;
+TILEWRIGHT_INLINE void stand(Tile<R>& t) {
+  int64_t first[at_least_one(R)] = {};
+  for (int i = 0; i < R; ++i) first[i] = t.held.d[i].lo;
+  t.data = home(t).element(first);
+}
+
+template <int R>
+void load_packed(Tile<R>& t, const Box<R>& tile) {
   Box<R> part = tile;
   if (t.sliding && t.full) {
     part = new_part(t.held, tile);
@@ -233,8 +239,20 @@ void load(Tile<R>& t, const Box<R>& tile) {
   }
   t.held = tile;
   t.full = true;
-  copy(part, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
   t.steps.read(bytes_of(part));
+  copy(part, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
+}
+
+// Rule 8: brings a tile; nothing moves where it is held.
+template <int R>
+TILEWRIGHT_INLINE void load(Tile<R>& t, const Box<R>& tile) {
+  t.tile = tile;
+  if ((t.full && equal(t.held, tile)) || empty(tile)) return;
+  if (!t.in_place) return load_packed(t, tile);
+  t.held = tile;
+  t.full = true;
+  t.steps.read(bytes_of(tile));
+  stand(t);
 }
 
 template <int R>
@@ -243,8 +261,7 @@ void write(Tile<R>& t);
 // Makes `tile` what the buffer holds: another one is written if changed, and the new one is read
 // back unless it starts afresh (rules 10 and 12).
 template <int R>
-void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
-  if (t.full && equal(t.held, tile)) return;
+void hold_packed(Tile<R>& t, const Box<R>& tile, bool initialises) {
   if (t.full && t.changed) write(t);
   const bool reads_back = !initialises && !t.on_chip && t.merge == nullptr;
   t.sink = t.outer;
@@ -254,8 +271,24 @@ void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
   t.full = true;
   t.fresh = initialises;
   if (!reads_back) return;
-  copy(tile, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
   t.steps.read(bytes_of(tile));
+  copy(tile, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
+}
+template <int R>
+TILEWRIGHT_INLINE void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
+  if (t.full && equal(t.held, tile)) return;
+  const bool stays = t.on_chip && !t.moves && t.outer == nullptr;
+  if (!t.in_place && !stays) return hold_packed(t, tile, initialises);
+  if (t.full && t.changed && t.in_place) {
+    t.changed = false;
+    t.steps.written(bytes_of(t.held));
+  }
+  t.held = tile;
+  t.full = true;
+  t.fresh = initialises;
+  if (!t.in_place) return;
+  stand(t);
+  if (!initialises) t.steps.read(bytes_of(tile));
 }
 
 // Writes the held tile to its sink: home, or a tile of the outer buffer that holds it.
@@ -264,6 +297,7 @@ void write_to(Tile<R>& t, Tile<R>* sink, const Box<R>& sink_tile, bool initialis
   t.changed = false;
   if (!t.moves) return;
   t.steps.written(bytes_of(t.held));
+  if (t.in_place) return;
   if (t.merge != nullptr) return add_partial(t);
   if (sink == nullptr) return copy(t.held, home(t), view(t));
   hold(*sink, sink_tile, initialises);
@@ -290,15 +324,17 @@ void store(Tile<R>& t, bool initialises) {
 // The plan's tile at this point. An intermediate's buffer is emptied by another region; a sliding
 // one keeps what both regions share.
 template <int R>
-void fix(Tile<R>& t, const Box<R>& tile) {
+void slide(Tile<R>& t, const Box<R>& tile) {
+  flush(t);
+  if (t.fixed && !equal(new_part(t.tile, tile), tile)) shift(t, tile);
+  t.held = tile;
+  t.full = true;
+}
+template <int R>
+TILEWRIGHT_INLINE void fix(Tile<R>& t, const Box<R>& tile) {
   if (t.fixed && equal(t.tile, tile)) return;
   ++t.generation;
-  if (t.sliding) {
-    flush(t);
-    if (t.fixed && !equal(new_part(t.tile, tile), tile)) shift(t, tile);
-    t.held = tile;
-    t.full = true;
-  }
+  if (t.sliding) slide(t, tile);
   t.tile = tile;
   t.fixed = true;
 }
@@ -310,7 +346,7 @@ Box<R> needed(const Tile<R>& t, const Box<R>& region) {
 
 // A compute is about to write into the fixed tile.
 template <int R>
-void update(Tile<R>& t, bool initialises) {
+TILEWRIGHT_INLINE void update(Tile<R>& t, bool initialises) {
   const bool partial_left = !t.changed;
   const bool same = t.full && equal(t.held, t.tile);
   hold(t, t.tile, initialises);

@@ -14,14 +14,17 @@ struct PreludeOptions {
   bool once = false;    ///< some compute is !once
   bool functions = false;  ///< some operator evaluates an expression
   bool atomic = false;  ///< some store is !atomic
+  bool products = false;  ///< some operator is a matrix product
+  bool in_place = false;  ///< some tile is used where its tensor lies
 };
 
 /// C++17 text, to stand inside the emitted program's namespace after <cmath>, <cstdint>, <cstring>
 /// and after the macro TILEWRIGHT_TARGET.
 std::string prelude_text(const PreludeOptions& options);
 
-/// `outer_product` and `multiply` (C[i,j] += A[i,k] * B[k,j] on any sizes) by that micro-kernel.
-std::string micro_kernel_text(const MicroKernel& kernel, bool f64);
+/// `multiply<MI, NI, Whole>` (C[i,j] += A[i,k] * B[k,j] on any sizes) on vectors of that many bytes
+/// (64: AVX-512, 32: AVX2, after <immintrin.h>; 0: plain loops, whatever MI and NI).
+std::string micro_kernel_text(int vector_bytes, bool f64);
 /// The function attribute that the isa needs, or nothing.
 std::string target_attribute(Isa isa);
 

@@ -71,6 +71,8 @@ struct Options {
   double write_weight = 1.0;  ///< multiplies the movement of what is written (Ditto uses 2)
   std::int64_t min_tile = 1;  ///< alpha: no tile is smaller, except where the loop itself is
   std::map<LoopId, std::int64_t> min_tiles = {};  ///< by loop, in place of min_tile
+  /// By loop: the solver takes only multiples of this (a vector's lanes), or the whole loop.
+  std::map<LoopId, std::int64_t> multiples = {};
   /// Intermediates forced to home (Fig. 8f): input and output tensors of Algorithm 1 like others.
   std::set<TensorId> spilled = {};
 };

@@ -126,7 +126,7 @@ void OrderSolver::try_neighbours(const RealOptimum& r) {
 }
 
 void OrderSolver::try_closed_form() {
-  if (!f_.options().min_tiles.empty()) return;
+  if (!f_.options().min_tiles.empty() || !f_.options().multiples.empty()) return;
   const auto closed =
       closed_form(f_.workload(), f_.order(), Elements(capacity_), f_.options().min_tile);
   if (!closed) return;

@@ -14,7 +14,8 @@ struct Candidate {
   std::int64_t trips = 1;
 };
 /// By rising tile; the last is the whole loop.
-std::vector<Candidate> candidates(std::int64_t extent, std::int64_t min_tile);
+std::vector<Candidate> candidates(std::int64_t extent, std::int64_t min_tile,
+                                  std::int64_t multiple = 1);
 
 /// The smallest tile that options allow for a loop.
 std::int64_t least_tile(const Options& o, LoopId loop, std::int64_t extent);

@@ -9,13 +9,22 @@ std::int64_t least_tile(const Options& o, LoopId loop, std::int64_t extent) {
   return std::clamp<std::int64_t>(own != o.min_tiles.end() ? own->second : o.min_tile, 1, extent);
 }
 
-std::vector<Candidate> candidates(std::int64_t extent, std::int64_t min_tile) {
+std::int64_t multiple_of(const Options& o, LoopId loop) {
+  const auto own = o.multiples.find(loop);
+  return own != o.multiples.end() ? std::max<std::int64_t>(own->second, 1) : 1;
+}
+
+std::vector<Candidate> candidates(std::int64_t extent, std::int64_t min_tile,
+                                  std::int64_t multiple) {
+  const auto up = [&](std::int64_t tile) {
+    return std::min(ceil_div(tile, multiple) * multiple, extent);
+  };
   std::vector<Candidate> found;
-  for (std::int64_t tile = std::min(min_tile, extent); tile <= extent;) {
+  for (std::int64_t tile = up(min_tile); tile <= extent;) {
     const std::int64_t trips = ceil_div(extent, tile);
     found.push_back({tile, trips});
     if (trips == 1) break;
-    tile = ceil_div(extent, trips - 1);
+    tile = up(ceil_div(extent, trips - 1));
   }
   return found;
 }
@@ -107,7 +116,8 @@ Tables make_tables(const Flat& f) {
     else if (has(whole, i))
       t.candidates[i] = {{extent, 1}};
     else
-      t.candidates[i] = candidates(extent, least_tile(f.options(), f.loop(i), extent));
+      t.candidates[i] = candidates(extent, least_tile(f.options(), f.loop(i), extent),
+                                   multiple_of(f.options(), f.loop(i)));
     for (const Candidate& c : t.candidates[i]) t.trips[i].push_back(static_cast<double>(c.trips));
   }
   for (std::size_t i = 0; i < feet; ++i) {

@@ -1,0 +1,243 @@
+// Outer-product micro-kernels as source (Chimera, section V-B, Algorithm 2): one template for every
+// shape, behind one interface, `multiply`, which covers any box with them.
+#include "codegen/cpu/cpu.h"
+#include "codegen/cpu/prelude.h"
+
+namespace tilewright::cpu {
+namespace {
+
+constexpr const char* kScalar = R"(
+// C[i,j] += A[i,k] * B[k,j], as it is written. `fresh`: C starts from zero.
+template <int, int, bool>
+TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                       int64_t a_row, int64_t a_k, const Real* b, int64_t b_k,
+                                       Real* c, int64_t c_row, bool fresh) {
+  for (int64_t i = 0; i < rows; ++i) {
+    Real* const out = c + i * c_row;
+    for (int64_t j = 0; j < columns && fresh; ++j) out[j] = 0;
+    for (int64_t k = 0; k < depth; ++k) {
+      const Real x = a[i * a_row + k * a_k];
+      const Real* const row = b + k * b_k;
+      for (int64_t j = 0; j < columns; ++j) out[j] += x * row[j];
+    }
+  }
+}
+)";
+
+constexpr const char* kLanes512 = R"(
+constexpr int kLanes = 64 / sizeof(Real);
+typedef Real Vector __attribute__((vector_size(64)));
+typedef Real Unaligned __attribute__((vector_size(64), aligned(sizeof(Real)), may_alias));
+// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
+typedef __mmaskBITS Lanes;
+TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
+  return static_cast<Lanes>((1u << n) - 1);
+}
+TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
+  return (Vector)_mm512_maskz_loadu_SUFFIX(lanes, p);
+}
+TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  _mm512_mask_storeu_SUFFIX(p, lanes, (REGISTER)v);
+}
+)";
+
+constexpr const char* kLanes256 = R"(
+constexpr int kLanes = 32 / sizeof(Real);
+typedef Real Vector __attribute__((vector_size(32)));
+typedef Real Unaligned __attribute__((vector_size(32), aligned(sizeof(Real)), may_alias));
+// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
+typedef __m256i Lanes;
+TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
+  return FIRST;
+}
+TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
+  return (Vector)_mm256_maskload_SUFFIX(p, lanes);
+}
+TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  _mm256_maskstore_SUFFIX(p, lanes, (REGISTER)v);
+}
+)";
+
+constexpr const char* kOuterProduct = R"(
+// The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
+// (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
+// and starts MI x NI fused multiply-adds. Partial: only `lanes` of a row's last vector are C's.
+template <int MI, int NI, bool Partial>
+TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
+                                     const Real* b, int64_t b_k, Real* c, int64_t c_row,
+                                     Lanes lanes, bool fresh) {
+  Vector acc[MI][NI];
+  if (fresh) {
+#pragma GCC unroll 8
+    for (int m = 0; m < MI; ++m)
+#pragma GCC unroll 8
+      for (int n = 0; n < NI; ++n) acc[m][n] = Vector{};
+  } else {
+#pragma GCC unroll 8
+    for (int m = 0; m < MI; ++m)
+#pragma GCC unroll 8
+      for (int n = 0; n < NI; ++n) {
+        const Real* const from = c + m * c_row + n * kLanes;
+        acc[m][n] = Partial && n == NI - 1 ? load_part(from, lanes)
+                                           : *reinterpret_cast<const Unaligned*>(from);
+      }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    Vector row[NI];
+#pragma GCC unroll 8
+    for (int n = 0; n < NI; ++n)
+      row[n] = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
+                                      : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
+#pragma GCC unroll 8
+    for (int m = 0; m < MI; ++m) {
+      const Real x = a[m * a_row];
+#pragma GCC unroll 8
+      for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
+    }
+    a += a_k;
+    b += b_k;
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MI; ++m)
+#pragma GCC unroll 8
+    for (int n = 0; n < NI; ++n) {
+      Real* const to = c + m * c_row + n * kLanes;
+      if (Partial && n == NI - 1)
+        store_part(to, lanes, acc[m][n]);
+      else
+        *reinterpret_cast<Unaligned*>(to) = acc[m][n];
+    }
+}
+
+// MI rows at a time at most, in groups as even as they can be: none is left with a single row's few
+// accumulators, which could not hide the latency of a multiply-add.
+template <int MI, int NI, bool Partial>
+TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
+                             const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
+                             bool fresh) {
+  const int64_t groups = (rows + MI - 1) / MI, least = rows / groups, larger = rows % groups;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t size = least + (g < larger);
+    switch (size) {
+      case 1:
+        outer_product<1, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        break;
+      case 2:
+        outer_product<2, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        break;
+      case 3:
+        outer_product<3, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        break;
+      case 4:
+        outer_product<4, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        break;
+      case 5:
+        outer_product<at_most(5, MI), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                   fresh);
+        break;
+      default:
+        outer_product<MI, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        break;
+    }
+    a += size * a_row;
+    c += size * c_row;
+  }
+}
+)";
+
+
+constexpr const char* kPanelOf = R"(
+template <int MI, int NI, bool Partial>
+TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
+                                int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
+                                int64_t c_row, Lanes lanes, bool fresh) {
+  switch (vectors) {
+    case 1:
+      return panel<MI, 1, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+    case 2:
+      return panel<MI, at_most(2, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                fresh);
+    case 3:
+      return panel<MI, at_most(3, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                fresh);
+    case 4:
+      return panel<MI, at_most(4, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                fresh);
+    default:
+      return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+  }
+}
+)";
+
+constexpr const char* kMultiply = R"(
+// C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors.
+// `fresh`: C starts from zero. Whole: columns fill whole vectors.
+template <int MI, int NI, bool Whole>
+TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
+                                int64_t c_row, bool fresh) {
+  if (rows <= 0 || columns <= 0) return;
+  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
+  for (int64_t p = 0, at = 0; p < panels; ++p) {
+    const int64_t size = vectors / panels + (p < vectors % panels);
+    const int64_t last = min(columns - (at + size - 1) * kLanes, kLanes);
+    const Real* const from = b + at * kLanes;
+    Real* const to = c + at * kLanes;
+    at += size;
+    if (Whole || last == kLanes)
+      panel_of<MI, NI, false>(size, rows, depth, a, a_row, a_k, from, b_k, to, c_row,
+                              first_lanes(last), fresh);
+    else
+      panel_of<MI, NI, true>(size, rows, depth, a, a_row, a_k, from, b_k, to, c_row,
+                             first_lanes(last), fresh);
+  }
+}
+)";
+
+constexpr const char* kPack = R"(
+// B[k,j] into rows of whole vectors, where its columns are not contiguous as they are.
+inline void pack(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int64_t b_column,
+                 Real* packed, int64_t packed_k) {
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t j = 0; j < columns; ++j) packed[k * packed_k + j] = b[k * b_k + j * b_column];
+}
+)";
+
+std::string replaced(std::string text, std::string_view from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
+    text.replace(at, from.size(), to), at += to.size();
+  return text;
+}
+
+std::string lanes_text(int vector_bytes, bool f64) {
+  std::string text = vector_bytes == 64 ? kLanes512 : kLanes256;
+  text = replaced(text, "BITS", f64 ? "8" : "16");
+  text = replaced(text, "SUFFIX", f64 ? "pd" : "ps");
+  text = replaced(text, "REGISTER",
+                  std::string(vector_bytes == 64 ? "__m512" : "__m256") + (f64 ? "d" : ""));
+  return replaced(text, "FIRST",
+                  f64 ? "_mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))"
+                      : "_mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),\n"
+                        "                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))");
+}
+
+}  // namespace
+
+std::string target_attribute(Isa isa) {
+  switch (isa) {
+    case Isa::generic: return "";
+    case Isa::avx2: return "__attribute__((target(\"avx2,fma\")))";
+    case Isa::avx512:
+      return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx2,fma\")))";
+  }
+  return "";
+}
+
+std::string micro_kernel_text(int vector_bytes, bool f64) {
+  if (vector_bytes == 0) return std::string(kScalar) + kPack;
+  return lanes_text(vector_bytes, f64) +
+         "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n" +
+         kOuterProduct + kPanelOf + kMultiply + kPack;
+}
+
+}  // namespace tilewright::cpu
