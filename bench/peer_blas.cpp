@@ -2,11 +2,15 @@
 // its own (RTLD_LOCAL) and asked for it; neither is linked.
 #include <dlfcn.h>
 
-#include <memory>
+#include <algorithm>
+#include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "bench/child.h"
 #include "bench/peer.h"
+#include "codegen/cpu/cpu.h"
 
 namespace tilewright::bench {
 namespace {
@@ -69,23 +73,88 @@ Peer missing(const std::string& name, const std::string& why) {
   return {.name = name, .description = "", .missing = why, .prepare = {}};
 }
 
+/// Kernels for this processor, where the library's own choice is poorer than what it has.
+struct Choice {
+  std::string kernels;  ///< in use now
+  std::string remark;   ///< where the library was told
+};
+
+/// Libraries of before a processor was made fall back to kernels for older ones. Where this one
+/// runs AVX-512 and the library, asked in a child process, would not, its environment variable is
+/// set to its AVX-512 kernels; a user's own setting stays. A Reason where it cannot start.
+Result<Choice> choose_kernels(const std::function<std::string()>& ask, const char* variable,
+                              const char* value, std::span<const std::string_view> wide) {
+  const auto own = asked_in_child(ask);
+  if (!own) return Reason{"it gives up when it starts"};
+  const bool is_wide = std::find(wide.begin(), wide.end(), *own) != wide.end();
+  if (std::getenv(variable) != nullptr)
+    return Choice{*own, std::string(" (") + variable + " is set)"};
+  if (is_wide || !cpu::host_runs(cpu::Isa::avx512)) return Choice{*own, ""};
+  setenv(variable, value, 1);
+  if (const auto told = asked_in_child(ask); told && *told != *own)
+    return Choice{*told,
+                  std::string(" (told so by ") + variable + "; its own choice is " + *own + ")"};
+  unsetenv(variable);
+  return Choice{*own, ""};
+}
+
+void* open_openblas() {
+  // Debian's own folders before the plain name, which the alternatives system may point elsewhere.
+  return open_one({"/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0",
+                   "/usr/lib/aarch64-linux-gnu/openblas-pthread/libopenblas.so.0",
+                   "libopenblas.so.0", "libopenblas.so"});
+}
+
+std::string openblas_kernels() {
+  const auto name = symbol<char* (*)()>(open_openblas(), "openblas_get_corename");
+  return name != nullptr ? name() : "an unknown processor";
+}
+
+void* open_blis() {
+  return open_one({"/usr/lib/x86_64-linux-gnu/blis-pthread/libblis.so.4",
+                   "/usr/lib/aarch64-linux-gnu/blis-pthread/libblis.so.4", "libblis.so.4",
+                   "libblis.so.3", "libblis.so"});
+}
+
+std::string blis_kernels() {
+  void* library = open_blis();
+  // Before its start-up the question itself aborts where BLIS_ARCH_TYPE is set (0.9).
+  const auto start = symbol<void (*)()>(library, "bli_init");
+  const auto arch = symbol<int (*)()>(library, "bli_arch_query_id");
+  const auto name = symbol<const char* (*)(int)>(library, "bli_arch_string");
+  if (start == nullptr || arch == nullptr || name == nullptr) return "an unknown processor";
+  start();
+  return name(arch());
+}
+
+/// BLIS_ARCH_TYPE's number for "skx"; "" where the library has no such name.
+std::string blis_skx() {
+  const auto name = symbol<const char* (*)(int)>(open_blis(), "bli_arch_string");
+  constexpr int kFew =
+      8;  // the names in front are the same in every version; the end is not marked
+  for (int id = 0; name != nullptr && id < kFew; ++id)
+    if (std::string_view(name(id)) == "skx") return std::to_string(id);
+  return "";
+}
+
 }  // namespace
 
 Peer openblas() {
-  // Debian's own folders before the plain name, which the alternatives system may point elsewhere.
-  void* library = open_one({"/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0",
-                            "/usr/lib/aarch64-linux-gnu/openblas-pthread/libopenblas.so.0",
-                            "libopenblas.so.0", "libopenblas.so"});
-  if (library == nullptr) return missing("OpenBLAS", "no libopenblas.so.0");
+  constexpr std::string_view kWide[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
+  // Opened once the choice is made: the library looks at the processor as it is loaded.
+  if (!asked_in_child([] { return open_openblas() != nullptr ? std::string() : throw 1; }))
+    return missing("OpenBLAS", "no libopenblas.so.0");
+  const auto choice = choose_kernels(openblas_kernels, "OPENBLAS_CORETYPE", "SkylakeX", kWide);
+  if (!choice) return missing("OpenBLAS", choice.reason());
+  void* library = open_openblas();
   const Blas blas{.sgemm = symbol<Sgemm>(library, "cblas_sgemm"),
                   .set_threads = symbol<void (*)(int)>(library, "openblas_set_num_threads")};
   if (blas.sgemm == nullptr || !blas.set_threads)
     return missing("OpenBLAS", "libopenblas.so.0 without cblas_sgemm or openblas_set_num_threads");
   const auto config = symbol<char* (*)()>(library, "openblas_get_config");
-  const auto core = symbol<char* (*)()>(library, "openblas_get_corename");
   const auto parallel = symbol<int (*)()>(library, "openblas_get_parallel");
-  std::string about = config != nullptr ? config() : "version unknown";
-  if (core != nullptr) about += std::string("; kernels for ") + core();
+  std::string about = config != nullptr ? config() : "OpenBLAS, version unknown";
+  about += "; kernels for " + choice->kernels + choice->remark;
   if (parallel != nullptr) {
     const int kind = parallel();
     about += kind == 0 ? "; serial build" : kind == 1 ? "; own threads" : "; OpenMP";
@@ -99,24 +168,23 @@ Peer openblas() {
 }
 
 Peer blis() {
-  void* library = open_one({"/usr/lib/x86_64-linux-gnu/blis-pthread/libblis.so.4",
-                            "/usr/lib/aarch64-linux-gnu/blis-pthread/libblis.so.4", "libblis.so.4",
-                            "libblis.so.3", "libblis.so"});
+  constexpr std::string_view kWide[] = {"skx", "zen4", "zen5"};
+  void* library = open_blis();  // looks at the processor at its start-up, not as it is loaded
   if (library == nullptr) return missing("BLIS", "no libblis.so.4");
+  const auto choice = choose_kernels(blis_kernels, "BLIS_ARCH_TYPE", blis_skx().c_str(), kWide);
+  if (!choice) return missing("BLIS", choice.reason());
   // BLIS's dim_t is 64 bits wide in every build but those for 32-bit machines.
   const auto set = symbol<void (*)(std::int64_t)>(library, "bli_thread_set_num_threads");
   const Blas blas{.sgemm = symbol<Sgemm>(library, "cblas_sgemm"),
                   .set_threads = [set](int threads) { set(threads); }};
   if (blas.sgemm == nullptr || set == nullptr)
     return missing("BLIS", "libblis without cblas_sgemm or bli_thread_set_num_threads");
+  blis_kernels();
   const auto version = symbol<const char* (*)()>(library, "bli_info_get_version_str");
-  const auto arch = symbol<int (*)()>(library, "bli_arch_query_id");
-  const auto arch_name = symbol<const char* (*)(int)>(library, "bli_arch_string");
-  std::string about = version != nullptr ? version() : "version unknown";
-  if (arch != nullptr && arch_name != nullptr)
-    about += std::string("; kernels for ") + arch_name(arch());
+  std::string about =
+      std::string("BLIS ") + (version != nullptr ? version() : "of unknown version");
   return {.name = "BLIS",
-          .description = about,
+          .description = about + "; kernels for " + choice->kernels + choice->remark,
           .missing = "",
           .prepare = [blas](const Chain& chain, int threads) {
             return entries("BLIS", blas, chain, threads);
