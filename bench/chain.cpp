@@ -1,0 +1,78 @@
+#include "bench/chain.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <span>
+
+#include "core/reference/evaluate.h"
+
+namespace tilewright::bench {
+namespace {
+
+constexpr std::size_t kAlignment = 4096;
+
+std::shared_ptr<float[]> floats(std::int64_t count) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return {static_cast<float*>(memory), [](float* p) { std::free(p); }};
+}
+
+/// The extent of a loop; 1 for a batch loop that is not there.
+std::int64_t extent(const Workload& w, std::string_view name) {
+  const auto loop = w.find_loop(name);
+  return loop ? w.loop(*loop).extent : 1;
+}
+
+/// The indices of a tensor, as "bmk"; "" where it is not there or is indexed otherwise.
+bool has_shape(const Workload& w, std::string_view name,
+               std::initializer_list<std::int64_t> shape) {
+  const auto t = w.find_tensor(name);
+  return t && w.tensor(*t).dtype == DType::f32 &&
+         std::equal(w.tensor(*t).shape.begin(), w.tensor(*t).shape.end(), shape.begin(),
+                    shape.end());
+}
+
+}  // namespace
+
+Result<Chain> Chain::create(const Workload& w, std::uint64_t seed) {
+  Chain c;
+  c.batch_ = extent(w, "b");
+  c.m_ = extent(w, "m"), c.n_ = extent(w, "n"), c.k_ = extent(w, "k"), c.l_ = extent(w, "l");
+  const auto shaped = [&](std::string_view name, std::int64_t rows, std::int64_t columns) {
+    return c.batch_ > 1 ? has_shape(w, name, {c.batch_, rows, columns})
+                        : has_shape(w, name, {rows, columns});
+  };
+  if (w.operators().size() != 2 || !shaped("A", c.m_, c.k_) || !shaped("B", c.k_, c.l_) ||
+      !shaped("D", c.l_, c.n_) || !shaped("C", c.m_, c.l_) || !shaped("E", c.m_, c.n_))
+    return Reason{"not two chained float32 matrix products A B D"};
+  c.a_ = floats(c.batch_ * c.m_ * c.k_), c.b_ = floats(c.batch_ * c.k_ * c.l_);
+  c.d_ = floats(c.batch_ * c.l_ * c.n_), c.c_ = floats(c.batch_ * c.m_ * c.l_);
+  c.e_ = floats(c.batch_ * c.m_ * c.n_);
+
+  TensorValues inputs = random_inputs(w, seed);
+  const auto copy = [&](std::string_view name, const Floats& to) {
+    const std::vector<double>& from = inputs[w.find_tensor(name)->index()];
+    std::transform(from.begin(), from.end(), to.get(),
+                   [](double x) { return static_cast<float>(x); });
+  };
+  copy("A", c.a_), copy("B", c.b_), copy("D", c.d_);
+  TensorValues values = evaluate(w, std::move(inputs));
+  c.reference_ = std::move(values[w.find_tensor("E")->index()]);
+  c.forget();
+  return c;
+}
+
+void Chain::forget() const {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  std::fill_n(c_.get(), batch_ * m_ * l_, kNaN);
+  std::fill_n(e_.get(), batch_ * m_ * n_, kNaN);
+}
+
+double Chain::error() const {
+  return relative_error(std::span<const float>(e_.get(), reference_.size()), reference_);
+}
+
+}  // namespace tilewright::bench

@@ -1,0 +1,275 @@
+// Section 1: chains on the processor. For each row and number of threads: the plan that chimera
+// makes for target cpu, emitted, built, verified, then timed turn by turn with the peers and the
+// peak.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include "bench/chain.h"
+#include "bench/peer.h"
+#include "bench/sections.h"
+#include "core/ir/error.h"
+#include "harness/schedules.h"
+#include "harness/verified_kernel.h"
+
+namespace tilewright::bench {
+namespace {
+
+constexpr const char* kOurs = "tilewright";
+
+/// A contestant and how its results compare with the reference.
+struct Column {
+  Contestant contestant;
+  double relative_error = 0;
+};
+
+struct Ours {
+  std::unique_ptr<harness::VerifiedKernel> kernel;
+  std::string refusal;  ///< why there is none
+};
+
+/// As `tilewright run W -m host --model chimera --threads N` makes it.
+struct Prepared {
+  harness::Scheduled on;
+  Ours ours;
+};
+
+Ours verified(const harness::Scheduled& on, const Settings& settings, int threads) {
+  if (!on.schedule) return {nullptr, on.refusal.json.value("reason", "no schedule")};
+  const Result<cpu::Source> source =
+      cpu::emit(*on.schedule, {.isa = settings.isa, .threads = threads});
+  if (!source) return {nullptr, source.reason()};
+  Result<cpu::Kernel> kernel = cpu::build(*source);
+  if (!kernel) return {nullptr, kernel.reason()};
+  harness::VerifyResult checked =
+      harness::verify(std::move(kernel).value(), *on.setting.workload, settings.seed);
+  if (checked.kernel) return {std::move(checked.kernel), ""};
+  return {nullptr,
+          fmt::format("verification failed: relative error {:.3g}, tolerance {:.3g}",
+                      checked.verification.relative_error, checked.verification.tolerance)};
+}
+
+Prepared prepare(const std::string& row, const Settings& settings, int threads) {
+  harness::Request request;
+  request.subject = row;
+  request.machine = "host";
+  request.model = "chimera";
+  request.target = "cpu";
+  request.threads = threads;
+  request.seed = settings.seed;
+  Prepared p{harness::schedule_of(request), {}};
+  p.ours = verified(p.on, settings, threads);
+  return p;
+}
+
+/// Runs the entry once on forgotten outputs and compares; throws where it is wrong.
+Column checked(const Entry& entry, const Chain& chain, double tolerance) {
+  chain.forget();
+  entry.run();
+  const double error = chain.error();
+  // A library may add in any order, so it is held to the tolerance that our kernels are held to.
+  if (!(error <= tolerance))
+    throw std::runtime_error(fmt::format("{} is wrong: relative error {:.3g}, tolerance {:.3g}",
+                                         entry.name, error, tolerance));
+  const auto sample = [entry] {
+    if (!entry.own_seconds) return seconds_of(entry.run);
+    entry.run();
+    return entry.own_seconds();
+  };
+  return {{.name = entry.name, .sample = sample}, error};
+}
+
+struct Cell {
+  double gflops = 0;
+  double of_peak = 0;
+};
+
+/// One row of the table on one number of threads.
+struct Measured {
+  Json json;
+  std::map<std::string, Cell> cells;  ///< by contestant
+};
+
+Measured measure(const std::string& row, int threads, const Settings& settings,
+                 const std::vector<Peer>& peers) {
+  Prepared prepared = prepare(row, settings, threads);
+  const Workload& w = *prepared.on.setting.workload;
+  Measured out;
+  out.json = {{"row", row},
+              {"threads", threads},
+              {"isa", cpu::name_of(settings.isa)},
+              {"flops", w.flops()}};
+  const Result<Chain> chain = Chain::create(w, settings.seed);
+  if (!chain)
+    throw InputError({.where = "--rows",
+                      .value = row,
+                      .problem = "is " + chain.reason(),
+                      .accepted = "a GEMM chain of float32"});
+  std::vector<Column> columns;
+  std::vector<std::string> notes;
+  harness::VerifiedKernel* kernel = prepared.ours.kernel.get();
+  if (kernel != nullptr) {
+    columns.push_back({{.name = kOurs, .sample = [kernel] { return kernel->run(); }},
+                       kernel->verification().relative_error});
+    for (const std::string& note : kernel->source().notes) notes.push_back(note);
+  } else {
+    notes.push_back(std::string(kOurs) + ": " + prepared.ours.refusal);
+  }
+  for (const Peer& peer : peers) try {
+      for (const Entry& entry : peer.prepare(*chain, threads))
+        columns.push_back(checked(entry, *chain, harness::tolerance_of(w)));
+    } catch (const std::exception& refused) {
+      notes.push_back(peer.name + ": " + refused.what());
+    }
+
+  std::vector<Contestant> contestants{
+      {.name = "peak",
+       .sample = [&] { return cpu::fma_peak_gflops(settings.isa, threads, settings.turn_seconds); },
+       .warm_up = false}};
+  for (const Column& c : columns) contestants.push_back(c.contestant);
+  const std::vector<Samples> samples =
+      interleave(contestants, {.rounds = settings.rounds,
+                               .turn_seconds = settings.turn_seconds,
+                               .settle = wait_until_quiet});
+
+  const double peak = samples[0].median();
+  out.json["peak_gflops"] = peak;
+  out.json["peak_gflops_most"] = samples[0].most();
+  if (kernel != nullptr) out.json["micro_kernel"] = kernel->source().micro_kernel;
+  Json list = Json::array();
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const Samples& s = samples[i + 1];
+    const double gflops = w.flops() / s.median() * 1e-9;
+    out.cells[columns[i].contestant.name] = {gflops, gflops / peak};
+    Json entry = {{"name", columns[i].contestant.name},
+                  {"gflops", gflops},
+                  {"of_peak", gflops / peak},
+                  {"relative_error", columns[i].relative_error}};
+    entry.update(seconds_json(s));
+    list.push_back(std::move(entry));
+  }
+  out.json["contestants"] = std::move(list);
+  out.json["notes"] = notes;
+  return out;
+}
+
+/// The peers that are here and asked for; says so for each that is not.
+std::vector<Peer> available(const Settings& settings, Json& json) {
+  json = Json::array();
+  if (settings.no_peers) return {};
+  std::vector<Peer> all = peers(), here;
+  const auto asked = [&](const Peer& p) {
+    return settings.peers.empty() ||
+           std::find(settings.peers.begin(), settings.peers.end(), p.name) != settings.peers.end();
+  };
+  for (const std::string& name : settings.peers)
+    if (std::none_of(all.begin(), all.end(), [&](const Peer& p) { return p.name == name; })) {
+      std::vector<std::string> names;
+      for (const Peer& p : all) names.push_back(p.name);
+      throw InputError({.where = "--peers",
+                        .value = name,
+                        .problem = "is no peer",
+                        .accepted = join(names) + ", none"});
+    }
+  for (Peer& p : all) {
+    if (!asked(p)) continue;
+    const bool ok = p.missing.empty();
+    print(fmt::format("{:<9} {}\n", p.name, ok ? p.description : "not available: " + p.missing));
+    json.push_back({{"name", p.name},
+                    {"available", ok},
+                    {"description", p.description},
+                    {"reason", ok ? Json(nullptr) : Json(p.missing)}});
+    if (ok) here.push_back(std::move(p));
+  }
+  return here;
+}
+
+/// Every contestant that any row has, ours first, the others as they first appear.
+std::vector<std::string> names_of(const std::vector<Measured>& rows) {
+  std::vector<std::string> names;
+  for (const Measured& r : rows)
+    for (const Json& c : r.json["contestants"]) {
+      const std::string name = c["name"];
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  return names;
+}
+
+/// GFLOP/s and, beside it, percent of the peak; the geometric means below, each over the rows that
+/// its column has.
+Json print_table(const std::vector<Measured>& rows, int threads) {
+  const std::vector<std::string> names = names_of(rows);
+  std::vector<std::string> head{"GFLOP/s (% of peak)", "peak"};
+  head.insert(head.end(), names.begin(), names.end());
+  Table table(head);
+  const auto text = [](double gflops, double of_peak) {
+    return fmt::format("{:.1f} ({:.1f})", gflops, 100 * of_peak);
+  };
+  for (const Measured& r : rows) {
+    std::vector<std::string> line{r.json["row"].get<std::string>(),
+                                  fmt::format("{:.1f}", r.json["peak_gflops"].get<double>())};
+    for (const std::string& name : names) {
+      const auto cell = r.cells.find(name);
+      line.push_back(cell == r.cells.end() ? "-" : text(cell->second.gflops, cell->second.of_peak));
+    }
+    table.add(std::move(line));
+  }
+  Json means = Json::array();
+  std::vector<std::string> last{"geometric mean", ""};
+  for (const std::string& name : names) {
+    std::vector<double> gflops, of_peak;
+    for (const Measured& r : rows)
+      if (const auto cell = r.cells.find(name); cell != r.cells.end()) {
+        gflops.push_back(cell->second.gflops);
+        of_peak.push_back(cell->second.of_peak);
+      }
+    last.push_back(text(geometric_mean(gflops), geometric_mean(of_peak)) +
+                   (gflops.size() < rows.size() ? fmt::format(" of {}", gflops.size()) : ""));
+    means.push_back({{"name", name},
+                     {"threads", threads},
+                     {"rows", gflops.size()},
+                     {"gflops", geometric_mean(gflops)},
+                     {"of_peak", geometric_mean(of_peak)}});
+  }
+  table.add(std::move(last));
+  print("\n" + table.text());
+  for (const Measured& r : rows)
+    for (const Json& note : r.json["notes"])
+      print(fmt::format("{}: {}\n", r.json["row"].get<std::string>(), note.get<std::string>()));
+  double worst = 0;
+  for (const Measured& r : rows)
+    for (const Json& c : r.json["contestants"])
+      worst = std::max(worst, c["relative_error"].get<double>());
+  print(fmt::format("largest relative error of any contestant: {:.2g}\n", worst));
+  return means;
+}
+
+}  // namespace
+
+Json kernels(const Settings& settings) {
+  std::vector<std::string> rows = settings.rows;
+  if (rows.empty())
+    for (int i = 1; i <= 12; ++i) rows.push_back(fmt::format("chimera/G{}", i));
+  Json json;
+  const std::vector<Peer> here = available(settings, json["peers"]);
+  json["kernels"] = Json::array();
+  json["geometric_means"] = Json::array();
+  for (int threads : settings.threads) {
+    std::vector<Measured> measured;
+    print(fmt::format("\nChains, {}, float32, {} thread{}, medians of {} interleaved turns\n",
+                      cpu::name_of(settings.isa), threads, threads == 1 ? "" : "s",
+                      settings.rounds));
+    for (const std::string& row : rows) {
+      progress(fmt::format("kernels: {} on {} thread(s)", row, threads));
+      measured.push_back(measure(row, threads, settings, here));
+    }
+    progress("");
+    for (Json& mean : print_table(measured, threads)) json["geometric_means"].push_back(mean);
+    for (Measured& m : measured) json["kernels"].push_back(std::move(m.json));
+  }
+  return json;
+}
+
+}  // namespace tilewright::bench

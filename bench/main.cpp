@@ -1,0 +1,157 @@
+// tilewright-bench: how fast, beside whom, on what. Exit status: 0 done, 2 bad input, 1 our own
+// fault.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/sections.h"
+#include "core/ir/error.h"
+#include "harness/request.h"
+
+namespace tilewright::bench {
+namespace {
+
+struct Section {
+  const char* name;
+  const char* summary;
+  Json (*run)(const Settings&);
+};
+
+/// In the order in which they run. A section more is a function in sections.h and a line here.
+constexpr Section kSections[] = {
+    {"kernels", "GEMM chains beside the libraries and the FMA peak", kernels},
+};
+
+std::vector<std::string> section_names() {
+  std::vector<std::string> names;
+  for (const Section& s : kSections) names.push_back(s.name);
+  return names;
+}
+
+struct Arguments {
+  Settings settings;
+  std::vector<std::string> only;
+  std::string isa, json;
+};
+
+void check(Arguments& a) {
+  const std::vector<std::string> names = section_names();
+  for (const std::string& name : a.only)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw InputError(
+          {.where = "--only", .value = name, .problem = "is no section", .accepted = join(names)});
+  if (!a.isa.empty()) {
+    const auto isa = cpu::isa_from_name(a.isa);
+    if (!isa || !cpu::host_runs(*isa))
+      throw InputError({.where = "--isa",
+                        .value = a.isa,
+                        .problem = isa ? "does not run here" : "is no instruction set",
+                        .accepted = "avx512, avx2, generic, as far as the processor goes"});
+    a.settings.isa = *isa;
+  }
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  if (a.settings.threads.empty())
+    a.settings.threads = cores > 1 ? std::vector{1, 2} : std::vector{1};
+  for (int t : a.settings.threads)
+    if (t < 1 || t > cores)
+      throw InputError({.where = "--threads",
+                        .value = std::to_string(t),
+                        .problem = "is no number of threads that run at once here",
+                        .accepted = fmt::format("1..{}", cores)});
+  if (a.settings.rounds < 1 || a.settings.rounds > 100000)
+    throw InputError({.where = "--rounds",
+                      .value = std::to_string(a.settings.rounds),
+                      .problem = "is no number of rounds",
+                      .accepted = "1..100000"});
+  if (!(a.settings.turn_seconds >= 0 && a.settings.turn_seconds <= 60))
+    throw InputError({.where = "--turn",
+                      .value = fmt::format("{}", a.settings.turn_seconds),
+                      .problem = "is no length of a turn",
+                      .accepted = "0..60 seconds"});
+  if (a.settings.peers == std::vector<std::string>{"none"})
+    a.settings.no_peers = true, a.settings.peers.clear();
+  for (std::string& row : a.settings.rows)
+    if (row.find_first_of("/:.") == std::string::npos) row = "chimera/" + row;
+}
+
+/// Nothing where --help was asked for and given.
+std::optional<Arguments> parse(int argc, char** argv) {
+  Arguments a;
+  CLI::App app("Speeds, as medians of interleaved runs, with the peak measured in the same run.",
+               "tilewright-bench");
+  std::string sections;
+  for (const Section& s : kSections) sections += fmt::format("\n  {:<10} {}", s.name, s.summary);
+  app.footer("Sections:" + sections);
+  app.add_option("--only", a.only, "sections, comma-separated; all by default")->delimiter(',');
+  app.add_option("--rows", a.settings.rows,
+                 "kernels: rows such as G2,G7 (chimera's) or mcfuser/G1:dtype=f32")
+      ->delimiter(',');
+  app.add_option("--threads", a.settings.threads, "1,2 by default")->delimiter(',');
+  app.add_option("--rounds", a.settings.rounds, "turns of each contestant")->capture_default_str();
+  app.add_option("--turn", a.settings.turn_seconds, "seconds a turn")->capture_default_str();
+  app.add_option("--peers", a.settings.peers, "kernels: OpenBLAS,BLIS,... or none")->delimiter(',');
+  app.add_option("--isa", a.isa, "kernels: of our code and the peak: avx512, avx2, generic");
+  app.add_option("--seed", a.settings.seed, "of the inputs")->capture_default_str();
+  app.add_option("--json", a.json, "writes one document to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print(app.help());
+    return std::nullopt;
+  } catch (const CLI::ParseError& e) {
+    throw InputError({.problem = e.what()});
+  }
+  check(a);
+  return a;
+}
+
+int run(int argc, char** argv) {
+  const auto arguments = parse(argc, argv);
+  if (!arguments) return 0;
+  Json document = {{"schema", 1}, {"source", "measured"}, {"by", "tilewright-bench"}};
+  document.update(circumstances({argv, argv + argc}));
+  print(fmt::format("{}, {} processors online, {}, {}\n{}\n", document["cpu"].get<std::string>(),
+                    document["cpus_online"].get<int>(), document["compiler"].get<std::string>(),
+                    document["date"].get<std::string>(), document["command"].get<std::string>()));
+  document["rounds"] = arguments->settings.rounds;
+  document["turn_seconds"] = arguments->settings.turn_seconds;
+  document["seed"] = arguments->settings.seed;
+  const auto wanted = [&](const char* name) {
+    return arguments->only.empty() ||
+           std::find(arguments->only.begin(), arguments->only.end(), name) != arguments->only.end();
+  };
+  for (const Section& s : kSections)
+    if (wanted(s.name)) document.update(s.run(arguments->settings));
+  if (!arguments->json.empty())
+    harness::write_file(arguments->json, document.dump(2) + "\n", "--json");
+  return 0;
+}
+
+/// One line, whatever a library put into the message.
+int complain(std::string message, int status) {
+  std::replace_if(
+      message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::fputs(fmt::format("tilewright-bench: {}\n", message).c_str(), stderr);
+  return status;
+}
+
+}  // namespace
+}  // namespace tilewright::bench
+
+int main(int argc, char** argv) {
+  using namespace tilewright;
+  try {
+    return bench::run(argc, argv);
+  } catch (const InputError& e) {
+    return bench::complain(e.what(), 2);
+  } catch (const std::exception& e) {
+    return bench::complain(e.what(), 1);
+  }
+}

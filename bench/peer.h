@@ -1,0 +1,43 @@
+// Libraries that compute the same chain as two matrix products. Each says what it is, or why it is
+// not here; none is needed.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/chain.h"
+
+namespace tilewright::bench {
+
+/// One way in which a library computes a chain: `run` writes the chain's E.
+struct Entry {
+  std::string name;  ///< a column's head, unique among all peers' entries
+  std::function<void()> run;
+  /// Seconds that the last run took by the peer's own clock; empty: take the time around run().
+  std::function<double()> own_seconds = {};
+};
+
+struct Peer {
+  std::string name;         ///< "oneDNN"
+  std::string description;  ///< version, threads, what it picked for this processor
+  std::string missing;      ///< why it is not available; empty: it is
+  /// Ready to run on `threads` threads, everything that can be made before made. The chain must
+  /// outlive what is returned. Throws std::runtime_error where the library refuses.
+  std::function<std::vector<Entry>(const Chain& chain, int threads)> prepare;
+};
+
+/// One function a library; add a peer by adding its function here and in peers().
+Peer onednn();
+Peer openblas();
+Peer blis();
+/// All of them. Opens the libraries: each by dlopen on its own, so that two that export the same
+/// cblas_sgemm do not meet.
+std::vector<Peer> peers();
+
+/// Calls work(first, last, thread) on `threads` threads, the elements [0, count) dealt out in
+/// contiguous shares. Uses OpenMP's threads where it was built with it: a call costs microseconds.
+void split(std::int64_t count, int threads,
+           const std::function<void(std::int64_t, std::int64_t, int)>& work);
+
+}  // namespace tilewright::bench

@@ -1,0 +1,29 @@
+// What is measured: each section prints its tables and returns its part of the document.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/report.h"
+#include "codegen/cpu/cpu.h"
+
+namespace tilewright::bench {
+
+struct Settings {
+  std::vector<std::string> rows = {};   ///< workloads; empty: chimera/G1 ... chimera/G12
+  std::vector<int> threads = {};        ///< empty: 1 and 2, or 1 where there is one processor
+  std::vector<std::string> peers = {};  ///< names to take; empty: all that there are
+  bool no_peers = false;
+  int rounds = 12;
+  double turn_seconds = 0.008;
+  cpu::Isa isa = cpu::host_isa();  ///< of our kernel and of the peak
+  std::uint64_t seed = 1;
+};
+
+/// Our fused kernels, verified, beside the peers' two products and the FMA peak, turn by turn.
+/// "kernels": one entry a row and number of threads; "geometric_means"; "peers".
+Json kernels(const Settings& settings);
+
+}  // namespace tilewright::bench
