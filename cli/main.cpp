@@ -1,6 +1,5 @@
 // The command: finds the verb, reads its options, prints its answer. Exit status: 0 done, 2 bad input
 // (one line), 3 an outcome that is data, 1 our own fault.
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +14,7 @@
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "core/ir/error.h"
+#include "core/ir/format.h"
 
 namespace tilewright::cli {
 namespace {
@@ -25,7 +25,7 @@ constexpr int kDone = 0, kOurFault = 1, kBadInput = 2, kRefused = 3;
 int complain(std::string message, int status) {
   std::replace_if(message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   message.erase(message.find_last_not_of(' ') + 1);
-  std::fputs(fmt::format("tilewright: {}\n", message).c_str(), stderr);
+  std::fputs(formatted("tilewright: {}\n", message).c_str(), stderr);
   return status;
 }
 
@@ -44,7 +44,7 @@ std::string overview() {
   std::string text =
       "tilewright: how much data will this plan move, and is that true?\n\n"
       "Usage: tilewright VERB [SUBJECT] [OPTIONS]; tilewright VERB --help says more.\n\n";
-  for (const Verb& v : verbs()) text += fmt::format("  {:<12} {}\n", v.name, v.summary);
+  for (const Verb& v : verbs()) text += formatted("  {:<12} {}\n", v.name, v.summary);
   text +=
       "\nA verb that is not built in is looked for as tilewright-VERB on the PATH.\n"
       "Every verb takes --json. Exit status: 0 done, 2 bad input, 3 an outcome that says no, 1 our own "
@@ -53,7 +53,7 @@ std::string overview() {
 }
 
 std::string help_of(const Verb& verb) {
-  std::string text = fmt::format("tilewright {}: {}\n\nUsage: tilewright {}{} [OPTIONS]\n\n",
+  std::string text = formatted("tilewright {}: {}\n\nUsage: tilewright {}{} [OPTIONS]\n\n",
                                  verb.name, verb.summary, verb.name,
                                  verb.subject.empty() ? "" : " " + verb.subject);
   if (!verb.details.empty()) text += verb.details + "\n\n";
@@ -62,7 +62,7 @@ std::string help_of(const Verb& verb) {
     const Option& o = option(name);
     const std::string left = (o.short_name.empty() ? "" : o.short_name + ", ") + o.name +
                              (o.value.empty() ? "" : " " + o.value);
-    text += fmt::format("  {:<24} {}{}\n", left, o.help, o.repeated ? " (may be repeated)" : "");
+    text += formatted("  {:<24} {}{}\n", left, o.help, o.repeated ? " (may be repeated)" : "");
   }
   return text + "  --help                   this\n";
 }
@@ -113,7 +113,7 @@ int run_verb(const Verb& verb, std::vector<std::string> arguments) {
   try {
     parse(verb, std::move(arguments), invocation);
   } catch (const CLI::ParseError& e) {
-    return complain(fmt::format("{}: {}", verb.name, e.what()), kBadInput);
+    return complain(formatted("{}: {}", verb.name, e.what()), kBadInput);
   }
   invocation.reproduce.id = invocation.request.subject;
   harness::Answer answer;
@@ -192,7 +192,7 @@ int guarded(std::vector<std::string> arguments) {
   } catch (const InputError& e) {
     return complain(e.what(), kBadInput);
   } catch (const std::exception& e) {
-    return complain(fmt::format("internal error: {}", e.what()), kOurFault);
+    return complain(formatted("internal error: {}", e.what()), kOurFault);
   }
 }
 

@@ -1,6 +1,6 @@
 #include "cli/progress.h"
+#include "core/ir/format.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -35,8 +35,8 @@ void ProgressLine::show() {
   while (!stop_.wait_for(lock, wait, [this] { return stopped_; })) {
     wait = std::chrono::milliseconds(500);
     const double seconds = std::chrono::duration<double>(steady_clock::now() - start_).count();
-    const std::string share = done_ > 0 ? fmt::format(" {:.0f} %,", 100 * done_) : "";
-    std::fputs(fmt::format("\r\033[K{}:{} {:.0f} s", what_.empty() ? "working" : what_, share, seconds)
+    const std::string share = done_ > 0 ? formatted(" {:.0f} %,", 100 * done_) : "";
+    std::fputs(formatted("\r\033[K{}:{} {:.0f} s", what_.empty() ? "working" : what_, share, seconds)
                    .c_str(),
                stderr);
     shown_ = true;

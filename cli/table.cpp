@@ -1,6 +1,5 @@
 #include "cli/table.h"
-
-#include <fmt/format.h>
+#include "core/ir/format.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -57,17 +56,17 @@ std::string grouped(std::int64_t n) {
 
 std::string human_bytes(std::int64_t n) {
   const double b = static_cast<double>(n);
-  if (n >= std::int64_t{1} << 30) return fmt::format("{:.2f} GiB", b / (1 << 30));
-  if (n >= 1 << 20) return fmt::format("{:.2f} MiB", b / (1 << 20));
-  if (n >= 1 << 10) return fmt::format("{:.2f} KiB", b / (1 << 10));
-  return fmt::format("{} B", n);
+  if (n >= std::int64_t{1} << 30) return formatted("{:.2f} GiB", b / (1 << 30));
+  if (n >= 1 << 20) return formatted("{:.2f} MiB", b / (1 << 20));
+  if (n >= 1 << 10) return formatted("{:.2f} KiB", b / (1 << 10));
+  return formatted("{} B", n);
 }
 
 std::string cell(const nlohmann::ordered_json& value) {
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (value.is_number_integer()) return grouped(value.get<std::int64_t>());
-  if (value.is_number()) return fmt::format("{:.4g}", value.get<double>());
+  if (value.is_number()) return formatted("{:.4g}", value.get<double>());
   if (value.is_string()) return value.get<std::string>();
   if (value.is_object()) return pairs(value);
   std::string out;

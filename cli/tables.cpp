@@ -1,10 +1,9 @@
 #include "cli/tables.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli/table.h"
+#include "core/ir/format.h"
 
 namespace tilewright::cli {
 namespace {
@@ -23,30 +22,30 @@ std::string text(const ordered_json& j, const char* key) { return cell(get(j, ke
 std::string bytes(const ordered_json& value) {
   if (!value.is_number_integer()) return "-";
   const auto n = value.get<std::int64_t>();
-  return n < 1024 ? grouped(n) + " B" : fmt::format("{} B ({})", grouped(n), human_bytes(n));
+  return n < 1024 ? grouped(n) + " B" : formatted("{} B ({})", grouped(n), human_bytes(n));
 }
 
 std::string percent(const ordered_json& value) {
-  return value.is_number() ? fmt::format("{:.2f} %", 100 * value.get<double>()) : "-";
+  return value.is_number() ? formatted("{:.2f} %", 100 * value.get<double>()) : "-";
 }
 
 std::string fixed(const ordered_json& value, int digits) {
-  return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), digits) : "-";
+  return value.is_number() ? formatted("{:.{}f}", value.get<double>(), digits) : "-";
 }
 
 std::string seconds(const ordered_json& value) {
   if (!value.is_number()) return "-";
   const double s = value.get<double>();
-  if (s < 1e-3) return fmt::format("{:.3g} us", s * 1e6);
-  if (s < 1) return fmt::format("{:.3g} ms", s * 1e3);
-  return fmt::format("{:.3g} s", s);
+  if (s < 1e-3) return formatted("{:.3g} us", s * 1e6);
+  if (s < 1) return formatted("{:.3g} ms", s * 1e3);
+  return formatted("{:.3g} s", s);
 }
 
 /// "name   value" lines, keys of the document that are there.
 class Lines {
  public:
   void add(const std::string& name, const std::string& value) {
-    if (!value.empty() && value != "-") out_ += fmt::format("{:<16} {}\n", name, value);
+    if (!value.empty() && value != "-") out_ += formatted("{:<16} {}\n", name, value);
   }
   const std::string& str() const { return out_; }
 
@@ -57,7 +56,7 @@ class Lines {
 std::string trees(const ordered_json& plan) {
   std::string out;
   for (const ordered_json& k : get(plan, "kernels"))
-    out += fmt::format("{:<16} {}\n{:<16} {}\n", "tree", text(k, "tree"), "tiles",
+    out += formatted("{:<16} {}\n{:<16} {}\n", "tree", text(k, "tree"), "tiles",
                        pairs(get(k, "tiles").is_object() ? get(k, "tiles") : ordered_json::object()));
   return out;
 }
@@ -82,20 +81,20 @@ std::string reasons(const ordered_json& j) {
   std::string out;
   for (const ordered_json& o : j["orders"]) {
     if (!get(o, "reason").is_null())
-      out += fmt::format("{} is not legal: {}\n", text(o, "order"), text(o, "reason"));
+      out += formatted("{} is not legal: {}\n", text(o, "order"), text(o, "reason"));
     else if (!get(o, "infeasible_reason").is_null())
-      out += fmt::format("{} has no tiles: {}\n", text(o, "order"), text(o, "infeasible_reason"));
+      out += formatted("{} has no tiles: {}\n", text(o, "order"), text(o, "infeasible_reason"));
   }
   return out.empty() ? out : "\n" + out;
 }
 
 std::string closed_form(const ordered_json& c) {
   if (c.is_null()) return "";
-  return fmt::format(
+  return formatted(
       "\nclosed form of {}: T* = {:.1f}, DV* = {:.0f} elements; tiles {} move {} elements{}\n",
       text(c, "order"), c["tile_real"].get<double>(), c["volume_real_elements"].get<double>(),
       pairs(c["tiles"]), text(c, "volume_elements"),
-      c.contains("gap") ? fmt::format(", {:.4f} times the integer optimum's {}",
+      c.contains("gap") ? formatted(", {:.4f} times the integer optimum's {}",
                                       c["gap"].get<double>(), text(c, "optimum_volume_elements"))
                         : "");
 }
@@ -107,7 +106,7 @@ void agreement_row(Table& table, const char* name, const ordered_json& b) {
 
 std::string point_line(const char* name, const ordered_json& p) {
   if (p.is_null()) return "";
-  return fmt::format("{:<24} {} {}: predicted {} B, true {} B\n", name, text(p, "order"),
+  return formatted("{:<24} {} {}: predicted {} B, true {} B\n", name, text(p, "order"),
                      pairs(p["tiles"]), text(p, "predicted_bytes"), text(p, "true_bytes"));
 }
 
@@ -116,12 +115,12 @@ std::string point_line(const char* name, const ordered_json& p) {
 std::string models_table(const ordered_json& j) {
   std::string out;
   for (const ordered_json& m : j["models"]) {
-    out += fmt::format("{}: {}\n  source: {}\n", text(m, "name"), text(m, "summary"),
+    out += formatted("{}: {}\n  source: {}\n", text(m, "name"), text(m, "summary"),
                        text(m, "source"));
     for (const ordered_json& a : m["assumptions"])
-      out += fmt::format("  assumes: {}\n", a.get<std::string>());
+      out += formatted("  assumes: {}\n", a.get<std::string>());
     for (const ordered_json& o : m["options"])
-      out += fmt::format("  {:<15} {} (default {})\n", text(o, "name"), text(o, "help"),
+      out += formatted("  {:<15} {} (default {})\n", text(o, "name"), text(o, "help"),
                          text(o, "default"));
   }
   return out;
@@ -167,7 +166,7 @@ std::string experiments_table(const ordered_json& j) {
 
 std::string explain_table(const ordered_json& j) {
   if (j.contains("orders"))
-    return fmt::format("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
+    return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
                        text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
            orders_table(j) + closed_form(get(j, "closed_form")) + reasons(j);
   if (!j.contains("trees")) return "";
@@ -191,7 +190,7 @@ std::string plan_table(const ordered_json& j) {
   lines.add("volume", bytes(get(j, "volume_bytes")));
   if (j.contains("memory"))
     for (const auto& [level, n] : j["memory"].items())
-      lines.add("memory", fmt::format("{} of {} in {} (the paper's figure: {})", bytes(n),
+      lines.add("memory", formatted("{} of {} in {} (the paper's figure: {})", bytes(n),
                                       bytes(get(j, "capacity_bytes")), level,
                                       bytes(get(j, "memory_paper_bytes"))));
   lines.add("bound", bytes(get(j, "bound_bytes")) + ", " + text(j, "bound") + " (" +
@@ -213,7 +212,7 @@ std::string traffic_table(const ordered_json& j) {
       table.add({text(e, "boundary"), text(e, "tensor"), text(e, "read_bytes"),
                  text(e, "written_bytes"), text(e, "hits"), text(e, "misses"),
                  text(e, "resident_dirty_bytes")});
-    out = fmt::format("{} by {} on {}\n\n{}\n", text(j, "source"), text(j, "by"),
+    out = formatted("{} by {} on {}\n\n{}\n", text(j, "source"), text(j, "by"),
                       text(j, "machine"), table.text());
   }
   Lines lines;
@@ -225,7 +224,7 @@ std::string traffic_table(const ordered_json& j) {
   lines.add("seconds", seconds(get(j, "seconds")));
   lines.add("fits", text(j, "fits"));
   if (j.contains("layout"))
-    lines.add("layout", fmt::format("{}; packing, in no figure above: {}", text(j, "layout"),
+    lines.add("layout", formatted("{}; packing, in no figure above: {}", text(j, "layout"),
                                     bytes(get(j, "packing_bytes"))));
   if (get(j, "unavailable").is_object())
     for (const auto& [boundary, why] : j["unavailable"].items())
@@ -243,14 +242,14 @@ std::string emit_table(const ordered_json& j) {
 std::string run_table(const ordered_json& j) {
   if (!j.contains("verified")) return "";
   Lines lines;
-  lines.add("verified", fmt::format("{}: relative error {} (tolerance {})", text(j, "verified"),
+  lines.add("verified", formatted("{}: relative error {} (tolerance {})", text(j, "verified"),
                                     text(j, "relative_error"), text(j, "tolerance")));
   if (j.contains("gflops")) {
-    lines.add("time", fmt::format("median {}, least {}, of {} runs",
+    lines.add("time", formatted("median {}, least {}, of {} runs",
                                   seconds(get(j, "seconds_median")), seconds(get(j, "seconds_min")),
                                   text(j, "runs")));
     lines.add("speed",
-              fmt::format("{} GFLOP/s, {} of a measured FMA peak of {}", fixed(j["gflops"], 1),
+              formatted("{} GFLOP/s, {} of a measured FMA peak of {}", fixed(j["gflops"], 1),
                           percent(j["gflops"].get<double>() / j["peak_gflops"].get<double>()),
                           fixed(j["peak_gflops"], 1)));
   }
@@ -260,12 +259,12 @@ std::string run_table(const ordered_json& j) {
 
 std::string validate_table(const ordered_json& j) {
   if (!j.contains("points")) return "";
-  std::string out = fmt::format(
+  std::string out = formatted(
       "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}; {}\n"
       "layout {}\n\n",
       text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"),
       text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"),
-      fmt::format("{} ({})", text(j["sampler"], "law"), text(j["sampler"], "min_tile")),
+      formatted("{} ({})", text(j["sampler"], "law"), text(j["sampler"], "min_tile")),
       text(j, "layout"));
   Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
   agreement_row(table, "exact edges", j);
@@ -283,7 +282,7 @@ std::string validate_table(const ordered_json& j) {
     dirty += p["resident_dirty_bytes"].get<std::int64_t>();
   }
   if (!j["points"].empty())
-    out += fmt::format(
+    out += formatted(
         "apart from the truth: written back {} a byte read, dirty at the end {} a point; packing {}\n",
         fixed(static_cast<double>(written) / static_cast<double>(std::max<std::int64_t>(read, 1)), 3),
         human_bytes(dirty / static_cast<std::int64_t>(j["points"].size())),
@@ -291,7 +290,7 @@ std::string validate_table(const ordered_json& j) {
   out += point_line("optimum", get(j, "optimum"));
   if (!beyond.is_null()) out += point_line("optimum, whole capacity", get(beyond, "optimum"));
   for (const ordered_json& f : j["failures"])
-    out += fmt::format("failed: {} {}: {}\n", text(f, "order"), pairs(f["tiles"]),
+    out += formatted("failed: {} {}: {}\n", text(f, "order"), pairs(f["tiles"]),
                        text(f, "reason"));
   return out;
 }
@@ -301,7 +300,7 @@ namespace {
 std::string one_panel(const ordered_json& j) {
   if (j.contains("validation"))
     return validate_table(j["validation"]) +
-           fmt::format("the paper's R2: {}; must hold: R2 about y=x at least {}\n",
+           formatted("the paper's R2: {}; must hold: R2 about y=x at least {}\n",
                        text(j["paper_numbers"], "r2"), text(j["must_hold"], "min_r2"));
   if (!j.contains("rows") || j["rows"].empty()) return "";
   if (j["rows"].front().contains("reused_along")) {
@@ -328,12 +327,12 @@ std::string one_panel(const ordered_json& j) {
 }  // namespace
 
 std::string reproduce_table(const ordered_json& j) {
-  std::string out = fmt::format("{}: {}\n{}\n\n", text(j, "id"), text(j, "title"), text(j, "paper"));
+  std::string out = formatted("{}: {}\n{}\n\n", text(j, "id"), text(j, "title"), text(j, "paper"));
   if (j.contains("panels"))
     for (const ordered_json& p : j["panels"]) out += text(p, "id") + "\n" + one_panel(p) + "\n";
   else
     out += one_panel(j) + "\n";
-  return out + fmt::format("{}; written to {}\n",
+  return out + formatted("{}; written to {}\n",
                            j["holds"].get<bool>() ? "what must hold holds" : "does not hold",
                            text(j, "folder"));
 }

@@ -13,6 +13,11 @@ find_package(CLI11 REQUIRED)
 find_package(Eigen3 REQUIRED NO_MODULE)
 find_package(Boost REQUIRED)
 
+# The command is one file: fmt's code is compiled into core (core/ir/format.cpp), and only there.
+add_library(tilewright_fmt INTERFACE)
+target_include_directories(tilewright_fmt SYSTEM INTERFACE
+  $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+
 # The command is one file, so yaml-cpp comes from its static library.
 find_path(YAML_CPP_INCLUDE yaml-cpp/yaml.h REQUIRED)
 find_library(YAML_CPP_STATIC NAMES libyaml-cpp.a REQUIRED)
@@ -29,6 +34,13 @@ set(TILEWRIGHT_WARNINGS -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
 if(TILEWRIGHT_WERROR)
   list(APPEND TILEWRIGHT_WARNINGS -Werror)
 endif()
+
+# What runs once an invocation (parsers, printers, tables) and tests: compiling it takes a third less
+# time at -O1, and running it is no slower that anyone could see.
+set(TILEWRIGHT_COLD $<$<CONFIG:Release>:-O1>)
+function(tilewright_cold)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS ${TILEWRIGHT_COLD})
+endfunction()
 
 # tilewright_library(NAME sources... [LINK libraries...]): target tilewright_NAME, alias
 # tilewright::NAME, included as "folder/file.h" from the top of the source tree.
@@ -51,7 +63,7 @@ function(tilewright_test name label)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
-  target_compile_options(${name} PRIVATE ${TILEWRIGHT_WARNINGS})
+  target_compile_options(${name} PRIVATE ${TILEWRIGHT_WARNINGS} ${TILEWRIGHT_COLD})
   target_compile_definitions(${name} PRIVATE TILEWRIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} PROPERTIES LABELS ${label} DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -1,8 +1,7 @@
 // reproduce: an experiment's method, and the folder it leaves behind.
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "core/ir/format.h"
 #include "harness/experiment.h"
 
 namespace tilewright::harness {
@@ -23,7 +22,7 @@ Reproduced reproduce_panels(const Experiment& e, const Request& request,
     Reproduced one = run_method(part, request, options);
     one.result["id"] = part.id;
     one.result["holds"] = one.holds;
-    all.report += fmt::format("\n## {}: {}\n\n{}\n\n{}", part.id, part.title, part.about, one.report);
+    all.report += formatted("\n## {}: {}\n\n{}\n\n{}", part.id, part.title, part.about, one.report);
     bool first = true;
     for (std::size_t begin = 0; begin < one.csv.size();) {
       const std::size_t end = std::min(one.csv.find('\n', begin), one.csv.size());
@@ -68,7 +67,7 @@ Answer reproduce(const Request& request, const ReproduceOptions& options) {
   json["command"] = "tilewright reproduce " + e.id;
   json["folder"] = folder;
   json["files"] = {folder + "/report.md", folder + "/result.json", folder + "/points.csv"};
-  const std::string report = fmt::format(
+  const std::string report = formatted(
       "# {}: {}\n\nSource of the paper's numbers: {}. Ours: `tilewright reproduce {}`.\n\n{}\n\n{}\n{}\n",
       e.id, e.title, e.source, e.id, e.about, done.report,
       done.holds ? "What must hold holds." : "Does not hold: " + done.reason + ".");

@@ -1,11 +1,10 @@
 // The methods `formulas` and `reuse`: what the model says, beside what the paper prints.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "core/ir/files.h"
+#include "core/ir/format.h"
 #include "harness/experiment.h"
 #include "models/chimera/chimera.h"
 
@@ -71,7 +70,7 @@ Reproduced reproduce_formulas(const Experiment& e) {
     const chimera::Order order = chimera::parse_order(w, top.at("order").text());
     std::string tiles_text;
     for (const auto& [loop, size] : table)
-      tiles_text += fmt::format("{}{}={}", tiles_text.empty() ? "" : " ", loop, size);
+      tiles_text += formatted("{}{}={}", tiles_text.empty() ? "" : " ", loop, size);
     for (const Field& r : top.at("readings").items()) {
       const chimera::Price price =
           chimera::price(w, order, tiles, {.reading = reading_of(r), .edges = *edges});
@@ -85,7 +84,7 @@ Reproduced reproduce_formulas(const Experiment& e) {
         const std::int64_t ours = at->movement.value, tile = at->footprint.value;
         if (ours != paper || tile != paper_tile) {
           done.holds = false;
-          done.reason = fmt::format("{} of {} ({}): {} and {}, the paper {} and {}", tensor, name,
+          done.reason = formatted("{} of {} ({}): {} and {}, the paper {} and {}", tensor, name,
                                     r.text(), ours, tile, paper, paper_tile);
         }
         done.result["rows"].push_back({{"workload", name},
@@ -97,9 +96,9 @@ Reproduced reproduce_formulas(const Experiment& e) {
                                        {"paper_movement_elements", paper},
                                        {"footprint_elements", tile},
                                        {"paper_footprint_elements", paper_tile}});
-        done.csv += fmt::format("\"{}\",{},{},{},{},{},{},{}\n", name, tiles_text, r.text(), tensor,
+        done.csv += formatted("\"{}\",{},{},{},{},{},{},{}\n", name, tiles_text, r.text(), tensor,
                                 ours, paper, tile, paper_tile);
-        done.report += fmt::format("| {}, {} | {} | {} | {} | {} | {} | {} | {} |\n", name,
+        done.report += formatted("| {}, {} | {} | {} | {} | {} | {} | {} | {} |\n", name,
                                    tiles_text, r.text(), tensor, formula.at("paper").text(), paper,
                                    ours, paper_tile, tile);
       }
@@ -200,11 +199,11 @@ Reproduced reproduce_reuse(const Experiment& e) {
                          const std::string& claim, const std::string& source) {
     done.result["checked"].push_back(
         {{"order", order}, {"tensor", tensor}, {"paper", claim}, {"source", source}, {"same", same}});
-    done.report += fmt::format("- {}, {}: {} ({}): {}\n", order, tensor, claim, source,
+    done.report += formatted("- {}, {}: {} ({}): {}\n", order, tensor, claim, source,
                                same ? "the same here" : "not so here");
     if (same) return;
     done.holds = false;
-    done.reason = fmt::format("{} under {} is not {}", tensor, order, claim);
+    done.reason = formatted("{} under {} is not {}", tensor, order, claim);
   };
   for (const Field& row : top.at("paper").items()) {
     std::set<std::string> along;

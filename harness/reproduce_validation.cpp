@@ -1,6 +1,5 @@
 // The method `validate`: predicted against simulated bytes, with the paper's R² beside ours.
-#include <fmt/format.h>
-
+#include "core/ir/format.h"
 #include "harness/experiment.h"
 
 namespace tilewright::harness {
@@ -9,7 +8,7 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string figures(const char* name, const ordered_json& block) {
-  return fmt::format("| {} | {:.4f} | {:.4f} | {:.2f} % | {:.2f} % | {:+.2f} % |\n", name,
+  return formatted("| {} | {:.4f} | {:.4f} | {:.2f} % | {:.2f} % | {:+.2f} % |\n", name,
                      block["r2_identity"].get<double>(), block["r2_fit"].get<double>(),
                      100 * block["mape"].get<double>(), 100 * block["worst"].get<double>(),
                      100 * block["bias"].get<double>());
@@ -19,21 +18,21 @@ std::string optimum_line(const char* name, const ordered_json& point) {
   if (point.is_null()) return "";
   std::string tiles;
   for (const auto& [loop, size] : point["tiles"].items())
-    tiles += fmt::format("{}{}={}", tiles.empty() ? "" : " ", loop, size.get<std::int64_t>());
-  return fmt::format("- {}: {}, predicted {} bytes, true {} bytes\n", name, tiles,
+    tiles += formatted("{}{}={}", tiles.empty() ? "" : " ", loop, size.get<std::int64_t>());
+  return formatted("- {}: {}, predicted {} bytes, true {} bytes\n", name, tiles,
                      point["predicted_bytes"].get<std::int64_t>(),
                      point["true_bytes"].get<std::int64_t>());
 }
 
 std::string report_of(const Field& top, const ordered_json& v) {
-  std::string text = fmt::format(
+  std::string text = formatted(
       "{} on {}, boundary {}, order {}, {} tilings asked, {} valid, {} failed; seed {}, layout {}; "
       "sampler: {}.\n\n",
       v["workload"].get<std::string>(), v["machine"].get<std::string>(),
       v["boundary"].get<std::string>(), top.at("orders").items().front().text(),
       v["asked"].get<std::int64_t>(), v["valid"].get<std::int64_t>(), v["failed"].get<std::int64_t>(),
       v["seed"].get<std::uint64_t>(), v["layout"].get<std::string>(),
-      fmt::format("{} ({})", v["sampler"]["law"].get<std::string>(),
+      formatted("{} ({})", v["sampler"]["law"].get<std::string>(),
                   v["sampler"]["min_tile"].get<std::int64_t>()));
   text += "| | R² about y = x | R² of a fitted line | mean error | worst | bias |\n|---|---|---|---|---|---|\n";
   text += figures("exact edges, at most half the capacity", v);
@@ -44,15 +43,15 @@ std::string report_of(const Field& top, const ordered_json& v) {
     text += figures("exact edges, some tile smaller", v["small_tiles"]);
   const Field paper = top.at("paper");
   const auto r2 = paper.get("r2");
-  text += fmt::format("| the paper (M=N=K=L={}, hardware counters) | {} | | | | |\n\n",
+  text += formatted("| the paper (M=N=K=L={}, hardware counters) | {} | | | | |\n\n",
                       paper.at("extent").integer(1, INT32_MAX),
-                      r2 ? fmt::format("{:.2f}", r2->real()) : "not given");
-  text += fmt::format("The paper's R²: {}.\n\n", paper.at("r2_source").text());
+                      r2 ? formatted("{:.2f}", r2->real()) : "not given");
+  text += formatted("The paper's R²: {}.\n\n", paper.at("r2_source").text());
   text += optimum_line("the model's optimum at half the capacity", v["optimum"]);
   if (v.contains("beyond"))
     text += optimum_line("the model's optimum at the whole capacity", v["beyond"]["optimum"]);
   if (!v["points"].empty())
-    text += fmt::format(
+    text += formatted(
         "- laying tensors out by tile and back costs {} bytes once, in no figure above\n",
         v["points"].front()["packing_bytes"].get<std::int64_t>());
   return text;
@@ -120,7 +119,7 @@ Reproduced reproduce_validation(const Experiment& e, const Request& request,
   done.report = report_of(top, answer.json);
   const double got = answer.json["r2_identity"];
   done.holds = got >= least;
-  if (!done.holds) done.reason = fmt::format("R² about y = x is {:.4f}, below {}", got, least);
+  if (!done.holds) done.reason = formatted("R² about y = x is {:.4f}, below {}", got, least);
   return done;
 }
 

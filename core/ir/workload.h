@@ -1,7 +1,6 @@
 // What to compute: loops, tensors, affine accesses, operators, and the DAG that they form.
 #pragma once
 
-#include <boost/graph/adjacency_list.hpp>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -121,12 +120,9 @@ struct WorkloadSpec {
   friend bool operator==(const WorkloadSpec&, const WorkloadSpec&) = default;
 };
 
-/// Operators as vertices, one edge for each (producer, consumer, tensor).
-using OperatorGraph =
-    boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, OpId, TensorId>;
-
 /// A checked workload: identifiers valid and unique, sizes within 64 bits, every loop used, every
-/// access in rank, one writer a tensor, no cycle, outputs written. Immutable.
+/// access in rank, one writer a tensor, no cycle, outputs written. Immutable. operator_graph.h gives
+/// its DAG to Boost.Graph's algorithms.
 class Workload {
  public:
   /// Throws InputError naming what is wrong. Cost: linear in the spec.
@@ -148,7 +144,6 @@ class Workload {
   /// By operator name, else by the name of a tensor that only it writes.
   std::optional<OpId> find_op(std::string_view name) const;
 
-  const OperatorGraph& graph() const { return graph_; }
   /// Producers before consumers; ties in the order of the file.
   std::span<const OpId> topological_order() const { return order_; }
   /// The operator that writes a tensor; none for a workload input.
@@ -181,7 +176,6 @@ class Workload {
 
  private:
   WorkloadSpec spec_;
-  OperatorGraph graph_;
   std::vector<OpId> order_;
   std::vector<OpId> producer_;
   std::vector<std::vector<OpId>> consumers_;

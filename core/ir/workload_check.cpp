@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "core/ir/operator_graph.h"
 #include "core/ir/workload.h"
 #include "core/ir/workload_check.h"
 
@@ -168,12 +169,7 @@ Workload Workload::create(WorkloadSpec spec) {
   w.producer_ = find_producers(spec);
   w.consumers_ = find_readers(spec);
   check_all_used(spec, w.producer_, w.consumers_);
-  for (std::size_t i = 0; i < spec.operators.size(); ++i) boost::add_vertex(OpId(i), w.graph_);
-  for (std::size_t t = 0; t < spec.tensors.size(); ++t)
-    if (w.producer_[t].valid())
-      for (OpId reader : w.consumers_[t])
-        boost::add_edge(w.producer_[t].index(), reader.index(), TensorId(t), w.graph_);
-  w.order_ = order_of(spec, w.graph_);
+  w.order_ = order_of(spec, operator_graph(spec.operators.size(), w.producer_, w.consumers_));
 
   std::vector<std::size_t> rank(w.order_.size());
   for (std::size_t i = 0; i < w.order_.size(); ++i) rank[w.order_[i].index()] = i;

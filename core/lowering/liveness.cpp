@@ -3,8 +3,7 @@
 #include <map>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include "core/ir/format.h"
 #include "core/lowering/stream.h"
 
 namespace tilewright {
@@ -171,7 +170,7 @@ std::optional<Reason> misfit(const Schedule& s) {
     if (found == use.end() || level.managed != Managed::software || level.capacity.value == 0)
       continue;
     if (found->second > level.capacity)
-      return Reason{fmt::format("the plan needs {} bytes of {}, which holds {}", found->second.value,
+      return Reason{formatted("the plan needs {} bytes of {}, which holds {}", found->second.value,
                                 level.name, level.capacity.value)};
   }
   return std::nullopt;

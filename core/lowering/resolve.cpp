@@ -1,8 +1,7 @@
 // resolve: a plan into a schedule.
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "core/ir/format.h"
 #include "core/lowering/resolver.h"
 
 namespace tilewright {
@@ -110,7 +109,7 @@ void check_tiles(const Draft& d) {
       d.bad("tiles", name, "is no loop of the workload", join(names));
     if (tile < 1 || tile > d.w.loop(*loop).extent)
       d.bad("tiles." + name, std::to_string(tile), "is no tile of this loop",
-            fmt::format("1..{}", d.w.loop(*loop).extent));
+            formatted("1..{}", d.w.loop(*loop).extent));
   }
 }
 
@@ -150,10 +149,10 @@ Placement place_operators(const Plan& plan, const Workload& w) {
       if (!op) continue;  // bind_tree says which name and where
       int& kernel = p.kernel_of[op->index()];
       if (kernel >= 0 && kernel != static_cast<int>(i))
-        throw InputError({.where = fmt::format("kernel {}", i + 1),
+        throw InputError({.where = formatted("kernel {}", i + 1),
                           .field = "operator",
                           .value = name,
-                          .problem = fmt::format("is computed in kernel {} already", kernel + 1),
+                          .problem = formatted("is computed in kernel {} already", kernel + 1),
                           .accepted = "every operator in one kernel"});
       kernel = static_cast<int>(i);
     }
@@ -177,7 +176,7 @@ void check_placement(const Placement& p, const Workload& w) {
         throw InputError({.where = "plan",
                           .field = "operator",
                           .value = name,
-                          .problem = fmt::format("reads {} in kernel {}, before {} writes it in "
+                          .problem = formatted("reads {} in kernel {}, before {} writes it in "
                                                  "kernel {}", w.tensor(a.tensor).name, here + 1,
                                                  w.op(producer).name,
                                                  p.kernel_of[producer.index()] + 1),
@@ -228,12 +227,12 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
                       .schedule = s,
                       .plan = plan.kernels[i],
                       .index = static_cast<int>(i),
-                      .where = fmt::format("kernel {}", i + 1),
+                      .where = formatted("kernel {}", i + 1),
                       .placement = placement};
-    d.k.name = plan.kernels[i].name.empty() ? fmt::format("kernel{}", i + 1) : plan.kernels[i].name;
+    d.k.name = plan.kernels[i].name.empty() ? formatted("kernel{}", i + 1) : plan.kernels[i].name;
     d.input_buffers.resize(workload->tensors().size());
     d.chain.resize(workload->tensors().size());
-    if (auto reason = lowering::run(d)) return Reason{fmt::format("{}: {}", d.k.name, reason->text)};
+    if (auto reason = lowering::run(d)) return Reason{formatted("{}: {}", d.k.name, reason->text)};
     Kernel resolved = lowering::resolved_kernel(d);
     done.emplace_back(std::move(d.k), std::move(resolved));
   }

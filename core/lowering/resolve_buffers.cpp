@@ -1,8 +1,7 @@
 // Which buffer holds what, and where each is fixed (plan.md rules 4 to 7 and 11).
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "core/ir/format.h"
 #include "core/lowering/resolver.h"
 
 namespace tilewright::lowering {
@@ -35,10 +34,10 @@ std::optional<Reason> add_chain(Draft& d, TensorId t) {
   for (const ScheduleNode& n : d.k.nodes) {
     if (n.kind != NodeKind::store || n.tensor != t || n.level == d.m.home()) continue;
     if (std::ranges::find(levels, n.level) != levels.end())
-      return Reason{fmt::format("{} is stored to {} twice, or to the level where it is", name,
+      return Reason{formatted("{} is stored to {} twice, or to the level where it is", name,
                                 d.m.level(n.level).name)};
     if (d.m.path(inner, n.level).empty())
-      return Reason{fmt::format("{} has no path from {} to {}", name, d.m.level(inner).name,
+      return Reason{formatted("{} has no path from {} to {}", name, d.m.level(inner).name,
                                 d.m.level(n.level).name)};
     levels.push_back(n.level);
   }
@@ -71,17 +70,17 @@ std::optional<Reason> bind_store(Draft& d, NodeId id) {
     Buffer& buffer = d.k.buffers[b.index()];
     if (buffer.outer_level != n.level) continue;
     if (buffer.role == BufferRole::intermediate && !buffer.leaves)
-      return Reason{fmt::format("{} is an on-chip intermediate: pin it to {} to spill it", name,
+      return Reason{formatted("{} is an on-chip intermediate: pin it to {} to spill it", name,
                                 d.m.level(d.m.home()).name)};
     if (buffer.store.valid())
-      return Reason{fmt::format("{} is stored to {} twice", name, d.m.level(n.level).name)};
+      return Reason{formatted("{} is stored to {} twice", name, d.m.level(n.level).name)};
     n.buffer = b;
     buffer.store = id;
     buffer.atomic = n.atomic;
     if (buffer.role == BufferRole::output) buffer.fixed_at = d.body_of(id);
     return std::nullopt;
   }
-  return Reason{fmt::format("{} is stored to {}, where no inner buffer of it goes", name,
+  return Reason{formatted("{} is stored to {}, where no inner buffer of it goes", name,
                             d.m.level(n.level).name)};
 }
 
@@ -146,7 +145,7 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
   const std::string& name = d.w.tensor(n.tensor).name;
   n.reads_below = d.reads_inside(n.tensor, n.parent);
   if (n.reads_below.empty())
-    return Reason{fmt::format("no compute in the parentheses of L.{} reads {}", name, name)};
+    return Reason{formatted("no compute in the parentheses of L.{} reads {}", name, name)};
   std::vector<OpId> ops;
   for (const ReadRef& r : n.reads_below) ops.push_back(r.op);
   n.lookahead = d.lookahead(n.parent, ops);
@@ -156,7 +155,7 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
     const auto& chain = d.chain[n.tensor.index()];
     for (BufferId b : chain)
       if (d.k.buffer(b).level == n.level)
-        return Reason{fmt::format("{} is on chip at {} already: L.{} does nothing", name,
+        return Reason{formatted("{} is on chip at {} already: L.{} does nothing", name,
                                   d.m.level(n.level).name, name)};
     outer.push_back(chain.back());
   }
@@ -166,10 +165,10 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
   b.outer_level = b.outer.valid() ? d.k.buffer(b.outer).level : d.m.home();
   if (b.outer_level != d.m.home() && d.k.buffer(b.outer).role == BufferRole::input &&
       !nearest_load(d, governing(d, n.tensor, id), b.outer).valid())
-    return Reason{fmt::format("L.{} at {} is outside what any load to {} holds", name,
+    return Reason{formatted("L.{} at {} is outside what any load to {} holds", name,
                               d.m.level(n.level).name, d.m.level(b.outer_level).name)};
   if (d.m.path(b.outer_level, n.level).empty())
-    return Reason{fmt::format("{} has no path from {} to {}", name, d.m.level(b.outer_level).name,
+    return Reason{formatted("{} has no path from {} to {}", name, d.m.level(b.outer_level).name,
                               d.m.level(n.level).name)};
   if (d.spilled(n.tensor)) n.flush = d.chain[n.tensor.index()].front();
   return std::nullopt;
@@ -202,11 +201,11 @@ std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
   if (!use.buffer.valid() && d.on_chip(use.tensor))
     use.buffer = d.chain[use.tensor.index()].back();
   if (!use.buffer.valid())
-    return Reason{fmt::format("{} reads {} outside what any load of it holds",
+    return Reason{formatted("{} reads {} outside what any load of it holds",
                               d.w.op(d.node(id).op).name, name)};
   const NodeId load = nearest_load(d, loads, use.buffer);
   if (load.valid() && replaced_between(d, load, id))
-    return Reason{fmt::format("{} reads {} after another load has replaced it",
+    return Reason{formatted("{} reads {} after another load has replaced it",
                               d.w.op(d.node(id).op).name, name)};
   return std::nullopt;
 }

@@ -1,8 +1,7 @@
 // What makes a plan illegal, with the reason (plan.md rules 3, 7 and 12).
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "core/ir/format.h"
 #include "core/lowering/resolver.h"
 
 namespace tilewright::lowering {
@@ -29,11 +28,11 @@ std::optional<Reason> check_order(const Draft& d, OpId producer, OpId consumer, 
   const std::string& p = d.w.op(producer).name;
   const std::string& c = d.w.op(consumer).name;
   if (used < made)
-    return Reason{fmt::format("{} reads {} before {} has computed it", c, d.w.tensor(t).name, p)};
+    return Reason{formatted("{} reads {} before {} has computed it", c, d.w.tensor(t).name, p)};
   if (d.w.op(producer).running) return std::nullopt;
   for (NodeId loop : loops_around(d, used))
     if (d.inside(made, loop) && cuts_reduction(d, loop, producer))
-      return Reason{fmt::format("{} is inside {}, a reduction loop of {}, whose result it reads", c,
+      return Reason{formatted("{} is inside {}, a reduction loop of {}, whose result it reads", c,
                                 d.w.loop(d.node(loop).loop).name, p)};
   return std::nullopt;
 }
@@ -55,14 +54,14 @@ std::optional<Reason> check_stores(const Draft& d) {
     const std::string& name = d.w.tensor(n.tensor).name;
     const NodeId compute = d.compute_of[n.op.index()];
     if (NodeId(i) < compute || !d.inside(compute, d.body_of(NodeId(i))))
-      return Reason{fmt::format("S.{} does not follow C.{} in parentheses around both", name,
+      return Reason{formatted("S.{} does not follow C.{} in parentheses around both", name,
                                 d.w.op(n.op).name)};
     const auto& chain = d.chain[n.tensor.index()];
     const auto at = std::ranges::find(chain, n.buffer);
     if (at == chain.begin()) continue;
     const NodeId inner = d.k.buffer(*(at - 1)).store;
     if (NodeId(i) < inner || !d.inside(inner, d.body_of(NodeId(i))))
-      return Reason{fmt::format("the outer S.{} does not follow the inner one in parentheses around "
+      return Reason{formatted("the outer S.{} does not follow the inner one in parentheses around "
                                 "both", name)};
   }
   return std::nullopt;
@@ -79,14 +78,14 @@ std::optional<Reason> check_grid_reductions(const Draft& d) {
         if (!cuts_reduction(d, loop, op)) continue;
         const ScheduleNode& n = d.node(loop);
         if (n.binding == Binding::grid && !out.atomic && !d.w.op(op).running)
-          return Reason{fmt::format("{} reduces {} over blocks: S.{}!atomic is needed",
+          return Reason{formatted("{} reduces {} over blocks: S.{}!atomic is needed",
                                     d.w.loop(n.loop).name, name, name)};
         if (out.atomic && n.binding != Binding::grid && d.inside(store, loop))
-          return Reason{fmt::format("S.{}!atomic is inside {}, so that a block would write its "
+          return Reason{formatted("S.{}!atomic is inside {}, so that a block would write its "
                                     "partial result more than once", name, d.w.loop(n.loop).name)};
       }
       if (out.atomic && d.consumed_here(out.tensor) && d.on_chip(out.tensor))
-        return Reason{fmt::format("{} is combined over blocks and read in the same kernel", name)};
+        return Reason{formatted("{} is combined over blocks and read in the same kernel", name)};
     }
   }
   return std::nullopt;
@@ -135,7 +134,7 @@ std::optional<Reason> check_private(const Draft& d) {
                dimensions_cut(d, x, made) == dimensions_cut(d, y, read);
       });
       if (!makers.empty() && !same)
-        return Reason{fmt::format("{} lies in memory of the unit that makes it at {}, and {} reads it "
+        return Reason{formatted("{} lies in memory of the unit that makes it at {}, and {} reads it "
                                   "on another: pin it to a shared level",
                                   d.w.tensor(b.tensor).name, d.m.level(b.level).name,
                                   d.w.op(r.op).name)};
@@ -148,7 +147,7 @@ std::optional<Reason> check_co_residence(const Draft& d) {
   if (!d.k.co_resident) return std::nullopt;
   for (const Level& l : d.m.levels)
     if (l.private_to == Unit::grid && l.instances < d.k.blocks)
-      return Reason{fmt::format("Y.grid needs all {} blocks resident, and {} has {} {}", d.k.blocks,
+      return Reason{formatted("Y.grid needs all {} blocks resident, and {} has {} {}", d.k.blocks,
                                 d.m.name, l.instances, l.name)};
   return std::nullopt;
 }

@@ -1,9 +1,8 @@
 // Where ranges are cut and where they are inferred (plan.md rules 1 to 3).
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
+#include "core/ir/format.h"
 #include "core/lowering/resolver.h"
 
 namespace tilewright::lowering {
@@ -107,7 +106,7 @@ class SameRanges {
     if (n.kind == NodeKind::loop) {
       for (const OpLoop& c : n.cuts)
         if (token(c) != token(n.cuts.front()))
-          return Reason{fmt::format(
+          return Reason{formatted(
               "loop {} runs over different ranges of {} and {}", d_.w.loop(n.loop).name,
               d_.w.op(n.cuts.front().op).name, d_.w.op(c.op).name)};
       const int fresh = ++last_;
@@ -178,7 +177,7 @@ class SameRanges {
             if (!loop) continue;
             const int made = token({producer, d_.w.local_index(producer, *loop)});
             if (made != whole(*loop) && dimension(r, dim, tokens_) != made)
-              return Reason{fmt::format("{} leaves the kernel, and {} needs more of it than {} makes "
+              return Reason{formatted("{} leaves the kernel, and {} needs more of it than {} makes "
                                         "around both",
                                         d_.w.tensor(tensor).name, d_.w.op(r.op).name, op.name)};
           }

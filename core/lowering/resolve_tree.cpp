@@ -1,9 +1,8 @@
 // Names to ids: the tree's nodes, with rule 9's loads put where no load node is.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
+#include "core/ir/format.h"
 #include "core/lowering/resolver.h"
 
 namespace tilewright::lowering {
@@ -19,7 +18,7 @@ std::vector<std::string> names_of(const Range& items) {
 
 std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
   const std::string near = nearest(given, names);
-  return near.empty() ? join(names) : fmt::format("{} (did you mean {}?)", join(names), near);
+  return near.empty() ? join(names) : formatted("{} (did you mean {}?)", join(names), near);
 }
 
 class Binder {
@@ -77,18 +76,18 @@ class Binder {
   std::int64_t step_of(const Node& n, const Loop& loop, bool nested) const {
     if (n.step == 0 && nested)
       d_.bad("loop " + n.name, "no step", "is nested in itself",
-             fmt::format("a step, as in {}/4", n.name));
+             formatted("a step, as in {}/4", n.name));
     if (n.step == 0) {
       const auto tile = d_.plan.tiles.find(n.name);
       if (tile == d_.plan.tiles.end())
         d_.bad("loop " + n.name, "no step", "has neither a step nor a tile",
-               fmt::format("{0}/STEP in the tree or {0}=STEP in the tiles, 1..{1}", n.name,
+               formatted("{0}/STEP in the tree or {0}=STEP in the tiles, 1..{1}", n.name,
                            loop.extent));
       return tile->second;
     }
     if (n.step < 1 || n.step > loop.extent)
       d_.bad("loop " + n.name, std::to_string(n.step), "is no step of this loop",
-             fmt::format("1..{}", loop.extent));
+             formatted("1..{}", loop.extent));
     return n.step;
   }
 
