@@ -110,7 +110,7 @@ void KernelEmitter::pass() {
   if (split_) {
     out_.directive("#pragma omp parallel num_threads(kThreads)");
     out_.open("");
-    out_.comment("Every thread has tiles of its own and a share of the loop below.");
+    out_.comment("Every thread has tiles of its own and the same share of the loop below each time.");
     out_.line("char* const memory = workspace + thread() * kWorkspace;");
   } else {
     out_.line("char* const memory = workspace;");
@@ -207,7 +207,7 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
     inner = variables_.add_range(name, end, {variables_.lower(outer.lo), last}, inner.most, true);
   }
   if (is_parallel(id))
-    out_.directive(split_ ? "#pragma omp for schedule(static)"
+    out_.directive(split_ ? "#pragma omp for schedule(static) nowait"
                           : "#pragma omp parallel for schedule(static) num_threads(kThreads)");
   defined_.emplace_back();
   out_.open("for (int64_t " + name + " = " + variables_.text(outer.lo) + "; " + name + " < " +

@@ -284,9 +284,22 @@ void KernelEmitter::select(BufferId b) {
 std::string KernelEmitter::why_not_split(NodeId loop) const {
   const ScheduleNode& l = k_.node(loop);
   const std::string& name = p_.workload().loop(l.loop).name;
+  // Inside other loops, a thread meets the same iterations every time: the ranges must not change.
+  for (NodeId o = l.parent; o.valid(); o = k_.node(o).parent) {
+    if (k_.node(o).kind == NodeKind::loop && k_.node(o).loop == l.loop)
+      return "loop " + name + " is cut twice";
+    if (!k_.node(o).infer.empty()) return "ranges within loop " + name + " are inferred around it";
+  }
   for (std::size_t i = 0; i < k_.nodes.size(); ++i)
     if (k_.nodes[i].kind == NodeKind::store && !inside(k_, NodeId(i), loop))
       return "there is a store outside loop " + name;
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind != NodeKind::load || inside(k_, NodeId(i), loop)) continue;
+    const OpId maker = p_.workload().producer(n.tensor);
+    if (maker.valid() && std::ranges::find(k_.ops, maker) != k_.ops.end())
+      return p_.workload().tensor(n.tensor).name + " is loaded outside loop " + name;
+  }
   for (const Buffer& b : k_.buffers)
     if (b.role != BufferRole::input && b.fixed_at.valid() && !inside(k_, b.fixed_at, loop))
       return p_.workload().tensor(b.tensor).name + " is kept from one " + name + " to the next";
@@ -309,6 +322,32 @@ std::string KernelEmitter::why_not_split(NodeId loop) const {
   return "";
 }
 
+/// Of the loops around everything that is computed, the one whose iterations threads share most
+/// evenly; the outermost of equals. Loops around it run on every thread: batch and rows are shared,
+/// whichever of them there are, and a reduction around the rows stays where it is.
+NodeId KernelEmitter::loop_to_split() const {
+  NodeId best;
+  double best_share = 0;
+  for (NodeId at(0); at.valid();) {
+    NodeId next;
+    int inside = 0;
+    for (NodeId c : k_.node(at).children) {
+      if (k_.node(c).kind == NodeKind::load) continue;
+      ++inside;
+      if (k_.node(c).kind == NodeKind::loop || k_.node(c).kind == NodeKind::sequence) next = c;
+    }
+    if (inside != 1 || !next.valid()) break;
+    at = next;
+    const ScheduleNode& l = k_.node(at);
+    if (l.kind != NodeKind::loop || !why_not_split(at).empty()) continue;
+    const std::int64_t turns = ceil_div(l.max_trips, p_.options.threads);
+    const double share = static_cast<double>(l.max_trips) /
+                         static_cast<double>(turns * p_.options.threads);
+    if (share > best_share) best = at, best_share = share;
+  }
+  return best;
+}
+
 void KernelEmitter::choose_parallel_loop() {
   if (p_.options.threads <= 1 || p_.options.count) return;
   const std::string here = "kernel " + std::to_string(index_) + " runs on one thread: ";
@@ -323,13 +362,9 @@ void KernelEmitter::choose_parallel_loop() {
     return;
   }
   if (!grid.valid()) {
-    const std::string why = why_not_split(first);
-    if (!why.empty()) {
-      notes_.push_back(here + why);
-      return;
-    }
-    split_loop_ = first;
-    split_ = true;
+    split_loop_ = loop_to_split();
+    split_ = split_loop_.valid();
+    if (!split_) notes_.push_back(here + why_not_split(first));
     return;
   }
   // Blocks share threads where every tile that is written within them is their own.

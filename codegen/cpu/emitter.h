@@ -145,6 +145,7 @@ class KernelEmitter {
   std::string type(BufferId b) const;
   void choose_parallel_loop();
   std::string why_not_split(NodeId loop) const;
+  NodeId loop_to_split() const;
   bool is_parallel(NodeId loop) const;
 
   // emit_compute.cpp

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
+#include <new>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
@@ -17,33 +21,75 @@
 
 namespace tilewright::testing {
 
+/// Memory that ends where a page ends that nobody may touch.
+template <class Real>
+class Guarded {
+ public:
+  explicit Guarded(std::size_t count) : count_(count) {
+    const std::size_t bytes = std::max<std::size_t>(1, count * sizeof(Real));
+    whole_ = (bytes + kPage - 1) / kPage * kPage + kPage;
+    void* const memory = mmap(nullptr, whole_, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    memory_ = static_cast<char*>(memory);
+    if (mprotect(memory_ + whole_ - kPage, kPage, PROT_NONE) != 0) throw std::bad_alloc();
+  }
+  ~Guarded() {
+    if (memory_ != nullptr) munmap(memory_, whole_);
+  }
+  Guarded(Guarded&& o) noexcept
+      : count_(o.count_), whole_(o.whole_), memory_(std::exchange(o.memory_, nullptr)) {}
+  Guarded& operator=(Guarded&&) = delete;
+  std::span<Real> values() const {
+    char* const end = memory_ + whole_ - kPage;
+    return {reinterpret_cast<Real*>(end - count_ * sizeof(Real)), count_};
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  std::size_t count_, whole_ = 0;
+  char* memory_ = nullptr;
+};
+
 /// Arrays by TensorId: inputs as given, everything else NaN, so that what is read before it is
-/// written shows.
+/// written shows; a read or write past an array's end is a fault.
 template <class Real>
 struct Arrays {
   Arrays(const Workload& w, const TensorValues& inputs) {
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-      values.emplace_back(static_cast<std::size_t>(w.tensors()[t].elements().value),
-                          std::numeric_limits<Real>::quiet_NaN());
-      if (w.is_input(TensorId(t)))
-        for (std::size_t i = 0; i < values[t].size(); ++i)
-          values[t][i] = static_cast<Real>(inputs[t][i]);
+      arrays.emplace_back(static_cast<std::size_t>(w.tensors()[t].elements().value));
+      const std::span<Real> values = arrays[t].values();
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = w.is_input(TensorId(t)) ? static_cast<Real>(inputs[t][i])
+                                            : std::numeric_limits<Real>::quiet_NaN();
     }
   }
   std::vector<void*> pointers() {
     std::vector<void*> p;
-    for (auto& v : values) p.push_back(v.data());
+    for (auto& a : arrays) p.push_back(a.values().data());
     return p;
   }
-  std::vector<std::vector<Real>> values;
+  std::vector<Guarded<Real>> arrays;
 };
+
+/// The machine with every software-managed level a cache, fully associative: kernels for it use
+/// tiles where they lie.
+inline std::shared_ptr<const Machine> cached(const Machine& m) {
+  Machine twin = m;
+  for (Level& l : twin.levels)
+    if (l.kind == LevelKind::scratchpad) {
+      l.kind = LevelKind::cache;
+      l.managed = Managed::hardware;
+    }
+  return std::make_shared<const Machine>(std::move(twin));
+}
 
 /// Largest relative error over the outputs of the workload.
 template <class Real>
 double worst_error(const Workload& w, const Arrays<Real>& got, const TensorValues& reference) {
   double worst = 0;
   for (TensorId t : w.outputs())
-    worst = std::max(worst, relative_error(std::span<const Real>(got.values[t.index()]),
+    worst = std::max(worst, relative_error(std::span<const Real>(got.arrays[t.index()].values()),
                                            std::span<const double>(reference[t.index()])));
   return worst;
 }

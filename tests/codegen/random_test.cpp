@@ -17,9 +17,10 @@ struct Drawn {
   cpu::Source source;
 };
 
-std::optional<Schedule> resolved(const testing::RandomCase& c) {
+std::optional<Schedule> resolved(const testing::RandomCase& c,
+                                 const std::shared_ptr<const Machine>& machine) {
   try {
-    auto s = resolve(c.plan, c.workload, c.machine);
+    auto s = resolve(c.plan, c.workload, machine);
     if (s.ok()) return std::move(s).value();
   } catch (const InputError&) {
   }
@@ -34,13 +35,18 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
   for (int tries = 0; tries < 200 * count && static_cast<int>(drawn.size()) < count; ++tries) {
     const auto c = testing::random_case(random, options);
     if (!c) continue;
-    auto schedule = resolved(*c);
+    auto schedule = resolved(*c, c->machine);
     if (!schedule) continue;
+    // Every other one as if its levels were caches: nothing is packed that need not be, and the loads
+    // count the same.
+    std::optional<Schedule> emitted = schedule;
+    if (drawn.size() % 2 == 1) emitted = resolved(*c, testing::cached(*c->machine));
+    if (!emitted) continue;
     const cpu::EmitOptions emit_options{.isa = isas[random() % isas.size()],
                                         .count = counting,
                                         .threads = counting ? 1 : 3,
                                         .prefix = "k" + std::to_string(drawn.size())};
-    auto source = cpu::emit(*schedule, emit_options);
+    auto source = cpu::emit(*emitted, emit_options);
     if (!source.ok()) {
       ++refused;
       if (std::getenv("TILEWRIGHT_SHOW") != nullptr) std::cout << source.reason() << "\n";

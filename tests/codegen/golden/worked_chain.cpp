@@ -7,15 +7,23 @@
 //
 // kernel 0: m/4 l/5 ( k/4 ( L.A@L1 L.B@L1 C.gemm1 ) n/3 ( L.D@L1 C.gemm2 ) )
 //
-// Every load of the tree copies a tile into a packed array, every store copies one back: the
-// copies that the plan counts are the packing, and rows of tensors never reach the micro-kernel.
-// Matrix products run on the 6x4 micro-kernel for avx512.
+// A packed tile is copied at its load into an array of its own, and written tiles are copied back;
+// the lines of others come into the cache as they are used.
+//   A at L1: packed: software manages L1
+//   B at L1: packed: software manages L1
+//   D at L1: packed: software manages L1
+//   C at L1: packed: it stays on chip
+//   E at L1: packed: software manages L1
+// Matrix products run on micro-kernels 6x4 for avx512.
+#include <immintrin.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <new>
 
 #define TILEWRIGHT_TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")))
+#define TILEWRIGHT_INLINE __attribute__((always_inline)) inline
 
 namespace worked_chain_code {
 using std::int64_t;
@@ -50,7 +58,7 @@ struct Box {  // of a tensor, one range a dimension; R = 0 is a scalar
   Range d[at_least_one(R)];
 };
 template <int R>
-bool equal(const Box<R>& a, const Box<R>& b) {
+TILEWRIGHT_INLINE bool equal(const Box<R>& a, const Box<R>& b) {
   for (int i = 0; i < R; ++i)
     if (!equal(a.d[i], b.d[i])) return false;
   return true;
@@ -116,9 +124,9 @@ void add_partial(T&) {}
 template <class T>
 void restart(T&) {}
 
-// One tensor's tile at one level (rule 4): a packed array with room for the largest tile, and what
-// it holds. Packing happens here, in the copies that the plan counts; rows lie `stride` apart, never
-// a multiple of 4 KiB, whatever the tensor's own rows are.
+// One tensor's tile at one level (rule 4) and what it holds: a packed array with room for the largest
+// tile, its rows `stride` apart, never a multiple of 4 KiB, whatever the tensor's own rows are; or a
+// box of the tensor where it lies.
 template <int R>
 struct Tile {
   Real* data;
@@ -129,6 +137,7 @@ struct Tile {
   bool sliding = false;
   bool on_chip = false;                  // an intermediate: never read back
   bool moves = true;                     // false: one that is not written either
+  bool in_place = false;                 // `data` is the tensor's own memory: nothing is copied
   void (*merge)(Real&, Real) = nullptr;  // atomic: how a partial joins the tensor
   Real identity = 0;
   Steps steps;
@@ -175,7 +184,7 @@ View<R> home(Tile<R>& t) {
   return {t.home, t.home_stride, Box<R>{}};
 }
 template <int R>
-Real* at(Tile<R>& t, const int64_t (&index)[at_least_one(R)]) {
+TILEWRIGHT_INLINE Real* at(Tile<R>& t, const int64_t (&index)[at_least_one(R)]) {
   return view(t).element(index);
 }
 
@@ -224,11 +233,16 @@ int64_t bytes_of(const Box<R>& box) {
   return size(box) * static_cast<int64_t>(sizeof(Real));
 }
 
-// Rule 8: brings a tile; nothing moves where it is held.
+// A tile in place: where in the tensor the held box begins.
 template <int R>
-void load(Tile<R>& t, const Box<R>& tile) {
-  t.tile = tile;
-  if (empty(tile) || (t.full && equal(t.held, tile))) return;
+TILEWRIGHT_INLINE void stand(Tile<R>& t) {
+  int64_t first[at_least_one(R)] = {};
+  for (int i = 0; i < R; ++i) first[i] = t.held.d[i].lo;
+  t.data = home(t).element(first);
+}
+
+template <int R>
+void load_packed(Tile<R>& t, const Box<R>& tile) {
   Box<R> part = tile;
   if (t.sliding && t.full) {
     part = new_part(t.held, tile);
@@ -236,8 +250,20 @@ void load(Tile<R>& t, const Box<R>& tile) {
   }
   t.held = tile;
   t.full = true;
-  copy(part, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
   t.steps.read(bytes_of(part));
+  copy(part, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
+}
+
+// Rule 8: brings a tile; nothing moves where it is held.
+template <int R>
+TILEWRIGHT_INLINE void load(Tile<R>& t, const Box<R>& tile) {
+  t.tile = tile;
+  if ((t.full && equal(t.held, tile)) || empty(tile)) return;
+  if (!t.in_place) return load_packed(t, tile);
+  t.held = tile;
+  t.full = true;
+  t.steps.read(bytes_of(tile));
+  stand(t);
 }
 
 template <int R>
@@ -246,8 +272,7 @@ void write(Tile<R>& t);
 // Makes `tile` what the buffer holds: another one is written if changed, and the new one is read
 // back unless it starts afresh (rules 10 and 12).
 template <int R>
-void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
-  if (t.full && equal(t.held, tile)) return;
+void hold_packed(Tile<R>& t, const Box<R>& tile, bool initialises) {
   if (t.full && t.changed) write(t);
   const bool reads_back = !initialises && !t.on_chip && t.merge == nullptr;
   t.sink = t.outer;
@@ -257,8 +282,24 @@ void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
   t.full = true;
   t.fresh = initialises;
   if (!reads_back) return;
-  copy(tile, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
   t.steps.read(bytes_of(tile));
+  copy(tile, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
+}
+template <int R>
+TILEWRIGHT_INLINE void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
+  if (t.full && equal(t.held, tile)) return;
+  const bool stays = t.on_chip && !t.moves && t.outer == nullptr;
+  if (!t.in_place && !stays) return hold_packed(t, tile, initialises);
+  if (t.full && t.changed && t.in_place) {
+    t.changed = false;
+    t.steps.written(bytes_of(t.held));
+  }
+  t.held = tile;
+  t.full = true;
+  t.fresh = initialises;
+  if (!t.in_place) return;
+  stand(t);
+  if (!initialises) t.steps.read(bytes_of(tile));
 }
 
 // Writes the held tile to its sink: home, or a tile of the outer buffer that holds it.
@@ -267,6 +308,7 @@ void write_to(Tile<R>& t, Tile<R>* sink, const Box<R>& sink_tile, bool initialis
   t.changed = false;
   if (!t.moves) return;
   t.steps.written(bytes_of(t.held));
+  if (t.in_place) return;
   if (t.merge != nullptr) return add_partial(t);
   if (sink == nullptr) return copy(t.held, home(t), view(t));
   hold(*sink, sink_tile, initialises);
@@ -293,15 +335,17 @@ void store(Tile<R>& t, bool initialises) {
 // The plan's tile at this point. An intermediate's buffer is emptied by another region; a sliding
 // one keeps what both regions share.
 template <int R>
-void fix(Tile<R>& t, const Box<R>& tile) {
+void slide(Tile<R>& t, const Box<R>& tile) {
+  flush(t);
+  if (t.fixed && !equal(new_part(t.tile, tile), tile)) shift(t, tile);
+  t.held = tile;
+  t.full = true;
+}
+template <int R>
+TILEWRIGHT_INLINE void fix(Tile<R>& t, const Box<R>& tile) {
   if (t.fixed && equal(t.tile, tile)) return;
   ++t.generation;
-  if (t.sliding) {
-    flush(t);
-    if (t.fixed && !equal(new_part(t.tile, tile), tile)) shift(t, tile);
-    t.held = tile;
-    t.full = true;
-  }
+  if (t.sliding) slide(t, tile);
   t.tile = tile;
   t.fixed = true;
 }
@@ -313,7 +357,7 @@ Box<R> needed(const Tile<R>& t, const Box<R>& region) {
 
 // A compute is about to write into the fixed tile.
 template <int R>
-void update(Tile<R>& t, bool initialises) {
+TILEWRIGHT_INLINE void update(Tile<R>& t, bool initialises) {
   const bool partial_left = !t.changed;
   const bool same = t.full && equal(t.held, t.tile);
   hold(t, t.tile, initialises);
@@ -321,114 +365,148 @@ void update(Tile<R>& t, bool initialises) {
   t.changed = true;
 }
 
-// The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
-// (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
-// and starts MI x NI fused multiply-adds. The last vector of a row may have only `last` elements
-// that are C's: what B has beyond them is read and thrown away.
+constexpr int kLanes = 64 / sizeof(Real);
 typedef Real Vector __attribute__((vector_size(64)));
 typedef Real Unaligned __attribute__((vector_size(64), aligned(sizeof(Real)), may_alias));
-constexpr int kLanes = 64 / sizeof(Real);
+// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
+typedef __mmask16 Lanes;
+TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
+  return static_cast<Lanes>((1u << n) - 1);
+}
+TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
+  return (Vector)_mm512_maskz_loadu_ps(lanes, p);
+}
+TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  _mm512_mask_storeu_ps(p, lanes, (__m512)v);
+}
+constexpr int at_most(int size, int most) { return size < most ? size : most; }
 
-template <int MI, int NI>
+// The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
+// (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
+// and starts MI x NI fused multiply-adds. Partial: only `lanes` of a row's last vector are C's.
+template <int MI, int NI, bool Partial>
 TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                      const Real* b, int64_t b_k, Real* c, int64_t c_row,
-                                     int64_t last, bool fresh) {
+                                     Lanes lanes, bool fresh) {
   Vector acc[MI][NI];
-  const bool partial = last < kLanes;
+  if (fresh) {
 #pragma GCC unroll 8
-  for (int m = 0; m < MI; ++m) {
+    for (int m = 0; m < MI; ++m)
 #pragma GCC unroll 8
-    for (int n = 0; n < NI; ++n) {
-      acc[m][n] = Vector{};
-      if (fresh) continue;
-      const Real* const from = c + m * c_row + n * kLanes;
-      if (n == NI - 1 && partial) {
-        Real edge[kLanes] = {};
-        for (int64_t i = 0; i < last; ++i) edge[i] = from[i];
-        acc[m][n] = *reinterpret_cast<const Unaligned*>(edge);
-      } else {
-        acc[m][n] = *reinterpret_cast<const Unaligned*>(from);
+      for (int n = 0; n < NI; ++n) acc[m][n] = Vector{};
+  } else {
+#pragma GCC unroll 8
+    for (int m = 0; m < MI; ++m)
+#pragma GCC unroll 8
+      for (int n = 0; n < NI; ++n) {
+        const Real* const from = c + m * c_row + n * kLanes;
+        acc[m][n] = Partial && n == NI - 1 ? load_part(from, lanes)
+                                           : *reinterpret_cast<const Unaligned*>(from);
       }
-    }
   }
   for (int64_t k = 0; k < depth; ++k) {
     Vector row[NI];
 #pragma GCC unroll 8
     for (int n = 0; n < NI; ++n)
-      row[n] = *reinterpret_cast<const Unaligned*>(b + k * b_k + n * kLanes);
+      row[n] = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
+                                      : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
 #pragma GCC unroll 8
     for (int m = 0; m < MI; ++m) {
-      const Real x = a[m * a_row + k * a_k];
+      const Real x = a[m * a_row];
 #pragma GCC unroll 8
       for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
     }
+    a += a_k;
+    b += b_k;
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < MI; ++m) {
+  for (int m = 0; m < MI; ++m)
 #pragma GCC unroll 8
     for (int n = 0; n < NI; ++n) {
       Real* const to = c + m * c_row + n * kLanes;
-      if (n == NI - 1 && partial) {
-        Real edge[kLanes];
-        *reinterpret_cast<Unaligned*>(edge) = acc[m][n];
-        for (int64_t i = 0; i < last; ++i) to[i] = edge[i];
-      } else {
+      if (Partial && n == NI - 1)
+        store_part(to, lanes, acc[m][n]);
+      else
         *reinterpret_cast<Unaligned*>(to) = acc[m][n];
-      }
     }
-  }
 }
 
-// All rows of NI vectors of columns.
-template <int NI>
+// MI rows at a time at most, in groups as even as they can be: none is left with a single row's few
+// accumulators, which could not hide the latency of a multiply-add.
+template <int MI, int NI, bool Partial>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
-                             const Real* b, int64_t b_k, Real* c, int64_t c_row, int64_t last,
+                             const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
                              bool fresh) {
-  int64_t i = 0;
-  for (; i + 6 <= rows; i += 6)
-    outer_product<6, NI>(depth, a + i * a_row, a_row, a_k, b, b_k, c + i * c_row, c_row, last,
-                            fresh);
-  a += i * a_row;
-  c += i * c_row;
-  switch (rows - i) {
-    case 1:
-      return outer_product<1, NI>(depth, a, a_row, a_k, b, b_k, c, c_row, last, fresh);
-    case 2:
-      return outer_product<2, NI>(depth, a, a_row, a_k, b, b_k, c, c_row, last, fresh);
-    case 3:
-      return outer_product<3, NI>(depth, a, a_row, a_k, b, b_k, c, c_row, last, fresh);
-    case 4:
-      return outer_product<4, NI>(depth, a, a_row, a_k, b, b_k, c, c_row, last, fresh);
-    case 5:
-      return outer_product<5, NI>(depth, a, a_row, a_k, b, b_k, c, c_row, last, fresh);
-    default:
-      return;
-  }
-}
-
-// C[i,j] += A[i,k] * B[k,j] for any sizes. `fresh`: C starts from zero. b is read up to the next
-// whole vector.
-TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
-                                       int64_t a_row, int64_t a_k, const Real* b, int64_t b_k,
-                                       Real* c, int64_t c_row, bool fresh) {
-  for (int64_t j = 0; j < columns; j += 4 * kLanes) {
-    const int64_t width = min(4 * kLanes, columns - j);
-    const int64_t vectors = (width + kLanes - 1) / kLanes;
-    const int64_t last = width - (vectors - 1) * kLanes;
-    switch (vectors) {
+  const int64_t groups = (rows + MI - 1) / MI, least = rows / groups, larger = rows % groups;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t size = least + (g < larger);
+    switch (size) {
       case 1:
-        panel<1>(rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row, last, fresh);
+        outer_product<1, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
         break;
       case 2:
-        panel<2>(rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row, last, fresh);
+        outer_product<2, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
         break;
       case 3:
-        panel<3>(rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row, last, fresh);
+        outer_product<3, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        break;
+      case 4:
+        outer_product<4, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        break;
+      case 5:
+        outer_product<at_most(5, MI), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                   fresh);
         break;
       default:
-        panel<4>(rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row, last, fresh);
+        outer_product<MI, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
         break;
     }
+    a += size * a_row;
+    c += size * c_row;
+  }
+}
+
+template <int MI, int NI, bool Partial>
+TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
+                                int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
+                                int64_t c_row, Lanes lanes, bool fresh) {
+  switch (vectors) {
+    case 1:
+      return panel<MI, 1, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+    case 2:
+      return panel<MI, at_most(2, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                fresh);
+    case 3:
+      return panel<MI, at_most(3, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                fresh);
+    case 4:
+      return panel<MI, at_most(4, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                fresh);
+    default:
+      return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+  }
+}
+
+// C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors.
+// `fresh`: C starts from zero. Whole: columns fill whole vectors.
+template <int MI, int NI, bool Whole>
+TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
+                                int64_t c_row, bool fresh) {
+  if (rows <= 0 || columns <= 0) return;
+  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
+  for (int64_t p = 0, at = 0; p < panels; ++p) {
+    const int64_t size = vectors / panels + (p < vectors % panels);
+    const int64_t last = min(columns - (at + size - 1) * kLanes, kLanes);
+    const Real* const from = b + at * kLanes;
+    Real* const to = c + at * kLanes;
+    at += size;
+    if (Whole || last == kLanes)
+      panel_of<MI, NI, false>(size, rows, depth, a, a_row, a_k, from, b_k, to, c_row,
+                              first_lanes(last), fresh);
+    else
+      panel_of<MI, NI, true>(size, rows, depth, a, a_row, a_k, from, b_k, to, c_row,
+                             first_lanes(last), fresh);
   }
 }
 
@@ -451,25 +529,21 @@ TILEWRIGHT_TARGET void kernel_0(void* const* tensors, char* workspace, int64_t* 
   // D at L1, loaded from home
   Tile<2> t_D_L1(memory + 320, {3, 1}, tensors[4], {6, 1});
   // C at L1, stays
-  Tile<2> t_C_L1(memory + 448, {5, 1}, tensors[0], {9, 1});
-  t_C_L1.on_chip = true;
-  t_C_L1.moves = false;
+  Real* const t_C_L1 = reinterpret_cast<Real*>(memory + 448);
   // E at L1, written to home
   Tile<2> t_E_L1(memory + 640, {3, 1}, tensors[3], {6, 1});
   for (int64_t l_m = 0; l_m < 10; l_m += 4) {
     const int64_t l_m_end = min(l_m + 4, 10);
     for (int64_t l_l = 0; l_l < 9; l_l += 5) {
       const int64_t l_l_end = min(l_l + 5, 9);
-      fix(t_C_L1, Box<2>{{{l_m, l_m_end}, {l_l, l_l_end}}});
       for (int64_t l_k = 0; l_k < 7; l_k += 4) {
         const int64_t l_k_end = min(l_k + 4, 7);
         load(t_A_L1, Box<2>{{{l_m, l_m_end}, {l_k, l_k_end}}});
         load(t_B_L1, Box<2>{{{l_k, l_k_end}, {l_l, l_l_end}}});
         // C.gemm1: C[m,l] += A[m,k] * B[k,l]
         {
-          update(t_C_L1, l_k == 0);
-          multiply(l_m_end - l_m, l_l_end - l_l, l_k_end - l_k, at(t_A_L1, {l_m, l_k}), 4, 1,
-                   at(t_B_L1, {l_k, l_l}), 5, at(t_C_L1, {l_m, l_l}), 5, l_k == 0);
+          multiply<6, 4, false>(l_m_end - l_m, l_l_end - l_l, l_k_end - l_k, at(t_A_L1, {l_m, l_k}), 4, 1,
+                   at(t_B_L1, {l_k, l_l}), 5, t_C_L1, 5, l_k == 0);
         }
       }
       for (int64_t l_n = 0; l_n < 6; l_n += 3) {
@@ -478,7 +552,7 @@ TILEWRIGHT_TARGET void kernel_0(void* const* tensors, char* workspace, int64_t* 
         {
           fix(t_E_L1, Box<2>{{{l_m, l_m_end}, {l_n, l_n + 3}}});
           update(t_E_L1, l_l == 0);
-          multiply(l_m_end - l_m, 3, l_l_end - l_l, at(t_C_L1, {l_m, l_l}), 5, 1,
+          multiply<6, 4, false>(l_m_end - l_m, 3, l_l_end - l_l, t_C_L1, 5, 1,
                    at(t_D_L1, {l_l, l_n}), 3, at(t_E_L1, {l_m, l_n}), 3, l_l == 0);
         }
       }
@@ -500,3 +574,4 @@ void worked_chain_run(void* const* tensors, void* workspace, std::int64_t* count
 }
 
 #undef TILEWRIGHT_TARGET
+#undef TILEWRIGHT_INLINE

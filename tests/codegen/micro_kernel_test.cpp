@@ -1,0 +1,77 @@
+// Which micro-kernels Chimera's search finds, which one a product gets, and which tiles are packed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/cpu/cpu.h"
+#include "core/ir/files.h"
+
+namespace tilewright::cpu {
+namespace {
+
+TEST(RankedMicroKernels, TheArgmaxIsFiveByFiveAndThePrintedChoiceTheBestPowerOfTwo) {
+  const auto all = rank_micro_kernels(32);
+  EXPECT_EQ(all[0].rows, 5);
+  EXPECT_EQ(all[0].vectors, 5);
+  EXPECT_DOUBLE_EQ(all[0].intensity, 2.5);
+  EXPECT_EQ(all[0].registers, 31);
+  const auto powers = rank_micro_kernels(32, 0, 2, true);
+  EXPECT_EQ(powers[0].rows, 6);
+  EXPECT_EQ(powers[0].vectors, 4);
+  EXPECT_DOUBLE_EQ(powers[0].intensity, 2.4);
+  EXPECT_EQ(powers[0].registers, 30);
+  const auto sixteen = rank_micro_kernels(16);
+  EXPECT_EQ(sixteen[0].rows, 4);
+  EXPECT_EQ(sixteen[0].vectors, 3);
+}
+
+TEST(RankedMicroKernels, ShortDepthsCountTheAccumulatorsToo) {
+  for (const RankedMicroKernel& k : rank_micro_kernels(32, 8)) {
+    EXPECT_LE(k.registers, 32);
+    EXPECT_DOUBLE_EQ(k.intensity, k.rows * k.vectors * 8.0 /
+                                      (8.0 * (k.rows + k.vectors) + 2.0 * k.rows * k.vectors));
+  }
+}
+
+TEST(MicroKernels, EightyColumnsTakeFiveVectorsAtOnce) {
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx512, 8, 80, 4).name, "5x5");
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx512, 24, 64, 4).name, "6x4");
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 24, 32, 4).name, "6x2");
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 24, 24, 4).name, "4x3");
+  EXPECT_EQ(micro_kernel_fitting(Isa::generic, 24, 24, 4).name, "scalar");
+}
+
+std::map<std::string, bool> packed(const std::string& workload, const std::string& tree,
+                                   const std::string& tiles, const std::string& machine) {
+  auto w = std::make_shared<const Workload>(named_workload(workload));
+  auto m = std::make_shared<const Machine>(parse_synthetic_machine(machine));
+  auto s = resolve(Plan{.kernels = {{.tree = parse_tree(tree), .tiles = parse_tiles(tiles)}}}, w, m);
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  auto source = emit(*s, {.isa = Isa::avx512});
+  if (!source.ok()) throw std::runtime_error(source.reason());
+  std::map<std::string, bool> out;
+  for (const TileUse& t : source->tiles) out[t.tensor] = t.packed;
+  return out;
+}
+
+using Packed = std::map<std::string, bool>;
+constexpr const char* kTree = "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )";
+
+TEST(Places, OnlyRowsThatShareSetsArePacked) {
+  // Rows of 64 floats are contiguous; those of B lie 2 KiB apart and meet in two groups of sets.
+  EXPECT_EQ(packed("gemm-chain:m=512,n=64,k=64,l=512", kTree, "m=12,n=64,k=64,l=64",
+                   "cache:48K/12"),
+            (Packed{{"A", false}, {"B", true}, {"C", true}, {"D", false}, {"E", false}}));
+  // Rows of 4 KiB: 24 of them are one set's lines, and more than it has ways.
+  EXPECT_EQ(packed("gemm-chain:m=512,n=64,k=1024,l=512", kTree, "m=24,n=64,k=32,l=64",
+                   "cache:48K/12"),
+            (Packed{{"A", true}, {"B", true}, {"C", true}, {"D", false}, {"E", false}}));
+}
+
+TEST(Places, SoftwareManagedTilesAreCopies) {
+  for (const auto& [tensor, is] : packed("gemm-chain:m=512,n=64,k=64,l=512", kTree,
+                                         "m=12,n=64,k=64,l=64", "scratchpad:48K"))
+    EXPECT_TRUE(is) << tensor;
+}
+
+}  // namespace
+}  // namespace tilewright::cpu
