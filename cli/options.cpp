@@ -115,6 +115,10 @@ std::vector<Option> make_verb_options() {
        }},
       {"--isa", "", "NAME", "avx512, avx2, generic (default: the widest that runs here)", false,
        [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = v; }},
+      {"--micro-kernel", "", "NAME",
+       "6x4, 5x5 (avx512), 6x2, 4x3 (avx2), scalar (default: for each product the one that fits)",
+       false,
+       [](Invocation& i, const std::string& v) { i.emit.micro_kernel = i.run.micro_kernel = v; }},
       {"--out", "-o", "PATH", "the file (plan) or folder (emit, reproduce) to write", false,
        [](Invocation& i, const std::string& v) {
          i.out = v;

@@ -232,6 +232,18 @@ std::string traffic_table(const ordered_json& j) {
   return out + lines.str();
 }
 
+/// "B copied (1,048,576 B more), the others where they lie"
+std::string packing_text(const ordered_json& packing) {
+  std::string packed, in_place;
+  for (const ordered_json& t : get(packing, "tiles"))
+    (t["packed"].get<bool>() ? packed : in_place) +=
+        " " + cell(t["tensor"]);
+  std::string text = packed.empty() ? "nothing is copied" : "copied:" + packed;
+  if (!packing["copied_bytes"].is_null())
+    text += formatted(" ({})", bytes(packing["copied_bytes"]));
+  return text + (in_place.empty() ? "" : "; in place:" + in_place);
+}
+
 std::string emit_table(const ordered_json& j) {
   Lines lines;
   for (const char* key : {"isa", "micro_kernel", "threads", "files", "build", "symbols", "notes"})
@@ -253,6 +265,7 @@ std::string run_table(const ordered_json& j) {
                           percent(j["gflops"].get<double>() / j["peak_gflops"].get<double>()),
                           fixed(j["peak_gflops"], 1)));
   }
+  if (j.contains("packing")) lines.add("packing", packing_text(j["packing"]));
   for (const char* key : {"isa", "micro_kernel", "threads", "notes"}) lines.add(key, text(j, key));
   return lines.str();
 }

@@ -101,7 +101,9 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
   chimera::Options o = chimera_options(r);
   if (!r.target || r.min_tile) return o;
   if (find_target(*r.target).name != "cpu") return o;  // refused by whoever emits for it
-  const Result<cpu::MicroKernel> kernel = cpu::micro_kernel_for(cpu::host_isa(), "");
+  const auto isa = r.isa ? cpu::isa_from_name(*r.isa) : cpu::host_isa();
+  const Result<cpu::MicroKernel> kernel =
+      cpu::micro_kernel_for(isa.value_or(cpu::host_isa()), r.micro_kernel.value_or(""));
   if (!kernel || kernel->vector_bytes == 0) return o;
   const std::int64_t lanes = kernel->vector_bytes / size_of(w.dtype());
   const auto at_least = [&](LoopId loop, std::int64_t size) {

@@ -40,6 +40,8 @@ struct Request {
   std::optional<double> write_weight = {};
   std::optional<std::int64_t> min_tile = {};
   std::optional<std::string> target = {};     ///< --target: a plan's tiles suit its micro-kernel
+  std::optional<std::string> isa = {};        ///< of that target; none: the host's widest
+  std::optional<std::string> micro_kernel = {};
   std::optional<std::string> layout = {};     ///< tiled, row-major
   std::uint64_t seed = 1;
   std::optional<int> threads = {};

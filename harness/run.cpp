@@ -7,6 +7,7 @@
 #include "harness/schedules.h"
 #include "harness/verbs.h"
 #include "harness/verified_kernel.h"
+#include "models/exact/exact.h"
 
 namespace tilewright::harness {
 namespace {
@@ -18,6 +19,48 @@ cpu::Isa isa_of(const std::optional<std::string>& name) {
                     .value = name->empty() ? "nothing" : *name,
                     .problem = "is no instruction set",
                     .accepted = "avx512, avx2, generic"});
+}
+
+/// The source of a schedule for the processor; bad input where an option names what is not there.
+Result<cpu::Source> source_of(const Scheduled& on, cpu::Isa isa,
+                              const std::optional<std::string>& micro_kernel, int threads) {
+  if (micro_kernel) {
+    const auto known = cpu::micro_kernel_for(isa, *micro_kernel);
+    std::vector<std::string> names;
+    for (const cpu::MicroKernel& k : cpu::micro_kernels())
+      if (k.isa == isa) names.emplace_back(k.name);
+    if (!known || micro_kernel->empty())
+      throw InputError({.where = "--micro-kernel",
+                        .value = micro_kernel->empty() ? "nothing" : *micro_kernel,
+                        .problem = "is no micro-kernel for " + std::string(cpu::name_of(isa)),
+                        .accepted = join(names)});
+  }
+  return cpu::emit(*on.schedule, {.isa = isa,
+                                  .threads = threads,
+                                  .micro_kernel = micro_kernel.value_or("")});
+}
+
+/// Which tiles are packed, and what that costs: every byte that a packed tile is loaded or written
+/// with is copied once more.
+nlohmann::ordered_json packing_json(const Scheduled& on, const cpu::Source& source) {
+  nlohmann::ordered_json json = {{"tiles", nlohmann::ordered_json::array()}};
+  for (const cpu::TileUse& t : source.tiles)
+    json["tiles"].push_back(
+        {{"tensor", t.tensor}, {"level", t.level}, {"packed", t.packed}, {"reason", t.reason}});
+  json["copied_bytes"] = nullptr;
+  if (on.schedule->kernels.size() != 1) return json;
+  const auto alone = std::make_shared<const Machine>(
+      as_scratchpad(*on.setting.machine, on.schedule->kernels.front().level));
+  const Result<Schedule> schedule = resolve(on.plan, on.setting.workload, alone);
+  if (!schedule) return json;
+  const Traffic traffic = exact(*schedule);
+  if (!traffic.unavailable.empty()) return json;
+  Bytes copied;
+  for (const TrafficEntry& e : traffic.entries)
+    for (const cpu::TileUse& t : source.tiles)
+      if (t.packed && t.tensor == e.tensor) copied += e.read + e.written;
+  json["copied_bytes"] = copied.value;
+  return json;
 }
 
 double median(std::vector<double> values) {
@@ -80,8 +123,11 @@ Timing time(VerifiedKernel& kernel, cpu::Isa isa, double budget, const Progress&
 }
 
 /// The request with the plan, where a model makes it, suited to the target.
-Request suited(Request request, const std::string& target) {
+Request suited(Request request, const std::string& target, const std::optional<std::string>& isa,
+               const std::optional<std::string>& micro_kernel) {
   if (!request.target) request.target = target;
+  request.isa = isa;
+  request.micro_kernel = micro_kernel;
   return request;
 }
 
@@ -95,11 +141,11 @@ Answer emit(const Request& request, const EmitOptions& options) {
                       .accepted = "the folder to write the source into"});
   const auto absent = missing(options.target);
   const cpu::Isa isa = isa_of(options.isa);
-  Scheduled on = schedule_of(suited(request, options.target));
+  Scheduled on = schedule_of(suited(request, options.target, options.isa, options.micro_kernel));
   if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   const Result<cpu::Source> source =
-      cpu::emit(*on.schedule, {.isa = isa, .threads = request.threads.value_or(1)});
+      source_of(on, isa, options.micro_kernel, request.threads.value_or(1));
   auto json = head(on, options.target);
   if (!source) return refuse(std::move(json), "target cpu cannot emit this schedule: " + source.reason());
   make_folder(options.out, "-o");
@@ -111,6 +157,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
   json["files"] = {options.out + "/" + source->file_name, options.out + "/build.sh"};
   json["build"] = source->build_command_text;
   json["flags"] = source->flags;
+  json["packing"] = packing_json(on, *source);
   json["symbols"] = {source->prefix + "_workspace", source->prefix + "_run"};
   json["notes"] = source->notes;
   return {std::move(json), Status::done};
@@ -119,7 +166,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
 Answer run(const Request& request, const RunOptions& options) {
   const auto absent = missing(options.target);
   const cpu::Isa isa = isa_of(options.isa);
-  Scheduled on = schedule_of(suited(request, options.target));
+  Scheduled on = schedule_of(suited(request, options.target, options.isa, options.micro_kernel));
   if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   auto json = head(on, options.target);
@@ -129,7 +176,7 @@ Answer run(const Request& request, const RunOptions& options) {
                   "this processor does not run " + std::string(cpu::name_of(isa)));
   const Workload& w = *on.setting.workload;
   const Result<cpu::Source> source =
-      cpu::emit(*on.schedule, {.isa = isa, .threads = request.threads.value_or(1)});
+      source_of(on, isa, options.micro_kernel, request.threads.value_or(1));
   if (!source) return refuse(std::move(json), "target cpu cannot emit this schedule: " + source.reason());
   if (request.progress) request.progress("building", 0);
   Result<cpu::Kernel> kernel = cpu::build(*source);
@@ -153,6 +200,7 @@ Answer run(const Request& request, const RunOptions& options) {
   json["peak_gflops"] = median(timing.peak);
   json["threads"] = source->threads;
   json["micro_kernel"] = source->micro_kernel;
+  json["packing"] = packing_json(on, *source);
   json["notes"] = source->notes;
   return {std::move(json), Status::done};
 }

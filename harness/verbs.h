@@ -43,6 +43,7 @@ struct EmitOptions {
   std::string target = "cpu";
   std::string out = {};                      ///< folder; required
   std::optional<std::string> isa = {};       ///< avx2, avx512
+  std::optional<std::string> micro_kernel = {};  ///< 6x4, 5x5, ...; none: each product's own
 };
 /// Writes the source and how to build it. Refused where the target or the schedule is not available.
 Answer emit(const Request& request, const EmitOptions& options);
@@ -50,6 +51,7 @@ Answer emit(const Request& request, const EmitOptions& options);
 struct RunOptions {
   std::string target = "cpu";
   std::optional<std::string> isa = {};
+  std::optional<std::string> micro_kernel = {};
   double seconds = 2.0;  ///< timing goes on for about as long as this, at least five runs
 };
 /// Emits, builds, verifies against the reference evaluator, times. Refused, untimed, where verification

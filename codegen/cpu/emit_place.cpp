@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::int64_t kMostLines = std::int64_t{1} << 18;
 
-/// The innermost cache: the micro-kernel's operands pass through it, whatever level the plan is for.
+/// The innermost cache: the micro-kernel's operands pass through it, whatever level the plan is
+/// for.
 const Level* innermost_cache(const Machine& m) {
   const Level* found = nullptr;
   for (const Level& l : m.levels)
@@ -23,8 +24,8 @@ bool has_sets(const Level& l) {
 }  // namespace
 
 /// Whether a box of the tensor, where it lies, spreads over the cache's sets. A panel may take half
-/// of a set's ways; a tile that is to stay in the cache half as many lines of a set again as an even
-/// spread would give it.
+/// of a set's ways; a tile that is to stay in the cache half as many lines of a set again as an
+/// even spread would give it.
 bool KernelEmitter::spreads(const Level& cache, BufferId b,
                             const std::vector<std::int64_t>& extents, bool whole_tile) const {
   if (!has_sets(cache)) return true;
@@ -113,8 +114,8 @@ std::string KernelEmitter::element_address(BufferId b,
     const bool home = packed_[b.index()].empty();
     const std::string low = home ? "0" : variables_.text(fixed_[b.index()][d].lo, true);
     if (index[d] == low) continue;
-    text += " + " + times(stride[d], low == "0" ? nested(index[d])
-                                                : "(" + index[d] + " - " + low + ")");
+    text += " + " +
+            times(stride[d], low == "0" ? nested(index[d]) : "(" + index[d] + " - " + low + ")");
   }
   return text;
 }
@@ -122,10 +123,11 @@ std::string KernelEmitter::element_address(BufferId b,
 std::vector<TileUse> KernelEmitter::tile_uses() const {
   std::vector<TileUse> uses;
   for (std::size_t i = 0; i < k_.buffers.size(); ++i)
-    uses.push_back({.tensor = p_.workload().tensor(k_.buffers[i].tensor).name,
-                    .level = p_.machine().level(k_.buffers[i].level).name,
-                    .packed = !packed_[i].empty(),
-                    .reason = packed_[i].empty() ? "its rows spread over the sets" : packed_[i]});
+    if (k_.buffers[i].role != BufferRole::intermediate || k_.buffers[i].leaves)
+      uses.push_back({.tensor = p_.workload().tensor(k_.buffers[i].tensor).name,
+                      .level = p_.machine().level(k_.buffers[i].level).name,
+                      .packed = !packed_[i].empty(),
+                      .reason = packed_[i].empty() ? "its rows spread over the sets" : packed_[i]});
   return uses;
 }
 

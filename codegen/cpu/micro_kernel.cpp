@@ -94,7 +94,8 @@ MicroKernel micro_kernel_fitting(Isa isa, std::int64_t rows, std::int64_t column
     const std::int64_t lanes = std::max<std::int64_t>(1, k.vector_bytes / element_bytes);
     const Step step = step_of(k, std::max<std::int64_t>(rows, 1),
                               ceil_div(std::max<std::int64_t>(columns, 1), lanes));
-    if (best == nullptr || std::pair(step.cycles, step.loads) < std::pair(least.cycles, least.loads))
+    if (best == nullptr ||
+        std::pair(step.cycles, step.loads) < std::pair(least.cycles, least.loads))
       best = &k, least = step;
   }
   TW_CHECK(best != nullptr, "an instruction set without a micro-kernel");

@@ -145,7 +145,6 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
 }
 )";
 
-
 constexpr const char* kPanelOf = R"(
 template <int MI, int NI, bool Partial>
 TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
@@ -225,8 +224,10 @@ std::string lanes_text(int vector_bytes, bool f64) {
 
 std::string target_attribute(Isa isa) {
   switch (isa) {
-    case Isa::generic: return "";
-    case Isa::avx2: return "__attribute__((target(\"avx2,fma\")))";
+    case Isa::generic:
+      return "";
+    case Isa::avx2:
+      return "__attribute__((target(\"avx2,fma\")))";
     case Isa::avx512:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx2,fma\")))";
   }

@@ -28,8 +28,8 @@ class Guarded {
   explicit Guarded(std::size_t count) : count_(count) {
     const std::size_t bytes = std::max<std::size_t>(1, count * sizeof(Real));
     whole_ = (bytes + kPage - 1) / kPage * kPage + kPage;
-    void* const memory = mmap(nullptr, whole_, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const memory =
+        mmap(nullptr, whole_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     memory_ = static_cast<char*>(memory);
     if (mprotect(memory_ + whole_ - kPage, kPage, PROT_NONE) != 0) throw std::bad_alloc();

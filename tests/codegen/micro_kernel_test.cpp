@@ -44,7 +44,8 @@ std::map<std::string, bool> packed(const std::string& workload, const std::strin
                                    const std::string& tiles, const std::string& machine) {
   auto w = std::make_shared<const Workload>(named_workload(workload));
   auto m = std::make_shared<const Machine>(parse_synthetic_machine(machine));
-  auto s = resolve(Plan{.kernels = {{.tree = parse_tree(tree), .tiles = parse_tiles(tiles)}}}, w, m);
+  auto s =
+      resolve(Plan{.kernels = {{.tree = parse_tree(tree), .tiles = parse_tiles(tiles)}}}, w, m);
   if (!s.ok()) throw std::runtime_error(s.reason());
   auto source = emit(*s, {.isa = Isa::avx512});
   if (!source.ok()) throw std::runtime_error(source.reason());
@@ -58,18 +59,18 @@ constexpr const char* kTree = "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )";
 
 TEST(Places, OnlyRowsThatShareSetsArePacked) {
   // Rows of 64 floats are contiguous; those of B lie 2 KiB apart and meet in two groups of sets.
-  EXPECT_EQ(packed("gemm-chain:m=512,n=64,k=64,l=512", kTree, "m=12,n=64,k=64,l=64",
-                   "cache:48K/12"),
-            (Packed{{"A", false}, {"B", true}, {"C", true}, {"D", false}, {"E", false}}));
+  EXPECT_EQ(
+      packed("gemm-chain:m=512,n=64,k=64,l=512", kTree, "m=12,n=64,k=64,l=64", "cache:48K/12"),
+      (Packed{{"A", false}, {"B", true}, {"D", false}, {"E", false}}));
   // Rows of 4 KiB: 24 of them are one set's lines, and more than it has ways.
-  EXPECT_EQ(packed("gemm-chain:m=512,n=64,k=1024,l=512", kTree, "m=24,n=64,k=32,l=64",
-                   "cache:48K/12"),
-            (Packed{{"A", true}, {"B", true}, {"C", true}, {"D", false}, {"E", false}}));
+  EXPECT_EQ(
+      packed("gemm-chain:m=512,n=64,k=1024,l=512", kTree, "m=24,n=64,k=32,l=64", "cache:48K/12"),
+      (Packed{{"A", true}, {"B", true}, {"D", false}, {"E", false}}));
 }
 
 TEST(Places, SoftwareManagedTilesAreCopies) {
-  for (const auto& [tensor, is] : packed("gemm-chain:m=512,n=64,k=64,l=512", kTree,
-                                         "m=12,n=64,k=64,l=64", "scratchpad:48K"))
+  for (const auto& [tensor, is] :
+       packed("gemm-chain:m=512,n=64,k=64,l=512", kTree, "m=12,n=64,k=64,l=64", "scratchpad:48K"))
     EXPECT_TRUE(is) << tensor;
 }
 

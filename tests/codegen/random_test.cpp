@@ -1,5 +1,5 @@
-// Random legal trees as kernels: each computes what the reference evaluator computes, and copies the
-// bytes that `exact` counts.
+// Random legal trees as kernels: each computes what the reference evaluator computes, and copies
+// the bytes that `exact` counts.
 #include <chrono>
 #include <cstdlib>
 #include <random>
@@ -37,8 +37,8 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
     if (!c) continue;
     auto schedule = resolved(*c, c->machine);
     if (!schedule) continue;
-    // Every other one as if its levels were caches: nothing is packed that need not be, and the loads
-    // count the same.
+    // Every other one as if its levels were caches: nothing is packed that need not be, and the
+    // loads count the same.
     std::optional<Schedule> emitted = schedule;
     if (drawn.size() % 2 == 1) emitted = resolved(*c, testing::cached(*c->machine));
     if (!emitted) continue;
@@ -68,14 +68,17 @@ void check(Drawn& d, cpu::Kernel& kernel, std::uint64_t seed, bool counting) {
     ASSERT_TRUE(counted.ok()) << counted.reason();
     const auto got = testing::table(*counted);
     const auto expected = testing::table(exact(d.schedule).entries);
-    EXPECT_EQ(got, expected) << "the kernel copied\n" << testing::text(got) << "exact counts\n"
-                             << testing::text(expected) << d.source.prefix << "\n" << testing::describe(d.c);
+    EXPECT_EQ(got, expected) << "the kernel copied\n"
+                             << testing::text(got) << "exact counts\n"
+                             << testing::text(expected) << d.source.prefix << "\n"
+                             << testing::describe(d.c);
   } else {
     kernel.run(pointers);
   }
   EXPECT_LT(testing::worst_error(w, arrays, reference), 1e-5)
-      << d.source.prefix << "\n" << testing::describe(d.c) << "resolved: "
-      << to_text(d.schedule.resolved.kernels.front().tree);
+      << d.source.prefix << "\n"
+      << testing::describe(d.c)
+      << "resolved: " << to_text(d.schedule.resolved.kernels.front().tree);
 }
 
 /// As one translation unit a batch: compilers take longer to start than to compile these.

@@ -1,4 +1,7 @@
-// The worked rows as kernels, every sort of edge that a GEMM chain's kernel has, and what is refused.
+// The worked rows as kernels, every sort of edge that a GEMM chain's kernel has, and what is
+// refused.
+#include "tests/support/worked.h"
+
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -10,7 +13,6 @@
 #include "models/exact/exact.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/worked.h"
 
 namespace tilewright {
 namespace {
@@ -48,7 +50,8 @@ void check_everywhere(const std::vector<Schedule>& schedules, bool f64 = false) 
           resolve(s.resolved, s.workload, testing::cached(*s.machine));
       ASSERT_TRUE(in_place.ok()) << in_place.reason();
       for (const Schedule* each : {&s, &*in_place}) {
-        auto source = cpu::emit(*each, {.isa = isa, .prefix = "k" + std::to_string(sources.size())});
+        auto source =
+            cpu::emit(*each, {.isa = isa, .prefix = "k" + std::to_string(sources.size())});
         ASSERT_TRUE(source.ok()) << source.reason();
         sources.push_back(std::move(source).value());
         of.push_back(&s);
@@ -59,8 +62,7 @@ void check_everywhere(const std::vector<Schedule>& schedules, bool f64 = false) 
   for (std::size_t i = 0; i < of.size(); ++i) {
     cpu::Kernel& k = kernels.value()[i];
     EXPECT_LT(f64 ? error_of<double>(*of[i], k) : error_of(*of[i], k), f64 ? 1e-13 : 1e-5)
-        << cpu::name_of(sources[i].isa) << " "
-        << to_text(of[i]->resolved.kernels.front().tree);
+        << cpu::name_of(sources[i].isa) << " " << to_text(of[i]->resolved.kernels.front().tree);
   }
 }
 
@@ -72,8 +74,7 @@ TEST(WorkedKernels, CopyWhatTheRowsSayAndComputeTheWorkload) {
     auto s = resolve(testing::worked_plan(row), testing::worked_workload(row),
                      testing::worked_machine(row.machine));
     ASSERT_TRUE(s.ok()) << row.name << ": " << s.reason();
-    auto source =
-        cpu::emit(*s, {.count = true, .prefix = "row" + std::to_string(sources.size())});
+    auto source = cpu::emit(*s, {.count = true, .prefix = "row" + std::to_string(sources.size())});
     if (row.name == "attention") {
       ASSERT_FALSE(source.ok());
       EXPECT_THAT(source.reason(), HasSubstr("is running"));
@@ -109,30 +110,32 @@ TEST(Kernels, ChainsOfEveryEdge) {
   std::vector<Schedule> s;
   const std::string tree = "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )";
   s.push_back(schedule_of("gemm-chain:m=1,n=1,k=1,l=1", "scratchpad:1M", tree, "m=1,n=1,k=1,l=1"));
-  s.push_back(schedule_of("gemm-chain:m=67,n=83,k=29,l=131", "scratchpad:1M", tree,
-                          "m=31,n=65,k=13,l=63"));
+  s.push_back(
+      schedule_of("gemm-chain:m=67,n=83,k=29,l=131", "scratchpad:1M", tree, "m=31,n=65,k=13,l=63"));
   s.push_back(schedule_of("gemm-chain:m=53,n=17,k=64,l=97,batch=3", "scratchpad:1M",
-                          "b/1 n l ( m ( k ( C.gemm1 ) ) m ( C.gemm2 ) )",
-                          "m=13,n=16,k=31,l=33"));
+                          "b/1 n l ( m ( k ( C.gemm1 ) ) m ( C.gemm2 ) )", "m=13,n=16,k=31,l=33"));
   check_everywhere(s);
 }
 
 TEST(Kernels, TransposedOperandsConvolutionsAndReductions) {
   std::vector<Schedule> s;
   // S[m,l] += Q[m,k] * K[l,k]: columns of the right operand are rows in memory.
-  s.push_back(schedule_of("name: t\nloops: {m: 37, l: 45, k: 19}\noperators: [\"S[m,l] += Q[m,k] * "
-                          "K[l,k]\"]\n",
-                          "scratchpad:1M", "m/16 l/17 ( k/7 ( C.S ) )"));
+  s.push_back(
+      schedule_of("name: t\nloops: {m: 37, l: 45, k: 19}\noperators: [\"S[m,l] += Q[m,k] * "
+                  "K[l,k]\"]\n",
+                  "scratchpad:1M", "m/16 l/17 ( k/7 ( C.S ) )"));
   // The output's contiguous loop is the left operand's: the operands change places.
-  s.push_back(schedule_of("name: u\nloops: {m: 37, l: 45, k: 19}\noperators: [\"S[l,m] += Q[k,m] * "
-                          "K[l,k]\"]\n",
-                          "scratchpad:1M", "m/16 l/17 ( k/7 ( C.S ) )"));
+  s.push_back(
+      schedule_of("name: u\nloops: {m: 37, l: 45, k: 19}\noperators: [\"S[l,m] += Q[k,m] * "
+                  "K[l,k]\"]\n",
+                  "scratchpad:1M", "m/16 l/17 ( k/7 ( C.S ) )"));
   s.push_back(schedule_of("conv-chain:ic=5,h=13,w=11,oc1=7,oc2=6,st1=2,st2=1,k1=3,k2=1,relu=1",
                           "scratchpad:1M", "h/3 ( C.conv1 C.relu C.conv2 )"));
-  s.push_back(schedule_of("name: r\nloops: {i: 9, j: 14}\noperators:\n  - \"a[i] max= x[i,j]\"\n"
-                          "  - \"b[i] min= x[i,j]\"\n  - \"p[i] *= y[i,j]\"\n"
-                          "  - \"z[i] = gelu(a[i] - b[i]) + p[i] / 3\"\n",
-                          "scratchpad:1M", "i/4 ( j/5 ( C.a C.b C.p ) C.z )"));
+  s.push_back(
+      schedule_of("name: r\nloops: {i: 9, j: 14}\noperators:\n  - \"a[i] max= x[i,j]\"\n"
+                  "  - \"b[i] min= x[i,j]\"\n  - \"p[i] *= y[i,j]\"\n"
+                  "  - \"z[i] = gelu(a[i] - b[i]) + p[i] / 3\"\n",
+                  "scratchpad:1M", "i/4 ( j/5 ( C.a C.b C.p ) C.z )"));
   check_everywhere(s);
 }
 
@@ -149,7 +152,8 @@ TEST(Kernels, EveryMicroKernelOfEveryIsa) {
   for (const cpu::MicroKernel& m : cpu::micro_kernels()) {
     EXPECT_LE(m.registers, m.isa == cpu::Isa::avx512 ? 32 : 16) << m.name;
     if (!cpu::host_runs(m.isa)) continue;
-    auto source = cpu::emit(s, {.isa = m.isa, .micro_kernel = std::string(m.name),
+    auto source = cpu::emit(s, {.isa = m.isa,
+                                .micro_kernel = std::string(m.name),
                                 .prefix = "k" + std::to_string(sources.size())});
     ASSERT_TRUE(source.ok()) << source.reason();
     EXPECT_EQ(source->micro_kernel, m.name);
@@ -157,14 +161,13 @@ TEST(Kernels, EveryMicroKernelOfEveryIsa) {
   }
   auto kernels = cpu::build_all(sources, {.optimisation = "-O1"});
   ASSERT_TRUE(kernels.ok()) << kernels.reason();
-  for (cpu::Kernel& k : kernels.value())
-    EXPECT_LT(error_of(s, k), 1e-5) << k.source().micro_kernel;
+  for (cpu::Kernel& k : kernels.value()) EXPECT_LT(error_of(s, k), 1e-5) << k.source().micro_kernel;
 }
 
 TEST(Kernels, BlocksAndLoopsShareThreads) {
-  const Schedule blocks = schedule_of("gemm-chain:m=40,n=24,k=16,l=32", "scratchpad:1M",
-                                      "m/8@grid l ( k ( C.gemm1 ) n ( C.gemm2 ) )",
-                                      "n=12,k=8,l=16");
+  const Schedule blocks =
+      schedule_of("gemm-chain:m=40,n=24,k=16,l=32", "scratchpad:1M",
+                  "m/8@grid l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "n=12,k=8,l=16");
   const Schedule loop = schedule_of("gemm-chain:m=40,n=24,k=16,l=32", "scratchpad:1M",
                                     "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "m=8,n=12,k=8,l=16");
   const Schedule kept = schedule_of("gemm-chain:m=40,n=24,k=16,l=32", "scratchpad:1M",
@@ -179,9 +182,9 @@ TEST(Kernels, BlocksAndLoopsShareThreads) {
     ASSERT_TRUE(kernel.ok()) << kernel.reason();
     EXPECT_LT(error_of(*s, kernel.value()), 1e-5);
   }
-  const Schedule sums = schedule_of(
-      "name: z\nloops: {i: 9, j: 40}\noperators: [\"z[i] += x[i,j]\"]\n", "scratchpad:1M",
-      "j/8 ( C.z )");
+  const Schedule sums =
+      schedule_of("name: z\nloops: {i: 9, j: 40}\noperators: [\"z[i] += x[i,j]\"]\n",
+                  "scratchpad:1M", "j/8 ( C.z )");
   // j is summed over: its iterations are no threads' own.
   auto source = cpu::emit(sums, {.threads = 3});
   ASSERT_TRUE(source.ok()) << source.reason();
@@ -201,8 +204,7 @@ TEST(Refusals, SayWhatAndWhy) {
                                     "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "m=4,n=4,k=4,l=4");
   EXPECT_THAT(cpu::emit(half).reason(), HasSubstr("f16"));
   const Schedule lanes = schedule_of("gemm-chain:m=8,n=8,k=8,l=8", "scratchpad:1M",
-                                     "m l ( k ( C.gemm1 ) n/1@lane ( C.gemm2 ) )",
-                                     "m=4,k=4,l=4");
+                                     "m l ( k ( C.gemm1 ) n/1@lane ( C.gemm2 ) )", "m=4,k=4,l=4");
   EXPECT_THAT(cpu::emit(lanes).reason(), HasSubstr("bound to lane"));
   EXPECT_THROW(cpu::emit(s, {.threads = 0}), InputError);
   EXPECT_THROW(cpu::emit(s, {.prefix = "a b"}), InputError);
@@ -214,11 +216,13 @@ TEST(Building, FailuresAreReasonsAndLeaveNothing) {
                                  "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "m=4,n=4,k=4,l=4");
   cpu::Source source = cpu::emit(s).value();
   const TemporaryFolder folder;
-  const auto missing = cpu::build(source, {.compiler = "no-such-compiler", .directory = folder.path()});
+  const auto missing =
+      cpu::build(source, {.compiler = "no-such-compiler", .directory = folder.path()});
   ASSERT_FALSE(missing.ok());
   EXPECT_THAT(missing.reason(), HasSubstr("no-such-compiler is not on the PATH"));
   // Shell text in a compiler's name is a name, nothing else.
-  const auto shell = cpu::build(source, {.compiler = "true;touch${IFS}/tmp/x", .directory = folder.path()});
+  const auto shell =
+      cpu::build(source, {.compiler = "true;touch${IFS}/tmp/x", .directory = folder.path()});
   EXPECT_FALSE(shell.ok());
   cpu::Source broken = source;
   broken.text += "\n#error \"not this time\"\n";
@@ -256,7 +260,8 @@ TEST(Sources, KeepNamesOutOfTheCode) {
   Machine machine = parse_synthetic_machine("scratchpad:1M");
   machine.levels[1].name = "L1\n#error level";
   auto w = std::make_shared<const Workload>(named_workload("gemm-chain:m=8,n=8,k=8,l=8"));
-  Kernel k{.name = "k\n#error kernel", .tree = parse_tree("m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"),
+  Kernel k{.name = "k\n#error kernel",
+           .tree = parse_tree("m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"),
            .tiles = parse_tiles("m=4,n=4,k=4,l=4")};
   auto s = resolve(Plan{.kernels = {k}}, w, std::make_shared<const Machine>(machine));
   ASSERT_TRUE(s.ok()) << s.reason();
@@ -287,9 +292,8 @@ TEST(Golden, GemmChain) {
 
 /// Prints, gates nothing: how far an emitted kernel is from the machine's FMA rate.
 TEST(Speed, PrintsTheShareOfTheFmaPeak) {
-  const Schedule s =
-      schedule_of("chimera/G2:batch=1", "scratchpad:1M", "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )",
-                  "m=96,l=128,k=64,n=64");
+  const Schedule s = schedule_of("chimera/G2:batch=1", "scratchpad:1M",
+                                 "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "m=96,l=128,k=64,n=64");
   auto kernel = cpu::build(cpu::emit(s).value());
   ASSERT_TRUE(kernel.ok()) << kernel.reason();
   testing::Arrays<float> arrays(*s.workload, random_inputs(*s.workload, 3));
@@ -298,8 +302,8 @@ TEST(Speed, PrintsTheShareOfTheFmaPeak) {
   for (int i = 0; i < 5; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     kernel.value().run(pointers);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-                              .count());
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   const double gflops = s.workload->flops() / best * 1e-9;
   const double peak = cpu::fma_peak_gflops(cpu::host_isa(), 1, 0.05);
