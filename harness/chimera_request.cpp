@@ -97,6 +97,17 @@ chimera::Options chimera_options(const Request& r) {
   return o;
 }
 
+namespace {
+
+/// A micro-kernel loads and stores its accumulators once a visit: over 48 steps of the reduction that
+/// leaves 91 % of its limit of operations an element (section V-B). Twice that is not cut.
+std::int64_t least_depth(std::int64_t extent) {
+  constexpr std::int64_t kDepth = 48;
+  return extent <= 2 * kDepth ? extent : kDepth;
+}
+
+}  // namespace
+
 chimera::Options chimera_options(const Request& r, const Workload& w) {
   chimera::Options o = chimera_options(r);
   if (!r.target || r.min_tile) return o;
@@ -112,12 +123,14 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
   };
   for (OpId op : w.topological_order()) {
     if (!w.is_contraction(op)) continue;
-    for (LoopId l : w.reduction_loops(op)) at_least(l, lanes);
+    for (LoopId l : w.reduction_loops(op)) at_least(l, least_depth(w.loop(l).extent));
     const auto& index = w.op(op).outputs.front().target.index;
     for (std::size_t d = 0; d < index.size(); ++d)
       if (const auto loop = index[d].plain_loop(); loop && !w.is_batch(*loop)) {
         const bool columns = d + 1 == index.size();
-        at_least(*loop, columns ? kernel->vectors * lanes : kernel->rows);
+        // A panel is two vectors at least; what one micro-kernel nearly covers is not cut.
+        const std::int64_t extent = w.loop(*loop).extent, wide = kernel->vectors * lanes;
+        at_least(*loop, !columns ? kernel->rows : 2 * extent <= 3 * wide ? extent : 2 * lanes);
         if (columns) o.multiples[*loop] = lanes;
       }
   }

@@ -111,11 +111,18 @@ ordered_json counted_json(const chimera::Search& search) {
 
 Result<Optimum> chimera_optimise(const Request& request, const Setting& setting) {
   const Workload& w = *setting.workload;
-  const chimera::Options options = chimera_options(request, w);
+  chimera::Options options = chimera_options(request, w);
   const LevelId level = level_of(request, *setting.machine);
+  const Elements room = capacity_elements(request, setting, level);
   const auto start = std::chrono::steady_clock::now();
-  Result<chimera::BestPlan> best = chimera::best_plan(
-      w, *setting.machine, level, options, capacity_elements(request, setting, level));
+  Result<chimera::BestPlan> best =
+      chimera::best_plan(w, *setting.machine, level, options, room);
+  if (!best && !options.min_tiles.empty()) {
+    // Tiles that the micro-kernel would like do not fit; a slower kernel is better than none.
+    options.min_tiles.clear();
+    options.multiples.clear();
+    best = chimera::best_plan(w, *setting.machine, level, options, room);
+  }
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!best) return Reason{best.reason()};
