@@ -12,7 +12,6 @@
 //   A at L1: packed: software manages L1
 //   B at L1: packed: software manages L1
 //   D at L1: packed: software manages L1
-//   C at L1: packed: it stays on chip
 //   E at L1: packed: software manages L1
 // Matrix products run on micro-kernels 6x4 for avx512.
 #include <immintrin.h>
