@@ -1,6 +1,8 @@
 # make        the release command at build/tilewright
 # make demo   installs what is missing, builds, runs the whole way once, ends with demo.png
 # make test   everything that a machine without a GPU can test
+# make dev    the tests under the address and undefined-behaviour sanitizers
+# make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
 PRESET ?= release
@@ -8,7 +10,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 VENV := .venv
 
-.PHONY: build demo test setup python clean dev format
+.PHONY: build demo test setup python clean dev sanitize fuzz format
 
 setup:
 	@scripts/setup system
@@ -28,6 +30,12 @@ test: build python
 
 dev:
 	@$(MAKE) test PRESET=dev
+
+fuzz: setup
+	@scripts/setup fuzz
+	@cmake --preset fuzz >/dev/null
+	@cmake --build --preset fuzz -j $(JOBS)
+	@scripts/fuzz
 
 format:
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
