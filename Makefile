@@ -1,7 +1,7 @@
 # make        the release command at build/tilewright
 # make demo   installs what is missing, builds, runs the whole way once, ends with demo.png
 # make test   everything that a machine without a GPU can test
-# make dev    the tests under the address and undefined-behaviour sanitizers
+# make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all
 # make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -31,6 +31,11 @@ test: build python
 dev:
 	@$(MAKE) test PRESET=dev
 
+sanitize: setup
+	@cmake --preset dev >/dev/null
+	@cmake --build --preset dev -j $(JOBS)
+	@ctest --preset dev -j $(JOBS) -L unit
+
 fuzz: setup
 	@scripts/setup fuzz
 	@cmake --preset fuzz >/dev/null
@@ -39,6 +44,8 @@ fuzz: setup
 
 format:
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+# make bench: a place is kept for it here.
 
 clean:
 	@rm -rf build out $(VENV)

@@ -19,6 +19,7 @@ void one(std::string_view input) {
   if (j.is_discarded()) return;
   refusable([&] {
     const Workload w = workload_from_json(j, "f");
+    use(w);
     TW_CHECK(workload_from_json(reread(to_json(w)), "again") == w, to_json(w).dump());
   });
   refusable([&] {

@@ -8,6 +8,7 @@ namespace tilewright::fuzz {
 void one(std::string_view input) {
   refusable([&] {
     const Workload w = workload_from_yaml(input, "f");
+    use(w);
     TW_CHECK(workload_from_yaml(to_yaml(w), "again") == w, to_yaml(w));
   });
   refusable([&] {
