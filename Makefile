@@ -1,6 +1,8 @@
 # make        the release command at build/tilewright
 # make demo   installs what is missing, builds, runs the whole way once, ends with demo.png
 # make test   everything that a machine without a GPU can test
+# make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all
+# make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
 PRESET ?= release
@@ -8,7 +10,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 VENV := .venv
 
-.PHONY: build demo test setup python clean dev format
+.PHONY: build demo test setup python clean dev sanitize fuzz format
 
 setup:
 	@scripts/setup system
@@ -29,8 +31,21 @@ test: build python
 dev:
 	@$(MAKE) test PRESET=dev
 
+sanitize: setup
+	@cmake --preset dev >/dev/null
+	@cmake --build --preset dev -j $(JOBS)
+	@ctest --preset dev -j $(JOBS) -L unit
+
+fuzz: setup
+	@scripts/setup fuzz
+	@cmake --preset fuzz >/dev/null
+	@cmake --build --preset fuzz -j $(JOBS)
+	@scripts/fuzz
+
 format:
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+# make bench: a place is kept for it here.
 
 clean:
 	@rm -rf build out $(VENV)

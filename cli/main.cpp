@@ -2,7 +2,6 @@
 // (one line), 3 an outcome that is data, 1 our own fault.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "cli/parse.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "core/ir/error.h"
@@ -67,41 +67,6 @@ std::string help_of(const Verb& verb) {
   return text + "  --help                   this\n";
 }
 
-/// Throws InputError for whatever the command line has wrong.
-void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& invocation) {
-  CLI::App app(verb.summary, "tilewright " + verb.name);
-  app.set_help_flag();
-  app.allow_extras();
-  for (const std::string& name : verb.options) {
-    const Option& o = option(name);
-    const std::string names = (o.short_name.empty() ? "" : o.short_name + ",") + o.name;
-    if (o.value.empty()) {
-      app.add_flag_callback(names, [&] { o.apply(invocation, ""); });
-      continue;
-    }
-    CLI::Option* added = app.add_option(names, [&](const CLI::results_t& values) {
-      for (const std::string& v : values) o.apply(invocation, v);
-      return true;
-    });
-    added->type_size(1)->expected(1);
-    if (o.repeated) added->expected(1, 256)->allow_extra_args(false);
-    else added->multi_option_policy(CLI::MultiOptionPolicy::Throw);
-  }
-  if (!verb.subject.empty()) app.add_option("subject", invocation.request.subject);
-  std::reverse(arguments.begin(), arguments.end());
-  app.parse(arguments);
-  for (const std::string& extra : app.remaining()) {
-    const bool is_option = extra.size() > 1 && extra.front() == '-';
-    std::vector<std::string> names = verb.options;
-    names.push_back("--help");
-    const std::string near = nearest(extra.substr(0, extra.find('=')), names);
-    throw InputError({.where = verb.name,
-                      .value = extra,
-                      .problem = is_option ? "is no option of this verb" : "is one argument too many",
-                      .accepted = join(names) + (near.empty() || !is_option ? "" : " (nearest: " + near + ")")});
-  }
-}
-
 int run_verb(const Verb& verb, std::vector<std::string> arguments) {
   if (std::find_if(arguments.begin(), arguments.end(), [](const std::string& a) {
         return a == "--help" || a == "-h";
@@ -109,12 +74,7 @@ int run_verb(const Verb& verb, std::vector<std::string> arguments) {
     put(help_of(verb));
     return kDone;
   }
-  Invocation invocation;
-  try {
-    parse(verb, std::move(arguments), invocation);
-  } catch (const CLI::ParseError& e) {
-    return complain(formatted("{}: {}", verb.name, e.what()), kBadInput);
-  }
+  Invocation invocation = parse_arguments(verb, std::move(arguments));
   invocation.reproduce.id = invocation.request.subject;
   harness::Answer answer;
   {
@@ -129,18 +89,6 @@ int run_verb(const Verb& verb, std::vector<std::string> arguments) {
     put(verb.table(answer.json));
   if (answer.ok()) return kDone;
   return complain(answer.json.value("reason", std::string("refused")), kRefused);
-}
-
-/// Options may stand before the verb, so the verb is the first argument that is no option and no
-/// option's value.
-std::size_t find_verb_position(const std::vector<std::string>& arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& a = arguments[i];
-    if (a.size() < 2 || a.front() != '-') return i;
-    for (const Option& o : options())
-      if ((a == o.name || a == o.short_name) && !o.value.empty()) ++i;
-  }
-  return arguments.size();
 }
 
 /// Replaces this process by tilewright-VERB; returns only where there is none.

@@ -6,31 +6,12 @@ if(TILEWRIGHT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TILEWRIGHT_CCACHE})
 endif()
 
-find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
-find_package(nlohmann_json REQUIRED)
+include(Dependencies)
 find_package(CLI11 REQUIRED)
-find_package(Eigen3 REQUIRED NO_MODULE)
-find_package(Boost REQUIRED)
-
-# The command is one file: fmt's code is compiled into core (core/ir/format.cpp), and only there.
-add_library(tilewright_fmt INTERFACE)
-target_include_directories(tilewright_fmt SYSTEM INTERFACE
-  $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
-
-# The command is one file, so yaml-cpp comes from its static library.
-find_path(YAML_CPP_INCLUDE yaml-cpp/yaml.h REQUIRED)
-find_library(YAML_CPP_STATIC NAMES libyaml-cpp.a REQUIRED)
-add_library(tilewright_yaml INTERFACE)
-target_include_directories(tilewright_yaml SYSTEM INTERFACE ${YAML_CPP_INCLUDE})
-# Debian's is not position-independent: a target that becomes a shared object sets the property
-# TILEWRIGHT_SHARED_YAML and gets the shared library instead.
-find_library(YAML_CPP_SHARED NAMES libyaml-cpp.so)
-target_link_libraries(tilewright_yaml INTERFACE
-  $<IF:$<BOOL:$<TARGET_PROPERTY:TILEWRIGHT_SHARED_YAML>>,${YAML_CPP_SHARED},${YAML_CPP_STATIC}>)
 
 # GCC 12 reports std::string operations as overlapping copies (its bug 105651).
-set(TILEWRIGHT_WARNINGS -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -Wno-restrict)
+set(TILEWRIGHT_WARNINGS -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(TILEWRIGHT_WERROR)
   list(APPEND TILEWRIGHT_WARNINGS -Werror)
 endif()
@@ -42,17 +23,23 @@ function(tilewright_cold)
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS ${TILEWRIGHT_COLD})
 endfunction()
 
-# tilewright_library(NAME sources... [LINK libraries...]): target tilewright_NAME, alias
-# tilewright::NAME, included as "folder/file.h" from the top of the source tree.
+# tilewright_library(NAME [INTERNAL] sources... [LINK libraries...]): target tilewright_NAME, alias
+# tilewright::NAME, included as "folder/file.h" from the top of the source tree. Installed and
+# exported unless INTERNAL.
 function(tilewright_library name)
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL" "" "LINK" ${ARGN})
   add_library(tilewright_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_library(tilewright::${name} ALIAS tilewright_${name})
   target_include_directories(tilewright_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tilewright>)
   target_link_libraries(tilewright_${name} PUBLIC ${ARG_LINK})
+  target_compile_features(tilewright_${name} PUBLIC cxx_std_20)
   target_compile_options(tilewright_${name} PRIVATE ${TILEWRIGHT_WARNINGS})
+  if(NOT ARG_INTERNAL)
+    set_target_properties(tilewright_${name} PROPERTIES EXPORT_NAME ${name})
+    install(TARGETS tilewright_${name} EXPORT tilewright ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
 endfunction()
 
 # tilewright_test(NAME LABEL sources... [LINK libraries...]): one GoogleTest program; ctest lists its

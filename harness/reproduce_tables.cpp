@@ -74,7 +74,9 @@ Reproduced reproduce_formulas(const Experiment& e) {
     for (const Field& r : top.at("readings").items()) {
       const chimera::Price price =
           chimera::price(w, order, tiles, {.reading = reading_of(r), .edges = *edges});
-      for (const auto& [tensor, formula] : top.at("tensors").entries()) {
+      for (const auto& entry : top.at("tensors").entries()) {
+        const std::string& tensor = entry.first;  // clang 14's lambdas cannot capture a binding
+        const Field& formula = entry.second;
         const auto at = std::find_if(price.tensors.begin(), price.tensors.end(), [&](const auto& t) {
           return w.tensor(t.tensor).name == tensor;
         });

@@ -119,6 +119,20 @@ nlohmann::json json_of(const DocumentValue& v) {
   return nullptr;
 }
 
+/// A workload in the file itself. Its loops and tensors keep the order of the file, which JSON's objects
+/// do not: they become arrays of records.
+nlohmann::json workload_json_of(const DocumentValue& v) {
+  nlohmann::json r = json_of(v);
+  for (const auto& [key, item] : v.entries) {
+    if ((key != "loops" && key != "tensors") || item.kind != DocumentValue::Kind::map) continue;
+    auto records = nlohmann::json::array();
+    for (const auto& [name, value] : item.entries)
+      records.push_back({{"name", name}, {key == "loops" ? "extent" : "shape", json_of(value)}});
+    r[key] = std::move(records);
+  }
+  return r;
+}
+
 bool is_path(std::string_view name) {
   return name.find('/') == 0 || name.ends_with(".yaml") || name.ends_with(".yml") ||
          name.ends_with(".onnx");
@@ -198,7 +212,7 @@ PlanFile plan_file_from_yaml(std::string_view text, std::string_view where) {
   auto machine = optional_text("machine");
   auto model = optional_text("model");
   const auto make = [&] {
-    if (workload.is_map()) return workload_from_json(json_of(workload.value()), workload.where());
+    if (workload.is_map()) return workload_from_json(workload_json_of(workload.value()), workload.where());
     const std::string spec = workload.text();
     if (!name) name = spec;
     try {
