@@ -63,7 +63,7 @@ Json rates(const Settings& settings) {
       fmt::format("\nRates, one core, medians of {} interleaved turns (of {} where a call takes a "
                   "second)\n",
                   settings.rounds, std::min(kSlowRounds, settings.rounds)));
-  Table table({"what", "median", "best", "", "beside"});
+  Table table({"what", "median", "best", "", "beside (measured earlier on a 2-core Zen 5)"}, 3);
   Json json;
   json["rates"] = Json::array();
   std::size_t next[2] = {0, 0};

@@ -103,7 +103,7 @@ std::vector<std::string> table_rows() {
 std::vector<Rate> model_rates() {
   std::vector<Rate> rows;
   rows.push_back(pricing("Algorithm 1, chain 512, mlkn", kChain, "mlkn", {}));
-  rows.back().beside = "Timeloop: about 275 valid mappings/s on 2 threads (another run)";
+  rows.back().beside = "Timeloop: about 275 valid mappings/s on 2 threads";
   rows.push_back(pricing("Algorithm 1, chain 512, mlkn, exact edges", kChain, "mlkn",
                          {.edges = chimera::Edges::exact}));
   rows.push_back(
@@ -119,7 +119,7 @@ std::vector<Rate> model_rates() {
                throw std::runtime_error("no plan");
            },
        .seconds = true,
-       .beside = "TileFlow: 24 s, 2.75 times the bytes (another run)"});
+       .beside = "TileFlow: 24 s, 2.75 times the bytes"});
   auto plans = std::make_shared<std::vector<Planned>>();
   for (const std::string& row : table_rows()) plans->push_back(planned(row));
   const auto count = static_cast<double>(plans->size());

@@ -100,8 +100,8 @@ void by_chance() {
 
 std::vector<Rate> simulator_rates() {
   std::vector<Rate> rows;
-  const std::string peer[2][2] = {{"pycachesim's core: 264 M (another run)", "1.9 G"},
-                                  {"pycachesim's core: 312 M (another run)", "4.0 G"}};
+  const std::string peer[2][2] = {{"pycachesim's core: 264 M", "pycachesim's core: 1.9 G"},
+                                  {"pycachesim's core: 312 M", "pycachesim's core: 4.0 G"}};
   for (std::size_t g = 0; g < std::size(kGolden); ++g)
     for (int tensors : {3, 1}) {
       const Golden& golden = kGolden[g];
@@ -125,7 +125,7 @@ std::vector<Rate> simulator_rates() {
                   .per_call = kRandom,
                   .call = by_chance,
                   .slow = true,
-                  .beside = "pycachesim's core: 11.5 M (another run)"});
+                  .beside = "pycachesim's core: 11.5 M"});
   return rows;
 }
 
