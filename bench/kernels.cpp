@@ -68,6 +68,7 @@ Prepared prepare(const std::string& row, const Settings& settings, int threads) 
 Column checked(const Entry& entry, const Chain& chain, double tolerance) {
   chain.forget();
   entry.run();
+  if (entry.collect) entry.collect();
   const double error = chain.error();
   // A library may add in any order, so it is held to the tolerance that our kernels are held to.
   if (!(error <= tolerance))

@@ -26,7 +26,9 @@ struct Section {
 
 /// In the order in which they run. A section more is a function in sections.h and a line here.
 constexpr Section kSections[] = {
+    {"bandwidth", "caches and DRAM: read, written, copied", bandwidth},
     {"kernels", "GEMM chains beside the libraries and the FMA peak", kernels},
+    {"rates", "plans priced, resolved and counted, accesses simulated", rates},
 };
 
 std::vector<std::string> section_names() {

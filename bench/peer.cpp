@@ -1,10 +1,16 @@
 #include "bench/peer.h"
 
+#include <algorithm>
 #include <thread>
 
 namespace tilewright::bench {
 
-std::vector<Peer> peers() { return {onednn(), openblas(), blis()}; }
+std::vector<Peer>
+peers() {  // Those that ask a child process first, while there is one thread only.
+  std::vector<Peer> all{openblas(), blis(), pytorch(), onednn()};
+  std::rotate(all.begin(), all.end() - 1, all.end());
+  return all;
+}
 
 void split(std::int64_t count, int threads,
            const std::function<void(std::int64_t, std::int64_t, int)>& work) {

@@ -10,10 +10,12 @@
 
 namespace tilewright::bench {
 
-/// One way in which a library computes a chain: `run` writes the chain's E.
+/// One way in which a library computes a chain.
 struct Entry {
   std::string name;  ///< a column's head, unique among all peers' entries
   std::function<void()> run;
+  /// Brings the last run's result into the chain's E; empty: run() wrote it there.
+  std::function<void()> collect = {};
   /// Seconds that the last run took by the peer's own clock; empty: take the time around run().
   std::function<double()> own_seconds = {};
 };
@@ -31,6 +33,7 @@ struct Peer {
 Peer onednn();
 Peer openblas();
 Peer blis();
+Peer pytorch();
 /// All of them. Opens the libraries: each by dlopen on its own, so that two that export the same
 /// cblas_sgemm do not meet.
 std::vector<Peer> peers();

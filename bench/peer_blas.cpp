@@ -79,22 +79,27 @@ struct Choice {
   std::string remark;   ///< where the library was told
 };
 
-/// Libraries of before a processor was made fall back to kernels for older ones. Where this one
-/// runs AVX-512 and the library, asked in a child process, would not, its environment variable is
-/// set to its AVX-512 kernels; a user's own setting stays. A Reason where it cannot start.
+/// Libraries of before a processor was made fall back to kernels for older ones, and an environment
+/// may hold them there. Where this one runs AVX-512 and the library, asked in a child process,
+/// would not, `variable` is set to its AVX-512 kernels: a peer is shown at its best, and what was
+/// changed is said. A Reason where the library cannot start.
 Result<Choice> choose_kernels(const std::function<std::string()>& ask, const char* variable,
-                              const char* value, std::span<const std::string_view> wide) {
+                              const std::string& value, std::span<const std::string_view> wide) {
   const auto own = asked_in_child(ask);
   if (!own) return Reason{"it gives up when it starts"};
   const bool is_wide = std::find(wide.begin(), wide.end(), *own) != wide.end();
-  if (std::getenv(variable) != nullptr)
-    return Choice{*own, std::string(" (") + variable + " is set)"};
-  if (is_wide || !cpu::host_runs(cpu::Isa::avx512)) return Choice{*own, ""};
-  setenv(variable, value, 1);
+  if (is_wide || value.empty() || !cpu::host_runs(cpu::Isa::avx512)) return Choice{*own, ""};
+  const char* const before = std::getenv(variable);
+  const std::string kept = before != nullptr ? before : "";
+  setenv(variable, value.c_str(), 1);
   if (const auto told = asked_in_child(ask); told && *told != *own)
-    return Choice{*told,
-                  std::string(" (told so by ") + variable + "; its own choice is " + *own + ")"};
-  unsetenv(variable);
+    return Choice{*told, std::string(" (told by ") + variable + "; left alone, " +
+                             (before != nullptr ? "with " + kept + " in the environment, " : "") +
+                             "it takes " + *own + ")"};
+  if (before != nullptr)
+    setenv(variable, kept.c_str(), 1);
+  else
+    unsetenv(variable);
   return Choice{*own, ""};
 }
 
@@ -171,7 +176,7 @@ Peer blis() {
   constexpr std::string_view kWide[] = {"skx", "zen4", "zen5"};
   void* library = open_blis();  // looks at the processor at its start-up, not as it is loaded
   if (library == nullptr) return missing("BLIS", "no libblis.so.4");
-  const auto choice = choose_kernels(blis_kernels, "BLIS_ARCH_TYPE", blis_skx().c_str(), kWide);
+  const auto choice = choose_kernels(blis_kernels, "BLIS_ARCH_TYPE", blis_skx(), kWide);
   if (!choice) return missing("BLIS", choice.reason());
   // BLIS's dim_t is 64 bits wide in every build but those for 32-bit machines.
   const auto set = symbol<void (*)(std::int64_t)>(library, "bli_thread_set_num_threads");

@@ -46,8 +46,9 @@ std::string Table::text() const {
   for (const auto& row : rows_) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c)
-      line += c == 0 ? fmt::format("{:<{}}", row[c], widths[c])
-                     : fmt::format("  {:>{}}", row[c], widths[c]);
+      line += (c == 0 ? "" : "  ") + (c == 0 || c >= left_from_
+                                          ? fmt::format("{:<{}}", row[c], widths[c])
+                                          : fmt::format("{:>{}}", row[c], widths[c]));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;

@@ -11,16 +11,19 @@ namespace tilewright::bench {
 
 using Json = nlohmann::ordered_json;
 
-/// Columns of text: the first to the left, the others to the right, each as wide as its widest
-/// cell.
+/// Columns of text, each as wide as its widest cell: the first to the left, the others to the
+/// right, those from `left_from` on to the left again.
 class Table {
  public:
-  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  explicit Table(std::vector<std::string> head, std::size_t left_from = kNone)
+      : rows_{std::move(head)}, left_from_(left_from) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   std::string text() const;
 
  private:
   std::vector<std::vector<std::string>> rows_;
+  std::size_t left_from_ = kNone;
 };
 
 /// {"seconds_median": ..., "seconds_min": ..., "samples": n}

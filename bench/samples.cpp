@@ -45,12 +45,16 @@ double Samples::most() const { return *std::max_element(values.begin(), values.e
 
 std::vector<Samples> interleave(const std::vector<Contestant>& contestants, const Turns& turns) {
   const std::size_t n = contestants.size();
+  constexpr int kLeastTurns = 3;
   std::vector<Samples> samples(n);
+  std::vector<double> spent(n, 0.0);
   for (int round = 0; round < std::max(1, turns.rounds); ++round)
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t who = (i + static_cast<std::size_t>(round)) % n;
+      if (round >= kLeastTurns && spent[who] > turns.most_seconds) continue;
       if (turns.settle) turns.settle();
-      take_turn(contestants[who], turns.turn_seconds, samples[who]);
+      spent[who] +=
+          seconds_of([&] { take_turn(contestants[who], turns.turn_seconds, samples[who]); });
     }
   return samples;
 }

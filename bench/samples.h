@@ -35,6 +35,9 @@ struct Contestant {
 struct Turns {
   int rounds = 12;              ///< turns of each contestant, at least 1
   double turn_seconds = 0.008;  ///< a turn repeats its sample for about as long, at least once
+  /// A contestant that has had so long, and three turns, sits the rest out: what spins on a barrier
+  /// while another process has the core can take a thousand times its time.
+  double most_seconds = 3;
   /// Called before each turn: waits until threads of the one before have stopped spinning.
   std::function<void()> settle = {};
 };

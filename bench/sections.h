@@ -26,4 +26,12 @@ struct Settings {
 /// "kernels": one entry a row and number of threads; "geometric_means"; "peers".
 Json kernels(const Settings& settings);
 
+/// Bytes a second that are read, written and copied in each cache and in DRAM. "bandwidth": one
+/// entry a level, kind and number of threads.
+Json bandwidth(const Settings& settings);
+
+/// How fast the models, the resolver and the simulator are. "rates": one entry a row of
+/// rate_rows().
+Json rates(const Settings& settings);
+
 }  // namespace tilewright::bench
