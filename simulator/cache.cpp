@@ -1,46 +1,32 @@
 #include "simulator/cache.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <limits>
 #include <utility>
-#include <variant>
 
 #include "core/ir/error.h"
+#include "simulator/cache_engine.h"
 #include "simulator/cache_sets.h"
 
 namespace tilewright {
 
-using cache::Entry;
-using cache::entry_of;
-using cache::Miss;
-
 namespace {
 
-/// In lines; bytes are made when asked for.
-struct Tally {
-  std::int64_t hits = 0, misses = 0, written = 0;
-};
+constexpr int kMaxTensors = 32767;
+constexpr int kMaxCores = 1024;
+constexpr std::int64_t kMaxSectors = 64;
 
-struct CacheLevel {
-  std::variant<cache::Rows, cache::Lists> sets;
-  int line_shift = 6;
-  std::vector<Tally> tally;  // by tensor
-};
-
-std::variant<cache::Rows, cache::Lists> make_sets(const CacheGeometry& g) {
-  const std::int64_t lines = g.capacity.value / g.line.value;
-  const std::int64_t ways = g.ways == 0 ? lines : g.ways;
-  const auto sets = static_cast<std::uint64_t>(lines / ways);
-  if (ways <= static_cast<std::int64_t>(cache::Rows::kMaxWays)) return cache::Rows(sets, ways);
-  return cache::Lists(sets, ways);
+[[noreturn]] void refuse(const std::string& field, const std::string& value, const char* problem,
+                         std::string accepted) {
+  throw InputError(
+      {.field = field, .value = value, .problem = problem, .accepted = std::move(accepted)});
 }
 
 void check_geometry(const CacheGeometry& g) {
   const auto bad = [&](const char* field, std::int64_t value, const char* accepted) {
-    throw InputError({.field = "cache " + g.name + " " + field,
-                      .value = std::to_string(value),
-                      .problem = "is not accepted",
-                      .accepted = accepted});
+    refuse("cache " + g.name + " " + field, std::to_string(value), "is not accepted", accepted);
   };
   if (g.line.value <= 0 || !std::has_single_bit(static_cast<std::uint64_t>(g.line.value)))
     bad("line", g.line.value, "a power of two");
@@ -48,174 +34,272 @@ void check_geometry(const CacheGeometry& g) {
   const std::int64_t row = checked_mul(g.line.value, std::max<std::int64_t>(g.ways, 1)).value_or(0);
   if (row == 0 || g.capacity.value <= 0 || g.capacity.value % row != 0)
     bad("capacity", g.capacity.value, "a positive multiple of line * ways");
-  if (g.capacity.value / g.line.value > std::int64_t{1} << 31)
-    bad("capacity", g.capacity.value, "at most 2^31 lines");
+  const std::int64_t lines = g.capacity.value / g.line.value;
+  if (lines > std::int64_t{1} << 31) bad("capacity", g.capacity.value, "at most 2^31 lines");
+  if (g.sector.value != 0 &&
+      (g.sector.value < 0 || !std::has_single_bit(static_cast<std::uint64_t>(g.sector.value)) ||
+       g.sector > g.line || g.line.value / g.sector.value > kMaxSectors))
+    bad("sector", g.sector.value, "a power of two, 1 to 64 of them a line");
+  const auto policy = replacement_from_name(g.policy);
+  if (!policy)
+    refuse("cache " + g.name + " policy", g.policy, "is no replacement policy",
+           std::string(replacement_names()));
+  const bool ordered =
+      policy->kind == Replacement::Kind::lru || policy->kind == Replacement::Kind::fifo;
+  if (!ordered && (g.ways == 0 ? lines : g.ways) > 64)
+    bad("ways", g.ways, "at most 64, with policies other than lru and fifo");
+}
+
+void check_behaviour(const CacheGeometry& g) {
+  const CacheBehaviour& b = g.behaviour;
+  const std::string field = "cache " + g.name + " ";
+  if (!(b.clean_victims >= 0 && b.clean_victims <= 1))
+    refuse(field + "clean_victims", std::to_string(b.clean_victims), "is no share", "0 to 1");
+  const std::int64_t lines = g.capacity.value / g.line.value;
+  const std::int64_t sets = g.ways == 0 ? 1 : lines / g.ways;
+  if (b.index == Index::folded && !std::has_single_bit(static_cast<std::uint64_t>(sets)))
+    refuse(field + "index", "folded", "needs a power of two of sets", "modulo or slices");
+  if (b.slices < 1 || sets % b.slices != 0)
+    refuse(field + "slices", std::to_string(b.slices), "do not divide the sets", "a divisor");
+  for (const Prefetch& p : b.prefetch)
+    if (p.degree < 1 || p.degree > 64)
+      refuse(field + "prefetch", std::to_string(p.degree), "is no degree", "1 to 64");
+}
+
+bool takes_victims(const CacheGeometry& g) {
+  return g.behaviour.inclusion == Inclusion::exclusive ||
+         g.behaviour.inclusion == Inclusion::victim;
+}
+
+Bytes sector_of(const CacheGeometry& g) { return g.sector == Bytes(0) ? g.line : g.sector; }
+
+/// What has to fit together: levels inner to outer.
+void check_together(const std::vector<CacheGeometry>& levels) {
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const CacheGeometry& g = levels[i];
+    check_geometry(g);
+    check_behaviour(g);
+    const std::string field = "cache " + g.name + " ";
+    const std::string how(name_of(g.behaviour.inclusion));
+    if (i > 0 && levels[i - 1].shared && !g.shared)
+      refuse(field + "shared", "no", "is outside a shared level", "shared levels outermost");
+    if (!takes_victims(g)) continue;
+    if (i == 0) refuse(field + "inclusion", how, "has no level inside it", "non-inclusive");
+    if (g.line != levels[i - 1].line || sector_of(g) != sector_of(levels[i - 1]))
+      refuse(field + "line", to_text(g.line), "differs from the level's whose victims it takes",
+             "the same line and sector");
+    if (!g.behaviour.prefetch.empty())
+      refuse(field + "prefetch", how, "is filled by victims only", "no prefetcher here");
+  }
+}
+
+int shift_of(Bytes line) { return std::countr_zero(static_cast<std::uint64_t>(line.value)); }
+
+std::array<std::uint32_t, 2> nowhere_tags{};
+std::array<std::uint8_t, 2> nowhere_meta{};
+
+/// How many further iterations touch exactly the lines that this one does.
+std::int64_t same_lines(const Stream& s, std::int64_t address, int line_shift) {
+  if (s.stride == 0) return std::numeric_limits<std::int64_t>::max() - 1;
+  const std::int64_t most = (std::int64_t{1} << line_shift) - 1;
+  const std::int64_t first = address & most, last = (address + s.bytes - 1) & most;
+  const std::int64_t room = s.stride > 0 ? most - std::max(first, last) : std::min(first, last);
+  const std::int64_t step = s.stride > 0 ? s.stride : -s.stride;
+  if (step > room) return 0;
+  return static_cast<std::uint32_t>(room) / static_cast<std::uint32_t>(step);  // both below a line
+}
+
+/// Lines that a span of bytes overlaps.
+std::int64_t lines_of(std::int64_t address, std::int64_t bytes, int line_shift) {
+  return ((address + bytes - 1) >> line_shift) - (address >> line_shift) + 1;
 }
 
 }  // namespace
 
-class CacheHierarchy::Impl {
- public:
-  Impl(const std::vector<CacheGeometry>& geometry, int tensors) {
-    for (const CacheGeometry& g : geometry)
-      levels_.push_back({.sets = make_sets(g),
-                         .line_shift = std::countr_zero(static_cast<std::uint64_t>(g.line.value)),
-                         .tally = std::vector<Tally>(static_cast<std::size_t>(tensors))});
-  }
-
-  const CacheLevel& level(std::size_t i) const { return levels_[i]; }
-  CacheLevel& level(std::size_t i) { return levels_[i]; }
-
-  /// Touches lines [first, last] of a level for whoever asks.
-  void lines(std::size_t at, std::uint64_t first, std::uint64_t last, int tensor, bool write) {
-    Miss misses[kBatch];
-    Tally& tally = levels_[at].tally[static_cast<std::size_t>(tensor)];
-    for (std::uint64_t line = first; line <= last; line += kBatch) {
-      const std::size_t n = std::min<std::uint64_t>(kBatch, last - line + 1);
-      const std::size_t missed = touch(at, entry_of(line, tensor, write), n, misses);
-      tally.misses += static_cast<std::int64_t>(missed);
-      tally.hits += static_cast<std::int64_t>(n - missed);
-      if (missed != 0) fetch(at, tensor, {misses, missed});
-    }
-  }
-
- private:
-  static constexpr std::size_t kBatch = 64;
-
-  std::size_t touch(std::size_t at, Entry first, std::size_t n, Miss* misses) {
-    CacheLevel& l = levels_[at];
-    if (auto* rows = std::get_if<cache::Rows>(&l.sets)) return rows->run(first, n, misses);
-    return std::get<cache::Lists>(l.sets).run(first, n, misses);
-  }
-
-  /// One after the other: asks the next level for a line, then hands it what had to go. Lines in a
-  /// row between which nothing goes out are asked for together.
-  void fetch(std::size_t at, int tensor, std::span<const Miss> misses) {
-    for (std::size_t i = 0; i < misses.size();) {
-      std::size_t end = i + 1;
-      while (end < misses.size() && !cache::is_dirty(misses[end - 1].victim) &&
-             misses[end].line == misses[end - 1].line + 1)
-        ++end;
-      const Entry victim = misses[end - 1].victim;
-      if (at + 1 < levels_.size()) {
-        const std::uint64_t first = seen_from_outside(at, misses[i].line).first;
-        const std::uint64_t last = seen_from_outside(at, misses[end - 1].line).second;
-        if (levels_[at + 1].line_shift <= levels_[at].line_shift)
-          lines(at + 1, first, last, tensor, false);
-        else  // longer lines there: each asks on its own, neighbours for the same one
-          for (std::size_t k = i; k < end; ++k) {
-            const std::uint64_t line = seen_from_outside(at, misses[k].line).first;
-            lines(at + 1, line, line, tensor, false);
-          }
-      }
-      if (cache::is_dirty(victim)) write_back(at, victim);
-      i = end;
-    }
-  }
-
-  void write_back(std::size_t at, Entry victim) {
-    const int tensor = cache::tensor_of(victim);
-    ++levels_[at].tally[static_cast<std::size_t>(tensor)].written;
-    if (at + 1 == levels_.size()) return;
-    const auto [first, last] = seen_from_outside(at, cache::line_of(victim));
-    CacheLevel& outer = levels_[at + 1];
-    const bool covers = outer.line_shift <= levels_[at].line_shift;
-    for (std::uint64_t line = first; line <= last; ++line) {
-      Miss miss;
-      if (touch(at + 1, entry_of(line, tensor, true), 1, &miss) == 0) continue;
-      if (!covers) {
-        ++outer.tally[static_cast<std::size_t>(tensor)].misses;
-        fetch(at + 1, tensor, {&miss, 1});
-      } else if (cache::is_dirty(miss.victim)) {
-        write_back(at + 1, miss.victim);
-      }
-    }
-  }
-
-  /// A line of one level as lines [first, last] of the next.
-  std::pair<std::uint64_t, std::uint64_t> seen_from_outside(std::size_t at,
-                                                            std::uint64_t line) const {
-    const int by = levels_[at + 1].line_shift - levels_[at].line_shift;
-    if (by >= 0) return {line >> by, line >> by};
-    return {line << -by, (line << -by) + (std::uint64_t{1} << -by) - 1};
-  }
-
-  std::vector<CacheLevel> levels_;
-};
-
 CacheGeometry geometry_of(const Level& level) {
-  return {.name = level.name, .capacity = level.capacity, .ways = level.ways, .line = level.line};
+  return {.name = level.name,
+          .capacity = level.capacity,
+          .ways = level.ways,
+          .line = level.line,
+          .sector = level.sector == level.line ? Bytes(0) : level.sector,
+          .policy = level.policy,
+          .behaviour = level.behaviour,
+          .shared = level.private_to == Unit::machine};
 }
 
-CacheHierarchy::CacheHierarchy(std::vector<CacheGeometry> inner_to_outer, int tensors)
-    : geometry_(std::move(inner_to_outer)), tensors_(tensors) {
+CacheHierarchy::CacheHierarchy(std::vector<CacheGeometry> inner_to_outer,
+                               const CacheOptions& options)
+    : geometry_(std::move(inner_to_outer)), options_(options) {
   TW_CHECK(!geometry_.empty(), "a hierarchy has at least one level");
-  if (tensors < 1 || tensors > 32768)
-    throw InputError({.field = "tensors",
-                      .value = std::to_string(tensors),
-                      .problem = "cannot be told apart in a cache",
-                      .accepted = "1 to 32768"});
-  for (const CacheGeometry& g : geometry_) check_geometry(g);
-  impl_ = std::make_unique<Impl>(geometry_, tensors);
+  if (options.tensors < 1 || options.tensors > kMaxTensors)
+    refuse("tensors", std::to_string(options.tensors), "cannot be told apart in a cache",
+           "1 to " + std::to_string(kMaxTensors));
+  if (options.cores < 1 || options.cores > kMaxCores)
+    refuse("cores", std::to_string(options.cores), "is no number of cores",
+           "1 to " + std::to_string(kMaxCores));
+  check_together(geometry_);
+  line_shift_ = shift_of(geometry_.front().line);
+  engine_ = cache::is_plain(geometry_, options) ? cache::plain_engine(geometry_, options)
+                                                : cache::general_engine(geometry_, options);
+  renew_quick();
 }
 
 CacheHierarchy::~CacheHierarchy() = default;
 CacheHierarchy::CacheHierarchy(CacheHierarchy&&) noexcept = default;
 CacheHierarchy& CacheHierarchy::operator=(CacheHierarchy&&) noexcept = default;
 
+void CacheHierarchy::renew_quick() {
+  quick_ = engine_->quick();
+  if (quick_.tags != nullptr) return;
+  quick_.tags = nowhere_tags.data();
+  quick_.meta = nowhere_meta.data();
+}
+
 void CacheHierarchy::range(std::int64_t address, std::int64_t bytes, bool write, int tensor,
                            std::size_t entry) {
   if (bytes <= 0) return;
-  const int shift = impl_->level(entry).line_shift;
-  impl_->lines(entry, static_cast<std::uint64_t>(address) >> shift,
-               static_cast<std::uint64_t>(address + bytes - 1) >> shift, tensor, write);
+  if (entry == 0) return lines(address, bytes, write, tensor, 0);
+  if (engine_->range(static_cast<std::uint64_t>(address),
+                     static_cast<std::uint64_t>(address + bytes - 1), write, tensor, entry))
+    renew_quick();
+}
+
+/// A range of the innermost level, and `touches` more of its lines that hit and change nothing.
+void CacheHierarchy::lines(std::int64_t address, std::int64_t bytes, bool write, int tensor,
+                           std::int64_t touches) {
+  const auto first = static_cast<std::uint64_t>(address);
+  const std::uint64_t last = first + static_cast<std::uint64_t>(bytes) - 1;
+  const std::uint64_t line = first >> line_shift_;
+  const std::size_t n = (last >> line_shift_) - line + 1;
+  if (n > cache::Quick::kMost || line + n > quick_.limit) {
+    if (engine_->range(first, last, write, tensor, 0)) renew_quick();
+    if (touches != 0) engine_->more_hits(tensor, touches, 0);
+    return;
+  }
+  cache::Miss misses[cache::Quick::kMost];
+  const std::size_t missed =
+      quick_.run(quick_.sets, cache::entry_of(line, tensor, write), n, misses);
+  cache::Tally& tally = quick_.tally[tensor];
+  tally.misses += static_cast<std::int64_t>(missed);
+  tally.hits += static_cast<std::int64_t>(n - missed) + touches;
+  if (missed != 0) engine_->missed(tensor, {misses, missed});
 }
 
 void CacheHierarchy::update(std::int64_t address, std::int64_t bytes, int tensor,
                             std::size_t entry) {
   if (bytes <= 0) return;
-  // A line that was just read is most recently used: its write is one more hit and makes it dirty,
-  // which a write in place of the read would have done as well.
-  range(address, bytes, true, tensor, entry);
-  CacheLevel& level = impl_->level(entry);
-  level.tally[static_cast<std::size_t>(tensor)].hits +=
-      ((address + bytes - 1) >> level.line_shift) - (address >> level.line_shift) + 1;
+  const int shift = entry == 0 ? line_shift_ : shift_of(geometry_[entry].line);
+  if (entry == 0 && quick_.settles)
+    return lines(address, bytes, true, tensor, lines_of(address, bytes, shift));
+  if (engine_->always_settled(entry)) {
+    // A line that was just read is the last one touched: its write is one more hit and makes it
+    // dirty, which a write in place of the read would have done as well.
+    range(address, bytes, true, tensor, entry);
+    engine_->more_hits(tensor, lines_of(address, bytes, shift), entry);
+    return;
+  }
+  const std::int64_t end = address + bytes;
+  for (std::int64_t a = address; a < end;) {
+    const std::int64_t next = std::min(((a >> shift) + 1) << shift, end);
+    range(a, next - a, false, tensor, entry);
+    range(a, next - a, true, tensor, entry);
+    a = next;
+  }
 }
 
 void CacheHierarchy::elements(std::int64_t address, std::int64_t count, std::int64_t element,
                               bool write, int tensor) {
   if (count <= 0 || element <= 0) return;
-  range(address, count * element, write, tensor);
-  // The range touched each line once; each element touches the lines it lies in.
-  CacheLevel& level = impl_->level(0);
-  const std::int64_t line = std::int64_t{1} << level.line_shift;
-  const std::int64_t lines = (address + count * element - 1) / line - address / line + 1;
+  if (!quick_.settles && !engine_->always_settled(0))
+    return each_element(address, count, element, write, tensor);
+  const std::int64_t bytes = count * element, line = std::int64_t{1} << line_shift_;
+  // A range touches each line once; each element touches the lines it lies in.
   std::int64_t touches = count;
-  for (std::int64_t edge = (address / line + 1) * line; edge < address + count * element;
-       edge += line)
-    if ((edge - address) % element != 0) ++touches;
-  level.tally[static_cast<std::size_t>(tensor)].hits += touches - lines;
+  const bool divides = (element & (element - 1)) == 0 && element <= line;
+  if (!divides || (address & (element - 1)) != 0)
+    for (std::int64_t edge = ((address >> line_shift_) + 1) << line_shift_; edge < address + bytes;
+         edge += line)
+      if ((edge - address) % element != 0) ++touches;
+  lines(address, bytes, write, tensor, touches - lines_of(address, bytes, line_shift_));
+}
+
+/// Of policies with which a line is not settled once it is touched.
+void CacheHierarchy::each_element(std::int64_t address, std::int64_t count, std::int64_t element,
+                                  bool write, int tensor) {
+  const Stream one{
+      .address = address, .stride = element, .bytes = element, .write = write, .tensor = tensor};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t at = address + i * element;
+    access(at, element, write, tensor);
+    const std::int64_t more = std::min(count - 1 - i, same_lines(one, at, line_shift_));
+    if (more == 0 || lines_of(at, element, line_shift_) != 1) continue;
+    if (!engine_->settled(static_cast<std::uint64_t>(at), write, tensor)) continue;
+    more_hits(tensor, more);
+    i += more;
+  }
+}
+
+void CacheHierarchy::more_hits(int tensor, std::int64_t n) {
+  if (quick_.tally != nullptr)
+    quick_.tally[tensor].hits += n;
+  else
+    engine_->more_hits(tensor, n, 0);
+}
+
+void CacheHierarchy::tile(std::int64_t address, std::int64_t rows, std::int64_t pitch,
+                          std::int64_t count, std::int64_t element, bool write, int tensor) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    elements(address + r * pitch, count, element, write, tensor);
+}
+
+void CacheHierarchy::streams(std::span<const Stream> streams, std::int64_t count) {
+  const bool repeats = engine_->repeats();
+  for (std::int64_t i = 0; i < count; ++i) {
+    bool hit = true;
+    for (const Stream& s : streams) {
+      const std::int64_t at = s.address + i * s.stride;
+      if (quick(at, s.bytes, s.write, s.tensor)) continue;
+      const std::int64_t before = engine_->innermost_misses();
+      range(at, s.bytes, s.write, s.tensor);
+      hit = hit && engine_->innermost_misses() == before;
+    }
+    if (!hit || !repeats) continue;
+    // All hit: so they will, and leave everything as it is, for as long as they stay on these
+    // lines.
+    std::int64_t more = count - 1 - i;
+    for (const Stream& s : streams)
+      more = std::min(more, same_lines(s, s.address + i * s.stride, line_shift_));
+    if (more == 0) continue;
+    for (const Stream& s : streams)
+      more_hits(s.tensor, more * lines_of(s.address + i * s.stride, s.bytes, line_shift_));
+    i += more;
+  }
+}
+
+void CacheHierarchy::store_around(std::int64_t address, std::int64_t bytes, int tensor) {
+  if (bytes <= 0) return;
+  engine_->store_around(static_cast<std::uint64_t>(address),
+                        static_cast<std::uint64_t>(address + bytes - 1), tensor);
+}
+
+void CacheHierarchy::on_core(int core) {
+  TW_CHECK(core >= 0 && core < options_.cores, "a core that is not there");
+  engine_->on_core(core);
 }
 
 std::vector<CacheCount> CacheHierarchy::counts(std::size_t level) const {
-  const CacheLevel& l = impl_->level(level);
-  const Bytes line = geometry_[level].line;
   std::vector<CacheCount> counts;
-  for (const Tally& t : l.tally)
+  for (const cache::Tally& t : engine_->tallies(level))
     counts.push_back({.hits = t.hits,
                       .misses = t.misses,
-                      .read = t.misses * line,
-                      .written = t.written * line,
-                      .resident_dirty = Bytes(0)});
-  std::visit(
-      [&](const auto& sets) {
-        for (std::uint64_t s = 0; s < sets.sets(); ++s)
-          sets.each(s, [&](Entry e) {
-            if (!cache::is_dirty(e)) return;
-            counts[static_cast<std::size_t>(cache::tensor_of(e))].resident_dirty += line;
-          });
-      },
-      l.sets);
+                      .read = Bytes(t.read_bytes),
+                      .written = Bytes(t.written_bytes),
+                      .handed = Bytes(t.handed_bytes),
+                      .prefetches = t.prefetches,
+                      .useful_prefetches = t.useful_prefetches,
+                      .invalidations = t.invalidations});
+  const auto dirty = engine_->resident_dirty(level);
+  for (std::size_t t = 0; t < counts.size(); ++t) counts[t].resident_dirty = Bytes(dirty[t]);
   return counts;
 }
 
@@ -227,23 +311,18 @@ CacheCount CacheHierarchy::total(std::size_t level) const {
     sum.read += c.read;
     sum.written += c.written;
     sum.resident_dirty += c.resident_dirty;
+    sum.handed += c.handed;
+    sum.prefetches += c.prefetches;
+    sum.useful_prefetches += c.useful_prefetches;
+    sum.invalidations += c.invalidations;
   }
   return sum;
 }
 
-std::vector<std::vector<CacheLine>> CacheHierarchy::contents(std::size_t level) const {
-  return std::visit(
-      [](const auto& sets) {
-        std::vector<std::vector<CacheLine>> all(sets.sets());
-        for (std::uint64_t s = 0; s < sets.sets(); ++s)
-          sets.each(s, [&](Entry e) {
-            all[s].push_back({.line = static_cast<std::int64_t>(cache::line_of(e)),
-                              .tensor = cache::tensor_of(e),
-                              .dirty = cache::is_dirty(e)});
-          });
-        return all;
-      },
-      impl_->level(level).sets);
+std::vector<std::vector<CacheLine>> CacheHierarchy::contents(std::size_t level, int core) const {
+  return engine_->contents(level, core);
 }
+
+DramCount CacheHierarchy::dram() const { return engine_->dram(); }
 
 }  // namespace tilewright

@@ -1,4 +1,4 @@
-// Set-associative LRU caches, any number of levels, with traffic by tensor.
+// Caches, any number of levels, with traffic by tensor.
 #pragma once
 
 #include <cstdint>
@@ -7,35 +7,45 @@
 #include <string>
 #include <vector>
 
+#include "core/ir/cache_behaviour.h"
 #include "core/ir/machine.h"
 #include "core/ir/units.h"
 
 namespace tilewright {
 
 /// One level: capacity / (line * ways) sets, of which there may be any number; a line's set is its
-/// number modulo the sets. ways 0: fully associative. A line is a power of two.
+/// number modulo the sets unless `behaviour` says otherwise. ways 0: fully associative. A line is a
+/// power of two; so is a sector, the part of a line that is fetched and written back on its own.
 struct CacheGeometry {
   std::string name = {};
   Bytes capacity;
   std::int64_t ways = 0;
   Bytes line{64};
+  Bytes sector{0};             ///< 0: the line; else at most 64 a line
+  std::string policy = "lru";  ///< see Replacement
+  CacheBehaviour behaviour = {};
+  bool shared = false;  ///< one instance for all cores; else one each
   friend bool operator==(const CacheGeometry&, const CacheGeometry&) = default;
 };
-/// Of a level that hardware manages. Sectors are not modelled: a level moves whole lines.
+/// Of a level that hardware manages; shared where the machine has one for all.
 CacheGeometry geometry_of(const Level& level);
 
 /// What one tensor did at one level, across the boundary to the next outer one.
 struct CacheCount {
-  std::int64_t hits = 0;    ///< touches from within that found their line
-  std::int64_t misses = 0;  ///< and that did not; each fills one line
-  Bytes read;               ///< fills, write-allocate included
-  Bytes written;            ///< dirty lines evicted
-  Bytes resident_dirty;     ///< dirty lines there now
+  std::int64_t hits = 0;        ///< touches from within that found their line (and sectors)
+  std::int64_t misses = 0;      ///< and that did not
+  Bytes read;                   ///< fills, write-allocate and prefetches included
+  Bytes written;                ///< dirty lines or sectors evicted, writes passed through or around
+  Bytes resident_dirty;         ///< dirty there now
+  Bytes handed;                 ///< clean victims that an exclusive or victim level took
+  std::int64_t prefetches = 0;  ///< lines that a prefetcher of this level asked for
+  std::int64_t useful_prefetches = 0;  ///< of those, that a touch from within then found
+  std::int64_t invalidations = 0;      ///< lines taken out by an inclusive level or another core
   friend bool operator==(const CacheCount&, const CacheCount&) = default;
 };
 
 /// One line of a level: its number (address / line size), who wrote it last (who brought it in, if
-/// nobody wrote it), and whether it is to be written back.
+/// nobody wrote it), and whether any of it is to be written back.
 struct CacheLine {
   std::int64_t line = 0;
   int tensor = 0;
@@ -43,34 +53,118 @@ struct CacheLine {
   friend bool operator==(const CacheLine&, const CacheLine&) = default;
 };
 
-/// Caches of one core, innermost first: LRU, write-back, write-allocate, neither inclusive nor
-/// exclusive. Home lies beyond the last one.
+/// Requests that reach home, in units of a line or less, by what the DRAM's open rows made of them.
+struct DramCount {
+  std::int64_t reads = 0, writes = 0;
+  std::int64_t row_hits = 0;       ///< to the open row of the bank
+  std::int64_t row_misses = 0;     ///< the bank had no row open
+  std::int64_t row_conflicts = 0;  ///< it had another one open
+  friend bool operator==(const DramCount&, const DramCount&) = default;
+};
+
+struct CacheOptions {
+  int tensors = 1;  ///< how many are told apart, at most 32767
+  int cores = 1;    ///< 1 to 1024
+  DramRows dram = {};
+  std::uint64_t seed = 1;  ///< of policies that draw, and of clean victims
+  /// Counts by the engine that knows every behaviour even where the fast one would do.
+  bool general = false;
+};
+
+namespace cache {
+
+/// A line that was not there, and what it pushed out; see cache_sets.h. Left uninitialised: buffers
+/// of these are on the hottest path.
+struct Miss {
+  std::uint64_t line;
+  std::uint64_t victim;
+};
+
+/// Of one tensor; lines, or bytes where it says so.
+struct Tally {
+  std::int64_t hits = 0, misses = 0;
+  std::int64_t read_bytes = 0, written_bytes = 0, handed_bytes = 0;
+  std::int64_t prefetches = 0, useful_prefetches = 0, invalidations = 0;
+};
+
+/// Where the innermost level can be asked without a call: a row a set whose first tag is the line
+/// touched last, so that touching it again changes nothing but a count and, of an order of use, who
+/// wrote it.
+struct Quick {
+  std::uint32_t* tags = nullptr;
+  std::uint8_t* meta = nullptr;
+  Tally* tally = nullptr;
+  std::uint64_t mask = 0;  ///< of sets
+  std::uint32_t stride = 1;
+  int line_shift = 6, set_shift = 0;
+  bool in_order = false;  ///< rows are whole and in order of use
+  bool settles = false;   ///< a line just touched is settled, whatever the policy's state
+  /// Touches `n` lines, at most kMost and below `limit`, and lists those that missed: see
+  /// Tags::run.
+  std::size_t (*run)(void* sets, std::uint64_t first, std::size_t n, Miss* misses) = nullptr;
+  void* sets = nullptr;
+  std::uint64_t limit = 0;
+  static constexpr std::size_t kMost = 64;
+};
+
+class Engine;
+
+}  // namespace cache
+
+/// A core's loads and stores in step: iteration i touches [address + i * stride, + bytes).
+struct Stream {
+  std::int64_t address = 0;
+  std::int64_t stride = 0;  ///< bytes; may be negative
+  std::int64_t bytes = 4;
+  bool write = false;
+  int tensor = 0;
+};
+
+/// Caches of one or more cores, innermost first. Home lies beyond the last one. By default each is
+/// LRU, write-back, write-allocate, neither inclusive nor exclusive:
 ///
 /// A touch that misses in a level asks the next one for the line (a read there, whatever it is
 /// here) and fills it on the way back, so every level on the way holds it; the line it replaces, if
 /// dirty, is then written to the next level. There a write-back finds the line, or allocates it:
-/// without a fill where it covers whole lines (always, unless outer lines are longer), and may push
-/// out a dirty line in turn. Either way the line becomes dirty and most recently used. Write-backs
-/// count as neither hit nor miss in the level that receives them; evicting from an outer level
-/// leaves inner ones alone. Nothing is written back at the end: see resident_dirty.
+/// without a fill where it covers whole sectors (always, unless outer sectors are longer), and may
+/// push out a dirty line in turn. Either way the line becomes dirty and is touched. Write-backs
+/// count as neither hit nor miss in the level that receives them (but where it has to fetch);
+/// evicting from an outer level leaves inner ones alone. Nothing is written back at the end: see
+/// resident_dirty.
 ///
-/// Addresses are not negative and below 2^48 lines. Cost: a few nanoseconds a line touched; levels
-/// of more than 32 ways keep a hash table instead of rows and cost some ten.
+/// CacheBehaviour says what else a level may do. In the order in which it happens: a level that
+/// misses fetches first, then makes room. Lines that an inclusive level evicts leave all levels
+/// within it, dirty data on the way out. A touch of an exclusive or victim level that misses passes
+/// on to the next one without leaving anything behind; what the level within evicts is put there
+/// afterwards. Prefetchers act after the touch that triggers them, and their requests count as
+/// `prefetches` here and as neither hit nor miss further out. Cores keep lines coherent: a write
+/// takes the line out of the private levels of all other cores, and a touch that leaves the private
+/// levels first gets what another core has dirty written back to the first shared one.
+///
+/// Addresses are not negative and below 2^48 - 1 lines. Cost: a nanosecond or two a line touched;
+/// LRU levels of more than 32 ways keep a hash table instead of rows and cost some ten; behaviours
+/// other than replacement some twenty to a hundred.
 class CacheHierarchy {
  public:
-  /// `inner_to_outer` at least one; tensors is how many are told apart (at most 32768). Throws
-  /// InputError unless each capacity is a positive multiple of line * ways.
-  explicit CacheHierarchy(std::vector<CacheGeometry> inner_to_outer, int tensors = 1);
+  /// `inner_to_outer` at least one; tensors is how many are told apart. Throws InputError unless
+  /// each capacity is a positive multiple of line * ways, and for behaviours that do not go
+  /// together.
+  explicit CacheHierarchy(std::vector<CacheGeometry> inner_to_outer, int tensors = 1)
+      : CacheHierarchy(std::move(inner_to_outer), CacheOptions{.tensors = tensors}) {}
+  CacheHierarchy(std::vector<CacheGeometry> inner_to_outer, const CacheOptions& options);
   ~CacheHierarchy();
   CacheHierarchy(CacheHierarchy&&) noexcept;
   CacheHierarchy& operator=(CacheHierarchy&&) noexcept;
 
   /// One access of a few bytes: touches each line it overlaps once.
   void read(std::int64_t address, std::int64_t bytes = 1, int tensor = 0) {
-    range(address, bytes, false, tensor);
+    access(address, bytes, false, tensor);
   }
   void write(std::int64_t address, std::int64_t bytes = 1, int tensor = 0) {
-    range(address, bytes, true, tensor);
+    access(address, bytes, true, tensor);
+  }
+  void access(std::int64_t address, std::int64_t bytes, bool write, int tensor = 0) {
+    if (!quick(address, bytes, write, tensor)) range(address, bytes, write, tensor);
   }
   /// Touches each line of [address, address + bytes) once, in ascending order. `entry` is the level
   /// that is asked first: software that fills a scratchpad from the second level passes 1.
@@ -79,24 +173,72 @@ class CacheHierarchy {
   /// Reads each line of the range once and writes it at once: y += x, line by line.
   void update(std::int64_t address, std::int64_t bytes, int tensor = 0, std::size_t entry = 0);
   /// The same counts and state as `count` single accesses of `element` bytes each, one after the
-  /// other from `address` on: every further element of a line is a hit.
+  /// other from `address` on.
   void elements(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
                 int tensor = 0);
+  /// The same counts and state as `rows` times elements(), `pitch` bytes apart.
+  void tile(std::int64_t address, std::int64_t rows, std::int64_t pitch, std::int64_t count,
+            std::int64_t element, bool write, int tensor = 0);
+  /// The same counts and state as, for i from 0 to count - 1, one access of each stream in order: a
+  /// loop nest's innermost loop. Cost: where an iteration only repeats lines, nothing for it.
+  void streams(std::span<const Stream> streams, std::int64_t count);
+  /// A store that bypasses the caches: what they hold of its lines leaves them (dirty lines that it
+  /// does not cover are written back), and its bytes are written across every boundary.
+  void store_around(std::int64_t address, std::int64_t bytes, int tensor = 0);
+
+  /// Which core's accesses follow, 0 to cores - 1.
+  void on_core(int core);
 
   std::span<const CacheGeometry> levels() const { return geometry_; }
-  int tensors() const { return tensors_; }
-  /// By tensor. Cost: linear in the level's lines (for resident_dirty).
+  int tensors() const { return options_.tensors; }
+  int cores() const { return options_.cores; }
+  /// By tensor, summed over cores. Cost: linear in the level's lines (for resident_dirty).
   std::vector<CacheCount> counts(std::size_t level) const;
   /// Sum over tensors.
   CacheCount total(std::size_t level) const;
-  /// What each set of a level holds, most recently used first.
-  std::vector<std::vector<CacheLine>> contents(std::size_t level) const;
+  /// What each set of a level holds (a core's instance of it): with lru and fifo the newest first,
+  /// else by way.
+  std::vector<std::vector<CacheLine>> contents(std::size_t level, int core = 0) const;
+  DramCount dram() const;
 
  private:
-  class Impl;
+  bool quick(std::int64_t address, std::int64_t bytes, bool write, int tensor) {
+    const auto a = static_cast<std::uint64_t>(address);
+    const std::uint64_t line = a >> quick_.line_shift;
+    const std::uint64_t rest = ((line + 1) << quick_.line_shift) - a;
+    const std::uint64_t tag = (line >> quick_.set_shift) + 1;
+    const std::uint64_t at = (line & quick_.mask) * quick_.stride;
+    std::uint32_t* const tags = quick_.tags + at;
+    if (tags[0] != tag) {
+      if (!quick_.in_order || tags[1] != tag) return false;
+      if (static_cast<std::uint64_t>(bytes) - 1 >= rest) return false;
+      std::swap(tags[0], tags[1]);
+      std::swap(quick_.meta[at], quick_.meta[at + 1]);
+    } else if (static_cast<std::uint64_t>(bytes) - 1 >= rest) {
+      return false;
+    }
+    if (write) {
+      const auto now = static_cast<std::uint8_t>(tensor << 1 | 1);
+      if (quick_.meta[at] != now) {
+        if (!quick_.in_order) return false;
+        quick_.meta[at] = now;
+      }
+    }
+    ++quick_.tally[tensor].hits;
+    return true;
+  }
+  void renew_quick();
+  void lines(std::int64_t address, std::int64_t bytes, bool write, int tensor,
+             std::int64_t touches);
+  void each_element(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
+                    int tensor);
+  void more_hits(int tensor, std::int64_t n);  ///< see Engine
+
   std::vector<CacheGeometry> geometry_;
-  int tensors_ = 1;
-  std::unique_ptr<Impl> impl_;
+  CacheOptions options_;
+  int line_shift_ = 6;  ///< of the innermost level
+  cache::Quick quick_;
+  std::unique_ptr<cache::Engine> engine_;
 };
 
 }  // namespace tilewright

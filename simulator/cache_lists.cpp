@@ -9,9 +9,10 @@ namespace {
 constexpr std::uint32_t kFree = ~std::uint32_t{0};
 }  // namespace
 
-Lists::Lists(std::uint64_t sets, std::int64_t ways)
+Lists::Lists(std::uint64_t sets, std::int64_t ways, bool fifo)
     : set_of_(sets),
       ways_(static_cast<std::size_t>(ways)),
+      fifo_(fifo),
       lines_(sets * ways_),
       nodes_(lines_ + sets),
       used_(sets, 0) {
@@ -65,7 +66,7 @@ bool Lists::touch(Entry now, Entry& victim) {
   if (table_[slot] != kFree) {
     const std::uint32_t i = table_[slot];
     nodes_[i].entry = touched(nodes_[i].entry, now);
-    if (nodes_[head(set)].next != i) {
+    if (!fifo_ && nodes_[head(set)].next != i) {
       unlink(i);
       push_front(set, i);
     }

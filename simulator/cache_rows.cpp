@@ -19,6 +19,16 @@ Rows::Rows(std::uint64_t sets, std::int64_t ways, bool portable)
   run_ = portable ? run_plain : fastest(stride_);
 }
 
+Rows::Rows(const Tags& tags) : Rows(tags.sets(), static_cast<std::int64_t>(tags.ways())) {
+  for (std::uint64_t s = 0; s < tags.sets(); ++s) {
+    std::size_t i = s * stride_ * 8;
+    tags.each(s, [&](Entry e) {
+      vectors_[i / 8].entries[i % 8] = e;
+      ++i;
+    });
+  }
+}
+
 /// Looking moves every entry it passes one place back, so that a miss has made room at the end.
 std::size_t Rows::run_plain(Rows& rows, Entry first, std::size_t n, Miss* misses) {
   std::size_t missed = 0;

@@ -61,8 +61,9 @@ class Simulation {
       cache_boundary_.push_back(intern(path.back().first, path.back().second));
     }
     if (geometry.empty()) return;
-    caches_ = std::make_unique<CacheHierarchy>(std::move(geometry),
-                                               static_cast<int>(w_.tensors().size()));
+    caches_ = std::make_unique<CacheHierarchy>(
+        std::move(geometry), CacheOptions{.tensors = static_cast<int>(w_.tensors().size()),
+                                          .dram = m_.level(m_.home()).rows});
     map_ = std::make_unique<AddressMap>(s_, options.layout);
   }
 

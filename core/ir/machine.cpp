@@ -16,6 +16,9 @@ namespace {
 /// Most bytes of one hardware cache: a simulator keeps state for each of its lines.
 constexpr std::int64_t kMaxCache = std::int64_t{4} << 30;
 constexpr std::size_t kMaxLevels = 32;
+constexpr std::int64_t kMaxPlruWays = 64;
+constexpr std::int64_t kMaxDegree = 64;  // lines of a 4 KiB page
+constexpr std::int64_t kMaxBanks = 65536;
 constexpr std::int64_t kMaxInstances = std::int64_t{1} << 40;
 
 std::string lower(std::string_view text) {
@@ -148,8 +151,9 @@ class Checker {
       fail(level, "instances", std::to_string(level.instances), "is no number of instances",
            "1 to " + std::to_string(kMaxInstances));
     }
-    if (level.policy.empty() || !is_identifier(level.policy)) {
-      fail(level, "policy", level.policy, "is no replacement policy", "a name such as lru");
+    if (!replacement_from_name(level.policy)) {
+      fail(level, "policy", level.policy, "is no replacement policy",
+           std::string(replacement_names()));
     }
     const Managed managed = level.kind == LevelKind::cache ? Managed::hardware : Managed::software;
     if (i > 0 && level.managed != managed) {
@@ -157,7 +161,21 @@ class Checker {
            "does not go with kind " + std::string(name_of(level.kind)),
            std::string(name_of(managed)));
     }
-    if (level.kind == LevelKind::cache) check_cache(level);
+    if (level.kind == LevelKind::cache) {
+      check_cache(level);
+      check_behaviour(level);
+    } else if (!level.behaviour.plain() || level.policy != "lru") {
+      fail(level, "kind", std::string(name_of(level.kind)), "has the behaviour of a cache",
+           "policy, inclusion, write, index and prefetch at levels of kind cache only");
+    }
+    if (level.rows != DramRows{} && i > 0) {
+      fail(level, "row_buffer", to_text(Bytes(level.rows.row_bytes)), "is of home only",
+           "no row_buffer here");
+    }
+    if (level.rows.row_bytes < 0 || level.rows.banks < 1 || level.rows.banks > kMaxBanks) {
+      fail(level, "banks", std::to_string(level.rows.banks), "is no number of banks",
+           "1 to " + std::to_string(kMaxBanks));
+    }
   }
 
   void check_cache(const Level& level) const {
@@ -175,6 +193,39 @@ class Checker {
            "do not divide the capacity " + std::to_string(level.capacity.value) +
                " into whole sets of lines of " + std::to_string(level.line.value),
            "line * ways must divide the capacity");
+    }
+  }
+
+  void check_behaviour(const Level& level) const {
+    const CacheBehaviour& b = level.behaviour;
+    const std::int64_t ways =
+        level.ways == 0 ? level.capacity.value / level.line.value : level.ways;
+    const Replacement::Kind kind = replacement_from_name(level.policy)->kind;
+    if (kind != Replacement::Kind::lru && kind != Replacement::Kind::fifo && ways > kMaxPlruWays) {
+      fail(level, "policy", level.policy, "does not take " + std::to_string(ways) + " ways",
+           "at most " + std::to_string(kMaxPlruWays) + " ways, or lru or fifo");
+    }
+    if (!(b.clean_victims >= 0 && b.clean_victims <= 1)) {
+      fail(level, "clean_victims", std::to_string(b.clean_victims), "is no share", "0 to 1");
+    }
+    const std::int64_t sets = level.sets();
+    if (b.index == Index::folded && (sets & (sets - 1)) != 0) {
+      fail(level, "index", "folded", "needs a power of two of sets, and there are " +
+           std::to_string(sets), "modulo or slices");
+    }
+    if (b.slices != 1 && b.index != Index::slices) {
+      fail(level, "slices", std::to_string(b.slices), "are of index slices only",
+           "index: slices");
+    }
+    if (b.slices < 1 || sets % b.slices != 0) {
+      fail(level, "slices", std::to_string(b.slices),
+           "do not divide the " + std::to_string(sets) + " sets", "a divisor");
+    }
+    for (const Prefetch& p : b.prefetch) {
+      if (p.degree < 1 || p.degree > kMaxDegree) {
+        fail(level, "prefetch", std::to_string(p.degree), "is no degree of a prefetcher",
+             "1 to " + std::to_string(kMaxDegree));
+      }
     }
   }
 
@@ -362,6 +413,8 @@ Machine as_scratchpad(const Machine& m, LevelId id) {
   level.kind = LevelKind::scratchpad;
   level.managed = Managed::software;
   level.ways = 0;
+  level.policy = "lru";
+  level.behaviour = {};
   level.filled_by = {m.level(m.home()).name};
   double least = 0;
   for (const auto& [outer, inner] : m.path(m.home(), id)) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/ir/cache_behaviour.h"
 #include "core/ir/units.h"
 
 namespace tilewright {
@@ -35,7 +36,9 @@ struct Level {
   Bytes line{64};
   Bytes sector{64};              ///< equals line where the cache has none
   std::int64_t ways = 0;         ///< caches; 0: fully associative
-  std::string policy = "lru";
+  std::string policy = "lru";    ///< caches; see Replacement
+  CacheBehaviour behaviour = {}; ///< caches
+  DramRows rows = {};            ///< home
   Unit private_to = Unit::grid;  ///< which unit has an instance of its own
   std::int64_t instances = 1;    ///< in the whole machine
   /// Levels that can write into it, outer first. Empty: the level listed before it.

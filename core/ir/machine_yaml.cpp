@@ -14,6 +14,13 @@ constexpr std::array kUnits = {Unit::machine, Unit::grid, Unit::cluster,
 constexpr std::array kKinds = {LevelKind::home, LevelKind::cache, LevelKind::scratchpad,
                                LevelKind::registers};
 constexpr std::array kManaged = {Managed::hardware, Managed::software};
+constexpr std::array kInclusions = {Inclusion::non_inclusive, Inclusion::inclusive,
+                                    Inclusion::exclusive, Inclusion::victim};
+constexpr std::array kWrites = {WriteHit::back, WriteHit::through};
+constexpr std::array kWriteMisses = {WriteMiss::fetch, WriteMiss::validate, WriteMiss::around};
+constexpr std::array kIndices = {Index::modulo, Index::folded, Index::slices};
+constexpr std::array kPrefetches = {PrefetchKind::next_line, PrefetchKind::adjacent,
+                                    PrefetchKind::stride};
 const std::vector<std::string> kMachineKinds = {"cpu", "gpu", "npu", "scratchpad", "cache"};
 
 template <class T, std::size_t N>
@@ -59,9 +66,25 @@ double quantity(const Field& field, std::string_view unit) {
   return *value;
 }
 
+std::vector<Prefetch> read_prefetchers(const Field& f) {
+  std::vector<Prefetch> all;
+  for (const Field& item : f.items()) {
+    item.only({"kind", "degree"});
+    std::map<std::string, std::string> source;
+    Prefetch p{.kind = named(item.at("kind"), kPrefetches)};
+    if (const auto degree = item.get("degree")) {
+      p.degree = number(*degree, "degree", source).integer(1, INT64_MAX);
+      p.source = source["degree"];
+    }
+    all.push_back(std::move(p));
+  }
+  return all;
+}
+
 Level read_level(const Field& f, bool first, Lines& lines) {
   f.only({"name", "kind", "managed", "capacity", "bandwidth", "line", "sector", "ways", "policy",
-          "private_to", "instances", "filled_by", "note"});
+          "inclusion", "clean_victims", "write", "write_miss", "index", "slices", "prefetch",
+          "row_buffer", "banks", "private_to", "instances", "filled_by", "note"});
   Level level;
   level.name = f.at("name").text();
   level.kind = named(f.at("kind"), kKinds);
@@ -85,6 +108,16 @@ Level read_level(const Field& f, bool first, Lines& lines) {
   read("instances", [&](const Field& v) { level.instances = v.integer(1, INT64_MAX); });
   if (const auto v = note_line("managed")) level.managed = named(*v, kManaged);
   if (const auto v = note_line("policy")) level.policy = v->text();
+  CacheBehaviour& b = level.behaviour;
+  if (const auto v = note_line("inclusion")) b.inclusion = named(*v, kInclusions);
+  if (const auto v = note_line("write")) b.write = named(*v, kWrites);
+  if (const auto v = note_line("write_miss")) b.write_miss = named(*v, kWriteMisses);
+  if (const auto v = note_line("index")) b.index = named(*v, kIndices);
+  if (const auto v = note_line("prefetch")) b.prefetch = read_prefetchers(*v);
+  read("clean_victims", [&](const Field& v) { b.clean_victims = v.real(); });
+  read("slices", [&](const Field& v) { b.slices = v.integer(1, INT64_MAX); });
+  read("row_buffer", [&](const Field& v) { level.rows.row_bytes = size_in(v).value; });
+  read("banks", [&](const Field& v) { level.rows.banks = v.integer(1, INT64_MAX); });
   if (const auto v = note_line("private_to")) level.private_to = named(*v, kUnits);
   if (const auto v = note_line("note")) level.note = v->text();
   if (const auto v = note_line("filled_by")) {
@@ -163,6 +196,37 @@ class Writer {
   std::string out_;
 };
 
+void write_prefetchers(Writer& w, const std::vector<Prefetch>& all) {
+  if (!all.empty()) w.line("    prefetch:");
+  for (const Prefetch& p : all) {
+    std::string line = "      - {kind: " + std::string(name_of(p.kind));
+    if (p.degree != 1 || !p.source.empty()) {
+      line += ", degree: {value: " + std::to_string(p.degree) +
+              ", source: " + yaml_scalar(p.source.empty() ? "assumed" : p.source) + "}";
+    }
+    w.line(line + "}");
+  }
+}
+
+void write_behaviour(Writer& w, const Level& l) {
+  const CacheBehaviour& b = l.behaviour;
+  const CacheBehaviour plain;
+  const auto word = [&](const char* key, auto value, auto usual) {
+    if (value != usual) w.key(4, key, name_of(value));
+  };
+  word("inclusion", b.inclusion, plain.inclusion);
+  w.number(4, "clean_victims", shortest(b.clean_victims), b.clean_victims == plain.clean_victims,
+           l.sources, "clean_victims");
+  word("write", b.write, plain.write);
+  word("write_miss", b.write_miss, plain.write_miss);
+  word("index", b.index, plain.index);
+  w.number(4, "slices", std::to_string(b.slices), b.slices == 1, l.sources, "slices");
+  write_prefetchers(w, b.prefetch);
+  w.number(4, "row_buffer", to_text(Bytes(l.rows.row_bytes)), l.rows.row_bytes == 0, l.sources,
+           "row_buffer");
+  w.number(4, "banks", std::to_string(l.rows.banks), l.rows.banks == 1, l.sources, "banks");
+}
+
 void write_level(Writer& w, const Level& l, bool first) {
   w.line("  - name: " + yaml_scalar(l.name));
   w.key(4, "kind", name_of(l.kind));
@@ -177,6 +241,7 @@ void write_level(Writer& w, const Level& l, bool first) {
   number("sector", to_text(l.sector), l.sector == l.line);
   number("ways", std::to_string(l.ways), l.ways == 0);
   w.text(4, "policy", l.policy == "lru" ? "" : l.policy);
+  write_behaviour(w, l);
   if (l.private_to != (first ? Unit::machine : Unit::grid)) {
     w.key(4, "private_to", name_of(l.private_to));
   }
