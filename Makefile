@@ -1,6 +1,7 @@
 # make        the release command at build/tilewright
 # make demo   installs what is missing, builds, runs the whole way once, ends with demo.png
 # make test   everything that a machine without a GPU can test
+# make bench  speeds beside oneDNN, OpenBLAS, BLIS and the machine's own limits; ARGS="--rows G2 --json FILE"
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
 PRESET ?= release
@@ -8,7 +9,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 VENV := .venv
 
-.PHONY: build demo test setup python clean dev format
+.PHONY: build demo test bench setup python clean dev format
 
 setup:
 	@scripts/setup system
@@ -25,6 +26,12 @@ demo: build python
 
 test: build python
 	@scripts/test $(PRESET)
+
+bench: setup
+	@scripts/setup bench
+	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target tilewright-bench
+	@build/tilewright-bench $(ARGS)
 
 dev:
 	@$(MAKE) test PRESET=dev
