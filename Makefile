@@ -3,6 +3,7 @@
 # make test   everything that a machine without a GPU can test
 # make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all
 # make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
+# make bench  speeds beside oneDNN, OpenBLAS, BLIS and the machine's own limits; ARGS="--rows G2 --json FILE"
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
 PRESET ?= release
@@ -10,7 +11,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 VENV := .venv
 
-.PHONY: build demo test setup python clean dev sanitize fuzz format
+.PHONY: build demo test bench setup python clean dev sanitize fuzz format
 
 setup:
 	@scripts/setup system
@@ -28,6 +29,12 @@ demo: build python
 test: build python
 	@scripts/test $(PRESET)
 
+bench: setup
+	@scripts/setup bench
+	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target tilewright-bench
+	@build/tilewright-bench $(ARGS)
+
 dev:
 	@$(MAKE) test PRESET=dev
 
@@ -44,8 +51,6 @@ fuzz: setup
 
 format:
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
-
-# make bench: a place is kept for it here.
 
 clean:
 	@rm -rf build out $(VENV)

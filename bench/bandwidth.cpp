@@ -11,7 +11,8 @@
 #include "core/ir/host_facts.h"
 
 // Compiled for each width, picked as the program is loaded.
-#if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
+// Not under a sanitizer, which is not up yet when that happens.
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
 #define TILEWRIGHT_EACH_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define TILEWRIGHT_EACH_WIDTH
@@ -134,14 +135,14 @@ void measure(int threads, const Settings& settings, const Machine& machine, Json
       interleave(contestants, {.rounds = settings.rounds,
                                .turn_seconds = settings.turn_seconds,
                                .settle = wait_until_quiet});
-  print(fmt::format("\nMemory, {} thread{}, GB/s (1e9), medians of {} interleaved turns\n", threads,
-                    threads == 1 ? "" : "s", settings.rounds));
+  print(fmt::format("\nMemory, {} thread{}, GB/s (1e9), medians (best) of {} interleaved turns\n",
+                    threads, threads == 1 ? "" : "s", settings.rounds));
   Table table({"level", "KiB a thread", "read", "write", "copy (read + written)"});
   for (std::size_t p = 0; p < all.size(); ++p) {
     std::vector<std::string> row{all[p].level, std::to_string(all[p].bytes_a_thread >> 10)};
     for (std::size_t k = 0; k < std::size(kKinds); ++k) {
       const Samples& s = samples[p * std::size(kKinds) + k];
-      row.push_back(fmt::format("{:.1f}", s.median() * 1e-9));
+      row.push_back(fmt::format("{:.1f} ({:.1f})", s.median() * 1e-9, s.most() * 1e-9));
       list.push_back({{"level", all[p].level},
                       {"kind", name_of(kKinds[k])},
                       {"threads", threads},

@@ -26,7 +26,7 @@ std::int64_t extent(const Workload& w, std::string_view name) {
   return loop ? w.loop(*loop).extent : 1;
 }
 
-/// The indices of a tensor, as "bmk"; "" where it is not there or is indexed otherwise.
+/// Whether the tensor is there, is float32, and has this shape.
 bool has_shape(const Workload& w, std::string_view name,
                std::initializer_list<std::int64_t> shape) {
   const auto t = w.find_tensor(name);
@@ -37,17 +37,23 @@ bool has_shape(const Workload& w, std::string_view name,
 
 }  // namespace
 
+std::string Chain::why_not(const Workload& w) {
+  const std::int64_t batch = extent(w, "b"), m = extent(w, "m"), n = extent(w, "n"),
+                     k = extent(w, "k"), l = extent(w, "l");
+  const auto shaped = [&](std::string_view name, std::int64_t rows, std::int64_t columns) {
+    return w.find_loop("b") ? has_shape(w, name, {batch, rows, columns})
+                            : has_shape(w, name, {rows, columns});
+  };
+  const bool is_chain = w.operators().size() == 2 && shaped("A", m, k) && shaped("B", k, l) &&
+                        shaped("D", l, n) && shaped("C", m, l) && shaped("E", m, n);
+  return is_chain ? "" : "not two chained float32 matrix products, C = A B and E = C D";
+}
+
 Result<Chain> Chain::create(const Workload& w, std::uint64_t seed) {
+  if (const std::string why = why_not(w); !why.empty()) return Reason{why};
   Chain c;
   c.batch_ = extent(w, "b");
   c.m_ = extent(w, "m"), c.n_ = extent(w, "n"), c.k_ = extent(w, "k"), c.l_ = extent(w, "l");
-  const auto shaped = [&](std::string_view name, std::int64_t rows, std::int64_t columns) {
-    return c.batch_ > 1 ? has_shape(w, name, {c.batch_, rows, columns})
-                        : has_shape(w, name, {rows, columns});
-  };
-  if (w.operators().size() != 2 || !shaped("A", c.m_, c.k_) || !shaped("B", c.k_, c.l_) ||
-      !shaped("D", c.l_, c.n_) || !shaped("C", c.m_, c.l_) || !shaped("E", c.m_, c.n_))
-    return Reason{"not two chained float32 matrix products A B D"};
   c.a_ = floats(c.batch_ * c.m_ * c.k_), c.b_ = floats(c.batch_ * c.k_ * c.l_);
   c.d_ = floats(c.batch_ * c.l_ * c.n_), c.c_ = floats(c.batch_ * c.m_ * c.l_);
   c.e_ = floats(c.batch_ * c.m_ * c.n_);

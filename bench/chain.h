@@ -16,7 +16,9 @@ namespace tilewright::bench {
 /// 4096-aligned. A and B and D are `run`'s own seeded inputs.
 class Chain {
  public:
-  /// A Reason unless the workload is such a chain.
+  /// What makes the workload no such chain; empty where it is one.
+  static std::string why_not(const Workload& w);
+  /// A Reason unless the workload is such a chain. Cost: one evaluation by the reference.
   static Result<Chain> create(const Workload& w, std::uint64_t seed);
 
   std::int64_t batch() const { return batch_; }

@@ -24,6 +24,9 @@ struct Section {
   Json (*run)(const Settings&);
 };
 
+/// A load average above which somebody else is using the processors.
+constexpr double kBusy = 0.7;
+
 /// In the order in which they run. A section more is a function in sections.h and a line here.
 constexpr Section kSections[] = {
     {"bandwidth", "caches and DRAM: read, written, copied", bandwidth},
@@ -40,6 +43,7 @@ std::vector<std::string> section_names() {
 struct Arguments {
   Settings settings;
   std::vector<std::string> only;
+  std::vector<std::string> row;  ///< whose parameters have commas
   std::string isa, json;
 };
 
@@ -79,6 +83,7 @@ void check(Arguments& a) {
                       .accepted = "0..60 seconds"});
   if (a.settings.peers == std::vector<std::string>{"none"})
     a.settings.no_peers = true, a.settings.peers.clear();
+  a.settings.rows.insert(a.settings.rows.end(), a.row.begin(), a.row.end());
   for (std::string& row : a.settings.rows)
     if (row.find_first_of("/:.") == std::string::npos) row = "chimera/" + row;
 }
@@ -95,6 +100,9 @@ std::optional<Arguments> parse(int argc, char** argv) {
   app.add_option("--rows", a.settings.rows,
                  "kernels: rows such as G2,G7 (chimera's) or mcfuser/G1:dtype=f32")
       ->delimiter(',');
+  app.add_option("--row", a.row,
+                 "kernels: one row, such as gemm-chain:m=64,n=32,k=32,l=64; repeated")
+      ->allow_extra_args(false);
   app.add_option("--threads", a.settings.threads, "1,2 by default")->delimiter(',');
   app.add_option("--rounds", a.settings.rounds, "turns of each contestant")->capture_default_str();
   app.add_option("--turn", a.settings.turn_seconds, "seconds a turn")->capture_default_str();
@@ -119,9 +127,15 @@ int run(int argc, char** argv) {
   if (!arguments) return 0;
   Json document = {{"schema", 1}, {"source", "measured"}, {"by", "tilewright-bench"}};
   document.update(circumstances({argv, argv + argc}));
-  print(fmt::format("{}, {} processors online, {}, {}\n{}\n", document["cpu"].get<std::string>(),
-                    document["cpus_online"].get<int>(), document["compiler"].get<std::string>(),
-                    document["date"].get<std::string>(), document["command"].get<std::string>()));
+  const auto text = [&document](const char* key) { return document[key].get<std::string>(); };
+  print(fmt::format("{}, {} processors online, {}, {}\n{}\n", text("cpu"),
+                    document["cpus_online"].get<int>(), text("compiler"), text("date"),
+                    text("command")));
+  if (const double load = document["load_average"]; load > kBusy)
+    print(
+        fmt::format("Load average {:.1f} before the start: others use the processors, which lowers "
+                    "medians; compare the fastest runs.\n",
+                    load));
   document["rounds"] = arguments->settings.rounds;
   document["turn_seconds"] = arguments->settings.turn_seconds;
   document["seed"] = arguments->settings.seed;
@@ -129,6 +143,7 @@ int run(int argc, char** argv) {
     return arguments->only.empty() ||
            std::find(arguments->only.begin(), arguments->only.end(), name) != arguments->only.end();
   };
+  if (wanted("kernels")) check_kernels(arguments->settings);  // before minutes of another section
   for (const Section& s : kSections)
     if (wanted(s.name)) document.update(s.run(arguments->settings));
   if (!arguments->json.empty())

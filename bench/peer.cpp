@@ -5,10 +5,28 @@
 
 namespace tilewright::bench {
 
-std::vector<Peer>
-peers() {  // Those that ask a child process first, while there is one thread only.
-  std::vector<Peer> all{openblas(), blis(), pytorch(), onednn()};
-  std::rotate(all.begin(), all.end() - 1, all.end());
+namespace {
+
+struct Known {
+  const char* name;
+  Peer (*open)();
+};
+constexpr Known kPeers[] = {
+    {"oneDNN", onednn}, {"OpenBLAS", openblas}, {"BLIS", blis}, {"PyTorch", pytorch}};
+
+}  // namespace
+
+std::vector<std::string> peer_names() {
+  std::vector<std::string> names;
+  for (const Known& k : kPeers) names.emplace_back(k.name);
+  return names;
+}
+
+std::vector<Peer> peers(const std::vector<std::string>& names) {
+  std::vector<Peer> all;
+  for (const Known& k : kPeers)
+    if (names.empty() || std::find(names.begin(), names.end(), k.name) != names.end())
+      all.push_back(k.open());
   return all;
 }
 

@@ -29,14 +29,15 @@ struct Peer {
   std::function<std::vector<Entry>(const Chain& chain, int threads)> prepare;
 };
 
-/// One function a library; add a peer by adding its function here and in peers().
+/// One function a library; add a peer by adding its function here and its line in peer.cpp.
 Peer onednn();
 Peer openblas();
 Peer blis();
 Peer pytorch();
-/// All of them. Opens the libraries: each by dlopen on its own, so that two that export the same
-/// cblas_sgemm do not meet.
-std::vector<Peer> peers();
+std::vector<std::string> peer_names();
+/// Those of these names, in the order of peer_names(); all of them for no names. Opens the
+/// libraries: each by dlopen on its own, so that two that export the same cblas_sgemm do not meet.
+std::vector<Peer> peers(const std::vector<std::string>& names = {});
 
 /// Calls work(first, last, thread) on `threads` threads, the elements [0, count) dealt out in
 /// contiguous shares. Uses OpenMP's threads where it was built with it: a call costs microseconds.

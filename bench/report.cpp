@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "core/ir/host_facts.h"
@@ -22,6 +23,12 @@ std::string compiler() {
 #else
   return "unknown";
 #endif
+}
+
+/// Over the last minute; what else is running shows here. Below zero: unknown.
+double load_average() {
+  double load = -1;
+  return getloadavg(&load, 1) == 1 ? load : -1;
 }
 
 std::string utc_now() {
@@ -71,6 +78,7 @@ Json circumstances(const std::vector<std::string>& command) {
           {"cpus_online", std::thread::hardware_concurrency()},
           {"system", std::string(system.sysname) + " " + system.release},
           {"compiler", compiler()},
+          {"load_average", load_average()},
           {"date", utc_now()},
           {"command", line}};
 }

@@ -29,7 +29,8 @@ class Table {
 /// {"seconds_median": ..., "seconds_min": ..., "samples": n}
 Json seconds_json(const Samples& seconds);
 
-/// The processor's name, the operating system's and the compiler's, the date (UTC) and the command.
+/// The processor's name, the operating system's and the compiler's, the load, the date (UTC) and
+/// the command.
 Json circumstances(const std::vector<std::string>& command);
 
 /// Prints at once, so that a long run shows what it has.

@@ -25,6 +25,8 @@ struct Settings {
 /// Our fused kernels, verified, beside the peers' two products and the FMA peak, turn by turn.
 /// "kernels": one entry a row and number of threads; "geometric_means"; "peers".
 Json kernels(const Settings& settings);
+/// Throws InputError for rows that are no chains and for names that are no peers.
+void check_kernels(const Settings& settings);
 
 /// Bytes a second that are read, written and copied in each cache and in DRAM. "bandwidth": one
 /// entry a level, kind and number of threads.

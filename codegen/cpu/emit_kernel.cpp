@@ -1,5 +1,7 @@
 // A kernel's tree, node by node, as the access stream walks it.
 #include <algorithm>
+#include <cctype>
+#include <set>
 
 #include "codegen/cpu/emitter.h"
 
@@ -235,7 +237,7 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   in_scope_.push_back(id);
   declare(mine);
   enter_body(id, inside);
-  open_.push_back({id, name, variables_.text(outer.lo), around});
+  open_.push_back({id, name, end, variables_.text(outer.lo), around});
   for (NodeId c : n.children) visit(c, inside);
   open_.pop_back();
   leave_scope(mine);
@@ -286,9 +288,48 @@ void KernelEmitter::emit_load(NodeId id, const SymRanges& ranges) {
   }
   select(n.buffer);
   if (is_plain(n.buffer))
-    out_.comment("L." + p_.workload().tensor(n.tensor).name + ": as it is used");
-  else
-    out_.line("load(" + ref(n.buffer) + ", " + box_text(box) + ");");
+    return out_.comment("L." + p_.workload().tensor(n.tensor).name + ": as it is used");
+  const std::string text = box_text(box);
+  const std::string first = only_first(id, text);
+  out_.line((first.empty() ? "" : "if (" + first + ") ") + "load(" + ref(n.buffer) + ", " + text +
+            ");");
+}
+
+/// A load finds its tile held in all but the first iterations of the loops just around it that its
+/// box does not depend on, unless somebody else fills the buffer: then it need not even look. That
+/// condition, or nothing.
+std::string KernelEmitter::only_first(NodeId load, const std::string& box) const {
+  const ScheduleNode& n = k_.node(load);
+  const Buffer& b = buffer(n.buffer);
+  if (b.role != BufferRole::input || b.outer.valid() || n.only_for.valid() || n.flush.valid() ||
+      scopes_[n.buffer.index()].kind == TileScope::Kind::all_blocks)
+    return "";
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+    if (k_.nodes[i].kind == NodeKind::load && k_.nodes[i].buffer == n.buffer && NodeId(i) != load)
+      return "";
+  std::set<std::string> used;
+  for (std::size_t at = 0; at < box.size();) {
+    std::size_t end = at;
+    while (end < box.size() && (std::isalnum(static_cast<unsigned char>(box[end])) != 0 ||
+                                box[end] == '_'))
+      ++end;
+    if (end > at) used.insert(box.substr(at, end - at));
+    at = std::max(end, at + 1);
+  }
+  // What is neither a number nor a loop's own was derived from loops that its name does not tell.
+  std::set<std::string> known = {"Box"};
+  for (const OpenLoop& l : open_) known.insert({l.name, l.end});
+  for (const std::string& word : used)
+    if (std::isdigit(static_cast<unsigned char>(word[0])) == 0 && !known.contains(word)) return "";
+  std::string text;
+  for (std::size_t i = open_.size(); i-- > 0;) {
+    const OpenLoop& l = open_[i];
+    if (used.contains(l.name) || used.contains(l.end)) break;
+    const ScheduleNode& loop = k_.node(l.id);
+    if (loop.binding == Binding::grid || is_parallel(l.id)) return text.empty() ? "" : text;
+    if (loop.max_trips > 1) text += (text.empty() ? "" : " && ") + l.name + " == " + l.first;
+  }
+  return text;
 }
 
 /// Every reduction of the operator is at its low end: of the whole range, or of the block's share.

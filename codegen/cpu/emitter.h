@@ -95,6 +95,7 @@ class KernelEmitter {
   void visit_loop(NodeId id, const SymRanges& ranges);
   void visit_load(NodeId id, const SymRanges& ranges);
   void emit_load(NodeId id, const SymRanges& ranges);
+  std::string only_first(NodeId load, const std::string& box) const;
   void visit_store(NodeId id, const SymRanges& ranges);
   void flush_spilled(BufferId f, NodeId load);
   void leave_scope(const std::vector<BufferId>& buffers);
@@ -204,7 +205,7 @@ class KernelEmitter {
   std::string block_ = "0";
   struct OpenLoop {
     NodeId id;
-    std::string name, first;
+    std::string name, end, first;
     SymRanges around;
   };
   std::vector<OpenLoop> open_;     ///< loops around the current place

@@ -1,0 +1,73 @@
+// The program as `make bench` starts it, on little work and without peers: it ends, and its
+// document says what it must. No speed is asserted.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace tilewright::test {
+namespace {
+
+nlohmann::json document(std::vector<std::string> arguments) {
+  const Folder folder;
+  arguments.insert(arguments.end(), {"--json", folder.path("bench.json")});
+  const Outcome outcome = tilewright_command(arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  return nlohmann::json::parse(std::ifstream(folder.path("bench.json")));
+}
+
+TEST(Bench, KernelsDocument) {
+  const auto json = document({"--only", "kernels", "--row", "gemm-chain:m=64,n=32,k=32,l=64",
+                              "--threads", "1", "--rounds", "2", "--turn", "0", "--peers", "none"});
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["source"], "measured");
+  for (const char* key : {"cpu", "compiler", "date", "command", "system"})
+    EXPECT_FALSE(json[key].get<std::string>().empty()) << key;
+  ASSERT_EQ(json["kernels"].size(), 1U);
+  const auto& row = json["kernels"][0];
+  EXPECT_EQ(row["flops"], 2.0 * 64 * 64 * (32 + 32));
+  EXPECT_GT(row["peak_gflops"], 0);
+  ASSERT_EQ(row["contestants"].size(), 1U) << row["notes"];
+  const auto& ours = row["contestants"][0];
+  EXPECT_EQ(ours["name"], "tilewright");
+  EXPECT_EQ(ours["samples"], 2);
+  EXPECT_GT(ours["seconds_min"], 0);
+  EXPECT_LE(ours["seconds_min"], ours["seconds_median"]);
+  EXPECT_NEAR(ours["gflops"].get<double>() * ours["seconds_median"].get<double>() * 1e9,
+              row["flops"].get<double>(), 1);
+  EXPECT_NEAR(ours["of_peak"].get<double>() * row["peak_gflops"].get<double>(),
+              ours["gflops"].get<double>(), 1e-6);
+  EXPECT_EQ(json["geometric_means"].size(), 1U);
+}
+
+TEST(Bench, BandwidthDocument) {
+  const auto json =
+      document({"--only", "bandwidth", "--threads", "1", "--rounds", "1", "--turn", "0"});
+  ASSERT_FALSE(json["bandwidth"].empty());
+  EXPECT_EQ(json["bandwidth"].back()["level"], "DRAM");
+  EXPECT_EQ(json["bandwidth"].size() % 3, 0U);
+  for (const auto& b : json["bandwidth"]) EXPECT_GT(b["bytes_per_second_median"], 0) << b;
+}
+
+TEST(Bench, BadInputIsOneLine) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--only", "speed"},
+        {"--threads", "0"},
+        {"--rounds", "0"},
+        {"--isa", "mmx"},
+        {"--peers", "Eigen"},
+        {"--rows", "G99"},
+        {"--turn", "-1"},
+        {"--fast"},
+        {"--row", "layernorm:rows=8,cols=8", "--peers", "none", "--only", "kernels"}}) {
+    const Outcome outcome = tilewright_command(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments[0] << " " << outcome.err;
+    EXPECT_EQ(outcome.lines_of_err(), 1) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::test
