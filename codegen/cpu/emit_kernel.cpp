@@ -237,7 +237,8 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   in_scope_.push_back(id);
   declare(mine);
   enter_body(id, inside);
-  open_.push_back({id, name, end, variables_.text(outer.lo), around});
+  open_.push_back({id, name, end, variables_.text(outer.lo),
+                   variables_.text(outer.hi), around});
   for (NodeId c : n.children) visit(c, inside);
   open_.pop_back();
   leave_scope(mine);
@@ -295,6 +296,24 @@ void KernelEmitter::emit_load(NodeId id, const SymRanges& ranges) {
             ");");
 }
 
+namespace {
+
+/// The identifiers in a text.
+std::set<std::string> names_in(const std::string& text) {
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  std::set<std::string> names;
+  for (auto at = text.begin(); at != text.end();) {
+    const auto end = std::find_if_not(at, text.end(), in_name);
+    if (end != at && std::isdigit(static_cast<unsigned char>(*at)) == 0) names.emplace(at, end);
+    at = end == at ? at + 1 : end;
+  }
+  return names;
+}
+
+}  // namespace
+
 /// A load finds its tile held in all but the first iterations of the loops just around it that its
 /// box does not depend on, unless somebody else fills the buffer: then it need not even look. That
 /// condition, or nothing.
@@ -307,27 +326,26 @@ std::string KernelEmitter::only_first(NodeId load, const std::string& box) const
   for (std::size_t i = 0; i < k_.nodes.size(); ++i)
     if (k_.nodes[i].kind == NodeKind::load && k_.nodes[i].buffer == n.buffer && NodeId(i) != load)
       return "";
-  std::set<std::string> used;
-  for (std::size_t at = 0; at < box.size();) {
-    std::size_t end = at;
-    while (end < box.size() && (std::isalnum(static_cast<unsigned char>(box[end])) != 0 ||
-                                box[end] == '_'))
-      ++end;
-    if (end > at) used.insert(box.substr(at, end - at));
-    at = std::max(end, at + 1);
-  }
-  // What is neither a number nor a loop's own was derived from loops that its name does not tell.
+  std::set<std::string> used = names_in(box);
   std::set<std::string> known = {"Box"};
   for (const OpenLoop& l : open_) known.insert({l.name, l.end});
-  for (const std::string& word : used)
-    if (std::isdigit(static_cast<unsigned char>(word[0])) == 0 && !known.contains(word)) return "";
+  // What is no loop's own was derived from loops that its name does not tell.
+  const auto derived = [&] {
+    return !std::ranges::all_of(used, [&](const std::string& n) { return known.contains(n); });
+  };
   std::string text;
   for (std::size_t i = open_.size(); i-- > 0;) {
     const OpenLoop& l = open_[i];
-    if (used.contains(l.name) || used.contains(l.end)) break;
     const ScheduleNode& loop = k_.node(l.id);
-    if (loop.binding == Binding::grid || is_parallel(l.id)) return text.empty() ? "" : text;
-    if (loop.max_trips > 1) text += (text.empty() ? "" : " && ") + l.name + " == " + l.first;
+    if (derived()) return "";
+    if (loop.binding == Binding::grid || is_parallel(l.id)) break;
+    const bool uses = used.contains(l.name) || used.contains(l.end);
+    if (loop.max_trips <= 1) {
+      if (uses) used.merge(names_in(l.first + " " + l.last));  // it is the range around it
+      continue;
+    }
+    if (uses) break;
+    text += (text.empty() ? "" : " && ") + l.name + " == " + l.first;
   }
   return text;
 }

@@ -205,7 +205,8 @@ class KernelEmitter {
   std::string block_ = "0";
   struct OpenLoop {
     NodeId id;
-    std::string name, end, first;
+    std::string name, end;
+    std::string first, last;  ///< of the range that it cuts
     SymRanges around;
   };
   std::vector<OpenLoop> open_;     ///< loops around the current place
