@@ -24,8 +24,10 @@ void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& inv
       return true;
     });
     added->type_size(1)->expected(1);
-    if (o.repeated) added->expected(1, 256)->allow_extra_args(false);
-    else added->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+    if (o.repeated)
+      added->expected(1, 256)->allow_extra_args(false);
+    else
+      added->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   }
   if (!verb.subject.empty()) app.add_option("subject", invocation.request.subject);
   std::reverse(arguments.begin(), arguments.end());
@@ -35,10 +37,11 @@ void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& inv
     std::vector<std::string> names = verb.options;
     names.push_back("--help");
     const std::string near = nearest(extra.substr(0, extra.find('=')), names);
-    throw InputError({.where = verb.name,
-                      .value = extra,
-                      .problem = is_option ? "is no option of this verb" : "is one argument too many",
-                      .accepted = join(names) + (near.empty() || !is_option ? "" : " (nearest: " + near + ")")});
+    throw InputError(
+        {.where = verb.name,
+         .value = extra,
+         .problem = is_option ? "is no option of this verb" : "is one argument too many",
+         .accepted = join(names) + (near.empty() || !is_option ? "" : " (nearest: " + near + ")")});
   }
 }
 

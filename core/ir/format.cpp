@@ -1,7 +1,7 @@
 #define FMT_HEADER_ONLY 1  // the command is one file: no shared fmt
-#include <fmt/format.h>
-
 #include "core/ir/format.h"
+
+#include <fmt/format.h>
 
 namespace tilewright {
 

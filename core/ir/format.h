@@ -1,5 +1,6 @@
-// Text from a format string, by fmt. Its formatting code is compiled once, in format.cpp: instantiated
-// in every user, as fmt's header-only form does, it took two seconds of each one's compilation.
+// Text from a format string, by fmt. Its formatting code is compiled once, in format.cpp:
+// instantiated in every user, as fmt's header-only form does, it took two seconds of each one's
+// compilation.
 #pragma once
 
 #include <fmt/core.h>

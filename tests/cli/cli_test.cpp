@@ -55,7 +55,8 @@ TEST(Command, Lists) {
     for (const json& row : j[verb])
       EXPECT_THAT(table.out, HasSubstr(row.value("name", row.value("id", "?"))));
   }
-  for (const json& meter : document({"meters"})["meters"]) {
+  const json meters = document({"meters"});
+  for (const json& meter : meters["meters"]) {
     EXPECT_FALSE(meter["usable"]);
     EXPECT_FALSE(meter["reason"].get<std::string>().empty());
   }

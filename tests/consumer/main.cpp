@@ -15,7 +15,8 @@ loops: {m: 512, n: 64, k: 64, l: 512}
 operators:
   - gemm1: C[m,l] += A[m,k] * B[k,l]
   - gemm2: E[m,n] += C[m,l] * D[l,n]
-)", "main.cpp"));
+)",
+                                                                            "main.cpp"));
   const auto machine = std::make_shared<const Machine>(named_machine("scratchpad:64K"));
   const LevelId level = machine->default_level();
 

@@ -285,6 +285,13 @@ TEST(PlanFile, ReadsEveryKey) {
   EXPECT_EQ(k.flags.at("C"), (TensorFlags{.sliding = true}));
 }
 
+TEST(PlanFile, AWorkloadInsideKeepsTheOrderOfTheFile) {
+  const PlanFile f = plan_file_from_yaml(kInlinePlanFile, "p.yaml");
+  std::string loops;
+  for (const Loop& l : f.workload.loops()) loops += l.name;
+  EXPECT_EQ(loops, "mnkl");
+}
+
 TEST(PlanFile, WhatIsWrittenReadsBack) {
   for (const char* text : {kPlanFile, kInlinePlanFile}) {
     const PlanFile f = plan_file_from_yaml(text, "p.yaml");

@@ -257,7 +257,8 @@ TEST(RandomInputs, FitTheTypeAndTheRange) {
                                               "\nloops: {i: 5000}\noperators: [\"Y[i] = X[i]\"]\n",
                                           "test");
     double low = 0, high = 0;
-    for (double x : of(w, random_inputs(w, 7), "X")) {
+    const TensorValues inputs = random_inputs(w, 7);
+    for (double x : of(w, inputs, "X")) {
       ASSERT_EQ(x, round_to(w.dtype(), x));
       low = std::min(low, x);
       high = std::max(high, x);

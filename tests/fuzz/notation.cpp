@@ -1,9 +1,11 @@
-// Index notation, tree notation, and the small languages of options: tiles, sizes, machines in place.
+// Index notation, tree notation, and the small languages of options: tiles, sizes, machines in
+// place.
+#include "core/ir/notation.h"
+
 #include <string>
 
 #include "core/ir/files.h"
 #include "core/ir/machine.h"
-#include "core/ir/notation.h"
 #include "core/ir/plan.h"
 #include "core/ir/units.h"
 #include "tests/fuzz/fuzz.h"

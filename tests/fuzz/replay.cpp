@@ -1,6 +1,6 @@
 // Runs every kept input of a folder through a fuzz target, with any compiler: a regression test of
-// what fuzzing has found. Fails where there is none, where one takes over a second of processor time,
-// and where the target lets anything but InputError out.
+// what fuzzing has found. Fails where there is none, where one takes over a second of processor
+// time, and where the target lets anything but InputError out.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
