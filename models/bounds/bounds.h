@@ -108,6 +108,12 @@ class Curve {
   std::int64_t batch_ = 1;
 };
 
+/// Which steps loops are cut by.
+enum class Steps : std::uint8_t {
+  all,       ///< every integer; the last piece may be smaller, and counts as it is
+  dividing,  ///< those that divide the extent (perfect factors, as Timeloop and Orojenesis search)
+};
+
 /// One kernel a matrix product, each the best tree for the whole memory: every order of its loops,
 /// every integer step, every retention. A product keeps one tensor's tile of t x u words while it
 /// sweeps the third loop, a line of min(t, u) words of the second tensor, and one word of the
@@ -116,17 +122,20 @@ class Curve {
 ///   input A kept: likewise, |A| + |B| ceil(M/t) + |C| (2 ceil(K/u) - 1); B alike.
 /// Anything further (a tensor kept in two places, longer lines) needs more words for the same
 /// traffic. A Reason for what is no set of matrix products. Cost: under a millisecond for 4096^3.
-Result<Curve> attainable_unfused(const Workload& w);
+Result<Curve> attainable_unfused(const Workload& w, Steps steps = Steps::all);
 
 /// The two products of a chain C[m,l] += A[m,k] B[k,l]; E[m,n] += C[m,l] D[l,n] in one kernel, C on
 /// chip: m and l cut around both, A, B, D and E each kept at any depth of that nest or streamed
 /// past a region of C by lines and words, n cut or whole (then A B is computed again for every part
 /// of n). A Reason for anything else. Cost: milliseconds (chains of extents 512), tens of them
 /// (32k).
-Result<Curve> attainable_fused(const Workload& w);
+Result<Curve> attainable_fused(const Workload& w, Steps steps = Steps::all);
 
-/// The smaller buffer from which on `fused` never moves more than `unfused`, as far as both go;
-/// none where it does so at the end.
-std::optional<Bytes> crossover(const Curve& fused, const Curve& unfused);
+/// Where fusion starts to pay.
+struct Crossover {
+  std::optional<Bytes> first;   ///< the smallest buffer with which one kernel moves less than two
+  std::optional<Bytes> always;  ///< the smallest from which on it never moves more
+};
+Crossover crossover(const Curve& fused, const Curve& unfused);
 
 }  // namespace tilewright::bounds

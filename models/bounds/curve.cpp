@@ -68,19 +68,19 @@ constexpr const char* kTooLarge = "more multiply-adds than are counted";
 
 }  // namespace
 
-Result<Curve> attainable_unfused(const Workload& w) {
+Result<Curve> attainable_unfused(const Workload& w, Steps steps) {
   if (word_bytes(w) == 0) return Reason{kTypes};
   if (!countable(w)) return Reason{kTooLarge};
   std::vector<Curve::Part> parts;
   for (OpId op : w.topological_order()) {
     const auto p = product_of(w, op);
     if (!p) return Reason{"operator " + w.op(op).name + " is no matrix product"};
-    parts.push_back({.first = op, .second = {}, .choices = gemm_choices(*p)});
+    parts.push_back({.first = op, .second = {}, .choices = gemm_choices(*p, steps)});
   }
   return Curve(w, std::move(parts));
 }
 
-Result<Curve> attainable_fused(const Workload& w) {
+Result<Curve> attainable_fused(const Workload& w, Steps steps) {
   if (word_bytes(w) == 0) return Reason{kTypes};
   if (!countable(w)) return Reason{kTooLarge};
   const auto chain = chain_of(w);
@@ -88,23 +88,25 @@ Result<Curve> attainable_fused(const Workload& w) {
   if (std::min({chain->M, chain->L, chain->K, chain->N}) < 2)
     return Reason{"a loop of the chain has one iteration"};
   return Curve(
-      w, {{.first = chain->first, .second = chain->second, .choices = chain_choices(*chain)}});
+      w,
+      {{.first = chain->first, .second = chain->second, .choices = chain_choices(*chain, steps)}});
 }
 
-std::optional<Bytes> crossover(const Curve& fused, const Curve& unfused) {
+Crossover crossover(const Curve& fused, const Curve& unfused) {
   std::vector<Bytes> sizes;
   for (const Curve::Point& p : fused.points()) sizes.push_back(p.buffer);
   for (const Curve::Point& p : unfused.points()) sizes.push_back(p.buffer);
   std::ranges::sort(sizes);
-  std::optional<Bytes> from;
+  Crossover cross;
   for (const Bytes size : sizes) {
     const auto one = fused.at(size), other = unfused.at(size);
+    if (!cross.first && one && other && *one < *other) cross.first = size;
     if (!one || (other && *one > *other))
-      from.reset();
-    else if (!from)
-      from = size;
+      cross.always.reset();
+    else if (!cross.always)
+      cross.always = size;
   }
-  return from;
+  return cross;
 }
 
 }  // namespace tilewright::bounds
