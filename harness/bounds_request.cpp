@@ -92,7 +92,10 @@ ordered_json bounds_json(const Workload& w, Bytes capacity, std::optional<Bytes>
   const Slopes slopes = slopes_of(w);
   const auto fused = at(slopes.fused, capacity), unfused = at(slopes.unfused, capacity);
   const bool one = fused && (!unfused || *fused <= *unfused);
-  const std::optional<Bytes> best = one ? fused : unfused;
+  // What kernels of one operator move is no bound where fusing might do better, unknown by how
+  // much.
+  const bool known = slopes.fused || w.operators().size() == 1;
+  const std::optional<Bytes> best = !known ? std::nullopt : one ? fused : unfused;
   ordered_json json;
   json["capacity_bytes"] = capacity.value;
   json["proven"] = {
@@ -101,8 +104,9 @@ ordered_json bounds_json(const Workload& w, Bytes capacity, std::optional<Bytes>
   if (best)
     json["attainable"]["kernels"] = one ? ordered_json("fused") : ordered_json("one an operator");
   else
-    json["attainable"]["reason"] =
-        slopes.unfused ? "no loop tree fits" : ordered_json(slopes.unfused.reason());
+    json["attainable"]["reason"] = known            ? "no loop tree fits"
+                                   : slopes.unfused ? slopes.fused.reason()
+                                                    : slopes.unfused.reason();
   json["search_seconds"] = slopes.seconds;
   return json;
 }

@@ -82,6 +82,7 @@ class Curve {
   struct Part {
     OpId first, second;  ///< a product, or a fused chain of two
     std::vector<Choice> choices;
+    std::int64_t repeats = 1;  ///< batch: everything moves that often
   };
   struct Point {
     Bytes buffer;
@@ -105,7 +106,6 @@ class Curve {
   std::vector<Part> parts_;
   std::vector<Point> points_;
   std::int64_t word_ = 1;  ///< bytes
-  std::int64_t batch_ = 1;
 };
 
 /// Which steps loops are cut by.
