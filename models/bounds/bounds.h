@@ -54,9 +54,9 @@ enum class Freedom : std::uint8_t {
 /// K < sqrt(S): with M = N = 100, K = 4, S = 21 a plan moves 20,400 words and it would say 27,457.
 /// The third is the same argument with unequal weights on the tensors.
 ///
-/// unfused: the sum over operators (Plan: kernels meet at home). A shared input counts for each.
-/// no_recomputation: the operators of a chain together obey the same bound with V summed and
-/// tensors joined in three classes, one of each class an operator; what an intermediate's first
+/// unfused: the sum over operators (kernels meet at home, plan.md rule 15). A shared input counts
+/// for each. no_recomputation: the operators of a chain together obey the same bound with V summed
+/// and tensors joined in three classes, one of each class an operator; what an intermediate's first
 /// residency saves is taken off once: fused >= bound(V_1 + V_2, classes) - |C|. For two matrix
 /// products that is one product of M x L x (K + N), less M L. Chains may also be cut in parts that
 /// are added up. any: a chain's intermediate may be computed again instead of kept, from ab/K^2

@@ -192,7 +192,6 @@ class Search {
     const Form& f = forms()[id];
     slots_.clear();
     const std::vector<I> one{1};
-    // Larger steps of the outer loops first: the front is near its end soon.
     for (int g = 0; g < f.groups; ++g) {
       const bool fixed = g + 1 == f.groups && f.last_is_one();
       slots_.push_back({g, fixed ? one : f.rows(g) ? m_ : l_});
@@ -213,11 +212,7 @@ class Search {
     Choice c{.form = static_cast<std::int32_t>(id)};
     form_ = &f;
     least_ = c;
-    most_ = c;
-    for (const Slot& s : slots_) {
-      least_.cut[s.cut] = s.steps.front();
-      most_.cut[s.cut] = s.steps.back();
-    }
+    for (const Slot& s : slots_) least_.cut[s.cut] = s.steps.front();
     go(0, c);
   }
 
@@ -293,7 +288,7 @@ class Search {
   const Form* form_ = nullptr;
   std::vector<I> m_, l_, n_;
   std::vector<Slot> slots_;
-  Choice least_, most_;
+  Choice least_;
 };
 
 }  // namespace

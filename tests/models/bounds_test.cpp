@@ -372,16 +372,16 @@ Held hold_nests(std::uint64_t seed, const std::shared_ptr<const Workload>& w, in
 TEST_P(BoundsRandom, NoNestMovesLess) {
   const auto seed = static_cast<std::int64_t>(GetParam());
   const auto product = gemm(3 + seed % 4, 5 - seed % 3, 2 + seed % 5);
-  const Held alone = hold_nests(GetParam() + 200, product, 1500);
+  const Held alone = hold_nests(GetParam() + 200, product, 1000);
   if (HasFailure()) return;
   EXPECT_GT(alone.on, 5) << "sizes at which a random nest is as good as the curve";
   const auto chain =
       named("gemm-chain:m=" + std::to_string(3 + seed % 3) + ",l=" + std::to_string(5 - seed % 3) +
             ",k=" + std::to_string(2 + seed % 4) + ",n=" + std::to_string(2 + seed % 3));
-  const Held fused = hold_nests(GetParam() + 300, chain, 4000);
+  const Held fused = hold_nests(GetParam() + 300, chain, 2500);
   if (HasFailure()) return;
   EXPECT_GT(fused.on, 5);
-  EXPECT_GT(fused.plans, 1000);
+  EXPECT_GT(fused.plans, 600);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BoundsRandom, ::testing::Range<std::uint64_t>(1, 7));
