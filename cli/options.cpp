@@ -109,6 +109,8 @@ std::vector<Option> make_verb_options() {
   return {
       {"--resolved", "", "", "of a plan: the schedule, every default made visible", false,
        [](Invocation& i, const std::string&) { i.resolved = true; }},
+      {"--curve", "", "", "of a workload: the least bytes by buffer size, fused and not", false,
+       [](Invocation& i, const std::string&) { i.curve = true; }},
       {"--target", "", "NAME", "cpu, cuda, npu (tilewright targets)", false,
        [](Invocation& i, const std::string& v) {
          i.request.target = i.emit.target = i.run.target = v;

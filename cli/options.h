@@ -20,6 +20,7 @@ struct Invocation {
   std::optional<std::string> out = {};
   bool json = false;
   bool resolved = false;
+  bool curve = false;
 };
 
 struct Option {

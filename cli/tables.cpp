@@ -112,6 +112,80 @@ std::string point_line(const char* name, const ordered_json& p) {
 
 }  // namespace
 
+namespace {
+
+std::string size_cell(const ordered_json& value) {
+  return value.is_number_integer() ? human_bytes(value.get<std::int64_t>()) : "-";
+}
+
+std::vector<std::string> bound_cells(const ordered_json& row) {
+  std::vector<std::string> cells{size_cell(get(row, "buffer_bytes")),
+                                 size_cell(row["unfused"]["attainable_bytes"]),
+                                 size_cell(row["unfused"]["proven_bytes"])};
+  if (row.contains("fused"))
+    for (const char* key :
+         {"attainable_bytes", "proven_without_recomputation_bytes", "proven_bytes"})
+      cells.push_back(size_cell(row["fused"][key]));
+  return cells;
+}
+
+std::vector<std::string> bound_header(const ordered_json& row) {
+  std::vector<std::string> header{"buffer", "unfused attainable", "proven"};
+  if (row.contains("fused"))
+    for (const char* name : {"fused attainable", "proven, nothing recomputed", "proven, any plan"})
+      header.emplace_back(name);
+  return header;
+}
+
+/// About two rows an octave of the curve, and every level and measurement.
+std::string curve_table(const ordered_json& j) {
+  Table table(bound_header(j["curve"].front()));
+  double last = 0;
+  for (const ordered_json& row : j["curve"]) {
+    const double size = row["buffer_bytes"].get<double>();
+    if (size < 1.4 * last && &row != &j["curve"].back()) continue;
+    table.add(bound_cells(row));
+    last = size;
+  }
+  std::string out = table.text();
+  if (j.contains("levels") && !j["levels"].empty()) {
+    auto header = bound_header(j["levels"].front());
+    header.insert(header.begin(), "level");
+    Table levels(header);
+    for (const ordered_json& row : j["levels"]) {
+      auto cells = bound_cells(row);
+      cells.insert(cells.begin(), text(row, "level"));
+      levels.add(cells);
+    }
+    out += "\n" + levels.text();
+  }
+  if (j.contains("measured")) {
+    Table measured({"measured", "buffer", "moved", "proven", "times", "attainable", "times", "paper's bound"});
+    for (const ordered_json& row : j["measured"])
+      measured.add({text(row, "name"), size_cell(row["buffer_bytes"]), size_cell(row["measured_bytes"]),
+                    size_cell(row["proven_bytes"]), fixed(row["over_proven"], 3),
+                    size_cell(row["attainable_bytes"]), fixed(get(row, "over_attainable"), 3),
+                    size_cell(row["paper_bound_bytes"])});
+    out += "\n" + measured.text();
+  }
+  out += "\n";
+  for (const char* kind : {"unfused", "fused"}) {
+    const ordered_json& least = j["minimum"][kind];
+    if (least["traffic_bytes"].is_null())
+      out += fmt::format("{:<9} not available: {}\n", kind, text(least, "reason"));
+    else
+      out += fmt::format("{:<9} at least {} from {} on; {} breakpoints\n", kind,
+                         bytes(least["traffic_bytes"]), bytes(least["buffer_bytes"]),
+                         text(least, "breakpoints"));
+  }
+  if (!get(j, "crossover_bytes").is_null())
+    out += fmt::format("fusion    first moves less with {}; never more from {} on\n",
+                       bytes(j["crossover_bytes"]), bytes(get(j, "never_loses_from_bytes")));
+  return out + "search    " + seconds(j["search_seconds"]) + "\n";
+}
+
+}  // namespace
+
 std::string models_table(const ordered_json& j) {
   std::string out;
   for (const ordered_json& m : j["models"]) {
@@ -165,6 +239,10 @@ std::string experiments_table(const ordered_json& j) {
 }
 
 std::string explain_table(const ordered_json& j) {
+  if (j.contains("curve"))
+    return fmt::format("{}, {}: least bytes moved by buffer size\n\n", text(j, "workload"),
+                       text(j, "dtype")) +
+           curve_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
                        text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
@@ -193,10 +271,14 @@ std::string plan_table(const ordered_json& j) {
       lines.add("memory", formatted("{} of {} in {} (the paper's figure: {})", bytes(n),
                                       bytes(get(j, "capacity_bytes")), level,
                                       bytes(get(j, "memory_paper_bytes"))));
-  lines.add("bound", bytes(get(j, "bound_bytes")) + ", " + text(j, "bound") + " (" +
-                         text(j, "bound_is") + ")");
   lines.add("exact", bytes(get(j, "exact_bytes")));
-  lines.add("gap", fixed(get(j, "gap"), 4));
+  lines.add("proven", fmt::format("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
+                                  fixed(get(j, "gap"), 4), text(j, "bound_is")));
+  const ordered_json& least = j["bounds"]["attainable"];
+  lines.add("attainable", get(least, "bytes").is_null()
+                              ? "not available: " + text(least, "reason")
+                              : fmt::format("{}; gap {} (kernels: {})", bytes(least["bytes"]),
+                                            fixed(least["gap"], 4), text(least, "kernels")));
   lines.add("time", seconds(get(j, "seconds")));
   lines.add("search", seconds(get(j, "search_seconds")));
   lines.add("candidates", cell(get(j, "candidates")));
@@ -311,6 +393,7 @@ std::string validate_table(const ordered_json& j) {
 namespace {
 
 std::string one_panel(const ordered_json& j) {
+  if (j.contains("curve")) return curve_table(j);
   if (j.contains("validation"))
     return validate_table(j["validation"]) +
            formatted("the paper's R2: {}; must hold: R2 about y=x at least {}\n",

@@ -45,10 +45,14 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"explain",
                    "per tensor: footprint, movement, what decides it; all orders ranked",
                    "W|PLAN",
-                   kPlan + kModel + Names{"--resolved", "--json"},
+                   kPlan + kModel + Names{"--resolved", "--curve", "--json"},
                    "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
-                   "for the level. Of a plan (--resolved): the schedule, every default made visible.",
-                   [](const Invocation& i) { return harness::explain(i.request, i.resolved); },
+                   "for the level. Of a plan (--resolved): the schedule, every default made visible. --curve: the\n"
+                   "least bytes by buffer size, proven and attainable, fused and not (-m is optional then).",
+                   [](const Invocation& i) {
+                     return i.curve ? harness::explain_curve(i.request)
+                                    : harness::explain(i.request, i.resolved);
+                   },
                    explain_table});
   verbs.push_back({"plan",
                    "the model's best plan, its traffic and time, its gap to the lower bound",

@@ -17,7 +17,7 @@ struct Experiment {
   std::string id;      ///< "chimera/fig8d"
   std::string title;
   std::string source;  ///< paper, section, figure
-  std::string method;  ///< "validate", "formulas", "reuse", "panels"
+  std::string method;  ///< "validate", "formulas", "reuse", "panels", "bounds"
   std::string about;   ///< what is done here and how it differs from the paper
   std::string where;   ///< the file, for errors
   std::shared_ptr<const DocumentValue> document;
@@ -44,6 +44,9 @@ Reproduced reproduce_validation(const Experiment& e, const Request& request,
 Reproduced reproduce_formulas(const Experiment& e);
 /// The loops along which each tensor is reused under every order.
 Reproduced reproduce_reuse(const Experiment& e);
+
+/// The bounds by buffer size, with a paper's minima and measurements beside them.
+Reproduced reproduce_bounds(const Experiment& e);
 
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {

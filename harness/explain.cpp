@@ -1,6 +1,7 @@
 // explain: every order of a workload priced and ranked, or a plan with its defaults made visible.
 #include <algorithm>
 
+#include "harness/bounds_request.h"
 #include "harness/chimera_request.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
@@ -170,6 +171,24 @@ Answer explain_plan(const Request& request) {
 }
 
 }  // namespace
+
+Answer explain_curve(const Request& request) {
+  const bool machine = request.machine || request.machine_text;
+  const Setting setting = machine ? setting_of(request) : workload_of(request);
+  if (setting.file || request.tree)
+    throw InputError({.where = "--curve",
+                      .value = setting.file ? request.subject : "--tree",
+                      .problem = "is a plan already",
+                      .accepted = "a workload"});
+  auto json = document();
+  json["workload"] = setting.workload_name;
+  json["dtype"] = name_of(setting.workload->dtype());
+  json["machine"] = machine ? ordered_json(setting.machine->name) : ordered_json(nullptr);
+  merge(json, curve_json(*setting.workload, setting.machine.get()));
+  json["command"] = "tilewright explain " + setting.workload_name + " --curve" +
+                    (request.machine ? " -m " + *request.machine : "");
+  return {std::move(json), Status::done};
+}
 
 Answer explain(const Request& request, bool resolved) {
   if (resolved) return explain_plan(request);

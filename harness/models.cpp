@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "harness/bounds_request.h"
 #include "harness/chimera_request.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
@@ -223,6 +224,15 @@ const std::vector<ModelRecord>& table() {
        .options = {},
        .optimise = nullptr,
        .price = exact_price},
+      {.name = "bounds",
+       .summary = "the least bytes of any plan, proven, and of the best loop tree, attained, by buffer size",
+       .source = "Smith et al., arXiv:1702.02017 (2 V / sqrt(S), here without slack and for chains); the "
+                 "trees are our own",
+       .assumptions = {"one memory of that size under home, empty at first",
+                       "attainable: matrix products and chains of two, each loop cut at most three times"},
+       .options = {},
+       .optimise = bounds_optimise,
+       .price = bounds_price},
   };
   return records;
 }

@@ -1,4 +1,5 @@
 // plan: a model's best plan, what it says of it, and how far that is from what must move.
+#include "harness/bounds_request.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
@@ -48,7 +49,7 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
     throw InputError({.where = "--model",
                       .value = model.name,
                       .problem = "makes no plans",
-                      .accepted = "a model that does: chimera"});
+                      .accepted = "a model that does: chimera, bounds"});
   if (request.level == "all") {
     if (on_chip_levels(*setting.machine) > 1)
       return refuse(std::move(json), "--level all: a plan over several levels is not available yet");
@@ -70,19 +71,18 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
   json["level"] = setting.machine->level(best->level).name;
   merge(json, best->document);
 
-  const Bytes bound = setting.workload->compulsory_bytes();
+  const Result<Bytes> exactly = exact_bytes(setting, best->plan, best->level);
+  const Bytes capacity = capacity_of(request, setting, best->level);
+  json["bounds"] = bounds_json(*setting.workload, capacity,
+                               exactly ? std::optional(*exactly) : std::nullopt);
+  const Bytes bound(json["bounds"]["proven"]["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";
-  json["bound_is"] = "compulsory: every input read once, every output written once";
-  const Result<Bytes> exactly = exact_bytes(setting, best->plan, best->level);
+  json["bound_is"] = json["bounds"]["proven"]["is"];
   json["exact_bytes"] = exactly ? ordered_json(exactly->value) : ordered_json(nullptr);
-  if (exactly && bound.value > 0) {
-    TW_CHECK(*exactly >= bound, "a plan cannot move less than what is compulsory");
-    json["gap"] = static_cast<double>(exactly->value) / static_cast<double>(bound.value);
-  } else {
-    json["gap"] = nullptr;
-    json["gap_reason"] = exactly ? "nothing must move" : exactly.reason();
-  }
+  json["gap"] = json["bounds"]["proven"]["gap"];
+  if (exactly) TW_CHECK(*exactly >= bound, "a plan cannot move less than what is proven");
+  if (json["gap"].is_null()) json["gap_reason"] = exactly ? "nothing must move" : exactly.reason();
   if (out) {
     write_file(*out, to_yaml(file), "-o");
     json["written"] = *out;

@@ -47,7 +47,10 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "formulas") return reproduce_formulas(e);
   if (e.method == "reuse") return reproduce_reuse(e);
   if (e.method == "panels") return reproduce_panels(e, request, options);
-  Field(*e.document, e.where).at("method").fail("is no method", "validate, formulas, reuse, panels");
+  if (e.method == "bounds") return reproduce_bounds(e);
+  Field(*e.document, e.where)
+      .at("method")
+      .fail("is no method", "validate, formulas, reuse, panels, bounds");
 }
 
 }  // namespace

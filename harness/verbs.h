@@ -27,7 +27,12 @@ Answer list_experiments();
 /// the plan's notation. Cost: about a millisecond for the 24 orders of a GEMM chain.
 Answer explain(const Request& request, bool resolved = false);
 
-/// The model's best plan, its volume and memory, the bound and the gap to it. Writes the plan file to
+/// The least bytes by buffer size, proven and attainable, each operator alone and fused: the ski slope,
+/// its minima, and the size from which on fusion pays. A machine's levels are marked where -m names one.
+/// Cost: a millisecond (a product of 4096^3) to tens of them (a chain of 32k extents).
+Answer explain_curve(const Request& request);
+
+/// The model's best plan, its volume and memory, the proven and the attainable bound and the gaps to them. Writes the plan file to
 /// `out` where given. Refused where nothing fits. Cost: milliseconds.
 Answer plan(const Request& request, const std::optional<std::string>& out = {});
 

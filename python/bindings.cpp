@@ -21,7 +21,10 @@ constexpr Verb kVerbs[] = {
     {"targets", [](const Invocation&) { return harness::list_targets(); }},
     {"meters", [](const Invocation&) { return harness::list_meters(); }},
     {"experiments", [](const Invocation&) { return harness::list_experiments(); }},
-    {"explain", [](const Invocation& i) { return harness::explain(i.request, i.resolved); }},
+    {"explain",
+     [](const Invocation& i) {
+       return i.curve ? harness::explain_curve(i.request) : harness::explain(i.request, i.resolved);
+     }},
     {"plan", [](const Invocation& i) { return harness::plan(i.request, i.out); }},
     {"predict", [](const Invocation& i) { return harness::predict(i.request); }},
     {"simulate", [](const Invocation& i) { return harness::simulate(i.request); }},

@@ -19,6 +19,7 @@ struct Invocation {
   harness::ReproduceOptions reproduce = {};
   std::optional<std::string> out = {};
   bool resolved = false;
+  bool curve = false;
 };
 
 /// Throws InputError naming the option where a value is not of the kind that it takes.

@@ -54,9 +54,9 @@ enum class Freedom : std::uint8_t {
 /// K < sqrt(S): with M = N = 100, K = 4, S = 21 a plan moves 20,400 words and it would say 27,457.
 /// The third is the same argument with unequal weights on the tensors.
 ///
-/// unfused: the sum over operators (Plan: kernels meet at home). A shared input counts for each.
-/// no_recomputation: the operators of a chain together obey the same bound with V summed and
-/// tensors joined in three classes, one of each class an operator; what an intermediate's first
+/// unfused: the sum over operators (kernels meet at home, plan.md rule 15). A shared input counts
+/// for each. no_recomputation: the operators of a chain together obey the same bound with V summed
+/// and tensors joined in three classes, one of each class an operator; what an intermediate's first
 /// residency saves is taken off once: fused >= bound(V_1 + V_2, classes) - |C|. For two matrix
 /// products that is one product of M x L x (K + N), less M L. Chains may also be cut in parts that
 /// are added up. any: a chain's intermediate may be computed again instead of kept, from ab/K^2
@@ -82,6 +82,7 @@ class Curve {
   struct Part {
     OpId first, second;  ///< a product, or a fused chain of two
     std::vector<Choice> choices;
+    std::int64_t repeats = 1;  ///< batch: everything moves that often
   };
   struct Point {
     Bytes buffer;
@@ -105,7 +106,12 @@ class Curve {
   std::vector<Part> parts_;
   std::vector<Point> points_;
   std::int64_t word_ = 1;  ///< bytes
-  std::int64_t batch_ = 1;
+};
+
+/// Which steps loops are cut by.
+enum class Steps : std::uint8_t {
+  all,       ///< every integer; the last piece may be smaller, and counts as it is
+  dividing,  ///< those that divide the extent (perfect factors, as Timeloop and Orojenesis search)
 };
 
 /// One kernel a matrix product, each the best tree for the whole memory: every order of its loops,
@@ -116,17 +122,20 @@ class Curve {
 ///   input A kept: likewise, |A| + |B| ceil(M/t) + |C| (2 ceil(K/u) - 1); B alike.
 /// Anything further (a tensor kept in two places, longer lines) needs more words for the same
 /// traffic. A Reason for what is no set of matrix products. Cost: under a millisecond for 4096^3.
-Result<Curve> attainable_unfused(const Workload& w);
+Result<Curve> attainable_unfused(const Workload& w, Steps steps = Steps::all);
 
 /// The two products of a chain C[m,l] += A[m,k] B[k,l]; E[m,n] += C[m,l] D[l,n] in one kernel, C on
 /// chip: m and l cut around both, A, B, D and E each kept at any depth of that nest or streamed
 /// past a region of C by lines and words, n cut or whole (then A B is computed again for every part
 /// of n). A Reason for anything else. Cost: milliseconds (chains of extents 512), tens of them
 /// (32k).
-Result<Curve> attainable_fused(const Workload& w);
+Result<Curve> attainable_fused(const Workload& w, Steps steps = Steps::all);
 
-/// The smaller buffer from which on `fused` never moves more than `unfused`, as far as both go;
-/// none where it does so at the end.
-std::optional<Bytes> crossover(const Curve& fused, const Curve& unfused);
+/// Where fusion starts to pay.
+struct Crossover {
+  std::optional<Bytes> first;   ///< the smallest buffer with which one kernel moves less than two
+  std::optional<Bytes> always;  ///< the smallest from which on it never moves more
+};
+Crossover crossover(const Curve& fused, const Curve& unfused);
 
 }  // namespace tilewright::bounds

@@ -7,6 +7,7 @@
 // kept streams past it by a line and a word, or a word beside what is kept. A `Form` says which
 // tensors are kept where; its traffic and memory are sums over tensors of size times visits.
 #include <algorithm>
+#include <cmath>
 
 #include "models/bounds/front.h"
 #include "models/bounds/trees.h"
@@ -155,27 +156,42 @@ bool evaluate(const Chain& chain, const Form& f, Choice& c) {
 }
 
 /// Every step where that is few, else the least ones.
-std::vector<I> steps_of(I extent) {
-  if (extent > 32) return least_steps(extent);
+std::vector<I> cuts_of(I extent, Steps steps) {
+  if (extent > 32 || steps == Steps::dividing) return steps_of(extent, steps);
   std::vector<I> all;
   for (I i = 1; i <= extent; ++i) all.push_back(i);
   return all;
 }
 
+/// At most `most` of them, spread evenly by ratio; the ends stay.
+std::vector<I> thinned(const std::vector<I>& steps, std::size_t most) {
+  if (steps.size() <= most) return steps;
+  std::vector<I> kept;
+  const double ratio = static_cast<double>(steps.back()) / static_cast<double>(steps.front());
+  for (std::size_t i = 0; i < most; ++i) {
+    const double want = static_cast<double>(steps.front()) *
+                        std::pow(ratio, static_cast<double>(i) / static_cast<double>(most - 1));
+    const auto at = std::ranges::lower_bound(steps, static_cast<I>(std::llround(want)));
+    const I step = at == steps.end() ? steps.back() : *at;
+    if (kept.empty() || kept.back() < step) kept.push_back(step);
+  }
+  return kept;
+}
+
 /// The search over one form's cuts: what no completion can bring onto the front is left out.
 class Search {
  public:
-  Search(const Chain& chain, Front& front) : chain_(chain), front_(front) {
-    m_ = steps_of(chain.M);
-    l_ = steps_of(chain.L);
-    n_ = least_steps(chain.N);
+  Search(const Chain& chain, Steps steps, Front& front) : chain_(chain), front_(front) {
+    m_ = cuts_of(chain.M, steps);
+    l_ = cuts_of(chain.L, steps);
+    n_ = steps_of(chain.N, steps);
   }
 
-  void run(std::size_t id) {
+  /// The forms with that many cuts that may vary (4: four and more).
+  void run(std::size_t id, long wanted) {
     const Form& f = forms()[id];
     slots_.clear();
     const std::vector<I> one{1};
-    // Larger steps of the outer loops first: the front is near its end soon.
     for (int g = 0; g < f.groups; ++g) {
       const bool fixed = g + 1 == f.groups && f.last_is_one();
       slots_.push_back({g, fixed ? one : f.rows(g) ? m_ : l_});
@@ -187,14 +203,16 @@ class Search {
     else
       slots_.push_back({3, other_is_l ? l_ : m_});
     if (f.split) slots_.push_back({4, n_});
+    // Forms of many cuts gain little where loops are long: they are tried at fewer steps there.
+    const auto cuts =
+        std::ranges::count_if(slots_, [](const Slot& s) { return s.steps.size() > 1; });
+    if (std::clamp(cuts, 2L, 4L) != wanted) return;
+    if (cuts > 2)
+      for (Slot& s : slots_) s.steps = thinned(s.steps, cuts == 3 ? 16 : 8);
     Choice c{.form = static_cast<std::int32_t>(id)};
     form_ = &f;
     least_ = c;
-    most_ = c;
-    for (const Slot& s : slots_) {
-      least_.cut[s.cut] = s.steps.front();
-      most_.cut[s.cut] = s.steps.back();
-    }
+    for (const Slot& s : slots_) least_.cut[s.cut] = s.steps.front();
     go(0, c);
   }
 
@@ -270,15 +288,17 @@ class Search {
   const Form* form_ = nullptr;
   std::vector<I> m_, l_, n_;
   std::vector<Slot> slots_;
-  Choice least_, most_;
+  Choice least_;
 };
 
 }  // namespace
 
-std::vector<Choice> chain_choices(const Chain& chain) {
+std::vector<Choice> chain_choices(const Chain& chain, Steps steps) {
   Front front;
-  Search search(chain, front);
-  for (std::size_t id = 0; id < forms().size(); ++id) search.run(id);
+  Search search(chain, steps, front);
+  // Simple forms first: the front that they leave refuses most of the others early.
+  for (long cuts : {2L, 3L, 4L})
+    for (std::size_t id = 0; id < forms().size(); ++id) search.run(id, cuts);
   return front.finish();
 }
 

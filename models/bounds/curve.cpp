@@ -8,7 +8,6 @@ namespace tilewright::bounds {
 
 Curve::Curve(const Workload& w, std::vector<Part> parts)
     : workload_(w), parts_(std::move(parts)), word_(word_bytes(w)) {
-  if (const auto p = product_of(w, parts_.front().first)) batch_ = p->repeats;
   // The least memory that every part runs in, then every size at which some part moves less.
   std::int64_t least = 0;
   for (const Part& p : parts_) least = std::max(least, p.choices.front().buffer);
@@ -35,8 +34,7 @@ std::optional<Bytes> Curve::at(Bytes capacity) const {
   for (const Part& part : parts_) {
     const Choice* c = best(part, capacity);
     if (c == nullptr) return std::nullopt;
-    const auto p = product_of(workload_, part.first);
-    words += c->traffic * (p ? p->repeats : 1);
+    words += c->traffic * part.repeats;
   }
   return Bytes(words * word_);
 }
@@ -68,43 +66,47 @@ constexpr const char* kTooLarge = "more multiply-adds than are counted";
 
 }  // namespace
 
-Result<Curve> attainable_unfused(const Workload& w) {
+Result<Curve> attainable_unfused(const Workload& w, Steps steps) {
   if (word_bytes(w) == 0) return Reason{kTypes};
   if (!countable(w)) return Reason{kTooLarge};
   std::vector<Curve::Part> parts;
   for (OpId op : w.topological_order()) {
     const auto p = product_of(w, op);
     if (!p) return Reason{"operator " + w.op(op).name + " is no matrix product"};
-    parts.push_back({.first = op, .second = {}, .choices = gemm_choices(*p)});
+    parts.push_back(
+        {.first = op, .second = {}, .choices = gemm_choices(*p, steps), .repeats = p->repeats});
   }
   return Curve(w, std::move(parts));
 }
 
-Result<Curve> attainable_fused(const Workload& w) {
+Result<Curve> attainable_fused(const Workload& w, Steps steps) {
   if (word_bytes(w) == 0) return Reason{kTypes};
   if (!countable(w)) return Reason{kTooLarge};
   const auto chain = chain_of(w);
   if (!chain) return Reason{"the workload is no chain of two matrix products"};
   if (std::min({chain->M, chain->L, chain->K, chain->N}) < 2)
     return Reason{"a loop of the chain has one iteration"};
-  return Curve(
-      w, {{.first = chain->first, .second = chain->second, .choices = chain_choices(*chain)}});
+  return Curve(w, {{.first = chain->first,
+                    .second = chain->second,
+                    .choices = chain_choices(*chain, steps),
+                    .repeats = chain->repeats}});
 }
 
-std::optional<Bytes> crossover(const Curve& fused, const Curve& unfused) {
+Crossover crossover(const Curve& fused, const Curve& unfused) {
   std::vector<Bytes> sizes;
   for (const Curve::Point& p : fused.points()) sizes.push_back(p.buffer);
   for (const Curve::Point& p : unfused.points()) sizes.push_back(p.buffer);
   std::ranges::sort(sizes);
-  std::optional<Bytes> from;
+  Crossover cross;
   for (const Bytes size : sizes) {
     const auto one = fused.at(size), other = unfused.at(size);
+    if (!cross.first && one && other && *one < *other) cross.first = size;
     if (!one || (other && *one > *other))
-      from.reset();
-    else if (!from)
-      from = size;
+      cross.always.reset();
+    else if (!cross.always)
+      cross.always = size;
   }
-  return from;
+  return cross;
 }
 
 }  // namespace tilewright::bounds

@@ -42,4 +42,11 @@ std::vector<std::int64_t> least_steps(std::int64_t extent) {
   return steps;
 }
 
+std::vector<std::int64_t> steps_of(std::int64_t extent, Steps steps) {
+  std::vector<std::int64_t> all = least_steps(extent);
+  // A divisor is the least step for its number of pieces.
+  if (steps == Steps::dividing) std::erase_if(all, [&](std::int64_t s) { return extent % s != 0; });
+  return all;
+}
+
 }  // namespace tilewright::bounds

@@ -38,5 +38,7 @@ class Front {
 /// extent. Any other step needs more memory for as many parts. About 2 sqrt(extent) of them,
 /// growing.
 std::vector<std::int64_t> least_steps(std::int64_t extent);
+/// They, or the divisors of the extent.
+std::vector<std::int64_t> steps_of(std::int64_t extent, Steps steps);
 
 }  // namespace tilewright::bounds

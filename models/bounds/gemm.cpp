@@ -9,12 +9,12 @@ enum Kept { kOutput = 0, kLeft = 1, kRight = 2 };
 
 }  // namespace
 
-std::vector<Choice> gemm_choices(const Product& p) {
+std::vector<Choice> gemm_choices(const Product& p, Steps steps) {
   Front front;
   const std::int64_t M = p.extent_m, N = p.extent_n, K = p.extent_k;
   const auto scan = [&](Kept kept, std::int64_t rows, std::int64_t columns, auto traffic) {
-    const auto us = least_steps(columns);
-    for (std::int64_t t : least_steps(rows))
+    const auto us = steps_of(columns, steps);
+    for (std::int64_t t : steps_of(rows, steps))
       for (std::int64_t u : us) {
         const std::int64_t moved = traffic(ceil_div(rows, t), ceil_div(columns, u));
         front.add(

@@ -19,10 +19,10 @@ struct TreeMaker {
   Node batch(const std::vector<LoopId>& loops, Node body) const;
 };
 
-std::vector<Choice> gemm_choices(const Product& p);
+std::vector<Choice> gemm_choices(const Product& p, Steps steps);
 Node gemm_tree(const Workload& w, const Product& p, const Choice& c);
 
-std::vector<Choice> chain_choices(const Chain& chain);
+std::vector<Choice> chain_choices(const Chain& chain, Steps steps);
 Node chain_tree(const Workload& w, const Chain& chain, const Choice& c);
 
 }  // namespace tilewright::bounds

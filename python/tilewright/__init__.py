@@ -56,6 +56,7 @@ _OPTIONS = {
     "seed": "of everything random (1)",
     "threads": "threads (every core; run: 1)",
     "resolved": "of a plan: the schedule, every default made visible (False)",
+    "curve": "of a workload: the least bytes by buffer size, fused and not (False)",
     "target": "'cpu', 'cuda' or 'npu', see targets(); plan: tiles suit its micro-kernel",
     "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
     "out": "the file (plan) or folder (emit, reproduce) to write",
@@ -194,8 +195,9 @@ meters = _list("meters", "What can measure a kernel, and whether it is usable he
 experiments = _list("experiments", "The tables and figures that reproduce() knows.")
 
 explain = _verb(
-    "explain", ["subject", "machine"], _PLAN + _MODEL + ["resolved"],
-    "Prices every order of a workload, ranked; or shows a plan's schedule.\n\n"
+    "explain", ["subject", "machine"], _PLAN + _MODEL + ["resolved", "curve"],
+    "Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says\n"
+    "what any plan must move, by buffer size.\n\n"
     "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
     "'tensors'}]}.")
 plan = _verb(

@@ -1,4 +1,5 @@
-"""``tilewright plot RESULT.json``: predicted against true bytes, from validate or reproduce.
+"""``tilewright plot RESULT.json``: predicted against true bytes, from validate or reproduce; or the
+least bytes by buffer size, from explain --curve or reproduce (drawn by slope.py).
 
 One panel for each validation in the file: a point for each tiling, the line y = x, and the tiling
 that the model predicts the fewest bytes for. Below each panel stand the figures of merit, where the
@@ -277,13 +278,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(arguments):
-    parser = _Parser(prog="tilewright plot", description="Predicted against true bytes.")
+    parser = _Parser(prog="tilewright plot", description="Predicted against true bytes, or the bounds by buffer "
+                     "size.")
     parser.add_argument("result", metavar="RESULT.json",
-                        help="what validate --json or reproduce wrote")
+                        help="what validate --json, explain --curve --json or reproduce wrote")
     parser.add_argument("-o", "--out", metavar="FILE",
                         help="the picture, .png, .svg or .pdf (default: RESULT.png)")
     parser.add_argument("--scale", choices=("auto", "linear", "log"), default="auto",
-                        help="of both axes; auto is log from a spread of %d on" % LOG_FROM)
+                        help="of both axes of predicted against true; auto is log from a spread of %d on" % LOG_FROM)
     options = parser.parse_args(arguments)
     if options.out is None:
         options.out = os.path.splitext(options.result)[0] + ".png"
@@ -297,7 +299,9 @@ def main(arguments=None):
     """The console script. Returns the exit status: 0 done, 2 bad input, 3 matplotlib is missing."""
     try:
         options = _parse(arguments)
-        panels = panels_of(read(options.result), options.result)
+        document = read(options.result)
+        slope = isinstance(document, dict) and "curve" in document
+        panels = None if slope else panels_of(document, options.result)
         try:
             import matplotlib
         except ImportError:
@@ -305,7 +309,11 @@ def main(arguments=None):
                   file=sys.stderr)
             return 3
         matplotlib.rcParams["svg.hashsalt"] = "tilewright"  # the same file each time
-        save(draw(panels, options.scale), options.out)
+        if slope:
+            from tilewright.slope import draw_slope
+            save(draw_slope(document, options.result), options.out)
+        else:
+            save(draw(panels, options.scale), options.out)
     except BadInput as e:
         print(f"tilewright plot: {' '.join(str(e).split())}", file=sys.stderr)
         return 2

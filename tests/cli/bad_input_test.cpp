@@ -64,6 +64,8 @@ TEST(BadInput, CommandLine) {
       {{"explain", kChain, "-m", "scratchpad:4K", "--order", ""}, "order"},
       {{"explain", kChain, "-m", "scratchpad:4K", "--tiles", "z=4"}, "z"},
       {{"explain", kChain, "-m", "scratchpad:4K", "--tiles", "m=11"}, "11"},
+      {{"explain", kChain, "--curve", "--tree", kTree}, "--curve"},
+      {{"explain", "gem-chain", "--curve"}, "gemm-chain"},
       {{"predict", kChain, "-m", "scratchpad:4K", "--tree", kTree}, "--model"},
       {{"emit", kChain, "-m", "host", "--order", "mlkn"}, "-o"},
       {{"run", kChain, "-m", "host", "--order", "mlkn", "--target", "gpu"}, "gpu"},

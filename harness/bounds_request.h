@@ -1,0 +1,37 @@
+// The bounds as JSON: what plan, explain --curve and reproduce print of them.
+#pragma once
+
+#include <optional>
+
+#include "core/ir/error.h"
+#include "harness/answer.h"
+#include "harness/registry.h"
+#include "harness/request.h"
+#include "models/bounds/bounds.h"
+
+namespace tilewright::harness {
+
+/// Both attainable curves of a workload, or why there is none, and how long they took.
+struct Slopes {
+  Result<bounds::Curve> unfused = Reason{""};
+  Result<bounds::Curve> fused = Reason{""};
+  double seconds = 0;
+};
+Slopes slopes_of(const Workload& w);
+
+/// What a plan of `exactly` bytes is held against at that capacity: {"proven": {"bytes", "is",
+/// "gap"}, "attainable": {"bytes", "kernels", "gap"}}; a gap is null where exactly is not known.
+/// Attainable's bytes are null, with a reason, where no curve is known or none goes that low.
+nlohmann::ordered_json bounds_json(const Workload& w, Bytes capacity, std::optional<Bytes> exactly);
+
+/// A curve's document: "curve" (rows by buffer size), "minimum", "crossover_bytes",
+/// "search_seconds". `machine` marks its levels. At most about eight rows an octave; each is a
+/// breakpoint.
+nlohmann::ordered_json curve_json(const Workload& w, const Machine* machine);
+
+/// The best attainable plan at the request's capacity: what `plan --model bounds` prints.
+Result<Optimum> bounds_optimise(const Request& request, const Setting& setting);
+/// Bounds price no plan: a refusal that says what to ask instead.
+Answer bounds_price(const Request& request, const Setting& setting);
+
+}  // namespace tilewright::harness
