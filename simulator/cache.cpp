@@ -141,6 +141,15 @@ CacheHierarchy::CacheHierarchy(std::vector<CacheGeometry> inner_to_outer,
   line_shift_ = shift_of(geometry_.front().line);
   engine_ = cache::is_plain(geometry_, options) ? cache::plain_engine(geometry_, options)
                                                 : cache::general_engine(geometry_, options);
+  if (options.attribute) {
+    if (options.cores != 1)
+      refuse("cores", std::to_string(options.cores), "are too many to say whose fault misses are",
+             "1 with attribute");
+    std::vector<cache::Attribution::LevelSize> sizes;
+    for (const CacheGeometry& g : geometry_) sizes.push_back({g.capacity.value / g.line.value});
+    attribution_ = std::make_unique<cache::Attribution>(sizes, options.tensors);
+    engine_->observe(attribution_.get());
+  }
   renew_quick();
 }
 
@@ -321,6 +330,11 @@ CacheCount CacheHierarchy::total(std::size_t level) const {
 
 std::vector<std::vector<CacheLine>> CacheHierarchy::contents(std::size_t level, int core) const {
   return engine_->contents(level, core);
+}
+
+const LevelBlame& CacheHierarchy::blame(std::size_t level) const {
+  TW_CHECK(attribution_ != nullptr, "blame without CacheOptions::attribute");
+  return attribution_->level(level);
 }
 
 DramCount CacheHierarchy::dram() const { return engine_->dram(); }

@@ -69,6 +69,8 @@ struct CacheOptions {
   std::uint64_t seed = 1;  ///< of policies that draw, and of clean victims
   /// Counts by the engine that knows every behaviour even where the fast one would do.
   bool general = false;
+  /// Also says whose fault misses are: see blame(). One core only; slow.
+  bool attribute = false;
 };
 
 namespace cache {
@@ -108,8 +110,11 @@ struct Quick {
 };
 
 class Engine;
+class Attribution;
 
 }  // namespace cache
+
+struct LevelBlame;  // attribution.h
 
 /// A core's loads and stores in step: iteration i touches [address + i * stride, + bytes).
 struct Stream {
@@ -201,6 +206,10 @@ class CacheHierarchy {
   std::vector<std::vector<CacheLine>> contents(std::size_t level, int core = 0) const;
   DramCount dram() const;
 
+  /// With CacheOptions::attribute; see attribution.h.
+  const LevelBlame& blame(std::size_t level) const;
+  cache::Attribution& attribution() { return *attribution_; }
+
  private:
   bool quick(std::int64_t address, std::int64_t bytes, bool write, int tensor) {
     const auto a = static_cast<std::uint64_t>(address);
@@ -239,6 +248,7 @@ class CacheHierarchy {
   int line_shift_ = 6;  ///< of the innermost level
   cache::Quick quick_;
   std::unique_ptr<cache::Engine> engine_;
+  std::unique_ptr<cache::Attribution> attribution_;
 };
 
 }  // namespace tilewright

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "simulator/attribution.h"
 #include "simulator/cache.h"
 
 namespace tilewright::cache {
@@ -38,6 +39,12 @@ class Engine {
   virtual std::vector<std::int64_t> resident_dirty(std::size_t level) const = 0;
   virtual std::vector<std::vector<CacheLine>> contents(std::size_t level, int core) const = 0;
   virtual DramCount dram() const = 0;
+
+  /// Told of every touch from now on; quick() is then of no use.
+  void observe(Attribution* by) { blame_ = by; }
+
+ protected:
+  Attribution* blame_ = nullptr;
 };
 
 /// Non-inclusive, write-back, fetch on write, modulo, no sectors, no prefetchers, one core, home

@@ -164,6 +164,13 @@ class GeneralEngine final : public Engine {
     return tiers_[i].tally[static_cast<std::size_t>(tensor)];
   }
 
+  void tell(std::size_t i, std::uint64_t line, std::uint64_t sectors, int tensor, bool missed) {
+    if (blame_ == nullptr) return;
+    const auto first = static_cast<std::uint64_t>(std::countr_zero(sectors));
+    const std::uint64_t a_line = static_cast<std::uint64_t>(tiers_[i].sectors());
+    blame_->touched(i, line, line * a_line + first, tensor, missed);
+  }
+
   /// f(line, piece) for the pieces of a span that lie in one line each.
   template <class F>
   static void pieces(const Tier& t, Span s, F&& f) {
@@ -205,7 +212,9 @@ class GeneralEngine final : public Engine {
     Bank& bank = t.bank(core_);
     const std::uint64_t need = t.touched(line, s);
     Held* h = bank.find(line);
-    if (h != nullptr && (h->valid & need) == need) {
+    const bool hit = h != nullptr && (h->valid & need) == need;
+    if (!prefetch) tell(i, line, need, tensor, !hit);
+    if (hit) {
       if (t.behaviour.inclusion == Inclusion::exclusive) {
         if (!prefetch) ++tally(i, tensor).hits;
         const std::uint64_t dirty = h->dirty;
@@ -263,6 +272,7 @@ class GeneralEngine final : public Engine {
       h->valid = hold | moved;
       h->dirty = moved;
       if (victim.valid == 0) return h;
+      if (blame_ != nullptr) blame_->evicted(i, tensor, victim.tensor);
       evict(i, victim);
       return bank.find(line);
     }
@@ -291,6 +301,7 @@ class GeneralEngine final : public Engine {
     Held* h = bank.find(line);
     const bool back = t.behaviour.write == WriteHit::back;
     bool missed = false;
+    tell(i, line, need, tensor, h == nullptr || (h->valid & need) != need);
     if (h != nullptr && (h->valid & need) == need) {
       mark(*h, need, tensor, back);
       found(i, *h, tensor, false);
@@ -330,11 +341,15 @@ class GeneralEngine final : public Engine {
       Held* h = bank.find(line);
       if (h == nullptr && t.behaviour.write_miss == WriteMiss::around && !t.takes_victims())
         return pass_on(i, piece, tensor);
+      if (blame_ != nullptr) blame_->put(i, line);
       if (h != nullptr && (part & ~h->valid) == 0) {
         bank.touch(*h);
       } else {
-        const std::uint64_t held = h == nullptr ? 0 : h->valid;
-        if ((part & ~held) != 0) ++tally(i, tensor).misses;
+        const std::uint64_t fetched = part & ~(h == nullptr ? 0 : h->valid);
+        if (fetched != 0) {
+          ++tally(i, tensor).misses;
+          tell(i, line, fetched, tensor, true);
+        }
         h = fill(i, line, part, tensor, false, need);
       }
       if (h != nullptr) mark(*h, need, tensor, back);
@@ -375,6 +390,10 @@ class GeneralEngine final : public Engine {
     const bool back = tiers_[i].behaviour.write == WriteHit::back;
     if (back) h->dirty |= v.dirty;
     if (v.dirty != 0) h->tensor = v.tensor;
+    if (blame_ != nullptr) {
+      blame_->put(i, v.line);
+      if (gone.valid != 0) blame_->evicted(i, v.tensor, gone.tensor);
+    }
     if (gone.valid != 0) evict(i, gone);
     if (!back && v.dirty != 0) write_back(i, v.line, v.dirty, v.tensor);
   }

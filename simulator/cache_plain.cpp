@@ -93,6 +93,7 @@ class PlainEngine final : public Engine {
   void on_core(int) override {}
 
   Quick quick() override {
+    if (blame_ != nullptr) return {};
     PlainLevel& l = levels_.front();
     const auto of = [&]<class S>(S& sets, std::size_t stride) -> Quick {
       const Modulus& set_of = sets.set_of();
@@ -193,7 +194,20 @@ class PlainEngine final : public Engine {
       const std::size_t missed = touch(at, entry_of(line, tensor, write), n, misses);
       tally.misses += static_cast<std::int64_t>(missed);
       tally.hits += static_cast<std::int64_t>(n - missed);
+      if (blame_ != nullptr) tell(at, line, n, tensor, {misses, missed});
       if (missed != 0) fetch(at, tensor, {misses, missed});
+    }
+  }
+
+  void tell(std::size_t at, std::uint64_t line, std::size_t n, int tensor,
+            std::span<const Miss> misses) {
+    for (const std::uint64_t end = line + n; line < end; ++line) {
+      const bool missed = !misses.empty() && misses.front().line == line;
+      blame_->touched(at, line, line, tensor, missed);
+      if (!missed) continue;
+      if (misses.front().victim != kEmpty)
+        blame_->evicted(at, tensor, tensor_of(misses.front().victim));
+      misses = misses.subspan(1);
     }
   }
 
@@ -242,7 +256,16 @@ class PlainEngine final : public Engine {
     const bool covers = outer.line_shift <= levels_[at].line_shift;
     for (std::uint64_t line = first; line <= last; ++line) {
       Miss miss;
-      if (touch(at + 1, entry_of(line, tensor, true), 1, &miss) == 0) continue;
+      const bool found = touch(at + 1, entry_of(line, tensor, true), 1, &miss) == 0;
+      if (blame_ != nullptr) {
+        if (found || covers)
+          blame_->put(at + 1, line);
+        else
+          blame_->touched(at + 1, line, line, tensor, true);
+        if (!found && miss.victim != kEmpty)
+          blame_->evicted(at + 1, tensor, tensor_of(miss.victim));
+      }
+      if (found) continue;
       if (!covers) {
         ++outer.tally[static_cast<std::size_t>(tensor)].misses;
         fetch(at + 1, tensor, {&miss, 1});
