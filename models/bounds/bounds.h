@@ -50,8 +50,8 @@ enum class Freedom : std::uint8_t {
 /// Loomis-Whitney (here Shearer) allows S^1.5 multiply-adds in one; each residency of an output
 /// ends in a write. Their slack of -2S is not needed where the memory starts empty: the partial
 /// segment, put first, starts from nothing and does fewer multiply-adds an event than a full one.
-/// Kwasniewski et al. (COSMA, SC 2019, theorem 1) print 2MNK/sqrt(S) + MN; that is not valid where
-/// K < sqrt(S): with M = N = 100, K = 4, S = 21 a plan moves 20,400 words and it would say 27,457.
+/// The form 2MNK/sqrt(S) + MN, quoted from Kwasniewski et al. (COSMA, SC 2019), is no bound where
+/// K < sqrt(S): with M = N = 100, K = 4, S = 21 a plan moves 20,400 words; it would say 27,457.
 /// The third is the same argument with unequal weights on the tensors.
 ///
 /// unfused: the sum over operators (kernels meet at home, plan.md rule 15). A shared input counts

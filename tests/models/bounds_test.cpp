@@ -121,8 +121,8 @@ TEST(Published, BoundsOverPerfectFactors) {
   EXPECT_EQ(bounds::attainable_unfused(*w)->at(Bytes(2 << 20))->value, 832LL << 20);
 }
 
-/// The printed 2MNK/sqrt(S) + MN is above what a plan moves; ours is not.
-TEST(Proven, WhereCosmaIsNotValid) {
+/// The form 2MNK/sqrt(S) + MN is above what a plan moves; ours is not.
+TEST(Proven, WhereTheFormWithTheOutputAddedIsNoBound) {
   const auto w = gemm(100, 100, 4);
   const Bytes memory(21 * 4);
   const auto curve = bounds::attainable_unfused(*w);
