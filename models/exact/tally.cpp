@@ -27,7 +27,15 @@ std::vector<std::size_t> Tally::crossed(LevelId from, LevelId to) const {
 }
 
 void Tally::repeat(const Values& before, const Values& after, std::int64_t times) {
-  for (std::size_t i = 0; i < values_.size(); ++i) values_[i] += (after[i] - before[i]) * times;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    std::int64_t more = 0;
+    if (__builtin_mul_overflow(after[i] - before[i], times, &more) ||
+        __builtin_add_overflow(values_[i], more, &values_[i]))
+      throw InputError({.where = "plan",
+                        .field = i < ops_ ? "bytes moved" : "operations",
+                        .problem = "do not fit 64 bits",
+                        .accepted = "a smaller workload, or a plan that repeats less"});
+  }
 }
 
 }  // namespace tilewright::exact_model
