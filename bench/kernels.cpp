@@ -18,6 +18,7 @@ namespace tilewright::bench {
 namespace {
 
 constexpr const char* kOurs = "tilewright";
+constexpr const char* kOursPrefetching = "tilewright/pf";
 constexpr double kLeastPeakSeconds = 0.002;  // some slices of a tenth of a millisecond or more
 
 /// A contestant and how its results compare with the reference.
@@ -37,10 +38,11 @@ struct Prepared {
   Ours ours;
 };
 
-Ours verified(const harness::Scheduled& on, const Settings& settings, int threads) {
+Ours verified(const harness::Scheduled& on, const Settings& settings, int threads,
+              bool prefetch = false) {
   if (!on.schedule) return {nullptr, on.refusal.json.value("reason", "no schedule")};
   const Result<cpu::Source> source =
-      cpu::emit(*on.schedule, {.isa = settings.isa, .threads = threads});
+      cpu::emit(*on.schedule, {.isa = settings.isa, .threads = threads, .prefetch = prefetch});
   if (!source) return {nullptr, source.reason()};
   Result<cpu::Kernel> kernel = cpu::build(*source);
   if (!kernel) return {nullptr, kernel.reason()};
@@ -116,6 +118,12 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
   } else {
     notes.push_back(std::string(kOurs) + ": " + prepared.ours.refusal);
   }
+  Ours prefetching;
+  if (kernel != nullptr && settings.prefetch)
+    prefetching = verified(prepared.on, settings, threads, true);
+  if (harness::VerifiedKernel* const other = prefetching.kernel.get())
+    columns.push_back({{.name = kOursPrefetching, .sample = [other] { return other->run(); }},
+                       other->verification().relative_error});
   for (const Peer& peer : peers) try {
       for (const Entry& entry : peer.prepare(*chain, threads))
         columns.push_back(checked(entry, *chain, harness::tolerance_of(w)));

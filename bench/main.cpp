@@ -107,6 +107,7 @@ std::optional<Arguments> parse(int argc, char** argv) {
   app.add_option("--rounds", a.settings.rounds, "turns of each contestant")->capture_default_str();
   app.add_option("--turn", a.settings.turn_seconds, "seconds a turn")->capture_default_str();
   app.add_option("--peers", a.settings.peers, "kernels: OpenBLAS,BLIS,... or none")->delimiter(',');
+  app.add_flag("--prefetch", a.settings.prefetch, "kernels: ours with prefetches beside it");
   app.add_option("--isa", a.isa, "kernels: of our code and the peak: avx512, avx2, generic");
   app.add_option("--seed", a.settings.seed, "of the inputs")->capture_default_str();
   app.add_option("--json", a.json, "writes one document to this file");

@@ -16,6 +16,7 @@ struct Settings {
   std::vector<int> threads = {};        ///< empty: 1 and 2, or 1 where there is one processor
   std::vector<std::string> peers = {};  ///< names to take; empty: all that there are
   bool no_peers = false;
+  bool prefetch = false;  ///< kernels: ours with prefetches, too
   int rounds = 12;
   double turn_seconds = 0.008;
   cpu::Isa isa = cpu::host_isa();  ///< of our kernel and of the peak

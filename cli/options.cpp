@@ -117,6 +117,8 @@ std::vector<Option> make_verb_options() {
        }},
       {"--isa", "", "NAME", "avx512, avx2, generic (default: the widest that runs here)", false,
        [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = v; }},
+      {"--prefetch", "", "", "ask for the lines of tiles in place before they are used", false,
+       [](Invocation& i, const std::string&) { i.emit.prefetch = i.run.prefetch = true; }},
       {"--micro-kernel", "", "NAME",
        "6x4, 5x5 (avx512), 6x2, 4x3 (avx2), scalar (default: for each product the one that fits)",
        false,

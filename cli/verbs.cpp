@@ -81,14 +81,14 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"emit",
                    "the generated source and how to build it",
                    "PLAN",
-                   kPlan + kModel + Names{"--target", "--out", "--isa", "--micro-kernel", "--threads", "--json"},
+                   kPlan + kModel + Names{"--target", "--out", "--isa", "--micro-kernel", "--prefetch", "--threads", "--json"},
                    kPlanHelp,
                    [](const Invocation& i) { return harness::emit(i.request, i.emit); },
                    emit_table});
   verbs.push_back({"run",
                    "emit, build, verify against the reference evaluator, time",
                    "PLAN",
-                   kPlan + kModel + Names{"--target", "--isa", "--micro-kernel", "--threads", "--seed", "--json"},
+                   kPlan + kModel + Names{"--target", "--isa", "--micro-kernel", "--prefetch", "--threads", "--seed", "--json"},
                    std::string(kPlanHelp) +
                        "\nSpeed counts the workload's own operations, recomputation not; the peak is\n"
                        "measured in the same run, turn by turn with the kernel.",

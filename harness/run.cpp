@@ -23,7 +23,8 @@ cpu::Isa isa_of(const std::optional<std::string>& name) {
 
 /// The source of a schedule for the processor; bad input where an option names what is not there.
 Result<cpu::Source> source_of(const Scheduled& on, cpu::Isa isa,
-                              const std::optional<std::string>& micro_kernel, int threads) {
+                              const std::optional<std::string>& micro_kernel, bool prefetch,
+                              int threads) {
   if (micro_kernel) {
     const auto known = cpu::micro_kernel_for(isa, *micro_kernel);
     std::vector<std::string> names;
@@ -37,7 +38,8 @@ Result<cpu::Source> source_of(const Scheduled& on, cpu::Isa isa,
   }
   return cpu::emit(*on.schedule, {.isa = isa,
                                   .threads = threads,
-                                  .micro_kernel = micro_kernel.value_or("")});
+                                  .micro_kernel = micro_kernel.value_or(""),
+                                  .prefetch = prefetch});
 }
 
 /// Which tiles are packed, and what that costs: every byte that a packed tile is loaded or written
@@ -145,7 +147,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
   if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   const Result<cpu::Source> source =
-      source_of(on, isa, options.micro_kernel, request.threads.value_or(1));
+      source_of(on, isa, options.micro_kernel, options.prefetch, request.threads.value_or(1));
   auto json = head(on, options.target);
   if (!source) return refuse(std::move(json), "target cpu cannot emit this schedule: " + source.reason());
   make_folder(options.out, "-o");
@@ -157,6 +159,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
   json["files"] = {options.out + "/" + source->file_name, options.out + "/build.sh"};
   json["build"] = source->build_command_text;
   json["flags"] = source->flags;
+  json["prefetch"] = options.prefetch;
   json["packing"] = packing_json(on, *source);
   json["symbols"] = {source->prefix + "_workspace", source->prefix + "_run"};
   json["notes"] = source->notes;
@@ -176,7 +179,7 @@ Answer run(const Request& request, const RunOptions& options) {
                   "this processor does not run " + std::string(cpu::name_of(isa)));
   const Workload& w = *on.setting.workload;
   const Result<cpu::Source> source =
-      source_of(on, isa, options.micro_kernel, request.threads.value_or(1));
+      source_of(on, isa, options.micro_kernel, options.prefetch, request.threads.value_or(1));
   if (!source) return refuse(std::move(json), "target cpu cannot emit this schedule: " + source.reason());
   if (request.progress) request.progress("building", 0);
   Result<cpu::Kernel> kernel = cpu::build(*source);
@@ -200,6 +203,7 @@ Answer run(const Request& request, const RunOptions& options) {
   json["peak_gflops"] = median(timing.peak);
   json["threads"] = source->threads;
   json["micro_kernel"] = source->micro_kernel;
+  json["prefetch"] = options.prefetch;
   json["packing"] = packing_json(on, *source);
   json["notes"] = source->notes;
   return {std::move(json), Status::done};

@@ -49,6 +49,7 @@ struct EmitOptions {
   std::string out = {};                      ///< folder; required
   std::optional<std::string> isa = {};       ///< avx2, avx512
   std::optional<std::string> micro_kernel = {};  ///< 6x4, 5x5, ...; none: each product's own
+  bool prefetch = false;                     ///< of tiles that are used where they lie
 };
 /// Writes the source and how to build it. Refused where the target or the schedule is not available.
 Answer emit(const Request& request, const EmitOptions& options);
@@ -57,6 +58,7 @@ struct RunOptions {
   std::string target = "cpu";
   std::optional<std::string> isa = {};
   std::optional<std::string> micro_kernel = {};
+  bool prefetch = false;
   double seconds = 2.0;  ///< timing goes on for about as long as this, at least five runs
 };
 /// Emits, builds, verifies against the reference evaluator, times. Refused, untimed, where verification

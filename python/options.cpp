@@ -151,6 +151,7 @@ Invocation invocation_of(const Json& options) {
   read.text("target", i.request.target);
   read.text("isa", i.run.isa);
   read.text("micro_kernel", i.run.micro_kernel);
+  read.flag("prefetch", i.run.prefetch);
   read.texts("orders", i.validate.orders);
   read.whole("samples", 1, 1'000'000, i.reproduce.samples);
   read.text("truth", i.validate.truth);
@@ -162,6 +163,7 @@ Invocation invocation_of(const Json& options) {
   if (i.request.target) i.emit.target = i.run.target = *i.request.target;
   i.emit.isa = i.run.isa;
   i.emit.micro_kernel = i.run.micro_kernel;
+  i.emit.prefetch = i.run.prefetch;
   i.emit.out = i.out.value_or("");
   if (i.reproduce.samples) i.validate.samples = *i.reproduce.samples;
   i.reproduce.id = r.subject;

@@ -63,6 +63,9 @@ struct EmitOptions {
   int threads = 1;
   std::string micro_kernel = {};   ///< empty: for each product the one that fits it
   std::string prefix = "tilewright";  ///< of the exported symbols; an identifier
+  /// Asks for the lines of tiles in place before they are used: of loaded ones at their load, of
+  /// written ones before the compute that adds to them. Off: it gains nothing where hardware streams.
+  bool prefetch = false;
 };
 
 /// Where a tile at a level lies: packed into an array of its own, or used where the tensor has it.

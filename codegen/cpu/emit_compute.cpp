@@ -78,6 +78,8 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
     }
     if (!is_plain(w.buffer))
       out_.line("update(" + ref(w.buffer) + ", " + initialises(n.op, ranges, w.atomic) + ");");
+    else if (buffer(w.buffer).role == BufferRole::output)
+      prefetch(w.buffer, boxes.back());
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");

@@ -52,8 +52,8 @@ Result<KernelText> KernelEmitter::emit() {
     check_emittable(p_.workload(), k_);
     place_tiles();
     choose_parallel_loop();
-    // The text needs the arrays' strides, which need the largest tiles, which the text's ranges say:
-    // the first pass is for these only.
+    // The text needs the arrays' strides, which need the largest tiles, which the text's ranges
+    // say: the first pass is for these only.
     pass();
     choose_places();
     lay_out();
@@ -82,9 +82,8 @@ void KernelEmitter::pass() {
   defined_.assign(1, {});
   tile_names_.clear();
   for (const Buffer& b : k_.buffers)
-    tile_names_.push_back(
-        names_.fresh(identifier("t_", p_.workload().tensor(b.tensor).name + "_" +
-                                          p_.machine().level(b.level).name)));
+    tile_names_.push_back(names_.fresh(identifier(
+        "t_", p_.workload().tensor(b.tensor).name + "_" + p_.machine().level(b.level).name)));
 
   SymRanges ranges;
   ranges.at.resize(k_.range_count);
@@ -95,8 +94,8 @@ void KernelEmitter::pass() {
       ranges.at[slot++] = whole_range(p_.workload().loop(l).extent);
   }
   for (TensorId t : k_.zeroed) {
-    const auto b = std::ranges::find_if(
-        k_.buffers, [&](const Buffer& o) { return o.tensor == t && o.atomic; });
+    const auto b = std::ranges::find_if(k_.buffers,
+                                        [&](const Buffer& o) { return o.tensor == t && o.atomic; });
     TW_CHECK(b != k_.buffers.end(), "a zeroed tensor has no atomic buffer");
     out_.comment("Blocks add to " + p_.workload().tensor(t).name + ": it starts from nothing.");
     out_.open("");
@@ -104,15 +103,16 @@ void KernelEmitter::pass() {
     const BufferId id(static_cast<std::size_t>(b - k_.buffers.begin()));
     in_scope_.push_back(scopes_[id.index()].loop);
     declare_one(id);
-    out_.line("zero(" + ref(id) + ", " +
-              std::to_string(p_.workload().tensor(t).elements().value) + ");");
+    out_.line("zero(" + ref(id) + ", " + std::to_string(p_.workload().tensor(t).elements().value) +
+              ");");
     in_scope_.pop_back();
     out_.close();
   }
   if (split_) {
     out_.directive("#pragma omp parallel num_threads(kThreads)");
     out_.open("");
-    out_.comment("Every thread has tiles of its own and the same share of the loop below each time.");
+    out_.comment(
+        "Every thread has tiles of its own and the same share of the loop below each time.");
     out_.line("char* const memory = workspace + thread() * kWorkspace;");
   } else {
     out_.line("char* const memory = workspace;");
@@ -167,7 +167,8 @@ void KernelEmitter::fix(BufferId b, const SymBox& box) {
 void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   switch (n.kind) {
-    case NodeKind::loop: return visit_loop(id, ranges);
+    case NodeKind::loop:
+      return visit_loop(id, ranges);
     case NodeKind::sequence:
       for (NodeId c : n.children) visit(c, ranges);
       return;
@@ -180,10 +181,14 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       block_ = outer;
       return;
     }
-    case NodeKind::load: return visit_load(id, ranges);
-    case NodeKind::compute: return visit_compute(id, ranges);
-    case NodeKind::store: return visit_store(id, ranges);
-    case NodeKind::sync: return out_.comment("a barrier: units run one after the other");
+    case NodeKind::load:
+      return visit_load(id, ranges);
+    case NodeKind::compute:
+      return visit_compute(id, ranges);
+    case NodeKind::store:
+      return visit_store(id, ranges);
+    case NodeKind::sync:
+      return out_.comment("a barrier: units run one after the other");
   }
 }
 
@@ -237,8 +242,7 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   in_scope_.push_back(id);
   declare(mine);
   enter_body(id, inside);
-  open_.push_back({id, name, end, variables_.text(outer.lo),
-                   variables_.text(outer.hi), around});
+  open_.push_back({id, name, end, variables_.text(outer.lo), variables_.text(outer.hi), around});
   for (NodeId c : n.children) visit(c, inside);
   open_.pop_back();
   leave_scope(mine);
@@ -259,8 +263,8 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
 void KernelEmitter::flush_spilled(BufferId f, NodeId load) {
   if (is_plain(f)) return;
   const TileScope& scope = scopes_[f.index()];
-  const std::string why =
-      "  // " + p_.workload().tensor(buffer(f).tensor).name + " is spilled: written before it is read";
+  const std::string why = "  // " + p_.workload().tensor(buffer(f).tensor).name +
+                          " is spilled: written before it is read";
   if (scope.kind == TileScope::Kind::root) {
     out_.line("flush(" + ref(f) + ");" + why);
   } else if (scope.kind == TileScope::Kind::block) {
@@ -288,8 +292,10 @@ void KernelEmitter::emit_load(NodeId id, const SymRanges& ranges) {
     if (!condition.empty()) out_.close();
   }
   select(n.buffer);
-  if (is_plain(n.buffer))
-    return out_.comment("L." + p_.workload().tensor(n.tensor).name + ": as it is used");
+  if (is_plain(n.buffer)) {
+    out_.comment("L." + p_.workload().tensor(n.tensor).name + ": as it is used");
+    return prefetch(n.buffer, box);
+  }
   const std::string text = box_text(box);
   const std::string first = only_first(id, text);
   out_.line((first.empty() ? "" : "if (" + first + ") ") + "load(" + ref(n.buffer) + ", " + text +
@@ -354,8 +360,8 @@ std::string KernelEmitter::only_first(NodeId load, const std::string& box) const
 std::string KernelEmitter::initialises(OpId op, const SymRanges& ranges, bool atomic) const {
   std::string text;
   for (LoopId l : p_.workload().reduction_loops(op)) {
-    const auto slot = k_.range_base[op.index()] +
-                      static_cast<std::size_t>(p_.workload().local_index(op, l));
+    const auto slot =
+        k_.range_base[op.index()] + static_cast<std::size_t>(p_.workload().local_index(op, l));
     const Linear low = atomic ? ranges.low[slot] : number(0);
     const Linear above = ranges.at[slot].lo - low;
     if (variables_.upper(above) <= 0) continue;
@@ -367,8 +373,8 @@ std::string KernelEmitter::initialises(OpId op, const SymRanges& ranges, bool at
 }
 
 /// A sum that is computed again under a loop that does not index it must not be added twice: where
-/// some reduction around that loop has begun before, only the loop's first iteration adds. When this
-/// is so, as a condition; empty: always. (Blocks add to tiles of their own.)
+/// some reduction around that loop has begun before, only the loop's first iteration adds. When
+/// this is so, as a condition; empty: always. (Blocks add to tiles of their own.)
 std::string KernelEmitter::not_yet_added(OpId op, bool atomic) const {
   std::string text;
   for (const OpenLoop& l : open_) {
@@ -387,10 +393,9 @@ std::string KernelEmitter::not_yet_added(OpId op, bool atomic) const {
 void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Buffer& b = buffer(n.buffer);
-  const std::string fresh =
-      b.role == BufferRole::intermediate
-          ? "true"
-          : initialises(p_.workload().producer(n.tensor), ranges, n.atomic);
+  const std::string fresh = b.role == BufferRole::intermediate
+                                ? "true"
+                                : initialises(p_.workload().producer(n.tensor), ranges, n.atomic);
   if (is_plain(n.buffer))
     out_.comment("S." + p_.workload().tensor(n.tensor).name + ": it is home already");
   else

@@ -98,6 +98,20 @@ bool KernelEmitter::can_be_plain(BufferId b) const {
   return buf.role == BufferRole::intermediate && !buf.leaves && buf.fixed_at.valid();
 }
 
+void KernelEmitter::prefetch(BufferId b, const SymBox& box) {
+  if (!p_.options.prefetch || box.empty()) return;
+  p_.prelude.prefetch = true;
+  std::vector<std::string> first;
+  std::string sizes, strides;
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    first.push_back(variables_.text(box[d].lo));
+    sizes += (d == 0 ? "" : ", ") + variables_.text(box[d].hi - box[d].lo);
+    strides += (d == 0 ? "" : ", ") + std::to_string(layouts_[b.index()].stride[d]);
+  }
+  out_.line("prefetch<" + std::to_string(box.size()) + ">(" + element_address(b, first) + ", {" +
+            sizes + "}, {" + strides + "});");
+}
+
 std::string KernelEmitter::element_address(BufferId b,
                                            const std::vector<std::string>& index) const {
   const auto nested = [](const std::string& text) {

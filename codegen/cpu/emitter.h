@@ -134,6 +134,7 @@ class KernelEmitter {
   /// Where a tensor's element lies, from its index by dimension, as C++ text.
   std::string element_address(BufferId b, const std::vector<std::string>& index) const;
   void fix(BufferId b, const SymBox& box);
+  void prefetch(BufferId b, const SymBox& box);
   bool spreads(const Level& cache, BufferId b, const std::vector<std::int64_t>& extents,
                bool whole_tile) const;
   void declare(const std::vector<BufferId>& buffers);

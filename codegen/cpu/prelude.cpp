@@ -429,6 +429,25 @@ void completed(Tile<R>& t, const Box<R>& box) {
 }
 )";
 
+constexpr const char* kPrefetch = R"(
+// Asks for the lines of a box, from its first element: sizes and strides by dimension.
+template <int R>
+void prefetch(const Real* first, const int64_t (&size)[R], const int64_t (&stride)[R]) {
+  constexpr int64_t kLine = 64 / sizeof(Real);
+  for (int i = 0; i < R; ++i)
+    if (size[i] <= 0) return;
+  int64_t index[R] = {};
+  for (;;) {
+    const Real* row = first;
+    for (int i = 0; i < R - 1; ++i) row += index[i] * stride[i];
+    for (int64_t j = 0; j < size[R - 1]; j += kLine) __builtin_prefetch(row + j);
+    int i = R - 2;
+    while (i >= 0 && ++index[i] == size[i]) index[i--] = 0;
+    if (i < 0) return;
+  }
+}
+)";
+
 constexpr const char* kFunctions = R"(
 inline Real f_add(Real a, Real b) { return a + b; }
 inline Real f_sub(Real a, Real b) { return a - b; }
@@ -469,6 +488,7 @@ std::string prelude_text(const PreludeOptions& options) {
   text += kTile;
   if (options.atomic) text += kAtomicBodies;
   if (options.once) text += kOnce;
+  if (options.prefetch) text += kPrefetch;
   if (options.functions) text += kFunctions;
   return text;
 }

@@ -16,6 +16,7 @@ struct PreludeOptions {
   bool atomic = false;  ///< some store is !atomic
   bool products = false;  ///< some operator is a matrix product
   bool in_place = false;  ///< some tile is used where its tensor lies
+  bool prefetch = false;  ///< some tile's lines are asked for
 };
 
 /// C++17 text, to stand inside the emitted program's namespace after <cmath>, <cstdint>, <cstring>

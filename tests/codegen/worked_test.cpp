@@ -50,8 +50,9 @@ void check_everywhere(const std::vector<Schedule>& schedules, bool f64 = false) 
           resolve(s.resolved, s.workload, testing::cached(*s.machine));
       ASSERT_TRUE(in_place.ok()) << in_place.reason();
       for (const Schedule* each : {&s, &*in_place}) {
-        auto source =
-            cpu::emit(*each, {.isa = isa, .prefix = "k" + std::to_string(sources.size())});
+        auto source = cpu::emit(*each, {.isa = isa,
+                                        .prefix = "k" + std::to_string(sources.size()),
+                                        .prefetch = isa == cpu::Isa::avx2});
         ASSERT_TRUE(source.ok()) << source.reason();
         sources.push_back(std::move(source).value());
         of.push_back(&s);
