@@ -59,6 +59,8 @@ _OPTIONS = {
     "curve": "of a workload: the least bytes by buffer size, fused and not (False)",
     "target": "'cpu', 'cuda' or 'npu', see targets(); plan: tiles suit its micro-kernel",
     "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
+    "micro_kernel": "'6x4', '5x5', '6x2', '4x3' or 'scalar' (for each product the one that fits)",
+    "prefetch": "ask for the lines of tiles in place before they are used (False)",
     "out": "the file (plan) or folder (emit, reproduce) to write",
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
     "samples": "tilings an order (60)",
@@ -214,10 +216,12 @@ simulate = _verb(
     "What a plan moves, by a walk over its accesses.\n\n"
     "Returns a traffic document as predict() does, with 'source': 'simulated'.")
 emit = _verb(
-    "emit", ["subject", "machine"], _PLAN + _MODEL + ["target", "isa", "out", "threads"],
+    "emit", ["subject", "machine"],
+    _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "out", "threads"],
     "Writes a plan's generated source, and how to build it, into the folder out.")
 run = _verb(
-    "run", ["subject", "machine"], _PLAN + _MODEL + ["target", "isa", "seed", "threads"],
+    "run", ["subject", "machine"],
+    _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "seed", "threads"],
     "Emits, builds, verifies against the reference evaluator and times a plan's kernel.\n\n"
     "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.")
 validate = _verb(
