@@ -1,5 +1,4 @@
 // Section 2: bytes a second in each level of this machine's memory.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,6 +7,7 @@
 
 #include "bench/peer.h"
 #include "bench/sections.h"
+#include "core/ir/format.h"
 #include "core/ir/host_facts.h"
 
 // Compiled for each width, picked as the program is loaded.
@@ -135,14 +135,14 @@ void measure(int threads, const Settings& settings, const Machine& machine, Json
       interleave(contestants, {.rounds = settings.rounds,
                                .turn_seconds = settings.turn_seconds,
                                .settle = wait_until_quiet});
-  print(fmt::format("\nMemory, {} thread{}, GB/s (1e9), medians (best) of {} interleaved turns\n",
+  print(formatted("\nMemory, {} thread{}, GB/s (1e9), medians (best) of {} interleaved turns\n",
                     threads, threads == 1 ? "" : "s", settings.rounds));
   Table table({"level", "KiB a thread", "read", "write", "copy (read + written)"});
   for (std::size_t p = 0; p < all.size(); ++p) {
     std::vector<std::string> row{all[p].level, std::to_string(all[p].bytes_a_thread >> 10)};
     for (std::size_t k = 0; k < std::size(kKinds); ++k) {
       const Samples& s = samples[p * std::size(kKinds) + k];
-      row.push_back(fmt::format("{:.1f} ({:.1f})", s.median() * 1e-9, s.most() * 1e-9));
+      row.push_back(formatted("{:.1f} ({:.1f})", s.median() * 1e-9, s.most() * 1e-9));
       list.push_back({{"level", all[p].level},
                       {"kind", name_of(kKinds[k])},
                       {"threads", threads},
@@ -163,7 +163,7 @@ Json bandwidth(const Settings& settings) {
   Json json;
   json["bandwidth"] = Json::array();
   for (int threads : settings.threads) {
-    progress(fmt::format("bandwidth on {} thread(s)", threads));
+    progress(formatted("bandwidth on {} thread(s)", threads));
     measure(threads, settings, machine, json["bandwidth"]);
   }
   progress("");

@@ -1,7 +1,6 @@
 // Section 1: chains on the processor. For each row and number of threads: the plan that chimera
 // makes for target cpu, emitted, built, verified, then timed turn by turn with the peers and the
 // peak.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -11,6 +10,7 @@
 #include "bench/peer.h"
 #include "bench/sections.h"
 #include "core/ir/error.h"
+#include "core/ir/format.h"
 #include "harness/schedules.h"
 #include "harness/verified_kernel.h"
 
@@ -50,7 +50,7 @@ Ours verified(const harness::Scheduled& on, const Settings& settings, int thread
       harness::verify(std::move(kernel).value(), *on.setting.workload, settings.seed);
   if (checked.kernel) return {std::move(checked.kernel), ""};
   return {nullptr,
-          fmt::format("verification failed: relative error {:.3g}, tolerance {:.3g}",
+          formatted("verification failed: relative error {:.3g}, tolerance {:.3g}",
                       checked.verification.relative_error, checked.verification.tolerance)};
 }
 
@@ -75,7 +75,7 @@ Column checked(const Entry& entry, const Chain& chain, double tolerance) {
   const double error = chain.error();
   // A library may add in any order, so it is held to the tolerance that our kernels are held to.
   if (!(error <= tolerance))
-    throw std::runtime_error(fmt::format("{} is wrong: relative error {:.3g}, tolerance {:.3g}",
+    throw std::runtime_error(formatted("{} is wrong: relative error {:.3g}, tolerance {:.3g}",
                                          entry.name, error, tolerance));
   const auto sample = [entry] {
     if (!entry.own_seconds) return seconds_of(entry.run);
@@ -172,7 +172,7 @@ std::vector<Peer> available(const Settings& settings, Json& json) {
   std::vector<Peer> here;
   for (Peer& p : peers(settings.peers)) {
     const bool ok = p.missing.empty();
-    print(fmt::format("{:<9} {}\n", p.name, ok ? p.description : "not available: " + p.missing));
+    print(formatted("{:<9} {}\n", p.name, ok ? p.description : "not available: " + p.missing));
     json.push_back({{"name", p.name},
                     {"available", ok},
                     {"description", p.description},
@@ -185,7 +185,7 @@ std::vector<Peer> available(const Settings& settings, Json& json) {
 std::vector<std::string> rows_of(const Settings& settings) {
   std::vector<std::string> rows = settings.rows;
   if (rows.empty())
-    for (int i = 1; i <= 12; ++i) rows.push_back(fmt::format("chimera/G{}", i));
+    for (int i = 1; i <= 12; ++i) rows.push_back(formatted("chimera/G{}", i));
   return rows;
 }
 
@@ -208,11 +208,11 @@ Json print_table(const std::vector<Measured>& rows, int threads) {
   head.insert(head.end(), names.begin(), names.end());
   Table table(head);
   const auto text = [](double gflops, double of_peak) {
-    return fmt::format("{:.1f} ({:.1f})", gflops, 100 * of_peak);
+    return formatted("{:.1f} ({:.1f})", gflops, 100 * of_peak);
   };
   for (const Measured& r : rows) {
     std::vector<std::string> line{r.json["row"].get<std::string>(),
-                                  fmt::format("{:.1f}", r.json["peak_gflops"].get<double>())};
+                                  formatted("{:.1f}", r.json["peak_gflops"].get<double>())};
     for (const std::string& name : names) {
       const auto cell = r.cells.find(name);
       line.push_back(cell == r.cells.end() ? "-" : text(cell->second.gflops, cell->second.of_peak));
@@ -230,26 +230,26 @@ Json print_table(const std::vector<Measured>& rows, int threads) {
         best.push_back(cell->second.best);
       }
     last.push_back(text(geometric_mean(gflops), geometric_mean(of_peak)) +
-                   (gflops.size() < rows.size() ? fmt::format(" of {}", gflops.size()) : ""));
+                   (gflops.size() < rows.size() ? formatted(" of {}", gflops.size()) : ""));
     means.push_back({{"name", name},
                      {"threads", threads},
                      {"rows", gflops.size()},
                      {"gflops", geometric_mean(gflops)},
                      {"of_peak", geometric_mean(of_peak)},
                      {"of_peak_best", geometric_mean(best)}});
-    fastest.push_back(fmt::format("({:.1f})", 100 * geometric_mean(best)));
+    fastest.push_back(formatted("({:.1f})", 100 * geometric_mean(best)));
   }
   table.add(std::move(last));
   table.add(std::move(fastest));
   print("\n" + table.text());
   for (const Measured& r : rows)
     for (const Json& note : r.json["notes"])
-      print(fmt::format("{}: {}\n", r.json["row"].get<std::string>(), note.get<std::string>()));
+      print(formatted("{}: {}\n", r.json["row"].get<std::string>(), note.get<std::string>()));
   double worst = 0;
   for (const Measured& r : rows)
     for (const Json& c : r.json["contestants"])
       worst = std::max(worst, c["relative_error"].get<double>());
-  print(fmt::format("largest relative error of any contestant: {:.2g}\n", worst));
+  print(formatted("largest relative error of any contestant: {:.2g}\n", worst));
   return means;
 }
 
@@ -281,11 +281,11 @@ Json kernels(const Settings& settings) {
   json["geometric_means"] = Json::array();
   for (int threads : settings.threads) {
     std::vector<Measured> measured;
-    print(fmt::format("\nChains, {}, float32, {} thread{}, medians of {} interleaved turns\n",
+    print(formatted("\nChains, {}, float32, {} thread{}, medians of {} interleaved turns\n",
                       cpu::name_of(settings.isa), threads, threads == 1 ? "" : "s",
                       settings.rounds));
     for (const std::string& row : rows) {
-      progress(fmt::format("kernels: {} on {} thread(s)", row, threads));
+      progress(formatted("kernels: {} on {} thread(s)", row, threads));
       measured.push_back(measure(row, threads, settings, here));
     }
     progress("");

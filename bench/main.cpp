@@ -1,6 +1,5 @@
 // tilewright-bench: how fast, beside whom, on what. Exit status: 0 done, 2 bad input, 1 our own
 // fault.
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "bench/sections.h"
 #include "core/ir/error.h"
+#include "core/ir/format.h"
 #include "harness/request.h"
 
 namespace tilewright::bench {
@@ -70,7 +70,7 @@ void check(Arguments& a) {
       throw InputError({.where = "--threads",
                         .value = std::to_string(t),
                         .problem = "is no number of threads that run at once here",
-                        .accepted = fmt::format("1..{}", cores)});
+                        .accepted = formatted("1..{}", cores)});
   if (a.settings.rounds < 1 || a.settings.rounds > 100000)
     throw InputError({.where = "--rounds",
                       .value = std::to_string(a.settings.rounds),
@@ -78,7 +78,7 @@ void check(Arguments& a) {
                       .accepted = "1..100000"});
   if (!(a.settings.turn_seconds >= 0 && a.settings.turn_seconds <= 60))
     throw InputError({.where = "--turn",
-                      .value = fmt::format("{}", a.settings.turn_seconds),
+                      .value = formatted("{}", a.settings.turn_seconds),
                       .problem = "is no length of a turn",
                       .accepted = "0..60 seconds"});
   if (a.settings.peers == std::vector<std::string>{"none"})
@@ -94,7 +94,7 @@ std::optional<Arguments> parse(int argc, char** argv) {
   CLI::App app("Speeds, as medians of interleaved runs, with the peak measured in the same run.",
                "tilewright-bench");
   std::string sections;
-  for (const Section& s : kSections) sections += fmt::format("\n  {:<10} {}", s.name, s.summary);
+  for (const Section& s : kSections) sections += formatted("\n  {:<10} {}", s.name, s.summary);
   app.footer("Sections:" + sections);
   app.add_option("--only", a.only, "sections, comma-separated; all by default")->delimiter(',');
   app.add_option("--rows", a.settings.rows,
@@ -129,12 +129,12 @@ int run(int argc, char** argv) {
   Json document = {{"schema", 1}, {"source", "measured"}, {"by", "tilewright-bench"}};
   document.update(circumstances({argv, argv + argc}));
   const auto text = [&document](const char* key) { return document[key].get<std::string>(); };
-  print(fmt::format("{}, {} processors online, {}, {}\n{}\n", text("cpu"),
+  print(formatted("{}, {} processors online, {}, {}\n{}\n", text("cpu"),
                     document["cpus_online"].get<int>(), text("compiler"), text("date"),
                     text("command")));
   if (const double load = document["load_average"]; load > kBusy)
     print(
-        fmt::format("Load average {:.1f} before the start: others use the processors, which lowers "
+        formatted("Load average {:.1f} before the start: others use the processors, which lowers "
                     "medians; compare the fastest runs.\n",
                     load));
   document["rounds"] = arguments->settings.rounds;
@@ -156,7 +156,7 @@ int run(int argc, char** argv) {
 int complain(std::string message, int status) {
   std::replace_if(
       message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  std::fputs(fmt::format("tilewright-bench: {}\n", message).c_str(), stderr);
+  std::fputs(formatted("tilewright-bench: {}\n", message).c_str(), stderr);
   return status;
 }
 

@@ -1,9 +1,9 @@
 // Section 3: how many plans, schedules and accesses a second.
 #include "bench/rates.h"
 
-#include <fmt/format.h>
 
 #include "bench/sections.h"
+#include "core/ir/format.h"
 
 namespace tilewright::bench {
 namespace {
@@ -12,16 +12,16 @@ constexpr int kSlowRounds = 3;
 
 /// 5.01 M, 320 k, 12.3
 std::string si(double x) {
-  if (x >= 1e9) return fmt::format("{:.3g} G", x * 1e-9);
-  if (x >= 1e6) return fmt::format("{:.3g} M", x * 1e-6);
-  if (x >= 1e3) return fmt::format("{:.3g} k", x * 1e-3);
-  return fmt::format("{:.3g}", x);
+  if (x >= 1e9) return formatted("{:.3g} G", x * 1e-9);
+  if (x >= 1e6) return formatted("{:.3g} M", x * 1e-6);
+  if (x >= 1e3) return formatted("{:.3g} k", x * 1e-3);
+  return formatted("{:.3g}", x);
 }
 
 std::string time_text(double seconds) {
-  if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
-  if (seconds >= 1e-3) return fmt::format("{:.3g} ms", seconds * 1e3);
-  return fmt::format("{:.3g} us", seconds * 1e6);
+  if (seconds >= 1) return formatted("{:.3g} s", seconds);
+  if (seconds >= 1e-3) return formatted("{:.3g} ms", seconds * 1e3);
+  return formatted("{:.3g} us", seconds * 1e6);
 }
 
 std::vector<Samples> measure(const std::vector<Rate>& rows, const Settings& settings, bool slow) {
@@ -60,7 +60,7 @@ Json rates(const Settings& settings) {
   progress("");
 
   print(
-      fmt::format("\nRates, one core, medians of {} interleaved turns (of {} where a call takes a "
+      formatted("\nRates, one core, medians of {} interleaved turns (of {} where a call takes a "
                   "second)\n",
                   settings.rounds, std::min(kSlowRounds, settings.rounds)));
   Table table({"what", "median", "best", "", "beside (measured earlier on a 2-core Zen 5)"}, 3);

@@ -1,6 +1,5 @@
 #include "bench/report.h"
 
-#include <fmt/format.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "core/ir/format.h"
 #include "core/ir/host_facts.h"
 
 namespace tilewright::bench {
@@ -17,9 +17,9 @@ namespace {
 
 std::string compiler() {
 #if defined(__clang__)
-  return fmt::format("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+  return formatted("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
 #elif defined(__GNUC__)
-  return fmt::format("GCC {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+  return formatted("GCC {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
 #else
   return "unknown";
 #endif
@@ -54,8 +54,8 @@ std::string Table::text() const {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c)
       line += (c == 0 ? "" : "  ") + (c == 0 || c >= left_from_
-                                          ? fmt::format("{:<{}}", row[c], widths[c])
-                                          : fmt::format("{:>{}}", row[c], widths[c]));
+                                          ? formatted("{:<{}}", row[c], widths[c])
+                                          : formatted("{:>{}}", row[c], widths[c]));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;
@@ -90,7 +90,7 @@ void print(const std::string& text) {
 
 void progress(const std::string& text) {
   if (isatty(STDERR_FILENO) == 0) return;
-  std::fputs(fmt::format("\r\033[K{}", text).c_str(), stderr);
+  std::fputs(formatted("\r\033[K{}", text).c_str(), stderr);
   std::fflush(stderr);
 }
 

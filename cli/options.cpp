@@ -147,7 +147,19 @@ std::vector<Option> make_verb_options() {
       {"--spill", "", "C", "an intermediate that goes home and back (Chimera's Fig. 8 f)", false,
        [](Invocation& i, const std::string& v) { i.validate.spill = v; }},
       {"--csv", "", "FILE", "the points", false,
-       [](Invocation& i, const std::string& v) { i.validate.csv = v; }},
+       [](Invocation& i, const std::string& v) { i.validate.csv = i.walk.csv = v; }},
+      {"--trace", "", "FILE", "a recorded trace instead of a plan: din, lackey or --save-trace's", false,
+       [](Invocation& i, const std::string& v) { i.walk.trace = v; }},
+      {"--save-trace", "", "FILE", "what the innermost cache is touched with, recorded", false,
+       [](Invocation& i, const std::string& v) { i.walk.save_trace = v; }},
+      {"--curve", "", "", "misses of LRU caches of every size, in the same pass", false,
+       [](Invocation& i, const std::string&) { i.walk.curve = true; }},
+      {"--attribute", "", "", "misses by kind, who evicted whom, which loop pays (slow)", false,
+       [](Invocation& i, const std::string&) { i.walk.attribute = true; }},
+      {"--cores", "", "N", "cores that blocks are dealt to, sharing the outer caches (default 1)", false,
+       [](Invocation& i, const std::string& v) {
+         i.walk.cores = whole<int>("--cores", v, 1, 1024);
+       }},
       {"--json", "", "", "one JSON document instead of a table", false,
        [](Invocation& i, const std::string&) { i.json = true; }},
   };

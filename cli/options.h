@@ -17,6 +17,7 @@ struct Invocation {
   harness::RunOptions run = {};
   harness::ValidateOptions validate = {};
   harness::ReproduceOptions reproduce = {};
+  harness::WalkOptions walk = {};
   std::optional<std::string> out = {};
   bool json = false;
   bool resolved = false;

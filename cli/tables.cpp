@@ -172,14 +172,14 @@ std::string curve_table(const ordered_json& j) {
   for (const char* kind : {"unfused", "fused"}) {
     const ordered_json& least = j["minimum"][kind];
     if (least["traffic_bytes"].is_null())
-      out += fmt::format("{:<9} not available: {}\n", kind, text(least, "reason"));
+      out += formatted("{:<9} not available: {}\n", kind, text(least, "reason"));
     else
-      out += fmt::format("{:<9} at least {} from {} on; {} breakpoints\n", kind,
+      out += formatted("{:<9} at least {} from {} on; {} breakpoints\n", kind,
                          bytes(least["traffic_bytes"]), bytes(least["buffer_bytes"]),
                          text(least, "breakpoints"));
   }
   if (!get(j, "crossover_bytes").is_null())
-    out += fmt::format("fusion    first moves less with {}; never more from {} on\n",
+    out += formatted("fusion    first moves less with {}; never more from {} on\n",
                        bytes(j["crossover_bytes"]), bytes(get(j, "never_loses_from_bytes")));
   return out + "search    " + seconds(j["search_seconds"]) + "\n";
 }
@@ -240,7 +240,7 @@ std::string experiments_table(const ordered_json& j) {
 
 std::string explain_table(const ordered_json& j) {
   if (j.contains("curve"))
-    return fmt::format("{}, {}: least bytes moved by buffer size\n\n", text(j, "workload"),
+    return formatted("{}, {}: least bytes moved by buffer size\n\n", text(j, "workload"),
                        text(j, "dtype")) +
            curve_table(j);
   if (j.contains("orders"))
@@ -272,12 +272,12 @@ std::string plan_table(const ordered_json& j) {
                                       bytes(get(j, "capacity_bytes")), level,
                                       bytes(get(j, "memory_paper_bytes"))));
   lines.add("exact", bytes(get(j, "exact_bytes")));
-  lines.add("proven", fmt::format("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
+  lines.add("proven", formatted("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
                                   fixed(get(j, "gap"), 4), text(j, "bound_is")));
   const ordered_json& least = j["bounds"]["attainable"];
   lines.add("attainable", get(least, "bytes").is_null()
                               ? "not available: " + text(least, "reason")
-                              : fmt::format("{}; gap {} (kernels: {})", bytes(least["bytes"]),
+                              : formatted("{}; gap {} (kernels: {})", bytes(least["bytes"]),
                                             fixed(least["gap"], 4), text(least, "kernels")));
   lines.add("time", seconds(get(j, "seconds")));
   lines.add("search", seconds(get(j, "search_seconds")));

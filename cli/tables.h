@@ -14,8 +14,9 @@ std::string availability_table(const nlohmann::ordered_json& j);
 std::string experiments_table(const nlohmann::ordered_json& j);
 std::string explain_table(const nlohmann::ordered_json& j);
 std::string plan_table(const nlohmann::ordered_json& j);
-/// predict and simulate
+/// predict, and simulate's first part
 std::string traffic_table(const nlohmann::ordered_json& j);
+std::string simulate_table(const nlohmann::ordered_json& j);
 std::string emit_table(const nlohmann::ordered_json& j);
 std::string run_table(const nlohmann::ordered_json& j);
 std::string validate_table(const nlohmann::ordered_json& j);

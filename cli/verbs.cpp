@@ -74,10 +74,14 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"simulate",
                    "simulated traffic: every level, every tensor, reads and writes",
                    "PLAN",
-                   kPlan + kModel + Names{"--layout", "--json"},
-                   kPlanHelp,
-                   [](const Invocation& i) { return harness::simulate(i.request); },
-                   traffic_table});
+                   kPlan + kModel +
+                       Names{"--layout", "--trace", "--save-trace", "--curve", "--csv", "--attribute",
+                             "--cores", "--seed", "--json"},
+                   std::string(kPlanHelp) +
+                       "\nWith --trace FILE there is no plan: its accesses walk through the machine's caches.\n"
+                       "Blocks of a plan are dealt to --cores in turn and run one after the other.",
+                   [](const Invocation& i) { return harness::simulate(i.request, i.walk); },
+                   simulate_table});
   verbs.push_back({"emit",
                    "the generated source and how to build it",
                    "PLAN",

@@ -1,9 +1,9 @@
 // The method `bounds`: curves by buffer size, with a paper's minima and measurements beside them.
-#include <fmt/format.h>
 
 #include <cmath>
 
 #include "core/ir/files.h"
+#include "core/ir/format.h"
 #include "harness/bounds_request.h"
 #include "harness/experiment.h"
 
@@ -15,7 +15,7 @@ using nlohmann::ordered_json;
 constexpr double kMiB = 1 << 20;
 
 std::string mib(const ordered_json& bytes) {
-  return bytes.is_null() ? "-" : fmt::format("{:.2f}", bytes.get<double>() / kMiB);
+  return bytes.is_null() ? "-" : formatted("{:.2f}", bytes.get<double>() / kMiB);
 }
 
 std::int64_t bytes_of_mib(const Field& field) {
@@ -56,11 +56,11 @@ void add_measured(Reproduced& done, const Workload& w, const Slopes& slopes,
     if (attainable) {
       row["attainable_bytes"] = attainable->value;
       row["over_attainable"] = double(moved) / double(attainable->value);
-      times = fmt::format("{:.3f}", double(moved) / double(attainable->value));
+      times = formatted("{:.3f}", double(moved) / double(attainable->value));
     }
     row["over_proven"] = double(moved) / double(proven);
     done.report +=
-        fmt::format("| {} | {} | {} | {} | {:.3f} | {} | {} | {} |\n", p.at("name").text(),
+        formatted("| {} | {} | {} | {} | {:.3f} | {} | {} | {} |\n", p.at("name").text(),
                     mib(buffer.value), mib(moved), mib(proven), double(moved) / double(proven),
                     mib(row["attainable_bytes"]), times, mib(row["paper_bound_bytes"]));
     if (moved < proven) {
@@ -69,7 +69,7 @@ void add_measured(Reproduced& done, const Workload& w, const Slopes& slopes,
     }
     done.result["measured"].push_back(std::move(row));
   }
-  done.report += fmt::format("\nMeasured and paper's bound: {}.\n", measured.at("source").text());
+  done.report += formatted("\nMeasured and paper's bound: {}.\n", measured.at("source").text());
 }
 
 /// The figure of the curve's document that a key of must_hold names.
@@ -97,13 +97,13 @@ void check_figures(Reproduced& done, const Field& must_hold) {
     const double within = least ? 0 : wanted.at("within").real();
     const bool same =
         !ours.is_null() && (least ? got >= value : std::abs(got - value) <= within * value);
-    const std::string how = least ? "at least that" : fmt::format("within {:.1f} %", 100 * within);
+    const std::string how = least ? "at least that" : formatted("within {:.1f} %", 100 * within);
     done.result["checked"].push_back(
         {{"figure", key}, {"paper_bytes", value}, {"bytes", ours}, {"how", how}, {"same", same}});
-    done.report += fmt::format("| {} | {} MiB | {} MiB | {} |\n", key, mib(value), mib(ours), how);
+    done.report += formatted("| {} | {} MiB | {} MiB | {} |\n", key, mib(value), mib(ours), how);
     if (same) continue;
     done.holds = false;
-    done.reason = fmt::format("{} is {} bytes", key, ours.dump());
+    done.reason = formatted("{} is {} bytes", key, ours.dump());
   }
 }
 
@@ -158,7 +158,7 @@ Reproduced reproduce_bounds(const Experiment& e) {
   add_rows(done);
   if (const auto measured = top.get("measured")) add_measured(done, w, slopes_of(w), *measured);
   check_figures(done, top.at("must_hold"));
-  done.report += fmt::format("\nThe attainable curves took {:.3f} ms to find.\n",
+  done.report += formatted("\nThe attainable curves took {:.3f} ms to find.\n",
                              1e3 * done.result["search_seconds"].get<double>());
   return done;
 }

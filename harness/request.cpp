@@ -151,6 +151,16 @@ Setting setting_of(const Request& request) {
   return with_row_defaults(request, std::move(setting));
 }
 
+std::shared_ptr<const Machine> machine_of(const Request& request) {
+  if (request.machine_text)
+    return std::make_shared<const Machine>(
+        machine_from_yaml(*request.machine_text, request.machine.value_or("machine")));
+  if (!request.machine)
+    bad("-m", "nothing", "names no machine",
+        "a name (tilewright machines), a .yaml file, cache:48K/12,1M/16");
+  return std::make_shared<const Machine>(named_machine(*request.machine));
+}
+
 LevelId level_of(const Request& request, const Machine& machine) {
   if (!request.level) return machine.default_level();
   const auto id = machine.find(*request.level);

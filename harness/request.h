@@ -62,6 +62,8 @@ struct Setting {
 /// Reads the subject (a plan file is told from a workload file by its `kernels`) and the machine, the
 /// command line's before the plan file's. Throws InputError where either is missing or wrong.
 Setting setting_of(const Request& request);
+/// The machine alone, for a verb that needs no workload: --machine.
+std::shared_ptr<const Machine> machine_of(const Request& request);
 /// The workload alone, for a verb that needs no machine.
 Setting workload_of(const Request& request);
 

@@ -231,11 +231,13 @@ std::string csv_of(const Subject& s,
 }
 
 /// The machine that is walked. Where every level is a cache, what the innermost one misses does not
-/// depend on those outside it (none evicts from another), so it alone is walked, over home.
+/// depend on those outside it (none evicts from another unless it is inclusive), so it alone is walked,
+/// over home.
 Machine walked_machine(const Machine& m, LevelId level) {
   const bool caches = std::all_of(m.levels.begin(), m.levels.end(), [](const Level& l) {
     return l.kind == LevelKind::home || l.kind == LevelKind::registers ||
-           (l.kind == LevelKind::cache && l.managed == Managed::hardware);
+           (l.kind == LevelKind::cache && l.managed == Managed::hardware &&
+            l.behaviour.inclusion != Inclusion::inclusive);
   });
   if (!caches || level != m.default_level()) return m;
   Machine alone = m;

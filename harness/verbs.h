@@ -39,9 +39,17 @@ Answer plan(const Request& request, const std::optional<std::string>& out = {});
 /// One model's price of a plan (convention 12). Refused where the model does not price such a plan.
 Answer predict(const Request& request);
 
-/// Simulated traffic of a plan at every boundary. Refused for an illegal plan and for one that
-/// overflows a software-managed level (`fits` false). Cost: one visit a line touched.
-Answer simulate(const Request& request);
+struct WalkOptions {
+  std::optional<std::string> trace = {};       ///< a trace's file instead of a plan
+  std::optional<std::string> save_trace = {};  ///< where to write what the caches are touched with
+  std::optional<std::string> csv = {};         ///< of --curve, every size at which anything changes
+  bool curve = false;      ///< misses of LRU caches of every size
+  bool attribute = false;  ///< misses by kind, who evicted whom, which loop pays
+  int cores = 1;           ///< that blocks are dealt to (SimulateOptions::cores)
+};
+/// Simulated traffic of a plan, or of a trace, at every boundary. Refused for an illegal plan and for
+/// one that overflows a software-managed level (`fits` false). Cost: one visit a line touched.
+Answer simulate(const Request& request, const WalkOptions& options = {});
 
 // ---- Targets ------------------------------------------------------------------------------------
 struct EmitOptions {

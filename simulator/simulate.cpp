@@ -26,11 +26,13 @@ class Simulation {
  public:
   Simulation(const Schedule& s, const SimulateOptions& options)
       : s_(s),
+        options_(options),
         w_(*s.workload),
         m_(*s.machine),
         contents_(s, [this](const Movement& m) { moved(m); }) {
     operations_.assign(w_.operators().size(), -1);
-    set_up_caches(options);
+    set_up_caches();
+    if (options.attribute && caches_) set_up_loops();
     for (const ScheduledKernel& k : s.kernels) {
       auto& routes = routes_.emplace_back();
       for (const Buffer& b : k.buffers) {
@@ -41,16 +43,59 @@ class Simulation {
     }
   }
 
-  Traffic run() {
+  Simulated run() {
     walk(s_, [this](const AccessEvent& e) { apply(e); });
-    return traffic();
+    Simulated out{.traffic = traffic()};
+    if (!caches_) return out;
+    for (std::size_t c = 0; c < cache_boundary_.size(); ++c) {
+      const std::string name = boundary_name(cache_boundary_[c]);
+      out.caches.emplace_back(name, caches_->counts(c));
+      if (options_.attribute) out.blame.push_back({.boundary = name, .level = caches_->blame(c)});
+    }
+    if (options_.attribute)
+      for (const LoopId l : loops_) out.loops.push_back(w_.loop(l).name);
+    out.dram = caches_->dram();
+    return out;
   }
 
  private:
   bool managed_by_software(LevelId l) const { return m_.level(l).managed == Managed::software; }
   bool is_cache(LevelId l) const { return l != m_.home() && !managed_by_software(l); }
 
-  void set_up_caches(const SimulateOptions& options) {
+  std::string boundary_name(std::size_t index) const {
+    for (const auto& [levels, at] : boundaries_)
+      if (at == index) return m_.boundary(levels.first, levels.second);
+    TW_CHECK(false, "a boundary without a name");
+    return {};
+  }
+
+  /// Loops in the order of the trees: an outer one stands before those within it.
+  void set_up_loops() {
+    for (const ScheduledKernel& k : s_.kernels)
+      for (const ScheduleNode& n : k.nodes)
+        if (n.kind == NodeKind::loop &&
+            std::find(loops_.begin(), loops_.end(), n.loop) == loops_.end())
+          loops_.push_back(n.loop);
+    lows_.assign(loops_.size(), -1);
+    caches_->attribution().expect_loops(loops_.size());
+  }
+
+  /// A loop has advanced where its range begins elsewhere than in the compute before that has it.
+  void follow_loops(const AccessEvent& e) {
+    const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(e.kernel)];
+    const Operator& op = w_.op(e.op);
+    for (std::size_t local = 0; local < op.loops.size(); ++local) {
+      const auto at = std::find(loops_.begin(), loops_.end(), op.loops[local]);
+      if (at == loops_.end()) continue;
+      const std::int64_t low = (*e.ranges)[k.range_base[e.op.index()] + local].lo;
+      std::int64_t& before = lows_[static_cast<std::size_t>(at - loops_.begin())];
+      if (before >= 0 && before != low)
+        caches_->attribution().advance(static_cast<std::size_t>(at - loops_.begin()));
+      before = low;
+    }
+  }
+
+  void set_up_caches() {
     cache_of_.assign(m_.levels.size(), -1);
     std::vector<CacheGeometry> geometry;
     for (std::size_t l = m_.levels.size(); l-- > 1;) {
@@ -63,8 +108,11 @@ class Simulation {
     if (geometry.empty()) return;
     caches_ = std::make_unique<CacheHierarchy>(
         std::move(geometry), CacheOptions{.tensors = static_cast<int>(w_.tensors().size()),
-                                          .dram = m_.level(m_.home()).rows});
-    map_ = std::make_unique<AddressMap>(s_, options.layout);
+                                          .cores = options_.cores,
+                                          .dram = m_.level(m_.home()).rows,
+                                          .seed = options_.seed,
+                                          .attribute = options_.attribute});
+    map_ = std::make_unique<AddressMap>(s_, options_.layout);
   }
 
   std::size_t intern(LevelId a, LevelId b) {
@@ -89,11 +137,13 @@ class Simulation {
   }
 
   void apply(const AccessEvent& e) {
+    if (caches_ && options_.cores > 1) caches_->on_core(static_cast<int>(e.block % options_.cores));
     if (software_ || e.kind == AccessKind::kernel_begin) contents_.apply(e);
     switch (e.kind) {
       case AccessKind::compute: {
         std::int64_t& count = operations_[e.op.index()];
         count = std::max<std::int64_t>(count, 0) + e.operations;
+        if (!loops_.empty()) follow_loops(e);
         return;
       }
       case AccessKind::read:
@@ -126,10 +176,35 @@ class Simulation {
 
   void touch_run(Touch how, TensorId t, std::int64_t address, std::int64_t bytes, int entry) {
     const auto at = static_cast<std::size_t>(entry);
+    if (!options_.distances.empty() || options_.trace != nullptr)
+      tell(how, t.value, address, bytes, entry);
     if (how == Touch::update)
       caches_->update(address, bytes, t.value, at);
     else
       caches_->range(address, bytes, how == Touch::write, t.value, at);
+  }
+
+  /// Line by line, as the innermost cache is touched.
+  void tell(Touch how, int tensor, std::int64_t address, std::int64_t bytes, int entry) {
+    if (entry != 0)
+      throw InputError({.field = "machine " + m_.name,
+                        .problem = "is entered by software past its innermost cache, which a trace "
+                                   "or a curve cannot say",
+                        .accepted = "a machine of which hardware manages every level"});
+    for (StackDistances* d : options_.distances) {
+      if (how == Touch::update)
+        d->update(address, bytes, tensor);
+      else
+        d->range(address, bytes, tensor);
+    }
+    if (options_.trace == nullptr) return;
+    const std::int64_t line = caches_->levels().front().line.value;
+    for (std::int64_t a = address; a < address + bytes;) {
+      const std::int64_t next = std::min((a / line + 1) * line, address + bytes);
+      if (how != Touch::write) options_.trace->access(a, next - a, false, tensor);
+      if (how != Touch::read) options_.trace->access(a, next - a, true, tensor);
+      a = next;
+    }
   }
 
   void touch(const AccessEvent& e, Touch how) {
@@ -182,11 +257,18 @@ class Simulation {
     }
   }
 
+  bool prefetches() const {
+    return std::any_of(m_.levels.begin(), m_.levels.end(),
+                       [](const Level& l) { return !l.behaviour.prefetch.empty(); });
+  }
+
   Traffic traffic() const {
-    Traffic t{.source = Source::simulated,
-              .by = caches_ ? "cache" : "scratchpad",
-              .machine = m_.name,
-              .counts = {.write_allocate = caches_ != nullptr, .write_back = true}};
+    Traffic t{
+        .source = Source::simulated,
+        .by = caches_ ? "cache" : "scratchpad",
+        .machine = m_.name,
+        .counts = {
+            .write_allocate = caches_ != nullptr, .write_back = true, .prefetch = prefetches()}};
     std::map<std::size_t, std::vector<CacheCount>> cached;  // by boundary
     for (std::size_t c = 0; c < cache_boundary_.size(); ++c)
       cached[cache_boundary_[c]] = caches_->counts(c);
@@ -220,6 +302,7 @@ class Simulation {
   };
 
   const Schedule& s_;
+  SimulateOptions options_;
   const Workload& w_;
   const Machine& m_;
   BufferContents contents_;
@@ -233,11 +316,18 @@ class Simulation {
   std::vector<std::size_t> cache_boundary_;  // by cache
   std::unique_ptr<CacheHierarchy> caches_;
   std::unique_ptr<AddressMap> map_;
+  // Attribution.
+  std::vector<LoopId> loops_;       // outermost first
+  std::vector<std::int64_t> lows_;  // by loop: where its range began last; -1: not met
 };
 
 }  // namespace
 
 Traffic simulate(const Schedule& schedule, const SimulateOptions& options) {
+  return Simulation(schedule, options).run().traffic;
+}
+
+Simulated simulate_in_detail(const Schedule& schedule, const SimulateOptions& options) {
   return Simulation(schedule, options).run();
 }
 

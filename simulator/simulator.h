@@ -4,6 +4,10 @@
 #include "core/ir/traffic.h"
 #include "core/lowering/schedule.h"
 #include "core/lowering/stream.h"
+#include "simulator/attribution.h"
+#include "simulator/cache.h"
+#include "simulator/stack_distance.h"
+#include "simulator/trace.h"
 
 namespace tilewright {
 
@@ -11,6 +15,31 @@ struct SimulateOptions {
   /// How tensors lie in memory; only hardware caches see it. What `tiled` costs to pack and unpack
   /// is AddressMap::packing_bytes, never part of the Traffic.
   Layout layout = Layout::tiled;
+  /// Cores that share the machine's outer caches. Block b of a kernel runs on core b modulo cores,
+  /// one whole block after the other, in linear order: what blocks leave in private caches is their
+  /// core's, and no two run at once.
+  int cores = 1;
+  std::uint64_t seed = 1;  ///< of policies that draw
+  bool attribute = false;  ///< also Simulated::blame; one core; some fifty times slower
+
+  // Told of every touch that enters the caches at the innermost one, in order; not owned.
+  std::vector<StackDistances*> distances = {};
+  TraceWriter* trace = nullptr;  ///< a line touched is an access of its bytes
+};
+
+/// One boundary's blame.
+struct Blame {
+  std::string boundary;
+  LevelBlame level;
+};
+
+struct Simulated {
+  Traffic traffic;
+  // Of hardware caches, innermost first, by the boundary outwards of each.
+  std::vector<std::pair<std::string, std::vector<CacheCount>>> caches;  ///< by tensor
+  std::vector<Blame> blame;                                             ///< with attribute
+  std::vector<std::string> loops;  ///< that LevelBlame::by_loop speaks of, before its last row
+  DramCount dram;                  ///< where the machine file says how rows lie
 };
 
 /// Bytes moved at every boundary of the machine, per tensor, source `simulated`.
@@ -18,19 +47,22 @@ struct SimulateOptions {
 /// Software-managed levels (`by` "scratchpad" where all are): the walk keeps what each buffer holds
 /// and counts each movement of design/plan.md's rules 8 to 12 at every boundary it crosses.
 ///
-/// Hardware caches (`by` "cache"): set-associative LRU, see CacheHierarchy. Each compute touches
-/// its inputs as written, then its outputs (each line read unless initialised, then written), in
-/// contiguous runs of rows along the last dimension, at the addresses of AddressMap; touches enter
-/// at the innermost cache. Where a software-managed level lies inside caches (shared memory under
-/// an L2, registers under an L1), what moves between its buffers and home touches the caches in
-/// between instead. Blocks run one after the other in linear order, and so do all units, on one
-/// core: each level is one instance, and a cache private to a core is shared by all blocks. Hits
-/// and misses are counted in line touches, one for each line of a run; at outer levels they are the
-/// requests from within.
+/// Hardware caches (`by` "cache"): set-associative, of the machine's policies, see CacheHierarchy.
+/// Each compute touches its inputs as written, then its outputs (each line read unless initialised,
+/// then written), in contiguous runs of rows along the last dimension, at the addresses of
+/// AddressMap; touches enter at the innermost cache. Where a software-managed level lies inside
+/// caches (shared memory under an L2, registers under an L1), what moves between its buffers and
+/// home touches the caches in between instead. Blocks run one after the other in linear order, and
+/// so do all units, on one core unless options say more: each level is one instance, and a cache
+/// private to a core is shared by all blocks that it runs. Hits and misses are counted in line
+/// touches, one for each line of a run; at outer levels they are the requests from within.
 ///
 /// Entries that would be all zero are left out; `operations` has every operator that ran.
 /// Cost: one visit for each node of the walk, and one for each line touched.
 /// Throws InputError for tensors too large for a cache's address space (2^52 bytes together).
 Traffic simulate(const Schedule& schedule, const SimulateOptions& options = {});
+/// The same, and what else the caches know. Throws InputError too where a trace or distances are
+/// asked for and not every touch enters at the innermost cache.
+Simulated simulate_in_detail(const Schedule& schedule, const SimulateOptions& options = {});
 
 }  // namespace tilewright

@@ -1,0 +1,54 @@
+// What the caches know, as JSON: shared by plans and traces.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/verbs.h"
+#include "simulator/simulator.h"
+#include "simulator/stack_distance.h"
+
+namespace tilewright::harness {
+
+/// [{"boundary", "tensors": [{"tensor", "compulsory", "capacity", "conflict", "by_loop": {}}],
+/// "evictions": {by: {whose: lines}}}]
+nlohmann::ordered_json blame_json(const std::vector<Blame>& blame,
+                                  const std::vector<std::string>& loops,
+                                  const std::vector<std::string>& tensors);
+/// What a plain cache does not have: [{"boundary", "handed_bytes", "prefetches", ...}] of levels
+/// where any is not zero.
+nlohmann::ordered_json behaviour_json(
+    const std::vector<std::pair<std::string, std::vector<CacheCount>>>& caches);
+nlohmann::ordered_json dram_json(const DramCount& d);
+
+/// The distances that --curve counts: of fully associative caches, and of the innermost cache's
+/// sets.
+class Curves {
+ public:
+  Curves(const CacheGeometry& innermost, int tensors);
+  StackDistances& associative() { return associative_; }
+  StackDistances& sets() { return sets_; }
+  /// {"line_bytes", "fully_associative": [{"capacity_bytes", "misses": {tensor: n}}], "sets",
+  /// "by_ways": [{"ways", "capacity_bytes", "misses": {}}]}: powers of two and half way between, up
+  /// to where only first touches miss.
+  nlohmann::ordered_json json(const std::vector<std::string>& tensors) const;
+  /// capacity_bytes and each tensor's misses, for every size at which any changes.
+  std::string csv(const std::vector<std::string>& tensors) const;
+
+ private:
+  StackDistances associative_, sets_;
+};
+
+/// The machine's hardware caches, innermost first, and the boundaries outwards. Throws InputError
+/// where it has none.
+struct CachesOf {
+  std::vector<CacheGeometry> levels;
+  std::vector<std::string> boundaries;
+};
+CachesOf caches_of(const Machine& m, std::string_view option);
+
+/// simulate --trace.
+Answer simulate_trace(const Request& request, const WalkOptions& options);
+
+}  // namespace tilewright::harness

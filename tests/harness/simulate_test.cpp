@@ -1,0 +1,129 @@
+// simulate beside the traffic: traces there and back, curves, attribution, cores.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/verbs.h"
+#include "tests/support/temporary_folder.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+Request chain() {
+  return {.subject = "gemm-chain:m=48,n=32,k=40,l=36",
+          .machine = "cache:1K/2,4K/4",
+          .tree = "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )",
+          .tiles = "m=16,l=16,k=8,n=8"};
+}
+
+std::int64_t sum(const ordered_json& traffic, const std::string& boundary, const char* key) {
+  std::int64_t all = 0;
+  for (const ordered_json& e : traffic["traffic"])
+    if (e["boundary"] == boundary) all += e.value(key, std::int64_t{0});
+  return all;
+}
+
+TEST(SimulateVerb, ASavedTraceWalksToTheSameTraffic) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() + "/chain.tw");
+  const Answer plan = simulate(chain(), {.save_trace = file});
+  ASSERT_TRUE(plan.ok());
+  const Answer trace = simulate({.machine = chain().machine}, {.trace = file});
+  EXPECT_EQ(trace.json["traffic"], plan.json["traffic"]);
+  EXPECT_GT(sum(plan.json, "DRAM/L2", "misses"), 100);
+  EXPECT_EQ(trace.json["trace"]["format"], "tilewright");
+}
+
+TEST(SimulateVerb, TextTraces) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() + "/t.din");
+  std::ofstream(file) << "0 0\n1 40\n0 4\n2 1000\n0 80\n";
+  const Answer a = simulate({.machine = "cache:64B/1"}, {.trace = file});
+  const ordered_json& e = a.json["traffic"][0];
+  EXPECT_EQ(e["tensor"], "trace");
+  EXPECT_EQ(e["boundary"], "DRAM/L1");
+  EXPECT_EQ(e["read_bytes"], 256);
+  EXPECT_EQ(e["written_bytes"], 64);
+  EXPECT_EQ(a.json["trace"]["instruction_fetches_left_out"], 1);
+}
+
+TEST(SimulateVerb, TheCurvePassesThroughTheCacheThatWasWalked) {
+  Request r = chain();
+  const Answer a = simulate(r, {.curve = true});
+  const ordered_json& c = a.json["curve"];
+  EXPECT_EQ(c["sets"], 8);
+  bool met = false;
+  for (const ordered_json& p : c["by_ways"]) {
+    if (p["ways"] != 2) continue;
+    met = true;
+    std::int64_t misses = 0;
+    for (const auto& [tensor, n] : p["misses"].items()) misses += n.get<std::int64_t>();
+    EXPECT_EQ(misses, sum(a.json, "L2/L1", "misses"));
+  }
+  EXPECT_TRUE(met);
+  r.machine = "cache:3K";
+  const Answer associative = simulate(r);
+  for (const ordered_json& p : c["fully_associative"]) {
+    if (p["capacity_bytes"] != 3072) continue;
+    std::int64_t misses = 0;
+    for (const auto& [tensor, n] : p["misses"].items()) misses += n.get<std::int64_t>();
+    EXPECT_EQ(misses, sum(associative.json, "DRAM/L1", "misses"));
+  }
+}
+
+TEST(SimulateVerb, AttributionAddsUpAndBlamesTheLoopThatComesRound) {
+  const Answer a = simulate(chain(), {.attribute = true});
+  ASSERT_TRUE(a.ok());
+  EXPECT_EQ(a.json["attribution"][0]["boundary"], "L2/L1");
+  for (const ordered_json& b : a.json["attribution"]) {
+    std::int64_t misses = 0, blamed = 0, seen = 0;
+    for (const ordered_json& t : b["tensors"]) {
+      misses += t["compulsory"].get<std::int64_t>() + t["capacity"].get<std::int64_t>() +
+                t["conflict"].get<std::int64_t>();
+      seen += t["capacity"].get<std::int64_t>() + t["conflict"].get<std::int64_t>();
+      for (const auto& [loop, n] : t["by_loop"].items()) {
+        blamed += n.get<std::int64_t>();
+        // B is read again when m comes round (a tile of it within one l, too, by rows).
+        if (t["tensor"] == "B") {
+          EXPECT_TRUE(loop == "m" || loop == "none") << loop;
+        }
+      }
+    }
+    EXPECT_EQ(misses, sum(a.json, b["boundary"], "misses"));
+    EXPECT_EQ(blamed, seen);
+  }
+}
+
+TEST(SimulateVerb, CoresHavePrivateCachesOfTheirOwn) {
+  Request r = chain();
+  r.tree = "m@grid l ( k ( C.gemm1 ) n ( C.gemm2 ) )";
+  r.machine = "cache:2K/2,8K/4,64K/8";
+  const Answer one = simulate(r), three = simulate(r, {.cores = 3});
+  EXPECT_EQ(three.json["cores"], 3);
+  // Each of three blocks reads B afresh into its private caches; the shared one has it.
+  EXPECT_GE(sum(three.json, "L3/L2", "misses"), sum(one.json, "L3/L2", "misses"));
+  EXPECT_EQ(sum(three.json, "DRAM/L3", "misses"), sum(one.json, "DRAM/L3", "misses"));
+}
+
+TEST(SimulateVerb, WhatCannotBeAskedTogether) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() + "/t.din");
+  std::ofstream(file) << "0 0\n";
+  EXPECT_THROW(simulate(chain(), {.trace = file}), InputError);
+  EXPECT_THROW(simulate({.machine = "scratchpad:4K"}, {.trace = file}), InputError);
+  EXPECT_THROW(simulate({}, {.trace = file}), InputError);
+  EXPECT_THROW(simulate({.machine = "cache:4K"}, {.trace = file + "x"}), InputError);
+  EXPECT_THROW(simulate({.machine = "cache:4K"}, {.trace = folder.path()}), InputError);
+  EXPECT_THROW(simulate({.machine = "cache:4K"}, {.trace = file, .cores = 2}), InputError);
+  EXPECT_THROW(simulate(chain(), {.attribute = true, .cores = 2}), InputError);
+  EXPECT_THROW(simulate(chain(), {.save_trace = "/no/such/folder/t"}), InputError);
+  Request r = chain();
+  r.machine = "scratchpad:8K";
+  EXPECT_THROW(simulate(r, {.curve = true}), InputError);
+}
+
+}  // namespace
+}  // namespace tilewright::harness
