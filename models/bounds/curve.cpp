@@ -16,7 +16,7 @@ Curve::Curve(const Workload& w, std::vector<Part> parts)
     for (const Choice& c : p.choices)
       if (c.buffer > least) sizes.push_back(c.buffer);
   std::ranges::sort(sizes);
-  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   for (std::int64_t size : sizes) {
     const Bytes buffer(size * word_);
     points_.push_back({buffer, *at(buffer)});
