@@ -114,6 +114,18 @@ std::int64_t lines_of(std::int64_t address, std::int64_t bytes, int line_shift) 
   return ((address + bytes - 1) >> line_shift) - (address >> line_shift) + 1;
 }
 
+/// Touches of lines by `count` elements in a row, each touching the lines it lies in.
+std::int64_t touches_of(std::int64_t address, std::int64_t count, std::int64_t element,
+                        int line_shift) {
+  const std::int64_t line = std::int64_t{1} << line_shift, end = address + count * element;
+  const bool divides = (element & (element - 1)) == 0 && element <= line;
+  if (divides && (address & (element - 1)) == 0) return count;
+  std::int64_t touches = count;
+  for (std::int64_t edge = ((address >> line_shift) + 1) << line_shift; edge < end; edge += line)
+    if ((edge - address) % element != 0) ++touches;
+  return touches;
+}
+
 }  // namespace
 
 CacheGeometry geometry_of(const Level& level) {
@@ -221,15 +233,34 @@ void CacheHierarchy::elements(std::int64_t address, std::int64_t count, std::int
   if (count <= 0 || element <= 0) return;
   if (!quick_.settles && !engine_->always_settled(0))
     return each_element(address, count, element, write, tensor);
-  const std::int64_t bytes = count * element, line = std::int64_t{1} << line_shift_;
-  // A range touches each line once; each element touches the lines it lies in.
-  std::int64_t touches = count;
-  const bool divides = (element & (element - 1)) == 0 && element <= line;
-  if (!divides || (address & (element - 1)) != 0)
-    for (std::int64_t edge = ((address >> line_shift_) + 1) << line_shift_; edge < address + bytes;
-         edge += line)
-      if ((edge - address) % element != 0) ++touches;
+  const std::int64_t bytes = count * element;
+  const std::int64_t touches = touches_of(address, count, element, line_shift_);
   lines(address, bytes, write, tensor, touches - lines_of(address, bytes, line_shift_));
+}
+
+void CacheHierarchy::update_elements(std::int64_t address, std::int64_t count, std::int64_t element,
+                                     int tensor) {
+  if (count <= 0 || element <= 0) return;
+  if (!quick_.settles && !engine_->always_settled(0)) {
+    const std::array<Stream, 2> both{
+        Stream{.address = address, .stride = element, .bytes = element, .tensor = tensor},
+        Stream{.address = address,
+               .stride = element,
+               .bytes = element,
+               .write = true,
+               .tensor = tensor}};
+    return streams(both, count);
+  }
+  const std::int64_t bytes = count * element;
+  const std::int64_t straddling = touches_of(address, count, element, line_shift_) - count;
+  if (straddling != 0) {  // such an element is read in two lines before either is written
+    for (std::int64_t a = address; a < address + bytes; a += element) {
+      access(a, element, false, tensor);
+      access(a, element, true, tensor);
+    }
+    return;
+  }
+  lines(address, bytes, true, tensor, 2 * count - lines_of(address, bytes, line_shift_));
 }
 
 /// Of policies with which a line is not settled once it is touched.

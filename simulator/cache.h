@@ -181,6 +181,9 @@ class CacheHierarchy {
   /// other from `address` on.
   void elements(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
                 int tensor = 0);
+  /// The same counts and state as that many times a read and a write of an element: y += x.
+  void update_elements(std::int64_t address, std::int64_t count, std::int64_t element,
+                       int tensor = 0);
   /// The same counts and state as `rows` times elements(), `pitch` bytes apart.
   void tile(std::int64_t address, std::int64_t rows, std::int64_t pitch, std::int64_t count,
             std::int64_t element, bool write, int tensor = 0);

@@ -220,7 +220,10 @@ class PlainEngine final : public Engine {
           ++levels_[at].tally[static_cast<std::size_t>(tensor_of(m.victim))].written_bytes;
       return;
     }
-    if (at + 2 < levels_.size()) prefetch(at + 2, misses.front().line << levels_[at].line_shift);
+    if (at == 0) {
+      const std::uint64_t address = misses.front().line << levels_[0].line_shift;
+      for (std::size_t l = levels_.size() - 1; l > 0; --l) prefetch(l, address);
+    }
     for (std::size_t i = 0; i < misses.size();) {
       std::size_t end = i + 1;
       while (end < misses.size() && !is_dirty(misses[end - 1].victim) &&
