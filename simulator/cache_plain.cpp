@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -106,8 +107,13 @@ class PlainEngine final : public Engine {
               .line_shift = l.line_shift,
               .set_shift = set_of.shift(),
               .settles = !l.ages,
-              .run = [](void* of_level, std::uint64_t first, std::size_t n,
-                        Miss* misses) { return static_cast<S*>(of_level)->run(first, n, misses); },
+              .run =
+                  [](void* of_level, std::uint64_t first, std::size_t n, Miss* misses,
+                     std::int64_t times) {
+                    S& s = *static_cast<S*>(of_level);
+                    if constexpr (std::is_same_v<S, Ways>) return s.run(first, n, misses, times);
+                    return s.run(first, n, misses);
+                  },
               .sets = &sets,
               .limit = l.limit};
     };
