@@ -1,6 +1,7 @@
 // Prints the rates of the simulator, a line each: name, million accesses a second of processor
 // time, and the counts that it must not be wrong about. Gates nothing.
 #include <cstdio>
+#include <string>
 
 #include "tests/simulator/rates.h"
 
@@ -19,19 +20,24 @@ void print(const Rate& r) {
 
 }  // namespace
 
-int main() {
-  for (const int tensors : {3, 1}) {
-    for (const int leading : {528, 512})
-      for (const Telling t : {Telling::singles, Telling::ranges, Telling::streams})
-        print(gemm(leading, t, tensors));
-    print(random_accesses(tensors));
-  }
+/// With a policy's name, its rows only.
+int main(int argc, char** argv) {
+  const std::string only = argc > 1 ? argv[1] : "";
+  if (only.empty() || only == "lru")
+    for (const int tensors : {3, 1}) {
+      for (const int leading : {528, 512})
+        for (const Telling t : {Telling::singles, Telling::ranges, Telling::streams})
+          print(gemm(leading, t, tensors));
+      print(random_accesses(tensors));
+    }
   for (const char* policy :
-       {"fifo", "random", "tree_plru", "bit_plru", "srrip", "qlru_h11_m1_r0_u0"}) {
+       {"fifo", "random", "tree_plru", "bit_plru", "srrip", "brrip", "qlru_h11_m1_r0_u0"}) {
+    if (!only.empty() && only != policy) continue;
     for (const int leading : {528, 512})
       for (const Telling t : {Telling::singles, Telling::ranges})
         print(gemm(leading, t, 3, policy));
     print(random_accesses(3, policy));
   }
-  for (const Telling t : {Telling::singles, Telling::streams}) print(gemm_distances(528, t));
+  if (only.empty() || only == "distances")
+    for (const Telling t : {Telling::singles, Telling::streams}) print(gemm_distances(528, t));
 }
