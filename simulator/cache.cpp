@@ -114,6 +114,18 @@ std::int64_t lines_of(std::int64_t address, std::int64_t bytes, int line_shift) 
   return ((address + bytes - 1) >> line_shift) - (address >> line_shift) + 1;
 }
 
+/// Touches of lines by `count` elements in a row, each touching the lines it lies in.
+std::int64_t touches_of(std::int64_t address, std::int64_t count, std::int64_t element,
+                        int line_shift) {
+  const std::int64_t line = std::int64_t{1} << line_shift, end = address + count * element;
+  const bool divides = (element & (element - 1)) == 0 && element <= line;
+  if (divides && (address & (element - 1)) == 0) return count;
+  std::int64_t touches = count;
+  for (std::int64_t edge = ((address >> line_shift) + 1) << line_shift; edge < end; edge += line)
+    if ((edge - address) % element != 0) ++touches;
+  return touches;
+}
+
 }  // namespace
 
 CacheGeometry geometry_of(const Level& level) {
@@ -173,9 +185,10 @@ void CacheHierarchy::range(std::int64_t address, std::int64_t bytes, bool write,
     renew_quick();
 }
 
-/// A range of the innermost level, and `touches` more of its lines that hit and change nothing.
+/// A range of the innermost level, each line touched `times` before the next one, and `touches`
+/// more of its lines that hit; where lines settle these are all but the first.
 void CacheHierarchy::lines(std::int64_t address, std::int64_t bytes, bool write, int tensor,
-                           std::int64_t touches) {
+                           std::int64_t touches, std::int64_t times) {
   const auto first = static_cast<std::uint64_t>(address);
   const std::uint64_t last = first + static_cast<std::uint64_t>(bytes) - 1;
   const std::uint64_t line = first >> line_shift_;
@@ -187,7 +200,7 @@ void CacheHierarchy::lines(std::int64_t address, std::int64_t bytes, bool write,
   }
   cache::Miss misses[cache::Quick::kMost];
   const std::size_t missed =
-      quick_.run(quick_.sets, cache::entry_of(line, tensor, write), n, misses);
+      quick_.run(quick_.sets, cache::entry_of(line, tensor, write), n, misses, times);
   cache::Tally& tally = quick_.tally[tensor];
   tally.misses += static_cast<std::int64_t>(missed);
   tally.hits += static_cast<std::int64_t>(n - missed) + touches;
@@ -220,16 +233,60 @@ void CacheHierarchy::elements(std::int64_t address, std::int64_t count, std::int
                               bool write, int tensor) {
   if (count <= 0 || element <= 0) return;
   if (!quick_.settles && !engine_->always_settled(0))
-    return each_element(address, count, element, write, tensor);
-  const std::int64_t bytes = count * element, line = std::int64_t{1} << line_shift_;
-  // A range touches each line once; each element touches the lines it lies in.
-  std::int64_t touches = count;
-  const bool divides = (element & (element - 1)) == 0 && element <= line;
-  if (!divides || (address & (element - 1)) != 0)
-    for (std::int64_t edge = ((address >> line_shift_) + 1) << line_shift_; edge < address + bytes;
-         edge += line)
-      if ((edge - address) % element != 0) ++touches;
+    return line_by_line(address, count, element, write, tensor, 1);
+  const std::int64_t bytes = count * element;
+  const std::int64_t touches = touches_of(address, count, element, line_shift_);
   lines(address, bytes, write, tensor, touches - lines_of(address, bytes, line_shift_));
+}
+
+void CacheHierarchy::update_elements(std::int64_t address, std::int64_t count, std::int64_t element,
+                                     int tensor) {
+  if (count <= 0 || element <= 0) return;
+  const bool settles = quick_.settles || engine_->always_settled(0);
+  const bool apart = touches_of(address, count, element, line_shift_) == count;
+  if (!settles && apart && quick_.run != nullptr)
+    return line_by_line(address, count, element, true, tensor, 2);
+  if (!settles) {
+    const std::array<Stream, 2> both{
+        Stream{.address = address, .stride = element, .bytes = element, .tensor = tensor},
+        Stream{.address = address,
+               .stride = element,
+               .bytes = element,
+               .write = true,
+               .tensor = tensor}};
+    return streams(both, count);
+  }
+  const std::int64_t bytes = count * element;
+  if (!apart) {  // such an element is read in two lines before either is written
+    for (std::int64_t a = address; a < address + bytes; a += element) {
+      access(a, element, false, tensor);
+      access(a, element, true, tensor);
+    }
+    return;
+  }
+  lines(address, bytes, true, tensor, 2 * count - lines_of(address, bytes, line_shift_));
+}
+
+/// elements() of policies with which a line is not settled once it is touched; with `times` 2, a
+/// read and a write each.
+void CacheHierarchy::line_by_line(std::int64_t address, std::int64_t count, std::int64_t element,
+                                  bool write, int tensor, std::int64_t times) {
+  const std::int64_t line = std::int64_t{1} << line_shift_;
+  const bool divides = (element & (element - 1)) == 0 && element <= line;
+  if (times == 1 && (quick_.run == nullptr || !divides || (address & (element - 1)) != 0))
+    return each_element(address, count, element, write, tensor);
+  while (count > 0) {
+    // Up to a line's end, then whole lines, then what is left. Elements do not straddle lines.
+    const std::int64_t rest = (line - (address & (line - 1))) / element;
+    const std::int64_t each = std::min(rest, count);
+    std::int64_t whole = 1;
+    if (rest * element == line && count >= rest)
+      whole = std::min<std::int64_t>(count / rest, cache::Quick::kMost);
+    const std::int64_t touches = each * times;
+    lines(address, whole * each * element, write, tensor, whole * (touches - 1), touches);
+    address += whole * each * element;
+    count -= whole * each;
+  }
 }
 
 /// Of policies with which a line is not settled once it is touched.

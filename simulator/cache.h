@@ -101,9 +101,10 @@ struct Quick {
   int line_shift = 6, set_shift = 0;
   bool in_order = false;  ///< rows are whole and in order of use
   bool settles = false;   ///< a line just touched is settled, whatever the policy's state
-  /// Touches `n` lines, at most kMost and below `limit`, and lists those that missed: see
-  /// Tags::run.
-  std::size_t (*run)(void* sets, std::uint64_t first, std::size_t n, Miss* misses) = nullptr;
+  /// Touches `n` lines, at most kMost and below `limit`, each so many times before the next one,
+  /// and lists those that missed: see Ways::run. Where lines settle, it is once for all times.
+  std::size_t (*run)(void* sets, std::uint64_t first, std::size_t n, Miss* misses,
+                     std::int64_t times) = nullptr;
   void* sets = nullptr;
   std::uint64_t limit = 0;
   static constexpr std::size_t kMost = 64;
@@ -181,6 +182,9 @@ class CacheHierarchy {
   /// other from `address` on.
   void elements(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
                 int tensor = 0);
+  /// The same counts and state as that many times a read and a write of an element: y += x.
+  void update_elements(std::int64_t address, std::int64_t count, std::int64_t element,
+                       int tensor = 0);
   /// The same counts and state as `rows` times elements(), `pitch` bytes apart.
   void tile(std::int64_t address, std::int64_t rows, std::int64_t pitch, std::int64_t count,
             std::int64_t element, bool write, int tensor = 0);
@@ -237,8 +241,10 @@ class CacheHierarchy {
     return true;
   }
   void renew_quick();
-  void lines(std::int64_t address, std::int64_t bytes, bool write, int tensor,
-             std::int64_t touches);
+  void lines(std::int64_t address, std::int64_t bytes, bool write, int tensor, std::int64_t touches,
+             std::int64_t times = 1);
+  void line_by_line(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
+                    int tensor, std::int64_t times);
   void each_element(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
                     int tensor);
   void more_hits(int tensor, std::int64_t n);  ///< see Engine

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -106,8 +107,13 @@ class PlainEngine final : public Engine {
               .line_shift = l.line_shift,
               .set_shift = set_of.shift(),
               .settles = !l.ages,
-              .run = [](void* of_level, std::uint64_t first, std::size_t n,
-                        Miss* misses) { return static_cast<S*>(of_level)->run(first, n, misses); },
+              .run =
+                  [](void* of_level, std::uint64_t first, std::size_t n, Miss* misses,
+                     std::int64_t times) {
+                    S& s = *static_cast<S*>(of_level);
+                    if constexpr (std::is_same_v<S, Ways>) return s.run(first, n, misses, times);
+                    return s.run(first, n, misses);
+                  },
               .sets = &sets,
               .limit = l.limit};
     };
@@ -220,7 +226,10 @@ class PlainEngine final : public Engine {
           ++levels_[at].tally[static_cast<std::size_t>(tensor_of(m.victim))].written_bytes;
       return;
     }
-    if (at + 2 < levels_.size()) prefetch(at + 2, misses.front().line << levels_[at].line_shift);
+    if (at == 0) {
+      const std::uint64_t address = misses.front().line << levels_[0].line_shift;
+      for (std::size_t l = levels_.size() - 1; l > 0; --l) prefetch(l, address);
+    }
     for (std::size_t i = 0; i < misses.size();) {
       std::size_t end = i + 1;
       while (end < misses.size() && !is_dirty(misses[end - 1].victim) &&

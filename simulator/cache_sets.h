@@ -187,8 +187,9 @@ class Ways {
   static constexpr std::int64_t kMaxWays = 64;
   Ways(std::uint64_t sets, std::int64_t ways, const Replacement& policy, std::uint64_t seed,
        bool portable = false);
-  std::size_t run(Entry first, std::size_t n, Miss* misses) {  ///< as Rows::run
-    return run_(*this, first, n, misses);
+  /// As Rows::run, touching each line so many times before the next one; misses are first touches'.
+  std::size_t run(Entry first, std::size_t n, Miss* misses, std::int64_t times = 1) {
+    return run_(*this, first, n, misses, times);
   }
   std::uint64_t sets() const { return set_of_.divisor(); }
   /// fifo: newest first; else by way.
@@ -219,10 +220,11 @@ class Ways {
   struct alignas(64) Vector {
     Entry entries[8];
   };
-  using Run = std::size_t (*)(Ways&, Entry, std::size_t, Miss*);
+  using Run = std::size_t (*)(Ways&, Entry, std::size_t, Miss*, std::int64_t);
   using Find = std::uint64_t (*)(const Vector*, std::size_t, Entry);
   template <Replacement::Kind K, Find find>
-  static std::size_t run_as(Ways& ways, Entry first, std::size_t n, Miss* misses);
+  static std::size_t run_as(Ways& ways, Entry first, std::size_t n, Miss* misses,
+                            std::int64_t times);
   static std::uint64_t find_plain(const Vector* row, std::size_t vectors, Entry wanted);
   static std::uint64_t find_avx512(const Vector* row, std::size_t vectors, Entry wanted);
   template <Find find>

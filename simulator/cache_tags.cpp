@@ -72,6 +72,14 @@ TILEWRIGHT_AVX512 std::size_t Tags::run_avx512(Tags& t, Entry first, std::size_t
       if (write && meta[0] != now) meta[0] = now;
       continue;
     }
+    if (tags[1] == wanted) {  // two lines that take turns: cheaper than a rotation
+      const std::uint8_t front = write ? now : meta[1];
+      tags[1] = tags[0];
+      meta[1] = meta[0];
+      tags[0] = wanted;
+      meta[0] = front;
+      continue;
+    }
     const __m512i same = _mm512_set1_epi32(static_cast<int>(wanted));
     __m512i held[kVectors];
     std::uint32_t found = 0;

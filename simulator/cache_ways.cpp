@@ -72,8 +72,9 @@ void Ways::set_front(std::uint64_t set, std::uint64_t tag, Entry e, bool settled
 }
 
 template <Replacement::Kind K, Ways::Find find>
-std::size_t Ways::run_as(Ways& w, Entry first, std::size_t n, Miss* misses) {
+std::size_t Ways::run_as(Ways& w, Entry first, std::size_t n, Miss* misses, std::int64_t times) {
   using Kind = Replacement::Kind;
+  constexpr bool kSettles = K != Kind::ages;  // the first touch is as good as many
   std::size_t missed = 0;
   auto [tag, set] = w.set_of_.split(line_of(first));
   for (std::size_t i = 0; i < n; ++i) {
@@ -85,26 +86,30 @@ std::size_t Ways::run_as(Ways& w, Entry first, std::size_t n, Miss* misses) {
     Vector* const row = &w.vectors_[here * w.stride_];
     PolicyState& state = w.states_[here];
     const std::uint64_t found = find(row, w.stride_, now) & w.all_;
-    if (found != 0) {
-      const int way = std::countr_zero(found);
-      Entry& held = row[way / 8].entries[way % 8];
-      const PolicyState before = state;
-      if constexpr (K != Kind::fifo && K != Kind::random) w.policy_.hit<K>(state, way);
-      held = touched(held, now);
-      w.set_front(here, wanted, held, K != Kind::ages || state == before);
-      continue;
-    }
-    int way = 0;
-    if constexpr (K == Kind::fifo) {  // ways are filled in turn, so that the oldest is the next
-      way = static_cast<int>(state.a);
-      state.a = way + 1 == w.ways_ ? 0 : state.a + 1;
-    } else {
-      way = w.policy_.fill<K>(state, w.all_ & ~find(row, w.stride_, kEmpty));
+    int way = std::countr_zero(found);
+    std::int64_t hits = times;
+    if (found == 0) {
+      --hits;
+      if constexpr (K == Kind::fifo) {  // ways are filled in turn, so that the oldest is the next
+        way = static_cast<int>(state.a);
+        state.a = way + 1 == w.ways_ ? 0 : state.a + 1;
+      } else {
+        way = w.policy_.fill<K>(state, w.all_ & ~find(row, w.stride_, kEmpty));
+      }
+      misses[missed++] = {line_of(now), row[way / 8].entries[way % 8]};
     }
     Entry& held = row[way / 8].entries[way % 8];
-    misses[missed++] = {line_of(now), held};
-    held = now;
-    w.set_front(here, wanted, held, K != Kind::ages);
+    held = found == 0 ? now : touched(held, now);
+    bool settled = kSettles;
+    if constexpr (K != Kind::fifo && K != Kind::random) {
+      while (hits-- > 0) {
+        const PolicyState before = state;
+        w.policy_.hit<K>(state, way);
+        settled = settled || state == before;
+        if (settled) break;
+      }
+    }
+    w.set_front(here, wanted, held, settled);
   }
   return missed;
 }

@@ -398,5 +398,103 @@ TEST(MachineNames, NamedMachineTakesFilesAndRefusesTheRest) {
   }
 }
 
+// Behaviour of caches
+// ------------------------------------------------------------------------------
+
+const std::string kBehaving = R"yaml(name: mine
+kind: cpu
+levels:
+  - name: DRAM
+    kind: home
+    row_buffer: {value: 8K, source: "JEDEC"}
+    banks: {value: 16, source: "JEDEC"}
+  - name: L3
+    kind: cache
+    capacity: {value: 24K, source: "a test"}
+    line: {value: 64B, source: "a test"}
+    ways: {value: 3, source: "a test"}
+    policy: qlru_h11_m1_r0_u0
+    inclusion: victim
+    clean_victims: {value: 0.25, source: "measured"}
+    write: through
+    write_miss: around
+    index: slices
+    slices: {value: 4, source: "a test"}
+    private_to: machine
+  - name: L1
+    kind: cache
+    capacity: {value: 4K, source: "a test"}
+    line: {value: 64B, source: "a test"}
+    ways: {value: 8, source: "a test"}
+    policy: tree_plru
+    prefetch:
+      - {kind: next_line}
+      - {kind: stride, degree: {value: 2, source: "assumed"}}
+)yaml";
+
+TEST(MachineBehaviour, IsReadAndWrittenBack) {
+  const Machine m = machine_from_yaml(kBehaving, "mine.yaml");
+  EXPECT_EQ(m.levels[0].rows, (DramRows{.row_bytes = 8192, .banks = 16}));
+  const Level& l3 = m.levels[1];
+  EXPECT_EQ(l3.policy, "qlru_h11_m1_r0_u0");
+  EXPECT_EQ(l3.behaviour, (CacheBehaviour{.inclusion = Inclusion::victim,
+                                          .clean_victims = 0.25,
+                                          .write = WriteHit::through,
+                                          .write_miss = WriteMiss::around,
+                                          .index = Index::slices,
+                                          .slices = 4}));
+  EXPECT_EQ(l3.sources.at("clean_victims"), "measured");
+  EXPECT_EQ(
+      m.levels[2].behaviour.prefetch,
+      (std::vector<Prefetch>{{.kind = PrefetchKind::next_line},
+                             {.kind = PrefetchKind::stride, .degree = 2, .source = "assumed"}}));
+  EXPECT_EQ(machine_from_yaml(to_yaml(m), "again"), m) << to_yaml(m);
+  // What is not said is as it was before anything could be said.
+  const Machine plain = parse_synthetic_machine("cache:4K/8");
+  EXPECT_TRUE(plain.levels[1].behaviour.plain());
+  EXPECT_EQ(plain.levels[1].policy, "lru");
+  EXPECT_TRUE(as_scratchpad(m, id(m, "L3")).levels[1].behaviour.plain());
+}
+
+TEST(MachineBehaviour, WhatIsWrongIsSaidWithItsLine) {
+  const auto refuses = [](const std::string& from, const std::string& to, const std::string& what) {
+    std::string text = kBehaving;
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    try {
+      machine_from_yaml(text, "mine.yaml");
+      ADD_FAILURE() << to << " was accepted";
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("mine.yaml:"), std::string::npos) << e.what();
+    }
+  };
+  refuses("policy: tree_plru", "policy: plru", "policy");
+  refuses("policy: tree_plru", "polcy: tree_plru", "policy");
+  refuses("inclusion: victim", "inclusion: some", "exclusive");
+  refuses("value: 0.25", "value: 1.25", "clean_victims");
+  refuses("clean_victims: {value: 0.25, source: \"measured\"}", "clean_victims: 0.25", "source");
+  refuses("write: through", "write: often", "through");
+  refuses("write_miss: around", "write_miss: never", "validate");
+  refuses("slices: {value: 4", "slices: {value: 3", "slices");
+  refuses("index: slices\n", "index: modulo\n", "slices");
+  refuses("kind: next_line", "kind: next", "next_line");
+  refuses("degree: {value: 2", "degree: {value: 65", "degree");
+  refuses("banks: {value: 16", "banks: {value: 100000", "banks");
+  refuses("kind: home\n    row_buffer", "kind: home\n    policy: fifo\n    row_buffer", "policy");
+}
+
+TEST(MachineBehaviour, PoliciesWithAStateTakeUpTo64Ways) {
+  Machine m = parse_synthetic_machine("cache:16K/128");
+  m.levels[1].policy = "fifo";
+  EXPECT_NO_THROW(check(m));
+  m.levels[1].policy = "tree_plru";
+  EXPECT_THROW(check(m), InputError);
+  m = parse_synthetic_machine("cache:12K/4");
+  m.levels[1].behaviour.index = Index::folded;  // 48 sets
+  EXPECT_THROW(check(m), InputError);
+}
+
 }  // namespace
 }  // namespace tilewright

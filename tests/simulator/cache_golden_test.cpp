@@ -6,10 +6,12 @@
 #include <array>
 
 #include "simulator/cache.h"
+#include "simulator/stack_distance.h"
 
 namespace tilewright {
 namespace {
 
+constexpr std::int64_t kAccesses = 404'750'336;
 constexpr std::int64_t kN = 512, kT = 64, kElement = 4, kArena = 0x10000000;
 
 struct Golden {
@@ -69,6 +71,42 @@ TEST_P(TiledGemm, ByRowsOf256Bytes) {
     h.update(c, kT * kElement, 2);
   });
   expect_golden(h, GetParam());
+}
+
+TEST_P(TiledGemm, ElementByElementInRows) {
+  CacheHierarchy h = hierarchy();
+  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+    h.read(a, 4, 0);
+    h.elements(b, kT, kElement, false, 1);
+    h.update_elements(c, kT, kElement, 2);
+  });
+  expect_golden(h, GetParam());
+  EXPECT_EQ(h.total(0).hits + h.total(0).misses, kAccesses);
+}
+
+TEST_P(TiledGemm, AsTheInnerLoopDoesIt) {
+  CacheHierarchy h = hierarchy();
+  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+    const std::array<Stream, 3> loop{
+        Stream{.address = b, .stride = kElement, .tensor = 1},
+        Stream{.address = c, .stride = kElement, .tensor = 2},
+        Stream{.address = c, .stride = kElement, .write = true, .tensor = 2}};
+    h.read(a, 4, 0);
+    h.streams(loop, kT);
+  });
+  expect_golden(h, GetParam());
+  EXPECT_EQ(h.total(0).hits + h.total(0).misses, kAccesses);
+}
+
+// 48 KiB fully associative, and 64 sets of every number of ways at once.
+TEST_P(TiledGemm, StackDistancesPassThroughTheFirstLevel) {
+  StackDistances sets(Bytes(64), 64, 3);
+  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+    sets.access(a, 4, 0);
+    sets.range(b, kT * kElement, 1);
+    sets.update(c, kT * kElement, 2);
+  });
+  EXPECT_EQ(sets.total().misses(12), GetParam().misses_and_write_backs[0].first);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -142,6 +142,12 @@ TEST_P(EveryPolicy, ElementsTilesAndStreamsEqualSingleAccesses) {
       for (std::int64_t k = 0; k < count; ++k)
         for (const Stream& s : streams)
           singles.access(s.address + k * s.stride, s.bytes, s.write, s.tensor);
+    } else if (i % 2 == 0) {
+      calls.update_elements(address, count, size, tensor);
+      for (std::int64_t k = 0; k < count; ++k) {
+        singles.read(address + k * size, size, tensor);
+        singles.write(address + k * size, size, tensor);
+      }
     } else {
       calls.update(address, count * size, tensor);
       for (std::int64_t a = address; a < address + count * size; a = (a / 64 + 1) * 64) {
