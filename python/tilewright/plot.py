@@ -1,4 +1,5 @@
-"""``tilewright plot RESULT.json``: predicted against true bytes, from validate or reproduce.
+"""``tilewright plot RESULT.json``: predicted against true bytes, from validate or reproduce; counted
+misses beside simulated ones, from reproduce validation/polybench (see plot_counters).
 
 One panel for each validation in the file: a point for each tiling, the line y = x, and the tiling
 that the model predicts the fewest bytes for. Below each panel stand the figures of merit, where the
@@ -13,15 +14,14 @@ import sys
 import tempfile
 import textwrap
 
+from . import plot_counters
+from .plot_input import BadInput
+
 # Okabe and Ito's colours: told apart by the colour-blind, and apart in grey by shape and filling.
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#6e6e6e"
 UNITS = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes")]
 FORMATS = (".png", ".svg", ".pdf")
 LOG_FROM = 30  # spread of the values (largest over least) from which both axes are logarithmic
-
-
-class BadInput(Exception):
-    """One line that names what is wrong; exit status 2."""
 
 
 class Panel:
@@ -297,7 +297,12 @@ def main(arguments=None):
     """The console script. Returns the exit status: 0 done, 2 bad input, 3 matplotlib is missing."""
     try:
         options = _parse(arguments)
-        panels = panels_of(read(options.result), options.result)
+        document = read(options.result)
+        counted = plot_counters.is_counters(document)
+        if counted:
+            counters = plot_counters.Counters(document, options.result)
+        else:
+            panels = panels_of(document, options.result)
         try:
             import matplotlib
         except ImportError:
@@ -305,7 +310,7 @@ def main(arguments=None):
                   file=sys.stderr)
             return 3
         matplotlib.rcParams["svg.hashsalt"] = "tilewright"  # the same file each time
-        save(draw(panels, options.scale), options.out)
+        save(plot_counters.draw(counters) if counted else draw(panels, options.scale), options.out)
     except BadInput as e:
         print(f"tilewright plot: {' '.join(str(e).split())}", file=sys.stderr)
         return 2
