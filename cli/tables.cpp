@@ -329,7 +329,13 @@ std::string counters_table(const ordered_json& j) {
     table.add(medians);
     out += table.text() + "\n";
   }
-  return out;
+  if (get(j, "plans").empty()) return out;
+  Table plans({"as a plan", "tree", "level", "misses", "recorded", "difference"});
+  for (const ordered_json& p : j["plans"])
+    for (const auto& [level, errors] : j["errors"].items())
+      plans.add({text(p, "kernel"), text(p, "tree"), level, text(p[level], "misses"),
+                 text(p[level], "recorded"), percent(p[level]["difference"])});
+  return out + plans.text() + "\n";
 }
 
 std::string one_panel(const ordered_json& j) {

@@ -9,10 +9,10 @@
 
 #include "core/ir/files.h"
 #include "core/ir/format.h"
+#include "harness/counters.h"
 #include "harness/experiment.h"
 #include "harness/parallel.h"
 #include "harness/statistics.h"
-#include "simulator/polybench/polybench.h"
 
 namespace tilewright::harness {
 namespace {
@@ -202,6 +202,32 @@ void write_tables(Reproduced& done, const Predictions& all) {
   }
 }
 
+/// Kernels walked as plans beside what the recorder counted without page walks, which plans have
+/// not.
+void add_plans(Reproduced& done, ordered_json plans) {
+  if (plans.empty()) return;
+  done.report +=
+      "| as a plan | tree | level | misses | recorded | difference |\n|---|---|---|---|---|---|\n";
+  for (ordered_json& plan : plans) {
+    const std::string beside = plan["beside"];
+    for (const ordered_json& row : done.result["kernels"]) {
+      if (row["kernel"] != plan["kernel"]) continue;
+      for (const char* level : kLevels) {
+        const auto walked = plan[level].get<std::int64_t>(),
+                   recorded = row[level][beside].get<std::int64_t>();
+        const double difference =
+            error_of(static_cast<double>(walked), static_cast<double>(recorded));
+        plan[level] = {{"misses", walked}, {"recorded", recorded}, {"difference", difference}};
+        done.report +=
+            formatted("| {} | {} | {} | {} | {} | {:+.3f} % |\n", plan["kernel"].get<std::string>(),
+                      plan["tree"].get<std::string>(), level, walked, recorded, 100 * difference);
+      }
+    }
+  }
+  done.report += "\n";
+  done.result["plans"] = std::move(plans);
+}
+
 /// Our counts of every kernel under every variant.
 Predictions simulated(const Field& top, polybench::Size size, const Request& request,
                       ordered_json& kernels) {
@@ -273,7 +299,7 @@ Reproduced reproduce_counters(const Experiment& e, const Request& request,
                               const ReproduceOptions& options) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "machine", "levels", "size", "page_walks",
-            "variants", "must_hold"});
+            "variants", "must_hold", "plans"});
   const std::string size_name = options.size.value_or(top.at("size").text());
   const polybench::Size size = *polybench::size_from_name(size_name);
   const std::string folder = folder_of(options);
@@ -302,6 +328,7 @@ Reproduced reproduce_counters(const Experiment& e, const Request& request,
   done.report = formatted("Size {}, machine {}; relative errors against PAPI's counts.\n\n",
                           size_name, top.at("machine").text());
   write_tables(done, all);
+  add_plans(done, plans_of(top, size, request));
   hold(done, top, size);
   return done;
 }

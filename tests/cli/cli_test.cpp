@@ -319,6 +319,15 @@ TEST(Command, ReproducesCountedMisses) {
   EXPECT_EQ(gemm["L2"]["ci_high"], 2000);
   EXPECT_EQ(j["errors"]["L1"]["dinero"]["median"], 0);
   EXPECT_EQ(j["errors"]["L1"]["simulated"]["kernels"], 30);
+  // The chains of GEMMs walked as plans: the same loops, but for the order in which one step's elements
+  // are touched and where arrays begin.
+  ASSERT_EQ(j["plans"].size(), 2u);
+  for (const json& plan : j["plans"]) {
+    EXPECT_EQ(plan["L1"]["recorded"], j["kernels"][plan["kernel"] == "2mm" ? 0 : 1]["L1"]["no-walks"]);
+    EXPECT_NEAR(plan["L1"]["difference"].get<double>(), 0, 0.01);
+    EXPECT_NEAR(plan["L2"]["difference"].get<double>(), 0, 0.01);
+    EXPECT_GT(plan["L1"]["misses"], 5000);
+  }
   for (const char* file : {"out/report.md", "out/result.json", "out/points.csv"})
     EXPECT_TRUE(std::filesystem::exists(folder.path(file))) << file;
   Arguments one = arguments;
