@@ -136,6 +136,10 @@ std::vector<Option> make_verb_options() {
          i.validate.samples = whole<std::int64_t>("--samples", v, 1, 1'000'000);
          i.reproduce.samples = i.validate.samples;
        }},
+      {"--size", "", "NAME", "of the kernels: small, medium (default) or large", false,
+       [](Invocation& i, const std::string& v) { i.reproduce.size = v; }},
+      {"--data", "", "DIR", "where counted misses lie (default ../shared/data/polybench-papi)", false,
+       [](Invocation& i, const std::string& v) { i.reproduce.data = v; }},
       {"--truth", "", "NAME", "what the prediction is held against: simulator", false,
        [](Invocation& i, const std::string& v) { i.validate.truth = v; }},
       {"--min-r2", "", "NUMBER", "the least R² about y = x; below it the exit status is 3", false,

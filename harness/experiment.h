@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,7 @@ struct Experiment {
   std::string id;      ///< "chimera/fig8d"
   std::string title;
   std::string source;  ///< paper, section, figure
-  std::string method;  ///< "validate", "formulas", "reuse", "panels", "bounds"
+  std::string method;  ///< "validate", "formulas", "reuse", "panels", "bounds", "counters"
   std::string about;   ///< what is done here and how it differs from the paper
   std::string where;   ///< the file, for errors
   std::shared_ptr<const DocumentValue> document;
@@ -47,6 +48,11 @@ Reproduced reproduce_reuse(const Experiment& e);
 
 /// The bounds by buffer size, with a paper's minima and measurements beside them.
 Reproduced reproduce_bounds(const Experiment& e);
+/// PolyBench's kernels simulated, against counted misses that lie in a folder outside the library.
+Reproduced reproduce_counters(const Experiment& e, const Request& request,
+                              const ReproduceOptions& options);
+/// Why it cannot: nothing where its data are there.
+std::optional<std::string> counters_missing(const ReproduceOptions& options);
 
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {

@@ -3,6 +3,7 @@
 
 #include "core/ir/format.h"
 #include "harness/experiment.h"
+#include "simulator/polybench/polybench.h"
 
 namespace tilewright::harness {
 namespace {
@@ -48,15 +49,43 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "reuse") return reproduce_reuse(e);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);
+  if (e.method == "counters") return reproduce_counters(e, request, options);
   Field(*e.document, e.where)
       .at("method")
-      .fail("is no method", "validate, formulas, reuse, panels, bounds");
+      .fail("is no method", "validate, formulas, reuse, panels, bounds, counters");
+}
+
+/// --size and --data are for counted misses only.
+void check_options(const Experiment& e, const ReproduceOptions& options) {
+  const bool counters = e.method == "counters";
+  const auto refuse_option = [&](const char* option, const std::string& value) {
+    throw InputError({.where = option,
+                      .value = value,
+                      .problem = "is not for " + e.id,
+                      .accepted = "an experiment on counted misses, as validation/polybench"});
+  };
+  if (options.size && !counters) refuse_option("--size", *options.size);
+  if (options.data && !counters) refuse_option("--data", *options.data);
+  if (options.size && !polybench::size_from_name(*options.size))
+    throw InputError({.where = "--size",
+                      .value = options.size->empty() ? "nothing" : *options.size,
+                      .problem = "is no size",
+                      .accepted = "small, medium, large"});
 }
 
 }  // namespace
 
 Answer reproduce(const Request& request, const ReproduceOptions& options) {
   const Experiment& e = find_experiment(options.id);
+  check_options(e, options);
+  if (e.method == "counters")
+    if (const auto why = counters_missing(options)) {
+      auto json = document();
+      json["id"] = e.id;
+      json["title"] = e.title;
+      json["paper"] = e.source;
+      return refuse(std::move(json), e.id + " is not available: " + *why);
+    }
   const std::string folder = options.out.value_or("results/" + e.id);
   make_folder(folder, "--out");
   Reproduced done = run_method(e, request, options);
@@ -67,12 +96,14 @@ Answer reproduce(const Request& request, const ReproduceOptions& options) {
   json["about"] = e.about;
   json["holds"] = done.holds;
   merge(json, done.result);
-  json["command"] = "tilewright reproduce " + e.id;
+  const std::string command =
+      "tilewright reproduce " + e.id + (options.size ? " --size " + *options.size : "");
+  json["command"] = command;
   json["folder"] = folder;
   json["files"] = {folder + "/report.md", folder + "/result.json", folder + "/points.csv"};
   const std::string report = formatted(
-      "# {}: {}\n\nSource of the paper's numbers: {}. Ours: `tilewright reproduce {}`.\n\n{}\n\n{}\n{}\n",
-      e.id, e.title, e.source, e.id, e.about, done.report,
+      "# {}: {}\n\nSource of the paper's numbers: {}. Ours: `{}`.\n\n{}\n\n{}\n{}\n",
+      e.id, e.title, e.source, command, e.about, done.report,
       done.holds ? "What must hold holds." : "Does not hold: " + done.reason + ".");
   write_file(folder + "/report.md", report, "--out");
   write_file(folder + "/result.json", json.dump(2) + "\n", "--out");

@@ -91,9 +91,11 @@ struct ReproduceOptions {
   std::string id;
   std::optional<std::string> out = {};       ///< default results/ID
   std::optional<std::int64_t> samples = {};  ///< instead of the experiment's own
+  std::optional<std::string> size = {};      ///< small, medium, large: of kernels with counted misses
+  std::optional<std::string> data = {};      ///< the folder where the counted misses lie
 };
 /// A paper's table or figure, into DIR: report.md, result.json, points.csv. Refused where what must hold
-/// does not.
+/// does not, and, before anything is written, where the data of its source are not there.
 Answer reproduce(const Request& request, const ReproduceOptions& options);
 
 }  // namespace tilewright::harness

@@ -154,6 +154,8 @@ Invocation invocation_of(const Json& options) {
   read.flag("prefetch", i.run.prefetch);
   read.texts("orders", i.validate.orders);
   read.whole("samples", 1, 1'000'000, i.reproduce.samples);
+  read.text("size", i.reproduce.size);
+  read.text("data", i.reproduce.data);
   read.text("truth", i.validate.truth);
   read.number("min_r2", -1e9, 1, i.validate.min_r2);
   read.flag("beyond", i.validate.beyond);

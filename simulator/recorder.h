@@ -1,133 +1,163 @@
-// Ordinary code, recorded: views of arrays that tell a sink of every element read and written.
+// A recorder for ordinary code: arrays whose element reads and writes go to simulated caches.
 //
-//   CacheHierarchy caches({...}, 3);
-//   Recorder<CacheHierarchy> record(caches);
-//   auto a = record.array<float>(n, n), b = record.array<float>(n, n), c = ...;
-//   for (...) c(i, j) += a(i, k) * b(k, j);   // loads of c, a and b, and a store of c
-//
-// An expression's loads come in the order in which C++ evaluates it, which for operands of + or *
-// is up to the compiler; `x += y` loads y, then x, and stores x.
+//   CacheHierarchy caches({{.name = "L1", .capacity = Bytes(32 << 10), .ways = 8}}, 3);
+//   Recorder recorder(caches);
+//   traced<const double> A(recorder, a.data(), 0x1000'0000, {n, n}, 0);
+//   traced<const double> x(recorder, b.data(), 0x1010'0000, {n}, 1);
+//   traced<double> y(recorder, c.data(), 0x1020'0000, {n}, 2);
+//   for (std::int64_t i = 0; i < n; ++i) {
+//     double sum = 0;  // scalars are registers: they are not recorded
+//     for (std::int64_t j = 0; j < n; ++j) sum += A(i, j) * x(j);
+//     y(i) = sum;
+//   }
+//   caches.total(0).misses
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include "core/ir/error.h"
-#include "core/ir/units.h"
-#include "simulator/stack_distance.h"
+#include "simulator/cache.h"
+#include "simulator/page_walks.h"
 
 namespace tilewright {
 
-/// How a sink takes one access. CacheHierarchy and TraceWriter have the first form.
-template <class Sink>
-void record_access(Sink& sink, std::int64_t address, std::int64_t bytes, bool write, int tensor) {
-  sink.access(address, bytes, write, tensor);
-}
-inline void record_access(StackDistances& sink, std::int64_t address, std::int64_t bytes, bool,
-                          int tensor) {
-  sink.access(address, bytes, tensor);
-}
-
-/// An element that is read by conversion and written by assignment.
-template <class T, class Sink>
-class TracedElement {
- public:
-  TracedElement(T& value, Sink& sink, std::int64_t address, int tensor)
-      : value_(value), sink_(sink), address_(address), tensor_(tensor) {}
-  TracedElement(const TracedElement&) = default;
-  operator T() const {  // NOLINT: what makes it stand for the element
-    tell(false);
-    return value_;
-  }
-  TracedElement& operator=(T v) {
-    tell(true);
-    value_ = v;
-    return *this;
-  }
-  TracedElement& operator=(const TracedElement& other) { return *this = static_cast<T>(other); }
-  TracedElement& operator+=(T v) { return *this = static_cast<T>(*this) + v; }
-  TracedElement& operator-=(T v) { return *this = static_cast<T>(*this) - v; }
-  TracedElement& operator*=(T v) { return *this = static_cast<T>(*this) * v; }
-  TracedElement& operator/=(T v) { return *this = static_cast<T>(*this) / v; }
-
- private:
-  void tell(bool write) const {
-    record_access(sink_, address_, static_cast<std::int64_t>(sizeof(T)), write, tensor_);
-  }
-  T& value_;
-  Sink& sink_;
-  std::int64_t address_;
-  int tensor_;
+struct RecorderOptions {
+  /// Runs only three iterations of each affine() loop, and takes the addresses of the others to lie
+  /// on the lines through theirs. Counts and caches are the same as without; the arrays' values are
+  /// not computed, so that nothing recorded may depend on them.
+  bool addresses_only = false;
+  std::optional<PageWalkOptions> walks = {};  ///< none: translation costs nothing
 };
 
-/// A row-major array of one to three dimensions, with storage of its own. Lives no longer than its
-/// sink.
-template <class T, class Sink>
-class Traced {
- public:
-  Traced(Sink& sink, std::array<std::int64_t, 3> shape, std::int64_t base, int tensor)
-      : sink_(&sink),
-        shape_(shape),
-        base_(base),
-        tensor_(tensor),
-        data_(static_cast<std::size_t>(shape[0] * shape[1] * shape[2])) {}
-
-  TracedElement<T, Sink> operator()(std::int64_t i) { return at(i); }
-  TracedElement<T, Sink> operator()(std::int64_t i, std::int64_t j) {
-    return at(i * shape_[1] + j);
-  }
-  TracedElement<T, Sink> operator()(std::int64_t i, std::int64_t j, std::int64_t k) {
-    return at((i * shape_[1] + j) * shape_[2] + k);
-  }
-  /// The values, told to nobody.
-  std::vector<T>& untraced() { return data_; }
-  std::int64_t base() const { return base_; }
-  int tensor() const { return tensor_; }
-
- private:
-  TracedElement<T, Sink> at(std::int64_t index) {
-    return {data_[static_cast<std::size_t>(index)], *sink_,
-            base_ + index * static_cast<std::int64_t>(sizeof(T)), tensor_};
-  }
-  Sink* sink_;
-  std::array<std::int64_t, 3> shape_;
-  std::int64_t base_;
-  int tensor_;
-  std::vector<T> data_;
-};
-
-/// Gives arrays addresses: one after the other from `arena` on, each from a multiple of
-/// `alignment`; tensors are numbered as they are made.
-template <class Sink>
+/// Where the accesses of traced arrays go, in the order in which the program makes them: a
+/// hierarchy's caches, and before them translation buffers where there are any. Neither the
+/// hierarchy nor the recorder is safe for several threads.
+/// Cost: a nanosecond or two an access that hits; see CacheHierarchy.
 class Recorder {
  public:
-  explicit Recorder(Sink& sink, std::int64_t arena = 0x10000000, std::int64_t alignment = 4096)
-      : sink_(sink), next_(arena), alignment_(alignment) {}
+  /// `caches` must outlive it. Throws InputError for wrong translation buffers.
+  explicit Recorder(CacheHierarchy& caches, const RecorderOptions& options = {});
 
-  /// Throws InputError for sizes below 1, and where the arena would not end below 2^52.
-  template <class T>
-  Traced<T, Sink> array(std::int64_t n0, std::int64_t n1 = 1, std::int64_t n2 = 1) {
-    const auto plane = n0 > 0 && n1 > 0 && n2 > 0 ? checked_mul(n0, n1) : std::nullopt;
-    const auto count = plane ? checked_mul(*plane, n2) : std::nullopt;
-    const auto bytes =
-        count ? checked_mul(*count, static_cast<std::int64_t>(sizeof(T))) : std::nullopt;
-    const std::int64_t base = ceil_div(next_, alignment_) * alignment_;
-    if (!bytes || *bytes > (std::int64_t{1} << 52) - base)
-      throw InputError(
-          {.field = "traced array",
-           .value = std::to_string(n0) + " x " + std::to_string(n1) + " x " + std::to_string(n2),
-           .problem = "cannot be laid out",
-           .accepted = "positive sizes, 2^52 bytes together"});
-    // As C lays out a[n0][n1]: the last dimension that is used is contiguous either way.
-    next_ = base + *bytes;
-    return Traced<T, Sink>(sink_, {n0, n1, n2}, base, tensors_++);
+  void touch(std::int64_t address, std::int64_t bytes, bool write, int tensor) {
+    if (capturing_) {
+      captured_.push_back({.address = address, .bytes = bytes, .write = write, .tensor = tensor});
+      return;
+    }
+    ++accesses_;
+    if (walks_) walks_->touch(*caches_, address);
+    caches_->access(address, bytes, write, tensor);
+  }
+
+  /// The loop `for (i = first; i != first + count * step; i += step) body(i)`, whose body makes
+  /// the same accesses in every iteration, at addresses that grow by constants (an innermost loop
+  /// over arrays with affine subscripts and no branches). Records the same with addresses_only and
+  /// without. Cost with it: where an iteration only repeats lines, nothing for it.
+  template <class Body>
+  void affine(std::int64_t first, std::int64_t count, std::int64_t step, Body&& body) {
+    if (!addresses_only_ || count < kFewest || capturing_) {
+      for (std::int64_t n = 0; n < count; ++n) body(first + n * step);
+      return;
+    }
+    captured_.clear();
+    capturing_ = true;
+    body(first);
+    body(first + step);
+    body(first + (count - 1) * step);
+    capturing_ = false;
+    replay(count);
+  }
+
+  CacheHierarchy& caches() const { return *caches_; }
+  /// Element reads and writes so far; page walks not counted.
+  std::int64_t accesses() const { return accesses_; }
+  /// Null without translation buffers.
+  const PageWalks* walks() const { return walks_ ? &*walks_ : nullptr; }
+
+ private:
+  static constexpr std::int64_t kFewest = 5;
+  void replay(std::int64_t count);
+  bool iterate(std::span<const Stream> streams, std::int64_t i);
+  void replay_translated(std::span<Stream> streams, std::int64_t count);
+
+  CacheHierarchy* caches_;
+  bool addresses_only_;
+  bool capturing_ = false;
+  std::int64_t accesses_ = 0;
+  std::optional<PageWalks> walks_;
+  std::vector<Stream> captured_;
+};
+
+/// An array of one to three dimensions, row-major, at a stated address; a(i), a(i, j), a(i, j, k)
+/// read as a T and are assigned as one: `a(i, j) += x` is one read and one write of sizeof(T)
+/// bytes. Copies are views of the same array. Subscripts are not checked. The data lie where `data`
+/// says; the address is what the caches see, and need not be the same.
+template <class T>
+class traced {
+ public:
+  using value_type = std::remove_const_t<T>;
+
+  class reference {
+   public:
+    // NOLINTNEXTLINE(google-explicit-constructor): stands for a T&
+    operator value_type() const {
+      to_->touch(address_, sizeof(T), false, tensor_);
+      return *data_;
+    }
+    const reference& operator=(value_type value) const {
+      to_->touch(address_, sizeof(T), true, tensor_);
+      *data_ = value;
+      return *this;
+    }
+    const reference& operator=(const reference& other) const {
+      return *this = static_cast<value_type>(other);
+    }
+    const reference& operator+=(value_type x) const { return *this = value_type(*this) + x; }
+    const reference& operator-=(value_type x) const { return *this = value_type(*this) - x; }
+    const reference& operator*=(value_type x) const { return *this = value_type(*this) * x; }
+    const reference& operator/=(value_type x) const { return *this = value_type(*this) / x; }
+
+   private:
+    friend class traced;
+    reference(Recorder* to, T* data, std::int64_t address, int tensor)
+        : to_(to), data_(data), address_(address), tensor_(tensor) {}
+    Recorder* to_;
+    T* data_;
+    std::int64_t address_;
+    int tensor_;
+  };
+
+  /// `extents`: one to three, outermost first. `tensor`: below the hierarchy's tensors.
+  traced(Recorder& to, T* data, std::int64_t address, std::initializer_list<std::int64_t> extents,
+         int tensor = 0)
+      : to_(&to), data_(data), address_(address), tensor_(tensor) {
+    TW_CHECK(extents.size() >= 1 && extents.size() <= 3, "one to three dimensions");
+    TW_CHECK(tensor >= 0 && tensor < to.caches().tensors(), "a tensor the hierarchy does not know");
+    auto extent = extents.end();
+    plane_ = row_ = *--extent;
+    if (extent != extents.begin()) plane_ = row_ * *--extent;
+  }
+
+  reference operator()(std::int64_t i) const { return at(i); }
+  reference operator()(std::int64_t i, std::int64_t j) const { return at(i * row_ + j); }
+  reference operator()(std::int64_t i, std::int64_t j, std::int64_t k) const {
+    return at(i * plane_ + j * row_ + k);
   }
 
  private:
-  Sink& sink_;
-  std::int64_t next_, alignment_;
-  int tensors_ = 0;
+  reference at(std::int64_t n) const {
+    return {to_, data_ + n, address_ + n * static_cast<std::int64_t>(sizeof(T)), tensor_};
+  }
+  Recorder* to_;
+  T* data_;
+  std::int64_t address_;
+  std::int64_t row_ = 1, plane_ = 1;  // elements between rows, between planes
+  int tensor_;
 };
 
 }  // namespace tilewright

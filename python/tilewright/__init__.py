@@ -64,6 +64,8 @@ _OPTIONS = {
     "out": "the file (plan) or folder (emit, reproduce) to write",
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
     "samples": "tilings an order (60)",
+    "size": "of the kernels: 'small', 'medium' (default) or 'large'",
+    "data": "the folder where counted misses lie ('../shared/data/polybench-papi')",
     "truth": "what the prediction is held against: 'simulator'",
     "min_r2": "the least R² about y = x; below it the answer is refused",
     "beyond": "tilings past half the capacity too, in a block of their own (False)",
@@ -232,7 +234,7 @@ validate = _verb(
     "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"
     "'predicted_bytes', 'true_bytes'}], ...}.")
 reproduce = _verb(
-    "reproduce", ["id"], ["out", "samples", "threads"],
+    "reproduce", ["id"], ["out", "samples", "size", "data", "threads"],
     "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
 
 __all__ = [

@@ -1,5 +1,6 @@
-"""``tilewright plot RESULT.json``: predicted against true bytes, from validate or reproduce; or the
-least bytes by buffer size, from explain --curve or reproduce (drawn by slope.py).
+"""``tilewright plot RESULT.json``: predicted against true bytes, from validate or reproduce; the least
+bytes by buffer size, from explain --curve or reproduce (drawn by slope.py); counted misses beside
+simulated ones, from reproduce validation/polybench (see plot_counters).
 
 One panel for each validation in the file: a point for each tiling, the line y = x, and the tiling
 that the model predicts the fewest bytes for. Below each panel stand the figures of merit, where the
@@ -14,15 +15,14 @@ import sys
 import tempfile
 import textwrap
 
+from . import plot_counters
+from .plot_input import BadInput
+
 # Okabe and Ito's colours: told apart by the colour-blind, and apart in grey by shape and filling.
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#6e6e6e"
 UNITS = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes")]
 FORMATS = (".png", ".svg", ".pdf")
 LOG_FROM = 30  # spread of the values (largest over least) from which both axes are logarithmic
-
-
-class BadInput(Exception):
-    """One line that names what is wrong; exit status 2."""
 
 
 class Panel:
@@ -301,7 +301,11 @@ def main(arguments=None):
         options = _parse(arguments)
         document = read(options.result)
         slope = isinstance(document, dict) and "curve" in document
-        panels = None if slope else panels_of(document, options.result)
+        counted = plot_counters.is_counters(document)
+        if counted:
+            counters = plot_counters.Counters(document, options.result)
+        elif not slope:
+            panels = panels_of(document, options.result)
         try:
             import matplotlib
         except ImportError:
@@ -311,9 +315,10 @@ def main(arguments=None):
         matplotlib.rcParams["svg.hashsalt"] = "tilewright"  # the same file each time
         if slope:
             from tilewright.slope import draw_slope
-            save(draw_slope(document, options.result), options.out)
+            figure = draw_slope(document, options.result)
         else:
-            save(draw(panels, options.scale), options.out)
+            figure = plot_counters.draw(counters) if counted else draw(panels, options.scale)
+        save(figure, options.out)
     except BadInput as e:
         print(f"tilewright plot: {' '.join(str(e).split())}", file=sys.stderr)
         return 2

@@ -80,6 +80,9 @@ TEST(BadInput, CommandLine) {
       {{"validate", kChain, "-m", "cache:4K/8", "--seed", "-1"}, "--seed"},
       {{"reproduce", "chimera/fig99"}, "chimera/fig99"},
       {{"reproduce", "chimera/table3", "--out", "/proc/no/such"}, "--out"},
+      {{"reproduce", "chimera/table3", "--size", "small"}, "--size"},
+      {{"reproduce", "chimera/table3", "--data", "."}, "--data"},
+      {{"reproduce", "validation/polybench", "--size", "mini"}, "small, medium, large"},
       {{"machines", "extra"}, "extra"},
   };
   for (const auto& [arguments, named] : table) expect_refused(arguments, named);

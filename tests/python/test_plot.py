@@ -154,3 +154,43 @@ def test_console_script_is_found_as_a_verb(result, tmp_path):
     done = subprocess.run([command, "plot", str(tmp_path)], env=environment, capture_output=True,
                           text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+
+
+def counters(**more):
+    """What reproduce validation/polybench answers, in small."""
+    def level(measured, ours, dinero):
+        return {"measured": measured, "ci_low": measured - 1, "ci_high": None, "simulated": ours,
+                "dinero": dinero}
+    rows = [{"kernel": "gemm", "accesses": 9, "L1": level(1000, 1010, 900), "L2": level(10, 10, 11)},
+            {"kernel": "mvt", "accesses": 9, "L1": level(200, 204, 300), "L2": level(0, 3, 0)},
+            {"kernel": "lu", "accesses": 9, "L1": level(5000, 5200, 5000), "L2": level(9, 9, 9)}]
+    return {"schema": 1, "id": "validation/polybench", "title": "Simulated against counted",
+            "size": "medium", "machine": "core-i9-10980xe", "by": ["simulated", "dinero"],
+            "command": "tilewright reproduce validation/polybench", "kernels": rows,
+            "errors": {"L1": {}, "L2": {}}, **more}
+
+
+def test_counted_misses_beside_simulated_ones(result, words):
+    text = words(result(counters()))
+    for part in ("gemm", "mvt", "lu", "L1 misses", "L2 misses", "counted (PAPI)", "size medium",
+                 "machine core-i9-10980xe", "3 kernels", "reproduce validation/polybench",
+                 "simulated: median 2.00%, worst 4.00%", "dinero: median 10.00%, worst 50.00%",
+                 "simulated: median 0.00%, worst 100.00%"):
+        assert part in text, (part, text)
+
+
+@pytest.mark.parametrize("spoil, named", [
+    (lambda d: d.update(kernels=[]), "kernels"),
+    (lambda d: d.update(by=None), "by"),
+    (lambda d: d["kernels"][1].pop("kernel"), "kernels[1]"),
+    (lambda d: d["kernels"][2].pop("L2"), "kernels[2].L2"),
+    (lambda d: d["kernels"][0]["L1"].update(simulated="many"), "kernels[0].L1.simulated"),
+    (lambda d: d["kernels"][0]["L1"].update(measured=True), "kernels[0].L1.measured"),
+])
+def test_counted_misses_that_are_none(result, capsys, tmp_path, spoil, named):
+    document = counters()
+    spoil(document)
+    assert plot.main([result(document), "-o", str(tmp_path / "p.png")]) == 2
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1
+    assert not (tmp_path / "p.png").exists()

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "core/ir/error.h"
-#include "simulator/recorder.h"
+#include "simulator/sink_recorder.h"
 
 namespace tilewright {
 namespace {
@@ -166,7 +166,7 @@ TEST(Trace, BadTextNamesItsLine) {
 TEST(Recorder, TouchesWhatTheCodeSays) {
   std::ostringstream out;
   TraceWriter w(out, {"a", "x", "y"});
-  Recorder<TraceWriter> record(w);
+  SinkRecorder<TraceWriter> record(w);
   auto a = record.array<float>(2, 3);
   auto x = record.array<float>(3);
   auto y = record.array<double>(2);
