@@ -19,6 +19,12 @@ const Names kModel = {"--reading", "--edges", "--memory", "--write-weight", "--m
 const Names kPlan = {"--machine", "--model", "--tree", "--tiles",    "--pin",
                      "--flag",    "--level", "--order", "--capacity"};
 
+// MCFuser's, where it makes or prices a plan.
+const Names kFuser = {"--expression", "--hoist",      "--rule1", "--rule4",   "--stores",   "--phi",
+                      "--rules",      "--slack",      "--padding", "--tile-step", "--search",
+                      "--population", "--top",        "--epsilon", "--patience",  "--generations",
+                      "--no-guard",   "--seed"};
+
 constexpr const char* kPlanHelp =
     "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with --order\n"
     "(and --tiles, or tiles solved), or with --model (the model's best).";
@@ -45,7 +51,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"explain",
                    "per tensor: footprint, movement, what decides it; all orders ranked",
                    "W|PLAN",
-                   kPlan + kModel + Names{"--resolved", "--json"},
+                   kPlan + kModel + kFuser + Names{"--resolved", "--json"},
                    "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
                    "for the level. Of a plan (--resolved): the schedule, every default made visible.",
                    [](const Invocation& i) { return harness::explain(i.request, i.resolved); },
@@ -54,7 +60,7 @@ std::vector<Verb> make_verbs() {
                    "the model's best plan, its traffic and time, its gap to the lower bound",
                    "W",
                    Names{"--machine", "--model", "--level", "--capacity", "--target", "--out"} + kModel +
-                       Names{"--json"},
+                       kFuser + Names{"--json"},
                    "The model is chimera unless --model says another. --target raises the smallest tile to that\n"
                    "target's micro-kernel. -o writes the plan file.",
                    [](const Invocation& i) { return harness::plan(i.request, i.out); },
@@ -62,7 +68,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"predict",
                    "one model's price of any plan",
                    "PLAN",
-                   kPlan + kModel + Names{"--json"},
+                   kPlan + kModel + kFuser + Names{"--json"},
                    "With --tree, --model prices that tree; without it the model makes the plan and\n"
                    "prices it. Chimera prices orders of the loops only; exact prices any tree.",
                    [](const Invocation& i) { return harness::predict(i.request); },
@@ -70,7 +76,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"simulate",
                    "simulated traffic: every level, every tensor, reads and writes",
                    "PLAN",
-                   kPlan + kModel + Names{"--layout", "--json"},
+                   kPlan + kModel + kFuser + Names{"--layout", "--json"},
                    kPlanHelp,
                    [](const Invocation& i) { return harness::simulate(i.request); },
                    traffic_table});

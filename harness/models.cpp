@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "harness/chimera_request.h"
+#include "harness/mcfuser_request.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "models/exact/exact.h"
@@ -13,12 +14,6 @@ namespace {
 using nlohmann::ordered_json;
 
 // ---- chimera ------------------------------------------------------------------------------------
-
-/// The boundary whose inner level is the plan's.
-std::string boundary_into(const Machine& m, LevelId level) {
-  const auto steps = m.path(m.home(), level);
-  return steps.empty() ? "" : m.boundary(steps.back().first, steps.back().second);
-}
 
 std::optional<double> seconds_into(const Machine& m, LevelId level, std::int64_t bytes) {
   const BytesPerSecond bandwidth = m.level(level).bandwidth;
@@ -215,6 +210,8 @@ const std::vector<ModelRecord>& table() {
                    {"--min-tile", "1", "the smallest tile tried"}},
        .optimise = chimera_optimise,
        .price = chimera_price},
+      mcfuser_record(),
+      mcfuser_chimera_record(),
       {.name = "exact",
        .summary = "bytes of any plan on software-managed levels, counted without walking it",
        .source = "the rules of the plan notation (movement, rules 8 to 12)",
@@ -251,6 +248,7 @@ Result<Plan> plan_of(const Request& request, const Setting& setting) {
                       .value = "a pin or flag",
                       .problem = "is of a tree",
                       .accepted = "--tree beside it"});
+  if (request.fuser.expression) return mcfuser_named_plan(request, setting);
   if (request.order) {
     const Result<OrderedTiling> t = named_tiling(request, setting);
     if (!t) return Reason{t.reason()};
@@ -261,7 +259,7 @@ Result<Plan> plan_of(const Request& request, const Setting& setting) {
     throw InputError({.where = "--tiles",
                       .value = *request.tiles,
                       .problem = "are of a tree or an order",
-                      .accepted = "--tree or --order beside it"});
+                      .accepted = "--tree, --order or --expression beside it"});
   std::vector<std::string> makers;
   for (const ModelRecord& m : models())
     if (m.optimise != nullptr) makers.push_back(m.name);
@@ -271,7 +269,8 @@ Result<Plan> plan_of(const Request& request, const Setting& setting) {
                       .value = request.subject,
                       .problem = model ? "is no plan, and the model " + model->name + " makes none"
                                        : "is a workload, no plan",
-                      .accepted = "a plan file, or beside a workload --tree, --order, or --model " +
+                      .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
+                                  "--model " +
                                   join(makers, " or --model ")});
   Result<Optimum> best = model->optimise(request, setting);
   if (!best) return Reason{best.reason()};

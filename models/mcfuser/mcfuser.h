@@ -209,6 +209,8 @@ struct StatementPrice {
   double trips = 1;           ///< batch included
   double amount = 0;          ///< a tile's elements, or its flops
   double total = 0;           ///< bytes, or flops
+  double points = 0;        ///< compute: points of the operator in a tile
+  double true_edges = 0;    ///< load, store: bytes with partial tiles at their true size
 };
 
 struct Price {

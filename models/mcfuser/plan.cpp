@@ -176,6 +176,11 @@ class Walk {
       if (has(indexed, LoopId(n))) one.amount *= path_[live[n]].trips;
     one.total =
         one.amount * one.trips * static_cast<double>(size_of(s_.workload->tensor(a.tensor).dtype));
+    // Each pass over the tensor's part that the kernel touches, once.
+    double passes = elements(op, a, 0);
+    for (std::size_t n = 0; n < depth; ++n)
+      if (!has(indexed, LoopId(n))) passes *= path_[live[n]].trips;
+    one.true_edges = passes * static_cast<double>(size_of(s_.workload->tensor(a.tensor).dtype));
     bytes_ += one.total;
     out_.statements.push_back(std::move(one));
   }
@@ -195,8 +200,8 @@ class Walk {
       one.loops.push_back(path_[i].loop);
       one.trips *= path_[i].trips;
     }
-    one.amount = detail::flops_at_point(op, detail::is_product(w, n.op)) *
-                 static_cast<double>(operations(s_, k_, n.op, at(path_.size())).value);
+    one.points = static_cast<double>(operations(s_, k_, n.op, at(path_.size())).value);
+    one.amount = detail::flops_at_point(op, detail::is_product(w, n.op)) * one.points;
     one.total = one.amount * one.trips;
     out_.flops += one.total;
     out_.statements.push_back(std::move(one));

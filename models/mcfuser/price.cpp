@@ -217,17 +217,24 @@ Price Pricer::price(const Tiles& tiles) {
     const Mask points = p.points_of(s);
     const double weight = p.weight_of(s);
     one.amount = s.kind == Kind::compute ? weight : 1;
+    double passes = 1;
     for (LoopId l : p.chain.dims)
       if (has(points, l)) one.amount *= static_cast<double>(tiles[l.index()]);
     for (std::size_t i = 0; i < s.path.size(); ++i) {
       if (i < s.depth) {
         one.loops.push_back(s.path[i].loop);
         one.trips *= trips(s.path[i].loop);
+        if (!has(points, s.path[i].loop)) passes *= trips(s.path[i].loop);
       } else if (has(points, s.path[i].loop)) {
         one.amount *= trips(s.path[i].loop);
       }
     }
     one.total = one.amount * one.trips * (s.kind == Kind::compute ? 1 : weight);
+    if (s.kind == Kind::compute)
+      one.points = one.amount / weight;
+    else
+      one.true_edges =
+          passes * static_cast<double>(p.chain.workload->tensor(s.tensor).bytes().value);
     (s.kind == Kind::compute ? out.flops : bytes) += one.total;
     out.statements.push_back(std::move(one));
   }
