@@ -180,6 +180,8 @@ std::vector<Option> make_verb_options() {
          i.emit.out = v;
          i.reproduce.out = v;
        }},
+      {"--models", "", "NAMES", "the models to compare, with commas between (default: all)", false,
+       [](Invocation& i, const std::string& v) { i.models = v; }},
       {"--orders", "", "mlkn,mlnk", "the orders to validate (default: the model's best)", false,
        [](Invocation& i, const std::string& v) { i.validate.orders = split_orders(v); }},
       {"--samples", "", "N", "tilings an order", false,

@@ -17,6 +17,7 @@ struct Invocation {
   harness::RunOptions run = {};
   harness::ValidateOptions validate = {};
   harness::ReproduceOptions reproduce = {};
+  std::string models = "all";
   std::optional<std::string> out = {};
   bool json = false;
   bool resolved = false;

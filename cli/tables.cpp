@@ -165,6 +165,7 @@ std::string experiments_table(const ordered_json& j) {
 }
 
 std::string explain_table(const ordered_json& j) {
+  if (j.contains("products")) return expressions_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
                        text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
@@ -187,6 +188,9 @@ std::string plan_table(const ordered_json& j) {
   lines.add("model", text(j, "model"));
   lines.add("level", text(j, "level"));
   lines.add("order", text(j, "order"));
+  if (j.contains("expression"))
+    lines.add("expression", formatted("{} (the paper's letters: {})", text(j, "expression"),
+                                      text(j, "expression_paper")));
   lines.add("volume", bytes(get(j, "volume_bytes")));
   if (j.contains("memory"))
     for (const auto& [level, n] : j["memory"].items())

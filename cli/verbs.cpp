@@ -25,6 +25,13 @@ const Names kFuser = {"--expression", "--hoist",      "--rule1", "--rule4",   "-
                       "--population", "--top",        "--epsilon", "--patience",  "--generations",
                       "--no-guard",   "--seed"};
 
+/// kFuser without the expression: what makes plans.
+Names fuser_search() {
+  Names names = kFuser;
+  names.erase(names.begin());
+  return names;
+}
+
 constexpr const char* kPlanHelp =
     "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with --order\n"
     "(and --tiles, or tiles solved), or with --model (the model's best).";
@@ -60,7 +67,7 @@ std::vector<Verb> make_verbs() {
                    "the model's best plan, its traffic and time, its gap to the lower bound",
                    "W",
                    Names{"--machine", "--model", "--level", "--capacity", "--target", "--out"} + kModel +
-                       kFuser + Names{"--json"},
+                       fuser_search() + Names{"--json"},
                    "The model is chimera unless --model says another. --target raises the smallest tile to that\n"
                    "target's micro-kernel. -o writes the plan file.",
                    [](const Invocation& i) { return harness::plan(i.request, i.out); },
@@ -70,9 +77,19 @@ std::vector<Verb> make_verbs() {
                    "PLAN",
                    kPlan + kModel + kFuser + Names{"--json"},
                    "With --tree, --model prices that tree; without it the model makes the plan and\n"
-                   "prices it. Chimera prices orders of the loops only; exact prices any tree.",
+                   "prices it. Chimera prices orders of the loops only; exact and mcfuser price any tree.",
                    [](const Invocation& i) { return harness::predict(i.request); },
                    traffic_table});
+  verbs.push_back({"compare",
+                   "every model's plan, priced by every model and by the simulator",
+                   "W",
+                   Names{"--machine", "--models", "--level", "--capacity"} + kModel + fuser_search() +
+                       Names{"--json"},
+                   "Bytes are counted between home and the level, taken as a scratchpad of each block's\n"
+                   "own: exact's count, the simulator's walk, and each model's price, with the causes of\n"
+                   "every difference by tensor.",
+                   [](const Invocation& i) { return harness::compare(i.request, i.models); },
+                   compare_table});
   verbs.push_back({"simulate",
                    "simulated traffic: every level, every tensor, reads and writes",
                    "PLAN",

@@ -115,11 +115,10 @@ Answer price_with(const Request& request, const Setting& setting, const ModelRec
   };
   Request own = request;
   if (!own.model) own.model = record.name;
-  const Result<Plan> plan = own.order && !own.tree && !setting.file
+  const Result<Plan> plan = own.order && !own.tree && !setting.file ? plan_of(own, setting)
+                            : (plan_in_place(own, setting) || own.fuser.expression)
                                 ? plan_of(own, setting)
-                                : (plan_in_place(own, setting) || own.fuser.expression)
-                                      ? plan_of(own, setting)
-                                      : [&]() -> Result<Plan> {
+                                : [&]() -> Result<Plan> {
     Result<Optimum> best = record.optimise(own, setting);
     if (!best) return Reason{best.reason()};
     return std::move(best).value().plan;
@@ -158,8 +157,8 @@ Result<Optimum> optimise_with(const Request& request, const Setting& setting, bo
   if (!on) return Reason{on.reason()};
   const mcfuser::Options options = mcfuser_options(request, flat);
   const auto evolution = evolution_of(request);
-  Result<mcfuser::BestPlan> best = mcfuser::best_plan(on->chain, *setting.machine, on->level,
-                                                      on->device, options, evolution);
+  Result<mcfuser::BestPlan> best =
+      mcfuser::best_plan(on->chain, *setting.machine, on->level, on->device, options, evolution);
   if (!best) return Reason{best.reason()};
   const mcfuser::Chain& c = on->chain;
   const mcfuser::Class& group = *best->chosen.group;
@@ -233,19 +232,23 @@ ordered_json options_json(const mcfuser::Options& o) {
   std::string rules;
   for (int i = 0; i < 4; ++i)
     if (o.rules[i]) rules += (rules.empty() ? "" : ",") + std::to_string(i + 1);
-  return {{"hoist", mcfuser::name_of(o.hoist)},   {"rule1", mcfuser::name_of(o.blocks)},
-          {"rule4", mcfuser::name_of(o.shared)},  {"stores", mcfuser::name_of(o.stores)},
-          {"phi", mcfuser::name_of(o.ratio)},     {"rules", rules.empty() ? "none" : rules},
-          {"slack", o.slack},                     {"padding", o.padding},
-          {"tile_step", o.tile_step},             {"flat", o.flat}};
+  return {{"hoist", mcfuser::name_of(o.hoist)},
+          {"rule1", mcfuser::name_of(o.blocks)},
+          {"rule4", mcfuser::name_of(o.shared)},
+          {"stores", mcfuser::name_of(o.stores)},
+          {"phi", mcfuser::name_of(o.ratio)},
+          {"rules", rules.empty() ? "none" : rules},
+          {"slack", o.slack},
+          {"padding", o.padding},
+          {"tile_step", o.tile_step},
+          {"flat", o.flat}};
 }
 
 Result<Fused> fused_of(const Request& request, const Setting& setting) {
   Result<mcfuser::Chain> chain = mcfuser::chain_of(setting.workload);
   if (!chain) return Reason{chain.reason()};
   const LevelId level = level_of(request, *setting.machine);
-  Result<mcfuser::Device> device =
-      mcfuser::device_of(*setting.machine, level, *setting.workload);
+  Result<mcfuser::Device> device = mcfuser::device_of(*setting.machine, level, *setting.workload);
   if (!device) return Reason{device.reason()};
   if (request.capacity) device.value().shared = capacity_of(request, setting, level);
   return Fused{std::move(chain).value(), std::move(device).value(), level};
@@ -317,15 +320,17 @@ ordered_json expressions_json(const mcfuser::Chain& c, const mcfuser::Space& spa
 }
 
 ordered_json dag_json(const mcfuser::Dag& dag) {
-  return {{"loops", dag.loops}, {"statements", dag.statements}, {"scope", dag.scope},
+  return {{"loops", dag.loops},
+          {"statements", dag.statements},
+          {"scope", dag.scope},
           {"order", dag.order}};
 }
 
 ordered_json statements_json(const mcfuser::Chain& c, const mcfuser::Price& price) {
   ordered_json rows = ordered_json::array();
   for (const mcfuser::StatementPrice& s : price.statements) {
-    ordered_json row = {{"statement", s.name}, {"loops", ordered_json::array()},
-                        {"trips", s.trips}};
+    ordered_json row = {
+        {"statement", s.name}, {"loops", ordered_json::array()}, {"trips", s.trips}};
     for (LoopId l : s.loops) row["loops"].push_back(c.workload->loop(l).name);
     const bool compute = s.kind == mcfuser::Kind::compute;
     row[compute ? "tile_flops" : "tile_elements"] = s.amount;
@@ -335,8 +340,8 @@ ordered_json statements_json(const mcfuser::Chain& c, const mcfuser::Price& pric
   return rows;
 }
 
-/// The expression and tiles to look at: --expression and --tiles, else the best of the search (of that
-/// expression's class alone where only --expression is given).
+/// The expression and tiles to look at: --expression and --tiles, else the best of the search (of
+/// that expression's class alone where only --expression is given).
 struct Shown {
   mcfuser::Expression expression;
   mcfuser::SubExpression sub;
@@ -394,8 +399,8 @@ Answer mcfuser_explain(const Request& request, const Setting& setting) {
       removed.push_back(w.loop(l).name);
     }
   ordered_json placed = ordered_json::object();
-  for (auto hoist : {mcfuser::Hoist::none, mcfuser::Hoist::scope, mcfuser::Hoist::dag,
-                     mcfuser::Hoist::block})
+  for (auto hoist :
+       {mcfuser::Hoist::none, mcfuser::Hoist::scope, mcfuser::Hoist::dag, mcfuser::Hoist::block})
     placed[std::string(mcfuser::name_of(hoist))] =
         mcfuser::to_text(c, mcfuser::place(c, shown->sub, once, hoist, o.stores));
   mcfuser::Pricer pricer(c, shown->sub, on->device, o);
@@ -412,8 +417,7 @@ Answer mcfuser_explain(const Request& request, const Setting& setting) {
                    {"memory_bytes", price.memory.value},
                    {"seconds", price.time.seconds}};
   merge(json["shown"], time_json(price));
-  const Plan plan =
-      mcfuser::plan_of(c, shown->sub, shown->tiles, *setting.machine, on->level, o);
+  const Plan plan = mcfuser::plan_of(c, shown->sub, shown->tiles, *setting.machine, on->level, o);
   json["shown"]["tree"] = to_text(plan.kernels.front().tree);
   return {std::move(json), Status::done};
 }
@@ -457,9 +461,8 @@ ModelRecord mcfuser_record() {
           .assumptions = fuser_assumptions(),
           .options = fuser_options(),
           .optimise = [](const Request& r, const Setting& s) { return optimise_with(r, s, true); },
-          .price = [](const Request& r, const Setting& s) {
-            return price_with(r, s, find_model("mcfuser"), true);
-          }};
+          .price = [](const Request& r,
+                      const Setting& s) { return price_with(r, s, find_model("mcfuser"), true); }};
 }
 
 ModelRecord mcfuser_chimera_record() {
@@ -469,9 +472,10 @@ ModelRecord mcfuser_chimera_record() {
           .assumptions = fuser_assumptions(),
           .options = fuser_options(),
           .optimise = [](const Request& r, const Setting& s) { return optimise_with(r, s, false); },
-          .price = [](const Request& r, const Setting& s) {
-            return price_with(r, s, find_model("mcfuser-chimera"), false);
-          }};
+          .price =
+              [](const Request& r, const Setting& s) {
+                return price_with(r, s, find_model("mcfuser-chimera"), false);
+              }};
 }
 
 }  // namespace tilewright::harness

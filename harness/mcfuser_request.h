@@ -23,8 +23,8 @@ Result<Fused> fused_of(const Request& request, const Setting& setting);
 
 /// The plan of --expression and --tiles.
 Result<Plan> mcfuser_named_plan(const Request& request, const Setting& setting);
-/// The chain's products by their ratio, the space with every rule's count, every expression's class,
-/// and of one expression (--expression, else the best) the DAG before and after, and every
+/// The chain's products by their ratio, the space with every rule's count, every expression's
+/// class, and of one expression (--expression, else the best) the DAG before and after, and every
 /// statement's price.
 Answer mcfuser_explain(const Request& request, const Setting& setting);
 

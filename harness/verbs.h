@@ -34,6 +34,11 @@ Answer plan(const Request& request, const std::optional<std::string>& out = {});
 /// One model's price of a plan (convention 12). Refused where the model does not price such a plan.
 Answer predict(const Request& request);
 
+/// Every model's plan (`models`: "all", or names with commas) priced by each of them, counted by exact
+/// and by the simulator at the level as a scratchpad, with the gap to the bound and where each price
+/// differs from exact's count, by tensor and cause. Refused where no model has a plan.
+Answer compare(const Request& request, const std::string& models = "all");
+
 /// Simulated traffic of a plan at every boundary. Refused for an illegal plan and for one that
 /// overflows a software-managed level (`fits` false). Cost: one visit a line touched.
 Answer simulate(const Request& request);

@@ -164,6 +164,7 @@ Invocation invocation_of(const Json& options) {
   read.whole("seed", 0, INT64_MAX, r.seed);
   read.whole("threads", 1, 1024, r.threads);
   read.flag("resolved", i.resolved);
+  read.text("models", i.models);
   read.text("out", i.out);
   read.text("target", i.request.target);
   read.text("isa", i.run.isa);
