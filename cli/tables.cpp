@@ -319,6 +319,11 @@ std::string one_panel(const ordered_json& j) {
     return validate_table(j["validation"]) +
            formatted("the paper's R2: {}; must hold: R2 about y=x at least {}\n",
                        text(j["paper_numbers"], "r2"), text(j["must_hold"], "min_r2"));
+  if (j.contains("table")) {
+    Table table(j["columns"].get<std::vector<std::string>>());
+    for (const ordered_json& row : j["table"]) table.add(row.get<std::vector<std::string>>());
+    return table.text();
+  }
   if (!j.contains("rows") || j["rows"].empty()) return "";
   if (j["rows"].front().contains("reused_along")) {
     std::vector<std::string> header{"order"};

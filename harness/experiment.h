@@ -45,6 +45,15 @@ Reproduced reproduce_formulas(const Experiment& e);
 /// The loops along which each tensor is reused under every order.
 Reproduced reproduce_reuse(const Experiment& e);
 
+/// MCFuser's: section II-A's ratio, the counts of the space, the compared works, the rows of a
+/// configuration table with both models' plans, tuning times beside ours. "table" and "columns" in the
+/// result hold the cells.
+Reproduced reproduce_intensity(const Experiment& e);
+Reproduced reproduce_space(const Experiment& e);
+Reproduced reproduce_works(const Experiment& e);
+Reproduced reproduce_configurations(const Experiment& e);
+Reproduced reproduce_tuning(const Experiment& e);
+
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {
   std::string_view name;  ///< "chimera/fig8d"

@@ -82,6 +82,8 @@ Answer chimera_price(const Request& request, const Setting& setting) {
   merge(json, to_json(traffic_of(setting, *tiling, price)));
   json["order"] = chimera::to_text(w, tiling->order);
   json["tiles"] = tiles_json(w, tiling->order, tiling->tiles);
+  if (!tiling->whole)
+    json["notes"] = "the order of the plan's loops; where it loads, stores and binds is not priced";
   json["options"] = options_json(tiling->options);
   json["volume_elements"] = price.volume.value;
   json["volume_bytes"] = bytes_of(price.volume, w.dtype()).value;

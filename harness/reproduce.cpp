@@ -46,8 +46,14 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "validate") return reproduce_validation(e, request, options);
   if (e.method == "formulas") return reproduce_formulas(e);
   if (e.method == "reuse") return reproduce_reuse(e);
+  if (e.method == "intensity") return reproduce_intensity(e);
+  if (e.method == "space") return reproduce_space(e);
+  if (e.method == "works") return reproduce_works(e);
+  if (e.method == "configurations") return reproduce_configurations(e);
+  if (e.method == "tuning") return reproduce_tuning(e);
   if (e.method == "panels") return reproduce_panels(e, request, options);
-  Field(*e.document, e.where).at("method").fail("is no method", "validate, formulas, reuse, panels");
+  Field(*e.document, e.where).at("method").fail("is no method", "validate, formulas, reuse, intensity, space, works, "
+                                                                 "configurations, tuning, panels");
 }
 
 }  // namespace
