@@ -60,6 +60,12 @@ Answer chimera_price(const Request& request, const Setting& setting) {
     tiling = named_tiling(request, setting);
   } else if (request.tree || setting.file) {
     tiling = ordered_tiling(request, setting, *plan_in_place(request, setting));
+  } else if (request.fuser.expression) {
+    const Result<Plan> plan = plan_of(request, setting);
+    if (plan)
+      tiling = ordered_tiling(request, setting, *plan);
+    else
+      tiling = Reason{plan.reason()};
   } else {
     const LevelId level = level_of(request, *setting.machine);
     const auto best = chimera::best_plan(*setting.workload, *setting.machine, level,

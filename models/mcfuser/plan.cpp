@@ -333,7 +333,11 @@ Result<Reading> expression_of(const Chain& c, const Schedule& s) {
     out.tiles[n.loop.index()] = step;
   }
   const Mask once = detail::once_at(c, out.tiles);
-  const std::vector<Expression> all = all_expressions(c);
+  // Where a loop makes one trip several expressions are the same: rather one that rule 2 keeps.
+  std::vector<Expression> all = all_expressions(c);
+  std::ranges::stable_partition(all, [&](const Expression& e) {
+    return !overwhelms(c, sub_expression(c, e, Blocks::between));
+  });
   // Bindings as plan_of gives them first, then whatever they are.
   for (bool marks : {true, false}) {
     const std::string text = loops_text(c, k, NodeId(0), marks);
