@@ -147,6 +147,7 @@ TEST(McfuserSpace, ExpressionsAreAllForestsThatKeepEachProductOnOnePath) {
   expect_all_forests(chain("gemm-chain3"));
   expect_all_forests(chain("attention"));
   EXPECT_EQ(all_expressions(chain("gemm")).size(), 6u);
+  EXPECT_EQ(all_expressions(chain("gemm-chain3")).size(), 146u);
 }
 
 // ---- The rules by brute force -------------------------------------------------------------------
