@@ -105,6 +105,61 @@ std::vector<Option> make_model_options() {
   };
 }
 
+std::vector<Option> make_fuser_options() {
+  return {
+      {"--expression", "", "ml(k,n)", "MCFuser's tiling expression, in the workload's loops", false,
+       [](Invocation& i, const std::string& v) { i.request.fuser.expression = v; }},
+      {"--hoist", "", "NAME", "MCFuser: how far loads leave loops: dag (default), block, scope, none",
+       false, [](Invocation& i, const std::string& v) { i.request.fuser.hoist = v; }},
+      {"--rule1", "", "NAME", "MCFuser: spatial loops bound to blocks: between (default), always",
+       false, [](Invocation& i, const std::string& v) { i.request.fuser.blocks = v; }},
+      {"--rule4", "", "NAME", "MCFuser: tensors of the estimate: loaded (default), all", false,
+       [](Invocation& i, const std::string& v) { i.request.fuser.shared = v; }},
+      {"--stores", "", "NAME", "MCFuser: an output kept over its reduction: once (default), each",
+       false, [](Invocation& i, const std::string& v) { i.request.fuser.stores = v; }},
+      {"--phi", "", "NAME", "MCFuser: the ratio's output: written-once (default), printed", false,
+       [](Invocation& i, const std::string& v) { i.request.fuser.ratio = v; }},
+      {"--rules", "", "1,2,3,4", "MCFuser: the rules that prune; none", false,
+       [](Invocation& i, const std::string& v) { i.request.fuser.rules = v; }},
+      {"--slack", "", "NUMBER", "MCFuser, rule 4: times the shared memory (default 1.2)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.fuser.slack = number("--slack", v, 0, 1e6, "a number from 0 to 1e6");
+       }},
+      {"--padding", "", "NUMBER", "MCFuser, rule 3: part of a dimension (default 0.05)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.fuser.padding = number("--padding", v, 0, 1e6, "a number from 0 to 1e6");
+       }},
+      {"--tile-step", "", "N", "MCFuser: tiles are multiples of it (default 16)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.fuser.tile_step = whole<std::int64_t>("--tile-step", v, 1, 1'000'000);
+       }},
+      {"--search", "", "NAME", "MCFuser: exhaustive (default) or evolutionary", false,
+       [](Invocation& i, const std::string& v) { i.request.fuser.search = v; }},
+      {"--population", "", "N", "evolutionary: N (default 512)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.fuser.population = whole<std::int64_t>("--population", v, 1, 1'000'000);
+       }},
+      {"--top", "", "N", "evolutionary: measured a round (default 8)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.fuser.top = whole<std::int64_t>("--top", v, 1, 1'000'000);
+       }},
+      {"--epsilon", "", "NUMBER", "evolutionary: part of the best (default 0.001)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.fuser.epsilon = number("--epsilon", v, 0, 1e6, "a number from 0 to 1e6");
+       }},
+      {"--patience", "", "N", "evolutionary: rounds within epsilon that end it (default 4)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.fuser.patience = whole<std::int64_t>("--patience", v, 1, 1'000'000);
+       }},
+      {"--generations", "", "N", "evolutionary: rounds at most (default 200)", false,
+       [](Invocation& i, const std::string& v) {
+         i.request.fuser.generations = whole<std::int64_t>("--generations", v, 1, 1'000'000);
+       }},
+      {"--no-guard", "", "", "evolutionary: the last round's best, as Algorithm 1 prints it", false,
+       [](Invocation& i, const std::string&) { i.request.fuser.no_guard = true; }},
+  };
+}
+
 std::vector<Option> make_verb_options() {
   return {
       {"--resolved", "", "", "of a plan: the schedule, every default made visible", false,
@@ -129,6 +184,8 @@ std::vector<Option> make_verb_options() {
          i.emit.out = v;
          i.reproduce.out = v;
        }},
+      {"--models", "", "NAMES", "the models to compare, with commas between (default: all)", false,
+       [](Invocation& i, const std::string& v) { i.models = v; }},
       {"--orders", "", "mlkn,mlnk", "the orders to validate (default: the model's best)", false,
        [](Invocation& i, const std::string& v) { i.validate.orders = split_orders(v); }},
       {"--samples", "", "N", "tilings an order", false,
@@ -171,7 +228,7 @@ std::vector<Option> make_verb_options() {
 
 std::vector<Option> make_options() {
   std::vector<Option> all = make_subject_options();
-  for (auto group : {make_model_options, make_verb_options})
+  for (auto group : {make_model_options, make_fuser_options, make_verb_options})
     for (Option& o : group()) all.push_back(std::move(o));
   return all;
 }

@@ -18,6 +18,7 @@ struct Invocation {
   harness::ValidateOptions validate = {};
   harness::ReproduceOptions reproduce = {};
   harness::WalkOptions walk = {};
+  std::string models = "all";
   std::optional<std::string> out = {};
   bool json = false;
   bool resolved = false;

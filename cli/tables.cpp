@@ -243,6 +243,7 @@ std::string explain_table(const ordered_json& j) {
     return formatted("{}, {}: least bytes moved by buffer size\n\n", text(j, "workload"),
                        text(j, "dtype")) +
            curve_table(j);
+  if (j.contains("products")) return expressions_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
                        text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
@@ -265,6 +266,9 @@ std::string plan_table(const ordered_json& j) {
   lines.add("model", text(j, "model"));
   lines.add("level", text(j, "level"));
   lines.add("order", text(j, "order"));
+  if (j.contains("expression"))
+    lines.add("expression", formatted("{} (the paper's letters: {})", text(j, "expression"),
+                                      text(j, "expression_paper")));
   lines.add("volume", bytes(get(j, "volume_bytes")));
   if (j.contains("memory"))
     for (const auto& [level, n] : j["memory"].items())
@@ -427,6 +431,11 @@ std::string one_panel(const ordered_json& j) {
     return validate_table(j["validation"]) +
            formatted("the paper's R2: {}; must hold: R2 about y=x at least {}\n",
                        text(j["paper_numbers"], "r2"), text(j["must_hold"], "min_r2"));
+  if (j.contains("table")) {
+    Table table(j["columns"].get<std::vector<std::string>>());
+    for (const ordered_json& row : j["table"]) table.add(row.get<std::vector<std::string>>());
+    return table.text();
+  }
   if (!j.contains("rows") || j["rows"].empty()) return "";
   if (j["rows"].front().contains("reused_along")) {
     std::vector<std::string> header{"order"};

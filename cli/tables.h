@@ -13,6 +13,9 @@ std::string workloads_table(const nlohmann::ordered_json& j);
 std::string availability_table(const nlohmann::ordered_json& j);
 std::string experiments_table(const nlohmann::ordered_json& j);
 std::string explain_table(const nlohmann::ordered_json& j);
+/// explain with MCFuser.
+std::string expressions_table(const nlohmann::ordered_json& j);
+std::string compare_table(const nlohmann::ordered_json& j);
 std::string plan_table(const nlohmann::ordered_json& j);
 /// predict, and simulate's first part
 std::string traffic_table(const nlohmann::ordered_json& j);

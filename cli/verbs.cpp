@@ -19,6 +19,19 @@ const Names kModel = {"--reading", "--edges", "--memory", "--write-weight", "--m
 const Names kPlan = {"--machine", "--model", "--tree", "--tiles",    "--pin",
                      "--flag",    "--level", "--order", "--capacity"};
 
+// MCFuser's, where it makes or prices a plan.
+const Names kFuser = {"--expression", "--hoist",      "--rule1", "--rule4",   "--stores",   "--phi",
+                      "--rules",      "--slack",      "--padding", "--tile-step", "--search",
+                      "--population", "--top",        "--epsilon", "--patience",  "--generations",
+                      "--no-guard",   "--seed"};
+
+/// kFuser without the expression: what makes plans.
+Names fuser_search() {
+  Names names = kFuser;
+  names.erase(names.begin());
+  return names;
+}
+
 constexpr const char* kPlanHelp =
     "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with --order\n"
     "(and --tiles, or tiles solved), or with --model (the model's best).";
@@ -45,7 +58,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"explain",
                    "per tensor: footprint, movement, what decides it; all orders ranked",
                    "W|PLAN",
-                   kPlan + kModel + Names{"--resolved", "--curve", "--json"},
+                   kPlan + kModel + kFuser + Names{"--resolved", "--curve", "--json"},
                    "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
                    "for the level. Of a plan (--resolved): the schedule, every default made visible. --curve: the\n"
                    "least bytes by buffer size, proven and attainable, fused and not (-m is optional then).",
@@ -58,7 +71,7 @@ std::vector<Verb> make_verbs() {
                    "the model's best plan, its traffic and time, its gap to the lower bound",
                    "W",
                    Names{"--machine", "--model", "--level", "--capacity", "--target", "--out"} + kModel +
-                       Names{"--json"},
+                       fuser_search() + Names{"--json"},
                    "The model is chimera unless --model says another. --target raises the smallest tile to that\n"
                    "target's micro-kernel. -o writes the plan file.",
                    [](const Invocation& i) { return harness::plan(i.request, i.out); },
@@ -66,15 +79,25 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"predict",
                    "one model's price of any plan",
                    "PLAN",
-                   kPlan + kModel + Names{"--json"},
+                   kPlan + kModel + kFuser + Names{"--json"},
                    "With --tree, --model prices that tree; without it the model makes the plan and\n"
-                   "prices it. Chimera prices orders of the loops only; exact prices any tree.",
+                   "prices it. Chimera prices orders of the loops only; exact and mcfuser price any tree.",
                    [](const Invocation& i) { return harness::predict(i.request); },
                    traffic_table});
+  verbs.push_back({"compare",
+                   "every model's plan, priced by every model and by the simulator",
+                   "W",
+                   Names{"--machine", "--models", "--level", "--capacity"} + kModel + fuser_search() +
+                       Names{"--json"},
+                   "Bytes are counted between home and the level, taken as a scratchpad of each block's\n"
+                   "own: exact's count, the simulator's walk, and each model's price, with the causes of\n"
+                   "every difference by tensor.",
+                   [](const Invocation& i) { return harness::compare(i.request, i.models); },
+                   compare_table});
   verbs.push_back({"simulate",
                    "simulated traffic: every level, every tensor, reads and writes",
                    "PLAN",
-                   kPlan + kModel +
+                   kPlan + kModel + kFuser +
                        Names{"--layout", "--trace", "--save-trace", "--curve", "--csv", "--attribute",
                              "--cores", "--seed", "--json"},
                    std::string(kPlanHelp) +

@@ -27,20 +27,24 @@ std::optional<chimera::Memory> memory_choice(std::string_view name) {
 }
 
 /// The tree without loops of one trip, sequences spliced: what two trees that mean the same share.
-void flatten(const Workload& w, const Node& node, std::vector<Node>& into) {
+/// `bare`: without loads, stores, barriers and bindings either, of which an order says nothing.
+void flatten(const Workload& w, const Node& node, bool bare, std::vector<Node>& into) {
   if (node.kind == Node::Kind::sequence) {
-    for (const Node& child : node.children) flatten(w, child, into);
+    for (const Node& child : node.children) flatten(w, child, bare, into);
     return;
   }
+  if (bare && node.kind != Node::Kind::loop && node.kind != Node::Kind::compute) return;
   if (node.kind == Node::Kind::loop) {
     const auto loop = w.find_loop(node.name);
-    const bool once = loop && node.step >= w.loop(*loop).extent && node.binding == Binding::seq;
+    const bool once = loop && node.step >= w.loop(*loop).extent &&
+                      (bare || node.binding == Binding::seq);
     std::vector<Node> body;
-    for (const Node& child : node.children) flatten(w, child, body);
+    for (const Node& child : node.children) flatten(w, child, bare, body);
     if (once) {
       into.insert(into.end(), body.begin(), body.end());
     } else {
       Node copy = node;
+      if (bare) copy.binding = Binding::seq;
       copy.children = {sequence(std::move(body))};
       into.push_back(std::move(copy));
     }
@@ -49,9 +53,9 @@ void flatten(const Workload& w, const Node& node, std::vector<Node>& into) {
   into.push_back(node);
 }
 
-Node normal(const Workload& w, const Node& tree) {
+Node normal(const Workload& w, const Node& tree, bool bare) {
   std::vector<Node> parts;
-  flatten(w, tree, parts);
+  flatten(w, tree, bare, parts);
   return sequence(std::move(parts));
 }
 
@@ -73,15 +77,17 @@ Result<chimera::Tiles> steps_of(const Workload& w, const ScheduledKernel& kernel
 
 constexpr const char* kOrdersOnly = "Chimera's Algorithm 1 prices orders only: ";
 
-/// Whether the plan of this order and these tiles resolves to `target`.
+/// Whether the plan of this order and these tiles resolves to `target`; `bare`: to its loops and
+/// computes.
 bool same_schedule(const Setting& s, const chimera::Order& order, const chimera::Tiles& tiles,
-                   const chimera::Options& options, LevelId level, const Kernel& target) {
+                   const chimera::Options& options, LevelId level, const Kernel& target,
+                   bool bare) {
   Plan plan = chimera::plan_of(*s.workload, order, tiles, *s.machine, level, options);
   const Result<Schedule> candidate = resolve(plan, s.workload, s.machine);
   if (!candidate || candidate->resolved.kernels.size() != 1) return false;
   const Kernel& kernel = candidate->resolved.kernels.front();
   return kernel.pins == target.pins && kernel.flags == target.flags &&
-         normal(*s.workload, kernel.tree) == normal(*s.workload, target.tree);
+         normal(*s.workload, kernel.tree, bare) == normal(*s.workload, target.tree, bare);
 }
 
 }  // namespace
@@ -197,14 +203,18 @@ Result<OrderedTiling> ordered_tiling(const Request& request, const Setting& sett
   }
   std::optional<OrderedTiling> best;
   std::int64_t least = 0;
-  for (const chimera::Order& order : chimera::all_orders(w)) {
-    if (!same_schedule(setting, order, *tiles, options, kernel.level,
-                       schedule->resolved.kernels.front()))
-      continue;
-    const std::int64_t volume = chimera::price(w, order, *tiles, options).volume.value;
-    if (best && volume >= least) continue;
-    best = {order, *tiles, options, kernel.level};
-    least = volume;
+  // A plan of another model says where to load and what runs in parallel; its order is its loops'.
+  for (bool bare : {false, true}) {
+    for (const chimera::Order& order : chimera::all_orders(w)) {
+      if (!same_schedule(setting, order, *tiles, options, kernel.level,
+                         schedule->resolved.kernels.front(), bare))
+        continue;
+      const std::int64_t volume = chimera::price(w, order, *tiles, options).volume.value;
+      if (best && volume >= least) continue;
+      best = {order, *tiles, options, kernel.level, !bare};
+      least = volume;
+    }
+    if (best) break;
   }
   if (!best) return Reason{kOrdersOnly + std::string("no order of the loops has this loop tree")};
   return *best;

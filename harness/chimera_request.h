@@ -34,11 +34,13 @@ struct OrderedTiling {
   chimera::Tiles tiles;
   chimera::Options options;
   LevelId level;
+  bool whole = true;  ///< false: only its loops and computes are the plan's, not where it loads
 };
 
 /// The order and tiles that the request names by --order, or those whose tree a plan's tree is. A plan
 /// has an order where some order's loop tree with the same steps resolves to the same schedule (loops
-/// of one trip aside); of several such orders, the one that the model prices least. A Reason where no
+/// of one trip aside) or, where none does, has the same loops around its computes (loads, stores and
+/// bindings aside); of several such orders, the one that the model prices least. A Reason where no
 /// order describes it: Algorithm 1 prices orders only.
 Result<OrderedTiling> ordered_tiling(const Request& request, const Setting& setting,
                                      const Plan& plan);

@@ -53,6 +53,14 @@ Reproduced reproduce_counters(const Experiment& e, const Request& request,
                               const ReproduceOptions& options);
 /// Why it cannot: nothing where its data are there.
 std::optional<std::string> counters_missing(const ReproduceOptions& options);
+/// MCFuser's: section II-A's ratio, the counts of the space, the compared works, the rows of a
+/// configuration table with both models' plans, tuning times beside ours. "table" and "columns" in the
+/// result hold the cells.
+Reproduced reproduce_intensity(const Experiment& e);
+Reproduced reproduce_space(const Experiment& e);
+Reproduced reproduce_works(const Experiment& e);
+Reproduced reproduce_configurations(const Experiment& e);
+Reproduced reproduce_tuning(const Experiment& e);
 
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {

@@ -3,6 +3,7 @@
 
 #include "harness/bounds_request.h"
 #include "harness/chimera_request.h"
+#include "harness/mcfuser_request.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
 
@@ -194,6 +195,9 @@ Answer explain(const Request& request, bool resolved) {
   if (resolved) return explain_plan(request);
   const Setting setting = setting_of(request);
   if (setting.file || request.tree) return explain_plan(request);
+  if (request.fuser.expression ||
+      (request.model && find_model(*request.model).name.starts_with("mcfuser")))
+    return mcfuser_explain(request, setting);
   return explain_orders(request, setting);
 }
 

@@ -4,6 +4,7 @@
 
 #include "harness/bounds_request.h"
 #include "harness/chimera_request.h"
+#include "harness/mcfuser_request.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "models/exact/exact.h"
@@ -14,12 +15,6 @@ namespace {
 using nlohmann::ordered_json;
 
 // ---- chimera ------------------------------------------------------------------------------------
-
-/// The boundary whose inner level is the plan's.
-std::string boundary_into(const Machine& m, LevelId level) {
-  const auto steps = m.path(m.home(), level);
-  return steps.empty() ? "" : m.boundary(steps.back().first, steps.back().second);
-}
 
 std::optional<double> seconds_into(const Machine& m, LevelId level, std::int64_t bytes) {
   const BytesPerSecond bandwidth = m.level(level).bandwidth;
@@ -66,6 +61,12 @@ Answer chimera_price(const Request& request, const Setting& setting) {
     tiling = named_tiling(request, setting);
   } else if (request.tree || setting.file) {
     tiling = ordered_tiling(request, setting, *plan_in_place(request, setting));
+  } else if (request.fuser.expression) {
+    const Result<Plan> plan = plan_of(request, setting);
+    if (plan)
+      tiling = ordered_tiling(request, setting, *plan);
+    else
+      tiling = Reason{plan.reason()};
   } else {
     const LevelId level = level_of(request, *setting.machine);
     const auto best = chimera::best_plan(*setting.workload, *setting.machine, level,
@@ -88,6 +89,8 @@ Answer chimera_price(const Request& request, const Setting& setting) {
   merge(json, to_json(traffic_of(setting, *tiling, price)));
   json["order"] = chimera::to_text(w, tiling->order);
   json["tiles"] = tiles_json(w, tiling->order, tiling->tiles);
+  if (!tiling->whole)
+    json["notes"] = "the order of the plan's loops; where it loads, stores and binds is not priced";
   json["options"] = options_json(tiling->options);
   json["volume_elements"] = price.volume.value;
   json["volume_bytes"] = bytes_of(price.volume, w.dtype()).value;
@@ -216,6 +219,8 @@ const std::vector<ModelRecord>& table() {
                    {"--min-tile", "1", "the smallest tile tried"}},
        .optimise = chimera_optimise,
        .price = chimera_price},
+      mcfuser_record(),
+      mcfuser_chimera_record(),
       {.name = "exact",
        .summary = "bytes of any plan on software-managed levels, counted without walking it",
        .source = "the rules of the plan notation (movement, rules 8 to 12)",
@@ -261,6 +266,7 @@ Result<Plan> plan_of(const Request& request, const Setting& setting) {
                       .value = "a pin or flag",
                       .problem = "is of a tree",
                       .accepted = "--tree beside it"});
+  if (request.fuser.expression) return mcfuser_named_plan(request, setting);
   if (request.order) {
     const Result<OrderedTiling> t = named_tiling(request, setting);
     if (!t) return Reason{t.reason()};
@@ -271,7 +277,7 @@ Result<Plan> plan_of(const Request& request, const Setting& setting) {
     throw InputError({.where = "--tiles",
                       .value = *request.tiles,
                       .problem = "are of a tree or an order",
-                      .accepted = "--tree or --order beside it"});
+                      .accepted = "--tree, --order or --expression beside it"});
   std::vector<std::string> makers;
   for (const ModelRecord& m : models())
     if (m.optimise != nullptr) makers.push_back(m.name);
@@ -281,7 +287,8 @@ Result<Plan> plan_of(const Request& request, const Setting& setting) {
                       .value = request.subject,
                       .problem = model ? "is no plan, and the model " + model->name + " makes none"
                                        : "is a workload, no plan",
-                      .accepted = "a plan file, or beside a workload --tree, --order, or --model " +
+                      .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
+                                  "--model " +
                                   join(makers, " or --model ")});
   Result<Optimum> best = model->optimise(request, setting);
   if (!best) return Reason{best.reason()};

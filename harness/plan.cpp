@@ -3,24 +3,11 @@
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
-#include "models/exact/exact.h"
 
 namespace tilewright::harness {
 namespace {
 
 using nlohmann::ordered_json;
-
-/// exact's bytes of the plan with its level as a scratchpad over home.
-Result<Bytes> exact_bytes(const Setting& setting, const Plan& plan, LevelId level) {
-  const auto alone = std::make_shared<const Machine>(as_scratchpad(*setting.machine, level));
-  const Result<Schedule> schedule = resolve(plan, setting.workload, alone);
-  if (!schedule) return Reason{schedule.reason()};
-  const Traffic traffic = exact(*schedule);
-  if (!traffic.unavailable.empty()) return Reason{traffic.unavailable.begin()->second};
-  Bytes sum;
-  for (const TrafficEntry& e : traffic.entries) sum += e.read + e.written;
-  return sum;
-}
 
 int on_chip_levels(const Machine& m) {
   int n = 0;
@@ -49,7 +36,7 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
     throw InputError({.where = "--model",
                       .value = model.name,
                       .problem = "makes no plans",
-                      .accepted = "a model that does: chimera, bounds"});
+                      .accepted = "a model that does: chimera, mcfuser, bounds"});
   if (request.level == "all") {
     if (on_chip_levels(*setting.machine) > 1)
       return refuse(std::move(json), "--level all: a plan over several levels is not available yet");
@@ -71,7 +58,8 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
   json["level"] = setting.machine->level(best->level).name;
   merge(json, best->document);
 
-  const Result<Bytes> exactly = exact_bytes(setting, best->plan, best->level);
+  const Result<Alone> alone = alone_at(setting, best->plan, best->level);
+  const Result<Bytes> exactly = alone ? Result<Bytes>(alone->total()) : Reason{alone.reason()};
   const Bytes capacity = capacity_of(request, setting, best->level);
   json["bounds"] = bounds_json(*setting.workload, capacity,
                                exactly ? std::optional(*exactly) : std::nullopt);

@@ -47,12 +47,18 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "validate") return reproduce_validation(e, request, options);
   if (e.method == "formulas") return reproduce_formulas(e);
   if (e.method == "reuse") return reproduce_reuse(e);
+  if (e.method == "intensity") return reproduce_intensity(e);
+  if (e.method == "space") return reproduce_space(e);
+  if (e.method == "works") return reproduce_works(e);
+  if (e.method == "configurations") return reproduce_configurations(e);
+  if (e.method == "tuning") return reproduce_tuning(e);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);
   if (e.method == "counters") return reproduce_counters(e, request, options);
   Field(*e.document, e.where)
       .at("method")
-      .fail("is no method", "validate, formulas, reuse, panels, bounds, counters");
+      .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, panels, "
+            "bounds, counters");
 }
 
 /// --size and --data are for counted misses only.

@@ -19,6 +19,18 @@
 
 namespace tilewright::harness {
 
+/// MCFuser's options, each as its command-line option says (tilewright models).
+struct FuserOptions {
+  std::optional<std::string> expression = {};  ///< --expression: "mnlk", "ml(k,n)"
+  std::optional<std::string> hoist = {}, blocks = {}, shared = {}, stores = {}, ratio = {};
+  std::optional<std::string> rules = {};       ///< "1,2,3,4"; "none"
+  std::optional<std::string> search = {};      ///< exhaustive, evolutionary
+  std::optional<double> slack = {}, padding = {}, epsilon = {};
+  std::optional<std::int64_t> tile_step = {}, population = {}, top = {}, patience = {},
+      generations = {};
+  bool no_guard = false;
+};
+
 struct Request {
   std::string subject = {};                   ///< a workload W, or a plan file
   std::optional<std::string> machine = {};    ///< -m
@@ -43,6 +55,7 @@ struct Request {
   std::optional<std::string> isa = {};        ///< of that target; none: the host's widest
   std::optional<std::string> micro_kernel = {};
   std::optional<std::string> layout = {};     ///< tiled, row-major
+  FuserOptions fuser = {};
   std::uint64_t seed = 1;
   std::optional<int> threads = {};
   Progress progress = {};

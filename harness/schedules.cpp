@@ -1,6 +1,7 @@
 #include "harness/schedules.h"
 
 #include "harness/registry.h"
+#include "models/exact/exact.h"
 
 namespace tilewright::harness {
 
@@ -25,6 +26,26 @@ Scheduled schedule_of(const Request& request) {
   else
     refused(schedule.reason());
   return out;
+}
+
+std::string boundary_into(const Machine& m, LevelId level) {
+  const auto steps = m.path(m.home(), level);
+  return steps.empty() ? "" : m.boundary(steps.back().first, steps.back().second);
+}
+
+Bytes Alone::total() const {
+  Bytes sum;
+  for (const TrafficEntry& e : exact.entries) sum += e.read + e.written;
+  return sum;
+}
+
+Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level) {
+  const auto machine = std::make_shared<const Machine>(as_scratchpad(*setting.machine, level));
+  Result<Schedule> schedule = resolve(plan, setting.workload, machine);
+  if (!schedule) return Reason{schedule.reason()};
+  Traffic traffic = exact(*schedule);
+  if (!traffic.unavailable.empty()) return Reason{traffic.unavailable.begin()->second};
+  return Alone{std::move(traffic), std::move(schedule).value()};
 }
 
 nlohmann::ordered_json memory_json(const std::map<std::string, Bytes>& memory) {

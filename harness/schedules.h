@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/ir/traffic.h"
 #include "core/lowering/schedule.h"
 #include "harness/answer.h"
 #include "harness/request.h"
@@ -20,6 +21,19 @@ struct Scheduled {
 
 /// Reads the request, makes the plan it says, resolves it. Throws InputError for bad input.
 Scheduled schedule_of(const Request& request);
+
+/// The boundary whose inner level is `level`: "L2/shared".
+std::string boundary_into(const Machine& m, LevelId level);
+
+/// A plan's traffic into one level, taken as a scratchpad over home.
+struct Alone {
+  Traffic exact;
+  Schedule schedule;
+  Bytes total() const;  ///< read and written, all tensors
+};
+/// A Reason where the plan is illegal there or exact does not say. Throws InputError where the plan
+/// names other levels.
+Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level);
 
 /// {"L1": 1234}, bytes
 nlohmann::ordered_json memory_json(const std::map<std::string, Bytes>& memory);

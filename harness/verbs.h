@@ -39,6 +39,11 @@ Answer plan(const Request& request, const std::optional<std::string>& out = {});
 /// One model's price of a plan (convention 12). Refused where the model does not price such a plan.
 Answer predict(const Request& request);
 
+/// Every model's plan (`models`: "all", or names with commas) priced by each of them, counted by exact
+/// and by the simulator at the level as a scratchpad, with the gap to the bound and where each price
+/// differs from exact's count, by tensor and cause. Refused where no model has a plan.
+Answer compare(const Request& request, const std::string& models = "all");
+
 struct WalkOptions {
   std::optional<std::string> trace = {};       ///< a trace's file instead of a plan
   std::optional<std::string> save_trace = {};  ///< where to write what the caches are touched with

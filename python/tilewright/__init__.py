@@ -52,6 +52,24 @@ _OPTIONS = {
     "memory": "memory use: 'creq' (default), 'paper', 'sum'",
     "write_weight": "what an output's movement counts (1)",
     "min_tile": "the smallest tile tried (1)",
+    "expression": "MCFuser's tiling expression in the workload's loops: 'mnlk', 'ml(k,n)'",
+    "hoist": "MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'",
+    "rule1": "MCFuser: spatial loops bound to blocks: 'between' (default), 'always'",
+    "rule4": "MCFuser: tensors of the estimate: 'loaded' (default), 'all'",
+    "stores": "MCFuser: an output kept over its reduction: 'once' (default), 'each'",
+    "phi": "MCFuser: the ratio's output: 'written-once' (default), 'printed'",
+    "rules": "MCFuser: the rules that prune ('1,2,3,4'), or 'none'",
+    "slack": "MCFuser, rule 4: times the shared memory (1.2)",
+    "padding": "MCFuser, rule 3: part of a dimension (0.05)",
+    "tile_step": "MCFuser: tiles are multiples of it (16)",
+    "search": "MCFuser: 'exhaustive' (default) or 'evolutionary'",
+    "population": "evolutionary: N (512)",
+    "top": "evolutionary: measured a round (8)",
+    "epsilon": "evolutionary: part of the best (0.001)",
+    "patience": "evolutionary: rounds within epsilon that end it (4)",
+    "generations": "evolutionary: rounds at most (200)",
+    "no_guard": "evolutionary: the last round's best, as Algorithm 1 prints it (False)",
+    "models": "the models to compare, with commas between ('all')",
     "layout": "tensors in memory: 'tiled' (default) or 'row-major'",
     "seed": "of everything random (1)",
     "threads": "threads (every core; run: 1)",
@@ -75,6 +93,8 @@ _OPTIONS = {
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
 _MODEL = ["reading", "edges", "memory", "write_weight", "min_tile"]
+_FUSER = ["hoist", "rule1", "rule4", "stores", "phi", "rules", "slack", "padding", "tile_step",
+          "search", "population", "top", "epsilon", "patience", "generations", "no_guard", "seed"]
 
 
 def _assignments(value):
@@ -199,22 +219,29 @@ meters = _list("meters", "What can measure a kernel, and whether it is usable he
 experiments = _list("experiments", "The tables and figures that reproduce() knows.")
 
 explain = _verb(
-    "explain", ["subject", "machine"], _PLAN + _MODEL + ["resolved", "curve"],
+    "explain", ["subject", "machine"],
+    _PLAN + _MODEL + ["expression"] + _FUSER + ["resolved", "curve"],
     "Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says\n"
     "what any plan must move, by buffer size.\n\n"
     "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
     "'tensors'}]}.")
 plan = _verb(
-    "plan", ["workload", "machine"], ["model", "level", "capacity", "target"] + _MODEL + ["out"],
+    "plan", ["workload", "machine"],
+    ["model", "level", "capacity", "target"] + _MODEL + _FUSER + ["out"],
     "A model's best plan for a workload on a machine.\n\n"
     "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.")
 predict = _verb(
-    "predict", ["subject", "machine"], _PLAN + _MODEL,
+    "predict", ["subject", "machine"], _PLAN + _MODEL + ["expression"] + _FUSER,
     "One model's price of a plan.\n\n"
     "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', 'boundary',\n"
     "'read_bytes', 'written_bytes'}], ...}.")
+compare = _verb(
+    "compare", ["workload", "machine"], ["models", "level", "capacity"] + _MODEL + _FUSER,
+    "Every model's plan, priced by every model, by exact and by the simulator.\n\n"
+    "Returns {'bound_bytes', 'plans': [{'model', 'tree', 'exact_bytes', 'simulated_bytes', 'gap',\n"
+    "'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.")
 simulate = _verb(
-    "simulate", ["subject", "machine"], _PLAN + _MODEL + ["layout"],
+    "simulate", ["subject", "machine"], _PLAN + _MODEL + ["expression"] + _FUSER + ["layout"],
     "What a plan moves, by a walk over its accesses.\n\n"
     "Returns a traffic document as predict() does, with 'source': 'simulated'.")
 emit = _verb(
@@ -238,6 +265,6 @@ reproduce = _verb(
     "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
 
 __all__ = [
-    "InputError", "Refused", "emit", "experiments", "explain", "machines", "meters", "models",
+    "InputError", "Refused", "compare", "emit", "experiments", "explain", "machines", "meters", "models",
     "plan", "predict", "reproduce", "run", "simulate", "targets", "validate", "workloads",
 ]

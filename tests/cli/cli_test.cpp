@@ -67,7 +67,7 @@ TEST(Command, HelpAndVersion) {
   const Outcome help = tilewright_command({"--help"});
   EXPECT_EQ(help.status, 0);
   for (const char* verb : {"models", "machines", "workloads", "targets", "explain", "plan", "predict",
-                           "simulate", "emit", "run", "validate", "reproduce"}) {
+                           "compare", "simulate", "emit", "run", "validate", "reproduce"}) {
     EXPECT_THAT(help.out, HasSubstr(verb));
     const Outcome one = tilewright_command({verb, "--help"});
     EXPECT_EQ(one.status, 0);
@@ -223,6 +223,67 @@ TEST(Command, ChimeraPricesOrdersOnly) {
   EXPECT_THAT(none["reason"].get<std::string>(), HasSubstr("orders only"));
 }
 
+// Another model's plan has an order where its loops are an order's, wherever it loads and whatever runs
+// in parallel.
+TEST(Command, ChimeraPricesTheOrderOfAnothersPlan) {
+  const json j = document({"predict", "mcfuser/G4", "-m", "a100", "--expression", "mnlk", "--tiles",
+                           "m=64,n=64,l=64,k=64", "--model", "chimera"});
+  EXPECT_EQ(j["order"], "mnlk");
+  EXPECT_TRUE(j.contains("notes"));
+  const json own = document({"predict", "mcfuser/G4", "-m", "a100", "--order", "mnlk", "--tiles",
+                             "m=64,n=64,l=64,k=64", "--model", "chimera"});
+  EXPECT_EQ(j["volume_bytes"], own["volume_bytes"]);
+}
+
+TEST(Command, McfuserPlansPredictsAndExplains) {
+  const json plan = document({"plan", "mcfuser/G4", "-m", "a100", "--model", "mcfuser"});
+  expect_keys(plan, {"plan", "volume_bytes", "bound_bytes", "gap", "search_seconds", "candidates",
+                     "expression", "expression_paper", "seconds", "memory", "options"});
+  EXPECT_EQ(plan["candidates"]["expressions"]["rule2"], 3);
+  EXPECT_LT(plan["search_seconds"], 0.05);
+  const json price = document({"predict", "mcfuser/G4", "-m", "a100", "--model", "mcfuser"});
+  EXPECT_EQ(price["expression"], plan["expression"]);
+  EXPECT_NEAR(price["seconds"], plan["seconds"], 1e-9 * plan["seconds"].get<double>());
+  EXPECT_EQ(price["volume_bytes"], plan["volume_bytes"]);
+  const json same = document({"plan", "mcfuser/G4", "-m", "a100", "--model", "mcfuser", "--search",
+                              "evolutionary", "--seed", "3"});
+  EXPECT_LE(same["seconds"], 1.02 * plan["seconds"].get<double>());
+
+  const json e = document({"explain", "gemm-chain:m=64,l=64,k=32,n=64,dtype=f16", "-m", "a100",
+                           "--expression", "mnlk", "--tiles", "m=16,n=16,l=16"});
+  EXPECT_EQ(e["shown"]["placed"]["none"], "mnl(k(L_A,L_B,C_C),L_D,C_E,S_E)");
+  EXPECT_EQ(e["shown"]["placed"]["dag"], "m(L_A,n(l(L_B,C_C,L_D,C_E),S_E))");
+  EXPECT_EQ(e["shown"]["removed_loops"], json::array({"k"}));
+  EXPECT_EQ(e["shown"]["expression_paper"], "mhnk");
+  EXPECT_EQ(e["expressions"].size(), 26u);
+  EXPECT_TRUE(e["memory_bound"]);
+  EXPECT_THAT(tilewright_command({"explain", "mcfuser/S1", "-m", "a100", "--model", "mcfuser"}).out,
+              HasSubstr("DAG after"));
+}
+
+TEST(Command, CompareExplainsEveryDifference) {
+  const json j = document({"compare", "gemm-chain:m=100,n=60,k=70,l=90", "-m", "a100"});
+  expect_keys(j, {"bound_bytes", "plans", "models", "level"});
+  ASSERT_EQ(j["plans"].size(), 3u);
+  int differ = 0;
+  for (const json& p : j["plans"]) {
+    EXPECT_EQ(p["simulated_bytes"], p["exact_bytes"]) << p["model"];
+    EXPECT_GE(p["gap"], 1.0);
+    for (const json& price : p["prices"]) {
+      if (!price.contains("causes")) continue;
+      std::int64_t sum = 0;
+      for (const json& c : price["causes"]) sum += c["bytes"].get<std::int64_t>();
+      EXPECT_EQ(sum, price["difference_bytes"]) << p["model"] << " by " << price["by"];
+      EXPECT_EQ(price["volume_bytes"].get<std::int64_t>() - sum, p["exact_bytes"]);
+      differ += sum != 0;
+    }
+  }
+  EXPECT_GT(differ, 0);
+  const json one = document({"compare", "mcfuser/G1", "-m", "scratchpad:64K", "--models", "chimera"});
+  EXPECT_EQ(one["models"], json::array({"chimera"}));
+  document({"compare", "layernorm", "-m", "a100", "--models", "mcfuser"}, 3);
+}
+
 TEST(Command, OutcomesThatSayNo) {
   // Does not fit.
   const json tight = document({"simulate", kChain, "-m", "scratchpad:55e", "--tree", kTree, "--tiles",
@@ -303,6 +364,17 @@ TEST(Command, ReproducesTables) {
     EXPECT_FALSE(j["rows"].empty());
     for (const char* file : {"out/report.md", "out/result.json", "out/points.csv"})
       EXPECT_TRUE(std::filesystem::exists(folder.path(file))) << file;
+  }
+}
+
+TEST(Command, ReproducesMcfusersTables) {
+  const Folder folder;
+  for (const char* id : {"mcfuser/fig2", "mcfuser/fig7", "mcfuser/table1", "mcfuser/table2",
+                         "mcfuser/table3", "mcfuser/table4"}) {
+    const json j = document({"reproduce", id, "--out", folder.path("out")});
+    EXPECT_TRUE(j["holds"]) << j["reason"];
+    EXPECT_FALSE(j["table"].empty());
+    for (const json& row : j["table"]) EXPECT_EQ(row.size(), j["columns"].size()) << row;
   }
 }
 

@@ -75,6 +75,14 @@ def test_explain_takes_orders_and_capacities():
     assert ours["orders"][0]["order"] == "mlkn"
 
 
+def test_mcfuser_and_compare():
+    made = tilewright.plan("mcfuser/G1", "a100", model="mcfuser", hoist="block")
+    assert made["options"]["hoist"] == "block" and made["expression"]
+    rows = tilewright.compare("mcfuser/G1", "a100", models="chimera,mcfuser")["plans"]
+    assert [row["model"] for row in rows] == ["chimera", "mcfuser"]
+    assert all(row["simulated_bytes"] == row["exact_bytes"] for row in rows)
+
+
 def test_validate():
     asked = dict(orders=["mlkn"], samples=8, seed=3)
     ours = tilewright.validate("gemm-chain:m=48,n=48,k=48,l=48", "cache:4K/8", **asked)
@@ -148,7 +156,7 @@ def test_numbers_of_other_libraries():
     assert tilewright.plan(CHAIN, MACHINE, min_tile=numpy.int32(4))["schema"] == 1
 
 
-VERBS = ["explain", "plan", "predict", "simulate", "emit", "run", "validate", "reproduce"]
+VERBS = ["explain", "plan", "predict", "compare", "simulate", "emit", "run", "validate", "reproduce"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

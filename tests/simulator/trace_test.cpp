@@ -203,7 +203,7 @@ TEST(Recorder, EverySinkSeesTheSame) {
   const std::vector<CacheGeometry> levels{{.name = "L1", .capacity = Bytes(1024), .ways = 2},
                                           {.name = "L2", .capacity = Bytes(8192), .ways = 4}};
   const auto code = [](auto& sink) {
-    Recorder record(sink);
+    SinkRecorder record(sink);
     auto a = record.template array<float>(20, 20);
     auto b = record.template array<float>(20, 20);
     for (std::int64_t i = 0; i < 20; ++i)

@@ -1,0 +1,156 @@
+// MCFuser's explanation and the comparison of models as text.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/table.h"
+#include "cli/tables.h"
+#include "core/ir/format.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string value(const ordered_json& j, const char* key) {
+  const auto at = j.find(key);
+  return at == j.end() ? "-" : cell(*at);
+}
+
+std::string real(const ordered_json& j, const char* key, int digits) {
+  const auto at = j.find(key);
+  return at == j.end() || !at->is_number() ? "-" : formatted("{:.{}f}", at->get<double>(), digits);
+}
+
+std::string microseconds(const ordered_json& j, const char* key) {
+  const auto at = j.find(key);
+  return at == j.end() || !at->is_number() ? "-" : formatted("{:.2f}", 1e6 * at->get<double>());
+}
+
+std::string whole(const ordered_json& number) {
+  return number.is_number() ? grouped(std::llround(number.get<double>())) : "-";
+}
+
+std::string products_text(const ordered_json& j) {
+  Table table({"product", "phi, flop/element", "P/W", "memory-bound"});
+  for (const ordered_json& p : j["products"])
+    table.add({value(p, "operator"), real(p, "phi_flops_per_element", 1),
+               real(p, "threshold_flops_per_element", 1), value(p, "memory_bound")});
+  return table.text();
+}
+
+std::string space_text(const ordered_json& candidates) {
+  Table table({"after", "expressions", "tile tuples", "candidates"});
+  for (const auto& [rule, n] : candidates["expressions"].items())
+    table.add({rule, cell(n), cell(candidates["tuples"][rule]),
+               cell(rule == "generated" ? candidates["generated"] : candidates["after"][rule])});
+  return table.text();
+}
+
+std::string dag_text(const char* name, const ordered_json& dag) {
+  std::string scope, order;
+  for (const ordered_json& e : dag["scope"])
+    scope += " " + e[0].get<std::string>() + "->" + e[1].get<std::string>();
+  for (const ordered_json& e : dag["order"])
+    order += " " + e[0].get<std::string>() + "->" + e[1].get<std::string>();
+  return formatted("DAG {}: loops {}\n  scope:{}\n  order:{}\n", name, cell(dag["loops"]), scope,
+                   order);
+}
+
+std::string shown_text(const ordered_json& s) {
+  std::string out = formatted("{} (the paper's letters: {}) with {}\n", value(s, "expression"),
+                              value(s, "expression_paper"), pairs(s["tiles"]));
+  for (const auto& [hoist, text] : s["placed"].items())
+    out += formatted("  {:<6} {}\n", hoist, text.get<std::string>());
+  out += dag_text("before", s["dag_before"]);
+  out += formatted("removed, one trip: {}\n",
+                   s["removed_loops"].empty() ? "none" : cell(s["removed_loops"]));
+  out += dag_text("after", s["dag_after"]) + "\n";
+  Table table({"statement", "in loops", "trips", "tile elements or flops", "bytes", "flops"});
+  for (const ordered_json& one : s["statements"]) {
+    const bool compute = one.contains("flops");
+    table.add({value(one, "statement"), one["loops"].empty() ? "-" : cell(one["loops"]),
+               whole(one["trips"]), whole(one[compute ? "tile_flops" : "tile_elements"]),
+               compute ? "" : whole(one["bytes"]), compute ? whole(one["flops"]) : ""});
+  }
+  return out + table.text() +
+         formatted(
+             "\n({} us memory + {} us computation) x {} for {} blocks = {} us; estimated "
+             "shared memory {} B\nplan: {}\n",
+             microseconds(s, "memory_seconds"), microseconds(s, "compute_seconds"),
+             real(s, "slowdown", 3), value(s, "blocks"), microseconds(s, "seconds"),
+             value(s, "memory_bytes"), value(s, "tree"));
+}
+
+}  // namespace
+
+std::string expressions_table(const ordered_json& j) {
+  if (!j.contains("products")) return "";
+  std::string out = formatted("{} on {}, level {}, {} B a block\n\n", value(j, "workload"),
+                              value(j, "machine"), value(j, "level"), value(j, "shared_bytes")) +
+                    products_text(j);
+  if (!j.contains("expressions")) return out;
+  out += "\n" + space_text(j["candidates"]) + "\n";
+  Table table({"expression", "the paper's", "bound", "a block's", "kept", "why not"});
+  for (const ordered_json& e : j["expressions"])
+    table.add({value(e, "expression"), value(e, "expression_paper"),
+               e["bound"].empty() ? "-" : cell(e["bound"]), value(e, "sub_expression"),
+               value(e, "kept"), value(e, "reason")});
+  out += table.text();
+  return j.contains("shown") ? out + "\n" + shown_text(j["shown"]) : out;
+}
+
+std::string compare_table(const ordered_json& j) {
+  if (!j.contains("plans")) return "";
+  std::string out =
+      formatted("{} on {}, level {}; {}\nbound {} B, {} ({})\n\n", value(j, "workload"),
+                value(j, "machine"), value(j, "level"), value(j, "counted"),
+                value(j, "bound_bytes"), value(j, "bound"), value(j, "bound_is"));
+  std::vector<std::string> header{"plan of",     "search ms", "exact B",
+                                  "simulated B", "gap",       "memory B"};
+  for (const ordered_json& m : j["models"]) {
+    header.push_back(m.get<std::string>() + " B");
+    header.push_back("us");
+  }
+  Table table(header);
+  std::string details;
+  for (const ordered_json& p : j["plans"]) {
+    const std::string model = value(p, "model");
+    if (!p.contains("prices")) {
+      details += formatted("{}: {}\n", model, value(p, "reason"));
+      continue;
+    }
+    std::vector<std::string> row{model,
+                                 p["search_seconds"].is_number()
+                                     ? formatted("{:.2f}", 1e3 * p["search_seconds"].get<double>())
+                                     : "-",
+                                 value(p, "exact_bytes"),
+                                 value(p, "simulated_bytes"),
+                                 real(p, "gap", 3),
+                                 value(p, "memory_bytes")};
+    details += formatted("\n{}: {}\n  tiles {}\n", model, value(p, "tree"), pairs(p["tiles"]));
+    for (const auto& [op, times] : p["recomputed"].items())
+      details += formatted("  {} is computed {:.2f} times over\n", op, times.get<double>());
+    for (const ordered_json& price : p["prices"]) {
+      row.push_back(value(price, "volume_bytes"));
+      row.push_back(microseconds(price, "seconds"));
+      if (price.contains("reason"))
+        details += formatted("  {}: {}\n", value(price, "by"), value(price, "reason"));
+      if (price.contains("difference_bytes") && price["difference_bytes"] != 0)
+        details += formatted("  {} says {} B {} than exact\n", value(price, "by"),
+                             grouped(std::abs(price["difference_bytes"].get<std::int64_t>())),
+                             price["difference_bytes"] < 0 ? "less" : "more");
+      if (price.contains("causes"))
+        for (const ordered_json& c : price["causes"])
+          details += formatted("    {} {}{} B: {}\n", value(c, "tensor"), c["bytes"] > 0 ? "+" : "",
+                               value(c, "bytes"), value(c, "cause"));
+      if (price.contains("memory_difference_bytes") && price["memory_difference_bytes"] != 0)
+        details +=
+            formatted("  {} says {} B of memory: the buffers alive at once are {} B\n",
+                      value(price, "by"), value(price, "memory_bytes"), value(p, "memory_bytes"));
+    }
+    table.add(row);
+  }
+  return out + table.text() + details;
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,269 @@
+// compare: every model's plan, priced by every model, by exact and by the simulator, and why they
+// differ.
+#include <algorithm>
+#include <map>
+
+#include "core/ir/format.h"
+#include "harness/registry.h"
+#include "harness/schedules.h"
+#include "harness/verbs.h"
+#include "simulator/simulator.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Bytes by tensor, both directions.
+struct Moved {
+  std::int64_t read = 0, written = 0;
+  std::int64_t all() const { return read + written; }
+};
+using ByTensor = std::map<std::string, Moved>;
+
+ByTensor by_tensor(const ordered_json& answer) {
+  ByTensor out;
+  if (answer.contains("traffic"))
+    for (const ordered_json& e : answer["traffic"]) {
+      Moved& m = out[e["tensor"].get<std::string>()];
+      m.read += e["read_bytes"].get<std::int64_t>();
+      m.written += e["written_bytes"].get<std::int64_t>();
+    }
+  return out;
+}
+
+ByTensor by_tensor(const Traffic& traffic) {
+  ByTensor out;
+  for (const TrafficEntry& e : traffic.entries) {
+    Moved& m = out[e.tensor];
+    m.read += e.read.value;
+    m.written += e.written.value;
+  }
+  return out;
+}
+
+std::int64_t total(const ByTensor& moved) {
+  std::int64_t sum = 0;
+  for (const auto& [name, m] : moved) sum += m.all();
+  return sum;
+}
+
+/// The plan, and what is true of it.
+struct Planned {
+  Plan plan;
+  LevelId level;
+  ByTensor exact;
+  std::map<std::string, double> again;  ///< operator -> times each point is computed
+  std::map<std::string, Operations> operations;
+  Bytes memory;
+  std::int64_t blocks = 1;
+};
+
+/// A consumer of the tensor is computed more than once, and this price does not say so.
+bool uncounted_recomputation(const Workload& w, const std::string& tensor, const Planned& p,
+                             const ordered_json& answer) {
+  const auto id = w.find_tensor(tensor);
+  if (!id) return false;
+  for (OpId op : w.consumers(*id)) {
+    const std::string& name = w.op(op).name;
+    const auto at = p.again.find(name);
+    if (at != p.again.end() && at->second > 1 + 1e-9 && answer.contains("operations") &&
+        answer["operations"].value(name, std::int64_t{0}) > 0)
+      return true;
+  }
+  return false;
+}
+
+/// Why the rest of an input's difference: the model counts it too low or too high.
+std::string why_input(const Workload& w, const std::string& tensor, std::int64_t rest,
+                      const Planned& p, const ordered_json& answer) {
+  if (rest > 0) return "buffers alive: a tile that is still held is not loaded again";
+  if (uncounted_recomputation(w, tensor, p, answer))
+    return "recomputation: what feeds an operator that runs again is loaded again";
+  if (p.blocks > 1) return "blocks: each block loads for itself what the model loads once";
+  return "buffers alive: the tile was replaced, and is loaded again";
+}
+
+/// Where the difference between a model's bytes and exact's comes from; the parts sum to it.
+ordered_json causes_of(const Workload& w, const ByTensor& model, const ByTensor& no_edges,
+                       const Planned& p, const ordered_json& answer) {
+  ordered_json causes = ordered_json::array();
+  const auto add = [&](const std::string& cause, const std::string& tensor, std::int64_t bytes) {
+    if (bytes != 0) causes.push_back({{"cause", cause}, {"tensor", tensor}, {"bytes", bytes}});
+  };
+  std::map<std::string, int> names;
+  for (const auto* side : {&model, &p.exact})
+    for (const auto& [name, moved] : *side) names[name];
+  const auto at = [](const ByTensor& side, const std::string& name) {
+    const auto found = side.find(name);
+    return found == side.end() ? Moved{} : found->second;
+  };
+  for (const auto& [name, unused] : names) {
+    const Moved said = at(model, name), cut = at(no_edges, name), is = at(p.exact, name);
+    add("edges: partial tiles counted as full ones", name, said.all() - cut.all());
+    const auto id = w.find_tensor(name);
+    if (id && w.is_input(*id)) {
+      add(why_input(w, name, cut.all() - is.all(), p, answer), name, cut.all() - is.all());
+      continue;
+    }
+    // Models that count a tensor once put it all on one side.
+    add("write counting: partial results are read back", name, cut.read - is.read);
+    add("write counting: what is written again or kept", name, cut.written - is.written);
+  }
+  return causes;
+}
+
+/// One model's price of a plan.
+ordered_json priced(const ModelRecord& by, const Request& asked, const Setting& setting,
+                    const Planned& p) {
+  Request request = asked;
+  request.tree.reset();
+  request.model = by.name;
+  Setting with_plan = setting;
+  with_plan.file = PlanFile{.workload = *setting.workload,
+                            .workload_name = setting.workload_name,
+                            .machine = asked.machine,
+                            .model = {},
+                            .plan = p.plan};
+  ordered_json json = {{"by", by.name}};
+  const Answer answer = by.price(request, with_plan);
+  if (!answer.ok()) {
+    json["reason"] = answer.json.value("reason", std::string());
+    return json;
+  }
+  const ByTensor model = by_tensor(answer.json);
+  ByTensor no_edges = model;
+  if (!request.edges || *request.edges == "full") {
+    request.edges = "exact";
+    if (const Answer cut = by.price(request, with_plan); cut.ok()) no_edges = by_tensor(cut.json);
+  }
+  json["volume_bytes"] = total(model);
+  json["seconds"] = answer.json.value("seconds", ordered_json(nullptr));
+  json["difference_bytes"] = total(model) - total(p.exact);
+  json["causes"] = causes_of(*setting.workload, model, no_edges, p, answer.json);
+  const std::string level = setting.machine->level(p.level).name;
+  if (answer.json.contains("memory") && answer.json["memory"].contains(level)) {
+    const auto said = answer.json["memory"][level].get<std::int64_t>();
+    json["memory_bytes"] = said;
+    json["memory_difference_bytes"] = said - p.memory.value;
+  }
+  return json;
+}
+
+void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, Planned& p) {
+  const Workload& w = *setting.workload;
+  p.exact = by_tensor(alone.exact);
+  p.operations = alone.exact.operations;
+  const auto memory = memory_use(alone.schedule);
+  p.memory = memory.empty() ? Bytes(0) : memory.begin()->second;
+  for (const ScheduledKernel& k : alone.schedule.kernels) p.blocks = std::max(p.blocks, k.blocks);
+  row["exact_bytes"] = total(p.exact);
+  row["memory_bytes"] = p.memory.value;
+  row["recomputed"] = ordered_json::object();
+  for (std::size_t o = 0; o < w.operators().size(); ++o) {
+    const std::string& name = w.operators()[o].name;
+    const auto at = p.operations.find(name);
+    if (at == p.operations.end()) continue;
+    const double times =
+        static_cast<double>(at->second.value) / static_cast<double>(w.operations(OpId(o)).value);
+    p.again[name] = times;
+    if (times > 1 + 1e-9) row["recomputed"][name] = times;
+  }
+  if (const auto why = misfit(alone.schedule)) {
+    row["fits"] = false;
+    row["simulated_bytes"] = nullptr;
+    row["simulated_reason"] = why->text;
+  } else {
+    row["fits"] = true;
+    row["simulated_bytes"] = total(by_tensor(tilewright::simulate(alone.schedule, {})));
+  }
+  const auto bound = w.compulsory_bytes().value;
+  row["gap"] = bound > 0
+                   ? ordered_json(static_cast<double>(total(p.exact)) / static_cast<double>(bound))
+                   : ordered_json(nullptr);
+}
+
+ordered_json plan_row(const ModelRecord& maker, const std::vector<const ModelRecord*>& pricers,
+                      Request request, const Setting& setting) {
+  ordered_json row = {{"model", maker.name}};
+  request.model = maker.name;
+  Result<Optimum> best = maker.optimise(request, setting);
+  if (!best) {
+    row["reason"] = best.reason();
+    return row;
+  }
+  const Kernel& kernel = best->plan.kernels.front();
+  row["tree"] = to_text(kernel.tree);
+  row["tiles"] = kernel.tiles;
+  row["plan"] = to_json(best->plan);
+  row["search_seconds"] = best->document.value("search_seconds", ordered_json(nullptr));
+  Planned planned{.plan = best->plan, .level = best->level};
+  const Result<Alone> alone = alone_at(setting, planned.plan, planned.level);
+  if (!alone) {
+    row["reason"] = alone.reason();
+    return row;
+  }
+  add_truth(row, setting, *alone, planned);
+  row["prices"] = ordered_json::array();
+  for (const ModelRecord* by : pricers)
+    row["prices"].push_back(priced(*by, request, setting, planned));
+  return row;
+}
+
+/// --models: "all", or names with commas between.
+std::vector<const ModelRecord*> named_models(const std::string& text) {
+  std::vector<const ModelRecord*> out;
+  for (std::size_t begin = 0; text != "all" && begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const ModelRecord& m = find_model(text.substr(begin, end - begin));
+    if (m.optimise == nullptr)
+      throw InputError({.where = "--models",
+                        .value = m.name,
+                        .problem = "makes no plans; its count is in every row",
+                        .accepted = "all, or names with commas between"});
+    if (std::ranges::find(out, &m) == out.end()) out.push_back(&m);
+    begin = end + 1;
+  }
+  if (text == "all")
+    for (const ModelRecord& m : models())
+      if (m.optimise != nullptr) out.push_back(&m);
+  return out;
+}
+
+}  // namespace
+
+Answer compare(const Request& request, const std::string& models) {
+  const Setting setting = setting_of(request);
+  if (setting.file || request.tree)
+    throw InputError({.where = "compare",
+                      .value = setting.file ? request.subject : "--tree",
+                      .problem = "is a plan already",
+                      .accepted = "a workload; predict prices a plan"});
+  const auto chosen = named_models(models);
+  auto json = document();
+  json["workload"] = setting.workload_name;
+  json["machine"] = setting.machine->name;
+  const LevelId level = level_of(request, *setting.machine);
+  json["level"] = setting.machine->level(level).name;
+  json["counted"] = "bytes between home and the level, taken as a scratchpad of each block's own";
+  json["bound_bytes"] = setting.workload->compulsory_bytes().value;
+  json["bound"] = "proven";
+  json["bound_is"] = "compulsory: every input read once, every output written once";
+  json["models"] = ordered_json::array();
+  for (const ModelRecord* m : chosen) json["models"].push_back(m->name);
+  json["plans"] = ordered_json::array();
+  double done = 0;
+  for (const ModelRecord* maker : chosen) {
+    if (request.progress)
+      request.progress(maker->name, done++ / static_cast<double>(chosen.size()));
+    json["plans"].push_back(plan_row(*maker, chosen, request, setting));
+  }
+  const bool any = std::ranges::any_of(
+      json["plans"], [](const ordered_json& row) { return row.contains("prices"); });
+  if (!any)
+    return refuse(std::move(json),
+                  "no model has a plan: " + json["plans"].front().value("reason", std::string()));
+  return {std::move(json), Status::done};
+}
+
+}  // namespace tilewright::harness

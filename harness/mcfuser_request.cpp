@@ -1,0 +1,481 @@
+#include "harness/mcfuser_request.h"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/schedules.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+template <class T>
+void choose(const char* option, const std::optional<std::string>& given, T& value,
+            std::optional<T> (*from_name)(std::string_view), const char* accepted) {
+  if (!given) return;
+  const auto chosen = from_name(*given);
+  if (!chosen)
+    throw InputError({.where = option,
+                      .value = given->empty() ? "nothing" : *given,
+                      .problem = "is not accepted",
+                      .accepted = accepted});
+  value = *chosen;
+}
+
+void choose_rules(const std::string& text, bool (&rules)[4]) {
+  std::fill(std::begin(rules), std::end(rules), false);
+  if (text == "none") return;
+  for (std::size_t i = 0; i < text.size() || text.empty(); i += 2) {
+    const bool rule = i < text.size() && text[i] >= '1' && text[i] <= '4';
+    const bool comma = i + 1 == text.size() || (i + 2 < text.size() && text[i + 1] == ',');
+    if (!rule || !comma)
+      throw InputError({.where = "--rules",
+                        .value = text.empty() ? "nothing" : text,
+                        .problem = "is not accepted",
+                        .accepted = "rules to prune by, such as 1,2,3,4, or none"});
+    rules[text[i] - '1'] = true;
+  }
+}
+
+bool exact_edges(const Request& r) {
+  if (!r.edges || *r.edges == "full") return false;
+  if (*r.edges == "exact") return true;
+  throw InputError({.where = "--edges",
+                    .value = r.edges->empty() ? "nothing" : *r.edges,
+                    .problem = "is not accepted",
+                    .accepted = "full, exact"});
+}
+
+/// Tiles of --tiles, whole loops where it says nothing, batch loops 1.
+mcfuser::Tiles named_tiles(const Request& request, const mcfuser::Chain& c) {
+  const auto named = tiles_of(request, *c.workload);
+  mcfuser::Tiles tiles;
+  for (const Loop& l : c.workload->loops()) {
+    const auto at = named.find(l.name);
+    tiles.push_back(at == named.end() ? l.extent : at->second);
+  }
+  for (LoopId l : c.batch) tiles[l.index()] = 1;
+  return tiles;
+}
+
+ordered_json tiles_json(const mcfuser::Chain& c, const mcfuser::Tiles& tiles) {
+  ordered_json json = ordered_json::object();
+  for (LoopId l : c.dims) json[c.workload->loop(l).name] = tiles[l.index()];
+  return json;
+}
+
+/// What the model says of a schedule, as Traffic: loads read, stores written.
+Traffic traffic_of(const Setting& s, LevelId level, const Schedule& schedule,
+                   const mcfuser::Price& price, bool exact) {
+  Traffic traffic;
+  traffic.source = Source::predicted;
+  traffic.by = "mcfuser";
+  traffic.machine = s.machine->name;
+  const Workload& w = *s.workload;
+  const std::string boundary = boundary_into(*s.machine, level);
+  std::map<TensorId, TrafficEntry> entries;
+  for (const mcfuser::StatementPrice& one : price.statements) {
+    if (one.kind == mcfuser::Kind::compute) continue;
+    TrafficEntry& e = entries[one.tensor];
+    e.tensor = w.tensor(one.tensor).name;
+    e.boundary = boundary;
+    const Bytes bytes(static_cast<std::int64_t>(exact ? one.true_edges : one.total));
+    (one.kind == mcfuser::Kind::load ? e.read : e.written) += bytes;
+  }
+  for (auto& [tensor, entry] : entries) traffic.entries.push_back(std::move(entry));
+  traffic.memory[s.machine->level(level).name] = price.memory;
+  for (const mcfuser::StatementPrice& one : price.statements)
+    if (one.kind == mcfuser::Kind::compute) {
+      const double points = one.points * one.trips;
+      traffic.operations[w.op(one.op).name] += Operations(static_cast<std::int64_t>(points));
+    }
+  (void)schedule;
+  traffic.seconds = price.time.seconds;
+  return traffic;
+}
+
+ordered_json time_json(const mcfuser::Price& price) {
+  return {{"memory_seconds", price.time.memory_seconds},
+          {"compute_seconds", price.time.compute_seconds},
+          {"slowdown", price.time.slowdown},
+          {"blocks", price.time.blocks},
+          {"flops", price.flops}};
+}
+
+Answer price_with(const Request& request, const Setting& setting, const ModelRecord& record,
+                  bool flat) {
+  auto json = document();
+  json["workload"] = setting.workload_name;
+  const auto refused = [&](const std::string& reason) {
+    json["source"] = "predicted";
+    json["by"] = record.name;
+    json["machine"] = setting.machine->name;
+    return refuse(std::move(json), reason);
+  };
+  Request own = request;
+  if (!own.model) own.model = record.name;
+  const Result<Plan> plan = own.order && !own.tree && !setting.file ? plan_of(own, setting)
+                            : (plan_in_place(own, setting) || own.fuser.expression)
+                                ? plan_of(own, setting)
+                                : [&]() -> Result<Plan> {
+    Result<Optimum> best = record.optimise(own, setting);
+    if (!best) return Reason{best.reason()};
+    return std::move(best).value().plan;
+  }();
+  if (!plan) return refused(plan.reason());
+  const Result<Schedule> schedule = resolve(*plan, setting.workload, setting.machine);
+  if (!schedule) {
+    json["legal"] = false;
+    return refused(schedule.reason());
+  }
+  LevelId level = schedule->kernels.front().level;
+  const Result<mcfuser::Device> device =
+      mcfuser::device_of(*setting.machine, level, *setting.workload);
+  if (!device) return refused(device.reason());
+  const mcfuser::Options options = mcfuser_options(request, flat);
+  const Result<mcfuser::Price> price = mcfuser::price(*schedule, *device, options);
+  if (!price) return refused(price.reason());
+  Traffic traffic = traffic_of(setting, level, *schedule, *price, exact_edges(request));
+  traffic.by = record.name;
+  merge(json, to_json(traffic));
+  json["volume_bytes"] = traffic.total(boundary_into(*setting.machine, level)).read.value +
+                         traffic.total(boundary_into(*setting.machine, level)).written.value;
+  merge(json, time_json(*price));
+  json["expression"] = nullptr;
+  if (const auto chain = mcfuser::chain_of(setting.workload))
+    if (const auto read = mcfuser::expression_of(*chain, *schedule)) {
+      json["expression"] = mcfuser::to_text(*chain, read->expression);
+      json["expression_paper"] = mcfuser::paper_text(*chain, read->expression);
+    }
+  json["options"] = options_json(options);
+  return {std::move(json), Status::done};
+}
+
+Result<Optimum> optimise_with(const Request& request, const Setting& setting, bool flat) {
+  const Result<Fused> on = fused_of(request, setting);
+  if (!on) return Reason{on.reason()};
+  const mcfuser::Options options = mcfuser_options(request, flat);
+  const auto evolution = evolution_of(request);
+  Result<mcfuser::BestPlan> best =
+      mcfuser::best_plan(on->chain, *setting.machine, on->level, on->device, options, evolution);
+  if (!best) return Reason{best.reason()};
+  const mcfuser::Chain& c = on->chain;
+  const mcfuser::Class& group = *best->chosen.group;
+  mcfuser::Pricer pricer(c, group.sub, on->device, options);
+  const mcfuser::Price price = pricer.price(best->chosen.tiles);
+  ordered_json json;
+  json["expression"] = mcfuser::to_text(c, group.first);
+  json["expression_paper"] = mcfuser::paper_text(c, group.first);
+  json["sub_expression"] = mcfuser::to_text(c, group.sub.rest);
+  json["expression_tiles"] = tiles_json(c, best->chosen.tiles);
+  json["volume_bytes"] = price.bytes.value;
+  const auto schedule = resolve(best->plan, setting.workload, setting.machine);
+  TW_CHECK(schedule.ok(), "a plan that best_plan took is legal");
+  json["memory"] = memory_json(memory_use(*schedule));
+  json["memory_paper_bytes"] = price.memory.value;
+  json["capacity_bytes"] = on->device.shared.value;
+  json["seconds"] = price.time.seconds;
+  merge(json, time_json(price));
+  json["search"] = evolution ? "evolutionary" : "exhaustive";
+  json["search_seconds"] = best->found.seconds;
+  json["candidates"] = space_json(*best->space);
+  json["candidates"]["evaluated"] = best->found.evaluated;
+  json["candidates"]["overflowed"] = best->overflowed;
+  if (evolution) {
+    json["candidates"]["generations"] = best->found.generations;
+    json["seed"] = evolution->seed;
+  }
+  json["notes"] = best->space->notes;
+  json["options"] = options_json(options);
+  return Optimum{std::move(best->plan), on->level, std::move(json)};
+}
+
+}  // namespace
+
+mcfuser::Options mcfuser_options(const Request& r, bool flat) {
+  const FuserOptions& f = r.fuser;
+  mcfuser::Options o;
+  o.flat = flat;
+  choose("--hoist", f.hoist, o.hoist, mcfuser::hoist_from_name, "dag, block, scope, none");
+  choose("--rule1", f.blocks, o.blocks, mcfuser::blocks_from_name, "between, always");
+  choose("--rule4", f.shared, o.shared, mcfuser::shared_from_name, "loaded, all");
+  choose("--stores", f.stores, o.stores, mcfuser::stores_from_name, "once, each");
+  choose("--phi", f.ratio, o.ratio, mcfuser::ratio_from_name, "written-once, printed");
+  if (f.rules) choose_rules(*f.rules, o.rules);
+  if (f.slack) o.slack = *f.slack;
+  if (f.padding) o.padding = *f.padding;
+  if (f.tile_step) o.tile_step = *f.tile_step;
+  return o;
+}
+
+std::optional<mcfuser::Evolution> evolution_of(const Request& r) {
+  const FuserOptions& f = r.fuser;
+  if (!f.search || *f.search == "exhaustive") return std::nullopt;
+  if (*f.search != "evolutionary")
+    throw InputError({.where = "--search",
+                      .value = f.search->empty() ? "nothing" : *f.search,
+                      .problem = "is no search",
+                      .accepted = "exhaustive, evolutionary"});
+  mcfuser::Evolution e;
+  e.population = f.population.value_or(e.population);
+  e.top = f.top.value_or(e.top);
+  e.epsilon = f.epsilon.value_or(e.epsilon);
+  e.patience = f.patience.value_or(e.patience);
+  e.generations = f.generations.value_or(e.generations);
+  e.seed = r.seed;
+  e.guard = !f.no_guard;
+  return e;
+}
+
+ordered_json options_json(const mcfuser::Options& o) {
+  std::string rules;
+  for (int i = 0; i < 4; ++i)
+    if (o.rules[i]) rules += (rules.empty() ? "" : ",") + std::to_string(i + 1);
+  return {{"hoist", mcfuser::name_of(o.hoist)},
+          {"rule1", mcfuser::name_of(o.blocks)},
+          {"rule4", mcfuser::name_of(o.shared)},
+          {"stores", mcfuser::name_of(o.stores)},
+          {"phi", mcfuser::name_of(o.ratio)},
+          {"rules", rules.empty() ? "none" : rules},
+          {"slack", o.slack},
+          {"padding", o.padding},
+          {"tile_step", o.tile_step},
+          {"flat", o.flat}};
+}
+
+Result<Fused> fused_of(const Request& request, const Setting& setting) {
+  Result<mcfuser::Chain> chain = mcfuser::chain_of(setting.workload);
+  if (!chain) return Reason{chain.reason()};
+  const LevelId level = level_of(request, *setting.machine);
+  Result<mcfuser::Device> device = mcfuser::device_of(*setting.machine, level, *setting.workload);
+  if (!device) return Reason{device.reason()};
+  if (request.capacity) device.value().shared = capacity_of(request, setting, level);
+  return Fused{std::move(chain).value(), std::move(device).value(), level};
+}
+
+Result<Plan> mcfuser_named_plan(const Request& request, const Setting& setting) {
+  Result<mcfuser::Chain> chain = mcfuser::chain_of(setting.workload);
+  if (!chain) return Reason{chain.reason()};
+  const mcfuser::Options options = mcfuser_options(request);
+  const mcfuser::Expression e = mcfuser::parse_expression(*chain, *request.fuser.expression);
+  return mcfuser::plan_of(*chain, mcfuser::sub_expression(*chain, e, options.blocks),
+                          named_tiles(request, *chain), *setting.machine,
+                          level_of(request, *setting.machine), options);
+}
+
+ordered_json space_json(const mcfuser::Space& space) {
+  ordered_json json = {{"generated", space.counts.front().candidates},
+                       {"after", ordered_json::object()},
+                       {"expressions", ordered_json::object()},
+                       {"tuples", ordered_json::object()}};
+  for (const auto& c : space.counts) {
+    if (c.rule != "generated") json["after"][c.rule] = c.candidates;
+    json["expressions"][c.rule] = c.expressions;
+    json["tuples"][c.rule] = c.tuples;
+  }
+  return json;
+}
+
+// ---- explain ------------------------------------------------------------------------------------
+
+namespace {
+
+ordered_json products_json(const Fused& on, const mcfuser::Options& o) {
+  ordered_json rows = ordered_json::array();
+  for (const auto& i : mcfuser::intensities(on.chain, on.device, o.ratio))
+    rows.push_back({{"operator", on.chain.workload->op(i.op).name},
+                    {"phi_flops_per_element", i.ratio},
+                    {"threshold_flops_per_element", i.threshold},
+                    {"memory_bound", i.memory_bound}});
+  return rows;
+}
+
+ordered_json expressions_json(const mcfuser::Chain& c, const mcfuser::Space& space,
+                              const mcfuser::Options& o) {
+  ordered_json rows = ordered_json::array();
+  for (const mcfuser::Expression& e : space.expressions) {
+    const mcfuser::SubExpression sub = mcfuser::sub_expression(c, e, o.blocks);
+    const std::string rest = mcfuser::to_text(c, sub.rest);
+    const auto group = std::ranges::find_if(space.classes, [&](const mcfuser::Class& k) {
+      return o.rules[0] ? mcfuser::to_text(c, k.sub.rest) == rest : k.first == e;
+    });
+    ordered_json row = {{"expression", mcfuser::to_text(c, e)},
+                        {"expression_paper", mcfuser::paper_text(c, e)},
+                        {"sub_expression", rest},
+                        {"bound", ordered_json::array()},
+                        {"kept", true},
+                        {"reason", nullptr}};
+    for (LoopId l : sub.bound) row["bound"].push_back(c.workload->loop(l).name);
+    if (group->first != e) {
+      row["kept"] = false;
+      row["reason"] = "rule 1: equals " + mcfuser::to_text(c, group->first);
+    } else if (space.rule2 && group->overwhelmed) {
+      row["kept"] = false;
+      row["reason"] = "rule 2: " + *group->overwhelmed;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+ordered_json dag_json(const mcfuser::Dag& dag) {
+  return {{"loops", dag.loops},
+          {"statements", dag.statements},
+          {"scope", dag.scope},
+          {"order", dag.order}};
+}
+
+ordered_json statements_json(const mcfuser::Chain& c, const mcfuser::Price& price) {
+  ordered_json rows = ordered_json::array();
+  for (const mcfuser::StatementPrice& s : price.statements) {
+    ordered_json row = {
+        {"statement", s.name}, {"loops", ordered_json::array()}, {"trips", s.trips}};
+    for (LoopId l : s.loops) row["loops"].push_back(c.workload->loop(l).name);
+    const bool compute = s.kind == mcfuser::Kind::compute;
+    row[compute ? "tile_flops" : "tile_elements"] = s.amount;
+    row[compute ? "flops" : "bytes"] = s.total;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// The expression and tiles to look at: --expression and --tiles, else the best of the search (of
+/// that expression's class alone where only --expression is given).
+struct Shown {
+  mcfuser::Expression expression;
+  mcfuser::SubExpression sub;
+  mcfuser::Tiles tiles;
+};
+Result<Shown> shown_of(const Request& request, const Fused& on, const mcfuser::Options& o,
+                       const mcfuser::Space& space) {
+  const mcfuser::Chain& c = on.chain;
+  if (!request.fuser.expression) {
+    const Result<mcfuser::Found> found = mcfuser::search_all(c, space, on.device, o, 1);
+    if (!found) return Reason{found.reason()};
+    const mcfuser::Candidate& best = found->best.front();
+    return Shown{best.group->first, best.group->sub, best.tiles};
+  }
+  const mcfuser::Expression e = mcfuser::parse_expression(c, *request.fuser.expression);
+  mcfuser::SubExpression sub = mcfuser::sub_expression(c, e, o.blocks);
+  if (request.tiles) return Shown{e, std::move(sub), named_tiles(request, c)};
+  mcfuser::Space alone = space;
+  alone.classes = {{sub, e, 1, std::nullopt}};
+  alone.counts.back().candidates = alone.counts.back().tuples;
+  const Result<mcfuser::Found> found = mcfuser::search_all(c, alone, on.device, o, 1);
+  if (!found) return Reason{found.reason()};
+  return Shown{e, std::move(sub), found->best.front().tiles};
+}
+
+}  // namespace
+
+Answer mcfuser_explain(const Request& request, const Setting& setting) {
+  auto json = document();
+  json["workload"] = setting.workload_name;
+  json["machine"] = setting.machine->name;
+  json["model"] = request.model.value_or("mcfuser");
+  const mcfuser::Options o = mcfuser_options(request, request.model != "mcfuser-chimera");
+  const Result<Fused> on = fused_of(request, setting);
+  if (!on) return refuse(std::move(json), on.reason());
+  const mcfuser::Chain& c = on->chain;
+  const Workload& w = *c.workload;
+  json["level"] = setting.machine->level(on->level).name;
+  json["shared_bytes"] = on->device.shared.value;
+  json["options"] = options_json(o);
+  json["products"] = products_json(*on, o);
+  json["memory_bound"] = std::ranges::all_of(
+      json["products"], [](const ordered_json& p) { return p["memory_bound"].get<bool>(); });
+  const Result<mcfuser::Space> space = mcfuser::space_of(c, on->device, o);
+  if (!space) return refuse(std::move(json), space.reason());
+  json["candidates"] = space_json(*space);
+  json["expressions"] = expressions_json(c, *space, o);
+  const Result<Shown> shown = shown_of(request, *on, o, *space);
+  if (!shown) return refuse(std::move(json), shown.reason());
+  mcfuser::Mask once = 0;
+  ordered_json removed = ordered_json::array();
+  for (LoopId l : c.dims)
+    if (shown->tiles[l.index()] >= w.loop(l).extent) {
+      once |= mcfuser::Mask{1} << l.index();
+      removed.push_back(w.loop(l).name);
+    }
+  ordered_json placed = ordered_json::object();
+  for (auto hoist :
+       {mcfuser::Hoist::none, mcfuser::Hoist::scope, mcfuser::Hoist::dag, mcfuser::Hoist::block})
+    placed[std::string(mcfuser::name_of(hoist))] =
+        mcfuser::to_text(c, mcfuser::place(c, shown->sub, once, hoist, o.stores));
+  mcfuser::Pricer pricer(c, shown->sub, on->device, o);
+  const mcfuser::Price price = pricer.price(shown->tiles);
+  json["shown"] = {{"expression", mcfuser::to_text(c, shown->expression)},
+                   {"expression_paper", mcfuser::paper_text(c, shown->expression)},
+                   {"tiles", tiles_json(c, shown->tiles)},
+                   {"removed_loops", removed},
+                   {"placed", placed},
+                   {"dag_before", dag_json(mcfuser::dag_of(c, 0))},
+                   {"dag_after", dag_json(mcfuser::dag_of(c, once))},
+                   {"statements", statements_json(c, price)},
+                   {"volume_bytes", price.bytes.value},
+                   {"memory_bytes", price.memory.value},
+                   {"seconds", price.time.seconds}};
+  merge(json["shown"], time_json(price));
+  const Plan plan = mcfuser::plan_of(c, shown->sub, shown->tiles, *setting.machine, on->level, o);
+  json["shown"]["tree"] = to_text(plan.kernels.front().tree);
+  return {std::move(json), Status::done};
+}
+
+// ---- the records --------------------------------------------------------------------------------
+
+namespace {
+
+std::vector<ModelOption> fuser_options() {
+  return {{"--hoist", "dag", "how far loads and stores leave loops: dag, block, scope, none"},
+          {"--rule1", "between", "which spatial loops are bound to blocks: between, always"},
+          {"--rule4", "loaded", "the tensors of eq. (1): loaded, all"},
+          {"--stores", "once", "an output kept over its reduction: once, each"},
+          {"--phi", "written-once", "section II-A's denominator: written-once, printed"},
+          {"--rules", "1,2,3,4", "the rules that prune"},
+          {"--slack", "1.2", "rule 4: times the shared memory"},
+          {"--padding", "0.05", "rule 3: the largest part of a dimension"},
+          {"--tile-step", "16", "tiles are multiples of it"},
+          {"--edges", "full", "bytes of partial tiles: full, exact"},
+          {"--search", "exhaustive", "exhaustive, or evolutionary: Algorithm 1"},
+          {"--population", "512", "Algorithm 1's N"},
+          {"--top", "8", "Algorithm 1's n"},
+          {"--epsilon", "0.001", "Algorithm 1's, a part of the best"},
+          {"--patience", "4", "rounds within epsilon that end it (the paper: 1)"},
+          {"--generations", "200", "rounds at most"},
+          {"--no-guard", "off", "return the last round's best, as printed"}};
+}
+
+std::vector<std::string> fuser_assumptions() {
+  return {"matrix products in a line; element-wise operators and softmax between them",
+          "memory and computation do not overlap; full tiles; no quantisation into waves",
+          "an output's re-reading is not counted; a load may leave a loop bound to blocks"};
+}
+
+}  // namespace
+
+ModelRecord mcfuser_record() {
+  return {.name = "mcfuser",
+          .summary = "time of a chain of products under tiling expressions, and the best of all",
+          .source = "Zhang et al., MCFuser, SC 2024, sections III and IV",
+          .assumptions = fuser_assumptions(),
+          .options = fuser_options(),
+          .optimise = [](const Request& r, const Setting& s) { return optimise_with(r, s, true); },
+          .price = [](const Request& r,
+                      const Setting& s) { return price_with(r, s, find_model("mcfuser"), true); }};
+}
+
+ModelRecord mcfuser_chimera_record() {
+  return {.name = "mcfuser-chimera",
+          .summary = "MCFuser's model over Chimera's space: nested loops only",
+          .source = "Zhang et al., MCFuser, SC 2024, section VI-A",
+          .assumptions = fuser_assumptions(),
+          .options = fuser_options(),
+          .optimise = [](const Request& r, const Setting& s) { return optimise_with(r, s, false); },
+          .price =
+              [](const Request& r, const Setting& s) {
+                return price_with(r, s, find_model("mcfuser-chimera"), false);
+              }};
+}
+
+}  // namespace tilewright::harness

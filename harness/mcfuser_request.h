@@ -1,0 +1,38 @@
+// MCFuser out of a request: its options, its plans, its prices, what explain says of it.
+#pragma once
+
+#include "harness/registry.h"
+#include "models/mcfuser/mcfuser.h"
+
+namespace tilewright::harness {
+
+/// --hoist, --rule1, --rule4, --stores, --phi, --rules, --slack, --padding, --tile-step over the
+/// model's defaults. Throws InputError naming the option.
+mcfuser::Options mcfuser_options(const Request& request, bool flat = true);
+/// --search evolutionary with its parameters; none for the exhaustive one.
+std::optional<mcfuser::Evolution> evolution_of(const Request& request);
+nlohmann::ordered_json options_json(const mcfuser::Options& options);
+
+/// The chain and where it runs; a Reason where the model does not apply.
+struct Fused {
+  mcfuser::Chain chain;
+  mcfuser::Device device;
+  LevelId level;
+};
+Result<Fused> fused_of(const Request& request, const Setting& setting);
+
+/// The plan of --expression and --tiles.
+Result<Plan> mcfuser_named_plan(const Request& request, const Setting& setting);
+/// The chain's products by their ratio, the space with every rule's count, every expression's
+/// class, and of one expression (--expression, else the best) the DAG before and after, and every
+/// statement's price.
+Answer mcfuser_explain(const Request& request, const Setting& setting);
+
+/// {"generated": ..., "after": {"rule1": ...}, "expressions": {...}, "tuples": {...}}
+nlohmann::ordered_json space_json(const mcfuser::Space& space);
+
+ModelRecord mcfuser_record();
+/// Chimera's space (nested loops only) under MCFuser's model, as the paper's comparison has it.
+ModelRecord mcfuser_chimera_record();
+
+}  // namespace tilewright::harness
