@@ -99,7 +99,7 @@ std::vector<Verb> make_verbs() {
                    "PLAN",
                    kPlan + kModel + kFuser +
                        Names{"--layout", "--trace", "--save-trace", "--curve", "--csv", "--attribute",
-                             "--cores", "--seed", "--json"},
+                             "--cores", "--json"},
                    std::string(kPlanHelp) +
                        "\nWith --trace FILE there is no plan: its accesses walk through the machine's caches.\n"
                        "Blocks of a plan are dealt to --cores in turn and run one after the other.",
@@ -115,7 +115,8 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"run",
                    "emit, build, verify against the reference evaluator, time",
                    "PLAN",
-                   kPlan + kModel + Names{"--target", "--isa", "--micro-kernel", "--prefetch", "--threads", "--seed", "--json"},
+                   kPlan + kModel + Names{"--target", "--isa", "--micro-kernel", "--prefetch",
+                                          "--threads", "--seed", "--json"},
                    std::string(kPlanHelp) +
                        "\nSpeed counts the workload's own operations, recomputation not; the peak is\n"
                        "measured in the same run, turn by turn with the kernel.",
