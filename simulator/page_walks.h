@@ -31,8 +31,8 @@ struct PageWalkOptions {
 
 /// Asks the buffers, innermost first; what all of them miss is one load of the page's entry, which
 /// touches the caches from the innermost on as any load does, before the access itself. A buffer
-/// that misses is filled. Cost: about a nanosecond an access, some ten one that leaves the first
-/// buffer.
+/// that misses is filled. Cost: one comparison for the page that its set was asked for last, else a
+/// search of the set.
 class PageWalks {
  public:
   /// Throws InputError unless page and entry are powers of two, and each buffer's entries a
@@ -40,7 +40,8 @@ class PageWalks {
   explicit PageWalks(const PageWalkOptions& options);
 
   int page_shift() const { return page_shift_; }
-  /// Before an access of one page. Returns whether the first buffer had it.
+  /// Before an access, which is taken to lie on the page of its first byte. Returns whether the
+  /// first buffer had it.
   bool touch(CacheHierarchy& caches, std::int64_t address) {
     const auto page = static_cast<std::uint64_t>(address) >> page_shift_;
     if (buffers_.front().touch(page)) return true;

@@ -38,7 +38,7 @@ struct RecorderOptions {
 /// Where the accesses of traced arrays go, in the order in which the program makes them: a
 /// hierarchy's caches, and before them translation buffers where there are any. Neither the
 /// hierarchy nor the recorder is safe for several threads.
-/// Cost: a nanosecond or two an access that hits; see CacheHierarchy.
+/// Cost: CacheHierarchy's an access; translation adds PageWalks'.
 class Recorder {
  public:
   /// `caches` must outlive it. Throws InputError for wrong translation buffers.
