@@ -65,9 +65,9 @@ ordered_json tiles_json(const mcfuser::Chain& c, const mcfuser::Tiles& tiles) {
   return json;
 }
 
-/// What the model says of a schedule, as Traffic: loads read, stores written.
-Traffic traffic_of(const Setting& s, LevelId level, const Schedule& schedule,
-                   const mcfuser::Price& price, bool exact) {
+/// What the model says of a schedule, as Traffic: loads read, stores written; `exact`: partial
+/// tiles at their true size.
+Traffic traffic_of(const Setting& s, LevelId level, const mcfuser::Price& price, bool exact) {
   Traffic traffic;
   traffic.source = Source::predicted;
   traffic.by = "mcfuser";
@@ -90,7 +90,6 @@ Traffic traffic_of(const Setting& s, LevelId level, const Schedule& schedule,
       const double points = one.points * one.trips;
       traffic.operations[w.op(one.op).name] += Operations(static_cast<std::int64_t>(points));
     }
-  (void)schedule;
   traffic.seconds = price.time.seconds;
   return traffic;
 }
@@ -103,6 +102,15 @@ ordered_json time_json(const mcfuser::Price& price) {
           {"flops", price.flops}};
 }
 
+/// The plan that the request says (convention 12), else the model's own best.
+Result<Plan> plan_for(const Request& request, const Setting& setting, const ModelRecord& record) {
+  if (setting.file || request.tree || request.order || request.fuser.expression)
+    return plan_of(request, setting);
+  Result<Optimum> best = record.optimise(request, setting);
+  if (!best) return Reason{best.reason()};
+  return std::move(best).value().plan;
+}
+
 Answer price_with(const Request& request, const Setting& setting, const ModelRecord& record,
                   bool flat) {
   auto json = document();
@@ -113,30 +121,21 @@ Answer price_with(const Request& request, const Setting& setting, const ModelRec
     json["machine"] = setting.machine->name;
     return refuse(std::move(json), reason);
   };
-  Request own = request;
-  if (!own.model) own.model = record.name;
-  const Result<Plan> plan = own.order && !own.tree && !setting.file ? plan_of(own, setting)
-                            : (plan_in_place(own, setting) || own.fuser.expression)
-                                ? plan_of(own, setting)
-                                : [&]() -> Result<Plan> {
-    Result<Optimum> best = record.optimise(own, setting);
-    if (!best) return Reason{best.reason()};
-    return std::move(best).value().plan;
-  }();
+  const Result<Plan> plan = plan_for(request, setting, record);
   if (!plan) return refused(plan.reason());
   const Result<Schedule> schedule = resolve(*plan, setting.workload, setting.machine);
   if (!schedule) {
     json["legal"] = false;
     return refused(schedule.reason());
   }
-  LevelId level = schedule->kernels.front().level;
+  const LevelId level = schedule->kernels.front().level;
   const Result<mcfuser::Device> device =
       mcfuser::device_of(*setting.machine, level, *setting.workload);
   if (!device) return refused(device.reason());
   const mcfuser::Options options = mcfuser_options(request, flat);
   const Result<mcfuser::Price> price = mcfuser::price(*schedule, *device, options);
   if (!price) return refused(price.reason());
-  Traffic traffic = traffic_of(setting, level, *schedule, *price, exact_edges(request));
+  Traffic traffic = traffic_of(setting, level, *price, exact_edges(request));
   traffic.by = record.name;
   merge(json, to_json(traffic));
   json["volume_bytes"] = traffic.total(boundary_into(*setting.machine, level)).read.value +

@@ -1,4 +1,5 @@
-// The methods `intensity`, `space`, `works`, `configurations` and `tuning`: MCFuser's tables and figures.
+// The methods `intensity`, `space`, `works`, `configurations` and `tuning`: MCFuser's tables and
+// figures.
 #include <algorithm>
 #include <cmath>
 
@@ -71,8 +72,8 @@ Reproduced reproduce_intensity(const Experiment& e) {
   if (!must) top.at("must_hold").at("reading").fail("is no reading", "written-once, printed");
   const Setting setting = setting_of(
       request_for("gemm:m=64,n=64,k=64,dtype=" + top.at("dtype").text(), top.at("machine").text()));
-  const auto device = mcfuser::device_of(*setting.machine, setting.machine->default_level(),
-                                         *setting.workload);
+  const auto device =
+      mcfuser::device_of(*setting.machine, setting.machine->default_level(), *setting.workload);
   Reproduced done;
   if (!device) {
     done.reason = device.reason();
@@ -108,8 +109,8 @@ Reproduced reproduce_intensity(const Experiment& e) {
 
 Reproduced reproduce_space(const Experiment& e) {
   const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "workload", "machine", "paper",
-            "must_hold"});
+  top.only(
+      {"id", "title", "source", "method", "about", "workload", "machine", "paper", "must_hold"});
   const Request request = request_for(top.at("workload").text(), top.at("machine").text());
   const Result<Fused> on = fused_of(request, setting_of(request));
   Reproduced done;
@@ -133,8 +134,8 @@ Reproduced reproduce_space(const Experiment& e) {
         if (standard)
           for (const Field& p : top.at("paper").items())
             if (p.at("rule").text() == c.rule)
-              paper += (paper.empty() ? "" : "; ") + p.at("what").text() + ": " +
-                       p.at("value").text();
+              paper +=
+                  (paper.empty() ? "" : "; ") + p.at("what").text() + ": " + p.at("value").text();
         const double removed =
             before > 0 ? 100 * (1 - static_cast<double>(c.candidates) / static_cast<double>(before))
                        : 0;
@@ -179,15 +180,15 @@ Reproduced reproduce_works(const Experiment& e) {
     std::string model = "-", counted = "not here: no model of it";
     if (const auto named = r.get("model")) {
       model = find_model(named->text()).name;
-      const auto space = mcfuser::space_of(on->chain, on->device,
-                                           {.flat = model != "mcfuser-chimera"});
+      const auto space =
+          mcfuser::space_of(on->chain, on->device, {.flat = model != "mcfuser-chimera"});
       TW_CHECK(space.ok(), "the example's space can be counted");
       counted = formatted("{} of {}, {}", space->counts.back().expressions,
                           space->counts.front().expressions, space->counts.back().candidates);
     }
-    sheet.add({r.at("name").text(), r.at("mbci").text(), r.at("auto").text(),
-               r.at("space").text(), r.at("memory").text(), r.at("guidance").text(),
-               r.at("tuning").text(), model, counted});
+    sheet.add({r.at("name").text(), r.at("mbci").text(), r.at("auto").text(), r.at("space").text(),
+               r.at("memory").text(), r.at("guidance").text(), r.at("tuning").text(), model,
+               counted});
   }
   sheet.into(done);
   return done;
@@ -225,10 +226,11 @@ Reproduced reproduce_configurations(const Experiment& e) {
   top.only({"id", "title", "source", "method", "about", "machine", "columns", "rows", "must_hold"});
   const double most = top.at("must_hold").at("search_seconds").real();
   std::vector<std::string> header{"workload"};
-  for (const auto& [column, loop] : top.at("columns").entries()) header.push_back(column + " (paper)");
+  for (const auto& [column, loop] : top.at("columns").entries())
+    header.push_back(column + " (paper)");
   for (const char* name :
-       {"the same here", "memory-bound", "MCFuser expression", "tiles", "us", "bytes", "exact bytes",
-        "search ms", "MCFuser-Chimera expression", "us", "search ms"})
+       {"the same here", "memory-bound", "MCFuser expression", "tiles", "us", "bytes",
+        "exact bytes", "search ms", "MCFuser-Chimera expression", "us", "search ms"})
     header.emplace_back(name);
   Reproduced done;
   done.holds = true;
@@ -252,7 +254,8 @@ Reproduced reproduce_configurations(const Experiment& e) {
     const Searched own = searched("mcfuser", request, setting);
     const Searched nested = searched("mcfuser-chimera", request, setting);
     if (!on || !own.best || !nested.best) {
-      fail(done, name + ": " + (on ? own.best ? nested.best.reason() : own.best.reason() : on.reason()));
+      fail(done,
+           name + ": " + (on ? own.best ? nested.best.reason() : own.best.reason() : on.reason()));
       continue;
     }
     const auto bound = mcfuser::intensities(on->chain, on->device, {});
@@ -263,11 +266,11 @@ Reproduced reproduce_configurations(const Experiment& e) {
     const auto us = [](const ordered_json& j) {
       return formatted("{:.2f}", 1e6 * j["seconds"].get<double>());
     };
-    row.insert(row.end(), {a["expression_paper"].get<std::string>(),
-                           tiles_text(a["expression_tiles"]), us(a), a["volume_bytes"].dump(),
-                           alone ? std::to_string(alone->total().value) : "-",
-                           milliseconds(own.seconds), b["expression_paper"].get<std::string>(),
-                           us(b), milliseconds(nested.seconds)});
+    row.insert(row.end(),
+               {a["expression_paper"].get<std::string>(), tiles_text(a["expression_tiles"]), us(a),
+                a["volume_bytes"].dump(), alone ? std::to_string(alone->total().value) : "-",
+                milliseconds(own.seconds), b["expression_paper"].get<std::string>(), us(b),
+                milliseconds(nested.seconds)});
     if (own.seconds > most)
       fail(done, formatted("the search for {} took {} ms", name, milliseconds(own.seconds)));
     sheet.add(std::move(row));
@@ -283,8 +286,7 @@ Reproduced reproduce_tuning(const Experiment& e) {
   Reproduced done;
   done.holds = true;
   Sheet sheet({"what", "system", "seconds (paper, tuning on an A100 server)",
-               "seconds (measured here, search with the model alone, sum of the rows)",
-               "why not"});
+               "seconds (measured here, search with the model alone, sum of the rows)", "why not"});
   for (const Field& g : top.at("groups").items()) {
     for (const auto& entry : g.at("paper_seconds").entries()) {
       const std::string& system = entry.first;
@@ -302,7 +304,8 @@ Reproduced reproduce_tuning(const Experiment& e) {
             continue;
           }
           if (s.seconds > most)
-            fail(done, formatted("the search for {} took {} ms", w.text(), milliseconds(s.seconds)));
+            fail(done,
+                 formatted("the search for {} took {} ms", w.text(), milliseconds(s.seconds)));
           sum += s.seconds;
         }
         ours = formatted("{:.5f}", sum);

@@ -17,6 +17,7 @@ struct Invocation {
   harness::RunOptions run = {};
   harness::ValidateOptions validate = {};
   harness::ReproduceOptions reproduce = {};
+  std::string models = "all";  ///< of compare
   std::optional<std::string> out = {};
   bool resolved = false;
   bool curve = false;
