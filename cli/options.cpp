@@ -164,8 +164,10 @@ std::vector<Option> make_verb_options() {
   return {
       {"--resolved", "", "", "of a plan: the schedule, every default made visible", false,
        [](Invocation& i, const std::string&) { i.resolved = true; }},
-      {"--curve", "", "", "of a workload: the least bytes by buffer size, fused and not", false,
-       [](Invocation& i, const std::string&) { i.curve = true; }},
+      {"--curve", "", "",
+       "explain: the least bytes by buffer size, fused and not; simulate: misses of LRU caches of every "
+       "size",
+       false, [](Invocation& i, const std::string&) { i.curve = i.walk.curve = true; }},
       {"--target", "", "NAME", "cpu, cuda, npu (tilewright targets)", false,
        [](Invocation& i, const std::string& v) {
          i.request.target = i.emit.target = i.run.target = v;
@@ -213,8 +215,6 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string& v) { i.walk.trace = v; }},
       {"--save-trace", "", "FILE", "what the innermost cache is touched with, recorded", false,
        [](Invocation& i, const std::string& v) { i.walk.save_trace = v; }},
-      {"--curve", "", "", "misses of LRU caches of every size, in the same pass", false,
-       [](Invocation& i, const std::string&) { i.walk.curve = true; }},
       {"--attribute", "", "", "misses by kind, who evicted whom, which loop pays (slow)", false,
        [](Invocation& i, const std::string&) { i.walk.attribute = true; }},
       {"--cores", "", "N", "cores that blocks are dealt to, sharing the outer caches (default 1)", false,

@@ -28,7 +28,7 @@ constexpr Verb kVerbs[] = {
     {"plan", [](const Invocation& i) { return harness::plan(i.request, i.out); }},
     {"predict", [](const Invocation& i) { return harness::predict(i.request); }},
     {"compare", [](const Invocation& i) { return harness::compare(i.request, i.models); }},
-    {"simulate", [](const Invocation& i) { return harness::simulate(i.request); }},
+    {"simulate", [](const Invocation& i) { return harness::simulate(i.request, i.walk); }},
     {"emit", [](const Invocation& i) { return harness::emit(i.request, i.emit); }},
     {"run", [](const Invocation& i) { return harness::run(i.request, i.run); }},
     {"validate", [](const Invocation& i) { return harness::validate(i.request, i.validate); }},

@@ -165,6 +165,11 @@ Invocation invocation_of(const Json& options) {
   read.whole("threads", 1, 1024, r.threads);
   read.flag("resolved", i.resolved);
   read.flag("curve", i.curve);
+  i.walk.curve = i.curve;
+  read.text("trace", i.walk.trace);
+  read.text("save_trace", i.walk.save_trace);
+  read.flag("attribute", i.walk.attribute);
+  read.whole("cores", 1, 1024, i.walk.cores);
   read.text("models", i.models);
   read.text("out", i.out);
   read.text("target", i.request.target);
@@ -180,6 +185,7 @@ Invocation invocation_of(const Json& options) {
   read.flag("beyond", i.validate.beyond);
   read.text("spill", i.validate.spill);
   read.text("csv", i.validate.csv);
+  i.walk.csv = i.validate.csv;
   read.finish();
   if (i.request.target) i.emit.target = i.run.target = *i.request.target;
   i.emit.isa = i.run.isa;

@@ -21,6 +21,7 @@ struct Invocation {
   std::optional<std::string> out = {};
   bool resolved = false;
   bool curve = false;
+  harness::WalkOptions walk = {};
 };
 
 /// Throws InputError naming the option where a value is not of the kind that it takes.

@@ -74,7 +74,12 @@ _OPTIONS = {
     "seed": "of everything random (1)",
     "threads": "threads (every core; run: 1)",
     "resolved": "of a plan: the schedule, every default made visible (False)",
-    "curve": "of a workload: the least bytes by buffer size, fused and not (False)",
+    "curve": "explain: the least bytes by buffer size, fused and not; simulate: misses of LRU caches "
+             "of every size (False)",
+    "trace": "a recorded trace's file instead of a plan: din, lackey or save_trace's",
+    "save_trace": "a file for what the innermost cache is touched with",
+    "attribute": "misses by kind, who evicted whom, which loop pays (False; slow)",
+    "cores": "cores that blocks are dealt to, sharing the outer caches (1)",
     "target": "'cpu', 'cuda' or 'npu', see targets(); plan: tiles suit its micro-kernel",
     "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
     "micro_kernel": "'6x4', '5x5', '6x2', '4x3' or 'scalar' (for each product the one that fits)",
@@ -143,6 +148,8 @@ _CONVERT = {
     "capacity": _capacity,
     "out": _os.fspath,
     "csv": _os.fspath,
+    "trace": _os.fspath,
+    "save_trace": _os.fspath,
 }
 
 
@@ -241,8 +248,10 @@ compare = _verb(
     "Returns {'bound_bytes', 'plans': [{'model', 'tree', 'exact_bytes', 'simulated_bytes', 'gap',\n"
     "'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.")
 simulate = _verb(
-    "simulate", ["subject", "machine"], _PLAN + _MODEL + ["expression"] + _FUSER + ["layout"],
-    "What a plan moves, by a walk over its accesses.\n\n"
+    "simulate", ["subject", "machine"],
+    _PLAN + _MODEL + ["expression"] + _FUSER +
+    ["layout", "trace", "save_trace", "curve", "csv", "attribute", "cores"],
+    "What a plan moves, by a walk over its accesses; or a recorded trace (subject None, trace=FILE).\n\n"
     "Returns a traffic document as predict() does, with 'source': 'simulated'.")
 emit = _verb(
     "emit", ["subject", "machine"],

@@ -149,6 +149,16 @@ def test_unknown_options_are_type_errors_with_the_nearest():
         tilewright.simulate(CHAIN, MACHINE, tile=3)
 
 
+def test_a_recorded_trace_walks_as_its_plan_did(tmp_path):
+    trace = tmp_path / "a.trace"
+    machine = "cache:1K/4"
+    plan = tilewright.simulate(CHAIN, machine, tree=TREE, tiles=TILES, save_trace=trace, curve=True)
+    again = tilewright.simulate(None, machine, trace=trace)
+    total = lambda document: sum(t["read_bytes"] for t in document["traffic"])
+    assert total(again) == total(plan) > 0
+    assert plan["curve"]
+
+
 def test_numbers_of_other_libraries():
     numpy = pytest.importorskip("numpy")
     tiles = {name: numpy.int64(size) for name, size in TILES.items()}
