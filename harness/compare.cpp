@@ -59,34 +59,28 @@ struct Planned {
   std::int64_t blocks = 1;
 };
 
-/// A consumer of the tensor is computed more than once, and this price does not say so.
-bool uncounted_recomputation(const Workload& w, const std::string& tensor, const Planned& p,
-                             const ordered_json& answer) {
+/// Whether an operator that reads the tensor is computed more than once.
+bool feeds_recomputation(const Workload& w, const std::string& tensor, const Planned& p) {
   const auto id = w.find_tensor(tensor);
-  if (!id) return false;
-  for (OpId op : w.consumers(*id)) {
-    const std::string& name = w.op(op).name;
-    const auto at = p.again.find(name);
-    if (at != p.again.end() && at->second > 1 + 1e-9 && answer.contains("operations") &&
-        answer["operations"].value(name, std::int64_t{0}) > 0)
-      return true;
-  }
-  return false;
+  return id && std::ranges::any_of(w.consumers(*id), [&](OpId op) {
+           const auto at = p.again.find(w.op(op).name);
+           return at != p.again.end() && at->second > 1 + 1e-9;
+         });
 }
 
 /// Why the rest of an input's difference: the model counts it too low or too high.
 std::string why_input(const Workload& w, const std::string& tensor, std::int64_t rest,
-                      const Planned& p, const ordered_json& answer) {
+                      const Planned& p) {
   if (rest > 0) return "buffers alive: a tile that is still held is not loaded again";
-  if (uncounted_recomputation(w, tensor, p, answer))
-    return "recomputation: what feeds an operator that runs again is loaded again";
   if (p.blocks > 1) return "blocks: each block loads for itself what the model loads once";
+  if (feeds_recomputation(w, tensor, p))
+    return "recomputation: what feeds an operator that runs again is loaded again";
   return "buffers alive: the tile was replaced, and is loaded again";
 }
 
 /// Where the difference between a model's bytes and exact's comes from; the parts sum to it.
 ordered_json causes_of(const Workload& w, const ByTensor& model, const ByTensor& no_edges,
-                       const Planned& p, const ordered_json& answer) {
+                       const Planned& p) {
   ordered_json causes = ordered_json::array();
   const auto add = [&](const std::string& cause, const std::string& tensor, std::int64_t bytes) {
     if (bytes != 0) causes.push_back({{"cause", cause}, {"tensor", tensor}, {"bytes", bytes}});
@@ -103,7 +97,7 @@ ordered_json causes_of(const Workload& w, const ByTensor& model, const ByTensor&
     add("edges: partial tiles counted as full ones", name, said.all() - cut.all());
     const auto id = w.find_tensor(name);
     if (id && w.is_input(*id)) {
-      add(why_input(w, name, cut.all() - is.all(), p, answer), name, cut.all() - is.all());
+      add(why_input(w, name, cut.all() - is.all(), p), name, cut.all() - is.all());
       continue;
     }
     // Models that count a tensor once put it all on one side.
@@ -140,7 +134,7 @@ ordered_json priced(const ModelRecord& by, const Request& asked, const Setting& 
   json["volume_bytes"] = total(model);
   json["seconds"] = answer.json.value("seconds", ordered_json(nullptr));
   json["difference_bytes"] = total(model) - total(p.exact);
-  json["causes"] = causes_of(*setting.workload, model, no_edges, p, answer.json);
+  json["causes"] = causes_of(*setting.workload, model, no_edges, p);
   const std::string level = setting.machine->level(p.level).name;
   if (answer.json.contains("memory") && answer.json["memory"].contains(level)) {
     const auto said = answer.json["memory"][level].get<std::int64_t>();

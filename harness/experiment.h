@@ -61,6 +61,8 @@ Reproduced reproduce_space(const Experiment& e);
 Reproduced reproduce_works(const Experiment& e);
 Reproduced reproduce_configurations(const Experiment& e);
 Reproduced reproduce_tuning(const Experiment& e);
+/// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
+Reproduced reproduce_comparison(const Experiment& e);
 
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {

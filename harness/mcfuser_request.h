@@ -21,6 +21,13 @@ struct Fused {
 };
 Result<Fused> fused_of(const Request& request, const Setting& setting);
 
+/// Tiles of --tiles, whole loops where it says nothing, batch loops 1.
+mcfuser::Tiles named_tiles(const Request& request, const mcfuser::Chain& c);
+/// {"m": 64, ...} of the loops that expressions order.
+nlohmann::ordered_json tiles_json(const mcfuser::Chain& c, const mcfuser::Tiles& tiles);
+/// memory_seconds, compute_seconds, slowdown, blocks, flops
+nlohmann::ordered_json time_json(const mcfuser::Price& price);
+
 /// The plan of --expression and --tiles.
 Result<Plan> mcfuser_named_plan(const Request& request, const Setting& setting);
 /// The chain's products by their ratio, the space with every rule's count, every expression's

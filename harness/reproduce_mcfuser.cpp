@@ -320,4 +320,51 @@ Reproduced reproduce_tuning(const Experiment& e) {
   return done;
 }
 
+Reproduced reproduce_comparison(const Experiment& e) {
+  const Field top(*e.document, e.where);
+  top.only({"id", "title", "source", "method", "about", "machine", "workloads"});
+  Reproduced done;
+  done.holds = true;
+  Sheet sheet({"workload", "plan of", "bound bytes", "exact bytes", "simulated bytes", "gap",
+               "chimera bytes (predicted)", "mcfuser bytes (predicted)", "mcfuser us (predicted)",
+               "largest difference of mcfuser's price", "its cause"});
+  for (const Field& w : top.at("workloads").items()) {
+    const Answer answer = compare(request_for(w.text(), top.at("machine").text()));
+    for (const ordered_json& p : answer.json["plans"]) {
+      std::vector<std::string> row{w.text(), p["model"].get<std::string>(),
+                                   answer.json["bound_bytes"].dump()};
+      if (!p.contains("prices")) {
+        row.resize(10, "-");
+        row.push_back(p["reason"].get<std::string>());
+        sheet.add(std::move(row));
+        continue;
+      }
+      if (p["simulated_bytes"] != p["exact_bytes"])
+        fail(done, w.text() + ": exact and the simulator differ on " + row[1] + "'s plan");
+      row.insert(row.end(), {p["exact_bytes"].dump(), p["simulated_bytes"].dump(),
+                             formatted("{:.3f}", p["gap"].get<double>())});
+      std::string chimera = "-", bytes = "-", us = "-", least = "-", cause = "-";
+      for (const ordered_json& price : p["prices"]) {
+        if (!price.contains("volume_bytes")) continue;
+        if (price["by"] == "chimera") chimera = price["volume_bytes"].dump();
+        if (price["by"] != "mcfuser") continue;
+        bytes = price["volume_bytes"].dump();
+        us = formatted("{:.2f}", 1e6 * price["seconds"].get<double>());
+        std::int64_t most = 0;
+        for (const ordered_json& c : price["causes"]) {
+          const auto n = c["bytes"].get<std::int64_t>();
+          if (std::abs(n) <= std::abs(most)) continue;
+          most = n;
+          least = c["tensor"].get<std::string>() + " " + std::to_string(n);
+          cause = c["cause"].get<std::string>();
+        }
+      }
+      row.insert(row.end(), {chimera, bytes, us, least, cause});
+      sheet.add(std::move(row));
+    }
+  }
+  sheet.into(done);
+  return done;
+}
+
 }  // namespace tilewright::harness

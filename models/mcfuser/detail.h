@@ -16,6 +16,11 @@ constexpr bool has(std::uint64_t mask, Id<Tag> id) {
   return (mask >> id.index()) & 1;
 }
 
+/// A count that a double holds, at most what 64 bits do.
+constexpr std::int64_t whole(double x) {
+  return x < 9.2e18 ? static_cast<std::int64_t>(x) : INT64_MAX;
+}
+
 /// A product of inputs summed over a loop; online softmax's, rescaled as it goes, too (which
 /// Workload::is_contraction leaves out).
 bool is_product(const Workload& w, OpId op);

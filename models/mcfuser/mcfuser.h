@@ -209,8 +209,8 @@ struct StatementPrice {
   double trips = 1;           ///< batch included
   double amount = 0;          ///< a tile's elements, or its flops
   double total = 0;           ///< bytes, or flops
-  double points = 0;        ///< compute: points of the operator in a tile
-  double true_edges = 0;    ///< load, store: bytes with partial tiles at their true size
+  double points = 0;          ///< compute: points of the operator in a tile
+  double true_edges = 0;      ///< load, store: bytes with partial tiles at their true size
 };
 
 struct Price {
@@ -285,8 +285,8 @@ struct Space {
   std::vector<std::string> notes;
 };
 /// A dimension where rule 3 leaves nothing (a power of two below tile_step) keeps the size that
-/// pads least, with a note. Counting after rule 4 visits every tuple that rule 3 keeps; more than
-/// 2^28 of them is a Reason.
+/// pads least, with a note. Counting after rule 4 visits every tuple that rule 3 keeps; past 2^26
+/// of them it is left out, with a note. A Reason where a loop has more than 2^20 sizes.
 Result<Space> space_of(const Chain& c, const Device& d, const Options& o);
 
 // ---- The search ---------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ struct Found {
 
 /// Every candidate of the pruned space; the `keep` best by t_estm, ties by less shared memory, then
 /// in the space's order. A Reason where nothing is left. Cost: some 40 ns a candidate; candidates
-/// past 2^32 are a Reason.
+/// past 2^30 are a Reason.
 Result<Found> search_all(const Chain& c, const Space& s, const Device& d, const Options& o,
                          std::size_t keep = 64);
 /// Algorithm 1: expressions never mutate, one loop's tile size does.

@@ -71,8 +71,9 @@ std::int64_t shared_memory(const Chain& c, const Device&, Shared reading,
     if (reading == Shared::loaded && !w.is_input(TensorId(t))) continue;
     std::int64_t bytes = size_of(w.tensors()[t].dtype);
     for (LoopId l : c.dims)
-      if (has(c.tensor_loops[t], l)) bytes *= tiles[l.index()];
-    sum += bytes;
+      if (has(c.tensor_loops[t], l))
+        bytes = checked_mul(bytes, tiles[l.index()]).value_or(INT64_MAX);
+    sum = checked_add(sum, bytes).value_or(INT64_MAX);
   }
   return sum;
 }
@@ -191,7 +192,7 @@ Quick Pricer::quick(std::span<const std::int64_t> tiles) {
   Quick q;
   q.memory_seconds = sum(c.memory) / p.device.bandwidth;
   q.compute_seconds = sum(c.compute) / p.device.peak;
-  q.blocks = static_cast<std::int64_t>(blocks);
+  q.blocks = detail::whole(blocks);
   q.slowdown = (blocks + static_cast<double>(p.device.units)) / blocks;
   q.seconds = (q.memory_seconds + q.compute_seconds) * q.slowdown;
   return q;
@@ -238,7 +239,7 @@ Price Pricer::price(const Tiles& tiles) {
     (s.kind == Kind::compute ? out.flops : bytes) += one.total;
     out.statements.push_back(std::move(one));
   }
-  out.bytes = Bytes(static_cast<std::int64_t>(bytes));
+  out.bytes = Bytes(detail::whole(bytes));
   out.memory = Bytes(shared_memory(p.chain, p.device, p.options.shared, tiles));
   return out;
 }

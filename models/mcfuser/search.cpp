@@ -164,7 +164,7 @@ Result<Found> search_all(const Chain& c, const Space& s, const Device& d, const 
                          std::size_t keep) {
   const auto start = Clock::now();
   const std::vector<const Class*> classes = s.kept();
-  constexpr std::int64_t kMostCandidates = std::int64_t{1} << 32;
+  constexpr std::int64_t kMostCandidates = std::int64_t{1} << 30;
   if (s.counts.back().candidates > kMostCandidates)
     return Reason{
         formatted("{} candidates are too many to try all; --search evolutionary samples "

@@ -100,7 +100,14 @@ Result<Space> space_of(const Chain& c, const Device& d, const Options& o) {
   s.rule2 = o.rules[1];
   s.expressions = all_expressions(c);
   if (!o.flat) std::erase_if(s.expressions, [](const Expression& e) { return !e.deep(); });
-  for (LoopId l : c.dims) add_sizes(s, c.workload->loop(l), o);
+  constexpr std::int64_t kMostSizes = std::int64_t{1} << 20;
+  for (LoopId l : c.dims) {
+    const Loop& loop = c.workload->loop(l);
+    if (loop.extent / o.tile_step >= kMostSizes)
+      return Reason{formatted("loop {} of {} has more than {} tile sizes; --tile-step makes fewer",
+                              loop.name, loop.extent, kMostSizes)};
+    add_sizes(s, loop, o);
+  }
   add_classes(c, s, o);
 
   const auto count = [&](const char* rule, std::int64_t expressions, std::int64_t tuples) {
@@ -114,12 +121,11 @@ Result<Space> space_of(const Chain& c, const Device& d, const Options& o) {
   count("rule1", classes, tuples);
   count("rule2", kept, tuples);
   count("rule3", kept, padded);
-  constexpr std::int64_t kMostTuples = std::int64_t{1} << 28;
-  if (padded > kMostTuples)
-    return Reason{
-        formatted("{} tuples of tile sizes are too many to look at; rule 3 or a larger "
-                  "tile step leaves fewer",
-                  padded)};
+  constexpr std::int64_t kMostTuples = std::int64_t{1} << 26;
+  if (padded > kMostTuples) {
+    s.notes.push_back(formatted("rule 4 is not counted over {} tuples of tile sizes", padded));
+    return s;
+  }
   std::int64_t fitting = 0;
   detail::for_each_tuple(
       c, s, [&](const Tiles& t) { fitting += detail::fits_roughly(c, d, o, t) ? 1 : 0; });

@@ -370,7 +370,7 @@ TEST(Command, ReproducesTables) {
 TEST(Command, ReproducesMcfusersTables) {
   const Folder folder;
   for (const char* id : {"mcfuser/fig2", "mcfuser/fig7", "mcfuser/table1", "mcfuser/table2",
-                         "mcfuser/table3", "mcfuser/table4"}) {
+                         "mcfuser/table3", "mcfuser/table4", "mcfuser/compare"}) {
     const json j = document({"reproduce", id, "--out", folder.path("out")});
     EXPECT_TRUE(j["holds"]) << j["reason"];
     EXPECT_FALSE(j["table"].empty());

@@ -331,6 +331,20 @@ TEST(McfuserSearch, BestPlansFitAndKeepTheSpace) {
   }
 }
 
+TEST(McfuserSearch, SpacesTooLargeToTryAllAreSampled) {
+  const Chain c = chain("gemm-chain:m=32768,l=32768,k=4096,n=4096,dtype=f16");
+  const Device d = a100(c);
+  Options o;
+  o.rules[2] = false;
+  const Space s = space_of(c, d, o).value();
+  EXPECT_EQ(s.notes.size(), 1u);
+  EXPECT_FALSE(search_all(c, s, d, o).ok());
+  EXPECT_TRUE(evolve(c, s, d, o, {.population = 16, .generations = 4}).ok());
+  // Nor is a list of sizes made that memory would not hold.
+  const Chain huge = chain("gemm-chain:m=2000000000,l=16,k=16,n=16,dtype=f16");
+  EXPECT_FALSE(space_of(huge, d, {}).ok());
+}
+
 TEST(McfuserSearch, NothingFits) {
   const Chain c = chain("gemm-chain:m=64,l=64,k=64,n=64,dtype=f16");
   Device d = a100(c);
