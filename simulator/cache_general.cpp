@@ -450,7 +450,8 @@ class GeneralEngine final : public Engine {
 
   /// Adds what of `d` is not in the list yet.
   static void add(std::vector<Span>& list, Span d) {
-    for (const Span& s : list) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const Span s = list[i];  // a copy: what is added moves the list
       if (d.last < s.first || d.first > s.last) continue;
       if (d.first < s.first) add(list, {d.first, s.first - 1});
       if (d.last > s.last) add(list, {s.last + 1, d.last});
