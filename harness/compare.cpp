@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/ir/format.h"
+#include "harness/bounds_request.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
@@ -144,7 +145,8 @@ ordered_json priced(const ModelRecord& by, const Request& asked, const Setting& 
   return json;
 }
 
-void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, Planned& p) {
+void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, Bytes bound,
+               Planned& p) {
   const Workload& w = *setting.workload;
   p.exact = by_tensor(alone.exact);
   p.operations = alone.exact.operations;
@@ -171,14 +173,13 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, Pl
     row["fits"] = true;
     row["simulated_bytes"] = total(by_tensor(tilewright::simulate(alone.schedule, {})));
   }
-  const auto bound = w.compulsory_bytes().value;
-  row["gap"] = bound > 0
-                   ? ordered_json(static_cast<double>(total(p.exact)) / static_cast<double>(bound))
-                   : ordered_json(nullptr);
+  row["gap"] = bound.value > 0 ? ordered_json(static_cast<double>(total(p.exact)) /
+                                              static_cast<double>(bound.value))
+                               : ordered_json(nullptr);
 }
 
 ordered_json plan_row(const ModelRecord& maker, const std::vector<const ModelRecord*>& pricers,
-                      Request request, const Setting& setting) {
+                      Request request, const Setting& setting, Bytes bound) {
   ordered_json row = {{"model", maker.name}};
   request.model = maker.name;
   Result<Optimum> best = maker.optimise(request, setting);
@@ -197,7 +198,7 @@ ordered_json plan_row(const ModelRecord& maker, const std::vector<const ModelRec
     row["reason"] = alone.reason();
     return row;
   }
-  add_truth(row, setting, *alone, planned);
+  add_truth(row, setting, *alone, bound, planned);
   row["prices"] = ordered_json::array();
   for (const ModelRecord* by : pricers)
     row["prices"].push_back(priced(*by, request, setting, planned));
@@ -240,9 +241,13 @@ Answer compare(const Request& request, const std::string& models) {
   const LevelId level = level_of(request, *setting.machine);
   json["level"] = setting.machine->level(level).name;
   json["counted"] = "bytes between home and the level, taken as a scratchpad of each block's own";
-  json["bound_bytes"] = setting.workload->compulsory_bytes().value;
+  // Blocks load for themselves, so one after the other they never hold more than the level.
+  json["bounds"] = bounds_json(*setting.workload, capacity_of(request, setting, level), {});
+  const ordered_json& proven = json["bounds"]["proven"];
+  const Bytes bound(proven["bytes"].get<std::int64_t>());
+  json["bound_bytes"] = bound.value;
   json["bound"] = "proven";
-  json["bound_is"] = "compulsory: every input read once, every output written once";
+  json["bound_is"] = proven["is"];
   json["models"] = ordered_json::array();
   for (const ModelRecord* m : chosen) json["models"].push_back(m->name);
   json["plans"] = ordered_json::array();
@@ -250,7 +255,7 @@ Answer compare(const Request& request, const std::string& models) {
   for (const ModelRecord* maker : chosen) {
     if (request.progress)
       request.progress(maker->name, done++ / static_cast<double>(chosen.size()));
-    json["plans"].push_back(plan_row(*maker, chosen, request, setting));
+    json["plans"].push_back(plan_row(*maker, chosen, request, setting, bound));
   }
   const bool any = std::ranges::any_of(
       json["plans"], [](const ordered_json& row) { return row.contains("prices"); });
