@@ -36,9 +36,13 @@ struct Step {
 Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors) {
   constexpr double kLatency = 4;
   Step sum;
-  const std::int64_t panels = ceil_div(vectors, k.vectors), groups = ceil_div(rows, k.rows);
-  // Panels and groups are as even as they can be: at most two sizes of each.
-  for (std::int64_t wide = 0; wide < 2; ++wide)
+  const std::int64_t panels = ceil_div(vectors, k.vectors);
+  // Panels and groups are as even as they can be: at most two sizes of each. Narrow panels are
+  // taller.
+  for (std::int64_t wide = 0; wide < 2; ++wide) {
+    const std::int64_t width = std::max<std::int64_t>(1, vectors / panels + wide);
+    const std::int64_t most = std::min<std::int64_t>(12, k.rows * k.vectors / width);
+    const std::int64_t groups = ceil_div(rows, std::max<std::int64_t>(most, 1));
     for (std::int64_t tall = 0; tall < 2; ++tall) {
       const std::int64_t wides = vectors % panels, talls = rows % groups;
       const auto count = static_cast<double>((wide == 1 ? wides : panels - wides) *
@@ -48,6 +52,7 @@ Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors) {
       sum.cycles += count * std::max({m * n / 2, (m + n) / 2, kLatency});
       sum.loads += count * (m + n);
     }
+  }
   return sum;
 }
 

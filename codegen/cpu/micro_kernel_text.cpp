@@ -68,14 +68,14 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
                                      Lanes lanes, bool fresh) {
   Vector acc[MI][NI];
   if (fresh) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int m = 0; m < MI; ++m)
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int n = 0; n < NI; ++n) acc[m][n] = Vector{};
   } else {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int m = 0; m < MI; ++m)
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int n = 0; n < NI; ++n) {
         const Real* const from = c + m * c_row + n * kLanes;
         acc[m][n] = Partial && n == NI - 1 ? load_part(from, lanes)
@@ -84,22 +84,22 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
   }
   for (int64_t k = 0; k < depth; ++k) {
     Vector row[NI];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int n = 0; n < NI; ++n)
       row[n] = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
                                       : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int m = 0; m < MI; ++m) {
       const Real x = a[m * a_row];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
     }
     a += a_k;
     b += b_k;
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int m = 0; m < MI; ++m)
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int n = 0; n < NI; ++n) {
       Real* const to = c + m * c_row + n * kLanes;
       if (Partial && n == NI - 1)
@@ -109,13 +109,13 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     }
 }
 
-// MI rows at a time at most, in groups as even as they can be: none is left with a single row's few
+// ROWS rows at a time at most, in groups as even as they can be: none is left with a single row's few
 // accumulators, which could not hide the latency of a multiply-add.
-template <int MI, int NI, bool Partial>
+template <int ROWS, int NI, bool Partial>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
                              bool fresh) {
-  const int64_t groups = (rows + MI - 1) / MI, least = rows / groups, larger = rows % groups;
+  const int64_t groups = (rows + ROWS - 1) / ROWS, least = rows / groups, larger = rows % groups;
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t size = least + (g < larger);
     switch (size) {
@@ -123,20 +123,47 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
         outer_product<1, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
         break;
       case 2:
-        outer_product<2, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        outer_product<at_most(2, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                     fresh);
         break;
       case 3:
-        outer_product<3, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        outer_product<at_most(3, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                     fresh);
         break;
       case 4:
-        outer_product<4, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        outer_product<at_most(4, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                     fresh);
         break;
       case 5:
-        outer_product<at_most(5, MI), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                   fresh);
+        outer_product<at_most(5, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                     fresh);
+        break;
+      case 6:
+        outer_product<at_most(6, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                     fresh);
+        break;
+      case 7:
+        outer_product<at_most(7, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                     fresh);
+        break;
+      case 8:
+        outer_product<at_most(8, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                     fresh);
+        break;
+      case 9:
+        outer_product<at_most(9, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                     fresh);
+        break;
+      case 10:
+        outer_product<at_most(10, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                      fresh);
+        break;
+      case 11:
+        outer_product<at_most(11, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                      fresh);
         break;
       default:
-        outer_product<MI, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
         break;
     }
     a += size * a_row;
@@ -146,22 +173,28 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
 )";
 
 constexpr const char* kPanelOf = R"(
+// Narrow panels are taller: the accumulators are as many, up to twelve rows.
+constexpr int taller(int rows, int vectors, int narrow) {
+  return at_most(rows * vectors / narrow, 12);
+}
+
 template <int MI, int NI, bool Partial>
 TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
                                 int64_t c_row, Lanes lanes, bool fresh) {
   switch (vectors) {
     case 1:
-      return panel<MI, 1, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+      return panel<taller(MI, NI, 1), 1, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
+                                                 lanes, fresh);
     case 2:
-      return panel<MI, at_most(2, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                fresh);
+      return panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
+                                                 lanes, fresh);
     case 3:
-      return panel<MI, at_most(3, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                fresh);
+      return panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
+                                                 lanes, fresh);
     case 4:
-      return panel<MI, at_most(4, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                fresh);
+      return panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
+                                                 lanes, fresh);
     default:
       return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
   }
