@@ -8,6 +8,7 @@
 
 #include "bench/rates.h"
 #include "simulator/cache.h"
+#include "tests/support/tiled_gemm.h"
 
 namespace tilewright::bench {
 namespace {
@@ -22,20 +23,6 @@ CacheHierarchy hierarchy(int tensors) {
                          {.name = "L2", .capacity = Bytes(1 << 20), .ways = 16},
                          {.name = "L3", .capacity = Bytes(32 << 20), .ways = 16}},
                         tensors);
-}
-
-/// Calls row(a, b, c): addresses of A[i][k] and of the first of kT elements of B[k] and C[i].
-template <class Row>
-void tiled_gemm(std::int64_t leading, Row&& row) {
-  const std::int64_t matrix = kN * leading * kElement;
-  const auto at = [&](std::int64_t m, std::int64_t r, std::int64_t c) {
-    return kArena + m * matrix + (r * leading + c) * kElement;
-  };
-  for (std::int64_t ii = 0; ii < kN; ii += kT)
-    for (std::int64_t jj = 0; jj < kN; jj += kT)
-      for (std::int64_t kk = 0; kk < kN; kk += kT)
-        for (std::int64_t i = ii; i < ii + kT; ++i)
-          for (std::int64_t k = kk; k < kk + kT; ++k) row(at(0, i, k), at(1, k, jj), at(2, i, jj));
 }
 
 struct Golden {
@@ -57,7 +44,7 @@ void check(const CacheHierarchy& h, const Golden& golden) {
 void by_access(const Golden& golden, int tensors) {
   CacheHierarchy h = hierarchy(tensors);
   const int b = tensors > 1 ? 1 : 0, c = tensors > 1 ? 2 : 0;
-  tiled_gemm(golden.leading, [&](std::int64_t at_a, std::int64_t at_b, std::int64_t at_c) {
+  testing::tiled_gemm(golden.leading, [&](std::int64_t at_a, std::int64_t at_b, std::int64_t at_c) {
     h.read(at_a, kElement, 0);
     for (std::int64_t j = 0; j < kT * kElement; j += kElement) {
       h.read(at_b + j, kElement, b);
@@ -71,7 +58,7 @@ void by_access(const Golden& golden, int tensors) {
 void by_range(const Golden& golden, int tensors) {
   CacheHierarchy h = hierarchy(tensors);
   const int b = tensors > 1 ? 1 : 0, c = tensors > 1 ? 2 : 0;
-  tiled_gemm(golden.leading, [&](std::int64_t at_a, std::int64_t at_b, std::int64_t at_c) {
+  testing::tiled_gemm(golden.leading, [&](std::int64_t at_a, std::int64_t at_b, std::int64_t at_c) {
     h.read(at_a, kElement, 0);
     h.range(at_b, kT * kElement, false, b);
     h.update(at_c, kT * kElement, c);

@@ -7,6 +7,7 @@
 
 #include "simulator/cache.h"
 #include "simulator/stack_distance.h"
+#include "tests/support/tiled_gemm.h"
 
 namespace tilewright {
 namespace {
@@ -26,20 +27,6 @@ CacheHierarchy hierarchy() {
                         3);
 }
 
-/// Calls row(a, b, c): addresses of A[i][k] and of the first of kT elements of B[k] and C[i].
-template <class Row>
-void tiled_gemm(std::int64_t leading, Row&& row) {
-  const std::int64_t matrix = kN * leading * kElement;
-  const auto at = [&](std::int64_t m, std::int64_t r, std::int64_t c) {
-    return kArena + m * matrix + (r * leading + c) * kElement;
-  };
-  for (std::int64_t ii = 0; ii < kN; ii += kT)
-    for (std::int64_t jj = 0; jj < kN; jj += kT)
-      for (std::int64_t kk = 0; kk < kN; kk += kT)
-        for (std::int64_t i = ii; i < ii + kT; ++i)
-          for (std::int64_t k = kk; k < kk + kT; ++k) row(at(0, i, k), at(1, k, jj), at(2, i, jj));
-}
-
 void expect_golden(const CacheHierarchy& h, const Golden& golden) {
   for (std::size_t l = 0; l < 3; ++l) {
     const CacheCount c = h.total(l);
@@ -52,7 +39,7 @@ class TiledGemm : public ::testing::TestWithParam<Golden> {};
 
 TEST_P(TiledGemm, LineByLine) {
   CacheHierarchy h = hierarchy();
-  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+  testing::tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
     h.read(a, 4, 0);
     for (std::int64_t j = 0; j < kT * kElement; j += 64) {
       h.range(b + j, 64, false, 1);
@@ -65,7 +52,7 @@ TEST_P(TiledGemm, LineByLine) {
 
 TEST_P(TiledGemm, ByRowsOf256Bytes) {
   CacheHierarchy h = hierarchy();
-  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+  testing::tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
     h.read(a, 4, 0);
     h.range(b, kT * kElement, false, 1);
     h.update(c, kT * kElement, 2);
@@ -75,7 +62,7 @@ TEST_P(TiledGemm, ByRowsOf256Bytes) {
 
 TEST_P(TiledGemm, ElementByElementInRows) {
   CacheHierarchy h = hierarchy();
-  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+  testing::tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
     h.read(a, 4, 0);
     h.elements(b, kT, kElement, false, 1);
     h.update_elements(c, kT, kElement, 2);
@@ -86,7 +73,7 @@ TEST_P(TiledGemm, ElementByElementInRows) {
 
 TEST_P(TiledGemm, AsTheInnerLoopDoesIt) {
   CacheHierarchy h = hierarchy();
-  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+  testing::tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
     const std::array<Stream, 3> loop{
         Stream{.address = b, .stride = kElement, .tensor = 1},
         Stream{.address = c, .stride = kElement, .tensor = 2},
@@ -101,7 +88,7 @@ TEST_P(TiledGemm, AsTheInnerLoopDoesIt) {
 // 48 KiB fully associative, and 64 sets of every number of ways at once.
 TEST_P(TiledGemm, StackDistancesPassThroughTheFirstLevel) {
   StackDistances sets(Bytes(64), 64, 3);
-  tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+  testing::tiled_gemm(GetParam().leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
     sets.access(a, 4, 0);
     sets.range(b, kT * kElement, 1);
     sets.update(c, kT * kElement, 2);

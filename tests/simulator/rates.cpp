@@ -5,6 +5,7 @@
 #include <random>
 
 #include "simulator/stack_distance.h"
+#include "tests/support/tiled_gemm.h"
 
 namespace tilewright::rates {
 
@@ -18,20 +19,6 @@ double now() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-/// row(a, b, c): addresses of A[i][k] and of the first of kT elements of B[k] and C[i].
-template <class Row>
-void rows(std::int64_t leading, Row&& row) {
-  const std::int64_t matrix = kN * leading * kElement;
-  const auto at = [&](std::int64_t m, std::int64_t r, std::int64_t c) {
-    return kArena + m * matrix + (r * leading + c) * kElement;
-  };
-  for (std::int64_t ii = 0; ii < kN; ii += kT)
-    for (std::int64_t jj = 0; jj < kN; jj += kT)
-      for (std::int64_t kk = 0; kk < kN; kk += kT)
-        for (std::int64_t i = ii; i < ii + kT; ++i)
-          for (std::int64_t k = kk; k < kk + kT; ++k) row(at(0, i, k), at(1, k, jj), at(2, i, jj));
 }
 
 std::array<Stream, 3> inner_loop(std::int64_t b, std::int64_t c, int tb, int tc) {
@@ -75,7 +62,7 @@ Rate gemm(std::int64_t leading, Telling telling, int tensors, const std::string&
   const double begun = now();
   switch (telling) {
     case Telling::singles:
-      rows(leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+      testing::tiled_gemm(leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
         h.read(a, kElement, 0);
         for (std::int64_t j = 0; j < kRow; j += kElement) {
           h.read(b + j, kElement, tb);
@@ -85,14 +72,14 @@ Rate gemm(std::int64_t leading, Telling telling, int tensors, const std::string&
       });
       break;
     case Telling::ranges:
-      rows(leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+      testing::tiled_gemm(leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
         h.read(a, kElement, 0);
         h.elements(b, kT, kElement, false, tb);
         h.update_elements(c, kT, kElement, tc);
       });
       break;
     case Telling::streams:
-      rows(leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+      testing::tiled_gemm(leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
         h.read(a, kElement, 0);
         h.streams(inner_loop(b, c, tb, tc), kT);
       });
@@ -119,7 +106,7 @@ Rate gemm_distances(std::int64_t leading, Telling telling) {
   StackDistances s(Bytes(64), 1, 3);
   Rate r{.name = name_of(leading, telling, "stack distances"), .accesses = kGemmAccesses};
   const double begun = now();
-  rows(leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
+  testing::tiled_gemm(leading, [&](std::int64_t a, std::int64_t b, std::int64_t c) {
     s.access(a, kElement, 0);
     if (telling == Telling::streams) return s.streams(inner_loop(b, c, 1, 2), kT);
     for (std::int64_t j = 0; j < kRow; j += kElement) {
