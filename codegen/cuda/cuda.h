@@ -1,0 +1,79 @@
+// Schedules to CUDA: one .cu file whose kernels call nothing but device/tilewright_device.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/error.h"
+#include "core/lowering/schedule.h"
+
+namespace tilewright::cuda {
+
+/// Where a buffer's tile lives in the emitted kernel.
+struct TileUse {
+  std::string tensor, level;  ///< as the plan has them
+  std::string place;          ///< "shared", "shared, float", "registers"
+  int stages = 1;             ///< copies in shared memory
+  std::int64_t bytes = 0;     ///< of shared memory, all stages
+  std::string reason;         ///< why there
+};
+
+/// One kernel launch, in order. Its parameters are `tensors` (device pointers) and then, where
+/// `workspace`, one pointer to Source::workspace_bytes of zeroed memory.
+struct Launch {
+  std::string symbol;                 ///< extern "C" name
+  std::vector<TensorId> tensors;      ///< its pointer parameters, in order
+  bool workspace = false;
+  std::int64_t blocks = 1;            ///< grid is one-dimensional
+  int threads = 128;                  ///< a block
+  std::int64_t shared_bytes = 0;      ///< dynamic shared memory a block
+  bool cooperative = false;           ///< blocks wait for one another: all must be resident
+};
+
+/// Emitted source and what its user must know. Tensors are row-major as declared, each from a
+/// multiple of 16 bytes (256, as cudaMalloc gives them).
+struct Source {
+  std::string file_name;              ///< "gemm_chain.cu"
+  std::string text;                   ///< compiles alone with nvcc -std=c++17 -I DIR, DIR holding
+                                      ///< device_header(); the same text runs on simulator/cuda_host
+  std::string build_command_text;     ///< for people
+  std::string prefix;                 ///< of every symbol
+  std::vector<Launch> launches;
+  std::vector<bool> needed;           ///< by TensorId: some kernel reads or writes it at home
+  std::int64_t workspace_bytes = 0;   ///< zeroed before the first launch of every run
+  std::string micro_kernel;           ///< those that its products run on, "mma, simt"
+  std::vector<TileUse> tiles;
+  std::vector<std::string> notes;
+};
+
+/// A way for a block to compute C[i,j] += A[i,k] * B[k,j] on tiles in shared memory. One record a way.
+struct MicroKernel {
+  std::string_view name;      ///< "mma", "wmma2x2", "simt"
+  std::string_view summary;
+  bool half = false;          ///< f16 and bf16 operands (wmma2x2: f16 only)
+  bool fragments = false;     ///< its sums may stay in registers between calls: their layout is known
+};
+std::span<const MicroKernel> micro_kernels();
+
+struct EmitOptions {
+  std::string micro_kernel = {};      ///< empty: mma for f16 and bf16, simt otherwise
+  int warps = 0;                      ///< that compute, a block; 0: by the tiles
+  int stages = 0;                     ///< of loaded tiles in shared memory; 0: two where they fit
+  bool registers = true;              ///< keep sums in registers where a plan allows it
+  std::string prefix = "tilewright";  ///< an identifier
+};
+
+/// Translates a schedule whose kernels run at a level that software manages and blocks own (`shared`).
+/// A Reason: what cannot be emitted, and why. Throws InputError for options that no schedule could
+/// make right.
+Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
+
+/// The text of device/tilewright_device.h, and its file name.
+std::string_view device_header();
+inline constexpr std::string_view kDeviceHeaderName = "tilewright_device.h";
+
+}  // namespace tilewright::cuda

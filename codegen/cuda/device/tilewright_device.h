@@ -1,0 +1,305 @@
+// What emitted CUDA kernels call: thin device functions, each one instruction or a few.
+//
+// This is the border between an emitted .cu file and what runs it. Under nvcc and NVRTC the functions
+// are PTX, in this file; it includes nothing, so that NVRTC needs no folders. Compiled by a host
+// compiler, the same names come from tilewright_host.h, which executes them on the CPU
+// (simulator/cuda_host). An emitted kernel uses nothing of CUDA but these functions, __global__,
+// __launch_bounds__, threadIdx, blockIdx, blockDim, gridDim and plain C++, expf and its like.
+#pragma once
+
+#if !defined(__CUDACC__)
+#include "tilewright_host.h"
+#else
+
+#define TW_DEVICE static __device__ __forceinline__
+/// Declares `name`, unsigned char*: the block's dynamic shared memory, from a multiple of 1024 bytes.
+#define TW_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
+#define TW_UNROLL _Pragma("unroll")
+#define TW_NO_UNROLL _Pragma("unroll 1")
+
+namespace tw {
+
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i32 = int;
+using i64 = long long;
+
+// ---- element types: storage only; arithmetic is in float (or double for f64) -------------------
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+/// 16 bytes, loaded and stored as one.
+struct alignas(16) b128 { u32 x, y, z, w; };
+struct alignas(8) b64 { u32 x, y; };
+
+TW_DEVICE float to_float(float x) { return x; }
+TW_DEVICE double to_float(double x) { return x; }
+TW_DEVICE float to_float(f16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+TW_DEVICE float to_float(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+
+/// Rounds to nearest, ties to even.
+template <class T> struct Rounded;
+template <> struct Rounded<float> {
+  static __device__ __forceinline__ float of(float x) { return x; }
+};
+template <> struct Rounded<double> {
+  static __device__ __forceinline__ double of(double x) { return x; }
+};
+template <> struct Rounded<f16> {
+  static __device__ __forceinline__ f16 of(float x) {
+    f16 y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+  }
+};
+template <> struct Rounded<bf16> {
+  static __device__ __forceinline__ bf16 of(float x) {
+    bf16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+  }
+};
+/// Two rounded values in one register, the first in the low half.
+template <class T> struct Packed;
+template <> struct Packed<f16> {
+  static constexpr bool kBfloat = false;
+  static __device__ __forceinline__ u32 of(float low, float high) {
+    u32 y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+  }
+};
+template <> struct Packed<bf16> {
+  static constexpr bool kBfloat = true;
+  static __device__ __forceinline__ u32 of(float low, float high) {
+    u32 y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+  }
+};
+
+// ---- threads ------------------------------------------------------------------------------------
+TW_DEVICE void block_sync() { __syncthreads(); }
+TW_DEVICE void warp_sync() { __syncwarp(); }
+/// Waits until `threads` threads of the block (a multiple of 32) have come to barrier `id`, 1..15.
+TW_DEVICE void barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+TW_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+TW_DEVICE float shuffle_down(float x, int by) { return __shfl_down_sync(0xffffffffu, x, by); }
+TW_DEVICE float shuffle(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+TW_DEVICE u32 ballot(bool p) { return __ballot_sync(0xffffffffu, p); }
+/// All blocks of a cooperative launch; `counter` is one word of global memory, zero before the
+/// launch and used by nothing else.
+TW_DEVICE void grid_sync(u32* counter) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const u32 blocks = gridDim.x;
+    const u32 before = atomicAdd(counter, 1u);
+    const u32 goal = (before / blocks + 1) * blocks;
+    u32 now;
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    } while (now - goal > 0x7fffffffu);
+  }
+  __syncthreads();
+}
+
+// ---- barriers in shared memory that count arrivals -----------------------------------------------
+TW_DEVICE u32 shared_address(const void* p) { return u32(__cvta_generic_to_shared(p)); }
+/// By one thread, before a block_sync. A phase ends when `arrivals` threads have arrived.
+TW_DEVICE void mbarrier_init(u64* b, u32 arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals)
+               : "memory");
+}
+TW_DEVICE void mbarrier_arrive(u64* b) {
+  asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(shared_address(b))
+               : "memory");
+}
+/// This thread arrives when all of its cp_async so far have landed.
+TW_DEVICE void mbarrier_arrive_after_copies(u64* b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(b))
+               : "memory");
+}
+/// Waits for the end of the phase of that parity: the first phase is 0. Waiting for parity 1 on a
+/// fresh barrier returns at once.
+TW_DEVICE void mbarrier_wait(u64* b, u32 parity) {
+  u32 done;
+  do {
+    asm volatile(
+        "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(shared_address(b)), "r"(parity)
+        : "memory");
+  } while (!done);
+}
+
+// ---- copies --------------------------------------------------------------------------------------
+/// 16 bytes from global to shared memory past L1, without waiting; only the first `valid` are read,
+/// the others become zero. Both addresses are multiples of 16.
+TW_DEVICE void cp_async16(void* shared, const void* global, int valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+               "l"(global), "r"(valid)
+               : "memory");
+}
+TW_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until at most N of this thread's groups are under way.
+template <int N>
+TW_DEVICE void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+/// Global memory past L1.
+template <class T>
+TW_DEVICE T load_global(const T* p) {
+  T x;
+  if constexpr (sizeof(T) == 16) {
+    b128 v;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 8) {
+    u64 v;
+    asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 4) {
+    u32 v;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else {
+    static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
+    u16 v;
+    asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  }
+  return x;
+}
+template <class T>
+TW_DEVICE void store_global(T* p, T x) {
+  if constexpr (sizeof(T) == 16) {
+    const b128 v = *reinterpret_cast<b128*>(&x);
+    asm volatile("st.global.cg.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w) : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("st.global.cg.u64 [%0], %1;" ::"l"(p), "l"(*reinterpret_cast<u64*>(&x)) : "memory");
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("st.global.cg.u32 [%0], %1;" ::"l"(p), "r"(*reinterpret_cast<u32*>(&x)) : "memory");
+  } else {
+    static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
+    asm volatile("st.global.cg.u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory");
+  }
+}
+/// Adds in global memory, rounded to its type.
+TW_DEVICE void atomic_add(float* p, float x) { atomicAdd(p, x); }
+TW_DEVICE void atomic_add(double* p, double x) { atomicAdd(p, x); }
+TW_DEVICE void atomic_add(f16* p, float x) {
+  const f16 y = Rounded<f16>::of(x);
+  asm volatile("{ .reg .b16 t; atom.global.add.noftz.f16 t, [%0], %1; }" ::"l"(p), "h"(y.bits)
+               : "memory");
+}
+TW_DEVICE void atomic_add(bf16* p, float x) {
+#if __CUDA_ARCH__ >= 900
+  const bf16 y = Rounded<bf16>::of(x);
+  asm volatile("{ .reg .b16 t; atom.global.add.noftz.bf16 t, [%0], %1; }" ::"l"(p), "h"(y.bits)
+               : "memory");
+#else
+  u32* const word = reinterpret_cast<u32*>(reinterpret_cast<u64>(p) & ~u64(3));
+  const bool high = (reinterpret_cast<u64>(p) & 2) != 0;
+  u32 old = *word, seen;
+  do {
+    seen = old;
+    const bf16 now{u16(high ? seen >> 16 : seen & 0xffffu)};
+    const u32 sum = Rounded<bf16>::of(to_float(now) + x).bits;
+    old = atomicCAS(word, seen, high ? (seen & 0xffffu) | (sum << 16) : (seen & 0xffff0000u) | sum);
+  } while (old != seen);
+#endif
+}
+
+// ---- matrix instructions, by whole warps ---------------------------------------------------------
+/// Four 8x8 matrices of 16-bit elements: lane i gives the address of row i % 8 of matrix i / 8
+/// (16 bytes, aligned) and gets, in r[j], elements [lane / 4][lane % 4 * 2 .. + 1] of matrix j.
+TW_DEVICE void ldmatrix4(u32 (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+}
+/// The same of the transposed matrices: r[j] has elements [lane % 4 * 2 .. + 1][lane / 4].
+TW_DEVICE void ldmatrix4_transposed(u32 (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+}
+/// d[16x8] += a[16x16] * b[16x8], f32 sums. With g = lane / 4 and t = lane % 4:
+///   d: [g][2t], [g][2t+1], [g+8][2t], [g+8][2t+1]
+///   a, two elements a register: [g][2t..], [g+8][2t..], [g][2t+8..], [g+8][2t+8..]
+///   b: [2t..][g], [2t+8..][g]
+template <class T>
+TW_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (Packed<T>::kBfloat)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// WMMA (m16n16k16), the fragments' layout unknown: what Chimera's micro-kernel is made of.
+struct WmmaOperand { u32 r[8]; };
+struct WmmaSums { float r[8]; };
+#define TW_WMMA_LOAD(NAME, SIDE, LAYOUT, TYPE)                                                       \
+  TW_DEVICE void NAME(WmmaOperand& o, const TYPE* shared, int stride) {                              \
+    asm volatile("wmma.load." SIDE ".sync.aligned." LAYOUT ".m16n16k16.shared.f16 "                  \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"                                       \
+                 : "=r"(o.r[0]), "=r"(o.r[1]), "=r"(o.r[2]), "=r"(o.r[3]), "=r"(o.r[4]),             \
+                   "=r"(o.r[5]), "=r"(o.r[6]), "=r"(o.r[7])                                          \
+                 : "r"(shared_address(shared)), "r"(stride) : "memory");                             \
+  }
+/// 16x16 of f16 in shared memory; `stride` elements between rows (columns, where transposed), a
+/// multiple of 8; the address a multiple of 32 bytes.
+TW_WMMA_LOAD(wmma_load_a, "a", "row", f16)
+TW_WMMA_LOAD(wmma_load_a_transposed, "a", "col", f16)
+TW_WMMA_LOAD(wmma_load_b, "b", "row", f16)
+TW_WMMA_LOAD(wmma_load_b_transposed, "b", "col", f16)
+#undef TW_WMMA_LOAD
+/// 16x16 of f32 in shared memory; `stride` a multiple of 4.
+TW_DEVICE void wmma_load_sums(WmmaSums& s, const float* shared, int stride) {
+  asm volatile("wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, "
+               "[%8], %9;"
+               : "=f"(s.r[0]), "=f"(s.r[1]), "=f"(s.r[2]), "=f"(s.r[3]), "=f"(s.r[4]), "=f"(s.r[5]),
+                 "=f"(s.r[6]), "=f"(s.r[7])
+               : "r"(shared_address(shared)), "r"(stride) : "memory");
+}
+TW_DEVICE void wmma_store_sums(float* shared, const WmmaSums& s, int stride) {
+  asm volatile("wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%0], {%1, %2, %3, %4, %5, %6, %7, "
+               "%8}, %9;" ::"r"(shared_address(shared)),
+               "f"(s.r[0]), "f"(s.r[1]), "f"(s.r[2]), "f"(s.r[3]), "f"(s.r[4]), "f"(s.r[5]),
+               "f"(s.r[6]), "f"(s.r[7]), "r"(stride) : "memory");
+}
+#define TW_WMMA_MULTIPLY(LAYOUTS)                                                                     \
+  asm volatile("wmma.mma.sync.aligned." LAYOUTS ".m16n16k16.f32.f32 {%0, %1, %2, %3, %4, %5, %6, "   \
+               "%7}, {%8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, "   \
+               "%23}, {%0, %1, %2, %3, %4, %5, %6, %7};"                                             \
+               : "+f"(s.r[0]), "+f"(s.r[1]), "+f"(s.r[2]), "+f"(s.r[3]), "+f"(s.r[4]),               \
+                 "+f"(s.r[5]), "+f"(s.r[6]), "+f"(s.r[7])                                            \
+               : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(a.r[4]), "r"(a.r[5]),       \
+                 "r"(a.r[6]), "r"(a.r[7]), "r"(b.r[0]), "r"(b.r[1]), "r"(b.r[2]), "r"(b.r[3]),       \
+                 "r"(b.r[4]), "r"(b.r[5]), "r"(b.r[6]), "r"(b.r[7]))
+/// s += a * b; says which operands were loaded transposed.
+template <bool A_transposed, bool B_transposed>
+TW_DEVICE void wmma_multiply(WmmaSums& s, const WmmaOperand& a, const WmmaOperand& b) {
+  if constexpr (A_transposed && B_transposed) TW_WMMA_MULTIPLY("col.col");
+  else if constexpr (A_transposed) TW_WMMA_MULTIPLY("col.row");
+  else if constexpr (B_transposed) TW_WMMA_MULTIPLY("row.col");
+  else TW_WMMA_MULTIPLY("row.row");
+}
+#undef TW_WMMA_MULTIPLY
+
+}  // namespace tw
+#endif
