@@ -279,7 +279,7 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
       if (fresh != "false") out_.line("if (" + fresh + ") fill(sums, 0); else");
       out_.line("sums_from_tile(sums, me, " + first + ", " + sum_tile + ", " + row + ", " + column + ");");
     }
-    if (op.outputs[0].rescale) throw Refused{"operator " + op.name + " is rescaled: its sums must stay in registers, and " + places_[out.index()].reason};
+    if (op.outputs[0].rescale && forms_chosen_) throw Refused{"operator " + op.name + " is rescaled: its sums must stay in registers, which the plan does not allow"};
     const std::string call = operand(id, p.left, p.rows, p.depth, ranges) + ", " +
                              operand(id, p.right, p.columns, p.depth, ranges) + ", me, " + first;
     if (micro == "mma")
