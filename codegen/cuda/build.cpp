@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "codegen/cuda/nvrtc.h"
-#include "codegen/program.h"
+#include "codegen/common/program.h"
 
 namespace tilewright::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "codegen/cuda/driver.h"
-#include "codegen/program.h"
+#include "codegen/common/program.h"
 #include "tests/codegen/cuda/hand_written.h"
 
 namespace tilewright::cuda {

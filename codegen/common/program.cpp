@@ -1,4 +1,4 @@
-#include "codegen/program.h"
+#include "codegen/common/program.h"
 
 #include <fcntl.h>
 #include <spawn.h>
