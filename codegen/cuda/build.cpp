@@ -45,7 +45,8 @@ Result<Binary> build_with_nvcc(const fs::path& nvcc, const Source& source,
   const TemporaryDirectory dir;
   if (dir.path().empty())
     return Reason{"no temporary directory for the build: " + std::string(std::strerror(errno))};
-  std::ofstream(dir.path() / kDeviceHeaderName, std::ios::binary) << device_header();
+  for (const DeviceHeader& header : device_headers())
+    std::ofstream(dir.path() / header.name, std::ios::binary) << header.text;
   std::ofstream out(dir.path() / "kernel.cu", std::ios::binary);
   if (!(out << source.text).flush())
     return Reason{"cannot write the source to " + dir.path().string()};
@@ -82,11 +83,14 @@ Result<Binary> build_now(const Source& source, const BuildOptions& options) {
 std::string fingerprint(const Source& source, const BuildOptions& options) {
   std::string hex;
   for (std::uint64_t hash : {0xcbf29ce484222325ull, 0x9ae16a3b2f90404full}) {
-    for (std::string_view part : {std::string_view(source.text), device_header(),
-                                  std::string_view(options.architecture),
-                                  std::string_view(options.builder)})
-      for (char c : std::string(part) + '\0')
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    const auto add = [&hash](std::string_view part) {
+      for (char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+      hash = (hash ^ 0xff) * 0x100000001b3ull;  // where a part ends
+    };
+    add(source.text);
+    for (const DeviceHeader& header : device_headers()) add(header.text);
+    add(options.architecture);
+    add(options.builder);
     char text[17];
     std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
     hex += text;

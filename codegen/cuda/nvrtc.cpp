@@ -88,12 +88,14 @@ Result<Binary> build_with_nvrtc(const Source& source, const std::string& archite
   const Result<std::string> version = nvrtc_version();
   if (!version) return Reason{version.reason()};
   const Table& t = *nvrtc();
-  const std::string header(device_header()), header_name(kDeviceHeaderName);
-  const char* const headers[] = {header.c_str()};
-  const char* const names[] = {header_name.c_str()};
+  std::vector<const char*> headers, names;  // the views end in zeros: they are literals
+  for (const DeviceHeader& h : device_headers()) {
+    headers.push_back(h.text.data());
+    names.push_back(h.name.data());
+  }
   Program program = nullptr;
-  if (t.nvrtcCreateProgram(&program, source.text.c_str(), source.file_name.c_str(), 1, headers,
-                           names) != 0)
+  if (t.nvrtcCreateProgram(&program, source.text.c_str(), source.file_name.c_str(),
+                           static_cast<int>(headers.size()), headers.data(), names.data()) != 0)
     return Reason{*version + " does not take the source"};
   const std::string target = "--gpu-architecture=" + architecture;
   const char* const flags[] = {target.c_str(), "--std=c++17", "-lineinfo", "--ptxas-options=-v"};

@@ -4,10 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
 #include "codegen/cuda/driver.h"
 #include "codegen/common/program.h"
 #include "tests/codegen/cuda/hand_written.h"
@@ -68,12 +64,14 @@ TEST(Ptxas, AnythingElseIsPassedOver) {
     EXPECT_LE(figures_from_ptxas(std::string(whole.substr(0, n))).size(), 2u);
 }
 
-TEST(Header, IsTheFileByteForByte) {
-  std::ifstream in(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device/tilewright_device.h", std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  ASSERT_FALSE(text.str().empty());
-  EXPECT_EQ(device_header(), text.str());
+TEST(Headers, AreTheFilesByteForByte) {
+  ASSERT_EQ(device_headers().size(), 2u);
+  for (const DeviceHeader& h : device_headers()) {
+    const std::string text = text_of(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device/" + std::string(h.name));
+    ASSERT_FALSE(text.empty()) << h.name;
+    EXPECT_EQ(h.text, text) << h.name;
+    EXPECT_EQ(h.text.data()[h.text.size()], '\0');
+  }
 }
 
 TEST(Architecture, ByComputeCapability) {
