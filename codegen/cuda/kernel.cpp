@@ -3,14 +3,14 @@
 namespace tilewright::cuda {
 
 Result<Kernel> Kernel::load(std::shared_ptr<Device> device, Source source, Binary binary,
-                            std::vector<std::int64_t> bytes, const KernelOptions& options) {
-  TW_CHECK(options.repeats >= 1 && options.copies >= 1, "a graph without runs");
+                            std::vector<std::int64_t> bytes, int copies) {
+  TW_CHECK(copies >= 1, "a kernel without tensors");
   Kernel k;
   k.device_ = std::move(device);
   k.source_ = std::move(source);
   k.binary_ = std::move(binary);
   k.bytes_ = std::move(bytes);
-  k.options_ = options;
+  k.copies_ = copies;
   Result<Module> module = k.device_->load(k.binary_.cubin);
   if (!module) return Reason{module.reason()};
   k.module_ = std::move(module).value();
@@ -20,13 +20,19 @@ Result<Kernel> Kernel::load(std::shared_ptr<Device> device, Source source, Binar
   Result<Graph> once = k.device_->capture(k.nodes(0));
   if (!once) return Reason{once.reason()};
   k.once_ = std::move(once).value();
-  std::vector<GraphNode> all;
-  for (int r = 0; r < options.repeats; ++r)
-    for (GraphNode& node : k.nodes(r % options.copies)) all.push_back(std::move(node));
-  Result<Graph> repeated = k.device_->capture(all);
-  if (!repeated) return Reason{repeated.reason()};
-  k.repeated_ = std::move(repeated).value();
   return k;
+}
+
+std::optional<Reason> Kernel::capture(int runs) {
+  TW_CHECK(runs >= 1, "a graph without runs");
+  std::vector<GraphNode> all;
+  for (int r = 0; r < runs; ++r)
+    for (GraphNode& node : nodes(r % copies_)) all.push_back(std::move(node));
+  Result<Graph> graph = device_->capture(all);
+  if (!graph) return Reason{graph.reason()};
+  repeated_ = std::move(graph).value();
+  runs_ = runs;
+  return std::nullopt;
 }
 
 std::optional<Reason> Kernel::find_functions() {
@@ -57,7 +63,7 @@ std::optional<Reason> Kernel::find_functions() {
 }
 
 std::optional<Reason> Kernel::take_memory() {
-  for (int copy = 0; copy < options_.copies; ++copy) {
+  for (int copy = 0; copy < copies_; ++copy) {
     tensors_.emplace_back(bytes_.size());
     for (std::size_t t = 0; t < bytes_.size(); ++t) {
       if (t >= source_.needed.size() || !source_.needed[t]) continue;
@@ -108,9 +114,10 @@ std::optional<Reason> Kernel::read(TensorId tensor, void* to) {
 Result<double> Kernel::run_once() { return device_->run(once_, 1); }
 
 Result<double> Kernel::run_repeated(int graphs) {
+  TW_CHECK(runs_ > 0, "a graph that was not captured");
   const Result<double> seconds = device_->run(repeated_, graphs);
   if (!seconds) return seconds;
-  return *seconds / (static_cast<double>(graphs) * options_.repeats);
+  return *seconds / (static_cast<double>(graphs) * runs_);
 }
 
 }  // namespace tilewright::cuda

@@ -10,36 +10,29 @@
 
 namespace tilewright::cuda {
 
-struct KernelOptions {
-  /// How often the launches stand in the graph that is timed: so that what starting a graph costs the
-  /// host falls between many runs.
-  int repeats = 20;
-  /// Sets of tensors, used in turn by the runs of that graph. More than one, together larger than L2:
-  /// inputs come from memory; one: from L2 where they fit.
-  int copies = 1;
-};
-
-/// Copies of one kernel share nothing; use one at a time on a device.
+/// One at a time runs on a device.
 class Kernel {
  public:
-  /// Loads, and takes memory for every tensor that is needed, `bytes` by TensorId. A Reason: what the
-  /// device has not (shared memory, room for all blocks of a cooperative launch), or what the driver said.
+  /// Loads, and takes memory for every tensor that is needed, `bytes` by TensorId: `copies` sets of
+  /// them, which the runs of a graph use in turn. A Reason: what the device has not (shared memory, room
+  /// for all blocks of a cooperative launch), or what the driver said.
   static Result<Kernel> load(std::shared_ptr<Device> device, Source source, Binary binary,
-                             std::vector<std::int64_t> bytes, const KernelOptions& options = {});
+                             std::vector<std::int64_t> bytes, int copies = 1);
 
   /// A tensor's elements into every set of tensors; out of the first one.
   std::optional<Reason> write(TensorId tensor, const void* from);
   std::optional<Reason> read(TensorId tensor, void* to);
   /// The launches once, on the first set. The workspace is zeroed before.
   Result<double> run_once();
-  /// Seconds a run, of `graphs` launches of the graph with options.repeats runs each; zeroing the
-  /// workspace is part of a run.
+  /// Captures the graph that run_repeated() launches: so many runs, one after the other.
+  std::optional<Reason> capture(int runs);
+  /// Seconds a run, of `graphs` launches of that graph; zeroing the workspace is part of a run.
   Result<double> run_repeated(int graphs);
 
   const Source& source() const { return source_; }
   const Binary& binary() const { return binary_; }
   const Device& device() const { return *device_; }
-  const KernelOptions& options() const { return options_; }
+  int copies() const { return copies_; }
   /// Of every launch, in order: what the driver says, and the blocks that a multiprocessor holds.
   const std::vector<FunctionFigures>& figures() const { return figures_; }
   const std::vector<int>& resident_blocks() const { return resident_; }
@@ -52,7 +45,8 @@ class Kernel {
   std::shared_ptr<Device> device_;
   Source source_;
   Binary binary_;
-  KernelOptions options_;
+  int copies_ = 1;
+  int runs_ = 0;                             ///< of the captured graph
   std::vector<std::int64_t> bytes_;          ///< by TensorId
   Module module_;
   std::vector<void*> functions_;             ///< by launch
