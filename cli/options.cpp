@@ -231,11 +231,11 @@ std::vector<Option> make_cuda_options() {
   return {
       {"--warps", "", "N", "cuda: warps that compute, a block (default: by the tiles)", false,
        [](Invocation& i, const std::string& v) {
-         i.emit.cuda.warps = i.run.cuda.warps = whole<int>("--warps", v, 1, 32);
+         i.emit.cuda.warps = i.run.cuda.warps = whole<int>("--warps", v, 1, 16);
        }},
       {"--stages", "", "N", "cuda: copies of a loaded tile (default: two where they fit)", false,
        [](Invocation& i, const std::string& v) {
-         i.emit.cuda.stages = i.run.cuda.stages = whole<int>("--stages", v, 1, 16);
+         i.emit.cuda.stages = i.run.cuda.stages = whole<int>("--stages", v, 1, 8);
        }},
       {"--arch", "", "NAME", "cuda: built for sm_80, sm_90a (default: the device's; emit: both)", false,
        [](Invocation& i, const std::string& v) { i.emit.cuda.arch = i.run.cuda.arch = v; }},

@@ -104,8 +104,8 @@ CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJ
   line.text("order", job.request.order);
   line.text("expression", job.request.fuser.expression);
   line.text("micro_kernel", job.options.micro_kernel);
-  line.count("warps", 32, job.options.cuda.warps);
-  line.count("stages", 16, job.options.cuda.stages);
+  line.count("warps", 16, job.options.cuda.warps);
+  line.count("stages", 8, job.options.cuda.stages);
   line.flag("cold", job.options.cuda.cold);
   line.finish();
   job.json["name"] = name.empty() ? where : name;

@@ -176,8 +176,8 @@ Invocation invocation_of(const Json& options) {
   read.text("isa", i.run.isa);
   read.text("micro_kernel", i.run.micro_kernel);
   read.flag("prefetch", i.run.prefetch);
-  read.whole("warps", 1, 32, i.run.cuda.warps);
-  read.whole("stages", 1, 16, i.run.cuda.stages);
+  read.whole("warps", 1, 16, i.run.cuda.warps);
+  read.whole("stages", 1, 8, i.run.cuda.stages);
   read.text("arch", i.run.cuda.arch);
   read.text("cache", i.run.cuda.cache);
   read.flag("cold", i.run.cuda.cold);

@@ -25,6 +25,8 @@ class Lines {
   void directive(const std::string& text) { text_ += text + "\n"; }
   void open(const std::string& text) { line(text.empty() ? "{" : text + " {"), ++depth_; }
   void close() { --depth_, line("}"); }
+  /// Ends what open() began where the closing line was written already.
+  void end() { --depth_; }
   const std::string& text() const { return text_; }
 
  private:
