@@ -8,6 +8,7 @@
 
 #include "codegen/cpu/cpu.h"
 #include "harness/registry.h"
+#include "harness/run_cuda.h"
 
 namespace tilewright::harness {
 namespace {
@@ -38,9 +39,6 @@ Availability cpu_here() {
   return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) + ")"};
 }
 
-Availability no_cuda() {
-  return {.reason = "not available yet: this version has no CUDA code generator"};
-}
 Availability no_npu() {
   return {.reason = "not available yet: this version has no NPU code generator"};
 }
@@ -50,7 +48,9 @@ Availability no_meter() {
 
 constexpr TargetRecord kTargets[] = {
     {"cpu", "C++ for the host with AVX-512 or AVX2 outer-product micro-kernels", cpu_here},
-    {"cuda", "CUDA for NVIDIA GPUs", no_cuda},
+    {"cuda", "CUDA for NVIDIA GPUs, built with nvcc or NVRTC, run through the driver", cuda_here},
+    {"cuda-emulated", "the same CUDA text executed on the CPU, its faults and races found",
+     cuda_emulated_here},
     {"npu", "programs for Ascend-like NPUs", no_npu},
 };
 

@@ -39,7 +39,7 @@ struct Launch {
 struct Source {
   std::string file_name;              ///< "gemm_chain.cu"
   std::string text;                   ///< compiles alone with nvcc -std=c++17 -I DIR, DIR holding
-                                      ///< device_header(); the same text runs on simulator/cuda_host
+                                      ///< device_headers(); the same text runs on simulator/cuda_host
   std::string build_command_text;     ///< for people
   std::string prefix;                 ///< of every symbol
   std::vector<Launch> launches;
@@ -72,8 +72,11 @@ struct EmitOptions {
 /// make right.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
-/// The text of device/tilewright_device.h, and its file name.
-std::string_view device_header();
-inline constexpr std::string_view kDeviceHeaderName = "tilewright_device.h";
+/// A header that emitted sources include, by the name that they include it by.
+struct DeviceHeader {
+  std::string_view name, text;
+};
+/// Those under device/: all of them lie in the folder that a source is compiled in.
+std::span<const DeviceHeader> device_headers();
 
 }  // namespace tilewright::cuda

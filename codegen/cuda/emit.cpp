@@ -102,8 +102,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   source.build_command_text = "nvcc -std=c++17 -I . -gencode arch=compute_90a,code=sm_90a -cubin " + source.file_name;
   source.needed = p.needed;
   source.micro_kernel = join(p.used);
-  source.text = head(p, source) + "#include \"tilewright_tiles.h\"\n\nnamespace " + options.prefix +
-                "_code {\nusing namespace tw;\n\n" + kernels + "}  // namespace " + options.prefix + "_code\n";
+  source.text = head(p, source) + "#include \"tilewright_tiles.h\"\n\nusing namespace tw;\n\n" + kernels;
   return source;
 }
 

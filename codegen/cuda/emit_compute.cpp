@@ -58,7 +58,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
         access_box(n.op, op.inputs[i], ranges) != *fixed_[b.index()])
       places_[b.index()].covered = false;
   }
-  if (measuring_) {
+  if (!forms_chosen_) {
     std::vector<std::int64_t>& most = mosts_[id];
     most.resize(op.loops.size(), 0);
     for (std::size_t l = 0; l < most.size(); ++l)

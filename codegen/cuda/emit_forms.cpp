@@ -33,15 +33,11 @@ void KernelEmitter::choose_forms() {
   for (std::size_t i = 0; i < places_.size(); ++i) {
     TilePlace& p = places_[i];
     const Buffer& b = k_.buffers[i];
-    const OpId producer = workload_.producer(b.tensor);
     p.rows = 1;
     for (std::size_t d = 0; d + 1 < p.most.size(); ++d) p.rows *= p.most[d];
     p.columns = p.most.empty() ? 1 : p.most.back();
     p.stride.assign(p.most.size(), 1);
     for (std::size_t d = p.most.size(); d-- > 2;) p.stride[d - 2] = p.stride[d - 1] * p.most[d - 1];
-    if (b.role == BufferRole::input)
-      p.form = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end() ? Form::loaded
-                                                                                     : Form::ring;
     p.plain = b.role == BufferRole::output && b.store.valid() && b.fixed_at.valid() &&
               fresh_at_fix_[i] == "true";
     for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n)
@@ -212,6 +208,13 @@ void KernelEmitter::choose_warps() {
           p.split = Split::partial;
       }
     }
+}
+
+bool KernelEmitter::is_operand(BufferId b) const {
+  return std::ranges::any_of(products_, [&](const auto& p) {
+    const ScheduleNode& n = k_.node(p.first);
+    return buffer_of_input(n, p.second.left) == b || buffer_of_input(n, p.second.right) == b;
+  });
 }
 
 std::int64_t KernelEmitter::sums_rows(BufferId b) const {

@@ -18,6 +18,10 @@ KernelEmitter::KernelEmitter(Program& program, int index)
     places_[i].most.assign(t.shape.size(), 1);
     places_[i].stride.assign(t.shape.size(), 1);
     names_of_.push_back(names_.fresh(identifier("", t.name) + "_tile"));
+    if (k_.buffers[i].role != BufferRole::input) continue;
+    const OpId producer = workload_.producer(k_.buffers[i].tensor);
+    const bool own = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
+    places_[i].form = own ? Form::loaded : Form::ring;
   }
 }
 
@@ -47,6 +51,7 @@ Result<KernelText> KernelEmitter::emit() {
     check();
     pass();          // how large tiles are, and which computes use them whole
     choose_forms();
+    forms_chosen_ = true;
     pass();          // what products read of them
     lay_out();
     measuring_ = false;
@@ -171,6 +176,16 @@ void KernelEmitter::pass() {
   out_.line("const Place me{warp / " + std::to_string(warp_columns_) + ", warp % " +
             std::to_string(warp_columns_) + ", thread % 32};");
   out_.line("(void)me;");
+  bool filled = false;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const TilePlace& p = places_[i];
+    if (p.form != Form::tile || !is_operand(BufferId(i))) continue;
+    if (!filled) out_.comment("Products read whole blocks: what lies beyond a tile adds nothing.");
+    filled = true;
+    out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch) + "; i += " +
+              std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = 0;");
+  }
+  if (filled) out_.line("barrier(1, " + std::to_string(threads()) + ");");
   walk();
   names_ = kept;
 }

@@ -106,11 +106,6 @@ bool KernelEmitter::operand_fits(NodeId id, int input, int outer, int depth, boo
     if (!covers && (box[d].most % 16 != 0 || divisor(box[d].lo - tile[d].lo) % 16 != 0) &&
         !(along_depth && exact_depth))
       return false;
-    // What lies beyond the range in a computed tile is not known to be zero.
-    const Linear size = box[d].hi - box[d].lo;
-    if (along_depth && !exact_depth && p.form == Form::tile &&
-        !(size.is_constant() && size.constant % 16 == 0))
-      return false;
     const std::int64_t blocks = ceil_div(box[d].most, 16) * 16;
     const std::int64_t need = covers ? blocks : ceil_div(tile[d].most, box[d].most) * blocks;
     std::int64_t& target = last ? need_columns : need_rows;
@@ -284,7 +279,7 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
       if (fresh != "false") out_.line("if (" + fresh + ") fill(sums, 0); else");
       out_.line("sums_from_tile(sums, me, " + first + ", " + sum_tile + ", " + row + ", " + column + ");");
     }
-    if (op.outputs[0].rescale) throw Refused{"operator " + op.name + " is rescaled: its sums must stay in registers, and " + places_[out.index()].reason};
+    if (op.outputs[0].rescale && forms_chosen_) throw Refused{"operator " + op.name + " is rescaled: its sums must stay in registers, which the plan does not allow"};
     const std::string call = operand(id, p.left, p.rows, p.depth, ranges) + ", " +
                              operand(id, p.right, p.columns, p.depth, ranges) + ", me, " + first;
     if (micro == "mma")

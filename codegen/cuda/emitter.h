@@ -112,7 +112,7 @@ class KernelEmitter : private RangeEmitter {
   void assign_forms(const std::set<BufferId>& banned);
   std::optional<BufferId> misused() const;
   void choose_warps();
-  void spare_registers();
+  bool is_operand(BufferId b) const;
   void lay_out();
   bool fragment_op(NodeId compute) const;
   std::vector<TileUse> tile_uses() const;
@@ -171,6 +171,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t barrier_bytes_ = 0, scratch_offset_ = 0, shared_bytes_ = 0;
   std::int64_t join_floats_ = 0, row_floats_ = 0;
   std::int64_t half_bytes_ = 0;         ///< room for a rounded left operand (wmma)
+  bool forms_chosen_ = false;
   bool measuring_ = true;               ///< the first passes: what is as large as what
   std::vector<std::string> notes_;
 

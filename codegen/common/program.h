@@ -1,0 +1,38 @@
+// Programs started from an argument vector, in a temporary directory that is gone afterwards.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ir/error.h"
+
+namespace tilewright {
+
+/// A fresh directory under `under` (empty: the system's), removed with all that is in it. path() is
+/// empty where none could be made; errno says why.
+class TemporaryDirectory {
+ public:
+  explicit TemporaryDirectory(const std::filesystem::path& under = {});
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Where a program is, by its own path or by the PATH; empty where it is not.
+std::filesystem::path find_program(const std::string& name);
+
+/// The whole of a file; empty where there is none.
+std::string text_of(const std::filesystem::path& file);
+
+/// Runs a program to its end, its output in `log`. Nothing where it succeeded, else the first line of
+/// the log that says "error", or the first.
+std::optional<Reason> run_program(const std::vector<std::string>& words,
+                                  const std::filesystem::path& log);
+
+}  // namespace tilewright
