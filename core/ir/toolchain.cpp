@@ -46,8 +46,8 @@ TemporaryDirectory::~TemporaryDirectory() {
 
 fs::path find_program(const std::string& name) {
   const auto runs = [](const fs::path& file) {
-    std::error_code error;
-    return access(file.c_str(), X_OK) == 0 && !fs::is_directory(file, error);
+    std::error_code none;
+    return ::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file, none);
   };
   if (name.find('/') != std::string::npos) return runs(name) ? fs::path(name) : fs::path();
   const char* path = std::getenv("PATH");
@@ -58,6 +58,8 @@ fs::path find_program(const std::string& name) {
   }
   return {};
 }
+
+bool on_path(const std::string& program) { return !find_program(program).empty(); }
 
 std::string text_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);

@@ -25,9 +25,9 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
+bool on_path(const std::string& program);
 /// Where a program is, by its own path or by the PATH; empty where it is not.
 std::filesystem::path find_program(const std::string& name);
-inline bool on_path(const std::string& name) { return !find_program(name).empty(); }
 /// The whole of a file; empty where there is none.
 std::string text_of(const std::filesystem::path& file);
 /// The C++ compiler and what comes before its own arguments ("ccache g++" is two words): `asked`, else

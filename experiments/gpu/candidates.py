@@ -74,8 +74,30 @@ def tilings(size, attention):
         yield dict(zip("mlkn", values))
 
 
+def online(row, size, most):
+    """Attention in one pass over l, its sums rescaled, after the model's own plan (which has whole rows
+    of scores)."""
+    batch = "b/1@grid " if size["batch"] > 1 else ""
+    tree = (batch + "m@grid ( L.Q l ( L.K C.qk C.rowmax C.exp C.rowsum C.rescale L.V C.pv ) C.divide S.E )")
+    asked = [{"workload": row, "model": "mcfuser", "name": f"{row} mcfuser"}]
+    blocks = {m: size["batch"] * math.ceil(size["m"] / m) for m in (32, 64, 128)}
+    # As many blocks as there are multiprocessors first.
+    order = sorted((m for m in blocks if m <= size["m"]), key=lambda m: (blocks[m] < MULTIPROCESSORS // 2, -m))
+    variants = [(l, options) for options in ({}, {"stages": 3}, {"warps": 8}) for l in (64, 128, 32)]
+    for (l, options), m in itertools.product(variants, order):
+        if l > size["l"] or len(asked) >= most:
+            continue
+        tiles = f"m={m},l={l}"
+        extra = " ".join(f"{k}={v}" for k, v in options.items())
+        asked.append({"workload": f"{row}:online=1", "tree": tree, "tiles": tiles, **options,
+                      "name": f"{row} online {tiles} {extra}".strip()})
+    return asked
+
+
 def candidates(row, size, most):
     """Requests for one row: both models' plans, then a grid of tiles, stages and warps by estimate."""
+    if is_attention(row):
+        return online(row, size, most)
     base = {"workload": subject(row), "model": "mcfuser"}
     asked = [{**base, "name": f"{row} mcfuser"}, {**base, "model": "chimera", "name": f"{row} chimera"}]
     ranked = []
