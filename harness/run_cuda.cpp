@@ -20,17 +20,6 @@ std::vector<std::int64_t> bytes_of_tensors(const Workload& w) {
   return bytes;
 }
 
-void add_verification(CudaJob& job, const VerifyResult& checked) {
-  job.json["seed"] = job.request.seed;
-  job.json["verified"] = checked.kernel != nullptr;
-  job.json["relative_error"] = checked.verification.relative_error;
-  job.json["tolerance"] = checked.verification.tolerance;
-  if (checked.failure)
-    job.refuse_with("the kernel failed: " + checked.failure->text);
-  else if (!checked.kernel)
-    job.refuse_with("verification failed; the kernel is not timed");
-}
-
 void add_timing(CudaJob& job, const CudaTiming& timing, int copies) {
   const Workload& w = *job.on.setting.workload;
   const double seconds = median(timing.seconds);
@@ -53,6 +42,11 @@ void add_timing(CudaJob& job, const CudaTiming& timing, int copies) {
   }
 }
 
+cuda::BuildOptions build_options(const std::string& architecture, const CudaOptions& options) {
+  if (options.cache) make_folder(*options.cache, "--cache");
+  return {.architecture = architecture, .cache = options.cache.value_or("")};
+}
+
 std::string build_script(const cuda::Source& source) {
   return "#!/bin/sh\n# Builds " + source.file_name +
          " into a cubin; ARCH is sm_90a or sm_80.\nset -e\ncd \"$(dirname \"$0\")\"\n"
@@ -69,8 +63,7 @@ ordered_json figures_json(const cuda::Source& source, const CudaOptions& options
   if (options.arch) architectures = {*options.arch};
   for (const std::string& arch : architectures) {
     builds.push_back({{"architecture", arch}});
-    const Result<cuda::Binary> binary =
-        cuda::build(source, {.architecture = arch, .cache = options.cache.value_or("")});
+    const Result<cuda::Binary> binary = cuda::build(source, build_options(arch, options));
     if (!binary) {
       builds.back()["reason"] = binary.reason();
       continue;
@@ -82,6 +75,17 @@ ordered_json figures_json(const cuda::Source& source, const CudaOptions& options
 }
 
 }  // namespace
+
+void add_verification(CudaJob& job, const VerifyResult& checked) {
+  job.json["seed"] = job.request.seed;
+  job.json["verified"] = checked.kernel != nullptr;
+  job.json["relative_error"] = checked.verification.relative_error;
+  job.json["tolerance"] = checked.verification.tolerance;
+  if (checked.failure)
+    job.refuse_with("the kernel failed: " + checked.failure->text);
+  else if (!checked.kernel)
+    job.refuse_with("verification failed; the kernel is not timed");
+}
 
 void emit_job(CudaJob& job) {
   job.request.target = job.options.target;
@@ -109,8 +113,7 @@ void build_job(CudaJob& job, const cuda::DeviceInfo* device) {
   const std::string arch = options.arch ? *options.arch
                            : device     ? cuda::architecture_of(device->major, device->minor)
                                         : "sm_90a";
-  Result<cuda::Binary> binary =
-      cuda::build(*job.source, {.architecture = arch, .cache = options.cache.value_or("")});
+  Result<cuda::Binary> binary = cuda::build(*job.source, build_options(arch, options));
   if (!binary) return job.refuse_with("the kernel cannot be built: " + binary.reason());
   job.binary = std::move(binary).value();
   job.json["architecture"] = job.binary->architecture;
@@ -186,6 +189,8 @@ Answer emit_cuda(const Request& request, const EmitOptions& options) {
   };
   write(job.source->file_name, job.source->text);
   for (const cuda::DeviceHeader& header : cuda::device_headers()) write(header.name, header.text);
+  if (options.target == "cuda-emulated")
+    for (const auto& [name, text] : emulated_headers()) write(name, text);
   write("build.sh", build_script(*job.source));
   job.json["build"] = job.source->build_command_text;
   if (options.target == "cuda") job.json["builds"] = figures_json(*job.source, options.cuda);

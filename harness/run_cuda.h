@@ -32,6 +32,11 @@ void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device, const Re
 /// Executes what was emitted on the CPU instead (simulator/cuda_host), verifies it, and reports faults.
 void emulate_job(CudaJob& job, const Reference& reference);
 
+/// Into its document: verified, relative_error, tolerance; a refusal where it is wrong or failed.
+void add_verification(CudaJob& job, const VerifyResult& checked);
+/// The headers that stand in for CUDA on the host: name and text.
+std::vector<std::pair<std::string, std::string>> emulated_headers();
+
 Answer run_cuda(const Request& request, const RunOptions& options);
 Answer emit_cuda(const Request& request, const EmitOptions& options);
 

@@ -1,6 +1,7 @@
 // A kernel that is known to compute what its workload says. Nothing else is ever timed or measured.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -54,9 +55,10 @@ struct VerifyResult {
 };
 
 /// Runs the kernel once on the inputs, outputs filled with NaN before, and holds every output against
-/// the reference. Cost: one run.
+/// the reference. `after_run`, where given, is called once the kernel has run, right or wrong. Cost: one
+/// run.
 VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& workload,
-                    const Reference& reference);
+                    const Reference& reference, const std::function<void()>& after_run = {});
 /// The same of a CPU kernel, on seeded inputs. Cost: one run and one evaluation.
 VerifyResult verify(cpu::Kernel kernel, const Workload& workload, std::uint64_t seed);
 
