@@ -35,11 +35,13 @@ class Image {
   std::map<std::uint32_t, Place> lines(const std::vector<std::uint32_t>& places) const;
 
  private:
+  void keep_lines(const std::string& name, const std::string& text);
+  void add_frame(Place& place, const std::string& frame) const;
   std::optional<Reason> load(const Program& program);
 
   TemporaryDirectory directory_;
   std::string file_name_;
-  std::vector<std::string> source_lines_;
+  std::map<std::string, std::vector<std::string>> texts_;  ///< lines of the program's files
   void* handle_ = nullptr;
   std::map<std::string, Entry> entries_;
   tw_thread** (*current_)() = nullptr;

@@ -79,6 +79,8 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
   counts.tensors.resize(tensors.size() + 1);
   running_ = image_.current();
   ++phase_;
+  started_ = std::chrono::steady_clock::now();
+  late_ = false;
   arguments_.clear();
   for (const int t : launch.tensors)
     arguments_.push_back(reinterpret_cast<void*>(memory_.regions()[static_cast<std::size_t>(t)].base));
@@ -95,7 +97,7 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
     for (std::uint32_t b = 0; b < grid_; ++b) start(*blocks_[b], b, launch);
     run_together();
   } else {
-    for (std::uint32_t b = 0; b < grid_; ++b) {
+    for (std::uint32_t b = 0; b < grid_ && !late_; ++b) {
       start(*blocks_[0], b, launch);
       run_until_stuck(*blocks_[0]);
       leave(*blocks_[0]);
@@ -213,8 +215,17 @@ void Engine::stop(Fiber& f) {
   for (;;) switch_context(f.context, f.owner->home);  // for good: home starts nothing of it again
 }
 
+void Engine::look_at_clock(Fiber& f, std::uint32_t place) {
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
+  if (spent.count() < options_.max_seconds) return;
+  late_ = true;
+  report(f, Fault::deadlock, place,
+         formatted("still runs after {} seconds: the launch is stopped here", options_.max_seconds));
+  stop(f);
+}
+
 void Engine::run_until_stuck(Block& block) {
-  while (!block.stopped) {
+  while (!block.stopped && !late_) {
     Fiber* next = nullptr;
     for (std::size_t w = 0; w < block.warps.size() && next == nullptr; ++w)
       if (const std::uint32_t mask = block.warps[w].runnable)
@@ -235,7 +246,7 @@ void Engine::run_together() {
 /// A block that does not go on: is it done, or stuck?
 void Engine::leave(Block& block) {
   if (!finished(block)) {
-    report_deadlock(block);
+    if (!late_) report_deadlock(block);
     block.stopped = true;
   }
   if (block.stopped) ++blocks_stopped_;
