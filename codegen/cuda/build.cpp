@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "codegen/cuda/nvrtc.h"
-#include "codegen/common/program.h"
+#include "core/ir/toolchain.h"
 
 namespace tilewright::cuda {
 namespace {

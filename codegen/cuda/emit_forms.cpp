@@ -40,9 +40,11 @@ void KernelEmitter::choose_forms() {
     for (std::size_t d = p.most.size(); d-- > 2;) p.stride[d - 2] = p.stride[d - 1] * p.most[d - 1];
     p.plain = b.role == BufferRole::output && b.store.valid() && b.fixed_at.valid() &&
               fresh_at_fix_[i] == "true";
-    for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n)
+    for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n) {
       for (const OutputUse& w : k_.nodes[n].writes)
         if (w.buffer == BufferId(i) && b.store < NodeId(n)) p.plain = false;
+      if (k_.nodes[n].flush == BufferId(i)) p.plain = false;  // read before its store
+    }
   }
   std::set<BufferId> banned;
   for (;;) {

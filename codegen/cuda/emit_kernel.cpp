@@ -130,6 +130,18 @@ void KernelEmitter::check() const {
       throw Refused{"a node stands outside a grid loop beside it, which only one of its blocks would run"};
     if (n.kind == NodeKind::compute && n.once)
       throw Refused{"C." + workload_.op(n.op).name + "!once: the cuda target keeps no record of what is complete"};
+    // Blocks run in any order: what they write home must be each one's own.
+    for (const OutputUse& w : n.writes)
+      for (NodeId p = n.parent; p.valid() && is_written(w.buffer) && !buffer(w.buffer).atomic; p = k_.node(p).parent) {
+        const ScheduleNode& l = k_.node(p);
+        if (l.kind != NodeKind::loop || l.binding != Binding::grid || l.max_trips <= 1) continue;
+        const bool own = std::ranges::any_of(l.cuts, [&](const OpLoop& c) {
+          return c.op == n.op && !workload_.is_reduction(n.op, l.loop);
+        });
+        if (!own)
+          throw Refused{"every block of loop " + workload_.loop(l.loop).name + "@grid would write " +
+                        tensor_name(w.tensor) + " home"};
+      }
     if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
       throw Refused{"loop " + workload_.loop(n.loop).name + " is bound to " +
                     std::string(name_of(n.binding)) +

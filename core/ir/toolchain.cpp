@@ -44,13 +44,28 @@ TemporaryDirectory::~TemporaryDirectory() {
   if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
-bool on_path(const std::string& program) {
-  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
+fs::path find_program(const std::string& name) {
+  const auto runs = [](const fs::path& file) {
+    std::error_code none;
+    return ::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file, none);
+  };
+  if (name.find('/') != std::string::npos) return runs(name) ? fs::path(name) : fs::path();
   const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (access((fs::path(folder.empty() ? "." : folder) / program).c_str(), X_OK) == 0) return true;
-  return false;
+  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder.empty() ? "." : folder) / name;
+    if (runs(file)) return file;
+  }
+  return {};
+}
+
+bool on_path(const std::string& program) { return !find_program(program).empty(); }
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  return std::move(text).str();
 }
 
 Result<std::vector<std::string>> compiler_command(const std::string& asked) {

@@ -26,6 +26,10 @@ class TemporaryDirectory {
 };
 
 bool on_path(const std::string& program);
+/// Where a program is, by its own path or by the PATH; empty where it is not.
+std::filesystem::path find_program(const std::string& name);
+/// The whole of a file; empty where there is none.
+std::string text_of(const std::filesystem::path& file);
 /// The C++ compiler and what comes before its own arguments ("ccache g++" is two words): `asked`, else
 /// CXX, else the first of c++, g++ and clang++.
 Result<std::vector<std::string>> compiler_command(const std::string& asked);

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cuda/driver.h"
-#include "codegen/common/program.h"
+#include "core/ir/toolchain.h"
 #include "tests/codegen/cuda/hand_written.h"
 
 namespace tilewright::cuda {
