@@ -139,7 +139,7 @@ struct Report {
 
 class Image;
 
-/// A compiled .cu file. Copies share it. Runs one at a time.
+/// A compiled .cu file. Copies share it. It may run on several threads at once.
 class Module {
  public:
   /// A Reason: no compiler, or the compiler's first error. InputError: names that are no identifiers.

@@ -42,7 +42,6 @@ struct PendingCopy {
 
 /// A kernel's thread.
 struct Fiber {
-  tw_thread* record = nullptr;   ///< what compiled code sees of it, in its stack
   Context context;
   Block* owner = nullptr;
   int index = 0;
@@ -215,7 +214,6 @@ class Engine {
   bool cooperative_ = false;
   std::uint32_t phase_ = 0;
   std::uint32_t grid_ = 1;
-  tw_thread** running_ = nullptr;
   LaunchCounts* counts_ = nullptr;
   std::unique_ptr<StackSlab> stacks_;
   std::size_t stacks_count_ = 0;

@@ -4,6 +4,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -120,12 +121,10 @@ std::optional<Reason> Image::load(const Program& program) {
   for (const Header& h : program.headers) keep_lines(h.name, h.text);
   handle_ = dlopen((directory_.path() / "kernel.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) return Reason{"the built kernel does not load: " + std::string(dlerror())};
-  void* const current = dlsym(handle_, "tw_host_current");
-  if (current == nullptr) return Reason{"the built kernel has no tw_host_current"};
-  current_ = reinterpret_cast<tw_thread** (*)()>(current);
-  Dl_info info;
-  if (dladdr(current, &info) == 0) return Reason{"the built kernel's base is not known"};
-  Extent extent{reinterpret_cast<std::uintptr_t>(info.dli_fbase), 0};
+  link_map* map = nullptr;
+  if (dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0)
+    return Reason{"the built kernel's place in memory is not known: " + std::string(dlerror())};
+  Extent extent{map->l_addr, 0};
   dl_iterate_phdr(find_extent, &extent);
   base_ = extent.base;
   extent_ = extent.end - extent.base;
@@ -172,7 +171,8 @@ void Image::add_frame(Place& place, const std::string& frame) const {
 std::map<std::uint32_t, Place> Image::lines(const std::vector<std::uint32_t>& places) const {
   std::map<std::uint32_t, Place> found;
   if (places.empty() || !on_path("addr2line")) return found;
-  const fs::path log = directory_.path() / "lines";
+  static std::atomic<int> calls = 0;  // runs on several threads share the directory
+  const fs::path log = directory_.path() / ("lines" + std::to_string(calls++));
   std::vector<std::string> words{"addr2line", "-a", "-i", "-e",
                                  (directory_.path() / "kernel.so").string()};
   for (const std::uint32_t p : places) {

@@ -77,7 +77,6 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
   grid_ = static_cast<std::uint32_t>(launch.blocks);
   counts_ = &counts;
   counts.tensors.resize(tensors.size() + 1);
-  running_ = image_.current();
   ++phase_;
   started_ = std::chrono::steady_clock::now();
   late_ = false;
@@ -103,7 +102,6 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
       leave(*blocks_[0]);
     }
   }
-  *running_ = nullptr;
   return std::nullopt;
 }
 
@@ -140,16 +138,14 @@ void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
 
 void Engine::start(Block& block, Fiber& f, unsigned char* stack, const Launch& launch) {
   prepare_context(f.context, stack, stack + StackSlab::kBytes, fiber_main, &f);
-  f.record = reinterpret_cast<tw_thread*>(stack);
-  *f.record = {.stack_low = reinterpret_cast<std::uintptr_t>(stack),
-               .stack_bytes = StackSlab::kBytes,
-               .api = *api(),
-               .shared = block.shared,
-               .thread = static_cast<std::uint32_t>(f.index),
-               .block = block.index,
-               .threads = static_cast<std::uint32_t>(launch.threads),
-               .blocks = grid_,
-               .fiber = &f};
+  // What compiled code sees of the thread, where it looks for it.
+  *reinterpret_cast<tw_thread*>(stack) = {.api = *api(),
+                                          .shared = block.shared,
+                                          .thread = static_cast<std::uint32_t>(f.index),
+                                          .block = block.index,
+                                          .threads = static_cast<std::uint32_t>(launch.threads),
+                                          .blocks = grid_,
+                                          .fiber = &f};
 }
 
 void Engine::fiber_main(void* fiber) {
@@ -189,7 +185,6 @@ void Engine::resume_next(Fiber& f) {
     const int lane = std::countr_zero(later != 0 ? later : mask);
     Fiber& next = block.fibers[w * kWarp + static_cast<std::size_t>(lane)];
     if (&next == &f) return;
-    *running_ = next.record;
     switch_context(f.context, next.context);
     return;
   }
@@ -231,7 +226,6 @@ void Engine::run_until_stuck(Block& block) {
       if (const std::uint32_t mask = block.warps[w].runnable)
         next = &block.fibers[w * kWarp + static_cast<std::size_t>(std::countr_zero(mask))];
     if (next == nullptr) return;
-    *running_ = next->record;
     switch_context(block.home, next->context);
   }
 }

@@ -20,15 +20,8 @@
 
 // ---- the running thread ------------------------------------------------------------------------
 #define TW_UNCHECKED __attribute__((no_sanitize("thread"), unused))
-// Initial-exec: one load. A fiber stays on one thread of the operating system, so that what a compiler
-// knows of this address stays true.
-static __thread tw_thread* tw_host_running __attribute__((tls_model("initial-exec")));
-extern "C" __attribute__((visibility("default"))) TW_UNCHECKED tw_thread** tw_host_current(void) {
-  return &tw_host_running;
-}
-// const: a fiber's record is the same all its life.
-static __attribute__((noinline, const)) TW_UNCHECKED tw_thread* tw_host_self(void) {
-  return tw_host_running;
+static inline __attribute__((always_inline, unused)) tw_thread* tw_host_self(void) {
+  return (tw_thread*)((uintptr_t)__builtin_frame_address(0) & ~(TW_STACK_BYTES - 1));
 }
 
 struct tw_host_dim3 { unsigned x, y, z; };
@@ -44,9 +37,11 @@ static inline __attribute__((always_inline)) tw_host_dim3 tw_host_index(unsigned
 // Inlined into each hook, so that the hook's return address is the place of the access.
 #define TW_HOST_ACCESS(POINTER, BYTES, FLAGS)                                                       \
   do {                                                                                              \
-    tw_thread* const self = tw_host_running;                                                        \
-    if (self != nullptr && uintptr_t(POINTER) - self->stack_low >= self->stack_bytes)               \
-      self->api.access(self, POINTER, BYTES, FLAGS, __builtin_return_address(0));                  \
+    const uintptr_t frame = (uintptr_t)__builtin_frame_address(0);                                  \
+    if (((uintptr_t)(POINTER) ^ frame) >= TW_STACK_BYTES) { /* not this thread's own stack */       \
+      tw_thread* const self = (tw_thread*)(frame & ~(TW_STACK_BYTES - 1));                          \
+      self->api.access(self, POINTER, BYTES, FLAGS, __builtin_return_address(0));                   \
+    }                                                                                               \
   } while (0)
 #define TW_HOST_HOOK(NAME, BYTES, FLAGS)                                                            \
   extern "C" TW_UNCHECKED void NAME(void* p) { TW_HOST_ACCESS(p, BYTES, FLAGS); }
