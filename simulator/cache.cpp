@@ -389,6 +389,13 @@ std::vector<std::vector<CacheLine>> CacheHierarchy::contents(std::size_t level, 
   return engine_->contents(level, core);
 }
 
+bool CacheHierarchy::has_image() const { return engine_->has_image(); }
+void CacheHierarchy::image(cache::Image& out) const { engine_->image(out); }
+void CacheHierarchy::assign(const cache::Image& image) {
+  engine_->assign(image);
+  renew_quick();
+}
+
 const LevelBlame& CacheHierarchy::blame(std::size_t level) const {
   TW_CHECK(attribution_ != nullptr, "blame without CacheOptions::attribute");
   return attribution_->level(level);

@@ -44,12 +44,24 @@ class Simulation {
   }
 
   Simulated run() {
-    walk(s_, [this](const AccessEvent& e) { apply(e); });
-    Simulated out{.traffic = traffic()};
+    const AccessSink sink = [this](const AccessEvent& e) { apply(e); };
+    Skipped skipped{.why_none = why_no_skipping()};
+    if (skipped.why_none.empty()) {
+      skipping_ = std::make_unique<Skipping>(
+          s_, *map_, *caches_,
+          Skipping::Counters{.operations = &operations_, .computes = &computes_});
+      walk(s_, sink, [this](const LoopPoint& p) { return skipping_->steer(p); });
+      skipped = skipping_->result();
+    } else {
+      walk(s_, sink);
+      skipped.of_computes = computes_;
+    }
+    Simulated out{.traffic = traffic(), .skipped = std::move(skipped)};
     if (!caches_) return out;
     for (std::size_t c = 0; c < cache_boundary_.size(); ++c) {
       const std::string name = boundary_name(cache_boundary_[c]);
       out.caches.emplace_back(name, caches_->counts(c));
+      if (options_.contents) out.contents.push_back(caches_->contents(c));
       if (options_.attribute) out.blame.push_back({.boundary = name, .level = caches_->blame(c)});
     }
     if (options_.attribute)
@@ -67,6 +79,16 @@ class Simulation {
       if (at == index) return m_.boundary(levels.first, levels.second);
     TW_CHECK(false, "a boundary without a name");
     return {};
+  }
+
+  /// Why every iteration has to be walked; empty: it does not.
+  std::string why_no_skipping() const {
+    if (!options_.skip) return "not asked for";
+    if (!caches_) return "no hardware cache is touched";
+    if (software_) return "software-managed buffers decide what touches the caches";
+    if (options_.attribute) return "every miss is looked into";
+    if (!options_.distances.empty() || options_.trace != nullptr) return "every touch is told of";
+    return Skipping::refusal(*map_, *caches_);
   }
 
   /// Loops in the order of the trees: an outer one stands before those within it.
@@ -143,6 +165,7 @@ class Simulation {
       case AccessKind::compute: {
         std::int64_t& count = operations_[e.op.index()];
         count = std::max<std::int64_t>(count, 0) + e.operations;
+        ++computes_;
         if (!loops_.empty()) follow_loops(e);
         return;
       }
@@ -176,6 +199,7 @@ class Simulation {
 
   void touch_run(Touch how, TensorId t, std::int64_t address, std::int64_t bytes, int entry) {
     const auto at = static_cast<std::size_t>(entry);
+    if (skipping_) skipping_->worked(1 + bytes / 64);
     if (!options_.distances.empty() || options_.trace != nullptr)
       tell(how, t.value, address, bytes, entry);
     if (how == Touch::update)
@@ -316,6 +340,8 @@ class Simulation {
   std::vector<std::size_t> cache_boundary_;  // by cache
   std::unique_ptr<CacheHierarchy> caches_;
   std::unique_ptr<AddressMap> map_;
+  std::unique_ptr<Skipping> skipping_;
+  std::int64_t computes_ = 0;
   // Attribution.
   std::vector<LoopId> loops_;       // outermost first
   std::vector<std::int64_t> lows_;  // by loop: where its range began last; -1: not met

@@ -6,6 +6,7 @@
 #include "core/lowering/stream.h"
 #include "simulator/attribution.h"
 #include "simulator/cache.h"
+#include "simulator/skipping.h"
 #include "simulator/stack_distance.h"
 #include "simulator/trace.h"
 
@@ -21,6 +22,11 @@ struct SimulateOptions {
   int cores = 1;
   std::uint64_t seed = 1;  ///< of policies that draw
   bool attribute = false;  ///< also Simulated::blame; one core; some fifty times slower
+
+  /// Passes over iterations that would only repeat themselves, see Skipping: counts are the same.
+  /// Of no effect where touches are told to anybody, below or by attribute.
+  bool skip = true;
+  bool contents = false;  ///< also Simulated::contents
 
   // Told of every touch that enters the caches at the innermost one, in order; not owned.
   std::vector<StackDistances*> distances = {};
@@ -39,6 +45,9 @@ struct Simulated {
   std::vector<std::pair<std::string, std::vector<CacheCount>>> caches;  ///< by tensor
   std::vector<Blame> blame;                                             ///< with attribute
   std::vector<std::string> loops;  ///< that LevelBlame::by_loop speaks of, before its last row
+  Skipped skipped;
+  /// With contents: what each cache is left with, by set, see CacheHierarchy::contents.
+  std::vector<std::vector<std::vector<CacheLine>>> contents;
   DramCount dram;                  ///< where the machine file says how rows lie
 };
 
@@ -58,7 +67,8 @@ struct Simulated {
 /// touches, one for each line of a run; at outer levels they are the requests from within.
 ///
 /// Entries that would be all zero are left out; `operations` has every operator that ran.
-/// Cost: one visit for each node of the walk, and one for each line touched.
+/// Cost: one visit for each node of the walk, and one for each line touched, of those iterations of
+/// the plan's loops that are not passed over (SimulateOptions::skip).
 /// Throws InputError for tensors too large for a cache's address space (2^52 bytes together).
 Traffic simulate(const Schedule& schedule, const SimulateOptions& options = {});
 /// The same, and what else the caches know. Throws InputError too where a trace or distances are

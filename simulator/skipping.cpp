@@ -1,0 +1,236 @@
+#include "simulator/skipping.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "core/ir/error.h"
+
+namespace tilewright {
+
+namespace {
+
+/// Lines touched for each line that a comparison looks at: what looking costs at most.
+constexpr std::int64_t kWorkPerLine = 16;
+constexpr int kMostFailures = 10;
+
+std::int64_t modulo(std::int64_t a, std::int64_t m) { return (a % m + m) % m; }
+
+/// Iterations until a step of `bytes` each is a multiple of `of`.
+std::int64_t until_multiple(std::int64_t bytes, std::int64_t of) {
+  return of / std::gcd(of, modulo(bytes, of));
+}
+
+}  // namespace
+
+Skipping::Skipping(const Schedule& s, const AddressMap& map, CacheHierarchy& caches,
+                   const Counters& counters)
+    : s_(s), map_(map), caches_(caches), counters_(counters), regions_(map.regions()) {
+  for (const ScheduledKernel& k : s.kernels) loops_.emplace_back(k.nodes.size());
+  for (const CacheGeometry& g : caches.levels()) lines_ += g.capacity.value / g.line.value;
+}
+
+std::string Skipping::refusal(const AddressMap& map, const CacheHierarchy& caches) {
+  if (!caches.has_image())
+    return "the caches do more than replace lines in an order that their touches decide";
+  for (const CacheGeometry& g : caches.levels())
+    if (map.alignment() % g.line.value != 0) return "lines are longer than tensors are aligned to";
+  return "";
+}
+
+std::int64_t Skipping::steer(const LoopPoint& point) {
+  Loop& l = loops_[static_cast<std::size_t>(point.kernel)][point.loop.index()];
+  if (point.next == 0) begin(l, point);
+  if (!l.watching || point.next < l.moves.first) return point.next;
+  if ((point.next - l.moves.first) % l.period != 0) return point.next;
+  const std::int64_t left = point.count - 1 - point.next;
+  if (left < l.period) {
+    give_up(l);
+    return point.next;
+  }
+  if (work_ - l.work < kWorkPerLine * lines_ && l.work != 0) return point.next;
+  if (l.based) return pass(l, point);
+  take_base(l, point.next);
+  return point.next;
+}
+
+void Skipping::begin(Loop& l, const LoopPoint& point) {
+  l.watching = l.based = false;
+  l.tests = 0;
+  l.power = 1;
+  if (l.rest > 0) {
+    --l.rest;
+    return;
+  }
+  auto moves = translation_of(s_, map_, point);
+  if (moves) {
+    l.moves = std::move(*moves);
+    l.period = period_of(l.moves, (point.count - 1 - l.moves.first) / 2);
+    l.watching = l.period != 0;
+  }
+  if (!l.watching) give_up(l);
+}
+
+/// Nothing came of this instance: the next ones are left alone, ever more of them.
+void Skipping::give_up(Loop& l) {
+  l.watching = false;
+  l.failures = std::min(l.failures + 1, kMostFailures);
+  l.rest = (std::int64_t{1} << l.failures) - 1;
+}
+
+void Skipping::take_base(Loop& l, std::int64_t at) {
+  caches_.image(l.base);
+  l.base_operations = *counters_.operations;
+  l.base_computes = *counters_.computes;
+  l.base_at = at;
+  l.based = true;
+  l.work = std::max<std::int64_t>(work_, 1);
+}
+
+std::int64_t Skipping::period_of(const LoopTranslation& moves, std::int64_t most) const {
+  std::int64_t period = 1;
+  std::optional<std::int64_t> reference;
+  for (std::size_t r = 0; r < regions_.size(); ++r) {
+    if (!moves.touched[r]) continue;
+    if (!reference) reference = moves.bytes[r];
+    for (const CacheGeometry& g : caches_.levels()) {
+      const std::int64_t sets =
+          g.ways == 0 ? 1 : g.capacity.value / (g.line.value * g.ways);
+      period = std::lcm(period, until_multiple(moves.bytes[r], g.line.value));
+      period = std::lcm(period, until_multiple(moves.bytes[r] - *reference, g.line.value * sets));
+      if (period > most) return 0;
+    }
+  }
+  return most < 1 ? 0 : period;
+}
+
+/// Looks whether the caches repeat themselves, and passes over what repeats.
+std::int64_t Skipping::pass(Loop& l, const LoopPoint& point) {
+  caches_.image(now_);
+  const std::int64_t distance = point.next - l.base_at;
+  l.work = std::max<std::int64_t>(work_, 1);
+  const std::int64_t times = (point.count - 1 - point.next) / distance;
+  if (times == 0) {
+    give_up(l);
+    return point.next;
+  }
+  if (!moved(l.base, now_, l.moves, distance) ||
+      !move(now_, l.moves, times * distance)) {
+    // Brent's way to find a period: the base goes on after 1, 2, 4... comparisons.
+    if (++l.tests < l.power) return point.next;
+    l.tests = 0;
+    l.power *= 2;
+    take_base(l, point.next);
+    return point.next;
+  }
+  for (std::size_t i = 0; i < now_.levels.size(); ++i)
+    for (std::size_t t = 0; t < now_.levels[i].tally.size(); ++t) {
+      cache::Tally& tally = now_.levels[i].tally[t];
+      const cache::Tally& base = l.base.levels[i].tally[t];
+      tally.hits += times * (tally.hits - base.hits);
+      tally.misses += times * (tally.misses - base.misses);
+      tally.read_bytes += times * (tally.read_bytes - base.read_bytes);
+      tally.written_bytes += times * (tally.written_bytes - base.written_bytes);
+    }
+  caches_.assign(now_);
+  for (std::size_t o = 0; o < counters_.operations->size(); ++o) {
+    std::int64_t& count = (*counters_.operations)[o];
+    if (count >= 0) count += times * (count - std::max<std::int64_t>(l.base_operations[o], 0));
+  }
+  const std::int64_t computes = times * (*counters_.computes - l.base_computes);
+  *counters_.computes += computes;
+  skipped_computes_ += computes;
+  l.skipped += times * distance;
+  l.failures = 0;
+  l.watching = false;
+  return point.next + times * distance;
+}
+
+std::size_t Skipping::region_of(std::int64_t address) const {
+  const auto after = std::upper_bound(
+      regions_.begin(), regions_.end(), address,
+      [](std::int64_t a, const AddressMap::Region& r) { return a < r.base; });
+  TW_CHECK(after != regions_.begin(), "a line before all tensors");
+  return static_cast<std::size_t>(after - regions_.begin()) - 1;
+}
+
+std::uint64_t Skipping::turn(const cache::LevelImage& level, const LoopTranslation& moves,
+                             std::int64_t iterations) const {
+  for (std::size_t r = 0; r < regions_.size(); ++r)
+    if (moves.touched[r])
+      return static_cast<std::uint64_t>(modulo((moves.bytes[r] * iterations) >> level.line_shift,
+                                               static_cast<std::int64_t>(level.sets)));
+  return 0;
+}
+
+bool Skipping::moved(const cache::Image& from, const cache::Image& to,
+                     const LoopTranslation& moves, std::int64_t iterations) const {
+  for (std::size_t i = 0; i < from.levels.size(); ++i) {
+    const cache::LevelImage& a = from.levels[i];
+    const cache::LevelImage& b = to.levels[i];
+    std::uint64_t set = turn(a, moves, iterations);
+    for (std::uint64_t s = 0; s < a.sets; ++s, set = set + 1 == a.sets ? 0 : set + 1) {
+      if (!a.states.empty() && !(a.states[s] == b.states[set])) return false;
+      for (std::size_t w = 0; w < a.ways; ++w) {
+        cache::Entry e = a.entries[s * a.ways + w];
+        if (e != cache::kEmpty) {
+          const auto line = static_cast<std::int64_t>(cache::line_of(e));
+          const std::int64_t bytes = moves.bytes[region_of(line << a.line_shift)] * iterations;
+          e += static_cast<cache::Entry>(bytes >> a.line_shift) << cache::kMetaBits;
+        }
+        if (e != b.entries[set * a.ways + w]) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool Skipping::move(cache::Image& image, const LoopTranslation& moves,
+                    std::int64_t iterations) const {
+  std::vector<std::vector<cache::Entry>> entries(image.levels.size());
+  std::vector<std::vector<cache::PolicyState>> states(image.levels.size());
+  for (std::size_t i = 0; i < image.levels.size(); ++i) {
+    const cache::LevelImage& level = image.levels[i];
+    entries[i].resize(level.entries.size());
+    states[i].resize(level.states.size());
+    std::uint64_t set = turn(level, moves, iterations);
+    for (std::uint64_t s = 0; s < level.sets; ++s, set = set + 1 == level.sets ? 0 : set + 1) {
+      if (!level.states.empty()) states[i][set] = level.states[s];
+      for (std::size_t w = 0; w < level.ways; ++w) {
+        cache::Entry e = level.entries[s * level.ways + w];
+        if (e != cache::kEmpty) {
+          const std::int64_t address = static_cast<std::int64_t>(cache::line_of(e))
+                                       << level.line_shift;
+          const AddressMap::Region& region = regions_[region_of(address)];
+          const std::int64_t bytes =
+              moves.bytes[static_cast<std::size_t>(&region - regions_.data())] * iterations;
+          if (address + bytes < region.base || address + bytes >= region.end) return false;
+          e += static_cast<cache::Entry>(bytes >> level.line_shift) << cache::kMetaBits;
+        }
+        entries[i][set * level.ways + w] = e;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < image.levels.size(); ++i) {
+    image.levels[i].entries = std::move(entries[i]);
+    image.levels[i].states = std::move(states[i]);
+  }
+  return true;
+}
+
+Skipped Skipping::result() const {
+  Skipped all{.computes = skipped_computes_, .of_computes = *counters_.computes};
+  for (std::size_t k = 0; k < loops_.size(); ++k)
+    for (std::size_t n = 0; n < loops_[k].size(); ++n) {
+      if (loops_[k][n].skipped == 0) continue;
+      const ScheduleNode& node = s_.kernels[k].nodes[n];
+      all.loops.push_back({.kernel = s_.kernels[k].name,
+                           .loop = s_.workload->loop(node.loop).name + "/" +
+                                   std::to_string(node.step),
+                           .iterations = loops_[k][n].skipped});
+    }
+  return all;
+}
+
+}  // namespace tilewright
