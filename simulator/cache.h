@@ -211,6 +211,9 @@ class CacheHierarchy {
   std::vector<std::vector<CacheLine>> contents(std::size_t level, int core = 0) const;
   DramCount dram() const;
 
+  /// Lines of a level by tensor, summed over cores. Cost: one look at each.
+  std::vector<std::int64_t> held(std::size_t level) const;
+
   /// Whether what these caches will do depends on no more than an Image says: plain hierarchies
   /// whose policies draw nothing.
   bool has_image() const;

@@ -39,6 +39,7 @@ class Engine {
   virtual std::vector<Tally> tallies(std::size_t level) const = 0;
   /// By tensor, bytes.
   virtual std::vector<std::int64_t> resident_dirty(std::size_t level) const = 0;
+  virtual std::vector<std::int64_t> held(std::size_t level) const = 0;  ///< by tensor, lines
   virtual std::vector<std::vector<CacheLine>> contents(std::size_t level, int core) const = 0;
   virtual DramCount dram() const = 0;
 

@@ -147,6 +147,13 @@ class PlainEngine final : public Engine {
     return bytes;
   }
 
+  std::vector<std::int64_t> held(std::size_t level) const override {
+    std::vector<std::int64_t> lines(levels_[level].tally.size(), 0);
+    each(level,
+         [&](std::uint64_t, Entry e) { ++lines[static_cast<std::size_t>(tensor_of(e))]; });
+    return lines;
+  }
+
   std::vector<std::vector<CacheLine>> contents(std::size_t level, int) const override {
     std::vector<std::vector<CacheLine>> all(
         std::visit([](const auto& sets) { return sets.sets(); }, levels_[level].sets));

@@ -6,6 +6,7 @@
 #include "core/lowering/stream.h"
 #include "simulator/attribution.h"
 #include "simulator/cache.h"
+#include "simulator/occupancy.h"
 #include "simulator/skipping.h"
 #include "simulator/stack_distance.h"
 #include "simulator/trace.h"
@@ -26,10 +27,16 @@ struct SimulateOptions {
   /// Passes over iterations that would only repeat themselves, see Skipping: counts are the same.
   /// Of no effect where touches are told to anybody, below or by attribute.
   bool skip = true;
+  /// Each walks the plan and touches a share of the sets: the same counts. One where sets are not
+  /// by themselves, see Simulated::why_serial.
+  int threads = 1;
   bool contents = false;  ///< also Simulated::contents
+  /// The walk ends, unfinished, once it has touched about so many lines of 64 bytes; 0: it does not.
+  std::int64_t most_lines = 0;
 
   // Told of every touch that enters the caches at the innermost one, in order; not owned.
   std::vector<StackDistances*> distances = {};
+  Occupancy* occupancy = nullptr;
   TraceWriter* trace = nullptr;  ///< a line touched is an access of its bytes
 };
 
@@ -45,6 +52,9 @@ struct Simulated {
   std::vector<std::pair<std::string, std::vector<CacheCount>>> caches;  ///< by tensor
   std::vector<Blame> blame;                                             ///< with attribute
   std::vector<std::string> loops;  ///< that LevelBlame::by_loop speaks of, before its last row
+  int threads = 1;         ///< that shared the sets
+  std::string why_serial;  ///< where more were asked for than were
+  bool finished = true;  ///< else everything here is of a part of the walk: see most_lines
   Skipped skipped;
   /// With contents: what each cache is left with, by set, see CacheHierarchy::contents.
   std::vector<std::vector<std::vector<CacheLine>>> contents;

@@ -25,8 +25,13 @@ std::int64_t until_multiple(std::int64_t bytes, std::int64_t of) {
 }  // namespace
 
 Skipping::Skipping(const Schedule& s, const AddressMap& map, CacheHierarchy& caches,
-                   const Counters& counters)
-    : s_(s), map_(map), caches_(caches), counters_(counters), regions_(map.regions()) {
+                   const Counters& counters, std::int64_t granule)
+    : s_(s),
+      map_(map),
+      caches_(caches),
+      counters_(counters),
+      granule_(granule),
+      regions_(map.regions()) {
   for (const ScheduledKernel& k : s.kernels) loops_.emplace_back(k.nodes.size());
   for (const CacheGeometry& g : caches.levels()) lines_ += g.capacity.value / g.line.value;
 }
@@ -49,7 +54,7 @@ std::int64_t Skipping::steer(const LoopPoint& point) {
     give_up(l);
     return point.next;
   }
-  if (work_ - l.work < kWorkPerLine * lines_ && l.work != 0) return point.next;
+  if (*counters_.lines - l.work < kWorkPerLine * lines_ && l.work != 0) return point.next;
   if (l.based) return pass(l, point);
   take_base(l, point.next);
   return point.next;
@@ -85,7 +90,7 @@ void Skipping::take_base(Loop& l, std::int64_t at) {
   l.base_computes = *counters_.computes;
   l.base_at = at;
   l.based = true;
-  l.work = std::max<std::int64_t>(work_, 1);
+  l.work = std::max<std::int64_t>(*counters_.lines, 1);
 }
 
 std::int64_t Skipping::period_of(const LoopTranslation& moves, std::int64_t most) const {
@@ -94,6 +99,7 @@ std::int64_t Skipping::period_of(const LoopTranslation& moves, std::int64_t most
   for (std::size_t r = 0; r < regions_.size(); ++r) {
     if (!moves.touched[r]) continue;
     if (!reference) reference = moves.bytes[r];
+    period = std::lcm(period, until_multiple(moves.bytes[r], granule_));
     for (const CacheGeometry& g : caches_.levels()) {
       const std::int64_t sets =
           g.ways == 0 ? 1 : g.capacity.value / (g.line.value * g.ways);
@@ -109,7 +115,7 @@ std::int64_t Skipping::period_of(const LoopTranslation& moves, std::int64_t most
 std::int64_t Skipping::pass(Loop& l, const LoopPoint& point) {
   caches_.image(now_);
   const std::int64_t distance = point.next - l.base_at;
-  l.work = std::max<std::int64_t>(work_, 1);
+  l.work = std::max<std::int64_t>(*counters_.lines, 1);
   const std::int64_t times = (point.count - 1 - point.next) / distance;
   if (times == 0) {
     give_up(l);

@@ -41,17 +41,17 @@ class Skipping {
   struct Counters {
     std::vector<std::int64_t>* operations = nullptr;  ///< by operator; negative: never ran
     std::int64_t* computes = nullptr;
+    const std::int64_t* lines = nullptr;  ///< touched so far: not multiplied, the walk's own work
   };
+  /// Of moves by multiples of `granule` bytes only.
   Skipping(const Schedule& s, const AddressMap& map, CacheHierarchy& caches,
-           const Counters& counters);
+           const Counters& counters, std::int64_t granule = 1);
 
   /// Whether a hierarchy and a map are of the kind that this is about; if not, why.
   static std::string refusal(const AddressMap& map, const CacheHierarchy& caches);
 
   /// A LoopSteer. Cost: an image of the caches now and then, in proportion to the lines touched.
   std::int64_t steer(const LoopPoint& point);
-  /// Tells how much is being walked: lines touched.
-  void worked(std::int64_t lines) { work_ += lines; }
 
   Skipped result() const;
 
@@ -94,11 +94,11 @@ class Skipping {
   const AddressMap& map_;
   CacheHierarchy& caches_;
   Counters counters_;
+  std::int64_t granule_;
   std::vector<AddressMap::Region> regions_;
   std::vector<std::vector<Loop>> loops_;  // by kernel, node
   cache::Image now_;                      // kept for its memory
   std::int64_t lines_ = 0;                // that the caches hold
-  std::int64_t work_ = 0;
   std::int64_t skipped_computes_ = 0;
 };
 
