@@ -1,6 +1,7 @@
 #include "simulator/skipping.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -20,6 +21,23 @@ std::int64_t modulo(std::int64_t a, std::int64_t m) { return (a % m + m) % m; }
 /// Iterations until a step of `bytes` each is a multiple of `of`.
 std::int64_t until_multiple(std::int64_t bytes, std::int64_t of) {
   return of / std::gcd(of, modulo(bytes, of));
+}
+
+/// What was counted between two times, so many times more. Images are of plain engines, which count
+/// no more than this.
+void add(std::int64_t times, const cache::Tally& before, const cache::Tally& after,
+         cache::Tally& to) {
+  to.hits += times * (after.hits - before.hits);
+  to.misses += times * (after.misses - before.misses);
+  to.read_bytes += times * (after.read_bytes - before.read_bytes);
+  to.written_bytes += times * (after.written_bytes - before.written_bytes);
+}
+
+bool same(const cache::Image& a, const cache::Image& b) {
+  for (std::size_t i = 0; i < a.levels.size(); ++i)
+    if (a.levels[i].entries != b.levels[i].entries || a.levels[i].states != b.levels[i].states)
+      return false;
+  return true;
 }
 
 }  // namespace
@@ -46,7 +64,20 @@ std::string Skipping::refusal(const AddressMap& map, const CacheHierarchy& cache
 
 std::int64_t Skipping::steer(const LoopPoint& point) {
   Loop& l = loops_[static_cast<std::size_t>(point.kernel)][point.loop.index()];
-  if (point.next == 0) begin(l, point);
+  if (point.next == 0) {
+    begin(l, point);
+    begin_run(l.again, point);
+  }
+  if (l.again.watching) {
+    const std::int64_t to = mark(l, point.next, point.count);
+    if (to != point.next) return to;
+  }
+  const std::int64_t to = steer_steps(l, point);
+  if (l.again.watching && to != point.next && to + 1 == point.count) mark(l, to, point.count);
+  return to;
+}
+
+std::int64_t Skipping::steer_steps(Loop& l, const LoopPoint& point) {
   if (!l.watching || point.next < l.moves.first) return point.next;
   if ((point.next - l.moves.first) % l.period != 0) return point.next;
   const std::int64_t left = point.count - 1 - point.next;
@@ -58,6 +89,91 @@ std::int64_t Skipping::steer(const LoopPoint& point) {
   if (l.based) return pass(l, point);
   take_base(l, point.next);
   return point.next;
+}
+
+void Skipping::begin_run(Reruns& r, const LoopPoint& point) {
+  r.watching = false;
+  if (r.rest > 0) {
+    --r.rest;
+    return;
+  }
+  r.running.clear();
+  auto run = point.count < 4 ? std::nullopt : run_of(s_, map_, point);
+  if (!run) {
+    r.rest = std::int64_t{1} << kMostFailures;
+    return;
+  }
+  if (*run != r.before) r.marks.clear();
+  r.now = std::move(*run);
+  r.watching = true;
+  r.began = *counters_.lines;
+}
+
+void Skipping::mark_now(Mark& m, std::int64_t iteration) const {
+  m.iteration = iteration;
+  caches_.image(m.image);
+  m.operations = *counters_.operations;
+  m.computes = *counters_.computes;
+}
+
+std::int64_t Skipping::mark(Loop& l, std::int64_t iteration, std::int64_t count) {
+  Reruns& r = l.again;
+  const bool last = iteration + 1 == count;
+  if (!last) {
+    // 1, 2, 3, 4, 6, 8, 12...; before so much is touched the caches still hold what was before.
+    const auto bits = static_cast<std::uint64_t>(iteration);
+    const bool due = std::has_single_bit(bits) || (bits % 3 == 0 && std::has_single_bit(bits / 3));
+    if (!due || *counters_.lines - r.began < lines_ || (!r.marks.empty() && iteration < r.from))
+      return iteration;
+  }
+  Mark& now = r.running.emplace_back();
+  mark_now(now, iteration);
+  if (last) {
+    const bool useful = r.running.size() > 1;
+    const bool knew = !r.marks.empty();
+    std::swap(r.marks, r.running);
+    r.before = r.now;
+    if (!useful) r.marks.clear();
+    if (!useful || knew) {
+      r.failures = std::min(r.failures + 1, kMostFailures);
+      r.rest = (std::int64_t{1} << r.failures) - 1;
+    }
+    r.from = 0;
+    return iteration;
+  }
+  const auto then = std::find_if(r.marks.begin(), r.marks.end(),
+                                 [&](const Mark& m) { return m.iteration == iteration; });
+  if (then == r.marks.end() || !same(then->image, now.image)) return iteration;
+  const Mark& end = r.marks.back();
+  for (std::size_t i = 0; i < now.image.levels.size(); ++i) {
+    now.image.levels[i].entries = end.image.levels[i].entries;
+    now.image.levels[i].states = end.image.levels[i].states;
+    for (std::size_t t = 0; t < now.image.levels[i].tally.size(); ++t)
+      add(1, then->image.levels[i].tally[t], end.image.levels[i].tally[t],
+          now.image.levels[i].tally[t]);
+  }
+  caches_.assign(now.image);
+  add_counters(1, then->operations, end.operations, then->computes, end.computes);
+  l.skipped += end.iteration - iteration;
+  r.from = iteration;
+  r.failures = 0;
+  r.watching = false;
+  return end.iteration;
+}
+
+/// What was counted between two times, once more.
+void Skipping::add_counters(std::int64_t times, const std::vector<std::int64_t>& before,
+                            const std::vector<std::int64_t>& after, std::int64_t computes_before,
+                            std::int64_t computes_after) {
+  for (std::size_t o = 0; o < before.size(); ++o) {
+    if (after[o] < 0) continue;  // never ran
+    std::int64_t& count = (*counters_.operations)[o];
+    count = std::max<std::int64_t>(count, 0) +
+            times * (after[o] - std::max<std::int64_t>(before[o], 0));
+  }
+  const std::int64_t computes = times * (computes_after - computes_before);
+  *counters_.computes += computes;
+  skipped_computes_ += computes;
 }
 
 void Skipping::begin(Loop& l, const LoopPoint& point) {
@@ -133,20 +249,12 @@ std::int64_t Skipping::pass(Loop& l, const LoopPoint& point) {
   for (std::size_t i = 0; i < now_.levels.size(); ++i)
     for (std::size_t t = 0; t < now_.levels[i].tally.size(); ++t) {
       cache::Tally& tally = now_.levels[i].tally[t];
-      const cache::Tally& base = l.base.levels[i].tally[t];
-      tally.hits += times * (tally.hits - base.hits);
-      tally.misses += times * (tally.misses - base.misses);
-      tally.read_bytes += times * (tally.read_bytes - base.read_bytes);
-      tally.written_bytes += times * (tally.written_bytes - base.written_bytes);
+      const cache::Tally after = tally;
+      add(times, l.base.levels[i].tally[t], after, tally);
     }
   caches_.assign(now_);
-  for (std::size_t o = 0; o < counters_.operations->size(); ++o) {
-    std::int64_t& count = (*counters_.operations)[o];
-    if (count >= 0) count += times * (count - std::max<std::int64_t>(l.base_operations[o], 0));
-  }
-  const std::int64_t computes = times * (*counters_.computes - l.base_computes);
-  *counters_.computes += computes;
-  skipped_computes_ += computes;
+  const std::vector<std::int64_t> operations = *counters_.operations;
+  add_counters(times, l.base_operations, operations, l.base_computes, *counters_.computes);
   l.skipped += times * distance;
   l.failures = 0;
   l.watching = false;

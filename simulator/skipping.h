@@ -33,7 +33,13 @@ struct Skipped {
 ///
 /// d is such that every region moves by whole lines of each level, and that all of a level's lines
 /// turn by the same number of sets: with regions that stay in place (a tile that is kept), by a
-/// multiple of sets * line. States are compared whole, entry for entry: owners, dirtiness and the
+/// multiple of sets * line.
+///
+/// A loop that is run again over the same ranges (gemm1's k for every tile of n, recomputed) makes
+/// the same touches again. Where it has come to what the caches held at the same iteration of the
+/// run before, the rest of it goes as it went then, up to its last iteration.
+///
+/// States are compared whole, entry for entry: owners, dirtiness and the
 /// policy's state too. Exact, not an estimate.
 class Skipping {
  public:
@@ -56,6 +62,24 @@ class Skipping {
   Skipped result() const;
 
  private:
+  /// All that is counted and held, before an iteration.
+  struct Mark {
+    std::int64_t iteration = 0;
+    cache::Image image;
+    std::vector<std::int64_t> operations;
+    std::int64_t computes = 0;
+  };
+  /// A loop run over and over.
+  struct Reruns {
+    bool watching = false;
+    int failures = 0;                  // in a row
+    std::int64_t rest = 0;             // runs to sit out
+    std::int64_t began = 0;            // lines touched before this run
+    std::int64_t from = 0;             // iterations before this one have not been enough
+    LoopRun before, now;
+    std::vector<Mark> marks, running;  // of the run before, of this one; the last: count - 1
+  };
+
   /// One loop node, of which one instance runs at a time.
   struct Loop {
     // Over all instances.
@@ -72,6 +96,7 @@ class Skipping {
     cache::Image base;
     std::vector<std::int64_t> base_operations;
     std::int64_t base_computes = 0;
+    Reruns again;
   };
 
   void begin(Loop& l, const LoopPoint& point);
@@ -80,6 +105,15 @@ class Skipping {
   /// Iterations after which moves are whole lines and turn all sets alike; 0: none that helps.
   std::int64_t period_of(const LoopTranslation& moves, std::int64_t most) const;
   std::int64_t pass(Loop& l, const LoopPoint& point);
+  std::int64_t steer_steps(Loop& l, const LoopPoint& point);
+
+  void begin_run(Reruns& r, const LoopPoint& point);
+  /// Marks an iteration of a run; where the run before stood alike there, goes to its last one.
+  std::int64_t mark(Loop& l, std::int64_t iteration, std::int64_t count);
+  void mark_now(Mark& m, std::int64_t iteration) const;
+  void add_counters(std::int64_t times, const std::vector<std::int64_t>& before,
+                    const std::vector<std::int64_t>& after, std::int64_t computes_before,
+                    std::int64_t computes_after);
 
   std::size_t region_of(std::int64_t address) const;
   std::uint64_t turn(const cache::LevelImage& level, const LoopTranslation& moves,

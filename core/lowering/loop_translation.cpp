@@ -162,4 +162,24 @@ std::optional<LoopTranslation> translation_of(const Schedule& s, const AddressMa
   return Analysis(s, map, point).run();
 }
 
+std::optional<LoopRun> run_of(const Schedule& s, const AddressMap& map, const LoopPoint& point) {
+  const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(point.kernel)];
+  if (depends_on_the_past(k)) return std::nullopt;
+  LoopRun run{.count = point.count};
+  const auto add_tile = [&](BufferId buffer) {
+    const BufferId array = map.array_of(point.kernel, buffer);
+    if (array.valid() && !within(k, k.buffer(array).fixed_at, point.loop))
+      run.tiles.push_back(point.tiles[array.index()]);
+  };
+  for (std::size_t n = 0; n < k.nodes.size(); ++n) {
+    const ScheduleNode& node = k.nodes[n];
+    if (node.kind != NodeKind::compute || !within(k, NodeId(n), point.loop)) continue;
+    const auto ranges = ranges_of(s, k, *point.around, node.op);
+    run.ranges.insert(run.ranges.end(), ranges.begin(), ranges.end());
+    for (const InputUse& use : node.reads) add_tile(use.buffer);
+    for (const OutputUse& use : node.writes) add_tile(use.buffer);
+  }
+  return run;
+}
+
 }  // namespace tilewright

@@ -29,4 +29,15 @@ struct LoopTranslation {
 std::optional<LoopTranslation> translation_of(const Schedule& s, const AddressMap& map,
                                               const LoopPoint& point);
 
+/// What decides which touches a loop makes when it is run, beside its kernel: if two runs of it agree
+/// in this, they make the same touches in the same order.
+struct LoopRun {
+  std::int64_t count = 0;
+  std::vector<Interval> ranges;  ///< of the loops of the operators within
+  std::vector<Box> tiles;        ///< of the packed arrays that they touch, where fixed outside
+  friend bool operator==(const LoopRun&, const LoopRun&) = default;
+};
+/// None in kernels that depend on the past (see translation_of). Cost: the kernel's nodes.
+std::optional<LoopRun> run_of(const Schedule& s, const AddressMap& map, const LoopPoint& point);
+
 }  // namespace tilewright
