@@ -22,9 +22,12 @@ using nlohmann::ordered_json;
 /// keeps the whole strip that they are cut from, and Algorithm 1's premise, that a tile is gone when
 /// the loop that moves it comes round, does not hold.
 constexpr std::int64_t kMinTile = 4;
-/// Walks that touch more lines than this (about ten seconds) are given up, those that are sure to are
-/// not begun: what repeats itself is passed over, but for about two iterations of the outermost loop.
-constexpr std::int64_t kMostTouches = 4'000'000'000;
+/// Walks that take more work than this (SimulateOptions::most_work; about ten seconds) are given up.
+constexpr std::int64_t kMostWork = 8'000'000'000;
+/// Walks are not begun if two iterations of their outermost loop touch more lines than this: those are
+/// walked at least, though what a loop within them repeats may be passed over, mostly all but a
+/// twentieth.
+constexpr double kMostTouches = 20.0 * kMostWork;
 
 /// What all points share.
 struct Subject {
@@ -102,11 +105,11 @@ void evaluate(const Subject& s, Point& p) {
   const std::int64_t trips = ceil_div(w.loop(outermost).extent, p.tiles[outermost.index()]);
   const double sure = touches(w, p, price) * std::min(1.0, 2.0 / static_cast<double>(trips));
   Simulated done{.finished = false};
-  if (sure <= static_cast<double>(kMostTouches))
-    done = simulate_in_detail(*schedule, {.layout = s.layout, .most_lines = kMostTouches});
+  if (sure <= kMostTouches)
+    done = simulate_in_detail(*schedule, {.layout = s.layout, .most_work = kMostWork});
   if (!done.finished) {
-    p.failure = "its walk would touch more than " + std::to_string(kMostTouches / 1'000'000'000) +
-                " billion cache lines";
+    p.failure = "its walk would take more than " + std::to_string(kMostWork / 1'000'000'000) +
+                " billion steps";
     return;
   }
   const Traffic& traffic = done.traffic;

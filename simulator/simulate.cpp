@@ -54,7 +54,7 @@ class Simulation {
               .operations = &operations_, .computes = &computes_, .lines = &lines_},
           share_.count > 1 ? share_.round : 1);
     const AccessSink sink = [this](const AccessEvent& e) { apply(e); };
-    if (skipping_ || options_.most_lines != 0)
+    if (skipping_ || options_.most_work != 0)
       walk(s_, sink, [this](const LoopPoint& p) { return steer(p); });
     else
       walk(s_, sink);
@@ -86,7 +86,8 @@ class Simulation {
     return {};
   }
 
-  bool spent() const { return options_.most_lines != 0 && lines_ > options_.most_lines; }
+  bool spent() const { return options_.most_work != 0 &&
+           lines_ + SimulateOptions::kWorkOfCompute * walked_ > options_.most_work; }
 
   std::int64_t steer(const LoopPoint& p) {
     if (spent()) return p.count - 1;  // the walk runs out, and nobody listens
@@ -180,6 +181,7 @@ class Simulation {
         std::int64_t& count = operations_[e.op.index()];
         count = std::max<std::int64_t>(count, 0) + e.operations;
         ++computes_;
+        ++walked_;
         if (!loops_.empty()) follow_loops(e);
         return;
       }
@@ -379,7 +381,8 @@ class Simulation {
   std::unique_ptr<CacheHierarchy> caches_;
   std::unique_ptr<AddressMap> map_;
   std::unique_ptr<Skipping> skipping_;
-  std::int64_t computes_ = 0;
+  std::int64_t computes_ = 0;  // passed over ones too
+  std::int64_t walked_ = 0;
   std::int64_t lines_ = 0;  // touched, about
   // Attribution.
   std::vector<LoopId> loops_;       // outermost first

@@ -31,8 +31,10 @@ struct SimulateOptions {
   /// by themselves, see Simulated::why_serial.
   int threads = 1;
   bool contents = false;  ///< also Simulated::contents
-  /// The walk ends, unfinished, once it has touched about so many lines of 64 bytes; 0: it does not.
-  std::int64_t most_lines = 0;
+  /// The walk ends, unfinished, after about so much work; 0: it does not. A line of 64 bytes touched
+  /// is 1, a compute kWorkOfCompute: nanoseconds or two.
+  std::int64_t most_work = 0;
+  static constexpr std::int64_t kWorkOfCompute = 100;
 
   // Told of every touch that enters the caches at the innermost one, in order; not owned.
   std::vector<StackDistances*> distances = {};
@@ -54,7 +56,7 @@ struct Simulated {
   std::vector<std::string> loops;  ///< that LevelBlame::by_loop speaks of, before its last row
   int threads = 1;         ///< that shared the sets
   std::string why_serial;  ///< where more were asked for than were
-  bool finished = true;  ///< else everything here is of a part of the walk: see most_lines
+  bool finished = true;  ///< else everything here is of a part of the walk: see most_work
   Skipped skipped;
   /// With contents: what each cache is left with, by set, see CacheHierarchy::contents.
   std::vector<std::vector<std::vector<CacheLine>>> contents;
