@@ -227,7 +227,9 @@ std::string availability_table(const ordered_json& j) {
   const ordered_json& rows = j.contains("targets") ? j["targets"] : j["meters"];
   for (const ordered_json& t : rows)
     table.add({text(t, "name"), text(t, "usable"), text(t, "summary"),
-               get(t, "reason").is_null() ? text(t, "detail") : text(t, "reason")});
+               get(t, "reason").is_null() ? text(t, "detail")
+               : get(t, "help").is_null() ? text(t, "reason")
+                                          : text(t, "reason") + "; try: " + text(t, "help")});
   return table.text();
 }
 

@@ -1,31 +1,14 @@
-// Targets and meters: which there are, and whether they are usable here.
+// Targets: which there are, and whether they are usable here.
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 #include <vector>
 
-#include <unistd.h>
-
 #include "codegen/cpu/cpu.h"
+#include "core/ir/process.h"
 #include "harness/registry.h"
 
 namespace tilewright::harness {
 namespace {
-
-/// The program's path, by the PATH; empty where there is none.
-std::string on_path(const std::string& program) {
-  if (program.find('/') != std::string::npos)
-    return ::access(program.c_str(), X_OK) == 0 ? program : "";
-  const char* path = std::getenv("PATH");
-  const std::string folders = path ? path : "/usr/local/bin:/usr/bin:/bin";
-  for (std::size_t begin = 0; begin <= folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    const std::string file = folders.substr(begin, end - begin) + "/" + program;
-    if (::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file)) return file;
-    begin = end + 1;
-  }
-  return "";
-}
 
 Availability cpu_here() {
   std::vector<std::string> compilers = {"c++", "g++", "clang++"};
@@ -44,9 +27,6 @@ Availability no_cuda() {
 Availability no_npu() {
   return {.reason = "not available yet: this version has no NPU code generator"};
 }
-Availability no_meter() {
-  return {.reason = "not available yet: this version measures no traffic (only time, by run)"};
-}
 
 constexpr TargetRecord kTargets[] = {
     {"cpu", "C++ for the host with AVX-512 or AVX2 outer-product micro-kernels", cpu_here},
@@ -54,18 +34,9 @@ constexpr TargetRecord kTargets[] = {
     {"npu", "programs for Ascend-like NPUs", no_npu},
 };
 
-constexpr MeterRecord kMeters[] = {
-    {"perf-event", "hardware counters by Linux perf_event", no_meter},
-    {"likwid", "hardware counters by LIKWID", no_meter},
-    {"pcm", "hardware counters by Intel PCM", no_meter},
-    {"ncu", "NVIDIA Nsight Compute", no_meter},
-    {"cachegrind", "Valgrind's cache simulation of the built kernel", no_meter},
-};
-
 }  // namespace
 
 std::span<const TargetRecord> targets() { return kTargets; }
-std::span<const MeterRecord> meters() { return kMeters; }
 
 const TargetRecord& find_target(std::string_view name) {
   std::vector<std::string> names;

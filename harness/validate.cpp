@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "harness/chimera_request.h"
+#include "harness/meters.h"
 #include "harness/parallel.h"
 #include "harness/registry.h"
 #include "harness/sampler.h"
@@ -340,15 +341,8 @@ std::string command_of(const Request& r, const ValidateOptions& o) {
 /// Where the truth asked for is not to be had, why.
 std::optional<std::string> no_truth(const std::string& truth) {
   if (truth == "simulator") return std::nullopt;
-  std::vector<std::string> names = {"simulator"};
-  for (const MeterRecord& m : meters()) {
-    if (m.name == truth) return "truth " + truth + ": " + m.here().reason;
-    names.emplace_back(m.name);
-  }
-  throw InputError({.where = "--truth",
-                    .value = truth.empty() ? "nothing" : truth,
-                    .problem = "is no truth",
-                    .accepted = join(names)});
+  if (auto why = absent(find_meter(truth, "--truth", "simulator"))) return why->text;
+  return std::nullopt;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
@@ -22,6 +23,8 @@ class VerifiedKernel {
  public:
   const Verification& verification() const { return verification_; }
   const cpu::Source& source() const { return kernel_.source(); }
+  /// By TensorId, null where the kernel needs no memory: inputs as given, outputs of the last run.
+  std::span<void* const> tensors() const { return tensors_; }
   /// One run on the same tensors. Returns the seconds that it took.
   double run();
 

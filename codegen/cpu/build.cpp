@@ -1,21 +1,15 @@
 // Source to a loaded shared object: a compiler started from an argument vector, in a temporary
 // directory that is gone afterwards.
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "codegen/cpu/cpu.h"
-
-extern char** environ;
+#include "core/ir/process.h"
 
 namespace tilewright::cpu {
 
@@ -37,85 +31,6 @@ class Library {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A fresh directory, removed with all that is in it.
-class TemporaryDirectory {
- public:
-  explicit TemporaryDirectory(const fs::path& under) {
-    std::error_code error;
-    const fs::path parent = under.empty() ? fs::temp_directory_path(error) : under;
-    std::string name = ((parent.empty() ? fs::path("/tmp") : parent) / "tilewright-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-bool on_path(const std::string& program) {
-  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (access((fs::path(folder.empty() ? "." : folder) / program).c_str(), X_OK) == 0) return true;
-  return false;
-}
-
-/// The compiler and what comes before its own arguments ("ccache g++" is two words).
-Result<std::vector<std::string>> compiler_command(const std::string& asked) {
-  const char* variable = std::getenv("CXX");
-  const std::string given = !asked.empty() ? asked : variable != nullptr ? variable : "";
-  std::vector<std::string> words;
-  std::istringstream split(given);
-  for (std::string word; split >> word;) words.push_back(word);
-  if (!words.empty()) {
-    if (on_path(words.front())) return words;
-    return Reason{"the compiler " + words.front() + (asked.empty() ? " that CXX names" : "") +
-                  " is not on the PATH"};
-  }
-  for (const char* name : {"c++", "g++", "clang++"})
-    if (on_path(name)) return std::vector<std::string>{name};
-  return Reason{"no C++ compiler on the PATH: tried c++, g++ and clang++; CXX may name one"};
-}
-
-/// The first line that says "error", else the first.
-std::string first_diagnostic(const fs::path& log) {
-  std::ifstream in(log);
-  std::string first, line;
-  while (std::getline(in, line)) {
-    if (first.empty()) first = line;
-    if (line.find("error") != std::string::npos) return line;
-  }
-  return first.empty() ? "no diagnostic" : first;
-}
-
-/// Runs a program to its end, its output in `log`. Nothing where it succeeded.
-std::optional<Reason> run_program(const std::vector<std::string>& words, const fs::path& log) {
-  std::vector<char*> argv;
-  for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  pid_t child = 0;
-  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return Reason{words.front() + " does not start: " + std::strerror(failed)};
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return Reason{words.front() + ": " + std::strerror(errno)};
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
-  return Reason{words.front() + ": " + first_diagnostic(log)};
-}
 
 std::vector<std::string> flags_of(std::span<const Source> sources, const BuildOptions& options) {
   std::vector<std::string> flags;
@@ -152,6 +67,11 @@ Result<Loaded> compile_and_load(std::span<const Source> sources, const BuildOpti
   words.push_back(object.string());
   words.push_back((dir.path() / "kernel.cpp").string());
   if (auto reason = run_program(words, dir.path() / "log")) return *reason;
+  if (!options.object.empty()) {
+    std::error_code error;
+    fs::copy_file(object, options.object, fs::copy_options::overwrite_existing, error);
+    if (error) return Reason{"cannot keep the built kernel: " + error.message()};
+  }
   void* handle = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return Reason{"the built kernel does not load: " + std::string(dlerror())};
   const bool openmp = std::ranges::find(flags, "-fopenmp") != flags.end();
