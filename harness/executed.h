@@ -17,7 +17,7 @@ namespace tilewright::harness {
 struct ExecutedMisses {
   std::string boundary;
   std::int64_t lines = 0;     ///< as our caches count, with write-backs: of all owners
-  std::int64_t clean = 0;     ///< with no line ever dirty, as cachegrind's
+  std::int64_t clean = 0;     ///< with no line ever dirty, after what ran before the kernel, as cachegrind
   std::int64_t accesses = 0;  ///< accesses with a miss: across two lines that both miss, one
 };
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "harness/chimera_request.h"
+#include "harness/metered_kernel.h"
 #include "harness/meters.h"
 #include "harness/parallel.h"
 #include "harness/registry.h"
@@ -38,6 +39,8 @@ struct Subject {
   std::string boundary;
   Bytes capacity;
   Layout layout = Layout::tiled;
+  const profilers::MeterRecord* meter = nullptr;  ///< the truth; null: the simulator
+  std::uint64_t seed = 1;                         ///< of the kernels' inputs
 };
 
 struct Point {
@@ -46,8 +49,9 @@ struct Point {
   std::int64_t predicted = 0;       ///< bytes, exact edges
   std::int64_t predicted_full = 0;  ///< bytes, full edges
   std::int64_t truth = 0;           ///< bytes towards the level
-  std::int64_t written = 0;         ///< bytes out of it
-  std::int64_t resident_dirty = 0;
+  // Not every truth counts these.
+  std::optional<std::int64_t> written = {};         ///< bytes out of it
+  std::optional<std::int64_t> resident_dirty = {};
   std::int64_t memory = 0;
   std::int64_t packing = 0;
   std::string failure = {};         ///< why it has no truth
@@ -72,6 +76,34 @@ double touches(const Workload& w, const Point& p, const chimera::Price& price) {
     sum += static_cast<double>(price.operations[o].value) / points * lines;
   }
   return sum;
+}
+
+/// The truth by a meter, of the plan's kernel on the whole machine. A Reason where there is none.
+std::optional<Reason> metered(const Subject& s, Point& p) {
+  const Machine& m = *s.setting.machine;
+  const Plan plan = chimera::plan_of(workload(s), p.order, p.tiles, m, s.level, s.exact_edges);
+  const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.setting.machine);
+  if (!schedule) return Reason{schedule.reason()};
+  const auto kernel = MeteredKernel::make(*schedule, {.isa = isa_for(*s.meter)}, s.seed);
+  if (!kernel) return Reason{kernel.reason()};
+  const auto measured = s.meter->make()->measure((*kernel)->built(), m);
+  if (!measured) return Reason{measured.reason()};
+  const Traffic& t = measured->traffic;
+  if (const auto why = t.unavailable.find(s.boundary); why != t.unavailable.end())
+    return Reason{why->second};
+  p.truth = t.total(s.boundary).read.value;
+  if (t.counts.write_back) p.written = t.total(s.boundary).written.value;
+  return std::nullopt;
+}
+
+/// The truth by the simulator.
+void simulated(const Subject& s, const Schedule& schedule, Point& p) {
+  const Traffic traffic = tilewright::simulate(schedule, {.layout = s.layout});
+  const TrafficEntry total = traffic.total(s.walked_boundary);
+  p.truth = total.read.value;
+  p.written = total.written.value;
+  p.resident_dirty = total.resident_dirty.value;
+  p.packing = AddressMap(schedule, s.layout).packing_bytes().value;
 }
 
 /// Fills in everything but order and tiles.
@@ -103,12 +135,12 @@ void evaluate(const Subject& s, Point& p) {
                 " billion cache lines";
     return;
   }
-  const Traffic traffic = tilewright::simulate(*schedule, {.layout = s.layout});
-  const TrafficEntry total = traffic.total(s.walked_boundary);
-  p.truth = total.read.value;
-  p.written = total.written.value;
-  p.resident_dirty = total.resident_dirty.value;
-  p.packing = AddressMap(*schedule, s.layout).packing_bytes().value;
+  if (s.meter == nullptr) return simulated(s, *schedule, p);
+  if (const auto why = metered(s, p)) p.failure = why->text;
+}
+
+ordered_json number_json(const std::optional<std::int64_t>& n) {
+  return n ? ordered_json(*n) : ordered_json(nullptr);
 }
 
 ordered_json point_json(const Subject& s, const Point& p) {
@@ -118,8 +150,8 @@ ordered_json point_json(const Subject& s, const Point& p) {
   json["predicted_bytes"] = p.predicted;
   json["true_bytes"] = p.truth;
   json["predicted_full_edges_bytes"] = p.predicted_full;
-  json["written_bytes"] = p.written;
-  json["resident_dirty_bytes"] = p.resident_dirty;
+  json["written_bytes"] = number_json(p.written);
+  json["resident_dirty_bytes"] = number_json(p.resident_dirty);
   json["memory_bytes"] = p.memory;
   json["packing_bytes"] = p.packing;
   return json;
@@ -167,7 +199,9 @@ void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& p
 
 std::vector<Point> evaluated(const Subject& s, std::vector<Point> points, const Request& request,
                              std::string_view what) {
-  parallel_for(points.size(), threads_of(request), [&](std::size_t i) { evaluate(s, points[i]); },
+  // Hardware counters see what else the machine does: then one kernel at a time.
+  const bool alone = s.meter != nullptr && !s.meter->valgrind;
+  parallel_for(points.size(), alone ? 1 : threads_of(request), [&](std::size_t i) { evaluate(s, points[i]); },
                request.progress, what);
   return points;
 }
@@ -222,9 +256,10 @@ std::string csv_of(const Subject& s,
       std::replace(order.begin(), order.end(), ',', ' ');
       csv += std::string(block) + "," + order;
       for (LoopId l : chimera::order_loops(w)) csv += "," + std::to_string(p.tiles[l.index()]);
-      for (std::int64_t v : {p.predicted, p.truth, p.predicted_full, p.written, p.resident_dirty,
-                             p.memory})
-        csv += "," + std::to_string(v);
+      for (const std::optional<std::int64_t>& v :
+           {std::optional(p.predicted), std::optional(p.truth), std::optional(p.predicted_full),
+            p.written, p.resident_dirty, std::optional(p.memory)})
+        csv += "," + (v ? std::to_string(*v) : "");
       csv += "\n";
     }
   }
@@ -263,6 +298,13 @@ Subject subject_of(const Request& request, const ValidateOptions& options) {
                       .problem = "is a plan, and the tilings are drawn",
                       .accepted = "a workload with --orders"});
   s.layout = layout_of(request);
+  s.seed = request.seed;
+  if (options.truth != "simulator") s.meter = &find_meter(options.truth, "--truth", "simulator");
+  if (s.meter != nullptr && request.layout)
+    throw InputError({.where = "--layout",
+                      .value = *request.layout,
+                      .problem = "is not what a built kernel has: its tensors are row-major",
+                      .accepted = "--truth simulator"});
   s.exact_edges = chimera_options(request);
   if (!request.edges) s.exact_edges.edges = chimera::Edges::exact;
   if (options.spill)
@@ -361,7 +403,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["level"] = s.setting.machine->level(s.level).name;
   json["capacity_bytes"] = s.capacity.value;
   json["spilled"] = options.spill ? ordered_json(*options.spill) : ordered_json(nullptr);
-  json["layout"] = name_of(s.layout);
+  json["layout"] = s.meter != nullptr ? "row-major" : name_of(s.layout);
   json["seed"] = request.seed;
   json["options"] = options_json(s.exact_edges);
   const auto orders = orders_of(s, options, request);
