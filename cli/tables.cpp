@@ -379,10 +379,11 @@ std::string validate_table(const ordered_json& j) {
   std::int64_t written = 0, dirty = 0, read = 0;
   for (const ordered_json& p : j["points"]) {
     read += p["true_bytes"].get<std::int64_t>();
+    if (p["resident_dirty_bytes"].is_null()) continue;  // not every truth counts these
     written += p["written_bytes"].get<std::int64_t>();
     dirty += p["resident_dirty_bytes"].get<std::int64_t>();
   }
-  if (!j["points"].empty())
+  if (!j["points"].empty() && !j["points"].front()["resident_dirty_bytes"].is_null())
     out += formatted(
         "apart from the truth: written back {} a byte read, dirty at the end {} a point; packing {}\n",
         fixed(static_cast<double>(written) / static_cast<double>(std::max<std::int64_t>(read, 1)), 3),
