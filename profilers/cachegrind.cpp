@@ -58,7 +58,8 @@ class Cachegrind : public Meter {
   Result<Measurement> measure(const BuiltKernel& kernel, const Machine& machine) override {
     const auto caches = cachegrind_caches(machine);
     if (!caches) return Reason{caches.reason()};
-    auto runs = ValgrindRuns::prepare(kernel);
+    if (auto why = valgrind_refuses(kernel)) return *why;
+    auto runs = KernelDriver::prepare(kernel);
     if (!runs) return Reason{runs.reason()};
     // What is not the kernel is counted by a run without it, and taken away.
     const auto without = totals(**runs, *caches, false);
@@ -78,15 +79,15 @@ class Cachegrind : public Meter {
   }
 
  private:
-  static Result<std::map<std::string, std::int64_t>> totals(ValgrindRuns& runs,
+  static Result<std::map<std::string, std::int64_t>> totals(KernelDriver& runs,
                                                             const CachegrindCaches& caches,
                                                             bool kernel) {
     const std::filesystem::path file = runs.directory() / "counts";
     // What I1 misses passes through LL beside the data; as large as D1, so that it can be followed.
-    if (auto why = runs.run({"--tool=cachegrind", "--cache-sim=yes", "--branch-sim=no",
+    if (auto why = runs.run({"valgrind", "--tool=cachegrind", "--cache-sim=yes", "--branch-sim=no",
                              "--I1=" + caches.d1, "--D1=" + caches.d1, "--LL=" + caches.ll,
                              "--cachegrind-out-file=" + file.string()},
-                            kernel))
+                            kernel ? 1 : 0))
       return *why;
     std::ifstream in(file);
     std::ostringstream text;

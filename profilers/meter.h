@@ -73,5 +73,11 @@ std::span<const MeterRecord> meters();
 // ---- The records' functions, each in the file of its meter --------------------------------------
 Availability cachegrind_here();
 std::unique_ptr<Meter> make_cachegrind();
+Availability perf_here();
+std::unique_ptr<Meter> make_perf();
+Availability likwid_here();
+std::unique_ptr<Meter> make_likwid();
+Availability pcm_here();
+std::unique_ptr<Meter> make_pcm();
 
 }  // namespace tilewright::profilers

@@ -12,6 +12,9 @@ Availability no_ncu() {
 constexpr MeterRecord kMeters[] = {
     {"cachegrind", "Valgrind's cache simulation of the built kernel", cachegrind_here,
      make_cachegrind, true},
+    {"perf", "hardware counters of the core by Linux perf_event", perf_here, make_perf},
+    {"likwid", "hardware counters by LIKWID's groups L2, L3 and MEM", likwid_here, make_likwid},
+    {"pcm", "memory controllers and caches by Intel PCM", pcm_here, make_pcm},
     {"ncu", "NVIDIA Nsight Compute", no_ncu, nullptr},
 };
 
