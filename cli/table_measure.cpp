@@ -15,12 +15,10 @@ std::string line(std::string_view name, const std::string& value) {
   return formatted("{:<16} {}\n", name, value);
 }
 
-/// What the meter does not count is no zero.
 std::string traffic(const ordered_json& j) {
-  const bool writes = j["counts"]["write_back"].get<bool>();
-  Table table({"boundary", "read B", writes ? "written B" : "written B (not counted)", "hits", "misses"});
+  Table table({"boundary", "read B", "written B", "hits", "misses"});
   for (const ordered_json& e : j["traffic"])
-    table.add({cell(e["boundary"]), cell(e["read_bytes"]), writes ? cell(e["written_bytes"]) : "-",
+    table.add({cell(e["boundary"]), cell(e["read_bytes"]), cell(e["written_bytes"]),
                e.contains("hits") ? cell(e["hits"]) : "-",
                e.contains("misses") ? cell(e["misses"]) : "-"});
   return formatted("{} by {} on {}\n\n{}\n", cell(j["source"]), cell(j["by"]), cell(j["machine"]),

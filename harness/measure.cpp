@@ -118,6 +118,9 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   if (!m) return refuse(std::move(json), m.reason());
 
   merge(json, to_json(m->traffic));
+  if (!m->traffic.counts.write_back)  // what is not counted is not zero
+    for (ordered_json& entry : json["traffic"])
+      if (m->traffic.total(entry["boundary"]).written == Bytes(0)) entry["written_bytes"] = nullptr;
   ordered_json counters = ordered_json::object();
   for (const auto& [name, value] : m->counters) counters[name] = value;
   json["counters"] = std::move(counters);
