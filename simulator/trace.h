@@ -63,6 +63,7 @@ class TraceWriter {
   /// bytes 1 to 2^31 - 1; tensor one of those given.
   void access(std::int64_t address, std::int64_t bytes, bool write, int tensor = 0);
   void streams(std::span<const Stream> streams, std::int64_t count);
+  int tensors() const { return tensors_; }
   /// Writes what is pending and the end mark, without which a trace is refused as cut off. Throws
   /// InputError where the stream has failed.
   void finish();
@@ -70,6 +71,7 @@ class TraceWriter {
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
+  int tensors_;
 };
 
 }  // namespace tilewright
