@@ -168,7 +168,7 @@ std::vector<Option> make_verb_options() {
        "explain: the least bytes by buffer size, fused and not; simulate: misses of LRU caches of every "
        "size",
        false, [](Invocation& i, const std::string&) { i.curve = i.walk.curve = true; }},
-      {"--target", "", "NAME", "cpu, cuda, npu (tilewright targets)", false,
+      {"--target", "", "NAME", "cpu, cuda, cuda-emulated, npu (tilewright targets)", false,
        [](Invocation& i, const std::string& v) {
          i.request.target = i.emit.target = i.run.target = i.measure.target = v;
        }},
@@ -177,12 +177,13 @@ std::vector<Option> make_verb_options() {
       {"--prefetch", "", "", "ask for the lines of tiles in place before they are used", false,
        [](Invocation& i, const std::string&) { i.emit.prefetch = i.run.prefetch = i.measure.prefetch = true; }},
       {"--micro-kernel", "", "NAME",
-       "6x4, 5x5 (avx512), 6x2, 4x3 (avx2), scalar (default: for each product the one that fits)",
+       "6x4, 5x5 (avx512), 6x2, 4x3 (avx2), scalar; cuda: mma, wmma2x2, simt (default: the one that "
+       "fits each product)",
        false,
        [](Invocation& i, const std::string& v) {
          i.emit.micro_kernel = i.run.micro_kernel = i.measure.micro_kernel = v;
        }},
-      {"--out", "-o", "PATH", "the file (plan) or folder (emit, reproduce) to write", false,
+      {"--out", "-o", "PATH", "the file (plan, run --batch) or folder (emit, reproduce) to write", false,
        [](Invocation& i, const std::string& v) {
          i.out = v;
          i.emit.out = v;
@@ -232,9 +233,36 @@ std::vector<Option> make_verb_options() {
   };
 }
 
+std::vector<Option> make_cuda_options() {
+  return {
+      {"--warps", "", "N", "cuda: warps that compute, a block (default: by the tiles)", false,
+       [](Invocation& i, const std::string& v) {
+         i.emit.cuda.warps = i.run.cuda.warps = whole<int>("--warps", v, 1, 16);
+       }},
+      {"--stages", "", "N", "cuda: copies of a loaded tile (default: two where they fit)", false,
+       [](Invocation& i, const std::string& v) {
+         i.emit.cuda.stages = i.run.cuda.stages = whole<int>("--stages", v, 1, 8);
+       }},
+      {"--arch", "", "NAME", "cuda: built for sm_80, sm_90a (default: the device's; emit: both)", false,
+       [](Invocation& i, const std::string& v) { i.emit.cuda.arch = i.run.cuda.arch = v; }},
+      {"--cache", "", "DIR", "cuda: a folder where built kernels are kept and found again", false,
+       [](Invocation& i, const std::string& v) { i.emit.cuda.cache = i.run.cuda.cache = v; }},
+      {"--cold", "", "", "cuda: time on tensors in turn that are together larger than L2", false,
+       [](Invocation& i, const std::string&) { i.run.cuda.cold = true; }},
+      {"--build-only", "", "", "cuda: build, and stop before a device is needed", false,
+       [](Invocation& i, const std::string&) { i.run.cuda.build_only = true; }},
+      {"--seconds", "", "NUMBER", "of timing, about (default: 2 on cpu, 0.25 on cuda)", false,
+       [](Invocation& i, const std::string& v) {
+         i.run.seconds = number("--seconds", v, 0, 3600, "a number from 0 to 3600");
+       }},
+      {"--batch", "", "FILE", "cuda: many runs, a JSON object of options a line; built in parallel",
+       false, [](Invocation& i, const std::string& v) { i.batch = v; }},
+  };
+}
+
 std::vector<Option> make_options() {
   std::vector<Option> all = make_subject_options();
-  for (auto group : {make_model_options, make_fuser_options, make_verb_options})
+  for (auto group : {make_model_options, make_fuser_options, make_cuda_options, make_verb_options})
     for (Option& o : group()) all.push_back(std::move(o));
   return all;
 }

@@ -21,6 +21,7 @@ struct Invocation {
   harness::WalkOptions walk = {};
   std::string models = "all";
   std::optional<std::string> out = {};
+  std::optional<std::string> batch = {};
   bool json = false;
   bool resolved = false;
   bool curve = false;

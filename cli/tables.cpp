@@ -336,26 +336,33 @@ std::string emit_table(const ordered_json& j) {
   Lines lines;
   for (const char* key : {"isa", "micro_kernel", "threads", "files", "build", "symbols", "notes"})
     lines.add(key, text(j, key));
-  return lines.str();
+  return lines.str() + cuda_builds_table(j);
 }
 
 std::string run_table(const ordered_json& j) {
-  if (!j.contains("verified")) return "";
+  if (j.contains("results")) return batch_table(j);
   Lines lines;
-  lines.add("verified", formatted("{}: relative error {} (tolerance {})", text(j, "verified"),
+  if (j.contains("verified"))
+    lines.add("verified", formatted("{}: relative error {} (tolerance {})", text(j, "verified"),
                                     text(j, "relative_error"), text(j, "tolerance")));
   if (j.contains("gflops")) {
-    lines.add("time", formatted("median {}, least {}, of {} runs",
+    lines.add("time", formatted("median {}, least {}, of {} {}",
                                   seconds(get(j, "seconds_median")), seconds(get(j, "seconds_min")),
-                                  text(j, "runs")));
-    lines.add("speed",
-              formatted("{} GFLOP/s, {} of a measured FMA peak of {}", fixed(j["gflops"], 1),
-                          percent(j["gflops"].get<double>() / j["peak_gflops"].get<double>()),
-                          fixed(j["peak_gflops"], 1)));
+                                  text(j, j.contains("batches") ? "batches" : "runs"),
+                                  j.contains("batches") ? "batches" : "runs"));
+    lines.add("timed by", text(j, "timed_by"));
+    lines.add("L2", text(j, "l2"));
+    const ordered_json& peak = get(j, "peak_gflops");
+    lines.add("speed", fixed(j["gflops"], 1) + " GFLOP/s" +
+                           (peak.is_null() ? ""
+                                           : formatted(", {} of a peak of {} ({})",
+                                                       percent(j["gflops"].get<double>() /
+                                                               peak.get<double>()),
+                                                       fixed(peak, 1), text(j, "peak_source"))));
   }
   if (j.contains("packing")) lines.add("packing", packing_text(j["packing"]));
   for (const char* key : {"isa", "micro_kernel", "threads", "notes"}) lines.add(key, text(j, key));
-  return lines.str();
+  return lines.str() + cuda_launches_table(j);
 }
 
 std::string validate_table(const ordered_json& j) {

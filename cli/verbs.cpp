@@ -108,19 +108,30 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"emit",
                    "the generated source and how to build it",
                    "PLAN",
-                   kPlan + kModel + Names{"--target", "--out", "--isa", "--micro-kernel", "--prefetch", "--threads", "--json"},
-                   kPlanHelp,
+                   kPlan + kModel + Names{"--target", "--out", "--isa", "--micro-kernel", "--prefetch", "--threads",
+                                          "--warps", "--stages", "--arch", "--cache", "--json"},
+                   std::string(kPlanHelp) +
+                       "\nFor cuda: the .cu file, the headers it includes and, where nvcc or NVRTC is there, what\n"
+                       "ptxas says of it. For cuda-emulated: also the headers that stand in for CUDA on a CPU.",
                    [](const Invocation& i) { return harness::emit(i.request, i.emit); },
                    emit_table});
   verbs.push_back({"run",
                    "emit, build, verify against the reference evaluator, time",
                    "PLAN",
                    kPlan + kModel + Names{"--target", "--isa", "--micro-kernel", "--prefetch",
-                                          "--threads", "--seed", "--json"},
+                                          "--threads", "--seed", "--seconds", "--warps", "--stages",
+                                          "--arch", "--cache", "--cold", "--build-only", "--batch", "--out",
+                                          "--json"},
                    std::string(kPlanHelp) +
-                       "\nSpeed counts the workload's own operations, recomputation not; the peak is\n"
-                       "measured in the same run, turn by turn with the kernel.",
-                   [](const Invocation& i) { return harness::run(i.request, i.run); },
+                       "\nSpeed counts the workload's own operations, recomputation not. On cpu the peak is\n"
+                       "measured in the same run, turn by turn with the kernel; on cuda it is the machine\n"
+                       "file's, and runs are timed inside a CUDA graph. --batch takes no PLAN: each line of the\n"
+                       "file is one, {\"workload\": \"mcfuser/G1\", \"model\": \"mcfuser\", \"stages\": 3}, and what it\n"
+                       "does not say is taken from the command line; -o gets each answer as soon as it is there.",
+                   [](const Invocation& i) {
+                     return i.batch ? harness::run_batch(i.request, i.run, *i.batch, i.out)
+                                    : harness::run(i.request, i.run);
+                   },
                    run_table});
   verbs.push_back({"measure",
                    "measured traffic of the plan's verified kernel",

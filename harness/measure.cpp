@@ -105,7 +105,7 @@ Answer measure(const Request& request, const MeasureOptions& options) {
                                            .threads = request.threads.value_or(1),
                                            .micro_kernel = options.micro_kernel.value_or(""),
                                            .prefetch = options.prefetch},
-                                          request.seed);
+                                          reference_of(*on.setting.workload, request.seed));
   if (!kernel) return refuse(std::move(json), kernel.reason());
   const MeteredKernel& k = **kernel;
   json["seed"] = request.seed;

@@ -6,7 +6,9 @@
 
 #include "core/ir/format.h"
 #include "core/lowering/stream.h"
+#include "core/reference/elements.h"
 #include "core/reference/evaluate.h"
+#include "harness/cpu_kernel.h"
 
 namespace tilewright::harness {
 namespace {
@@ -15,12 +17,8 @@ constexpr std::int64_t kPage = 4096;
 
 std::int64_t page_from(std::int64_t address) { return (address + kPage - 1) / kPage * kPage; }
 
-template <class Real>
-double error_of(const void* got, const void* expected, std::size_t count) {
-  const auto* const values = static_cast<const Real*>(expected);
-  const std::vector<double> reference(values, values + count);
-  return relative_error(std::span<const Real>(static_cast<const Real*>(got), count), reference);
-}
+/// All bits set are a NaN of every type.
+constexpr std::byte kUnset{0xFF};
 
 }  // namespace
 
@@ -31,7 +29,7 @@ cpu::Isa isa_for(const profilers::MeterRecord& meter) {
 
 Result<std::unique_ptr<MeteredKernel>> MeteredKernel::make(const Schedule& schedule,
                                                            const cpu::EmitOptions& options,
-                                                           std::uint64_t seed) {
+                                                           const Reference& reference) {
   const Result<cpu::Source> source = cpu::emit(schedule, options);
   if (!source) return Reason{"target cpu cannot emit this schedule: " + source.reason()};
   std::unique_ptr<MeteredKernel> metered(new MeteredKernel);
@@ -41,7 +39,9 @@ Result<std::unique_ptr<MeteredKernel>> MeteredKernel::make(const Schedule& sched
   Result<cpu::Kernel> kernel = cpu::build(*source, {.object = metered->built_.object});
   if (!kernel) return Reason{"the kernel cannot be built: " + kernel.reason()};
   metered->workload_ = schedule.workload;
-  VerifyResult checked = verify(std::move(kernel).value(), *schedule.workload, seed);
+  VerifyResult checked =
+      verify(std::make_unique<CpuKernel>(std::move(kernel).value(), *schedule.workload),
+             *schedule.workload, reference);
   if (!checked.kernel)
     return Reason{formatted("verification failed (relative error {:.3g}, accepted {:.3g}); the kernel "
                             "is not measured",
@@ -58,13 +58,12 @@ void MeteredKernel::place(const Schedule& schedule) {
   profilers::BuiltKernel& b = built_;
   b.prefix = source.prefix, b.threads = source.threads, b.isa = cpu::name_of(source.isa);
   b.arena = b.end = AddressMap::kArena;
-  std::size_t longest = 0;
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const std::int64_t bytes = w.tensors()[t].bytes().value;
     if (map.base(TensorId(t)) != 0) b.end = std::max(b.end, map.base(TensorId(t)) + bytes);
-    if (!w.is_input(TensorId(t))) longest = std::max(longest, static_cast<std::size_t>(bytes));
   }
-  unset_.assign(longest, std::byte{0xFF});  // all bits set are a NaN of either type
+  before_.resize(w.tensors().size());
+  after_.resize(w.tensors().size());
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const Tensor& tensor = w.tensors()[t];
     profilers::PlacedTensor placed{.name = tensor.name, .bytes = tensor.bytes().value};
@@ -74,9 +73,18 @@ void MeteredKernel::place(const Schedule& schedule) {
         placed.address = page_from(b.end);
         b.end = placed.address + placed.bytes;
       }
-      placed.before = w.is_input(TensorId(t)) ? kernel_->tensors()[t] : unset_.data();
+      before_[t].assign(static_cast<std::size_t>(placed.bytes), kUnset);
+      if (w.is_input(TensorId(t))) kernel_->kernel().read(TensorId(t), before_[t].data());
+      placed.before = before_[t].data();
     }
     b.tensors.push_back(std::move(placed));
+  }
+  for (TensorId t : w.outputs()) {
+    const Tensor& tensor = w.tensor(t);
+    std::vector<std::byte> elements(static_cast<std::size_t>(tensor.bytes().value));
+    kernel_->kernel().read(t, elements.data());
+    after_[t.index()] = decode_elements(tensor.dtype, elements.data(),
+                                        static_cast<std::size_t>(tensor.elements().value));
   }
   b.end = page_from(b.end);
   b.workspace = b.end;
@@ -89,10 +97,10 @@ std::optional<Reason> MeteredKernel::check(const std::byte* arena) const {
   double worst = 0;
   for (TensorId t : w.outputs()) {
     const Tensor& tensor = w.tensor(t);
-    const auto error = tensor.dtype == DType::f64 ? error_of<double> : error_of<float>;
-    worst = std::max(worst, error(arena + (built_.tensors[t.index()].address - built_.arena),
-                                  kernel_->tensors()[t.index()],
-                                  static_cast<std::size_t>(tensor.elements().value)));
+    const std::byte* const at = arena + (built_.tensors[t.index()].address - built_.arena);
+    const std::vector<double> got =
+        decode_elements(tensor.dtype, at, static_cast<std::size_t>(tensor.elements().value));
+    worst = std::max(worst, relative_error(got, after_[t.index()]));
   }
   if (worst <= verification().tolerance) return std::nullopt;
   return Reason{formatted("under the meter the kernel computes something else: relative error {:.3g}, "

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/process.h"
+#include "core/ir/toolchain.h"
 #include "core/lowering/schedule.h"
 #include "harness/verified_kernel.h"
 #include "profilers/meter.h"
@@ -17,10 +17,10 @@ namespace tilewright::harness {
 /// simulated and executed addresses are the same. Working memory lies after the last tensor.
 class MeteredKernel {
  public:
-  /// Emits, builds and verifies (seeded inputs). A Reason where any of that fails.
+  /// Emits, builds and verifies. A Reason where any of that fails.
   static Result<std::unique_ptr<MeteredKernel>> make(const Schedule& schedule,
                                                      const cpu::EmitOptions& options,
-                                                     std::uint64_t seed);
+                                                     const Reference& reference);
 
   const profilers::BuiltKernel& built() const { return built_; }
   const Verification& verification() const { return kernel_->verification(); }
@@ -34,7 +34,8 @@ class MeteredKernel {
   TemporaryDirectory directory_;
   std::shared_ptr<const Workload> workload_;
   std::unique_ptr<VerifiedKernel> kernel_;
-  std::vector<std::byte> unset_;  ///< NaN, as long as the longest tensor that is no input
+  std::vector<std::vector<std::byte>> before_;  ///< by TensorId: inputs, and NaN for the others
+  std::vector<std::vector<double>> after_;      ///< by TensorId: outputs as verified
   profilers::BuiltKernel built_;
 };
 

@@ -17,7 +17,7 @@ const profilers::MeterRecord& find_meter(std::string_view name, std::string_view
 /// Why the meter is not usable here, with what would help; none: it is.
 std::optional<Reason> absent(const profilers::MeterRecord& meter);
 
-/// --isa. Throws InputError.
+/// --isa, of every verb. Throws InputError.
 cpu::Isa isa_named(const std::string& name);
 
 }  // namespace tilewright::harness

@@ -3,8 +3,11 @@
 #include <chrono>
 
 #include "codegen/cpu/cpu.h"
+#include "harness/meters.h"
 #include "harness/registry.h"
+#include "harness/run_cuda.h"
 #include "harness/schedules.h"
+#include "harness/statistics.h"
 #include "harness/verbs.h"
 #include "harness/verified_kernel.h"
 #include "models/exact/exact.h"
@@ -13,12 +16,7 @@ namespace tilewright::harness {
 namespace {
 
 cpu::Isa isa_of(const std::optional<std::string>& name) {
-  if (!name) return cpu::host_isa();
-  if (const auto isa = cpu::isa_from_name(*name)) return *isa;
-  throw InputError({.where = "--isa",
-                    .value = name->empty() ? "nothing" : *name,
-                    .problem = "is no instruction set",
-                    .accepted = "avx512, avx2, generic"});
+  return name ? isa_named(*name) : cpu::host_isa();
 }
 
 /// The source of a schedule for the processor; bad input where an option names what is not there.
@@ -65,12 +63,6 @@ nlohmann::ordered_json packing_json(const Scheduled& on, const cpu::Source& sour
   return json;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 nlohmann::ordered_json head(const Scheduled& on, const std::string& target) {
   auto json = document();
   json["workload"] = on.setting.workload_name;
@@ -79,10 +71,12 @@ nlohmann::ordered_json head(const Scheduled& on, const std::string& target) {
   return json;
 }
 
+bool is_cuda(const std::string& target) { return target == "cuda" || target == "cuda-emulated"; }
+
 /// Where a target has no code generator here, the refusal that says so.
 std::optional<std::string> missing(const std::string& target) {
   const TargetRecord& record = find_target(target);
-  if (record.name == "cpu") return std::nullopt;
+  if (record.name == "cpu" || is_cuda(target)) return std::nullopt;
   return "target " + target + " is not available: " + record.here().reason;
 }
 
@@ -93,6 +87,8 @@ std::string build_script(const cpu::Source& source) {
          " into a shared object with a C interface (see the top of the source).\nset -e\ncd \"$(dirname \"$0\")\"\n"
          "exec \"${CXX:-c++}\"" + flags + " -o kernel.so " + source.file_name + "\n";
 }
+
+constexpr double kSeconds = 2;  // of timing, where --seconds says nothing
 
 struct Timing {
   std::vector<double> seconds;
@@ -142,6 +138,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
                       .problem = "names no folder",
                       .accepted = "the folder to write the source into"});
   const auto absent = missing(options.target);
+  if (is_cuda(options.target)) return emit_cuda(request, options);
   const cpu::Isa isa = isa_of(options.isa);
   Scheduled on = schedule_of(suited(request, options.target, options.isa, options.micro_kernel));
   if (absent) return refuse(head(on, options.target), *absent);
@@ -168,6 +165,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
 
 Answer run(const Request& request, const RunOptions& options) {
   const auto absent = missing(options.target);
+  if (is_cuda(options.target)) return run_cuda(request, options);
   const cpu::Isa isa = isa_of(options.isa);
   Scheduled on = schedule_of(suited(request, options.target, options.isa, options.micro_kernel));
   if (absent) return refuse(head(on, options.target), *absent);
@@ -193,7 +191,7 @@ Answer run(const Request& request, const RunOptions& options) {
   json["tolerance"] = checked.verification.tolerance;
   if (!checked.kernel) return refuse(std::move(json), "verification failed; the kernel is not timed");
 
-  const Timing timing = time(*checked.kernel, isa, options.seconds, request.progress);
+  const Timing timing = time(*checked.kernel, isa, options.seconds.value_or(kSeconds), request.progress);
   const double seconds = median(timing.seconds);
   json["seconds_median"] = seconds;
   json["seconds_min"] = *std::min_element(timing.seconds.begin(), timing.seconds.end());
@@ -201,6 +199,7 @@ Answer run(const Request& request, const RunOptions& options) {
   json["flops"] = w.flops();
   json["gflops"] = w.flops() / seconds * 1e-9;
   json["peak_gflops"] = median(timing.peak);
+  json["peak_source"] = "measured: fused multiply-adds in the same run";
   json["threads"] = source->threads;
   json["micro_kernel"] = source->micro_kernel;
   json["prefetch"] = options.prefetch;

@@ -49,4 +49,10 @@ Agreement agreement(std::span<const double> predicted, std::span<const double> t
   return a;
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
 }  // namespace tilewright::harness

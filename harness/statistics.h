@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 namespace tilewright::harness {
 
@@ -17,5 +18,8 @@ struct Agreement {
 /// Both spans of the same length. Without spread in y (or without points) no R² is defined: it is then
 /// 1 where every prediction is exact, else 0. Points with y = 0 count as an error of 1 unless x = 0.
 Agreement agreement(std::span<const double> predicted, std::span<const double> truth);
+
+/// The middle value, or the mean of the two; of at least one.
+double median(std::vector<double> values);
 
 }  // namespace tilewright::harness

@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/process.h"
+#include "core/ir/toolchain.h"
 #include "harness/registry.h"
+#include "harness/run_cuda.h"
 
 namespace tilewright::harness {
 namespace {
@@ -14,23 +15,22 @@ Availability cpu_here() {
   std::vector<std::string> compilers = {"c++", "g++", "clang++"};
   if (const char* cxx = std::getenv("CXX"); cxx && *cxx) compilers = {cxx};
   for (const std::string& c : compilers)
-    if (const std::string found = on_path(c); !found.empty())
+    if (const std::string found = find_program(c); !found.empty())
       return {.usable = true,
               .detail = found + ", " + std::string(cpu::name_of(cpu::host_isa())) + ", " +
                         std::to_string(std::thread::hardware_concurrency()) + " threads"};
   return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) + ")"};
 }
 
-Availability no_cuda() {
-  return {.reason = "not available yet: this version has no CUDA code generator"};
-}
 Availability no_npu() {
   return {.reason = "not available yet: this version has no NPU code generator"};
 }
 
 constexpr TargetRecord kTargets[] = {
     {"cpu", "C++ for the host with AVX-512 or AVX2 outer-product micro-kernels", cpu_here},
-    {"cuda", "CUDA for NVIDIA GPUs", no_cuda},
+    {"cuda", "CUDA for NVIDIA GPUs, built with nvcc or NVRTC, run through the driver", cuda_here},
+    {"cuda-emulated", "the same CUDA text executed on the CPU, its faults and races found",
+     cuda_emulated_here},
     {"npu", "programs for Ascend-like NPUs", no_npu},
 };
 

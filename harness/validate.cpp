@@ -40,7 +40,7 @@ struct Subject {
   Bytes capacity;
   Layout layout = Layout::tiled;
   const profilers::MeterRecord* meter = nullptr;  ///< the truth; null: the simulator
-  std::uint64_t seed = 1;                         ///< of the kernels' inputs
+  std::optional<Reference> reference = {};        ///< with a meter: what kernels are verified on
 };
 
 struct Point {
@@ -84,7 +84,7 @@ std::optional<Reason> metered(const Subject& s, Point& p) {
   const Plan plan = chimera::plan_of(workload(s), p.order, p.tiles, m, s.level, s.exact_edges);
   const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.setting.machine);
   if (!schedule) return Reason{schedule.reason()};
-  const auto kernel = MeteredKernel::make(*schedule, {.isa = isa_for(*s.meter)}, s.seed);
+  const auto kernel = MeteredKernel::make(*schedule, {.isa = isa_for(*s.meter)}, *s.reference);
   if (!kernel) return Reason{kernel.reason()};
   const auto measured = s.meter->make()->measure((*kernel)->built(), m);
   if (!measured) return Reason{measured.reason()};
@@ -298,7 +298,6 @@ Subject subject_of(const Request& request, const ValidateOptions& options) {
                       .problem = "is a plan, and the tilings are drawn",
                       .accepted = "a workload with --orders"});
   s.layout = layout_of(request);
-  s.seed = request.seed;
   if (options.truth != "simulator") s.meter = &find_meter(options.truth, "--truth", "simulator");
   if (s.meter != nullptr && request.layout)
     throw InputError({.where = "--layout",
@@ -391,7 +390,7 @@ std::optional<std::string> no_truth(const std::string& truth) {
 
 Answer validate(const Request& request, const ValidateOptions& options) {
   const auto absent = no_truth(options.truth);
-  const Subject s = subject_of(request, options);
+  Subject s = subject_of(request, options);
   auto json = document();
   json["workload"] = s.setting.workload_name;
   json["machine"] = s.setting.machine->name;
@@ -406,6 +405,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["layout"] = s.meter != nullptr ? "row-major" : name_of(s.layout);
   json["seed"] = request.seed;
   json["options"] = options_json(s.exact_edges);
+  if (s.meter != nullptr) s.reference = reference_of(workload(s), request.seed);
   const auto orders = orders_of(s, options, request);
   if (orders.empty()) return refuse(std::move(json), "no order of the workload fits the level");
 

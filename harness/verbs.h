@@ -57,14 +57,27 @@ struct WalkOptions {
 Answer simulate(const Request& request, const WalkOptions& options = {});
 
 // ---- Targets ------------------------------------------------------------------------------------
+/// What the targets cuda and cuda-emulated are asked beside the rest.
+struct CudaOptions {
+  std::optional<int> warps = {};            ///< that compute, a block; none: by the tiles
+  std::optional<int> stages = {};           ///< of loaded tiles; none: two where they fit
+  std::optional<std::string> arch = {};     ///< sm_80, sm_90a; none: the device's (emit: both)
+  std::optional<std::string> cache = {};    ///< a folder where built kernels are kept and found again
+  bool cold = false;     ///< time on sets of tensors in turn that are together larger than L2
+  bool build_only = false;  ///< stop before a device is needed
+};
+
 struct EmitOptions {
   std::string target = "cpu";
   std::string out = {};                      ///< folder; required
   std::optional<std::string> isa = {};       ///< avx2, avx512
-  std::optional<std::string> micro_kernel = {};  ///< 6x4, 5x5, ...; none: each product's own
+  std::optional<std::string> micro_kernel = {};  ///< 6x4, 5x5, ...; mma, ...; none: each product's own
   bool prefetch = false;                     ///< of tiles that are used where they lie
+  CudaOptions cuda = {};
 };
 /// Writes the source and how to build it. Refused where the target or the schedule is not available.
+/// For cuda also its headers and, where nvcc is there, what ptxas says; for cuda-emulated the headers
+/// that stand in for CUDA on the host.
 Answer emit(const Request& request, const EmitOptions& options);
 
 struct RunOptions {
@@ -72,11 +85,21 @@ struct RunOptions {
   std::optional<std::string> isa = {};
   std::optional<std::string> micro_kernel = {};
   bool prefetch = false;
-  double seconds = 2.0;  ///< timing goes on for about as long as this, at least five runs
+  std::optional<double> seconds = {};  ///< timing goes on for about as long; none: 2 on cpu, 0.25 on cuda
+  CudaOptions cuda = {};
 };
 /// Emits, builds, verifies against the reference evaluator, times. Refused, untimed, where verification
 /// fails. One thread unless the request says more (convention 10).
 Answer run(const Request& request, const RunOptions& options = {});
+
+/// Many runs on cuda: of every line of the file `batch`, a JSON object of a request's options (their
+/// names as in Python, the subject's "workload" or "plan", and "name"), what it does not say taken from
+/// `request` and `options`. All are emitted and built first, on --threads threads, then run one after
+/// the other. Each answer is added to the file `out`, where given, as a line, as soon as it is there.
+/// {"results": [the answers of run, each with its "name"; one that says no has its "reason"]}. Refused
+/// where none succeeded. Throws InputError for a line that is no such object.
+Answer run_batch(const Request& request, const RunOptions& options, const std::string& batch,
+                 const std::optional<std::string>& out = {});
 
 struct MeasureOptions {
   std::string target = "cpu";

@@ -1,99 +1,122 @@
 #include "harness/verified_kernel.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <limits>
-#include <new>
 
-#include "core/reference/evaluate.h"
+#include "core/reference/elements.h"
+#include "harness/cpu_kernel.h"
 
 namespace tilewright::harness {
 namespace {
 
-constexpr std::size_t kAlignment = 4096;
+/// The longest way from an input to each tensor: in additions, and in operators.
+struct Depth {
+  double additions = 0;
+  int operators = 0;
+};
 
-std::shared_ptr<void> allocate(std::int64_t bytes) {
-  const std::size_t whole =
-      (static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)) + kAlignment - 1) / kAlignment *
-      kAlignment;
-  void* memory = std::aligned_alloc(kAlignment, whole);
-  if (memory == nullptr) throw std::bad_alloc();
-  return {memory, std::free};
+Depth depth_of(const Workload& w) {
+  std::vector<Depth> depth(w.tensors().size());
+  for (OpId id : w.topological_order()) {
+    const Operator& op = w.op(id);
+    Depth most;
+    double sums = 1;
+    for (const Access& a : op.inputs) {
+      const Depth& d = depth[a.tensor.index()];
+      most = {std::max(most.additions, d.additions), std::max(most.operators, d.operators)};
+    }
+    for (LoopId l : w.reduction_loops(id)) sums *= static_cast<double>(w.loop(l).extent);
+    for (const Output& o : op.outputs)
+      depth[o.target.tensor.index()] = {most.additions + sums, most.operators + 1};
+  }
+  Depth most;
+  for (TensorId t : w.outputs())
+    most = {std::max(most.additions, depth[t.index()].additions),
+            std::max(most.operators, depth[t.index()].operators)};
+  return most;
 }
 
-template <class Element>
-void fill(void* memory, std::int64_t count, const std::vector<double>& values) {
-  auto* out = static_cast<Element*>(memory);
-  // What is not an input starts as NaN, so that an element never written shows.
-  for (std::int64_t i = 0; i < count; ++i)
-    out[i] = values.empty() ? std::numeric_limits<Element>::quiet_NaN()
-                            : static_cast<Element>(values[static_cast<std::size_t>(i)]);
-}
-
-template <class Element>
-double error_of(const void* memory, const std::vector<double>& reference) {
-  return relative_error(std::span<const Element>(static_cast<const Element*>(memory),
-                                                 reference.size()),
-                        reference);
+/// The elements of a tensor: its values, or NaN where it has none yet.
+std::vector<std::byte> elements_of(const Tensor& tensor, const std::vector<double>& values) {
+  std::vector<std::byte> memory(static_cast<std::size_t>(tensor.bytes().value));
+  if (values.empty())
+    fill_with_nan(tensor.dtype, static_cast<std::size_t>(tensor.elements().value), memory.data());
+  else
+    encode_elements(tensor.dtype, values, memory.data());
+  return memory;
 }
 
 }  // namespace
 
 double tolerance_of(const Workload& w) {
-  std::vector<double> depth(w.tensors().size(), 0);  // additions behind each tensor's elements
-  for (OpId id : w.topological_order()) {
-    const Operator& op = w.op(id);
-    double most = 0, sums = 1;
-    for (const Access& a : op.inputs) most = std::max(most, depth[a.tensor.index()]);
-    for (LoopId l : w.reduction_loops(id)) sums *= static_cast<double>(w.loop(l).extent);
-    for (const Output& o : op.outputs) depth[o.target.tensor.index()] = most + sums;
-  }
-  double most = 0;
-  for (TensorId t : w.outputs()) most = std::max(most, depth[t.index()]);
+  const Depth depth = depth_of(w);
+  const bool narrow = w.dtype() == DType::f16 || w.dtype() == DType::bf16;
   const double half_ulp = w.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() / 2
                                                   : std::numeric_limits<float>::epsilon() / 2.0;
-  return half_ulp * (16 + most);
+  const double sums = half_ulp * (16 + depth.additions);
+  if (!narrow) return sums;
+  const double half_ulp_narrow = w.dtype() == DType::f16 ? 0x1p-11 : 0x1p-8;
+  return half_ulp_narrow * std::min(4, depth.operators + 1) + sums;
+}
+
+Reference reference_of(const Workload& w, std::uint64_t seed) {
+  Reference reference{.inputs = random_inputs(w, seed)};
+  TensorValues all = evaluate(w, reference.inputs);
+  reference.outputs.resize(all.size());
+  for (TensorId t : w.outputs()) reference.outputs[t.index()] = std::move(all[t.index()]);
+  return reference;
 }
 
 double VerifiedKernel::run() {
-  const auto start = std::chrono::steady_clock::now();
-  kernel_.run(tensors_);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Result<double> seconds = kernel_->run();
+  TW_CHECK(seconds.ok(), "a run that failed where none can: " + seconds.reason());
+  return *seconds;
+}
+
+const cpu::Source& VerifiedKernel::source() const {
+  const auto* on_cpu = dynamic_cast<const CpuKernel*>(kernel_.get());
+  TW_CHECK(on_cpu != nullptr, "the CPU's source of another target's kernel");
+  return on_cpu->source();
 }
 
 struct Verifier {
-  static VerifyResult verify(cpu::Kernel kernel, const Workload& w, std::uint64_t seed) {
-    auto candidate = std::unique_ptr<VerifiedKernel>(new VerifiedKernel(std::move(kernel)));
-    TensorValues inputs = random_inputs(w, seed);
-    const std::vector<bool>& needed = candidate->source().needed;
+  static VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& w,
+                             const Reference& reference) {
+    Verification v{.tolerance = tolerance_of(w)};
+    const auto failed = [&v](const Reason& why) {
+      v.relative_error = std::numeric_limits<double>::infinity();
+      return VerifyResult{v, nullptr, why};
+    };
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-      const Tensor& tensor = w.tensors()[t];
-      const bool kept = t < needed.size() && needed[t];
-      candidate->storage_.push_back(kept ? allocate(tensor.bytes().value) : nullptr);
-      candidate->tensors_.push_back(candidate->storage_.back().get());
-      if (!kept) continue;
-      const auto fill_one = tensor.dtype == DType::f64 ? fill<double> : fill<float>;
-      fill_one(candidate->tensors_[t], tensor.elements().value, inputs[t]);
+      if (!kernel->needs(TensorId(t))) continue;
+      const std::vector<std::byte> elements = elements_of(w.tensors()[t], reference.inputs[t]);
+      if (auto why = kernel->write(TensorId(t), elements.data())) return failed(*why);
     }
-    candidate->run();
-    const TensorValues reference = evaluate(w, std::move(inputs));
-    Verification& v = candidate->verification_;
-    v.tolerance = tolerance_of(w);
+    if (const Result<double> seconds = kernel->run(); !seconds)
+      return failed(Reason{seconds.reason()});
     for (TensorId t : w.outputs()) {
-      const auto error = w.tensor(t).dtype == DType::f64 ? error_of<double> : error_of<float>;
-      const void* got = candidate->tensors_[t.index()];
-      TW_CHECK(got != nullptr, "a kernel that does not write an output");
-      v.relative_error = std::max(v.relative_error, error(got, reference[t.index()]));
+      TW_CHECK(kernel->needs(t), "a kernel that does not write an output");
+      const Tensor& tensor = w.tensor(t);
+      std::vector<std::byte> elements(static_cast<std::size_t>(tensor.bytes().value));
+      if (auto why = kernel->read(t, elements.data())) return failed(*why);
+      const std::vector<double> got = decode_elements(
+          tensor.dtype, elements.data(), static_cast<std::size_t>(tensor.elements().value));
+      v.relative_error =
+          std::max(v.relative_error, relative_error(got, reference.outputs[t.index()]));
     }
     if (!v.verified()) return {v, nullptr};
-    const Verification result = v;
-    return {result, std::move(candidate)};
+    return {v, std::unique_ptr<VerifiedKernel>(new VerifiedKernel(std::move(kernel), v))};
   }
 };
 
+VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& workload,
+                    const Reference& reference) {
+  return Verifier::verify(std::move(kernel), workload, reference);
+}
+
 VerifyResult verify(cpu::Kernel kernel, const Workload& workload, std::uint64_t seed) {
-  return Verifier::verify(std::move(kernel), workload, seed);
+  return verify(std::make_unique<CpuKernel>(std::move(kernel), workload), workload,
+                reference_of(workload, seed));
 }
 
 }  // namespace tilewright::harness

@@ -2,10 +2,9 @@
 
 #include <bit>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 
 #include "core/ir/format.h"
+#include "core/ir/toolchain.h"
 #include "profilers/meter.h"
 #include "profilers/valgrind.h"
 
@@ -89,10 +88,7 @@ class Cachegrind : public Meter {
                              "--cachegrind-out-file=" + file.string()},
                             kernel ? 1 : 0))
       return *why;
-    std::ifstream in(file);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return cachegrind_totals(text.str());
+    return cachegrind_totals(text_of(file));
   }
 
   static Measurement measured(std::map<std::string, std::int64_t>& own,

@@ -78,7 +78,7 @@ Result<std::string> driver() {
   const std::lock_guard lock(one_at_a_time);
   if (built) return *built;
   const auto build = [&]() -> Result<std::string> {
-    auto words = compiler_command();
+    auto words = compiler_command("");
     if (!words) return Reason{words.reason()};
     const fs::path source = directory.path() / "driver.cpp", program = directory.path() / "driver";
     std::ofstream(source) << kDriver;

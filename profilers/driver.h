@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/ir/error.h"
-#include "core/ir/process.h"
+#include "core/ir/toolchain.h"
 #include "profilers/meter.h"
 
 namespace tilewright::profilers {

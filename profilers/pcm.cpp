@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/ir/format.h"
+#include "core/ir/toolchain.h"
 #include "profilers/driver.h"
 #include "profilers/meter.h"
 
@@ -45,7 +46,7 @@ bool is_system(std::string_view group) { return group == "System" || group == "S
 
 std::string pcm_program() {
   for (const char* name : {"pcm", "pcm.x", "/usr/sbin/pcm"})
-    if (const std::string found = on_path(name); !found.empty()) return found;
+    if (const std::string found = find_program(name); !found.empty()) return found;
   return "";
 }
 
@@ -74,10 +75,7 @@ class Pcm : public Meter {
     const auto file = driver.directory() / "pcm.csv";
     if (auto why = driver.run({program, "-nc", "-silent", "-csv=" + file.string(), "--"}, runs))
       return *why;
-    std::ifstream in(file);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return pcm_system_columns(text.str());
+    return pcm_system_columns(text_of(file));
   }
 
   static Measurement measured(const std::map<std::string, double>& without,
@@ -142,10 +140,7 @@ Result<std::map<std::string, double>> pcm_system_columns(std::string_view csv) {
 }
 
 Availability pcm_here() {
-  std::ifstream in("/proc/cpuinfo");
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (text.str().find("GenuineIntel") == std::string::npos)
+  if (text_of("/proc/cpuinfo").find("GenuineIntel") == std::string::npos)
     return {.reason = "PCM counts on Intel's processors only"};
   const std::string found = pcm_program();
   if (found.empty())

@@ -10,11 +10,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "core/ir/format.h"
+#include "core/ir/toolchain.h"
 
 namespace tilewright::profilers {
 
@@ -22,13 +21,6 @@ namespace {
 
 /// Every figure is the median of so many runs.
 constexpr int kRuns = 5;
-
-std::string text_of(const std::string& file) {
-  std::ifstream in(file);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 ProcessorId this_processor() { return processor_id(text_of("/proc/cpuinfo")); }
 

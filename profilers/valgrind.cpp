@@ -1,6 +1,7 @@
 #include "profilers/valgrind.h"
 
 #include "core/ir/format.h"
+#include "core/ir/toolchain.h"
 
 namespace tilewright::profilers {
 
@@ -10,10 +11,10 @@ constexpr std::int64_t kValgrind = 0x58000000;
 }  // namespace
 
 Availability valgrind_here() {
-  const std::string found = on_path("valgrind");
+  const std::string found = find_program("valgrind");
   if (found.empty())
     return {.reason = "valgrind is not on the PATH", .help = "sudo apt-get install valgrind"};
-  if (const auto compiler = compiler_command(); !compiler)
+  if (const auto compiler = compiler_command(""); !compiler)
     return {.reason = compiler.reason() + " (to build the kernel and what runs it)",
             .help = "sudo apt-get install g++"};
   return {.usable = true, .detail = found};

@@ -30,7 +30,11 @@ constexpr Verb kVerbs[] = {
     {"compare", [](const Invocation& i) { return harness::compare(i.request, i.models); }},
     {"simulate", [](const Invocation& i) { return harness::simulate(i.request, i.walk); }},
     {"emit", [](const Invocation& i) { return harness::emit(i.request, i.emit); }},
-    {"run", [](const Invocation& i) { return harness::run(i.request, i.run); }},
+    {"run",
+     [](const Invocation& i) {
+       return i.batch ? harness::run_batch(i.request, i.run, *i.batch, i.out)
+                      : harness::run(i.request, i.run);
+     }},
     {"measure", [](const Invocation& i) { return harness::measure(i.request, i.measure); }},
     {"validate", [](const Invocation& i) { return harness::validate(i.request, i.validate); }},
     {"reproduce", [](const Invocation& i) { return harness::reproduce(i.request, i.reproduce); }},

@@ -178,6 +178,14 @@ Invocation invocation_of(const Json& options) {
   read.flag("prefetch", i.run.prefetch);
   read.text("meter", i.measure.meter);
   read.flag("executed", i.measure.executed);
+  read.whole("warps", 1, 16, i.run.cuda.warps);
+  read.whole("stages", 1, 8, i.run.cuda.stages);
+  read.text("arch", i.run.cuda.arch);
+  read.text("cache", i.run.cuda.cache);
+  read.flag("cold", i.run.cuda.cold);
+  read.flag("build_only", i.run.cuda.build_only);
+  read.number("seconds", 0, 3600, i.run.seconds);
+  read.text("batch", i.batch);
   read.texts("orders", i.validate.orders);
   read.whole("samples", 1, 1'000'000, i.reproduce.samples);
   read.text("size", i.reproduce.size);
@@ -193,6 +201,7 @@ Invocation invocation_of(const Json& options) {
   i.emit.isa = i.measure.isa = i.run.isa;
   i.emit.micro_kernel = i.measure.micro_kernel = i.run.micro_kernel;
   i.emit.prefetch = i.measure.prefetch = i.run.prefetch;
+  i.emit.cuda = i.run.cuda;
   i.emit.out = i.out.value_or("");
   if (i.reproduce.samples) i.validate.samples = *i.reproduce.samples;
   i.reproduce.id = r.subject;

@@ -1,5 +1,4 @@
-// Source to a loaded shared object: a compiler started from an argument vector, in a temporary
-// directory that is gone afterwards.
+// Source to a loaded shared object.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 #include <fstream>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/process.h"
+#include "core/ir/toolchain.h"
 
 namespace tilewright::cpu {
 

@@ -19,17 +19,6 @@ std::vector<std::string> boundaries_of(const Schedule& s) {
   return names;
 }
 
-/// Letters, digits, '-' and '_' only: names of workloads and machines reach comments and file names.
-std::string harmless(const std::string& text) {
-  std::string out;
-  for (char c : text.substr(0, 80)) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '_';
-    out += plain ? c : '_';
-  }
-  return out.empty() ? "schedule" : out;
-}
-
 Result<std::int64_t> element_bytes(const Schedule& s) {
   const auto tensors = s.workload->tensors();
   for (const Tensor& t : tensors) {

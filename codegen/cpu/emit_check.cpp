@@ -1,56 +1,7 @@
 // What the cpu target cannot emit, and why.
-#include <algorithm>
-
 #include "codegen/cpu/emitter.h"
 
 namespace tilewright::cpu {
-namespace {
-
-bool is_inside(const ScheduledKernel& k, NodeId n, NodeId ancestor) {
-  for (; n.valid(); n = k.node(n).parent)
-    if (n == ancestor) return true;
-  return false;
-}
-
-/// What is read from `b` must have come there: from its producer, or by a store from within.
-void check_made(const Workload& w, const ScheduledKernel& k, BufferId b, TensorId t, NodeId reader) {
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    const bool makes =
-        (n.kind == NodeKind::compute && n.op == w.producer(t)) ||
-        (n.kind == NodeKind::store && n.tensor == t && k.buffer(n.buffer).outer == b);
-    if (makes && reader < NodeId(i))
-      throw Refused{w.tensor(t).name + " is read before it is there"};
-  }
-}
-
-/// Partial results may be added up only if each is a different part of the sum, added once, and
-/// nobody may read it before all are.
-void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
-                  const OutputUse& out) {
-  const std::string what = "S." + w.tensor(out.tensor).name + "!atomic: ";
-  const OpId op = k.node(compute).op;
-  const NodeId store = k.buffer(out.buffer).store;
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& l = k.nodes[i];
-    if (l.kind != NodeKind::loop || l.max_trips <= 1) continue;
-    const bool around_compute = is_inside(k, compute, NodeId(i));
-    const bool around_store = is_inside(k, store, NodeId(i));
-    if (l.binding == Binding::grid && around_compute && !around_store && w.is_reduction(op, l.loop))
-      throw Refused{what + "it stands outside loop " + w.loop(l.loop).name +
-                    "@grid, whose blocks have the partial results"};
-    if (std::ranges::any_of(l.cuts, [&](const OpLoop& c) { return c.op == op; }))
-      continue;
-    if (around_store || (l.binding == Binding::grid && around_compute))
-      throw Refused{what + "every iteration of loop " + w.loop(l.loop).name +
-                    " would add the same result"};
-  }
-  for (const ScheduleNode& n : k.nodes)
-    if (n.flush.valid() && n.tensor == out.tensor)
-      throw Refused{what + "it is read in the kernel that its blocks add it up in"};
-}
-
-}  // namespace
 
 void check_emittable(const Workload& w, const ScheduledKernel& k) {
   for (OpId op : k.ops)
@@ -69,28 +20,7 @@ void check_emittable(const Workload& w, const ScheduledKernel& k) {
       throw Refused{"loop " + w.loop(n.loop).name + " is bound to " +
                     std::string(name_of(n.binding)) + ", which a cpu has none of"};
   }
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    if (n.kind == NodeKind::load && n.flush.valid())
-      check_made(w, k, n.flush, n.tensor, NodeId(i));
-    if (n.kind == NodeKind::load)
-      for (BufferId b = k.buffer(n.buffer).outer; b.valid(); b = k.buffer(b).outer)
-        if (k.buffer(b).role == BufferRole::intermediate)
-          check_made(w, k, b, n.tensor, NodeId(i));
-    for (const InputUse& use : n.reads)
-      if (k.buffer(use.buffer).role == BufferRole::intermediate)
-        check_made(w, k, use.buffer, use.tensor, NodeId(i));
-  }
-  for (std::size_t i = 0; i < k.nodes.size(); ++i)
-    for (const OutputUse& out : k.nodes[i].writes)
-      if (out.atomic) check_atomic(w, k, NodeId(i), out);
-  for (const Buffer& b : k.buffers)
-    if (b.atomic && (b.outer.valid() ||
-                     std::ranges::any_of(k.buffers, [&](const Buffer& o) {
-                       return o.outer.valid() && &k.buffer(o.outer) == &b;
-                     })))
-      throw Refused{"S." + w.tensor(b.tensor).name +
-                    "!atomic goes through several levels, which the cpu target does not combine"};
+  check_sums(w, k, "cpu");
 }
 
 }  // namespace tilewright::cpu

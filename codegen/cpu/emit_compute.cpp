@@ -7,25 +7,6 @@
 
 namespace tilewright::cpu {
 
-std::string times(std::int64_t factor, const std::string& text) {
-  return factor == 1 ? text : std::to_string(factor) + " * " + text;
-}
-
-bool can_leave(const Workload& w, const Operator& op, const Access& a) {
-  std::vector<Interval> whole;
-  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
-  for (std::size_t d = 0; d < a.index.size(); ++d)
-    if (!contains(Interval{0, w.tensor(a.tensor).shape[d]}, footprint(op, a.index[d], whole)))
-      return true;
-  return false;
-}
-
-BufferId buffer_of_input(const ScheduleNode& n, int input) {
-  for (const InputUse& use : n.reads)
-    if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;
-  return {};
-}
-
 void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);

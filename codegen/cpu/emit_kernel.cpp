@@ -7,17 +7,6 @@
 
 namespace tilewright::cpu {
 
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (c < ' ' || c > '~' || c == '\\') c = '_';
-  return text;
-}
-
-void Lines::line(const std::string& text) {
-  text_.append(static_cast<std::size_t>(2 * depth_), ' ');
-  text_ += text + "\n";
-}
-
 int Program::boundary(LevelId from, LevelId to) const {
   const auto at = std::ranges::find(boundaries, machine().boundary(from, to));
   TW_CHECK(at != boundaries.end(), "a boundary that the machine's paths have was not listed");
@@ -25,7 +14,9 @@ int Program::boundary(LevelId from, LevelId to) const {
 }
 
 KernelEmitter::KernelEmitter(Program& program, int index)
-    : p_(program), k_(program.schedule.kernels[static_cast<std::size_t>(index)]), index_(index) {
+    : RangeEmitter(program.workload(), program.schedule.kernels[static_cast<std::size_t>(index)]),
+      p_(program),
+      index_(index) {
   layouts_.resize(k_.buffers.size());
   panels_.resize(k_.buffers.size());
   packed_.assign(k_.buffers.size(), "not yet decided");
@@ -36,15 +27,6 @@ KernelEmitter::KernelEmitter(Program& program, int index)
     layouts_[i].most.assign(rank, 0);
     layouts_[i].stride.assign(rank, 1);  // until lay_out knows
   }
-}
-
-std::string KernelEmitter::identifier(const std::string& prefix, const std::string& name) const {
-  std::string text = prefix;
-  for (char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    text += plain ? c : '_';
-  }
-  return text;
 }
 
 Result<KernelText> KernelEmitter::emit() {
@@ -85,14 +67,7 @@ void KernelEmitter::pass() {
     tile_names_.push_back(names_.fresh(identifier(
         "t_", p_.workload().tensor(b.tensor).name + "_" + p_.machine().level(b.level).name)));
 
-  SymRanges ranges;
-  ranges.at.resize(k_.range_count);
-  ranges.low.resize(k_.range_count);
-  for (OpId op : k_.ops) {
-    std::size_t slot = k_.range_base[op.index()];
-    for (LoopId l : p_.workload().op(op).loops)
-      ranges.at[slot++] = whole_range(p_.workload().loop(l).extent);
-  }
+  SymRanges ranges = whole_ranges();
   for (TensorId t : k_.zeroed) {
     const auto b = std::ranges::find_if(k_.buffers,
                                         [&](const Buffer& o) { return o.tensor == t && o.atomic; });
@@ -194,9 +169,6 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
 
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   const ScheduleNode& n = k_.node(id);
-  const auto slot = [&](const OpLoop& c) {
-    return k_.range_base[c.op.index()] + static_cast<std::size_t>(c.local);
-  };
   const SymRange outer = around.at[slot(n.cuts.front())];
   const std::string& loop_name = p_.workload().loop(n.loop).name;
   const std::string name = names_.fresh(identifier("l_", loop_name));
@@ -283,10 +255,7 @@ void KernelEmitter::emit_load(NodeId id, const SymRanges& ranges) {
   record(n.buffer, box);
   std::string condition;
   if (n.flush.valid()) {
-    for (const SymRange& r : box)
-      if (!r.nonempty)
-        condition += (condition.empty() ? "" : " && ") + variables_.text(r.lo) + " < " +
-                     variables_.text(r.hi);
+    condition = nonempty(box);
     if (!condition.empty()) out_.open("if (" + condition + ")");
     for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) flush_spilled(f, id);
     if (!condition.empty()) out_.close();
@@ -301,24 +270,6 @@ void KernelEmitter::emit_load(NodeId id, const SymRanges& ranges) {
   out_.line((first.empty() ? "" : "if (" + first + ") ") + "load(" + ref(n.buffer) + ", " + text +
             ");");
 }
-
-namespace {
-
-/// The identifiers in a text.
-std::set<std::string> names_in(const std::string& text) {
-  const auto in_name = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-  };
-  std::set<std::string> names;
-  for (auto at = text.begin(); at != text.end();) {
-    const auto end = std::find_if_not(at, text.end(), in_name);
-    if (end != at && std::isdigit(static_cast<unsigned char>(*at)) == 0) names.emplace(at, end);
-    at = end == at ? at + 1 : end;
-  }
-  return names;
-}
-
-}  // namespace
 
 /// A load finds its tile held in all but the first iterations of the loops just around it that its
 /// box does not depend on, unless somebody else fills the buffer: then it need not even look. That
@@ -352,40 +303,6 @@ std::string KernelEmitter::only_first(NodeId load, const std::string& box) const
     }
     if (uses) break;
     text += (text.empty() ? "" : " && ") + l.name + " == " + l.first;
-  }
-  return text;
-}
-
-/// Every reduction of the operator is at its low end: of the whole range, or of the block's share.
-std::string KernelEmitter::initialises(OpId op, const SymRanges& ranges, bool atomic) const {
-  std::string text;
-  for (LoopId l : p_.workload().reduction_loops(op)) {
-    const auto slot =
-        k_.range_base[op.index()] + static_cast<std::size_t>(p_.workload().local_index(op, l));
-    const Linear low = atomic ? ranges.low[slot] : number(0);
-    const Linear above = ranges.at[slot].lo - low;
-    if (variables_.upper(above) <= 0) continue;
-    if (variables_.lower(above) > 0) return "false";
-    text += (text.empty() ? "" : " && ") + variables_.text(ranges.at[slot].lo) +
-            " == " + variables_.text(low);
-  }
-  return text.empty() ? "true" : text;
-}
-
-/// A sum that is computed again under a loop that does not index it must not be added twice: where
-/// some reduction around that loop has begun before, only the loop's first iteration adds. When
-/// this is so, as a condition; empty: always. (Blocks add to tiles of their own.)
-std::string KernelEmitter::not_yet_added(OpId op, bool atomic) const {
-  std::string text;
-  for (const OpenLoop& l : open_) {
-    const ScheduleNode& n = k_.node(l.id);
-    if (n.binding == Binding::grid || n.max_trips <= 1 ||
-        std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; }))
-      continue;
-    const std::string fresh = initialises(op, l.around, atomic);
-    if (fresh == "true") continue;
-    text += (text.empty() ? "(" : " && (") + l.name + " == " + l.first +
-            (fresh == "false" ? ")" : " || (" + fresh + "))");
   }
   return text;
 }

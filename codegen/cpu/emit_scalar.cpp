@@ -1,46 +1,10 @@
 // Any operator, element by element: plain loops over its box.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
+#include "codegen/common/expression.h"
 #include "codegen/cpu/emitter.h"
 
 namespace tilewright::cpu {
-
-namespace {
-
-std::string literal(double value) {
-  if (std::isinf(value)) return value > 0 ? "Real(HUGE_VAL)" : "Real(-HUGE_VAL)";
-  if (std::isnan(value)) return "Real(NAN)";
-  char text[40];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  return "Real(" + std::string(text, end) + ")";
-}
-
-std::string expression(const Expr& e) {
-  if (e.kind == Expr::Kind::input) return "x" + std::to_string(e.input);
-  if (e.kind == Expr::Kind::constant) return literal(e.constant);
-  TW_CHECK(e.kind == Expr::Kind::call, "an operator that does not run has a running expression");
-  TW_CHECK(find_expr_function(e.function) != nullptr, "an expression calls an unknown function");
-  std::string text = "f_" + e.function + "(";
-  for (std::size_t i = 0; i < e.args.size(); ++i)
-    text += (i == 0 ? "" : ", ") + expression(e.args[i]);
-  return text + ")";
-}
-
-/// The value joined to the result so far, `y`.
-std::string combined(Combine c, const std::string& y, const std::string& value) {
-  switch (c) {
-    case Combine::assign: return y + " = " + value + ";";
-    case Combine::sum: return y + " += " + value + ";";
-    case Combine::product: return y + " *= " + value + ";";
-    case Combine::max: return y + " = f_max(" + y + ", " + value + ");";
-    case Combine::min: return y + " = f_min(" + y + ", " + value + ");";
-  }
-  return "";
-}
-
-}  // namespace
 
 /// The points of one compute's box: the loops over them and the elements that they touch.
 class KernelEmitter::Points {
@@ -48,7 +12,7 @@ class KernelEmitter::Points {
   Points(KernelEmitter& e, const ScheduleNode& n, const SymRanges& ranges)
       : e_(e), n_(n), op_(e.p_.workload().op(n.op)), ranges_(ranges) {
     for (LoopId l : op_.loops)
-      names_.push_back(e.names_.fresh(e.identifier("p_", e.p_.workload().loop(l).name)));
+      names_.push_back(e.names_.fresh(identifier("p_", e.p_.workload().loop(l).name)));
   }
 
   /// Declares an array and what to add to indices times strides: where its held tile begins.
@@ -150,7 +114,7 @@ void KernelEmitter::scalar_loops(NodeId id, const SymRanges& ranges) {
     if (combine == Combine::assign || fresh == "false") continue;
     if (fresh != "true") out_.open("if (" + fresh + ")");
     const int opened = points.open(false);
-    out_.line(result(o) + " = " + literal(identity_of(combine)) + ";");
+    out_.line(result(o) + " = " + literal(identity_of(combine), "Real") + ";");
     close(opened + (fresh != "true" ? 1 : 0));
   }
   int opened = points.open(false);
@@ -165,7 +129,7 @@ void KernelEmitter::scalar_loops(NodeId id, const SymRanges& ranges) {
   }
   for (std::size_t o = 0; o < n.writes.size(); ++o) {
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-    out_.line(combined(reduces ? out.combine : Combine::assign, result(o), expression(out.value)));
+    out_.line(combined(reduces ? out.combine : Combine::assign, result(o), expression(out.value, "Real")));
   }
   close(opened);
 }

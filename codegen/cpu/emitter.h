@@ -1,5 +1,6 @@
 // The parts of `emit`: a kernel's walk (emit_kernel.cpp), what it
-// refuses (emit_check.cpp), ranges and boxes (emit_ranges.cpp), where tiles live (emit_tiles.cpp),
+// refuses (emit_check.cpp), ranges and boxes
+// (codegen/common/range_emitter.h), where tiles live (emit_tiles.cpp),
 // which of them are packed (emit_place.cpp),
 // computes (emit_compute.cpp, emit_product.cpp, emit_scalar.cpp).
 #pragma once
@@ -10,37 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "codegen/common/range_emitter.h"
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
-#include "codegen/cpu/symbolic.h"
+
 
 namespace tilewright::cpu {
 
-/// Text that cannot end a comment's line: names of levels and kernels come from files.
-std::string one_line(std::string text);
-
-/// Lines of C++ with their indentation.
-class Lines {
- public:
-  explicit Lines(int depth) : depth_(depth) {}
-  void line(const std::string& text);
-  void comment(const std::string& text) { line("// " + one_line(text)); }
-  /// A preprocessor line, at the margin.
-  void directive(const std::string& text) { text_ += text + "\n"; }
-  void open(const std::string& text) { line(text.empty() ? "{" : text + " {"), ++depth_; }
-  void close() { --depth_, line("}"); }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-  int depth_;
-};
-
-/// Current ranges of all operators, by the same slots as a Ranges.
-struct SymRanges {
-  std::vector<SymRange> at;
-  std::vector<Linear> low;  ///< where a block's share of each loop begins (rule 12, atomic)
-};
+using namespace codegen;  // internal header: the parts that every target shares
 
 /// How large one buffer's array is, and how it lies in memory.
 struct TileLayout {
@@ -81,7 +59,7 @@ struct Program {
   int boundary(LevelId from, LevelId to) const;
 };
 
-class KernelEmitter {
+class KernelEmitter : private RangeEmitter {
  public:
   KernelEmitter(Program& program, int index);
   /// The kernel as a function `kernel_INDEX`, or why not.
@@ -99,23 +77,6 @@ class KernelEmitter {
   void visit_store(NodeId id, const SymRanges& ranges);
   void flush_spilled(BufferId f, NodeId load);
   void leave_scope(const std::vector<BufferId>& buffers);
-  std::string initialises(OpId op, const SymRanges& ranges, bool atomic) const;
-  std::string not_yet_added(OpId op, bool atomic) const;
-
-  // emit_ranges.cpp
-  SymRange reach(const Operator& op, const Affine& index, std::size_t base,
-                 const SymRanges& ranges);
-  SymRange clipped(const SymRange& r, std::int64_t extent);
-  SymBox access_box(OpId op, const Access& access, const SymRanges& ranges);
-  SymBox hull_of(const std::vector<SymBox>& boxes, TensorId tensor);
-  SymBox reads_box(const std::vector<ReadRef>& reads, TensorId tensor, const SymRanges& ranges);
-  void infer(const Inference& inference, SymRanges& ranges, bool look_ahead);
-  SymRange defined(const std::string& base, const std::string& value, Interval bounds,
-                   std::int64_t most, bool nonempty = false);
-  SymBox tile_of(const Buffer& b, const SymRanges& ranges);
-  SymBox defined_box(const std::string& base, const std::string& value, const SymBox& like,
-                     TensorId tensor);
-  std::string box_text(const SymBox& box) const;
 
   // emit_tiles.cpp
   void place_tiles();
@@ -143,7 +104,7 @@ class KernelEmitter {
   void describe(BufferId b, const std::string& ref);
   void select(BufferId b);  ///< at the place that fixes it: this block's tile
   std::vector<BufferId> scoped(const TileScope& scope) const;
-  std::string ref(BufferId b) const;
+  std::string ref(BufferId b) const override;
   std::string type(BufferId b) const;
   void choose_parallel_loop();
   std::string why_not_split(NodeId loop) const;
@@ -171,14 +132,7 @@ class KernelEmitter {
   MicroKernel kernel_of(OpId op, const Product& p, const SymRanges& ranges) const;
   void record_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges);
 
-  const Buffer& buffer(BufferId b) const { return k_.buffer(b); }
-  const SymRange& range(const SymRanges& r, OpId op, int local) const {
-    return r.at[k_.range_base[op.index()] + static_cast<std::size_t>(local)];
-  }
-  std::string identifier(const std::string& prefix, const std::string& name) const;
-
   Program& p_;
-  const ScheduledKernel& k_;
   int index_;
   std::vector<TileLayout> layouts_;
   std::vector<TileScope> scopes_;
@@ -199,34 +153,10 @@ class KernelEmitter {
   std::int64_t scratch_offset_ = 0;
 
   // of one pass
-  Lines out_{1};
-  Variables variables_;
-  Names names_;
   std::vector<std::string> tile_names_;
   std::string block_ = "0";
-  struct OpenLoop {
-    NodeId id;
-    std::string name, end;
-    std::string first, last;  ///< of the range that it cuts
-    SymRanges around;
-  };
-  std::vector<OpenLoop> open_;     ///< loops around the current place
   std::vector<NodeId> in_scope_;   ///< grid loops whose blocks' tiles are declared here
-  /// What has been given a name, by its text: the innermost block last.
-  std::vector<std::map<std::string, SymBox>> defined_;
 };
-
-/// Something that the emitter refuses, thrown inside it and turned into emit's Reason.
-struct Refused {
-  std::string text;
-};
-
-/// "2 * i", or "i".
-std::string times(std::int64_t factor, const std::string& text);
-/// Whether some index of the access lies outside its tensor: a convolution's padding.
-bool can_leave(const Workload& w, const Operator& op, const Access& a);
-/// The buffer that a compute reads op.inputs[input] from.
-BufferId buffer_of_input(const ScheduleNode& compute, int input);
 
 /// Throws Refused where a kernel is one that the cpu target has no code for.
 void check_emittable(const Workload& w, const ScheduledKernel& k);

@@ -39,7 +39,7 @@ struct Launch {
 struct Source {
   std::string file_name;              ///< "gemm_chain.cu"
   std::string text;                   ///< compiles alone with nvcc -std=c++17 -I DIR, DIR holding
-                                      ///< device_header(); the same text runs on simulator/cuda_host
+                                      ///< device_headers(); the same text runs on simulator/cuda_host
   std::string build_command_text;     ///< for people
   std::string prefix;                 ///< of every symbol
   std::vector<Launch> launches;
@@ -62,6 +62,7 @@ std::span<const MicroKernel> micro_kernels();
 struct EmitOptions {
   std::string micro_kernel = {};      ///< empty: mma for f16 and bf16, simt otherwise
   int warps = 0;                      ///< that compute, a block; 0: by the tiles
+  int copy_warps = 4;                 ///< that copy tiles ahead, a block
   int stages = 0;                     ///< of loaded tiles in shared memory; 0: two where they fit
   bool registers = true;              ///< keep sums in registers where a plan allows it
   std::string prefix = "tilewright";  ///< an identifier
@@ -72,8 +73,11 @@ struct EmitOptions {
 /// make right.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
-/// The text of device/tilewright_device.h, and its file name.
-std::string_view device_header();
-inline constexpr std::string_view kDeviceHeaderName = "tilewright_device.h";
+/// A header that emitted sources include, by the name that they include it by.
+struct DeviceHeader {
+  std::string_view name, text;
+};
+/// Those under device/: all of them lie in the folder that a source is compiled in.
+std::span<const DeviceHeader> device_headers();
 
 }  // namespace tilewright::cuda

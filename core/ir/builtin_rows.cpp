@@ -23,6 +23,8 @@ RawWorkload attention(const Values& v) {
   if (v["scale"] == 1) d.tensor("T", b + "m,l");
   d.tensor("R", b + "m").tensor("P", b + "m,l").tensor("Z", b + "m");
   d.tensor("O", b + "m,n").tensor("E", b + "m,n");
+  const bool online = v["online"] == 1;
+  if (online) d.tensor("shift", b + "m").tensor("alpha", b + "m");
   const auto at = [&](const char* tensor, const char* loops) {
     return tensor + ("[" + b) + loops + "]";
   };
@@ -32,10 +34,15 @@ RawWorkload attention(const Values& v) {
   if (v["scale"] == 1)
     d.op("scaled: " + scores + " = " + at("S", "m,l") + " * " +
          number_text(1.0 / std::sqrt(static_cast<double>(v["k"]))));
-  d.op("rowmax: R" + m + " max= " + scores);
+  const std::string shift = "shift" + m, alpha = "alpha" + m;
+  d.op("rowmax: R" + m + " max= " + scores +
+       (online ? "; " + shift + " = before(R) - after(R) running" : ""));
   d.op("exp: " + at("P", "m,l") + " = exp(" + scores + " - R" + m + ")");
-  d.op("rowsum: Z" + m + " += " + at("P", "m,l"));
-  d.op("pv: " + at("O", "m,n") + " += " + at("P", "m,l") + " * " + at("V", "l,n"));
+  d.op("rowsum: Z" + m + " += " + at("P", "m,l") +
+       (online ? " rescale(exp(" + shift + ")) running" : ""));
+  if (online) d.op("rescale: " + alpha + " = exp(" + shift + ")");
+  d.op("pv: " + at("O", "m,n") + " += " + at("P", "m,l") + " * " + at("V", "l,n") +
+       (online ? " rescale(" + alpha + ") running" : ""));
   d.op("divide: " + at("E", "m,n") + " = " + at("O", "m,n") + " / Z" + m);
   return d.take();
 }
@@ -73,9 +80,10 @@ RawWorkload layernorm(const Values& v) {
 std::vector<Family> row_families() {
   return {
       {"attention",
-       "softmax(Q K^T) V with the softmax as separate operators; scale=1 divides by sqrt(k)",
+       "softmax(Q K^T) V with the softmax as separate operators; scale=1 divides by sqrt(k), online=1 "
+       "sums in one pass",
        "MCFuser, table III; Chimera, section VI (BMM + softmax + BMM)",
-       {{"heads", 1}, {"m", 512}, {"l", 512}, {"k", 64}, {"n", 64}, {"scale", 0, 0, 1}},
+       {{"heads", 1}, {"m", 512}, {"l", 512}, {"k", 64}, {"n", 64}, {"scale", 0, 0, 1}, {"online", 0, 0, 1}},
        attention},
       {"softmax", "softmax along rows, as four operators", "", {{"rows", 4096}, {"cols", 768}},
        softmax},

@@ -80,13 +80,23 @@ _OPTIONS = {
     "save_trace": "a file for what the innermost cache is touched with",
     "attribute": "misses by kind, who evicted whom, which loop pays (False; slow)",
     "cores": "cores that blocks are dealt to, sharing the outer caches (1)",
-    "target": "'cpu', 'cuda' or 'npu', see targets(); plan: tiles suit its micro-kernel",
+    "target": "'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its "
+              "micro-kernel",
     "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
-    "micro_kernel": "'6x4', '5x5', '6x2', '4x3' or 'scalar' (for each product the one that fits)",
+    "micro_kernel": "'6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one "
+                    "that fits each product)",
+    "warps": "cuda: warps that compute, a block (by the tiles)",
+    "stages": "cuda: copies of a loaded tile (two where they fit)",
+    "arch": "cuda: built for 'sm_80', 'sm_90a' (the device's; emit: both)",
+    "cache": "cuda: a folder where built kernels are kept and found again",
+    "cold": "cuda: time on tensors in turn that are together larger than L2 (False)",
+    "build_only": "cuda: build, and stop before a device is needed (False)",
+    "seconds": "of timing, about (2 on cpu, 0.25 on cuda)",
+    "batch": "cuda: a file of many runs, a JSON object of options a line; the subject is then None",
     "prefetch": "ask for the lines of tiles in place before they are used (False)",
     "meter": "what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', see meters()",
     "executed": "also every address executed, through simulated caches, and the causes (False)",
-    "out": "the file (plan) or folder (emit, reproduce) to write",
+    "out": "the file (plan, run with a batch) or folder (emit, reproduce) to write",
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
     "samples": "tilings an order (60)",
     "size": "of the kernels: 'small', 'medium' (default) or 'large'",
@@ -151,6 +161,8 @@ _CONVERT = {
     "out": _os.fspath,
     "csv": _os.fspath,
     "trace": _os.fspath,
+    "batch": _os.fspath,
+    "cache": _os.fspath,
     "save_trace": _os.fspath,
 }
 
@@ -257,11 +269,13 @@ simulate = _verb(
     "Returns a traffic document as predict() does, with 'source': 'simulated'.")
 emit = _verb(
     "emit", ["subject", "machine"],
-    _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "out", "threads"],
+    _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "out", "threads", "warps",
+                      "stages", "arch", "cache"],
     "Writes a plan's generated source, and how to build it, into the folder out.")
 run = _verb(
     "run", ["subject", "machine"],
-    _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "seed", "threads"],
+    _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "seed", "threads", "seconds",
+                      "warps", "stages", "arch", "cache", "cold", "build_only", "batch", "out"],
     "Emits, builds, verifies against the reference evaluator and times a plan's kernel.\n\n"
     "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.")
 measure = _verb(

@@ -83,6 +83,10 @@ TEST(OnlineSoftmax, BuiltInAttention) {
     EXPECT_TRUE(r->find_op("rescale"));
     const RewriteCheck check = check_rewrite(w, *r, 3);
     EXPECT_LT(check.relative_error, 1e-12) << name << ": " << check.where;
+    // online=1 is the rewrite's result, operator by operator.
+    const Workload built_in = named_workload(std::string(name) + ",online=1");
+    EXPECT_EQ(built_in.spec().operators, r->spec().operators) << name;
+    EXPECT_EQ(built_in.spec().tensors, r->spec().tensors) << name;
   }
 }
 

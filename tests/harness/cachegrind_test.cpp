@@ -50,7 +50,8 @@ struct Tally {
 
 /// One plan: counted by cachegrind, and walked through our caches as executed.
 void compare(const Schedule& schedule, const std::string& text, Tally& tally) {
-  auto kernel = MeteredKernel::make(schedule, {.isa = isa_for(find_meter("cachegrind", "test"))}, 1);
+  auto kernel = MeteredKernel::make(schedule, {.isa = isa_for(find_meter("cachegrind", "test"))},
+                                   reference_of(*schedule.workload, 1));
   ASSERT_TRUE(kernel.ok()) << kernel.reason();
   const Workload& w = *schedule.workload;
   for (const cpu::TileUse& t : (*kernel)->source().tiles)
@@ -138,7 +139,8 @@ TEST(Cachegrind, OtherCachesDisagree) {
   plan.kernels.push_back({.tree = parse_tree(kChain[0], "test"), .tiles = {{"m", 32}, {"l", 32}}});
   const auto schedule = resolve(plan, w, machine);
   ASSERT_TRUE(schedule.ok()) << schedule.reason();
-  const auto kernel = MeteredKernel::make(*schedule, {.isa = isa_for(find_meter("cachegrind", "test"))}, 1);
+  const auto kernel = MeteredKernel::make(*schedule, {.isa = isa_for(find_meter("cachegrind", "test"))},
+                                          reference_of(*w, 1));
   ASSERT_TRUE(kernel.ok()) << kernel.reason();
   const auto m = profilers::make_cachegrind()->measure((*kernel)->built(), *machine);
   ASSERT_TRUE(m.ok()) << m.reason();

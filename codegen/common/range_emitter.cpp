@@ -1,13 +1,61 @@
 // The Ranges API of core/lowering/schedule.h, step by step, on expressions.
 #include <algorithm>
-#include <functional>
+#include <cctype>
 
-#include "codegen/cpu/emitter.h"
+#include "codegen/common/range_emitter.h"
 
-namespace tilewright::cpu {
+namespace tilewright::codegen {
+
+bool can_leave(const Workload& w, const Operator& op, const Access& a) {
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  for (std::size_t d = 0; d < a.index.size(); ++d)
+    if (!contains(Interval{0, w.tensor(a.tensor).shape[d]}, footprint(op, a.index[d], whole)))
+      return true;
+  return false;
+}
+
+BufferId buffer_of_input(const ScheduleNode& n, int input) {
+  for (const InputUse& use : n.reads)
+    if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;
+  return {};
+}
+
+/// The identifiers in a text.
+std::set<std::string> names_in(const std::string& text) {
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  std::set<std::string> names;
+  for (auto at = text.begin(); at != text.end();) {
+    const auto end = std::find_if_not(at, text.end(), in_name);
+    if (end != at && std::isdigit(static_cast<unsigned char>(*at)) == 0) names.emplace(at, end);
+    at = end == at ? at + 1 : end;
+  }
+  return names;
+}
+
+SymRanges RangeEmitter::whole_ranges() const {
+  SymRanges ranges;
+  ranges.at.resize(k_.range_count);
+  ranges.low.resize(k_.range_count);
+  for (OpId op : k_.ops) {
+    std::size_t slot = k_.range_base[op.index()];
+    for (LoopId l : workload_.op(op).loops) ranges.at[slot++] = whole_range(workload_.loop(l).extent);
+  }
+  return ranges;
+}
+
+std::string RangeEmitter::nonempty(const SymBox& box) const {
+  std::string text;
+  for (const SymRange& r : box)
+    if (!r.nonempty)
+      text += (text.empty() ? "" : " && ") + variables_.text(r.lo) + " < " + variables_.text(r.hi);
+  return text;
+}
 
 /// One dimension of a footprint, before clipping.
-SymRange KernelEmitter::reach(const Operator& op, const Affine& index, std::size_t base,
+SymRange RangeEmitter::reach(const Operator& op, const Affine& index, std::size_t base,
                               const SymRanges& ranges) {
   SymRange r{.lo = number(index.offset), .hi = number(index.offset + 1), .most = 1};
   std::string call = "reach(" + std::to_string(index.offset);
@@ -29,7 +77,7 @@ SymRange KernelEmitter::reach(const Operator& op, const Affine& index, std::size
 }
 
 /// A range of the emitted program by a name of its own; the same value keeps the name that it has.
-SymRange KernelEmitter::defined(const std::string& base, const std::string& value, Interval bounds,
+SymRange RangeEmitter::defined(const std::string& base, const std::string& value, Interval bounds,
                                 std::int64_t most, bool nonempty) {
   for (const auto& block : defined_)
     if (const auto found = block.find(value); found != block.end()) return found->second.front();
@@ -40,7 +88,7 @@ SymRange KernelEmitter::defined(const std::string& base, const std::string& valu
   return r;
 }
 
-SymRange KernelEmitter::clipped(const SymRange& r, std::int64_t extent) {
+SymRange RangeEmitter::clipped(const SymRange& r, std::int64_t extent) {
   if (variables_.lower(r.lo) >= 0 && variables_.upper(r.hi) <= extent) return r;
   const Interval bounds{std::min<std::int64_t>(0, variables_.lower(r.hi)),
                         std::max(extent, variables_.upper(r.lo))};
@@ -48,9 +96,9 @@ SymRange KernelEmitter::clipped(const SymRange& r, std::int64_t extent) {
                  bounds, std::min(r.most, extent));
 }
 
-SymBox KernelEmitter::access_box(OpId id, const Access& access, const SymRanges& ranges) {
-  const Operator& op = p_.workload().op(id);
-  const Tensor& tensor = p_.workload().tensor(access.tensor);
+SymBox RangeEmitter::access_box(OpId id, const Access& access, const SymRanges& ranges) {
+  const Operator& op = workload_.op(id);
+  const Tensor& tensor = workload_.tensor(access.tensor);
   SymBox box;
   for (std::size_t d = 0; d < access.index.size(); ++d)
     box.push_back(clipped(reach(op, access.index[d], k_.range_base[id.index()], ranges),
@@ -58,7 +106,7 @@ SymBox KernelEmitter::access_box(OpId id, const Access& access, const SymRanges&
   return box;
 }
 
-std::string KernelEmitter::box_text(const SymBox& box) const {
+std::string RangeEmitter::box_text(const SymBox& box) const {
   std::string text = "Box<" + std::to_string(box.size()) + ">{";
   for (std::size_t d = 0; d < box.size(); ++d)
     text += (d == 0 ? "{" : ", ") + variables_.text(box[d]);
@@ -66,7 +114,7 @@ std::string KernelEmitter::box_text(const SymBox& box) const {
 }
 
 /// A box of the emitted program by a name of its own, no larger than `like`.
-SymBox KernelEmitter::defined_box(const std::string& base, const std::string& value,
+SymBox RangeEmitter::defined_box(const std::string& base, const std::string& value,
                                   const SymBox& like, TensorId tensor) {
   for (const auto& block : defined_)
     if (const auto found = block.find(value); found != block.end()) return found->second;
@@ -75,7 +123,7 @@ SymBox KernelEmitter::defined_box(const std::string& base, const std::string& va
   SymBox box;
   for (std::size_t d = 0; d < like.size(); ++d) {
     const std::string dim = name + ".d[" + std::to_string(d) + "]";
-    const std::int64_t extent = p_.workload().tensor(tensor).shape[d];
+    const std::int64_t extent = workload_.tensor(tensor).shape[d];
     const Interval bounds{std::min<std::int64_t>(0, variables_.lower(like[d].lo)),
                           std::max(extent, variables_.upper(like[d].hi))};
     box.push_back(variables_.add_range(dim + ".lo", dim + ".hi", bounds,
@@ -85,7 +133,7 @@ SymBox KernelEmitter::defined_box(const std::string& base, const std::string& va
   return box;
 }
 
-SymBox KernelEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor) {
+SymBox RangeEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor) {
   SymBox all = boxes.front();
   for (std::size_t i = 1; i < boxes.size(); ++i) {
     const SymBox& b = boxes[i];
@@ -102,7 +150,7 @@ SymBox KernelEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor)
       SymRange r{.lo = variables_.lower(lows) >= 0 ? all[d].lo : b[d].lo,
                  .hi = variables_.lower(highs) >= 0 ? b[d].hi : all[d].hi};
       r.most = std::min(variables_.upper(r.hi - r.lo),
-                        p_.workload().tensor(tensor).shape[d]);
+                        workload_.tensor(tensor).shape[d]);
       both.push_back(r);
     }
     if (!folded) {
@@ -119,50 +167,84 @@ SymBox KernelEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor)
   return all;
 }
 
-SymBox KernelEmitter::reads_box(const std::vector<ReadRef>& reads, TensorId tensor,
+SymBox RangeEmitter::reads_box(const std::vector<ReadRef>& reads, TensorId tensor,
                                 const SymRanges& ranges) {
   std::vector<SymBox> boxes;
   for (const ReadRef& r : reads)
     boxes.push_back(access_box(
-        r.op, p_.workload().op(r.op).inputs[static_cast<std::size_t>(r.input)], ranges));
+        r.op, workload_.op(r.op).inputs[static_cast<std::size_t>(r.input)], ranges));
   return hull_of(boxes, tensor);
 }
 
 /// `look_ahead`: only to know the ranges below; a sliding buffer's contents are not asked for.
-void KernelEmitter::infer(const Inference& i, SymRanges& ranges, bool look_ahead) {
+void RangeEmitter::infer(const Inference& i, SymRanges& ranges, bool look_ahead) {
   SymRanges ahead = ranges;
   for (const Inference& further_in : i.lookahead) infer(further_in, ahead, true);
   SymBox need = reads_box(i.reads, i.tensor, ahead);
   if (i.sliding && !look_ahead)
-    need = defined_box("new_" + p_.workload().tensor(i.tensor).name,
+    need = defined_box("new_" + workload_.tensor(i.tensor).name,
                        "needed(" + ref(i.buffer) + ", " + box_text(need) + ")", need, i.tensor);
-  const Operator& producer = p_.workload().op(i.producer);
+  const Operator& producer = workload_.op(i.producer);
   const Access& target = producer.outputs[static_cast<std::size_t>(i.output)].target;
   for (std::size_t d = 0; d < need.size(); ++d) {
     const auto loop = target.index[d].plain_loop();
     if (!loop) continue;
-    const auto local = static_cast<std::size_t>(p_.workload().local_index(i.producer, *loop));
+    const auto local = static_cast<std::size_t>(workload_.local_index(i.producer, *loop));
     SymRange& r = ranges.at[k_.range_base[i.producer.index()] + local];
     if (!i.merge || r == need[d]) {
       r = need[d];
       continue;
     }
-    const std::int64_t extent = p_.workload().loop(*loop).extent;
+    const std::int64_t extent = workload_.loop(*loop).extent;
     r = defined("merged",
                 "hull(Range" + variables_.text(r) + ", Range" + variables_.text(need[d]) + ")",
                 {0, extent}, extent, r.nonempty || need[d].nonempty);
   }
 }
 
-SymBox KernelEmitter::tile_of(const Buffer& b, const SymRanges& ranges) {
+SymBox RangeEmitter::tile_of(const Buffer& b, const SymRanges& ranges) {
   SymRanges ahead = ranges;
   for (const Inference& i : b.lookahead) infer(i, ahead, true);
   if (!b.reads.empty()) return reads_box(b.reads, b.tensor, ahead);
   std::vector<SymBox> boxes;
   for (const auto& [op, output] : b.writes)
     boxes.push_back(access_box(
-        op, p_.workload().op(op).outputs[static_cast<std::size_t>(output)].target, ahead));
+        op, workload_.op(op).outputs[static_cast<std::size_t>(output)].target, ahead));
   return hull_of(boxes, b.tensor);
 }
 
-}  // namespace tilewright::cpu
+/// Every reduction of the operator is at its low end: of the whole range, or of the block's share.
+std::string RangeEmitter::initialises(OpId op, const SymRanges& ranges, bool atomic) const {
+  std::string text;
+  for (LoopId l : workload_.reduction_loops(op)) {
+    const auto slot =
+        k_.range_base[op.index()] + static_cast<std::size_t>(workload_.local_index(op, l));
+    const Linear low = atomic ? ranges.low[slot] : number(0);
+    const Linear above = ranges.at[slot].lo - low;
+    if (variables_.upper(above) <= 0) continue;
+    if (variables_.lower(above) > 0) return "false";
+    text += (text.empty() ? "" : " && ") + variables_.text(ranges.at[slot].lo) +
+            " == " + variables_.text(low);
+  }
+  return text.empty() ? "true" : text;
+}
+
+/// A sum that is computed again under a loop that does not index it must not be added twice: where
+/// some reduction around that loop has begun before, only the loop's first iteration adds. When
+/// this is so, as a condition; empty: always. (Blocks add to tiles of their own.)
+std::string RangeEmitter::not_yet_added(OpId op, bool atomic) const {
+  std::string text;
+  for (const OpenLoop& l : open_) {
+    const ScheduleNode& n = k_.node(l.id);
+    if (n.binding == Binding::grid || n.max_trips <= 1 ||
+        std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; }))
+      continue;
+    const std::string fresh = initialises(op, l.around, atomic);
+    if (fresh == "true") continue;
+    text += (text.empty() ? "(" : " && (") + l.name + " == " + l.first +
+            (fresh == "false" ? ")" : " || (" + fresh + "))");
+  }
+  return text;
+}
+
+}  // namespace tilewright::codegen

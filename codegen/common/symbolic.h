@@ -12,7 +12,7 @@
 
 #include "core/ir/box.h"
 
-namespace tilewright::cpu {
+namespace tilewright::codegen {
 
 /// sum of coefficient * variable + constant; variables by index into Variables.
 struct Linear {
@@ -72,4 +72,4 @@ class Names {
   std::set<std::string> used_;
 };
 
-}  // namespace tilewright::cpu
+}  // namespace tilewright::codegen

@@ -1,8 +1,8 @@
-#include "codegen/cpu/symbolic.h"
+#include "codegen/common/symbolic.h"
 
 #include <algorithm>
 
-namespace tilewright::cpu {
+namespace tilewright::codegen {
 
 Linear number(std::int64_t value) { return {.terms = {}, .constant = value}; }
 
@@ -94,4 +94,4 @@ std::string Names::fresh(const std::string& base) {
   return name;
 }
 
-}  // namespace tilewright::cpu
+}  // namespace tilewright::codegen

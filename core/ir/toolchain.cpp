@@ -1,16 +1,16 @@
-#include "core/ir/process.h"
+#include "core/ir/toolchain.h"
 
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 extern char** environ;
 
@@ -31,6 +31,19 @@ std::string first_diagnostic(const fs::path& log) {
   return first.empty() ? "no diagnostic" : first;
 }
 
+/// This process's environment with some entries replaced.
+std::vector<std::string> environment_with(std::vector<std::string> entries) {
+  const std::size_t replaced = entries.size();
+  for (char** e = environ; *e != nullptr; ++e) {
+    const std::string_view entry = *e;
+    const std::string_view name = entry.substr(0, entry.find('=') + 1);
+    bool kept = true;
+    for (std::size_t i = 0; i < replaced; ++i) kept = kept && !entries[i].starts_with(name);
+    if (kept) entries.emplace_back(entry);
+  }
+  return entries;
+}
+
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> p;
   for (std::string& w : words) p.push_back(w.data());
@@ -38,34 +51,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return p;
 }
 
-/// This process's environment with some entries replaced.
-std::vector<std::string> environment_with(std::span<const std::string> entries) {
-  std::vector<std::string> all(entries.begin(), entries.end());
-  for (char** e = environ; *e != nullptr; ++e) {
-    const std::string_view entry = *e;
-    const std::string_view name = entry.substr(0, entry.find('=') + 1);
-    if (std::ranges::none_of(entries, [&](const std::string& x) { return x.starts_with(name); }))
-      all.emplace_back(entry);
-  }
-  return all;
-}
-
 }  // namespace
-
-std::string on_path(const std::string& program) {
-  const auto runs = [](const fs::path& file) {
-    std::error_code error;
-    return access(file.c_str(), X_OK) == 0 && !fs::is_directory(file, error);
-  };
-  if (program.find('/') != std::string::npos) return runs(program) ? program : "";
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path file = fs::path(folder.empty() ? "." : folder) / program;
-    if (runs(file)) return file.string();
-  }
-  return "";
-}
 
 TemporaryDirectory::TemporaryDirectory(const fs::path& under) {
   std::error_code error;
@@ -79,6 +65,30 @@ TemporaryDirectory::~TemporaryDirectory() {
   if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
+fs::path find_program(const std::string& name) {
+  const auto runs = [](const fs::path& file) {
+    std::error_code none;
+    return ::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file, none);
+  };
+  if (name.find('/') != std::string::npos) return runs(name) ? fs::path(name) : fs::path();
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder.empty() ? "." : folder) / name;
+    if (runs(file)) return file;
+  }
+  return {};
+}
+
+bool on_path(const std::string& program) { return !find_program(program).empty(); }
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  return std::move(text).str();
+}
+
 Result<std::vector<std::string>> compiler_command(const std::string& asked) {
   const char* variable = std::getenv("CXX");
   const std::string given = !asked.empty() ? asked : variable != nullptr ? variable : "";
@@ -86,19 +96,18 @@ Result<std::vector<std::string>> compiler_command(const std::string& asked) {
   std::istringstream split(given);
   for (std::string word; split >> word;) words.push_back(word);
   if (!words.empty()) {
-    if (!on_path(words.front()).empty()) return words;
+    if (on_path(words.front())) return words;
     return Reason{"the compiler " + words.front() + (asked.empty() ? " that CXX names" : "") +
                   " is not on the PATH"};
   }
   for (const char* name : {"c++", "g++", "clang++"})
-    if (!on_path(name).empty()) return std::vector<std::string>{name};
+    if (on_path(name)) return std::vector<std::string>{name};
   return Reason{"no C++ compiler on the PATH: tried c++, g++ and clang++; CXX may name one"};
 }
 
-std::optional<Reason> run_program(std::span<const std::string> words, const fs::path& log,
-                                  std::span<const std::string> environment) {
-  std::vector<std::string> arguments(words.begin(), words.end());
-  std::vector<std::string> variables = environment_with(environment);
+std::optional<Reason> run_program(const std::vector<std::string>& words, const fs::path& log,
+                                  const std::vector<std::string>& environment) {
+  std::vector<std::string> arguments = words, variables = environment_with(environment);
   const std::vector<char*> argv = pointers(arguments), envp = pointers(variables);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -106,8 +115,7 @@ std::optional<Reason> run_program(std::span<const std::string> words, const fs::
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   pid_t child = 0;
-  const int failed =
-      posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), envp.data());
+  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return Reason{words.front() + " does not start: " + std::strerror(failed)};
   int status = 0;

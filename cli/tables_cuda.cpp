@@ -1,0 +1,72 @@
+// What emit and run print of CUDA kernels.
+#include <nlohmann/json.hpp>
+
+#include "cli/table.h"
+#include "cli/tables.h"
+#include "core/ir/format.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+const ordered_json& get(const ordered_json& j, const char* key) {
+  static const ordered_json none = nullptr;
+  const auto at = j.find(key);
+  return at == j.end() ? none : *at;
+}
+
+std::string text(const ordered_json& j, const char* key) { return cell(get(j, key)); }
+
+std::string launches_table(const ordered_json& launches) {
+  Table table({"kernel", "blocks", "threads", "shared B", "registers", "spill stores B",
+               "spill loads B", "static shared B"});
+  for (const ordered_json& l : launches)
+    table.add({text(l, "kernel"), text(l, "blocks"), text(l, "threads"), text(l, "shared_bytes"),
+               text(l, "registers"), text(l, "spill_store_bytes"), text(l, "spill_load_bytes"),
+               text(l, "static_shared_bytes")});
+  return table.text();
+}
+
+std::string microseconds(const ordered_json& value) {
+  return value.is_number() ? formatted("{:.2f}", value.get<double>() * 1e6) : "-";
+}
+
+}  // namespace
+
+std::string cuda_launches_table(const ordered_json& j) {
+  if (!get(j, "launches").is_array()) return "";
+  std::string out = "\n" + launches_table(j["launches"]);
+  if (j.contains("device"))
+    out += formatted("{}, driver for CUDA {}, {} by {}\n", text(j["device"], "name"),
+                     text(j["device"], "driver_version"), text(j, "architecture"), text(j, "builder"));
+  return out;
+}
+
+std::string cuda_builds_table(const ordered_json& j) {
+  std::string out;
+  for (const ordered_json& b : get(j, "builds")) {
+    out += formatted("\n{}", text(b, "architecture"));
+    if (b.contains("reason"))
+      out += formatted(": {}\n", text(b, "reason"));
+    else
+      out += formatted(" by {}\n{}", text(b, "builder"), launches_table(b["launches"]));
+  }
+  return out;
+}
+
+std::string batch_table(const ordered_json& j) {
+  Table table({"name", "workload", "us", "GFLOP/s", "relative error", "registers", "why not"});
+  for (const ordered_json& r : j["results"]) {
+    std::string registers;
+    for (const ordered_json& l : get(r, "launches"))
+      registers += (registers.empty() ? "" : " ") + text(l, "registers");
+    const ordered_json& gflops = get(r, "gflops");
+    table.add({text(r, "name"), text(r, "workload"), microseconds(get(r, "seconds_median")),
+               gflops.is_number() ? formatted("{:.1f}", gflops.get<double>()) : "-",
+               text(r, "relative_error"), registers, text(r, "reason")});
+  }
+  return table.text();
+}
+
+}  // namespace tilewright::cli

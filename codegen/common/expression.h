@@ -1,0 +1,19 @@
+// Scalar expressions as C++ text. Functions are called by f_NAME, which the emitted program has.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/ir/workload.h"
+
+namespace tilewright::codegen {
+
+/// `real(value)`, infinities and NaN included.
+std::string literal(double value, const std::string& real);
+/// Inputs are x0, x1, ...; `of_output` names what another output was `before` (or is after).
+std::string expression(const Expr& e, const std::string& real,
+                       const std::function<std::string(int output, bool before)>& of_output = {});
+/// The statement that joins the value to the result so far, `y`.
+std::string combined(Combine c, const std::string& y, const std::string& value);
+
+}  // namespace tilewright::codegen

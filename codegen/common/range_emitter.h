@@ -1,0 +1,87 @@
+// The Ranges API of core/lowering/schedule.h, step by step, on expressions: what emitters of every
+// target share. The emitted program must have Range, Box<R>, reach, clip, hull and needed.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/common/lines.h"
+#include "codegen/common/symbolic.h"
+#include "core/lowering/schedule.h"
+
+namespace tilewright::codegen {
+
+/// Current ranges of all operators, by the same slots as a Ranges.
+struct SymRanges {
+  std::vector<SymRange> at;
+  std::vector<Linear> low;  ///< where a block's share of each loop begins (rule 12, atomic)
+};
+
+/// Something that an emitter refuses, thrown inside it and turned into emit's Reason.
+struct Refused {
+  std::string text;
+};
+
+/// Whether some index of the access lies outside its tensor: a convolution's padding.
+bool can_leave(const Workload& w, const Operator& op, const Access& a);
+/// The buffer that a compute reads op.inputs[input] from.
+BufferId buffer_of_input(const ScheduleNode& compute, int input);
+/// The identifiers in a text.
+std::set<std::string> names_in(const std::string& text);
+/// Throws Refused for reads of what is not made yet and atomic stores that would add up wrongly;
+/// `target` names the target in the reasons.
+void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target);
+
+class RangeEmitter {
+ protected:
+  RangeEmitter(const Workload& workload, const ScheduledKernel& kernel)
+      : workload_(workload), k_(kernel) {}
+  virtual ~RangeEmitter() = default;
+  /// The tile of a sliding buffer, for needed().
+  virtual std::string ref(BufferId b) const = 0;
+
+  SymRanges whole_ranges() const;
+  SymRange reach(const Operator& op, const Affine& index, std::size_t base,
+                 const SymRanges& ranges);
+  SymRange clipped(const SymRange& r, std::int64_t extent);
+  SymBox access_box(OpId op, const Access& access, const SymRanges& ranges);
+  SymBox hull_of(const std::vector<SymBox>& boxes, TensorId tensor);
+  SymBox reads_box(const std::vector<ReadRef>& reads, TensorId tensor, const SymRanges& ranges);
+  void infer(const Inference& inference, SymRanges& ranges, bool look_ahead);
+  SymRange defined(const std::string& base, const std::string& value, Interval bounds,
+                   std::int64_t most, bool nonempty = false);
+  SymBox tile_of(const Buffer& b, const SymRanges& ranges);
+  SymBox defined_box(const std::string& base, const std::string& value, const SymBox& like,
+                     TensorId tensor);
+  std::string box_text(const SymBox& box) const;
+  /// "a < b && ..." for what of a box may be empty; empty text: it never is.
+  std::string nonempty(const SymBox& box) const;
+  std::string initialises(OpId op, const SymRanges& ranges, bool atomic) const;
+  std::string not_yet_added(OpId op, bool atomic) const;
+  const SymRange& range(const SymRanges& r, OpId op, int local) const {
+    return r.at[k_.range_base[op.index()] + static_cast<std::size_t>(local)];
+  }
+  std::size_t slot(const OpLoop& c) const {
+    return k_.range_base[c.op.index()] + static_cast<std::size_t>(c.local);
+  }
+  const Buffer& buffer(BufferId b) const { return k_.buffer(b); }
+
+  const Workload& workload_;
+  const ScheduledKernel& k_;
+  Lines out_{1};
+  Variables variables_;
+  Names names_;
+  struct OpenLoop {
+    NodeId id;
+    std::string name, end;
+    std::string first, last;  ///< of the range that it cuts
+    SymRanges around;
+  };
+  std::vector<OpenLoop> open_;     ///< loops around the current place
+  /// What has been given a name, by its text: the innermost block last.
+  std::vector<std::map<std::string, SymBox>> defined_;
+};
+
+}  // namespace tilewright::codegen

@@ -1,0 +1,14 @@
+#include "codegen/cuda/cuda.h"
+#include "codegen/cuda/device_text.h"
+#include "codegen/cuda/tiles_text.h"
+
+namespace tilewright::cuda {
+
+std::span<const DeviceHeader> device_headers() {
+  static constexpr DeviceHeader kHeaders[] = {
+      {"tilewright_device.h", {k_device_text, sizeof k_device_text - 1}},
+      {"tilewright_tiles.h", {k_tiles_text, sizeof k_tiles_text - 1}}};
+  return kHeaders;
+}
+
+}  // namespace tilewright::cuda

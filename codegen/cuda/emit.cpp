@@ -1,0 +1,112 @@
+// emit: a schedule as one .cu file.
+#include "codegen/cuda/cuda.h"
+
+#include <algorithm>
+
+#include "codegen/cuda/emitter.h"
+#include "core/ir/files.h"
+
+namespace tilewright::cuda {
+namespace {
+
+void check(const EmitOptions& o) {
+  if (!is_identifier(o.prefix))
+    throw InputError({.field = "prefix", .value = o.prefix.substr(0, 80),
+                      .problem = "is no identifier",
+                      .accepted = "letters, digits and underscores, no C++ keyword"});
+  if (o.warps < 0 || o.warps > 16)
+    throw InputError({.field = "warps", .value = std::to_string(o.warps),
+                      .problem = "is no number of warps", .accepted = "1..16, or 0 for as many as suit the tiles"});
+  if (o.copy_warps < 1 || o.copy_warps > 8)
+    throw InputError({.field = "copy warps", .value = std::to_string(o.copy_warps),
+                      .problem = "is no number of warps", .accepted = "1..8"});
+  if (o.stages < 0 || o.stages > 8)
+    throw InputError({.field = "stages", .value = std::to_string(o.stages),
+                      .problem = "is no number of stages", .accepted = "1..8, or 0 for as many as fit"});
+}
+
+std::optional<Reason> types_refused(const Workload& w) {
+  bool f64 = false, other = false;
+  for (const Tensor& t : w.tensors()) {
+    if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32 && t.dtype != DType::f64)
+      return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
+                    ": the cuda target emits f16, bf16, f32 and f64"};
+    (t.dtype == DType::f64 ? f64 : other) = true;
+  }
+  if (f64 && other) return Reason{"tensors of f64 and of other types: the cuda target computes in one of the two"};
+  return std::nullopt;
+}
+
+std::optional<Reason> micro_kernel_refused(const Workload& w, const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  std::vector<std::string> names;
+  for (const MicroKernel& m : micro_kernels()) {
+    names.emplace_back(m.name);
+    if (m.name != name) continue;
+    const bool half = w.dtype() == DType::f16 || (w.dtype() == DType::bf16 && name != "wmma2x2");
+    if (m.half && !half)
+      return Reason{"micro-kernel " + name + " takes no " + std::string(name_of(w.dtype()))};
+    return std::nullopt;
+  }
+  return Reason{"the cuda target has no micro-kernel " + name.substr(0, 40) + " (it has " + join(names) + ")"};
+}
+
+std::string head(const Program& p, const Source& source) {
+  const Workload& w = p.workload();
+  std::string text = "// " + harmless(w.name()) + " for " + harmless(p.machine().name) +
+                     ", emitted by Tilewright.\n//   " + source.build_command_text + "\n//\n";
+  for (std::size_t i = 0; i < w.operators().size(); ++i)
+    text += "// " + one_line(to_text(w, OpId(i))) + "\n";
+  text += "// over";
+  for (std::size_t i = 0; i < w.loops().size(); ++i)
+    text += (i == 0 ? " " : ", ") + w.loops()[i].name + " < " + std::to_string(w.loops()[i].extent);
+  text += "\n//\n";
+  for (std::size_t i = 0; i < p.schedule.resolved.kernels.size(); ++i)
+    text += "// kernel " + std::to_string(i) + ": " + one_line(to_text(p.schedule.resolved.kernels[i].tree)) + "\n";
+  text += "//\n// Tiles:\n";
+  for (const TileUse& t : source.tiles) {
+    std::string line = t.tensor + " at " + t.level + ": " + t.place;
+    if (t.bytes > 0) line += ", " + std::to_string(t.bytes) + " bytes";
+    if (t.stages > 1) line += " in " + std::to_string(t.stages) + " stages";
+    text += "//   " + one_line(line + " (" + t.reason + ")") + "\n";
+  }
+  if (!source.micro_kernel.empty()) text += "// Matrix products run on micro-kernels " + source.micro_kernel + ".\n";
+  text += "// Launches, in order:\n";
+  for (const Launch& l : source.launches)
+    text += "//   " + l.symbol + "<<<" + std::to_string(l.blocks) + ", " + std::to_string(l.threads) + ", " +
+            std::to_string(l.shared_bytes) + ">>>" + (l.cooperative ? ", cooperative" : "") + "\n";
+  for (const std::string& note : source.notes) text += "// Note: " + one_line(note) + ".\n";
+  return text;
+}
+
+}  // namespace
+
+Result<Source> emit(const Schedule& s, const EmitOptions& options) {
+  check(options);
+  if (auto refused = types_refused(*s.workload)) return *refused;
+  if (auto refused = micro_kernel_refused(*s.workload, options.micro_kernel)) return *refused;
+  Program p{.schedule = s, .options = options};
+  p.needed.assign(s.workload->tensors().size(), false);
+  p.f64 = s.workload->dtype() == DType::f64;
+
+  Source source{.prefix = options.prefix};
+  std::string kernels;
+  for (std::size_t k = 0; k < s.kernels.size(); ++k) {
+    auto text = KernelEmitter(p, static_cast<int>(k)).emit();
+    if (!text) return Reason{text.reason()};
+    kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" + text->text + "\n";
+    source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());
+    source.tiles.insert(source.tiles.end(), text->tiles.begin(), text->tiles.end());
+    source.notes.insert(source.notes.end(), text->notes.begin(), text->notes.end());
+    if (text->launches.back().workspace)
+      source.workspace_bytes = 256 * ceil_div(4 * static_cast<std::int64_t>(k + 1), std::int64_t{256});
+  }
+  source.file_name = harmless(s.workload->name()) + ".cu";
+  source.build_command_text = "nvcc -std=c++17 -I . -gencode arch=compute_90a,code=sm_90a -cubin " + source.file_name;
+  source.needed = p.needed;
+  source.micro_kernel = join(p.used);
+  source.text = head(p, source) + "#include \"tilewright_tiles.h\"\n\nusing namespace tw;\n\n" + kernels;
+  return source;
+}
+
+}  // namespace tilewright::cuda

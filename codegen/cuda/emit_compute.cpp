@@ -1,0 +1,216 @@
+// A compute on its box: matrix products (emit_product.cpp), operators on tiles in registers
+// (emit_rows.cpp), and any operator point by point, the points shared out among threads.
+#include <algorithm>
+
+#include "codegen/common/expression.h"
+#include "core/ir/files.h"
+#include "codegen/cuda/emitter.h"
+
+namespace tilewright::cuda {
+
+namespace {
+
+bool names_outputs(const Expr& e) {
+  if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) return true;
+  return std::ranges::any_of(e.args, names_outputs);
+}
+
+}  // namespace
+
+void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
+  if (copying_) return;
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  out_.comment("C." + to_text(workload_, n.op));
+  SymRanges here = ranges;
+  std::string condition;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    SymRange& r = here.at[k_.range_base[n.op.index()] + l];
+    if (!r.nonempty)
+      condition += (condition.empty() ? "" : " && ") + variables_.text(r.lo) + " < " + variables_.text(r.hi);
+    r.nonempty = true;
+  }
+  out_.open(condition.empty() ? "" : "if (" + condition + ")");
+  defined_.emplace_back();
+  compute(id, here);
+  defined_.pop_back();
+  out_.close();
+}
+
+void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const std::string fresh = initialises(n.op, ranges, n.writes.front().atomic);
+  for (const OutputUse& w : n.writes) {
+    const SymBox box = access_box(n.op, op.outputs[static_cast<std::size_t>(w.output)].target, ranges);
+    if (!buffer(w.buffer).fixed_at.valid()) {
+      record(w.buffer, box);
+      fixed_[w.buffer.index()] = box;
+    }
+    if (!fixed_[w.buffer.index()]) throw Refused{tensor_name(w.tensor) + " is written before its tile is known"};
+    if (box != *fixed_[w.buffer.index()]) places_[w.buffer.index()].covered = false;
+    hold(id, w, *fixed_[w.buffer.index()], fresh);
+  }
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const BufferId b = buffer_of_input(n, static_cast<int>(i));
+    if (!fixed_[b.index()]) throw Refused{tensor_name(op.inputs[i].tensor) + " is read before its tile is known"};
+    if (buffer(b).role != BufferRole::input &&
+        access_box(n.op, op.inputs[i], ranges) != *fixed_[b.index()])
+      places_[b.index()].covered = false;
+  }
+  if (!forms_chosen_) {
+    std::vector<std::int64_t>& most = mosts_[id];
+    most.resize(op.loops.size(), 0);
+    for (std::size_t l = 0; l < most.size(); ++l)
+      most[l] = std::max(most[l], range(ranges, n.op, static_cast<int>(l)).most);
+    if (const auto product = as_product(id, ranges); product && product_fits(id, *product, ranges))
+      products_[id] = *product;
+    else
+      products_.erase(id);
+  }
+  const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
+  if (!adds.empty()) out_.open("if (" + adds + ")");
+  const auto product = products_.find(id);
+  if (product != products_.end()) product_fits(id, product->second, ranges);  // what it reads
+  if (fragment_op(id) && product != products_.end())
+    multiply(id, product->second, ranges, fresh);
+  else if (fragment_op(id))
+    row_computes(id, ranges, fresh);
+  else if (product != products_.end())
+    multiply_tiles(id, product->second, ranges, fresh);
+  else
+    points(id, ranges, fresh);
+  if (!adds.empty()) out_.close();
+}
+
+std::string KernelEmitter::index_text(OpId id, const Affine& a,
+                                      const std::vector<std::string>& loops) const {
+  std::string text;
+  for (const Term& t : a.terms)
+    text += (text.empty() ? "" : " + ") +
+            times(t.coefficient, loops[static_cast<std::size_t>(workload_.local_index(id, t.loop))]);
+  if (text.empty()) return std::to_string(a.offset);
+  if (a.offset == 0) return text;
+  return text + (a.offset < 0 ? " - " : " + ") + std::to_string(std::abs(a.offset));
+}
+
+/// The condition under which the access lies within its tensor; empty: always.
+std::string KernelEmitter::inside(OpId id, const Access& a,
+                                  const std::vector<std::string>& loops) const {
+  std::string text;
+  if (!can_leave(workload_, workload_.op(id), a)) return text;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const std::string index = index_text(id, a.index[d], loops);
+    text += (text.empty() ? "" : " && ") + index + " >= 0 && " + index + " < " +
+            std::to_string(workload_.tensor(a.tensor).shape[d]);
+  }
+  return text;
+}
+
+/// An element of a tile in shared memory; `loops`: each loop's value, by position.
+std::string KernelEmitter::point(OpId id, const Access& a, BufferId b,
+                                 const std::vector<std::string>& loops) const {
+  const TilePlace& p = places_[b.index()];
+  const SymBox& tile = *fixed_[b.index()];
+  std::string row, column = "0";
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const std::string low = variables_.text(tile[d].lo, true);
+    std::string index = index_text(id, a.index[d], loops);
+    if (low != "0") index += " - " + low;
+    if (d + 1 == a.index.size()) {
+      column = index;
+    } else if (p.most[d] > 1 || measuring_) {
+      row += (row.empty() ? "" : " + ") +
+             (p.stride.size() > d && p.stride[d] != 1 ? "(" + index + ") * " + std::to_string(p.stride[d]) : index);
+    }
+  }
+  std::string data = name(b) + "_data";
+  if (p.form == Form::ring)
+    data += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
+  return name(b) + "_layout{" + data + "}.at(" + (row.empty() ? "0" : row) + ", " + column + ")";
+}
+
+/// Every point of the outputs by one thread, which runs the reductions.
+void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string& fresh) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const std::string t = std::to_string(threads()), r = real();
+  std::vector<std::string> loops(op.loops.size());
+  std::string total;
+  std::vector<std::size_t> outer, reductions;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    loops[l] = names_.fresh(identifier("p_", workload_.loop(op.loops[l]).name));
+    (workload_.is_reduction(n.op, op.loops[l]) ? reductions : outer).push_back(l);
+  }
+  for (std::size_t l : outer) {
+    const SymRange& range_l = range(ranges, n.op, static_cast<int>(l));
+    total += (total.empty() ? "" : " * ") + ("(" + size_text(range_l) + ")");
+  }
+  const bool runs = std::ranges::any_of(op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
+  out_.line("barrier(1, " + t + ");");
+  out_.open("for (int point = thread; point < " + (total.empty() ? "1" : total) + "; point += " + t + ")");
+  out_.line("int rest_of_point = point;");
+  for (std::size_t i = outer.size(); i-- > 0;) {
+    const SymRange& range_l = range(ranges, n.op, static_cast<int>(outer[i]));
+    const std::string low = variables_.text(range_l.lo), size = "(" + size_text(range_l) + ")";
+    out_.line("const int " + loops[outer[i]] + " = " + (low == "0" ? "" : low + " + ") +
+              (i == 0 ? "rest_of_point;" : "rest_of_point % " + size + ";"));
+    if (i != 0) out_.line("rest_of_point /= " + size + ";");
+  }
+  const bool reduces = !reductions.empty();
+  const auto result = [&](std::size_t o) { return "y" + std::to_string(o); };
+  for (std::size_t o = 0; o < n.writes.size(); ++o) {
+    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
+    const std::string at = point(n.op, out.target, n.writes[o].buffer, loops);
+    const std::string identity = literal_text(identity_of(out.combine));
+    std::string start = "*" + at;
+    if (!reduces || fresh == "true") start = identity;
+    else if (fresh != "false") start = "(" + fresh + ") ? " + identity + " : " + start;
+    out_.line(r + " " + result(o) + " = " + start + ";");
+    if (runs) out_.line("const " + r + " before" + std::to_string(o) + " = " + result(o) + ";");
+  }
+  const auto inputs = [&](const std::vector<std::string>& at) {
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const std::string in = inside(n.op, op.inputs[i], at);
+      const std::string value = "to_float(*" + point(n.op, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), at) + ")";
+      out_.line("const " + r + " x" + std::to_string(i) + " = " + (in.empty() ? value : in + " ? " + value + " : " + r + "(0)") + ";");
+    }
+  };
+  for (std::size_t o = 0; o < n.writes.size(); ++o) {
+    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
+    if (!out.rescale || fresh == "true") continue;
+    std::vector<std::string> at = loops;
+    for (std::size_t l : reductions) at[l] = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
+    out_.open(fresh == "false" ? "" : "if (!(" + fresh + "))");
+    inputs(at);
+    out_.line(result(o) + " *= " + expression_text(*out.rescale) + ";");
+    out_.close();
+  }
+  for (std::size_t l : reductions) {
+    const SymRange& range_l = range(ranges, n.op, static_cast<int>(l));
+    out_.open("for (int " + loops[l] + " = " + variables_.text(range_l.lo) + "; " + loops[l] + " < " +
+              variables_.text(range_l.hi) + "; ++" + loops[l] + ")");
+  }
+  if (!reduces) out_.open("");
+  inputs(loops);
+  for (std::size_t o = 0; o < n.writes.size(); ++o) {
+    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
+    if (!names_outputs(out.value))
+      out_.line(combined(reduces ? out.combine : Combine::assign, result(o), expression_text(out.value)));
+  }
+  for (std::size_t l = 0; l < std::max<std::size_t>(1, reductions.size()); ++l) out_.close();
+  const auto named = [&](int output, bool before) {
+    for (std::size_t o = 0; o < n.writes.size(); ++o)
+      if (n.writes[o].output == output) return (before ? "before" : "y") + std::to_string(o);
+    throw Refused{"operator " + op.name + " reads an output that it does not write here"};
+  };
+  for (std::size_t o = 0; o < n.writes.size(); ++o) {
+    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
+    if (names_outputs(out.value)) out_.line(combined(out.combine, result(o), expression_text(out.value, named)));
+    out_.line("*" + point(n.op, out.target, n.writes[o].buffer, loops) + " = " + result(o) + ";");
+  }
+  out_.close();
+  out_.line("barrier(1, " + t + ");");
+}
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,328 @@
+// Where tiles live: which sums stay in registers, how warps share them, and the layout of the rest in
+// shared memory.
+#include <algorithm>
+
+#include "codegen/cuda/emitter.h"
+
+namespace tilewright::cuda {
+namespace {
+
+constexpr std::int64_t kMostShared = 232448;   // what a block can have on compute capability 9.0
+constexpr std::int64_t kMostSums = 176;        // floats a thread, of the 255 registers that it has
+constexpr std::int64_t kSharedLine = 128;
+
+std::int64_t round_up(std::int64_t value, std::int64_t to) { return ceil_div(value, to) * to; }
+
+int dimension_of(const Access& a, LoopId loop) {
+  for (std::size_t d = 0; d < a.index.size(); ++d)
+    if (a.index[d].plain_loop() == loop) return static_cast<int>(d);
+  return -1;
+}
+
+/// The loop that indexes a dimension, alone.
+std::optional<LoopId> loop_at(const Access& a, int dimension) {
+  if (dimension < 0) return std::nullopt;
+  return a.index[static_cast<std::size_t>(dimension)].plain_loop();
+}
+
+bool in_registers(Form f) { return f == Form::sums || f == Form::rows; }
+
+}  // namespace
+
+void KernelEmitter::choose_forms() {
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    TilePlace& p = places_[i];
+    const Buffer& b = k_.buffers[i];
+    p.rows = 1;
+    for (std::size_t d = 0; d + 1 < p.most.size(); ++d) p.rows *= p.most[d];
+    p.columns = p.most.empty() ? 1 : p.most.back();
+    p.stride.assign(p.most.size(), 1);
+    for (std::size_t d = p.most.size(); d-- > 2;) p.stride[d - 2] = p.stride[d - 1] * p.most[d - 1];
+    p.plain = b.role == BufferRole::output && b.store.valid() && b.fixed_at.valid() &&
+              fresh_at_fix_[i] == "true";
+    for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n) {
+      for (const OutputUse& w : k_.nodes[n].writes)
+        if (w.buffer == BufferId(i) && b.store < NodeId(n)) p.plain = false;
+      if (k_.nodes[n].flush == BufferId(i)) p.plain = false;  // read before its store
+    }
+  }
+  std::set<BufferId> banned;
+  for (;;) {
+    assign_forms(banned);
+    if (const auto bad = misused()) {
+      banned.insert(*bad);
+      continue;
+    }
+    choose_warps();
+    std::int64_t floats = 0, largest = 0;
+    std::optional<BufferId> victim;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i].form != Form::sums) continue;
+      const std::int64_t mine = sums_rows(BufferId(i)) * sums_columns(BufferId(i)) * 4;
+      floats += mine;
+      if (mine > largest) largest = mine, victim = BufferId(i);
+    }
+    if (floats <= kMostSums) return;
+    banned.insert(*victim);
+    places_[victim->index()].reason = "its sums would need too many registers";
+  }
+}
+
+/// Optimistic: what could stay in registers, does; misused() then says what cannot.
+void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
+  const bool registers = p_.options.registers && !p_.f64 && micro_kernel() != "wmma2x2";
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (k_.buffers[i].role == BufferRole::input) continue;
+    places_[i].form = Form::tile;
+    places_[i].row_dim = places_[i].column_dim = -1;
+  }
+  if (!registers) return;
+  for (OpId op : k_.ops) {
+    const Operator& o = workload_.op(op);
+    std::vector<NodeId> nodes;
+    for (std::size_t n = 0; n < k_.nodes.size(); ++n)
+      if (k_.nodes[n].kind == NodeKind::compute && k_.nodes[n].op == op) nodes.emplace_back(n);
+    if (nodes.size() != 1) continue;
+    const ScheduleNode& n = k_.node(nodes[0]);
+    const auto product = products_.find(nodes[0]);
+    std::optional<LoopId> row, column;
+    if (product != products_.end()) {
+      row = o.loops[static_cast<std::size_t>(product->second.rows)];
+      column = o.loops[static_cast<std::size_t>(product->second.columns)];
+    } else {
+      for (std::size_t i = 0; i < o.inputs.size() && !column; ++i) {
+        const TilePlace& p = places_[buffer_of_input(n, static_cast<int>(i)).index()];
+        if (!in_registers(p.form)) continue;
+        row = loop_at(o.inputs[i], p.row_dim);
+        if (p.form == Form::sums) column = loop_at(o.inputs[i], p.column_dim);
+      }
+      if (!row) continue;
+      for (const OutputUse& w : n.writes) {
+        const Access& a = o.outputs[static_cast<std::size_t>(w.output)].target;
+        const auto last = a.index.empty() ? std::nullopt : a.index.back().plain_loop();
+        if (!column && last && last != row) column = last;
+      }
+    }
+    bool only_these = true;
+    const std::vector<std::int64_t>& most = mosts_.at(nodes[0]);
+    for (std::size_t l = 0; l < o.loops.size(); ++l) {
+      const bool depth = product != products_.end() && static_cast<int>(l) == product->second.depth;
+      if (o.loops[l] != row && o.loops[l] != column && !depth && most[l] > 1) only_these = false;
+    }
+    if (!only_these) continue;
+    for (const OutputUse& w : n.writes) {
+      TilePlace& p = places_[w.buffer.index()];
+      const Access& a = o.outputs[static_cast<std::size_t>(w.output)].target;
+      if (banned.contains(w.buffer) || !p.covered) continue;
+      p.row_dim = dimension_of(a, *row);
+      p.column_dim = column ? dimension_of(a, *column) : -1;
+      if (p.row_dim < 0) continue;
+      if (p.column_dim >= 0 && p.column_dim + 1 != static_cast<int>(a.index.size())) continue;
+      p.form = p.column_dim >= 0 ? Form::sums : Form::rows;
+    }
+  }
+}
+
+bool KernelEmitter::fragment_op(NodeId compute) const {
+  return std::ranges::any_of(k_.node(compute).writes, [&](const OutputUse& w) {
+    return in_registers(places_[w.buffer.index()].form);
+  });
+}
+
+/// A tile in registers that some compute cannot use there, if there is one.
+std::optional<BufferId> KernelEmitter::misused() const {
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind != NodeKind::compute) continue;
+    const Operator& o = workload_.op(n.op);
+    const bool fragments = fragment_op(NodeId(i));
+    std::optional<LoopId> row, column;
+    for (const OutputUse& w : n.writes) {
+      const TilePlace& p = places_[w.buffer.index()];
+      const Access& a = o.outputs[static_cast<std::size_t>(w.output)].target;
+      if (fragments && !in_registers(p.form)) {
+        for (const OutputUse& other : n.writes)
+          if (in_registers(places_[other.buffer.index()].form)) return other.buffer;
+      }
+      if (!in_registers(p.form)) continue;
+      row = loop_at(a, p.row_dim);
+      if (p.form == Form::sums) column = loop_at(a, p.column_dim);
+    }
+    const auto product = products_.find(NodeId(i));
+    for (std::size_t x = 0; x < o.inputs.size(); ++x) {
+      const BufferId b = buffer_of_input(n, static_cast<int>(x));
+      const TilePlace& p = places_[b.index()];
+      if (!in_registers(p.form)) continue;
+      if (!fragments) return b;
+      const auto its_row = loop_at(o.inputs[x], p.row_dim);
+      const auto its_column = loop_at(o.inputs[x], p.column_dim);
+      if (its_row != row) return b;
+      if (product != products_.end()) {
+        const int at = static_cast<int>(x);
+        const LoopId depth = o.loops[static_cast<std::size_t>(product->second.depth)];
+        if (at == product->second.right) return b;
+        if (at == product->second.left && (p.form != Form::sums || its_column != depth)) return b;
+        if (at != product->second.left && p.form != Form::rows) return b;
+        continue;
+      }
+      if (p.form == Form::sums && !column) column = its_column;  // a reduction over it
+      if (p.form == Form::sums && its_column != column) return b;
+    }
+  }
+  return std::nullopt;
+}
+
+void KernelEmitter::choose_warps() {
+  std::vector<std::int64_t> rows, columns;  // in blocks of 16
+  std::int64_t area = 0;
+  for (const auto& [node, product] : products_) {
+    const auto& most = mosts_.at(node);
+    rows.push_back(ceil_div(most[static_cast<std::size_t>(product.rows)], 16));
+    columns.push_back(ceil_div(most[static_cast<std::size_t>(product.columns)], 16));
+    area = std::max(area, rows.back() * columns.back());
+  }
+  for (const TilePlace& p : places_) {
+    if (!in_registers(p.form)) continue;
+    rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));
+    if (p.form == Form::sums) columns.push_back(ceil_div(p.columns, 16));
+  }
+  const int wanted = p_.options.warps > 0 ? p_.options.warps : area >= 32 ? 8 : 4;
+  const auto largest = [](int warps, const std::vector<std::int64_t>& blocks) {
+    for (int w = warps; w > 1; --w)
+      if (warps % w == 0 &&
+          std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; }))
+        return w;
+    return 1;
+  };
+  warp_rows_ = rows.empty() ? wanted : largest(wanted, rows);
+  warp_columns_ = rows.empty() ? 1 : largest(wanted / warp_rows_, columns);
+  for (OpId op : k_.ops)
+    for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+      const ScheduleNode& n = k_.nodes[i];
+      if (n.kind != NodeKind::compute || n.op != op) continue;
+      const auto product = products_.find(NodeId(i));
+      for (const OutputUse& w : n.writes) {
+        TilePlace& p = places_[w.buffer.index()];
+        if (p.form != Form::sums) continue;
+        p.split = warp_columns_ == 1 ? Split::whole : Split::columns;
+        if (warp_columns_ > 1 && product != products_.end() &&
+            places_[buffer_of_input(n, product->second.left).index()].form == Form::sums)
+          p.split = Split::partial;
+      }
+    }
+}
+
+bool KernelEmitter::is_operand(BufferId b) const {
+  return std::ranges::any_of(products_, [&](const auto& p) {
+    const ScheduleNode& n = k_.node(p.first);
+    return buffer_of_input(n, p.second.left) == b || buffer_of_input(n, p.second.right) == b;
+  });
+}
+
+std::int64_t KernelEmitter::sums_rows(BufferId b) const {
+  const TilePlace& p = places_[b.index()];
+  return ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16) / warp_rows_;
+}
+
+std::int64_t KernelEmitter::sums_columns(BufferId b) const {
+  const TilePlace& p = places_[b.index()];
+  return ceil_div(p.columns, 16) * 2 / (p.split == Split::columns ? warp_columns_ : 1);
+}
+
+std::string KernelEmitter::first_column(BufferId b) const {
+  if (places_[b.index()].split != Split::columns) return "0";
+  return "me.column * " + std::to_string(sums_columns(b));
+}
+
+std::string KernelEmitter::sums_type(BufferId b) const {
+  if (places_[b.index()].form == Form::rows)
+    return "RowValues<" + std::to_string(sums_rows(b)) + ">";
+  return "Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(sums_columns(b)) + ">";
+}
+
+/// Everything in the block's shared memory: barriers, tiles, what warps exchange.
+void KernelEmitter::lay_out() {
+  const bool wmma = micro_kernel() == "wmma2x2";
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    TilePlace& p = places_[i];
+    p.bytes = 0;
+    if (in_registers(p.form)) continue;
+    const Tensor& t = workload_.tensor(k_.buffers[i].tensor);
+    p.element_bytes = p.form == Form::tile ? (p_.f64 ? 8 : 4) : size_of(t.dtype);
+    const std::int64_t vector = 16 / p.element_bytes;
+    p.need_rows = std::max(p.need_rows, p.rows);
+    p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
+    const std::int64_t chunks = p.need_columns / vector;
+    p.swizzled = !wmma && (chunks % 8 == 0 || chunks == 4 || chunks == 2 || chunks == 1);
+    p.pitch = p.swizzled ? p.need_columns : (wmma ? chunks + 1 : chunks | 1) * vector;
+    if (wmma && p.need_columns % 16 == 0 && p.element_bytes == 4) p.pitch = p.need_columns + 4;
+    p.stages = 1;
+    if (p.form == Form::ring) {
+      bool again = false;
+      for (std::size_t n = 0; n < k_.nodes.size(); ++n) {
+        if (k_.nodes[n].kind != NodeKind::load || k_.nodes[n].buffer != BufferId(i)) continue;
+        for (NodeId l = k_.nodes[n].parent; l.valid(); l = k_.node(l).parent)
+          again = again || (k_.node(l).kind == NodeKind::loop && k_.node(l).max_trips > 1 &&
+                            k_.node(l).binding != Binding::grid);
+      }
+      p.stages = !again ? 1 : p_.options.stages > 0 ? p_.options.stages : std::max(2, k_.buffers[i].copies);
+    }
+  }
+  const auto total = [&] {
+    barrier_bytes_ = 0;
+    for (const TilePlace& p : places_)
+      if (p.form == Form::ring) barrier_bytes_ += 16 * p.stages;
+    std::int64_t at = round_up(barrier_bytes_, kSharedLine);
+    for (TilePlace& p : places_) {
+      if (in_registers(p.form)) continue;
+      p.offset = at;
+      p.bytes = p.need_rows * p.pitch * p.element_bytes * p.stages;
+      at += round_up(p.bytes, kSharedLine);
+    }
+    scratch_offset_ = at;
+    return at + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
+  };
+  std::int64_t room = kMostShared;
+  const Level& level = p_.machine().level(k_.level);
+  if (p_.machine().kind == "gpu" && level.capacity.value > 0)
+    room = std::min(room, level.capacity.value - 1024);
+  shared_bytes_ = total();
+  while (shared_bytes_ > room) {
+    TilePlace* most = nullptr;
+    for (TilePlace& p : places_)
+      if (p.form == Form::ring && p.stages > 1 && p_.options.stages == 0 &&
+          (most == nullptr || p.bytes > most->bytes))
+        most = &p;
+    if (most == nullptr)
+      throw Refused{"its tiles need " + std::to_string(shared_bytes_) +
+                    " bytes of shared memory, padded for its micro-kernel; a block has " +
+                    std::to_string(room)};
+    --most->stages;
+    shared_bytes_ = total();
+  }
+}
+
+std::vector<TileUse> KernelEmitter::tile_uses() const {
+  std::vector<TileUse> uses;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const TilePlace& p = places_[i];
+    std::string reason = p.reason;
+    if (reason.empty() && p.form == Form::sums)
+      reason = p.split == Split::partial ? "every warp has a part of the sums" : "its sums stay with the warps that make them";
+    if (reason.empty() && p.form == Form::rows) reason = "one value a row";
+    if (reason.empty() && p.form == Form::ring)
+      reason = p.stages > 1 ? "copied ahead of its use" : "copied once";
+    if (reason.empty() && p.form == Form::loaded) reason = "this kernel makes it";
+    if (reason.empty()) reason = "warps share it";
+    uses.push_back({.tensor = tensor_name(k_.buffers[i].tensor),
+                    .level = p_.machine().level(k_.buffers[i].level).name,
+                    .place = in_registers(p.form) ? "registers"
+                             : p.form == Form::tile ? "shared, " + real() : "shared",
+                    .stages = p.stages,
+                    .bytes = p.bytes,
+                    .reason = reason});
+  }
+  return uses;
+}
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,381 @@
+// A kernel's tree, walked once for the copying warp and once for the computing ones.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "codegen/common/expression.h"
+#include "codegen/cuda/emitter.h"
+
+namespace tilewright::cuda {
+
+KernelEmitter::KernelEmitter(Program& program, int index)
+    : RangeEmitter(program.workload(), program.schedule.kernels[static_cast<std::size_t>(index)]),
+      p_(program),
+      index_(index) {
+  places_.resize(k_.buffers.size());
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Tensor& t = workload_.tensor(k_.buffers[i].tensor);
+    places_[i].most.assign(t.shape.size(), 1);
+    places_[i].stride.assign(t.shape.size(), 1);
+    names_of_.push_back(names_.fresh(identifier("", t.name) + "_tile"));
+    if (k_.buffers[i].role != BufferRole::input) continue;
+    const OpId producer = workload_.producer(k_.buffers[i].tensor);
+    const bool own = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
+    places_[i].form = own ? Form::loaded : Form::ring;
+  }
+}
+
+std::string KernelEmitter::element_type(TensorId t) const {
+  switch (workload_.tensor(t).dtype) {
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+    case DType::f64: return "double";
+    default: return "float";
+  }
+}
+
+std::string KernelEmitter::literal_text(double value) const {
+  if (std::isinf(value)) return real() + (value > 0 ? "(kInfinity)" : "(-kInfinity)");
+  return literal(value, real());
+}
+
+std::string KernelEmitter::expression_text(
+    const Expr& e, const std::function<std::string(int, bool)>& of_output) const {
+  return expression(e, real(), of_output);
+}
+
+std::string KernelEmitter::ref(BufferId b) const { return name(b); }
+
+Result<KernelText> KernelEmitter::emit() {
+  try {
+    check();
+    pass();          // how large tiles are, and which computes use them whole
+    choose_forms();
+    forms_chosen_ = true;
+    pass();          // what products read of them
+    lay_out();
+    measuring_ = false;
+    pass();
+    lay_out();
+  } catch (const Refused& refused) {
+    return Reason{k_.name + ": " + refused.text};
+  }
+  for (const Buffer& b : k_.buffers)
+    if (b.role != BufferRole::intermediate || b.leaves) p_.needed[b.tensor.index()] = true;
+
+  KernelText text;
+  std::vector<TensorId> parameters;
+  for (std::size_t t = 0; t < workload_.tensors().size(); ++t)
+    for (const Buffer& b : k_.buffers)
+      if (b.tensor == TensorId(t) && (b.role != BufferRole::intermediate || b.leaves)) {
+        parameters.emplace_back(t);
+        break;
+      }
+  const std::string symbol = p_.options.prefix + "_" + std::to_string(index_);
+  for (TensorId t : k_.zeroed) {
+    const std::string zero = symbol + "_zero_" + identifier("", tensor_name(t));
+    const std::int64_t elements = workload_.tensor(t).elements().value;
+    text.text += "// Blocks add to " + tensor_name(t) + ": it starts from nothing.\nextern \"C\" __global__ void " +
+                 zero + "(" + element_type(t) + "* " + home(t) + ") {\n  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
+                 std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" + home(t) + " + i, " +
+                 element_type(t) + "{});\n}\n\n";
+    text.launches.push_back({.symbol = zero,
+                             .tensors = {t},
+                             .blocks = std::min<std::int64_t>(1024, ceil_div(elements, 256)),
+                             .threads = 256});
+  }
+  Launch launch{.symbol = symbol,
+                .tensors = parameters,
+                .workspace = k_.co_resident,
+                .blocks = k_.blocks,
+                .threads = threads() + copying_threads(),
+                .shared_bytes = shared_bytes_,
+                .cooperative = k_.co_resident};
+  std::string list;
+  for (TensorId t : parameters) {
+    const bool written =
+        std::ranges::any_of(k_.buffers, [&](const Buffer& b) {
+          return b.tensor == t && b.role != BufferRole::input;
+        });
+    list += (list.empty() ? "" : ", ") + std::string(written ? "" : "const ") + element_type(t) +
+            "* " + home(t);
+  }
+  if (launch.workspace) list += (list.empty() ? "" : ", ") + std::string("u32* arrivals");
+  text.text += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(launch.threads) +
+               ") " + symbol + "(" + list + ") {\n" + out_.text() + "}\n";
+  text.launches.push_back(launch);
+  text.tiles = tile_uses();
+  text.notes = notes_;
+  return text;
+}
+
+/// What this target has no code for.
+void KernelEmitter::check() const {
+  if (k_.blocks > 0x7fffffff) throw Refused{"it has more than 2^31 blocks"};
+  for (const Loop& l : workload_.loops())
+    if (l.extent >= (std::int64_t{1} << 31))
+      throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    NodeId grid;
+    for (NodeId p = n.parent; p.valid(); p = k_.node(p).parent)
+      if (!grid.valid() && k_.node(p).kind == NodeKind::loop && k_.node(p).binding == Binding::grid)
+        grid = p;
+    if (n.kind == NodeKind::sync && n.scope == Unit::grid && grid.valid())
+      throw Refused{"Y.grid stands inside loop " + workload_.loop(k_.node(grid).loop).name +
+                    "@grid: blocks that have no iteration left would not come to it"};
+    const bool acts = n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
+    const std::int64_t blocks = grid.valid() ? blocks_below(k_, grid) : k_.blocks;
+    if (acts && blocks > 1)
+      throw Refused{"a node stands outside a grid loop beside it, which only one of its blocks would run"};
+    if (n.kind == NodeKind::compute && n.once)
+      throw Refused{"C." + workload_.op(n.op).name + "!once: the cuda target keeps no record of what is complete"};
+    // Blocks run in any order: what they write home must be each one's own.
+    for (const OutputUse& w : n.writes)
+      for (NodeId p = n.parent; p.valid() && is_written(w.buffer) && !buffer(w.buffer).atomic; p = k_.node(p).parent) {
+        const ScheduleNode& l = k_.node(p);
+        if (l.kind != NodeKind::loop || l.binding != Binding::grid || l.max_trips <= 1) continue;
+        const bool own = std::ranges::any_of(l.cuts, [&](const OpLoop& c) {
+          return c.op == n.op && !workload_.is_reduction(n.op, l.loop);
+        });
+        if (!own)
+          throw Refused{"every block of loop " + workload_.loop(l.loop).name + "@grid would write " +
+                        tensor_name(w.tensor) + " home"};
+      }
+    if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
+      throw Refused{"loop " + workload_.loop(n.loop).name + " is bound to " +
+                    std::string(name_of(n.binding)) +
+                    ": this target gives warps and threads their shares itself"};
+  }
+  for (const Buffer& b : k_.buffers) {
+    const Level& level = p_.machine().level(b.level);
+    const std::string what = tensor_name(b.tensor) + " at " + level.name;
+    if (level.managed != Managed::software || level.private_to != Unit::grid)
+      throw Refused{what + ": tiles lie where software puts them and a block owns them"};
+    if (b.outer.valid()) throw Refused{what + " comes from another level's tile, not from home"};
+    if (b.sliding && b.role != BufferRole::output) throw Refused{what + " slides: the cuda target loads whole tiles"};
+  }
+  check_sums(workload_, k_, "cuda");
+}
+
+void KernelEmitter::pass() {
+  out_ = Lines(1);
+  variables_ = {};
+  divisors_.clear();
+  half_bytes_ = join_floats_ = row_floats_ = 0;
+  const Names kept = names_;
+  out_.line("TW_SHARED(memory);");
+  out_.line("const int thread = threadIdx.x, warp = thread / 32;");
+  declare();
+  out_.line("block_sync();");
+  if (has_copies(NodeId(0))) {
+    out_.open("if (warp >= " + std::to_string(threads() / 32) + ")");
+    out_.comment("Copying warps: every tile that is loaded, as soon as there is room for it.");
+    out_.line("const int copier = thread - " + std::to_string(threads()) + ";");
+    copying_ = true;
+    walk();
+    out_.line("return;");
+    out_.close();
+  } else if (std::ranges::any_of(k_.nodes, [](const ScheduleNode& n) {
+               return n.kind == NodeKind::sync && n.scope == Unit::grid;
+             })) {
+    throw Refused{"it waits for all blocks but loads nothing"};
+  }
+  names_ = kept;
+  copying_ = false;
+  out_.line("const Place me{warp / " + std::to_string(warp_columns_) + ", warp % " +
+            std::to_string(warp_columns_) + ", thread % 32};");
+  out_.line("(void)me;");
+  bool filled = false;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const TilePlace& p = places_[i];
+    if (p.form != Form::tile || !is_operand(BufferId(i))) continue;
+    if (!filled) out_.comment("Products read whole blocks: what lies beyond a tile adds nothing.");
+    filled = true;
+    out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch) + "; i += " +
+              std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = 0;");
+  }
+  if (filled) out_.line("barrier(1, " + std::to_string(threads()) + ");");
+  walk();
+  names_ = kept;
+}
+
+void KernelEmitter::walk() {
+  rest_ = "block";
+  open_.clear();
+  defined_.assign(1, {});
+  fixed_.assign(k_.buffers.size(), std::nullopt);
+  fresh_at_fix_.assign(k_.buffers.size(), "");
+  out_.line("const int block = blockIdx.x;");
+  out_.line("(void)block;");
+  SymRanges ranges = whole_ranges();
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const BufferId b(i);
+    const TilePlace& p = places_[i];
+    const std::string rank = std::to_string(p.most.size());
+    if (p.form == Form::ring)
+      out_.line("Ring<" + rank + ", " + std::to_string(p.stages) + "> " + name(b) + "_ring{" + name(b) + "_barriers};");
+    if (copying_) continue;
+    if (p.form == Form::sums || p.form == Form::rows) out_.line(sums_type(b) + " " + name(b) + ";");
+    if (p.form == Form::loaded || (is_written(b) && !p.plain))
+      out_.line("Held<" + rank + "> " + name(b) + "_held;");
+  }
+  enter_body(NodeId(0), ranges);
+  for (NodeId c : k_.node(NodeId(0)).children) visit(c, ranges);
+  if (copying_) return;
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (is_written(BufferId(i)) && !places_[i].plain) {
+      out_.open("if (" + name(BufferId(i)) + "_held.changed)");
+      write_out(BufferId(i), nullptr);
+      out_.close();
+    }
+}
+
+bool KernelEmitter::is_written(BufferId b) const {
+  const Buffer& buf = buffer(b);
+  return buf.role == BufferRole::output || buf.leaves;
+}
+
+bool KernelEmitter::has_copies(NodeId id) const {
+  const ScheduleNode& n = k_.node(id);
+  if (n.kind == NodeKind::load) return places_[n.buffer.index()].form == Form::ring;
+  if (n.kind == NodeKind::sync && n.scope == Unit::grid)
+    return std::ranges::any_of(places_, [](const TilePlace& p) { return p.form == Form::ring; });
+  return std::ranges::any_of(n.children, [&](NodeId c) { return has_copies(c); });
+}
+
+void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(body);
+  for (const Inference& i : n.infer) infer(i, ranges, false);
+  for (BufferId b : n.fixes) {
+    const SymBox tile = tile_of(buffer(b), ranges);
+    record(b, tile);
+    fixed_[b.index()] = tile;
+    if (!is_written(b)) continue;
+    const OpId op = workload_.producer(buffer(b).tensor);
+    fresh_at_fix_[b.index()] = initialises(op, ranges, buffer(b).atomic);
+  }
+}
+
+void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
+  if (copying_ && !has_copies(id)) return;
+  const ScheduleNode& n = k_.node(id);
+  switch (n.kind) {
+    case NodeKind::loop:
+      return n.binding == Binding::grid ? visit_grid_loop(id, ranges) : visit_loop(id, ranges);
+    case NodeKind::sequence:
+      for (NodeId c : n.children) visit(c, ranges);
+      return;
+    case NodeKind::pack: {
+      const std::string outer = rest_;
+      for (NodeId c : n.children) {
+        if (copying_ && !has_copies(c)) continue;
+        const std::int64_t first = k_.node(c).first_block, blocks = blocks_below(k_, c);
+        rest_ = names_.fresh("rest");
+        out_.open("if (" + outer + " >= " + std::to_string(first) + " && " + outer + " < " +
+                  std::to_string(first + blocks) + ")");
+        out_.line("const int " + rest_ + " = " + outer + " - " + std::to_string(first) + ";");
+        defined_.emplace_back();
+        visit(c, ranges);
+        defined_.pop_back();
+        out_.close();
+      }
+      rest_ = outer;
+      return;
+    }
+    case NodeKind::load: return visit_load(id, ranges);
+    case NodeKind::compute: return visit_compute(id, ranges);
+    case NodeKind::store: return visit_store(id, ranges);
+    case NodeKind::sync:
+      if (n.scope == Unit::grid) return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
+      if (!copying_) out_.line("barrier(1, " + std::to_string(threads()) + ");");
+  }
+}
+
+/// The block's iteration of a grid loop, where it has one.
+void KernelEmitter::visit_grid_loop(NodeId id, const SymRanges& around) {
+  const ScheduleNode& n = k_.node(id);
+  const SymRange outer = around.at[slot(n.cuts.front())];
+  const std::string& loop_name = workload_.loop(n.loop).name;
+  const std::string outer_rest = rest_;
+  const std::int64_t inner_blocks = blocks_below(k_, id);
+  const std::string index = names_.fresh(identifier("i_", loop_name));
+  const std::string name = names_.fresh(identifier("l_", loop_name));
+  const std::string end = names_.fresh(identifier("l_", loop_name + "_end"));
+  const std::string step = std::to_string(n.step);
+  out_.line("const int " + index + " = " + outer_rest +
+            (inner_blocks == 1 ? "" : " / " + std::to_string(inner_blocks)) + ";");
+  const std::string low = variables_.text(outer.lo);
+  out_.line("const int " + name + " = " + (low == "0" ? "" : low + " + ") + index + " * " + step + ";");
+  const Linear size = outer.hi - outer.lo;
+  const bool whole_steps = size.is_constant() && size.constant % n.step == 0;
+  const std::int64_t last = variables_.upper(outer.hi);
+  SymRange inner{.most = std::min(n.step, outer.most)};
+  if (whole_steps) {
+    inner.lo = variables_.add(name, variables_.lower(outer.lo), last - n.step);
+    inner.hi = inner.lo + number(n.step);
+  } else {
+    inner = variables_.add_range(name, end, {variables_.lower(outer.lo), last}, inner.most, true);
+    out_.line("const int " + end + " = least(" + name + " + " + step + ", " + variables_.text(outer.hi) + ");");
+  }
+  divisors_[inner.lo.terms.begin()->first] = std::gcd(n.step, divisor(outer.lo));
+  defined_.emplace_back();
+  out_.open("if (" + name + " < " + variables_.text(outer.hi) + ")");
+  if (inner_blocks > 1) {
+    rest_ = names_.fresh("rest");
+    out_.line("const int " + rest_ + " = " + outer_rest + " % " + std::to_string(inner_blocks) + ";");
+  } else {
+    rest_ = "0";
+  }
+  visit_body(id, name, end, outer, inner, around);
+  out_.close();
+  defined_.pop_back();
+  rest_ = outer_rest;
+}
+
+void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
+  const ScheduleNode& n = k_.node(id);
+  const SymRange outer = around.at[slot(n.cuts.front())];
+  const std::string& loop_name = workload_.loop(n.loop).name;
+  const std::string name = names_.fresh(identifier("l_", loop_name));
+  const std::string end = names_.fresh(identifier("l_", loop_name + "_end"));
+  const std::string step = std::to_string(n.step);
+  const std::int64_t last = variables_.upper(outer.hi);
+  const Linear size = outer.hi - outer.lo;
+  const bool whole_steps = size.is_constant() && size.constant % n.step == 0;
+  SymRange inner{.most = std::min(n.step, outer.most)};
+  if (whole_steps) {
+    inner.lo = variables_.add(name, variables_.lower(outer.lo), last - n.step);
+    inner.hi = inner.lo + number(n.step);
+  } else {
+    inner = variables_.add_range(name, end, {variables_.lower(outer.lo), last}, inner.most, true);
+  }
+  divisors_[inner.lo.terms.begin()->first] = std::gcd(n.step, divisor(outer.lo));
+  defined_.emplace_back();
+  if (n.binding == Binding::unroll || n.binding == Binding::vector) out_.line("TW_UNROLL");
+  else out_.line("TW_NO_UNROLL");
+  out_.open("for (int " + name + " = " + variables_.text(outer.lo) + "; " + name + " < " +
+            variables_.text(outer.hi) + "; " + name + " += " + step + ")");
+  if (!whole_steps)
+    out_.line("const int " + end + " = least(" + name + " + " + step + ", " + variables_.text(outer.hi) + ");");
+  visit_body(id, name, end, outer, inner, around);
+  out_.close();
+  defined_.pop_back();
+}
+
+void KernelEmitter::visit_body(NodeId id, const std::string& name, const std::string& end,
+                               const SymRange& outer, const SymRange& inner,
+                               const SymRanges& around) {
+  const ScheduleNode& n = k_.node(id);
+  SymRanges inside = around;
+  for (const OpLoop& c : n.cuts) {
+    inside.at[slot(c)] = inner;
+    if (n.binding == Binding::grid) inside.low[slot(c)] = inner.lo;
+  }
+  enter_body(id, inside);
+  open_.push_back({id, name, end, variables_.text(outer.lo), variables_.text(outer.hi), around});
+  for (NodeId c : n.children) visit(c, inside);
+  open_.pop_back();
+}
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,280 @@
+// What a kernel declares, loads and writes.
+#include <algorithm>
+#include <numeric>
+
+#include "codegen/cuda/emitter.h"
+
+namespace tilewright::cuda {
+namespace {
+
+std::string type_of_box(std::size_t rank) { return "Box<" + std::to_string(rank) + ">"; }
+
+}  // namespace
+
+std::vector<std::int64_t> KernelEmitter::home_strides(TensorId t) const {
+  const std::vector<std::int64_t>& shape = workload_.tensor(t).shape;
+  std::vector<std::int64_t> stride(shape.size(), 1);
+  for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
+  return stride;
+}
+
+void KernelEmitter::record(BufferId b, const SymBox& tile) {
+  auto& most = places_[b.index()].most;
+  for (std::size_t d = 0; d < tile.size(); ++d) most[d] = std::max(most[d], tile[d].most);
+}
+
+/// What is known to divide an index whenever it is reached.
+std::int64_t KernelEmitter::divisor(const Linear& x) const {
+  std::int64_t d = std::abs(x.constant);
+  for (const auto& [variable, coefficient] : x.terms) {
+    const auto known = divisors_.find(variable);
+    d = std::gcd(d, coefficient * (known == divisors_.end() ? 1 : known->second));
+  }
+  return d == 0 ? std::int64_t{1} << 30 : d;
+}
+
+/// Whether every row of the box begins at a multiple of so many elements.
+bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements) const {
+  const TensorId t = buffer(b).tensor;
+  const std::vector<std::int64_t> stride = home_strides(t);
+  if (box.empty() || divisor(box.back().lo) % elements != 0) return false;
+  for (std::size_t d = 0; d + 1 < box.size(); ++d)
+    if (workload_.tensor(t).shape[d] > 1 && stride[d] % elements != 0) return false;
+  return true;
+}
+
+void KernelEmitter::declare() {
+  std::int64_t barrier = 0;
+  std::string starts;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const BufferId b(i);
+    const TilePlace& p = places_[i];
+    const std::string n = name(b);
+    if (p.form == Form::sums || p.form == Form::rows) continue;
+    const std::string type = p.form == Form::tile ? real() : element_type(buffer(b).tensor);
+    out_.line("using " + n + "_layout = Tile<" + type + ", " + std::to_string(p.need_rows) + ", " +
+              std::to_string(p.need_columns) + ", " + std::to_string(p.pitch) + ", " +
+              (p.swizzled ? "true" : "false") + ">;");
+    out_.line(type + "* const " + n + "_data = reinterpret_cast<" + type + "*>(memory + " +
+              std::to_string(p.offset) + ");");
+    if (p.form != Form::ring) continue;
+    out_.line("u64* const " + n + "_barriers = reinterpret_cast<u64*>(memory) + " +
+              std::to_string(barrier) + ";");
+    starts += (starts.empty() ? "" : " ") + ("start_ring<" + std::to_string(p.stages) + ">(" + n +
+              "_barriers, " + std::to_string(copying_threads()) + ", " + std::to_string(threads() / 32) + ");");
+    barrier += 2 * p.stages;
+  }
+  out_.line("float* const scratch = reinterpret_cast<float*>(memory + " +
+            std::to_string(scratch_offset_) + ");");
+  out_.line("(void)scratch;");
+  if (!starts.empty()) {
+    out_.open("if (thread == 0)");
+    out_.line(starts);
+    out_.close();
+  }
+}
+
+/// A function from a tile's row to the address of its first element at home, null where there is no
+/// such row. `box`: what the tile holds; null: what its record says.
+std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_write) const {
+  const TilePlace& p = places_[b.index()];
+  const TensorId t = buffer(b).tensor;
+  const std::vector<std::int64_t> stride = home_strides(t);
+  const std::string type = (to_write ? "" : "const ") + element_type(t);
+  const auto low = [&](std::size_t d) {
+    return box != nullptr ? variables_.text((*box)[d].lo)
+                          : name(b) + "_held.box.d[" + std::to_string(d) + "].lo";
+  };
+  const auto size = [&](std::size_t d) {
+    return box != nullptr ? variables_.text((*box)[d].hi - (*box)[d].lo)
+                          : name(b) + "_held.box.d[" + std::to_string(d) + "].hi - " + low(d);
+  };
+  std::string address = home(t), condition;
+  const auto add = [&](const std::string& index, std::int64_t by) {
+    if (index == "0") return;
+    address += " + i64(" + index + ")" + (by == 1 ? "" : " * " + std::to_string(by));
+  };
+  const bool registers = p.form == Form::sums || p.form == Form::rows;
+  bool first = true;
+  for (std::size_t d = 0; d < stride.size(); ++d) {
+    add(low(d), stride[d]);
+    std::string row;
+    if (registers) {
+      if (static_cast<int>(d) != p.row_dim) continue;
+      row = "r";
+    } else {
+      if (d + 1 == stride.size() || p.most[d] == 1) continue;
+      row = p.stride[d] == 1 ? "r" : "r / " + std::to_string(p.stride[d]);
+      if (!first) row = (p.stride[d] == 1 ? "r" : "(" + row + ")") + " % " + std::to_string(p.most[d]);
+    }
+    condition += (condition.empty() ? "" : " && ") + row + " < " + size(d);
+    add(row, stride[d]);
+    first = false;
+  }
+  if (condition.empty()) condition = "r < 1";
+  return "[&](int r) -> " + type + "* { return " + condition + " ? " + address + " : nullptr; }";
+}
+
+std::string KernelEmitter::columns_text(BufferId b, const SymBox* box) const {
+  const std::size_t rank = places_[b.index()].most.size();
+  if (rank == 0) return "1";
+  if (box != nullptr) return variables_.text(box->back().hi - box->back().lo);
+  const std::string last = name(b) + "_held.box.d[" + std::to_string(rank - 1) + "]";
+  return last + ".hi - " + last + ".lo";
+}
+
+void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  TilePlace& p = places_[n.buffer.index()];
+  const std::string& tensor = tensor_name(n.tensor);
+  const std::string tile = name(n.buffer);
+  SymRanges ahead = ranges;
+  for (const Inference& i : n.lookahead) infer(i, ahead, true);
+  const SymBox box = reads_box(n.reads_below, n.tensor, ahead);
+  record(n.buffer, box);
+  fixed_[n.buffer.index()] = box;
+  std::string condition = nonempty(box);
+  if (!condition.empty()) condition += " && ";
+  out_.comment("L." + tensor);
+  const std::string here = names_.fresh(identifier("", tensor) + "_box");
+  out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
+  const std::string columns = columns_text(n.buffer, &box);
+  if (p.form == Form::ring) {
+    const std::string at = tile + "_layout{" + tile + "_data + " + tile + "_ring.stage * " +
+                           std::to_string(p.need_rows * p.pitch) + "}";
+    if (!copying_)
+      return out_.line("if (" + condition + tile + "_ring.needs(" + here + ")) " + tile +
+                       "_ring.take(" + here + ", me.lane);");
+    out_.open("if (" + condition + tile + "_ring.needs(" + here + "))");
+    out_.line(tile + "_ring.fill(" + here + ");");
+    const std::int64_t vector = 16 / p.element_bytes;
+    if (aligned(n.buffer, box, vector)) {
+      out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " + columns + ", " + home(n.tensor) + ", " +
+                row_lambda(n.buffer, &box, false) + ");");
+      out_.line(tile + "_ring.copies_started();");
+    } else {
+      out_.line("copy_elements(" + at + ", copier, " + std::to_string(copying_threads()) + ", " + columns + ", " +
+                row_lambda(n.buffer, &box, false) + ");");
+      out_.line(tile + "_ring.elements_stored();");
+      const std::string note = "rows of " + tensor + " do not begin at multiples of 16 bytes: they are copied element by element";
+      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
+    }
+    return out_.close();
+  }
+  for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) {
+    if (places_[f.index()].plain) continue;
+    out_.open("if (" + condition + name(f) + "_held.changed)");
+    out_.comment(tensor + " is spilled: written before it is read");
+    write_out(f, nullptr);
+    out_.close();
+  }
+  out_.open("if (" + condition + "!" + tile + "_held.is(" + here + "))");
+  out_.line(tile + "_held.now(" + here + ");");
+  out_.line("barrier(1, " + std::to_string(threads()) + ");");
+  out_.line("copy_elements(" + tile + "_layout{" + tile + "_data}, thread, " +
+            std::to_string(threads()) + ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
+  out_.line("barrier(1, " + std::to_string(threads()) + ");");
+  out_.close();
+}
+
+/// Writes a tile home (or adds it, where blocks share it). `box`: null: what its record says.
+void KernelEmitter::write_out(BufferId b, const SymBox* box) {
+  const TilePlace& p = places_[b.index()];
+  const Buffer& buf = buffer(b);
+  const std::string n = name(b), type = element_type(buf.tensor), t = std::to_string(threads());
+  const std::string row = row_lambda(b, box, true), columns = columns_text(b, box);
+  if (buf.atomic)
+    for (const Output& o : workload_.op(workload_.producer(buf.tensor)).outputs)
+      if (o.target.tensor == buf.tensor && o.combine != Combine::sum)
+        throw Refused{"S." + tensor_name(buf.tensor) + "!atomic: the cuda target adds, and nothing else, at home"};
+  if (p.form == Form::tile) {
+    out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + ">(" + n +
+              "_layout{" + n + "_data}, thread, " + t + ", " + columns + ", " + row + ");");
+  } else if (p.form == Form::rows) {
+    out_.line(std::string(buf.atomic ? "add_rows" : "write_rows") + "<" + type + ">(" + n +
+              ", me, " + row + ");");
+  } else {
+    std::string sums = n, first = first_column(b);
+    const bool joins = p.split == Split::partial;
+    if (joins) {
+      const std::int64_t own = sums_columns(b) / warp_columns_;
+      sums = names_.fresh(n + "_total");
+      first = "me.column * " + std::to_string(own);
+      out_.line("Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(own) + "> " + sums + ";");
+      out_.line("join<" + std::to_string(warp_columns_) + ", " + t + ">(" + sums + ", " + n + ", me, scratch);");
+      join_floats_ = std::max(join_floats_, sums_rows(b) * 128 * warp_columns_ * warp_columns_ * warp_rows_);
+    }
+    std::string pairs;
+    if (!buf.atomic) {
+      const SymBox at = box != nullptr ? *box : SymBox{};
+      pairs = box != nullptr && aligned(b, at, 2) ? ", true" : ", false";
+    }
+    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + pairs + ">(" + sums +
+              ", me, " + first + ", " + columns + ", " + row + ");");
+  }
+  if (!p.plain) out_.line(n + "_held.changed = false;");
+}
+
+void KernelEmitter::visit_store(NodeId id, const SymRanges&) {
+  const ScheduleNode& n = k_.node(id);
+  if (n.level != p_.machine().home())
+    throw Refused{"S." + tensor_name(n.tensor) + " to " + p_.machine().level(n.level).name +
+                  ": the cuda target stores to " + p_.machine().level(p_.machine().home()).name};
+  out_.comment("S." + tensor_name(n.tensor) + (n.atomic ? "!atomic" : ""));
+  const TilePlace& p = places_[n.buffer.index()];
+  if (p.plain) {
+    const SymBox box = *fixed_[n.buffer.index()];
+    const std::string some = nonempty(box);
+    if (!some.empty()) out_.open("if (" + some + ")");
+    write_out(n.buffer, &box);
+    if (!some.empty()) out_.close();
+    return;
+  }
+  out_.open("if (" + name(n.buffer) + "_held.changed)");
+  write_out(n.buffer, nullptr);
+  out_.close();
+}
+
+/// Makes the tile that a compute writes what its buffer holds: another one is written if changed, and
+/// the new one is read back unless it starts afresh (rules 10 and 12).
+void KernelEmitter::hold(NodeId, const OutputUse& w, const SymBox& box, const std::string& fresh) {
+  const TilePlace& p = places_[w.buffer.index()];
+  const Buffer& buf = buffer(w.buffer);
+  if (!is_written(w.buffer) || p.plain) return;
+  const std::string n = name(w.buffer), type = element_type(w.tensor), t = std::to_string(threads());
+  const std::string here = names_.fresh(n + "_now");
+  out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
+  out_.open("if (!" + n + "_held.is(" + here + "))");
+  out_.open("if (" + n + "_held.changed)");
+  write_out(w.buffer, nullptr);
+  out_.close();
+  out_.line(n + "_held.now(" + here + ");");
+  const bool reads = fresh != "true" && buf.role == BufferRole::output && !buf.atomic;
+  if (reads) {
+    if (fresh != "false") out_.open("if (!(" + fresh + "))");
+    const std::string row = row_lambda(w.buffer, &box, false), columns = columns_text(w.buffer, &box);
+    if (p.form == Form::tile) {
+      out_.line("barrier(1, " + t + ");");
+      out_.line("read_tile<" + type + ">(" + n + "_layout{" + n + "_data}, thread, " + t + ", " +
+                columns + ", " + row + ");");
+    } else if (p.form == Form::rows) {
+      out_.line("each_row<" + std::to_string(sums_rows(w.buffer)) +
+                ">(me, [&](int i, int h, int r_) { const auto at = " + row + "; " + n +
+                ".x[i][h] = at(r_) != nullptr ? to_float(load_global(at(r_))) : 0.0f; });");
+    } else {
+      const std::string read = "read_sums<" + type + ">(" + n + ", me, " + first_column(w.buffer) +
+                               ", " + columns + ", " + row + ");";
+      if (p.split == Split::partial) {
+        out_.line("if (me.column == 0) " + read);
+        out_.line("else fill(" + n + ", 0);");
+      } else {
+        out_.line(read);
+      }
+    }
+    if (fresh != "false") out_.close();
+  }
+  out_.close();
+  out_.line(n + "_held.changed = true;");
+}
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,240 @@
+// Operators on tiles in registers: element by element, and reductions along rows.
+#include <algorithm>
+
+#include "codegen/common/expression.h"
+#include "codegen/cuda/emitter.h"
+
+namespace tilewright::cuda {
+namespace {
+
+bool names_outputs(const Expr& e) {
+  if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) return true;
+  return std::ranges::any_of(e.args, names_outputs);
+}
+
+bool reads_input(const Expr& e, int input) {
+  if (e.kind == Expr::Kind::input) return e.input == input;
+  return std::ranges::any_of(e.args, [&](const Expr& x) { return reads_input(x, input); });
+}
+
+const char* functor(Combine c) {
+  switch (c) {
+    case Combine::max: return "MaxOf{}";
+    case Combine::min: return "MinOf{}";
+    case Combine::product: return "ProductOf{}";
+    default: return "AddOf{}";
+  }
+}
+
+}  // namespace
+
+/// What the result so far of a product is multiplied by before this block is added (rule 14).
+void KernelEmitter::rescale(NodeId id, const SymRanges& ranges, const std::string& fresh) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const auto& by = op.outputs[0].rescale;
+  if (!by || fresh == "true") return;
+  const BufferId out = n.writes.front().buffer;
+  if (fresh != "false") out_.open("if (!(" + fresh + "))");
+  out_.open("each_row<" + std::to_string(sums_rows(out)) + ">(me, [&](int i, int h, int)");
+  for (std::size_t x = 0; x < op.inputs.size(); ++x) {
+    if (!reads_input(*by, static_cast<int>(x))) continue;
+    const BufferId b = buffer_of_input(n, static_cast<int>(x));
+    if (places_[b.index()].form != Form::rows)
+      throw Refused{"operator " + op.name + " is rescaled by " + tensor_name(op.inputs[x].tensor) +
+                    ", which is not one value a row in registers"};
+    out_.line("const float x" + std::to_string(x) + " = " + name(b) + ".x[i][h];");
+  }
+  out_.line("const float by = " + expression_text(*by) + ";");
+  out_.line("TW_UNROLL");
+  out_.open("for (int j = 0; j < " + std::to_string(sums_columns(out)) + "; ++j)");
+  out_.line(name(out) + ".x[i][j][2 * h] *= by;");
+  out_.line(name(out) + ".x[i][j][2 * h + 1] *= by;");
+  out_.close();
+  out_.end();
+  out_.line("});");
+  if (fresh != "false") out_.close();
+  (void)ranges;
+}
+
+void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  int row = -1, column = -1;
+  std::int64_t m = 1, columns = 0;
+  std::string first = "0";
+  // Sums that every warp has a part of are joined before they are used.
+  std::vector<std::string> values(op.inputs.size());
+  const auto take_columns = [&](BufferId b, std::int64_t own, const std::string& from) {
+    m = sums_rows(b), columns = own, first = from;
+  };
+  for (const OutputUse& w : n.writes) {
+    const TilePlace& p = places_[w.buffer.index()];
+    const Access& a = op.outputs[static_cast<std::size_t>(w.output)].target;
+    row = workload_.local_index(n.op, *a.index[static_cast<std::size_t>(p.row_dim)].plain_loop());
+    m = sums_rows(w.buffer);
+    if (p.form != Form::sums) continue;
+    column = workload_.local_index(n.op, *a.index[static_cast<std::size_t>(p.column_dim)].plain_loop());
+    take_columns(w.buffer, sums_columns(w.buffer), first_column(w.buffer));
+  }
+  for (std::size_t x = 0; x < op.inputs.size(); ++x) {
+    const BufferId b = buffer_of_input(n, static_cast<int>(x));
+    const TilePlace& p = places_[b.index()];
+    if (p.form == Form::rows) values[x] = name(b);
+    if (p.form != Form::sums) continue;
+    values[x] = name(b);
+    std::int64_t own = sums_columns(b);
+    std::string from = first_column(b);
+    if (p.split == Split::partial) {
+      own /= warp_columns_;
+      from = "me.column * " + std::to_string(own);
+      values[x] = names_.fresh(name(b) + "_total");
+      out_.line("Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(own) + "> " + values[x] + ";");
+      out_.line("join<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) + ">(" + values[x] +
+                ", " + name(b) + ", me, scratch);");
+      join_floats_ = std::max(join_floats_, sums_rows(b) * 128 * warp_columns_ * warp_columns_ * warp_rows_);
+    }
+    if (column < 0)
+      column = workload_.local_index(n.op, *op.inputs[x].index[static_cast<std::size_t>(p.column_dim)].plain_loop());
+    if (columns == 0) take_columns(b, own, from);
+  }
+  const SymRange& row_range = range(ranges, n.op, row);
+  const auto bound = [&](const SymRange& r, std::int64_t blocks_of, const std::string& index) {
+    const Linear size = r.hi - r.lo;
+    if (size.is_constant() && size.constant % blocks_of == 0) return std::string();
+    return index + " < " + variables_.text(size);
+  };
+  std::string in = bound(row_range, 16, "r");
+  if (column >= 0) {
+    const std::string in_columns = bound(range(ranges, n.op, column), 16, "c");
+    in += (in.empty() || in_columns.empty() ? "" : " && ") + in_columns;
+  }
+  // Each loop's value at an element; loops that are neither rows nor columns have one value.
+  const auto loops_at = [&](bool with_column) {
+    std::vector<std::string> loops(op.loops.size());
+    for (std::size_t l = 0; l < loops.size(); ++l) {
+      const std::string low = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
+      const bool is_row = static_cast<int>(l) == row, is_column = static_cast<int>(l) == column && with_column;
+      loops[l] = is_row ? "(" + low + " + r)" : is_column ? "(" + low + " + c)" : low;
+    }
+    return loops;
+  };
+  const auto inputs = [&](const Expr& e, bool element) {
+    for (std::size_t x = 0; x < op.inputs.size(); ++x) {
+      if (!reads_input(e, static_cast<int>(x))) continue;
+      const BufferId b = buffer_of_input(n, static_cast<int>(x));
+      const Form form = places_[b.index()].form;
+      std::string value;
+      if (form == Form::sums) {
+        value = values[x] + ".x[i][j][e]";
+      } else if (form == Form::rows) {
+        value = values[x] + (element ? ".x[i][e / 2]" : ".x[i][h]");
+      } else {
+        const auto loops = loops_at(element);
+        value = "to_float(*" + point(n.op, op.inputs[x], b, loops) + ")";
+        const std::string there = inside(n.op, op.inputs[x], loops);
+        if (!there.empty()) value = "(" + there + " ? " + value + " : 0.0f)";
+      }
+      out_.line("const float x" + std::to_string(x) + " = " + value + ";");
+    }
+  };
+  const auto each_text = [&] {
+    return "each<" + std::to_string(m) + ", " + std::to_string(columns) + ">(me, " + first +
+           ", [&](int i, int j, int e, int r, int c)";
+  };
+  const auto unused = [&] { out_.line("(void)i, (void)j, (void)e, (void)r, (void)c;"); };
+
+  std::vector<std::string> parts(n.writes.size());
+  for (std::size_t o = 0; o < n.writes.size(); ++o) {
+    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
+    const TilePlace& p = places_[n.writes[o].buffer.index()];
+    const std::string target = name(n.writes[o].buffer);
+    if (p.form == Form::sums) {
+      out_.open(each_text());
+      unused();
+      if (!in.empty()) {
+        out_.line("if (!(" + in + ")) {");
+        out_.line("  " + target + ".x[i][j][e] = 0;");
+        out_.line("  return;");
+        out_.line("}");
+      }
+      inputs(out.value, true);
+      const std::string y = target + ".x[i][j][e]";
+      if (out.combine != Combine::assign) {
+        if (out.rescale) throw Refused{"operator " + op.name + " is rescaled and no matrix product"};
+        if (fresh != "false")
+          out_.line((fresh == "true" ? "" : "if (" + fresh + ") ") + y + " = " + literal_text(identity_of(out.combine)) + ";");
+      }
+      out_.line(combined(out.combine, y, expression_text(out.value)));
+      out_.end();
+      out_.line("});");
+      continue;
+    }
+    const bool reduces = column >= 0 && workload_.is_reduction(n.op, op.loops[static_cast<std::size_t>(column)]);
+    if (!reduces || names_outputs(out.value)) continue;
+    parts[o] = names_.fresh(target + "_part");
+    out_.line("RowValues<" + std::to_string(m) + "> " + parts[o] + ";");
+    out_.line("fill(" + parts[o] + ", " + literal_text(identity_of(out.combine)) + ");");
+    out_.open(each_text());
+    unused();
+    if (!in.empty()) out_.line("if (!(" + in + ")) return;");
+    inputs(out.value, true);
+    out_.line(combined(out.combine, parts[o] + ".x[i][e / 2]", expression_text(out.value)));
+    out_.end();
+    out_.line("});");
+    out_.line("combine_rows<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) + ">(" + parts[o] +
+              ", me, scratch, " + functor(out.combine) + ");");
+    row_floats_ = std::max(row_floats_, m * 16 * warp_columns_ * warp_rows_);
+  }
+
+  // One value a row: the result so far, rescaled, and this block's part.
+  const bool any_rows = std::ranges::any_of(n.writes, [&](const OutputUse& w) {
+    return places_[w.buffer.index()].form == Form::rows;
+  });
+  if (!any_rows) return;
+  out_.open("each_row<" + std::to_string(m) + ">(me, [&](int i, int h, int r)");
+  out_.line("(void)i, (void)h, (void)r;");
+  const auto named = [&](int output, bool before) {
+    for (std::size_t o = 0; o < n.writes.size(); ++o)
+      if (n.writes[o].output == output) return (before ? "before" : "y") + std::to_string(o);
+    throw Refused{"operator " + op.name + " reads an output that it does not write here"};
+  };
+  const bool reductions = !workload_.reduction_loops(n.op).empty();
+  const auto all_outputs = [&](bool naming) {
+    for (std::size_t o = 0; o < n.writes.size(); ++o) {
+      const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
+      if (places_[n.writes[o].buffer.index()].form != Form::rows || names_outputs(out.value) != naming) continue;
+      const std::string at = name(n.writes[o].buffer) + ".x[i][h]", y = "y" + std::to_string(o);
+      const std::string identity = literal_text(identity_of(out.combine));
+      std::string start = at;
+      if (fresh == "true" || !reductions) start = identity;
+      else if (fresh != "false") start = "(" + fresh + ") ? " + identity + " : " + at;
+      if (naming && out.combine == Combine::assign) start = "0";
+      out_.line("const float before" + std::to_string(o) + " = " + start + ";");
+      out_.line("(void)before" + std::to_string(o) + ";");
+      out_.line("float " + y + " = before" + std::to_string(o) + ";");
+      out_.open("");
+      if (out.rescale && fresh != "true") {
+        out_.open(fresh == "false" ? "" : "if (!(" + fresh + "))");
+        inputs(*out.rescale, false);
+        out_.line(y + " *= " + expression_text(*out.rescale) + ";");
+        out_.close();
+      }
+      if (!parts[o].empty()) {
+        out_.line(combined(out.combine, y, parts[o] + ".x[i][h]"));
+      } else {
+        inputs(out.value, false);
+        out_.line(combined(reductions && !naming ? out.combine : naming ? out.combine : Combine::assign, y,
+                           expression_text(out.value, named)));
+      }
+      out_.close();
+      out_.line(at + " = " + y + ";");
+    }
+  };
+  all_outputs(false);
+  all_outputs(true);
+  out_.end();
+  out_.line("});");
+}
+
+}  // namespace tilewright::cuda

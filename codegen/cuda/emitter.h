@@ -1,0 +1,188 @@
+// The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live (emit_forms.cpp),
+// what is loaded and written (emit_moves.cpp), and its computes (emit_compute.cpp, emit_product.cpp,
+// emit_rows.cpp).
+//
+// A block's warps walk the plan's tree twice over: some meet only the loads and copy tiles into
+// rings in shared memory, the others wait for the same tiles and compute. Every load is
+// ahead of its use by as many tiles as the ring has stages, whatever the tree's shape.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/common/range_emitter.h"
+#include "codegen/cuda/cuda.h"
+
+namespace tilewright::cuda {
+
+using namespace codegen;  // internal header: the parts that every target shares
+
+/// Where a buffer's tile lives.
+enum class Form : std::uint8_t {
+  ring,    ///< loaded by the copying warp: stages in shared memory, elements as at home
+  loaded,  ///< loaded by the computing warps, because this kernel writes the tensor: likewise
+  tile,    ///< computed: floats (doubles) in shared memory
+  sums,    ///< computed: floats in registers, as the matrix instructions leave them
+  rows,    ///< computed: one float a row, in registers
+};
+
+/// Which part of a tile of sums a warp has, beside its rows.
+enum class Split : std::uint8_t {
+  whole,    ///< all columns: a single column of warps
+  columns,  ///< its own columns
+  partial,  ///< all columns of a part of the sum
+};
+
+/// One buffer, and how it lies. A tile's rows are all of its dimensions but the last, its columns the
+/// last.
+struct TilePlace {
+  Form form = Form::tile;
+  Split split = Split::whole;
+  std::string reason;
+  std::vector<std::int64_t> most;    ///< largest tile, by dimension
+  std::vector<std::int64_t> stride;  ///< rows of the tile, by dimension but the last
+  int row_dim = -1, column_dim = -1; ///< sums, rows: the tensor's dimensions that they run along
+  std::int64_t rows = 1, columns = 1;      ///< of the largest tile
+  std::int64_t need_rows = 1, need_columns = 1;  ///< products read and write whole blocks
+  std::int64_t pitch = 0;            ///< elements between rows
+  bool swizzled = true;
+  std::int64_t element_bytes = 4;
+  int stages = 1;
+  std::int64_t bytes = 0, offset = 0;  ///< of all stages, in the block's shared memory
+  bool covered = true;               ///< every compute uses the whole tile
+  bool plain = false;                ///< written: stored by its node each time, never read back
+};
+
+/// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]; loops by position in op.loops.
+struct Product {
+  int left = 0, right = 1;           ///< positions in op.inputs
+  int rows = -1, columns = -1, depth = -1;
+};
+
+struct Program {
+  const Schedule& schedule;
+  const EmitOptions& options;
+  std::vector<bool> needed;          ///< by TensorId
+  std::vector<std::string> used = {};  ///< micro-kernels, as they are met
+  bool f64 = false;
+  const Workload& workload() const { return *schedule.workload; }
+  const Machine& machine() const { return *schedule.machine; }
+};
+
+/// What the whole program needs to know of a kernel.
+struct KernelText {
+  std::string text;
+  std::vector<Launch> launches;      ///< zeroing first
+  std::vector<TileUse> tiles;
+  std::vector<std::string> notes;
+};
+
+class KernelEmitter : private RangeEmitter {
+ public:
+  KernelEmitter(Program& program, int index);
+  Result<KernelText> emit();
+
+ private:
+  // emit_kernel.cpp
+  void check() const;
+  void pass();
+  void walk();
+  void enter_body(NodeId body, SymRanges& ranges);
+  void visit(NodeId id, const SymRanges& ranges);
+  void visit_loop(NodeId id, const SymRanges& ranges);
+  void visit_grid_loop(NodeId id, const SymRanges& ranges);
+  void visit_body(NodeId id, const std::string& name, const std::string& end, const SymRange& outer,
+                  const SymRange& inner, const SymRanges& around);
+  bool has_copies(NodeId id) const;
+  std::string ref(BufferId b) const override;
+  std::string tensor_name(TensorId t) const { return workload_.tensor(t).name; }
+  std::string home(TensorId t) const { return identifier("", tensor_name(t)) + "_home"; }
+  std::string name(BufferId b) const { return names_of_[b.index()]; }
+  std::string element_type(TensorId t) const;
+  std::string real() const { return p_.f64 ? "double" : "float"; }
+  std::string literal_text(double value) const;
+  std::string expression_text(const Expr& e,
+                              const std::function<std::string(int, bool)>& of_output = {}) const;
+
+  // emit_forms.cpp
+  void choose_forms();
+  void assign_forms(const std::set<BufferId>& banned);
+  std::optional<BufferId> misused() const;
+  void choose_warps();
+  bool is_operand(BufferId b) const;
+  void lay_out();
+  bool fragment_op(NodeId compute) const;
+  std::vector<TileUse> tile_uses() const;
+  std::int64_t sums_columns(BufferId b) const;  ///< blocks of eight a warp has
+  std::int64_t sums_rows(BufferId b) const;     ///< blocks of 16
+  std::string first_column(BufferId b) const;
+  std::string sums_type(BufferId b) const;
+
+  // emit_moves.cpp
+  void declare();
+  void visit_load(NodeId id, const SymRanges& ranges);
+  void visit_store(NodeId id, const SymRanges& ranges);
+  void write_out(BufferId b, const SymBox* box);
+  std::string row_lambda(BufferId b, const SymBox* box, bool to_write) const;
+  std::string columns_text(BufferId b, const SymBox* box) const;
+  bool aligned(BufferId b, const SymBox& box, std::int64_t elements) const;
+  std::int64_t divisor(const Linear& x) const;
+  void hold(NodeId compute, const OutputUse& w, const SymBox& box, const std::string& fresh);
+  void record(BufferId b, const SymBox& tile);
+  std::vector<std::int64_t> home_strides(TensorId t) const;
+  bool is_written(BufferId b) const;
+
+  // emit_compute.cpp
+  void visit_compute(NodeId id, const SymRanges& ranges);
+  void compute(NodeId id, const SymRanges& ranges);
+  void points(NodeId id, const SymRanges& ranges, const std::string& fresh);
+  std::string point(OpId op, const Access& a, BufferId b,
+                    const std::vector<std::string>& loops) const;
+  std::string inside(OpId op, const Access& a, const std::vector<std::string>& loops) const;
+  std::string index_text(OpId op, const Affine& a, const std::vector<std::string>& loops) const;
+  std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
+
+  // emit_product.cpp
+  std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
+  bool product_fits(NodeId id, const Product& p, const SymRanges& ranges);
+  bool operand_fits(NodeId id, int input, int outer, int depth, bool left, const SymRanges& ranges);
+  void multiply(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh);
+  void multiply_tiles(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh);
+  std::string operand(NodeId id, int input, int outer, int depth, const SymRanges& ranges,
+                      const std::string& tile = "") const;
+  std::string micro_kernel() const;
+  std::int64_t blocks_of_rows(std::int64_t rows) const;
+  std::int64_t blocks_of_columns(std::int64_t columns) const;
+
+  // emit_rows.cpp
+  void row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh);
+  void rescale(NodeId id, const SymRanges& ranges, const std::string& fresh);
+
+  Program& p_;
+  int index_;
+  std::vector<TilePlace> places_;
+  std::vector<std::string> names_of_;
+  std::map<NodeId, Product> products_;  ///< as the first pass found them
+  std::map<NodeId, std::vector<std::int64_t>> mosts_;  ///< by compute: its loops' largest ranges
+  int warp_rows_ = 1, warp_columns_ = 1;
+  std::int64_t barrier_bytes_ = 0, scratch_offset_ = 0, shared_bytes_ = 0;
+  std::int64_t join_floats_ = 0, row_floats_ = 0;
+  std::int64_t half_bytes_ = 0;         ///< room for a rounded left operand (wmma)
+  bool forms_chosen_ = false;
+  bool measuring_ = true;               ///< the first passes: what is as large as what
+  std::vector<std::string> notes_;
+
+  // of one pass
+  bool copying_ = false;
+  std::string rest_ = "0";              ///< of the block's number, within the grid loops so far
+  std::vector<std::optional<SymBox>> fixed_;
+  std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering
+  std::map<int, std::int64_t> divisors_;   ///< of variables
+  int copying_threads() const { return has_copies(NodeId(0)) ? 32 * p_.options.copy_warps : 0; }
+  int threads() const { return warp_rows_ * warp_columns_ * 32; }
+};
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,125 @@
+"""The rows, and which plans are tried for each: what `tilewright run --batch` is asked.
+
+The order in which plans are tried comes from a rough estimate (`estimate`); it decides nothing else.
+Every one that is tried is verified and timed, and the fastest is reported.
+"""
+import itertools
+import json
+import math
+import subprocess
+
+ROWS = ([f"chimera/G{i}" for i in range(1, 13)] + [f"mcfuser/G{i}" for i in range(1, 13)]
+        + [f"mcfuser/S{i}" for i in range(1, 10)])
+
+# Of an H100 or H200, for the estimate: multiprocessors; FLOP/s that one reaches with mma; bytes/s
+# from L2 and shared memory a block can have.
+MULTIPROCESSORS, FLOPS, L2_BYTES, SHARED_BYTES = 132, 4e12, 40e9, 227 * 1024
+
+
+def sizes_of(tilewright, names):
+    """{"mcfuser/G1": {"m": 512, ..., "batch": 1}} as the command lists them; attention's heads are
+    its batch."""
+    listed = json.loads(subprocess.run([tilewright, "workloads", "--json"], check=True,
+                                       capture_output=True, text=True).stdout)["workloads"]
+    defaults = {w["name"]: dict(p.split("=") for p in w["defaults"].split(",")) for w in listed}
+    rows = {}
+    for name in names:
+        values = defaults[name]
+        size = {loop: int(values[loop]) for loop in "mnkl"}
+        size["batch"] = int(values.get("batch", values.get("heads", 1)))
+        rows[name] = size
+    return rows
+
+
+def subject(row):
+    """The row in f16, as Chimera's tables have it on GPUs."""
+    return row + ":dtype=f16" if row.startswith("chimera/") else row
+
+
+def is_attention(row):
+    return row.startswith("mcfuser/S")
+
+
+def estimate(row, size, expression, t, stages):
+    """Seconds, roughly; infinity where the tiles do not fit shared memory."""
+    blocks = size["batch"] * math.ceil(size["m"] / t["m"])
+    if expression == "mnlk":
+        blocks *= math.ceil(size["n"] / t["n"])
+    n = t["n"] if expression == "mnlk" else size["n"]
+    loads = t["m"] * t["k"] + t["k"] * t["l"] + t["l"] * t["n"]
+    wide = size["l"] if is_attention(row) else t["l"]
+    shared = 2 * (stages * loads + t["m"] * wide)
+    if shared > SHARED_BYTES:
+        return math.inf
+    trips = math.ceil(size["l"] / t["l"])
+    flops = 2 * t["m"] * size["l"] * (size["k"] + n)
+    moved = 2 * (t["m"] * size["k"] * (trips if t["k"] < size["k"] else 1)
+                 + size["l"] * (size["k"] + n) + t["m"] * n)
+    steps = trips * math.ceil(size["k"] / t["k"])
+    # Small tiles load operands more often than they multiply; wide ones keep the tensor cores busy.
+    busy = min(1.0, t["m"] / 64) * min(1.0, t["l"] / 64) * (1 if n >= 64 else 0.6)
+    a_block = max(flops / (FLOPS * busy), moved / L2_BYTES) + 0.5e-6 * steps
+    together = max(1, min(SHARED_BYTES // max(shared, 1), 4))
+    return math.ceil(blocks / (MULTIPROCESSORS * together)) * a_block * max(1, together * 0.7)
+
+
+def tilings(size, attention):
+    def options(extent, wanted):
+        return sorted({min(extent, w) for w in wanted})
+    m = options(size["m"], (16, 32, 64, 128))
+    l = options(size["l"], (32, 64, 128, 256))
+    k = options(size["k"], (64, 128, 256) if not attention else (size["k"],))
+    n = options(size["n"], (32, 64, 128, 256) if not attention else (size["n"],))
+    for values in itertools.product(m, l, k, n):
+        yield dict(zip("mlkn", values))
+
+
+def online(row, size, most):
+    """Attention in one pass over l, its sums rescaled, after the model's own plan (which has whole rows
+    of scores)."""
+    batch = "b/1@grid " if size["batch"] > 1 else ""
+    tree = (batch + "m@grid ( L.Q l ( L.K C.qk C.rowmax C.exp C.rowsum C.rescale L.V C.pv ) C.divide S.E )")
+    asked = [{"workload": row, "model": "mcfuser", "name": f"{row} mcfuser"}]
+    blocks = {m: size["batch"] * math.ceil(size["m"] / m) for m in (32, 64, 128)}
+    # As many blocks as there are multiprocessors first.
+    order = sorted((m for m in blocks if m <= size["m"]), key=lambda m: (blocks[m] < MULTIPROCESSORS // 2, -m))
+    variants = [(l, options) for options in ({}, {"stages": 3}, {"warps": 8}) for l in (64, 128, 32)]
+    for (l, options), m in itertools.product(variants, order):
+        if l > size["l"] or len(asked) >= most:
+            continue
+        tiles = f"m={m},l={l}"
+        extra = " ".join(f"{k}={v}" for k, v in options.items())
+        asked.append({"workload": f"{row}:online=1", "tree": tree, "tiles": tiles, **options,
+                      "name": f"{row} online {tiles} {extra}".strip()})
+    return asked
+
+
+def candidates(row, size, most):
+    """Requests for one row: both models' plans, then a grid of tiles, stages and warps by estimate."""
+    if is_attention(row):
+        return online(row, size, most)
+    base = {"workload": subject(row), "model": "mcfuser"}
+    asked = [{**base, "name": f"{row} mcfuser"}, {**base, "model": "chimera", "name": f"{row} chimera"}]
+    ranked = []
+    for t in tilings(size, is_attention(row)):
+        for expression in ("mnlk",) if is_attention(row) else ("mnlk", "ml(k,n)"):
+            if expression == "ml(k,n)" and t["n"] == size["n"]:
+                continue  # the same plan as mnlk with the whole of n
+            ranked.append((estimate(row, size, expression, t, 2), expression, t))
+    ranked = [r for r in sorted(ranked, key=lambda r: r[0]) if r[0] < math.inf]
+
+    def add(expression, t, **options):
+        tiles = ",".join(f"{loop}={v}" for loop, v in t.items())
+        extra = " ".join(f"{k}={v}" for k, v in options.items())
+        asked.append({**base, "expression": expression, "tiles": tiles, **options,
+                      "name": f"{row} {expression} {tiles} {extra}".strip()})
+
+    plain = max(1, (most - 2) * 2 // 3)
+    for _, expression, t in ranked[:plain]:
+        add(expression, t)
+    variants = ({"stages": 3}, {"stages": 1}, {"warps": 8}, {"warps": 2})
+    for (_, expression, t), options in itertools.product(ranked[:max(1, plain // 3)], variants):
+        if len(asked) >= most:
+            break
+        add(expression, t, **options)
+    return asked[:most]

@@ -1,0 +1,241 @@
+// Many runs on one device: all emitted and built first, in parallel, then one after the other.
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "core/ir/format.h"
+#include "harness/parallel.h"
+#include "harness/run_cuda.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+[[noreturn]] void bad(const std::string& where, const std::string& field, const ordered_json& value,
+                      const std::string& accepted) {
+  throw InputError({.where = where,
+                    .field = field,
+                    .value = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace),
+                    .problem = "is not accepted",
+                    .accepted = accepted});
+}
+
+/// One line of a batch over the options that all of them share.
+class Line {
+ public:
+  Line(const ordered_json& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
+
+  void text(const char* name, std::optional<std::string>& to) {
+    if (const ordered_json* v = find(name)) to = string(name, *v);
+  }
+  void text(const char* name, std::string& to) {
+    if (const ordered_json* v = find(name)) to = string(name, *v);
+  }
+  void texts(const char* name, std::vector<std::string>& to) {
+    const ordered_json* v = find(name);
+    if (v == nullptr) return;
+    if (!v->is_array()) bad(where_, name, *v, "a list of strings");
+    to.clear();
+    for (const ordered_json& item : *v) to.push_back(string(name, item));
+  }
+  void count(const char* name, int most, std::optional<int>& to) {
+    const ordered_json* v = find(name);
+    if (v == nullptr) return;
+    if (!v->is_number_integer() || v->get<std::int64_t>() < 1 || v->get<std::int64_t>() > most)
+      bad(where_, name, *v, "a whole number from 1 to " + std::to_string(most));
+    to = v->get<int>();
+  }
+  void flag(const char* name, bool& to) {
+    const ordered_json* v = find(name);
+    if (v == nullptr) return;
+    if (!v->is_boolean()) bad(where_, name, *v, "true or false");
+    to = v->get<bool>();
+  }
+  /// {"m": 64} or "m=64".
+  void tiles(std::optional<std::string>& to) {
+    const ordered_json* v = find("tiles");
+    if (v == nullptr || v->is_string()) return text("tiles", to);
+    if (!v->is_object()) bad(where_, "tiles", *v, "{\"m\": 64} or \"m=64\"");
+    std::vector<std::string> parts;
+    for (const auto& [loop, size] : v->items()) parts.push_back(loop + "=" + size.dump());
+    to = join(parts);
+  }
+  void finish() const {
+    for (const auto& [name, value] : object_.items())
+      if (!known_.contains(name)) {
+        const std::vector<std::string> names(known_.begin(), known_.end());
+        bad(where_, name, value, join(names));
+      }
+  }
+
+ private:
+  const ordered_json* find(const char* name) {
+    known_.insert(name);
+    const auto at = object_.find(name);
+    return at == object_.end() ? nullptr : &*at;
+  }
+  std::string string(const char* name, const ordered_json& value) const {
+    if (!value.is_string()) bad(where_, name, value, "a string");
+    return value.get<std::string>();
+  }
+  const ordered_json& object_;
+  std::string where_;
+  std::set<std::string> known_;
+};
+
+CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJob& shared) {
+  CudaJob job = shared;
+  Line line(object, where);
+  std::string name;
+  line.text("name", name);
+  line.text("workload", job.request.subject);
+  line.text("plan", job.request.subject);
+  line.text("machine", job.request.machine);
+  line.text("model", job.request.model);
+  line.text("tree", job.request.tree);
+  line.tiles(job.request.tiles);
+  line.texts("pins", job.request.pins);
+  line.texts("flags", job.request.flags);
+  line.text("level", job.request.level);
+  line.text("capacity", job.request.capacity);
+  line.text("order", job.request.order);
+  line.text("expression", job.request.fuser.expression);
+  line.text("micro_kernel", job.options.micro_kernel);
+  line.count("warps", 16, job.options.cuda.warps);
+  line.count("stages", 8, job.options.cuda.stages);
+  line.flag("cold", job.options.cuda.cold);
+  line.finish();
+  job.json["name"] = name.empty() ? where : name;
+  return job;
+}
+
+std::vector<CudaJob> jobs_of(const std::string& file, const CudaJob& shared) {
+  std::vector<CudaJob> jobs;
+  std::istringstream lines(read_file(file, "--batch"));
+  int number = 0;
+  for (std::string text; std::getline(lines, text);) {
+    ++number;
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = file + ":" + std::to_string(number);
+    const ordered_json object = ordered_json::parse(text, nullptr, false);
+    if (!object.is_object())
+      throw InputError({.where = where, .value = text, .problem = "is no request",
+                        .accepted = R"(a JSON object, {"workload": "mcfuser/G1", "model": "mcfuser"})"});
+    jobs.push_back(job_of(object, where, shared));
+  }
+  if (jobs.empty())
+    throw InputError({.where = file, .value = "nothing", .problem = "asks for no run",
+                      .accepted = "a JSON object a line"});
+  return jobs;
+}
+
+/// A request that is wrong in itself (a tile larger than its loop, say) is that line's outcome.
+void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step) {
+  if (job.refusal) return;
+  try {
+    step(job);
+  } catch (const InputError& e) {
+    job.refuse_with(e.what());
+  }
+}
+
+/// What each job's kernel is verified on, once for every workload.
+std::map<std::string, Reference> references_of(const std::vector<CudaJob>& jobs, int threads,
+                                               const Progress& progress) {
+  std::map<std::string, Reference> references;
+  std::vector<const CudaJob*> one;
+  for (const CudaJob& job : jobs)
+    if (!job.refusal && references.try_emplace(job.on.setting.workload_name).second)
+      one.push_back(&job);
+  parallel_for(one.size(), threads, [&](std::size_t i) {
+    references.at(one[i]->on.setting.workload_name) =
+        reference_of(*one[i]->on.setting.workload, one[i]->request.seed);
+  }, progress, "evaluating the references");
+  return references;
+}
+
+/// Answers as they come, a line each.
+class Stream {
+ public:
+  explicit Stream(const std::optional<std::string>& path) {
+    if (!path) return;
+    write_file(*path, "", "-o");
+    out_.open(*path, std::ios::binary | std::ios::app);
+  }
+  void add(const CudaJob& job) {
+    if (out_.is_open())
+      out_ << job.answer().json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n'
+           << std::flush;
+  }
+
+ private:
+  std::ofstream out_;
+};
+
+/// Runs them in order. After a fault the device is opened afresh; after a kernel that does not end
+/// nothing more runs in this process.
+void run_all(std::vector<CudaJob>& jobs, const std::map<std::string, Reference>& references,
+             Stream& stream, const Progress& progress) {
+  Result<std::shared_ptr<cuda::Device>> device = cuda::Device::open();
+  std::string hung;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    CudaJob& job = jobs[i];
+    if (!job.refusal && !hung.empty()) job.refuse_with("not run: the device hangs on " + hung);
+    if (!job.refusal && device && device.value()->faulted()) {
+      device = Reason{"closed"};  // before it can be opened again
+      device = cuda::Device::open();
+    }
+    if (!job.refusal && !device) job.refuse_with("target cuda is not available: " + device.reason());
+    if (!job.refusal) {
+      run_job(job, *device, references.at(job.on.setting.workload_name));
+      if (device.value()->hung()) hung = job.json["name"].get<std::string>();
+    }
+    stream.add(job);
+    if (progress) progress("running", static_cast<double>(i + 1) / static_cast<double>(jobs.size()));
+  }
+}
+
+}  // namespace
+
+Answer run_batch(const Request& request, const RunOptions& options, const std::string& batch,
+                 const std::optional<std::string>& out) {
+  if (options.target != "cuda")
+    throw InputError({.where = "--batch", .value = batch,
+                      .problem = "is for another target than " + options.target,
+                      .accepted = "--target cuda"});
+  CudaJob shared{.request = request, .options = options};
+  shared.request.progress = {};
+  std::vector<CudaJob> jobs = jobs_of(batch, shared);
+  auto json = document();
+  json["target"] = options.target;
+  std::optional<cuda::DeviceInfo> info;
+  if (!options.cuda.build_only) {
+    const Result<cuda::DeviceInfo> here = cuda::Device::describe();
+    if (!here) return refuse(std::move(json), "target cuda is not available: " + here.reason());
+    info = *here;
+    json["device"] = device_json(*info);
+  }
+  Stream stream(out);
+  const int threads = threads_of(request);
+  parallel_for(jobs.size(), threads, [&](std::size_t i) {
+    guarded(jobs[i], emit_job);
+    guarded(jobs[i], [&](CudaJob& job) { build_job(job, info ? &*info : nullptr); });
+  }, request.progress, "building");
+  if (options.cuda.build_only)
+    for (const CudaJob& job : jobs) stream.add(job);
+  else
+    run_all(jobs, references_of(jobs, threads, request.progress), stream, request.progress);
+  json["results"] = ordered_json::array();
+  bool any = false;
+  for (const CudaJob& job : jobs) {
+    json["results"].push_back(job.answer().json);
+    any = any || !job.refusal;
+  }
+  if (!any) return refuse(std::move(json), "none of the batch succeeded: " + *jobs.front().refusal);
+  return {std::move(json), Status::done};
+}
+
+}  // namespace tilewright::harness

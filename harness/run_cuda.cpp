@@ -1,0 +1,210 @@
+#include "harness/run_cuda.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/cuda_kernel.h"
+#include "core/ir/format.h"
+#include "harness/statistics.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kSeconds = 0.25;  // of timing, where --seconds says nothing
+
+std::vector<std::int64_t> bytes_of_tensors(const Workload& w) {
+  std::vector<std::int64_t> bytes;
+  for (const Tensor& t : w.tensors()) bytes.push_back(t.bytes().value);
+  return bytes;
+}
+
+void add_verification(CudaJob& job, const VerifyResult& checked) {
+  job.json["seed"] = job.request.seed;
+  job.json["verified"] = checked.kernel != nullptr;
+  job.json["relative_error"] = checked.verification.relative_error;
+  job.json["tolerance"] = checked.verification.tolerance;
+  if (checked.failure)
+    job.refuse_with("the kernel failed: " + checked.failure->text);
+  else if (!checked.kernel)
+    job.refuse_with("verification failed; the kernel is not timed");
+}
+
+void add_timing(CudaJob& job, const CudaTiming& timing, int copies) {
+  const Workload& w = *job.on.setting.workload;
+  const double seconds = median(timing.seconds);
+  ordered_json& json = job.json;
+  json["seconds_median"] = seconds;
+  json["seconds_min"] = *std::min_element(timing.seconds.begin(), timing.seconds.end());
+  json["batches"] = timing.seconds.size();
+  json["runs_a_batch"] = timing.runs_a_graph * timing.graphs_a_batch;
+  json["runs"] = timing.seconds.size() * json["runs_a_batch"].get<std::size_t>();
+  json["timed_by"] = formatted("events around {} launches of a CUDA graph of {} runs",
+                               timing.graphs_a_batch, timing.runs_a_graph);
+  json["l2"] = copies > 1 ? formatted("cold: {} sets of tensors in turn", copies)
+                          : std::string("warm: every run on the same tensors");
+  json["flops"] = w.flops();
+  json["gflops"] = w.flops() / seconds * 1e-9;
+  json["peak_gflops"] = nullptr;
+  if (const auto peak = file_peak(*job.on.setting.machine, w.dtype())) {
+    json["peak_gflops"] = peak->gflops;
+    json["peak_source"] = peak->source;
+  }
+}
+
+std::string build_script(const cuda::Source& source) {
+  return "#!/bin/sh\n# Builds " + source.file_name +
+         " into a cubin; ARCH is sm_90a or sm_80.\nset -e\ncd \"$(dirname \"$0\")\"\n"
+         "ARCH=\"${ARCH:-sm_90a}\"\n"
+         "exec \"${NVCC:-nvcc}\" -std=c++17 -O3 -lineinfo -gencode "
+         "\"arch=compute_${ARCH#sm_},code=$ARCH\" -Xptxas -v -I . -cubin -o kernel.cubin " +
+         source.file_name + "\n";
+}
+
+/// What ptxas says for the architectures; of one that does not build, why.
+ordered_json figures_json(const cuda::Source& source, const CudaOptions& options) {
+  ordered_json builds = ordered_json::array();
+  std::vector<std::string> architectures = {"sm_80", "sm_90a"};
+  if (options.arch) architectures = {*options.arch};
+  for (const std::string& arch : architectures) {
+    builds.push_back({{"architecture", arch}});
+    const Result<cuda::Binary> binary =
+        cuda::build(source, {.architecture = arch, .cache = options.cache.value_or("")});
+    if (!binary) {
+      builds.back()["reason"] = binary.reason();
+      continue;
+    }
+    builds.back()["builder"] = binary->builder;
+    builds.back()["launches"] = launches_json(source, &*binary);
+  }
+  return builds;
+}
+
+}  // namespace
+
+void emit_job(CudaJob& job) {
+  job.request.target = job.options.target;
+  job.request.micro_kernel = job.options.micro_kernel;
+  job.on = schedule_of(job.request);
+  job.json["workload"] = job.on.setting.workload_name;
+  job.json["machine"] = job.on.setting.machine->name;
+  job.json["target"] = job.options.target;
+  if (!job.on.schedule) {
+    merge(job.json, job.on.refusal.json);
+    return job.refuse_with(job.on.refusal.json.value("reason", "no schedule"));
+  }
+  Result<cuda::Source> source = cuda_source_of(job.on, job.options.micro_kernel, job.options.cuda);
+  if (!source)
+    return job.refuse_with("target " + job.options.target + " cannot emit this schedule: " +
+                           source.reason());
+  job.source = std::move(source).value();
+  add_source(job.json, *job.source);
+  job.json["launches"] = launches_json(*job.source, nullptr);
+}
+
+void build_job(CudaJob& job, const cuda::DeviceInfo* device) {
+  if (job.refusal) return;
+  const CudaOptions& options = job.options.cuda;
+  const std::string arch = options.arch ? *options.arch
+                           : device     ? cuda::architecture_of(device->major, device->minor)
+                                        : "sm_90a";
+  Result<cuda::Binary> binary =
+      cuda::build(*job.source, {.architecture = arch, .cache = options.cache.value_or("")});
+  if (!binary) return job.refuse_with("the kernel cannot be built: " + binary.reason());
+  job.binary = std::move(binary).value();
+  job.json["architecture"] = job.binary->architecture;
+  job.json["builder"] = job.binary->builder;
+  job.json["build_seconds"] = job.binary->seconds;
+  job.json["launches"] = launches_json(*job.source, &*job.binary);
+}
+
+void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device,
+             const Reference& reference) {
+  if (job.refusal) return;
+  const Workload& w = *job.on.setting.workload;
+  job.json["device"] = device_json(device->info());
+  const std::vector<std::int64_t> bytes = bytes_of_tensors(w);
+  const int copies =
+      job.options.cuda.cold ? copies_past_l2(device->info(), bytes, job.source->needed) : 1;
+  Result<cuda::Kernel> loaded = cuda::Kernel::load(device, *job.source, *job.binary, bytes, copies);
+  if (!loaded) return job.refuse_with("the kernel does not run here: " + loaded.reason());
+  for (std::size_t i = 0; i < job.source->launches.size(); ++i) {
+    job.json["launches"][i]["blocks_a_multiprocessor"] = loaded->resident_blocks()[i];
+    job.json["launches"][i]["local_bytes"] = loaded->figures()[i].local_bytes;
+  }
+  const VerifyResult checked =
+      verify(std::make_unique<CudaKernel>(std::move(loaded).value()), w, reference);
+  add_verification(job, checked);
+  if (!checked.kernel) return;
+  auto& kernel = static_cast<CudaKernel&>(checked.kernel->kernel()).kernel();
+  const Result<CudaTiming> timing = time(kernel, job.options.seconds.value_or(kSeconds));
+  if (!timing) return job.refuse_with("the kernel failed while it was timed: " + timing.reason());
+  add_timing(job, *timing, copies);
+}
+
+Answer run_cuda(const Request& request, const RunOptions& options) {
+  CudaJob job{.request = request, .options = options};
+  emit_job(job);
+  const bool emulated = options.target == "cuda-emulated";
+  if (job.refusal) return job.answer();
+  std::optional<cuda::DeviceInfo> info;
+  if (!emulated && !options.cuda.build_only) {
+    const Result<cuda::DeviceInfo> here = cuda::Device::describe();
+    if (!here) job.refuse_with("target cuda is not available: " + here.reason());
+    if (here) info = *here;
+  }
+  if (request.progress) request.progress("building", 0);
+  if (!emulated) build_job(job, info ? &*info : nullptr);
+  if (job.refusal || options.cuda.build_only) return job.answer();
+  if (request.progress) request.progress("verifying", 0);
+  const Reference reference = reference_of(*job.on.setting.workload, request.seed);
+  if (emulated) {
+    emulate_job(job, reference);
+    return job.answer();
+  }
+  const Result<std::shared_ptr<cuda::Device>> device = cuda::Device::open();
+  if (device)
+    run_job(job, *device, reference);
+  else
+    job.refuse_with("target cuda is not available: " + device.reason());
+  return job.answer();
+}
+
+Answer emit_cuda(const Request& request, const EmitOptions& options) {
+  CudaJob job{.request = request,
+              .options = {.target = options.target, .micro_kernel = options.micro_kernel,
+                          .cuda = options.cuda}};
+  emit_job(job);
+  if (job.refusal) return job.answer();
+  make_folder(options.out, "-o");
+  job.json["files"] = ordered_json::array();
+  const auto write = [&](std::string_view name, std::string_view text) {
+    const std::string path = options.out + "/" + std::string(name);
+    write_file(path, text, "-o");
+    job.json["files"].push_back(path);
+  };
+  write(job.source->file_name, job.source->text);
+  for (const cuda::DeviceHeader& header : cuda::device_headers()) write(header.name, header.text);
+  write("build.sh", build_script(*job.source));
+  job.json["build"] = job.source->build_command_text;
+  if (options.target == "cuda") job.json["builds"] = figures_json(*job.source, options.cuda);
+  return job.answer();
+}
+
+Availability cuda_here() {
+  const std::filesystem::path nvcc = cuda::find_nvcc();
+  const Result<std::string> nvrtc = cuda::nvrtc_version();
+  const std::string builder = !nvcc.empty() ? nvcc.string() : nvrtc ? *nvrtc : "";
+  const Result<cuda::DeviceInfo> device = cuda::Device::describe();
+  if (!device)
+    return {.reason = device.reason() +
+                      (builder.empty() ? "; nothing to build with either: no nvcc, and " + nvrtc.reason()
+                                       : "; it can be emitted and built (" + builder + ")")};
+  if (builder.empty()) return {.reason = "nothing to build with: no nvcc, and " + nvrtc.reason()};
+  return {.usable = true,
+          .detail = formatted("{}, driver for CUDA {}, {}", device->name,
+                              cuda::version_text(device->driver_version), builder)};
+}
+
+}  // namespace tilewright::harness

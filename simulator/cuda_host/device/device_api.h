@@ -1,0 +1,65 @@
+/* What compiled kernels call and what runs them: a table of functions, in C, so that the two sides may
+ * come from different compilers. A kernel's thread is a fiber; its record lies at the low end of its
+ * stack, where the address filter of tilewright_host.h takes it for a local. */
+#ifndef TILEWRIGHT_DEVICE_API_H
+#define TILEWRIGHT_DEVICE_API_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tw_thread tw_thread;
+
+enum { TW_READ = 0, TW_WRITE = 1, TW_UNALIGNED = 2 };       /* flags of `access` */
+enum { TW_SHUFFLE_XOR = 0, TW_SHUFFLE_DOWN = 1, TW_SHUFFLE_INDEX = 2 };
+enum { TW_F32 = 0, TW_F64 = 1, TW_F16 = 2, TW_BF16 = 3 };   /* of `atomic_add` */
+
+/* The place in the kernel's text is the return address of each call. */
+typedef struct tw_device_api {
+  void (*access)(tw_thread*, const void*, uint64_t bytes, uint32_t flags, const void* place);
+  void (*block_sync)(tw_thread*);
+  void (*warp_sync)(tw_thread*);
+  void (*barrier)(tw_thread*, int id, int threads);
+  void (*grid_sync)(tw_thread*, uint32_t* counter);
+  uint32_t (*shuffle)(tw_thread*, uint32_t bits, int how, int operand);
+  uint32_t (*ballot)(tw_thread*, int predicate);
+  void (*mbarrier_init)(tw_thread*, void*, uint32_t arrivals);
+  void (*mbarrier_arrive)(tw_thread*, void*);
+  void (*mbarrier_arrive_after_copies)(tw_thread*, void*);
+  void (*mbarrier_wait)(tw_thread*, void*, uint32_t parity);
+  void (*cp_async16)(tw_thread*, void* shared, const void* global, int valid);
+  void (*cp_async_commit)(tw_thread*);
+  void (*cp_async_wait)(tw_thread*, int groups);
+  void (*load_global)(tw_thread*, void* to, const void* from, uint32_t bytes);
+  void (*store_global)(tw_thread*, void* to, const void* from, uint32_t bytes);
+  void (*atomic_add)(tw_thread*, void*, uint32_t type, double x);
+  void (*ldmatrix4)(tw_thread*, uint32_t* r, const void* row, int transposed);
+  void (*mma_16x8x16)(tw_thread*, float* d, const uint32_t* a, uint32_t b0, uint32_t b1, int bfloat);
+  void (*wmma_load)(tw_thread*, uint32_t* r, const void*, int stride, int is_b, int transposed);
+  void (*wmma_load_sums)(tw_thread*, float* r, const float*, int stride);
+  void (*wmma_store_sums)(tw_thread*, float*, const float* r, int stride);
+  void (*wmma_multiply)(tw_thread*, float* s, const uint32_t* a, const uint32_t* b,
+                        int a_transposed, int b_transposed);
+} tw_device_api;
+
+struct tw_thread {
+  uintptr_t stack_low;
+  uintptr_t stack_bytes;
+  tw_device_api api;          /* a copy, so that it too lies in the stack */
+  unsigned char* shared;      /* the block's dynamic shared memory, from a multiple of 1024 */
+  uint32_t thread, block;     /* threadIdx.x, blockIdx.x */
+  uint32_t threads, blocks;   /* blockDim.x, gridDim.x */
+  void* fiber;                /* the runtime's */
+};
+
+/* What a compiled module exports:
+ *   tw_thread** tw_host_current(void)    where the running thread is noted, by operating system thread
+ *   int tw_host_parameters_NAME(void)    pointers that kernel NAME takes
+ *   void tw_host_call_NAME(void* const*) runs it as the current thread */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,276 @@
+// The names of tilewright_device.h on the CPU. Explicit functions call the runtime through a table
+// (device_api.h); plain loads and stores reach it through the calls that -fsanitize=thread
+// makes the compiler insert, which are defined here: libtsan is not linked.
+#pragma once
+
+#include <math.h>
+#include <stddef.h>
+
+#include "device_api.h"
+#include "tilewright_half.h"
+
+#define __global__ __attribute__((visibility("default")))
+#define __launch_bounds__(...)
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define TW_DEVICE static inline __attribute__((always_inline, unused))
+#define TW_SHARED(name) unsigned char* const name = tw_host_self()->shared
+#define TW_UNROLL
+#define TW_NO_UNROLL
+
+// ---- the running thread ------------------------------------------------------------------------
+#define TW_UNCHECKED __attribute__((no_sanitize("thread"), unused))
+// Initial-exec: one load. A fiber stays on one thread of the operating system, so that what a compiler
+// knows of this address stays true.
+static __thread tw_thread* tw_host_running __attribute__((tls_model("initial-exec")));
+extern "C" __attribute__((visibility("default"))) TW_UNCHECKED tw_thread** tw_host_current(void) {
+  return &tw_host_running;
+}
+// const: a fiber's record is the same all its life.
+static __attribute__((noinline, const)) TW_UNCHECKED tw_thread* tw_host_self(void) {
+  return tw_host_running;
+}
+
+struct tw_host_dim3 { unsigned x, y, z; };
+static inline __attribute__((always_inline)) tw_host_dim3 tw_host_index(unsigned x, unsigned rest) {
+  return {x, rest, rest};
+}
+#define threadIdx (tw_host_index(tw_host_self()->thread, 0))
+#define blockIdx (tw_host_index(tw_host_self()->block, 0))
+#define blockDim (tw_host_index(tw_host_self()->threads, 1))
+#define gridDim (tw_host_index(tw_host_self()->blocks, 1))
+
+// ---- plain loads and stores --------------------------------------------------------------------
+// Inlined into each hook, so that the hook's return address is the place of the access.
+#define TW_HOST_ACCESS(POINTER, BYTES, FLAGS)                                                       \
+  do {                                                                                              \
+    tw_thread* const self = tw_host_running;                                                        \
+    if (self != nullptr && uintptr_t(POINTER) - self->stack_low >= self->stack_bytes)               \
+      self->api.access(self, POINTER, BYTES, FLAGS, __builtin_return_address(0));                  \
+  } while (0)
+#define TW_HOST_HOOK(NAME, BYTES, FLAGS)                                                            \
+  extern "C" TW_UNCHECKED void NAME(void* p) { TW_HOST_ACCESS(p, BYTES, FLAGS); }
+#define TW_HOST_HOOKS(BYTES)                                                                        \
+  TW_HOST_HOOK(__tsan_read##BYTES, BYTES, TW_READ)                                                  \
+  TW_HOST_HOOK(__tsan_write##BYTES, BYTES, TW_WRITE)                                                \
+  TW_HOST_HOOK(__tsan_volatile_read##BYTES, BYTES, TW_READ)                                         \
+  TW_HOST_HOOK(__tsan_volatile_write##BYTES, BYTES, TW_WRITE)                                       \
+  TW_HOST_HOOK(__tsan_unaligned_read##BYTES, BYTES, TW_READ | TW_UNALIGNED)                         \
+  TW_HOST_HOOK(__tsan_unaligned_write##BYTES, BYTES, TW_WRITE | TW_UNALIGNED)                       \
+  extern "C" TW_UNCHECKED void __tsan_read_write##BYTES(void* p) {                                  \
+    TW_HOST_ACCESS(p, BYTES, TW_READ);                                                              \
+    TW_HOST_ACCESS(p, BYTES, TW_WRITE);                                                             \
+  }                                                                                                 \
+  extern "C" TW_UNCHECKED void __tsan_unaligned_read_write##BYTES(void* p) {                        \
+    TW_HOST_ACCESS(p, BYTES, TW_READ | TW_UNALIGNED);                                               \
+    TW_HOST_ACCESS(p, BYTES, TW_WRITE | TW_UNALIGNED);                                              \
+  }
+TW_HOST_HOOKS(1)
+TW_HOST_HOOKS(2)
+TW_HOST_HOOKS(4)
+TW_HOST_HOOKS(8)
+TW_HOST_HOOKS(16)
+#undef TW_HOST_HOOKS
+#undef TW_HOST_HOOK
+
+extern "C" {
+TW_UNCHECKED void __tsan_init(void) {}
+TW_UNCHECKED void __tsan_func_entry(void*) {}
+TW_UNCHECKED void __tsan_func_exit(void) {}
+TW_UNCHECKED void __tsan_read_range(void* p, unsigned long n) {
+  TW_HOST_ACCESS(p, n, TW_READ | TW_UNALIGNED);
+}
+TW_UNCHECKED void __tsan_write_range(void* p, unsigned long n) {
+  TW_HOST_ACCESS(p, n, TW_WRITE | TW_UNALIGNED);
+}
+// clang calls these in place of the C library's; for GCC the kernel's own definitions below do the same.
+TW_UNCHECKED void* __tsan_memcpy(void* to, const void* from, unsigned long n) {
+  TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);
+  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
+  for (unsigned long i = 0; i < n; ++i)
+    ((volatile unsigned char*)to)[i] = ((const unsigned char*)from)[i];
+  return to;
+}
+TW_UNCHECKED void* __tsan_memmove(void* to, const void* from, unsigned long n) {
+  TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);
+  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
+  return __builtin_memmove(to, from, n);
+}
+TW_UNCHECKED void* __tsan_memset(void* to, int x, unsigned long n) {
+  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
+  for (unsigned long i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;
+  return to;
+}
+#if !defined(__clang__)
+// Hidden, so that the calls GCC makes for a struct's copy come here.
+__attribute__((visibility("hidden"))) TW_UNCHECKED void* memcpy(void* __restrict to,
+                                                               const void* __restrict from,
+                                                               size_t n) noexcept {
+  TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);
+  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
+  for (size_t i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = ((const unsigned char*)from)[i];
+  return to;
+}
+__attribute__((visibility("hidden"))) TW_UNCHECKED void* memset(void* to, int x, size_t n) noexcept {
+  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
+  for (size_t i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;
+  return to;
+}
+#endif
+}  // extern "C"
+
+// ---- launching: one typed call a kernel ---------------------------------------------------------
+template <unsigned... I> struct tw_host_indices {};
+template <unsigned N, unsigned... I> struct tw_host_range : tw_host_range<N - 1, N - 1, I...> {};
+template <unsigned... I> struct tw_host_range<0, I...> { using type = tw_host_indices<I...>; };
+template <class... A>
+constexpr int tw_host_count(void (*)(A...)) { return int(sizeof...(A)); }
+template <class... A, unsigned... I>
+TW_UNCHECKED void tw_host_invoke(void (*kernel)(A...), void* const* p, tw_host_indices<I...>) {
+  kernel(static_cast<A>(p[I])...);
+}
+template <class... A>
+TW_UNCHECKED void tw_host_call(void (*kernel)(A...), void* const* p) {
+  tw_host_invoke(kernel, p, typename tw_host_range<sizeof...(A)>::type());
+}
+#define TW_HOST_KERNEL(NAME)                                                                        \
+  extern "C" __attribute__((visibility("default"))) TW_UNCHECKED int tw_host_parameters_##NAME() {  \
+    return tw_host_count(NAME);                                                                     \
+  }                                                                                                 \
+  extern "C" __attribute__((visibility("default"))) TW_UNCHECKED void tw_host_call_##NAME(          \
+      void* const* p) {                                                                             \
+    tw_host_call(NAME, p);                                                                          \
+  }
+
+namespace tw {
+
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i32 = int;
+using i64 = long long;
+
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+struct alignas(16) b128 { u32 x, y, z, w; };
+struct alignas(8) b64 { u32 x, y; };
+
+TW_DEVICE float to_float(float x) { return x; }
+TW_DEVICE double to_float(double x) { return x; }
+TW_DEVICE float to_float(f16 x) { return tw_half::float_of_f16(x.bits); }
+TW_DEVICE float to_float(bf16 x) { return tw_half::float_of_bf16(x.bits); }
+
+template <class T> struct Rounded;
+template <> struct Rounded<float> {
+  static __forceinline__ float of(float x) { return x; }
+};
+template <> struct Rounded<double> {
+  static __forceinline__ double of(double x) { return x; }
+};
+template <> struct Rounded<f16> {
+  static __forceinline__ f16 of(float x) { return {tw_half::f16_of_float(x)}; }
+};
+template <> struct Rounded<bf16> {
+  static __forceinline__ bf16 of(float x) { return {tw_half::bf16_of_float(x)}; }
+};
+template <class T> struct Packed;
+template <> struct Packed<f16> {
+  static constexpr bool kBfloat = false;
+  static __forceinline__ u32 of(float low, float high) {
+    return u32(tw_half::f16_of_float(low)) | u32(tw_half::f16_of_float(high)) << 16;
+  }
+};
+template <> struct Packed<bf16> {
+  static constexpr bool kBfloat = true;
+  static __forceinline__ u32 of(float low, float high) {
+    return u32(tw_half::bf16_of_float(low)) | u32(tw_half::bf16_of_float(high)) << 16;
+  }
+};
+
+// Each is one call of the runtime, inlined, so that its return address is a place in the kernel.
+#define TW_CALL(NAME, ...)                              \
+  do {                                                  \
+    tw_thread* const self = tw_host_self();             \
+    self->api.NAME(self, ##__VA_ARGS__);               \
+  } while (0)
+
+TW_DEVICE void block_sync() { TW_CALL(block_sync); }
+TW_DEVICE void warp_sync() { TW_CALL(warp_sync); }
+TW_DEVICE void barrier(int id, int threads) { TW_CALL(barrier, id, threads); }
+TW_DEVICE void grid_sync(u32* counter) { TW_CALL(grid_sync, counter); }
+TW_DEVICE float shuffle_any(float x, int how, int operand) {
+  tw_thread* const self = tw_host_self();
+  return tw_half::float_of_bits(self->api.shuffle(self, tw_half::bits_of_float(x), how, operand));
+}
+TW_DEVICE float shuffle_xor(float x, int mask) { return shuffle_any(x, TW_SHUFFLE_XOR, mask); }
+TW_DEVICE float shuffle_down(float x, int by) { return shuffle_any(x, TW_SHUFFLE_DOWN, by); }
+TW_DEVICE float shuffle(float x, int lane) { return shuffle_any(x, TW_SHUFFLE_INDEX, lane); }
+TW_DEVICE u32 ballot(bool p) {
+  tw_thread* const self = tw_host_self();
+  return self->api.ballot(self, p);
+}
+
+TW_DEVICE u32 shared_address(const void* p) {
+  return u32((const unsigned char*)p - tw_host_self()->shared);
+}
+TW_DEVICE void mbarrier_init(u64* b, u32 arrivals) { TW_CALL(mbarrier_init, b, arrivals); }
+TW_DEVICE void mbarrier_arrive(u64* b) { TW_CALL(mbarrier_arrive, b); }
+TW_DEVICE void mbarrier_arrive_after_copies(u64* b) { TW_CALL(mbarrier_arrive_after_copies, b); }
+TW_DEVICE void mbarrier_wait(u64* b, u32 parity) { TW_CALL(mbarrier_wait, b, parity); }
+
+TW_DEVICE void cp_async16(void* shared, const void* global, int valid) {
+  TW_CALL(cp_async16, shared, global, valid);
+}
+TW_DEVICE void cp_async_commit() { TW_CALL(cp_async_commit); }
+template <int N>
+TW_DEVICE void cp_async_wait() { TW_CALL(cp_async_wait, N); }
+template <class T>
+TW_DEVICE T load_global(const T* p) {
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
+  T x;
+  TW_CALL(load_global, &x, p, u32(sizeof(T)));
+  return x;
+}
+template <class T>
+TW_DEVICE void store_global(T* p, T x) {
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
+  TW_CALL(store_global, p, &x, u32(sizeof(T)));
+}
+TW_DEVICE void atomic_add(float* p, float x) { TW_CALL(atomic_add, p, TW_F32, x); }
+TW_DEVICE void atomic_add(double* p, double x) { TW_CALL(atomic_add, p, TW_F64, x); }
+TW_DEVICE void atomic_add(f16* p, float x) { TW_CALL(atomic_add, p, TW_F16, x); }
+TW_DEVICE void atomic_add(bf16* p, float x) { TW_CALL(atomic_add, p, TW_BF16, x); }
+
+TW_DEVICE void ldmatrix4(u32 (&r)[4], const void* row) { TW_CALL(ldmatrix4, r, row, 0); }
+TW_DEVICE void ldmatrix4_transposed(u32 (&r)[4], const void* row) { TW_CALL(ldmatrix4, r, row, 1); }
+template <class T>
+TW_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  TW_CALL(mma_16x8x16, d, a, b0, b1, Packed<T>::kBfloat);
+}
+struct WmmaOperand { u32 r[8]; };
+struct WmmaSums { float r[8]; };
+TW_DEVICE void wmma_load_a(WmmaOperand& o, const f16* shared, int stride) {
+  TW_CALL(wmma_load, o.r, shared, stride, 0, 0);
+}
+TW_DEVICE void wmma_load_a_transposed(WmmaOperand& o, const f16* shared, int stride) {
+  TW_CALL(wmma_load, o.r, shared, stride, 0, 1);
+}
+TW_DEVICE void wmma_load_b(WmmaOperand& o, const f16* shared, int stride) {
+  TW_CALL(wmma_load, o.r, shared, stride, 1, 0);
+}
+TW_DEVICE void wmma_load_b_transposed(WmmaOperand& o, const f16* shared, int stride) {
+  TW_CALL(wmma_load, o.r, shared, stride, 1, 1);
+}
+TW_DEVICE void wmma_load_sums(WmmaSums& s, const float* shared, int stride) {
+  TW_CALL(wmma_load_sums, s.r, shared, stride);
+}
+TW_DEVICE void wmma_store_sums(float* shared, const WmmaSums& s, int stride) {
+  TW_CALL(wmma_store_sums, shared, s.r, stride);
+}
+template <bool A_transposed, bool B_transposed>
+TW_DEVICE void wmma_multiply(WmmaSums& s, const WmmaOperand& a, const WmmaOperand& b) {
+  TW_CALL(wmma_multiply, s.r, a.r, b.r, A_transposed, B_transposed);
+}
+
+#undef TW_CALL
+}  // namespace tw

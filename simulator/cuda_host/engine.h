@@ -1,0 +1,219 @@
+// The running of one launch: blocks of warps of fibers, and what the device functions do to them.
+// The functions are grouped by file: threads.cpp (running, ending, waiting), barriers.cpp,
+// mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), warp.cpp and matrix.cpp (collectives).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "simulator/cuda_host/clocks.h"
+#include "simulator/cuda_host/fiber.h"
+#include "simulator/cuda_host/findings.h"
+#include "simulator/cuda_host/global_memory.h"
+#include "simulator/cuda_host/shared_shadow.h"
+
+namespace tilewright::cuda_host {
+
+class Engine;
+struct Block;
+
+constexpr int kWarp = 32;
+
+enum class Wait : std::uint8_t { none, block, barrier, warp, mbarrier, grid, ended };
+
+enum class Collective : std::uint8_t {
+  warp_sync, shuffle, ballot, ldmatrix, mma, wmma_load, wmma_load_sums, wmma_store_sums, wmma_multiply
+};
+std::string_view name_of(Collective c);
+
+/// A 16-byte copy between its issue and its completion.
+struct PendingCopy {
+  std::int64_t offset;  ///< in shared memory
+  Clock clock;
+  std::array<unsigned char, 16> data;
+};
+
+/// A kernel's thread.
+struct Fiber {
+  tw_thread* record = nullptr;   ///< what compiled code sees of it, in its stack
+  Context context;
+  Block* owner = nullptr;
+  int index = 0;
+  Wait wait = Wait::none;
+  std::uint32_t wait_place = 0;
+  std::int64_t wait_detail = 0;  ///< a barrier's id, an mbarrier's offset, a collective
+  std::vector<PendingCopy> copies;
+  std::vector<Clock> groups;     ///< of each committed group under way: its last copy's clock
+  int warp() const { return index / kWarp; }
+  int lane() const { return index % kWarp; }
+};
+
+/// What a lane brings to a collective: pointers into its own frame, which stays while it waits.
+struct Operand {
+  void* out = nullptr;
+  const void* in = nullptr;
+  const void* in2 = nullptr;
+  std::uint32_t value = 0, value2 = 0;
+  std::uint32_t place = 0;
+};
+
+struct Warp {
+  std::uint32_t members = 0, runnable = 0, ended = 0, arrived = 0;
+  Collective kind = Collective::warp_sync;
+  int variant = 0;
+  std::uint32_t place = 0;
+  std::array<Operand, kWarp> operands;
+};
+
+struct NamedBarrier {
+  int expected = 0;
+  std::vector<int> threads;
+  std::vector<std::uint32_t> places;
+};
+
+struct MBarrier {
+  std::int64_t offset = 0;
+  std::uint32_t arrivals = 0, pending = 0;
+  std::uint64_t phase = 0;
+  ClockVector arriving, complete;  ///< what arrivals had seen: of this phase, and of those that ended
+  std::vector<std::pair<int, std::uint32_t>> waiting;  ///< thread and parity
+};
+
+struct Block {
+  Engine* engine = nullptr;
+  std::uint32_t index = 0;
+  int threads = 0, ended = 0, at_grid = 0;
+  bool stopped = false;
+  LazyMemory arena;                  ///< red zone, shared memory, red zone
+  std::int64_t arena_bytes = 0;
+  unsigned char* shared = nullptr;
+  std::vector<Fiber> fibers;
+  std::vector<Warp> warps;
+  std::vector<int> everyone;
+  std::array<NamedBarrier, 16> barriers;
+  std::vector<MBarrier> mbarriers;
+  Clocks clocks;
+  SharedShadow shadow;
+  Context home;                      ///< whoever runs the block
+};
+
+class Engine {
+ public:
+  Engine(const Image& image, GlobalMemory& memory, FindingCollector& findings,
+         const RunOptions& options)
+      : image_(image), memory_(memory), findings_(findings), options_(options) {}
+  /// Runs one launch. A reason where its stacks or shared memory cannot be had.
+  std::optional<Reason> launch(const Launch& launch, std::span<const Tensor> tensors,
+                               LaunchCounts& counts);
+  std::int64_t blocks_stopped() const { return blocks_stopped_; }
+  std::int64_t forgotten_readers() const { return forgotten_; }
+
+  static const tw_device_api* api();
+  std::uint32_t place_of(const void* address) const { return image_.place(address); }
+
+  // -- the device functions, `place` the return address --
+  void access(Fiber& f, const void* p, std::int64_t bytes, unsigned flags, std::uint32_t place);
+  void block_sync(Fiber& f, std::uint32_t place);
+  void barrier(Fiber& f, int id, int threads, std::uint32_t place);
+  void grid_sync(Fiber& f, void* counter, std::uint32_t place);
+  void warp_sync(Fiber& f, std::uint32_t place);
+  std::uint32_t shuffle(Fiber& f, std::uint32_t bits, int how, int operand, std::uint32_t place);
+  std::uint32_t ballot(Fiber& f, bool predicate, std::uint32_t place);
+  void mbarrier_init(Fiber& f, void* p, std::uint32_t arrivals, std::uint32_t place);
+  void mbarrier_arrive(Fiber& f, void* p, bool after_copies, std::uint32_t place);
+  void mbarrier_wait(Fiber& f, void* p, std::uint32_t parity, std::uint32_t place);
+  void cp_async16(Fiber& f, void* to, const void* from, int valid, std::uint32_t place);
+  void cp_async_commit(Fiber& f);
+  void cp_async_wait(Fiber& f, int groups, std::uint32_t place);
+  void load_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place);
+  void store_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place);
+  void atomic_add(Fiber& f, void* p, std::uint32_t type, double x, std::uint32_t place);
+  void ldmatrix4(Fiber& f, std::uint32_t* r, const void* row, bool transposed, std::uint32_t place);
+  void mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1, bool bfloat,
+           std::uint32_t place);
+  void wmma_load(Fiber& f, std::uint32_t* r, const void* p, int stride, bool is_b, bool transposed,
+                 std::uint32_t place);
+  void wmma_sums(Fiber& f, float* r, float* p, int stride, bool store, std::uint32_t place);
+  void wmma_multiply(Fiber& f, float* s, const std::uint32_t* a, const std::uint32_t* b,
+                     bool a_transposed, bool b_transposed, std::uint32_t place);
+
+ private:
+  // -- threads.cpp --
+  bool make_blocks(std::size_t count);
+  void start(Block& block, std::uint32_t index, const Launch& launch);
+  void start(Block& block, Fiber& f, unsigned char* stack, const Launch& launch);
+  void run_until_stuck(Block& block);
+  bool release_grid();
+  void run_together();
+  bool finished(const Block& block) const { return block.stopped || block.ended == block.threads; }
+  void leave(Block& block);
+  void report_deadlock(Block& block);
+  static void fiber_main(void* fiber);
+  void finish(Fiber& f);
+  void wait(Fiber& f, Wait kind, std::uint32_t place, std::int64_t detail);
+  void resume_next(Fiber& f);
+  void wake(Block& block, int thread);
+  [[noreturn]] void stop(Fiber& f);
+
+  // -- barriers.cpp --
+  void arrive(Fiber& f, int id, int threads, std::uint32_t place);
+  void complete(Block& block, int id);
+  void complete_without_ended(Block& block);
+  // -- mbarriers.cpp --
+  MBarrier* find_mbarrier(Fiber& f, void* p, std::uint32_t place, const char* what);
+  void end_phase(Block& block, MBarrier& b);
+  // -- memory.cpp --
+  bool in_arena(const Block& b, std::uintptr_t p) const;
+  /// The offset of [p, p+bytes) in shared memory, or -1 with a finding.
+  std::int64_t shared_offset(Fiber& f, const void* p, std::int64_t bytes, std::int64_t alignment,
+                             bool write, std::uint32_t place, const char* what);
+  void check_shared(Fiber& f, std::int64_t offset, std::int64_t bytes, bool write,
+                    std::uint32_t place, int component, Clock now);
+  void read_shared(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place);
+  void write_shared(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place);
+  /// The region of [p, p+bytes), or -1 with a finding.
+  int global_region(Fiber& f, const void* p, std::int64_t bytes, std::int64_t alignment, bool write,
+                    std::uint32_t place, const char* what);
+  void check_global(Fiber& f, int region, const void* p, std::int64_t bytes, GlobalMemory::Kind kind,
+                    std::uint32_t place, int component, Clock now);
+  void plain_shared(Fiber& f, const void* p, std::int64_t bytes, unsigned flags, std::uint32_t place);
+  void plain_global(Fiber& f, const void* p, std::int64_t bytes, unsigned flags, std::uint32_t place);
+  void land_copies(Fiber& f, Clock upto);
+  // -- warp.cpp --
+  /// Waits for the warp; true in the thread that came last, which does the work for all.
+  bool meet(Fiber& f, Collective kind, int variant, const Operand& operand);
+  void release(Fiber& f);
+
+  // -- findings, described only the first time --
+  void report(const Fiber& f, Fault fault, std::uint32_t place, std::string what);
+  void report_race(Fiber& f, Fault fault, std::uint32_t place, bool writes, bool by_copy,
+                   std::uint32_t other_place, std::int64_t other_block, int other_component,
+                   bool other_wrote, int object, std::int64_t offset);
+  std::string object_name(int object) const;
+
+  const Image& image_;
+  GlobalMemory& memory_;
+  FindingCollector& findings_;
+  const RunOptions& options_;
+  std::string kernel_;
+  const Entry* entry_ = nullptr;
+  std::vector<void*> arguments_;
+  std::int64_t shared_bytes_ = 0;
+  bool cooperative_ = false;
+  std::uint32_t phase_ = 0;
+  std::uint32_t grid_ = 1;
+  tw_thread** running_ = nullptr;
+  LaunchCounts* counts_ = nullptr;
+  std::unique_ptr<StackSlab> stacks_;
+  std::size_t stacks_count_ = 0;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::int64_t blocks_stopped_ = 0, forgotten_ = 0;
+};
+
+}  // namespace tilewright::cuda_host

@@ -1,0 +1,98 @@
+// Barriers in shared memory that count arrivals. Their state is kept here, not in the eight bytes.
+#include <algorithm>
+
+#include "core/ir/format.h"
+#include "simulator/cuda_host/engine.h"
+
+namespace tilewright::cuda_host {
+
+void Engine::mbarrier_init(Fiber& f, void* p, std::uint32_t arrivals, std::uint32_t place) {
+  Block& block = *f.owner;
+  const std::int64_t offset = shared_offset(f, p, 8, 8, true, place, "mbarrier_init writes");
+  if (offset < 0) stop(f);
+  if (arrivals == 0 || arrivals >= 1u << 20) {
+    report(f, Fault::mbarrier_misuse, place,
+           formatted("makes an mbarrier of {} arrivals: 1 to 1048575 are possible", arrivals));
+    stop(f);
+  }
+  const auto at = std::ranges::find(block.mbarriers, offset, &MBarrier::offset);
+  if (at != block.mbarriers.end() && !at->waiting.empty()) {
+    report(f, Fault::mbarrier_misuse, place, "makes an mbarrier anew where threads wait for it");
+    stop(f);
+  }
+  block.shadow.mark_barrier(offset, false);  // this write is the barrier's own
+  if (options_.checks) check_shared(f, offset, 8, true, place, f.index, block.clocks.now(f.index));
+  block.shadow.mark_barrier(offset, true);
+  MBarrier& b = at != block.mbarriers.end() ? *at : block.mbarriers.emplace_back();
+  b.offset = offset;
+  b.arrivals = b.pending = arrivals;
+  b.phase = 0;
+  const auto components = static_cast<std::size_t>(block.clocks.components());
+  b.arriving.assign(components, 0);
+  b.complete.assign(components, 0);
+}
+
+MBarrier* Engine::find_mbarrier(Fiber& f, void* p, std::uint32_t place, const char* what) {
+  Block& block = *f.owner;
+  const std::int64_t offset = shared_offset(f, p, 8, 8, false, place, what);
+  if (offset < 0) stop(f);
+  const auto at = std::ranges::find(block.mbarriers, offset, &MBarrier::offset);
+  if (at == block.mbarriers.end()) {
+    report(f, Fault::mbarrier_misuse, place,
+           formatted("{} byte {} of shared memory, where no mbarrier was made", what, offset));
+    stop(f);
+  }
+  if (options_.checks) {
+    const auto outcome = block.shadow.barrier_use(offset, block.clocks.of(f.index));
+    if (outcome.other)
+      report_race(f, Fault::race, place, false, false, outcome.other.place, block.index,
+                  outcome.other.component, true, -2, offset);
+  }
+  return &*at;
+}
+
+void Engine::mbarrier_arrive(Fiber& f, void* p, bool after_copies, std::uint32_t place) {
+  Block& block = *f.owner;
+  MBarrier& b = *find_mbarrier(f, p, place, "arrives at");
+  if (after_copies) {
+    // They land now: the arrival waits for them, and nothing but it tells anyone that they have.
+    land_copies(f, ~Clock{0});
+    Clock& landed = b.arriving[static_cast<std::size_t>(block.clocks.copier(f.index))];
+    landed = std::max(landed, block.clocks.copies(f.index));
+  }
+  // Also after copies, what the thread itself did before counts as published.
+  block.clocks.join(b.arriving.data(), block.clocks.of(f.index));
+  block.clocks.tick(f.index);
+  if (--b.pending == 0) end_phase(block, b);
+}
+
+void Engine::end_phase(Block& block, MBarrier& b) {
+  const auto ended = static_cast<std::uint32_t>(b.phase & 1u);
+  ++b.phase;
+  b.pending = b.arrivals;
+  b.complete = b.arriving;
+  ++counts_->mbarrier_phases;
+  std::erase_if(b.waiting, [&](const auto& waiting) {
+    if (waiting.second != ended) return false;
+    block.clocks.join(block.clocks.of(waiting.first), b.complete.data());
+    wake(block, waiting.first);
+    return true;
+  });
+}
+
+void Engine::mbarrier_wait(Fiber& f, void* p, std::uint32_t parity, std::uint32_t place) {
+  Block& block = *f.owner;
+  MBarrier& b = *find_mbarrier(f, p, place, "waits at");
+  if (parity > 1) {
+    report(f, Fault::mbarrier_misuse, place, formatted("waits for parity {}: 0 or 1", parity));
+    stop(f);
+  }
+  if ((b.phase & 1u) != parity) {
+    block.clocks.join(block.clocks.of(f.index), b.complete.data());
+    return;
+  }
+  b.waiting.emplace_back(f.index, parity);
+  wait(f, Wait::mbarrier, place, b.offset);
+}
+
+}  // namespace tilewright::cuda_host

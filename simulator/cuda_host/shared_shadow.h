@@ -1,0 +1,81 @@
+// What is known of a block's shared memory, by cells of two bytes: who wrote it last, and who has
+// read it since.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "simulator/cuda_host/clocks.h"
+
+namespace tilewright::cuda_host {
+
+/// One end of an access pair: a component of the clocks and a place.
+struct Accessor {
+  std::uint32_t place = 0;
+  int component = -1;
+  explicit operator bool() const { return component >= 0; }
+};
+
+class SharedShadow {
+ public:
+  static constexpr std::int64_t kCellBytes = 2;
+  /// What an access found. `other` is set where the two race.
+  struct Outcome {
+    Accessor other;
+    bool other_wrote = false;
+    bool uninitialised = false;
+    bool barrier = false;       ///< an mbarrier lies there
+    std::int64_t offset = 0;    ///< of the cell in question
+  };
+
+  void reset(std::int64_t bytes, int components);
+  /// `component` accesses [offset, offset + bytes) at its clock `now`, having seen `seen`.
+  Outcome read(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Clock* seen,
+               std::uint32_t place);
+  Outcome write(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Clock* seen,
+                std::uint32_t place);
+  /// The cells become (or stop being) part of an mbarrier.
+  void mark_barrier(std::int64_t offset, bool is_barrier);
+  /// Whether the barrier's initialisation is known to one who has seen `seen`.
+  Outcome barrier_use(std::int64_t offset, const Clock* seen) const;
+  /// Readers forgotten because remembering them took too much memory: races that may go unseen.
+  std::int64_t forgotten() const { return forgotten_; }
+
+ private:
+  static constexpr std::uint16_t kNobody = 0xffff;
+  static constexpr std::uint8_t kMany = 0xff;
+  static constexpr int kInline = 3;
+  struct Reader {
+    Clock clock;
+    std::uint32_t place;
+    std::uint32_t component;
+  };
+  struct Cell {
+    Clock write_clock = 0;
+    std::uint32_t write_place = 0;
+    std::uint16_t writer = kNobody;
+    std::uint8_t readers = 0;      ///< used entries of `reader`, or kMany
+    bool barrier = false;
+    Reader reader[kInline];        ///< kMany: reader[0].clock indexes many_
+  };
+  /// Readers by component.
+  struct Many {
+    std::vector<Clock> clock;
+    std::vector<std::uint32_t> place;
+  };
+
+  void add_reader(Cell& cell, int component, Clock now, const Clock* seen, std::uint32_t place);
+  void inflate(Cell& cell, const Reader& extra);
+  Accessor racing_reader(const Cell& cell, const Clock* seen) const;
+  void clear_readers(Cell& cell);
+
+  std::vector<Cell> cells_;
+  std::vector<std::unique_ptr<Many>> many_;
+  std::vector<std::uint32_t> free_;
+  int components_ = 0;
+  std::size_t most_many_ = 0;
+  std::int64_t forgotten_ = 0;
+};
+
+}  // namespace tilewright::cuda_host

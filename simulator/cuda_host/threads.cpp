@@ -1,0 +1,267 @@
+// Threads: their start, their end, and what runs when one has to wait.
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "core/ir/format.h"
+#include "simulator/cuda_host/engine.h"
+
+namespace tilewright::cuda_host {
+
+namespace {
+
+constexpr std::int64_t kRedZone = 1 << 20;
+/// Shared memory starts at an odd multiple of what it is promised to be aligned to.
+constexpr std::int64_t kSharedAlignment = 1024;
+
+std::string described(const Fiber& f) {
+  const std::string at = formatted(" at line @{}@", f.wait_place);
+  switch (f.wait) {
+    case Wait::block: return "in block_sync" + at;
+    case Wait::barrier: {
+      const NamedBarrier& b = f.owner->barriers[static_cast<std::size_t>(f.wait_detail)];
+      return formatted("in barrier({}, {}), to which {} have come,{}", f.wait_detail, b.expected,
+                         b.threads.size(), at);
+    }
+    case Wait::warp:
+      return formatted("in {}{}", name_of(static_cast<Collective>(f.wait_detail)), at);
+    case Wait::mbarrier:
+      for (const MBarrier& b : f.owner->mbarriers)
+        if (b.offset == f.wait_detail)
+          return formatted("in mbarrier_wait{} (phase {}, {} of {} arrivals missing)", at, b.phase,
+                             b.pending, b.arrivals);
+      return "in mbarrier_wait" + at;
+    case Wait::grid: return "in grid_sync" + at;
+    case Wait::none:
+    case Wait::ended: break;
+  }
+  return "nowhere";
+}
+
+/// "thread 3" or "threads 0-31, 64".
+std::string described(const std::vector<int>& threads) {
+  std::string text = threads.size() == 1 ? "thread " : "threads ";
+  for (std::size_t i = 0; i < threads.size();) {
+    std::size_t j = i;
+    while (j + 1 < threads.size() && threads[j + 1] == threads[j] + 1) ++j;
+    if (i != 0) text += ", ";
+    text += i == j ? std::to_string(threads[i]) : formatted("{}-{}", threads[i], threads[j]);
+    i = j + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+bool Engine::make_blocks(std::size_t count) {
+  while (blocks_.size() < count) blocks_.push_back(std::make_unique<Block>());
+  for (std::size_t i = 0; i < count; ++i) {
+    Block& b = *blocks_[i];
+    const std::int64_t bytes = shared_bytes_ + 2 * kRedZone + 2 * kSharedAlignment;
+    if (b.arena_bytes != bytes) {
+      b.arena = LazyMemory(bytes);
+      b.arena_bytes = bytes;
+    }
+    if (!b.arena.ok()) return false;
+    b.shared = b.arena.data() + kRedZone + kSharedAlignment;
+  }
+  return true;
+}
+
+std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tensor> tensors,
+                                     LaunchCounts& counts) {
+  kernel_ = launch.kernel;
+  entry_ = image_.entry(launch.kernel);
+  shared_bytes_ = launch.shared_bytes;
+  cooperative_ = launch.cooperative;
+  grid_ = static_cast<std::uint32_t>(launch.blocks);
+  counts_ = &counts;
+  counts.tensors.resize(tensors.size() + 1);
+  running_ = image_.current();
+  ++phase_;
+  arguments_.clear();
+  for (const int t : launch.tensors)
+    arguments_.push_back(reinterpret_cast<void*>(memory_.regions()[static_cast<std::size_t>(t)].base));
+  if (launch.workspace) arguments_.push_back(reinterpret_cast<void*>(memory_.regions().back().base));
+  const std::size_t together = cooperative_ ? grid_ : 1;
+  const std::size_t stacks = together * static_cast<std::size_t>(launch.threads);
+  if (stacks > stacks_count_) {
+    stacks_ = std::make_unique<StackSlab>(stacks);
+    stacks_count_ = stacks;
+  }
+  if (!stacks_->ok() || !make_blocks(together))
+    return Reason{formatted("no room for {} threads and their shared memory at once", stacks)};
+  if (cooperative_) {
+    for (std::uint32_t b = 0; b < grid_; ++b) start(*blocks_[b], b, launch);
+    run_together();
+  } else {
+    for (std::uint32_t b = 0; b < grid_; ++b) {
+      start(*blocks_[0], b, launch);
+      run_until_stuck(*blocks_[0]);
+      leave(*blocks_[0]);
+    }
+  }
+  *running_ = nullptr;
+  return std::nullopt;
+}
+
+void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
+  block.engine = this;
+  block.index = index;
+  block.threads = launch.threads;
+  block.ended = block.at_grid = 0;
+  block.stopped = false;
+  block.mbarriers.clear();
+  for (NamedBarrier& b : block.barriers) b = {};
+  block.clocks.reset(launch.threads);
+  block.shadow.reset(shared_bytes_, block.clocks.components());
+  // Not a number in every element type, so that what was never written shows in results.
+  std::memset(block.shared, 0xff, static_cast<std::size_t>(shared_bytes_));
+  block.warps.assign(static_cast<std::size_t>((launch.threads + kWarp - 1) / kWarp), Warp{});
+  block.fibers.resize(static_cast<std::size_t>(launch.threads));
+  block.everyone.resize(static_cast<std::size_t>(launch.threads));
+  const std::size_t first = cooperative_ ? std::size_t{index} * block.fibers.size() : 0;
+  for (int t = 0; t < launch.threads; ++t) {
+    Fiber& f = block.fibers[static_cast<std::size_t>(t)];
+    block.everyone[static_cast<std::size_t>(t)] = t;
+    f.owner = &block;
+    f.index = t;
+    f.wait = Wait::none;
+    f.copies.clear();
+    f.groups.clear();
+    Warp& w = block.warps[static_cast<std::size_t>(f.warp())];
+    w.members |= 1u << f.lane();
+    start(block, f, stacks_->stack(first + static_cast<std::size_t>(t)), launch);
+  }
+  for (Warp& w : block.warps) w.runnable = w.members;
+}
+
+void Engine::start(Block& block, Fiber& f, unsigned char* stack, const Launch& launch) {
+  prepare_context(f.context, stack, stack + StackSlab::kBytes, fiber_main, &f);
+  f.record = reinterpret_cast<tw_thread*>(stack);
+  *f.record = {.stack_low = reinterpret_cast<std::uintptr_t>(stack),
+               .stack_bytes = StackSlab::kBytes,
+               .api = *api(),
+               .shared = block.shared,
+               .thread = static_cast<std::uint32_t>(f.index),
+               .block = block.index,
+               .threads = static_cast<std::uint32_t>(launch.threads),
+               .blocks = grid_,
+               .fiber = &f};
+}
+
+void Engine::fiber_main(void* fiber) {
+  auto& f = *static_cast<Fiber*>(fiber);
+  Engine& engine = *f.owner->engine;
+  engine.entry_->call(engine.arguments_.data());
+  engine.finish(f);
+}
+
+void Engine::finish(Fiber& f) {
+  Block& block = *f.owner;
+  land_copies(f, ~Clock{0});
+  f.wait = Wait::ended;
+  ++block.ended;
+  Warp& w = block.warps[static_cast<std::size_t>(f.warp())];
+  const std::uint32_t bit = 1u << f.lane();
+  w.ended |= bit;
+  w.runnable &= ~bit;
+  if (w.arrived != 0 && (w.arrived | w.ended) == w.members) {
+    report(f, Fault::divergent, w.place,
+           formatted("ends while its warp waits for it in {} at line @{}@", name_of(w.kind), w.place));
+    stop(f);
+  }
+  complete_without_ended(block);
+  resume_next(f);
+}
+
+/// The next lane of the same warp, else of the next warp that has one; else whoever runs the block.
+void Engine::resume_next(Fiber& f) {
+  Block& block = *f.owner;
+  const std::size_t here = static_cast<std::size_t>(f.warp()), n = block.warps.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t w = here + i < n ? here + i : here + i - n;
+    const std::uint32_t mask = block.warps[w].runnable;
+    if (mask == 0) continue;
+    const std::uint32_t later = i == 0 ? mask & ~((2u << f.lane()) - 1u) : mask;
+    const int lane = std::countr_zero(later != 0 ? later : mask);
+    Fiber& next = block.fibers[w * kWarp + static_cast<std::size_t>(lane)];
+    if (&next == &f) return;
+    *running_ = next.record;
+    switch_context(f.context, next.context);
+    return;
+  }
+  switch_context(f.context, block.home);
+}
+
+void Engine::wait(Fiber& f, Wait kind, std::uint32_t place, std::int64_t detail) {
+  f.wait = kind;
+  f.wait_place = place;
+  f.wait_detail = detail;
+  f.owner->warps[static_cast<std::size_t>(f.warp())].runnable &= ~(1u << f.lane());
+  resume_next(f);
+}
+
+void Engine::wake(Block& block, int thread) {
+  Fiber& f = block.fibers[static_cast<std::size_t>(thread)];
+  f.wait = Wait::none;
+  block.warps[static_cast<std::size_t>(f.warp())].runnable |= 1u << f.lane();
+}
+
+void Engine::stop(Fiber& f) {
+  f.owner->stopped = true;
+  for (;;) switch_context(f.context, f.owner->home);  // for good: home starts nothing of it again
+}
+
+void Engine::run_until_stuck(Block& block) {
+  while (!block.stopped) {
+    Fiber* next = nullptr;
+    for (std::size_t w = 0; w < block.warps.size() && next == nullptr; ++w)
+      if (const std::uint32_t mask = block.warps[w].runnable)
+        next = &block.fibers[w * kWarp + static_cast<std::size_t>(std::countr_zero(mask))];
+    if (next == nullptr) return;
+    *running_ = next->record;
+    switch_context(block.home, next->context);
+  }
+}
+
+void Engine::run_together() {
+  do {
+    for (std::uint32_t b = 0; b < grid_; ++b) run_until_stuck(*blocks_[b]);
+  } while (release_grid());
+  for (std::uint32_t b = 0; b < grid_; ++b) leave(*blocks_[b]);
+}
+
+/// A block that does not go on: is it done, or stuck?
+void Engine::leave(Block& block) {
+  if (!finished(block)) {
+    report_deadlock(block);
+    block.stopped = true;
+  }
+  if (block.stopped) ++blocks_stopped_;
+  forgotten_ += block.shadow.forgotten();
+}
+
+void Engine::report_deadlock(Block& block) {
+  std::map<std::string, std::vector<int>> groups;
+  std::vector<std::string> order;
+  const Fiber* first = nullptr;
+  std::vector<int> ended;
+  for (const Fiber& f : block.fibers) {
+    if (f.wait == Wait::ended) {
+      ended.push_back(f.index);
+      continue;
+    }
+    if (first == nullptr) first = &f;
+    std::vector<int>& group = groups[described(f)];
+    if (group.empty()) order.push_back(described(f));
+    group.push_back(f.index);
+  }
+  std::string text = "nobody can go on: ";
+  for (const std::string& where : order)
+    text += (where == order.front() ? "" : "; ") + described(groups[where]) + " " + where;
+  if (!ended.empty()) text += "; " + described(ended) + (ended.size() == 1 ? " has" : " have") + " ended";
+  report(*first, Fault::deadlock, first->wait_place, text);
+}
+
+}  // namespace tilewright::cuda_host

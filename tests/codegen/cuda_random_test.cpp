@@ -1,0 +1,95 @@
+// Random legal trees as CUDA kernels on simulator/cuda_host: each computes what the reference
+// evaluator computes, moves the bytes that `exact` counts, and has nothing found in it.
+#include <cstdlib>
+#include <iostream>
+#include <random>
+
+#include "tests/codegen/cuda_support.h"
+#include "tests/support/random_trees.h"
+
+namespace tilewright {
+namespace {
+
+struct Drawn {
+  testing::RandomCase c;
+  Schedule schedule;
+  cuda::Source source;
+};
+
+std::shared_ptr<const Workload> with_type(const Workload& w, const std::string& type) {
+  std::string text = to_yaml(w);
+  const std::size_t at = text.find("dtype: f32");
+  if (at != std::string::npos) text.replace(at, 10, "dtype: " + type);
+  return std::make_shared<const Workload>(workload_from_yaml(text, "random"));
+}
+
+/// Draws until `count` cases can be emitted; types, micro-kernels and places of sums in turn.
+std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& options, int count,
+                        int& refused) {
+  const char* const types[] = {"f16", "f32", "bf16", "f16"};
+  std::vector<Drawn> drawn;
+  for (int tries = 0; tries < 400 * count && static_cast<int>(drawn.size()) < count; ++tries) {
+    auto c = testing::random_case(random, options);
+    if (!c) continue;
+    const std::size_t n = drawn.size();
+    c->workload = with_type(*c->workload, types[n % 4]);
+    try {
+      auto schedule = resolve(c->plan, c->workload, c->machine);
+      if (!schedule.ok()) continue;
+      cuda::EmitOptions emit_options{.warps = static_cast<int>(random() % 5),
+                                     .stages = static_cast<int>(random() % 4),
+                                     .registers = n % 5 != 4,
+                                     .prefix = "k" + std::to_string(n)};
+      if (n % 8 == 3) emit_options.micro_kernel = "wmma2x2";
+      if (n % 8 == 4) emit_options.micro_kernel = "simt";
+      auto source = cuda::emit(*schedule, emit_options);
+      if (!source.ok()) {
+        ++refused;
+        if (std::getenv("TILEWRIGHT_SHOW") != nullptr) std::cout << source.reason() << "\n";
+        continue;
+      }
+      drawn.push_back({*c, std::move(schedule).value(), std::move(source).value()});
+    } catch (const InputError&) {
+    }
+  }
+  return drawn;
+}
+
+/// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others; TILEWRIGHT_SHOW prints what is refused.
+void run_batch(const testing::RandomOptions& options, std::uint64_t seed, int count) {
+  if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed = std::strtoull(other, nullptr, 10);
+  if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::atoi(other);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  int refused = 0;
+  const std::vector<Drawn> drawn = draw(random, options, count, refused);
+  ASSERT_EQ(static_cast<int>(drawn.size()), count);
+  std::vector<cuda::Source> sources;
+  for (const Drawn& d : drawn) sources.push_back(d.source);
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  std::cout << "seed " << seed << ": " << count << " emitted, " << refused << " refused\n";
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const Drawn& d = drawn[i];
+    const auto run = testing::run_cuda(*module, d.source, *d.c.workload, seed + i);
+    ASSERT_TRUE(run) << run.reason();
+    const std::string what = d.source.prefix + ", " + std::string(name_of(d.c.workload->dtype())) + ", " +
+                             d.source.micro_kernel + "\n" + testing::describe(d.c) +
+                             "resolved: " + to_text(d.schedule.resolved.kernels.front().tree);
+    EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text << "\n" << what;
+    // An output that is read back and added to is rounded each time.
+    EXPECT_LT(run->error, d.c.workload->dtype() == DType::f32 ? 1e-5 : d.c.workload->dtype() == DType::f16 ? 4e-3 : 3e-2) << what;
+    EXPECT_EQ(run->bytes, testing::exact_bytes(d.schedule))
+        << "the kernel moved\n" << testing::text(run->bytes) << "\nexact counts\n"
+        << testing::text(testing::exact_bytes(d.schedule)) << "\n" << what;
+    if (std::getenv("TILEWRIGHT_FIRST") != nullptr && ::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(RandomCudaKernels, GemmChains) {
+  run_batch({.gemm_chains_only = true, .units = false}, 20271, 24);
+}
+TEST(RandomCudaKernels, AnyOperators) { run_batch({.units = false}, 20272, 24); }
+
+}  // namespace
+}  // namespace tilewright

@@ -1,0 +1,152 @@
+// Is each kind of fault found, once planted, on the lines where it lies, and is the same kernel
+// without it clean?
+#include <algorithm>
+#include <set>
+
+#include "tests/simulator/cuda_host/support.h"
+
+namespace tilewright::cuda_host {
+namespace {
+
+struct Case {
+  std::string kernel;
+  Fault fault;
+  std::string line, other = {};  ///< the comments on the lines that the finding names
+  int threads = 32;
+  int blocks = 1;
+  bool cooperative = false;
+  int in = 32, out = 32;         ///< elements
+  std::int64_t shared_bytes = 4096;
+  bool stopped = false;          ///< the block does not come to its end
+
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.kernel; }
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"missing_barrier", Fault::race, "barrier: read", "barrier: write", 64, 1, false, 64, 64},
+      {"missing_warp_sync", Fault::race, "warp: write", "warp: read"},
+      {"shuffle_is_no_barrier", Fault::race, "shuffle: read", "shuffle: write"},
+      {"missing_wait", Fault::race, "wait: read", "wait: copy", 32, 1, false, 128},
+      {"wait_is_ones_own", Fault::race, "own: read", "own: copy", 64, 1, false, 256, 64},
+      {"source_written", Fault::race, "source: write", "source: copy", 32, 1, false, 128},
+      {"read_past", Fault::out_of_bounds, "past: read"},
+      {"plain_read_past", Fault::out_of_bounds, "past: plain read"},
+      {"write_past", Fault::out_of_bounds, "past: write"},
+      {"copy_past", Fault::out_of_bounds, "past: copy", "", 32, 1, false, 30},
+      {"shared_past", Fault::out_of_bounds, "past: shared", "", 32, 1, false, 32, 32, 128},
+      {.kernel = "wild", .fault = Fault::out_of_bounds, .line = "wild: read", .stopped = true},
+      {"unwritten_shared", Fault::uninitialised, "unwritten: shared"},
+      {"unwritten_output", Fault::uninitialised, "unwritten: output"},
+      {"misaligned_ldmatrix", Fault::misaligned, "misaligned: row"},
+      {"misaligned_copy", Fault::misaligned, "misaligned: copy"},
+      {"misaligned_load", Fault::misaligned, "misaligned: load"},
+      {"wmma_stride", Fault::misaligned, "misaligned: stride"},
+      {"divergent_barrier", Fault::barrier_mismatch, "divergent: barrier", "", 64, 1, false, 32, 64},
+      {"split_barrier", Fault::divergent, "split: one", "split: other", 64, 1, false, 32, 64},
+      {.kernel = "barrier_counts", .fault = Fault::barrier_mismatch, .line = "counts: barrier",
+       .threads = 64, .out = 64, .stopped = true},
+      {.kernel = "deadlock", .fault = Fault::deadlock, .line = "deadlock: first", .threads = 64,
+       .out = 64, .stopped = true},
+      {.kernel = "divergent_shuffle", .fault = Fault::divergent, .line = "divergent: other",
+       .stopped = true},
+      {.kernel = "ended_lanes", .fault = Fault::divergent, .line = "ended: shuffle", .stopped = true},
+      {"block_race", Fault::block_race, "blocks: write", "blocks: write", 32, 4},
+      {"atomic_race", Fault::block_race, "atomics: store", "atomics: add", 32, 4},
+      {"missing_grid_sync", Fault::block_race, "grid: read", "grid: write", 32, 4, true},
+      {"unordered_mbarrier", Fault::race, "mbarrier: arrive", "mbarrier: init"},
+      {"mbarrier_overwritten", Fault::mbarrier_misuse, "mbarrier: overwritten"},
+      {.kernel = "mbarrier_never_made", .fault = Fault::mbarrier_misuse,
+       .line = "mbarrier: never made", .stopped = true},
+  };
+  return all;
+}
+
+const Built& built() {
+  static const Built all = [] {
+    std::vector<std::string> names;
+    for (const Case& c : cases())
+      for (const char* kind : {"_right", "_wrong"}) names.push_back(c.kernel + kind);
+    return Built("faults.cu", names);
+  }();
+  return all;
+}
+
+Report run(const Case& c, const std::string& kind) {
+  std::vector<float> in(static_cast<std::size_t>(c.in), 1), out(static_cast<std::size_t>(c.out));
+  const bool grid = c.cooperative;
+  const Launch launch{.kernel = c.kernel + kind, .tensors = {0, 1}, .workspace = grid,
+                      .blocks = c.blocks, .threads = c.threads, .shared_bytes = c.shared_bytes,
+                      .cooperative = grid};
+  const std::vector<Tensor> tensors{tensor("in", in),
+                                    // atomics add to what is there
+                                    tensor("out", out, c.kernel == "atomic_race")};
+  auto report = built().module.run(std::span(&launch, 1), tensors, {.workspace_bytes = grid ? 4 : 0});
+  EXPECT_TRUE(report) << (report ? "" : report.reason());
+  return report ? *report : Report{};
+}
+
+class CudaHostFault : public testing::TestWithParam<Case> {};
+
+TEST_P(CudaHostFault, IsFoundWhereItLies) {
+  const Case& c = GetParam();
+  const Report report = run(c, "_wrong");
+  const int line = built().line("// " + c.line), other = c.other.empty() ? 0 : built().line("// " + c.other);
+  const std::set<int> lines{line, other};
+  const auto found = std::ranges::find_if(report.findings, [&](const Finding& f) {
+    return f.fault == c.fault && std::set<int>{f.place.line, f.other.line} == lines;
+  });
+  ASSERT_NE(found, report.findings.end()) << "lines " << line << " and " << other << "\n" << texts(report);
+  EXPECT_EQ(found->kernel, c.kernel + "_wrong");
+  EXPECT_THAT(found->text, testing::HasSubstr("line " + std::to_string(found->place.line)));
+  EXPECT_THAT(found->place.text, testing::HasSubstr("// "));
+  EXPECT_EQ(report.blocks_stopped > 0, c.stopped) << texts(report);
+}
+
+TEST_P(CudaHostFault, IsNotFoundWhereItIsNot) {
+  const Report report = run(GetParam(), "_right");
+  EXPECT_TRUE(report.clean()) << texts(report);
+  EXPECT_EQ(report.blocks_stopped, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaHostFault, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.kernel; });
+
+TEST(CudaHostFaults, OneByteTooFarNamesTensorOffsetAndSize) {
+  const Report report = run(cases()[6], "_wrong");
+  ASSERT_EQ(report.findings.size(), 1U) << texts(report);
+  const Finding& f = report.findings[0];
+  EXPECT_EQ(f.object, "in");
+  EXPECT_EQ(f.offset_bytes, 128);
+  EXPECT_EQ(f.thread, 31);
+  EXPECT_EQ(f.count, 1);
+  EXPECT_THAT(f.text, testing::HasSubstr("reads 4 bytes at byte 128 of in, which has 128"));
+}
+
+TEST(CudaHostFaults, FindingsAreCappedAndTheRestIsCounted) {
+  const Case& c = cases()[0];
+  std::vector<float> in(64, 1), out(64);
+  const std::vector<Tensor> tensors{tensor("in", in), tensor("out", out, false)};
+  const Launch launch{.kernel = c.kernel + "_wrong", .tensors = {0, 1}, .threads = 64,
+                      .shared_bytes = 4096};
+  const auto report = built().module.run(std::span(&launch, 1), tensors, {.max_findings = 0});
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->findings.empty());
+  EXPECT_GT(report->findings_left_out, 0);
+  EXPECT_FALSE(report->clean());
+}
+
+TEST(CudaHostFaults, WithoutChecksOnlyBoundsAndAlignmentAreChecked) {
+  for (const Case& c : {cases()[0], cases()[6]}) {
+    std::vector<float> in(static_cast<std::size_t>(c.in), 1), out(static_cast<std::size_t>(c.out));
+    const std::vector<Tensor> tensors{tensor("in", in), tensor("out", out, false)};
+    const Launch launch{.kernel = c.kernel + "_wrong", .tensors = {0, 1}, .threads = c.threads,
+                        .shared_bytes = c.shared_bytes};
+    const auto report = built().module.run(std::span(&launch, 1), tensors, {.checks = false});
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->clean(), c.fault == Fault::race) << texts(*report);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::cuda_host
