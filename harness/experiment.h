@@ -64,6 +64,15 @@ Reproduced reproduce_tuning(const Experiment& e);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e);
 
+/// What experiments/gpu has recorded, beside a paper's: times over PyTorch's, MCFuser's predicted
+/// against measured times, predicted against counted bytes.
+bool is_recorded(std::string_view method);
+/// Why there is none here; nothing where there is.
+std::optional<std::string> recording_missing(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& options);
+
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {
   std::string_view name;  ///< "chimera/fig8d"

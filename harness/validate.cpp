@@ -108,7 +108,7 @@ void simulated(const Subject& s, const Schedule& schedule, const chimera::Price&
   const double sure = touches(w, p, price) * std::min(1.0, 2.0 / static_cast<double>(trips));
   Simulated done{.finished = false};
   if (sure <= kMostTouches)
-    done = simulate_in_detail(*schedule, {.layout = s.layout, .most_work = kMostWork});
+    done = simulate_in_detail(schedule, {.layout = s.layout, .most_work = kMostWork});
   if (!done.finished) {
     p.failure = "its walk would take more than " + std::to_string(kMostWork / 1'000'000'000) +
                 " billion steps";
