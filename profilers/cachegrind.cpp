@@ -112,7 +112,9 @@ class Cachegrind : public Meter {
     };
     if (!caches.last_boundary.empty()) entry(caches.last_boundary, caches.last, first, last);
     entry(caches.first_boundary, caches.first, touches, first);
-    for (const auto& [event, count] : own) m.counters.emplace_back(event, static_cast<double>(count));
+    for (const auto& [event, count] : own)
+      if (!caches.last_boundary.empty() || !event.starts_with("DL"))  // else no cache of the machine's
+        m.counters.emplace_back(event, static_cast<double>(count));
     m.notes = caches.notes;
     m.notes.push_back("an access across two lines that both miss counts once, and nothing is written "
                       "back: cachegrind's lines are never dirty");
@@ -151,7 +153,7 @@ Result<std::map<std::string, std::int64_t>> cachegrind_totals(std::string_view t
 }
 
 Result<CachegrindCaches> cachegrind_caches(const Machine& m) {
-  CachegrindCaches c{.ll = "33554432,16,64"};  // where there is no last level: counted, not told
+  CachegrindCaches c{.ll = "33554432,16,64"};  // cachegrind has one always: untold where there is none
   std::vector<LevelId> caches;  // outermost first
   for (std::size_t l = 1; l < m.levels.size(); ++l)
     if (m.levels[l].kind == LevelKind::cache && m.levels[l].managed == Managed::hardware)

@@ -136,7 +136,7 @@ TEST(Cachegrind, OtherCachesDisagree) {
   const auto w = std::make_shared<const Workload>(named_workload("gemm-chain:m=64,n=64,k=64,l=64"));
   const auto machine = std::make_shared<const Machine>(named_machine("cache:8K/4,64K/8"));
   Plan plan;
-  plan.kernels.push_back({.tree = parse_tree(kChain[0], "test"), .tiles = {{"m", 32}, {"l", 32}}});
+  plan.kernels.push_back({.tree = parse_tree(kChain[0], "test"), .tiles = {{"m", 32}, {"l", 32}, {"k", 32}, {"n", 32}}});
   const auto schedule = resolve(plan, w, machine);
   ASSERT_TRUE(schedule.ok()) << schedule.reason();
   const auto kernel = MeteredKernel::make(*schedule, {.isa = isa_for(find_meter("cachegrind", "test"))},
