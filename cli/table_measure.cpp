@@ -46,9 +46,9 @@ std::string comparison(const ordered_json& j) {
 std::string measure_table(const ordered_json& j) {
   if (!j.contains("traffic")) return "";
   std::string text = traffic(j);
-  text += line("kernel", formatted("{}, {} thread(s), {}; verified, relative error {}", cell(j["isa"]),
-                                   cell(j["threads"]), cell(j["micro_kernel"]),
-                                   cell(j["relative_error"])));
+  text += line("kernel",
+               formatted("{}, {} thread(s), {}; verified, relative error {}", cell(j["isa"]),
+                         cell(j["threads"]), cell(j["micro_kernel"]), cell(j["relative_error"])));
   std::string places;
   for (const ordered_json& a : j["addresses"])
     places += formatted("{}{} {:#x}", places.empty() ? "" : ", ", cell(a["tensor"]),

@@ -3,8 +3,8 @@
 
 #include "core/lowering/stream.h"
 #include "harness/executed.h"
-#include "harness/meters.h"
 #include "harness/metered_kernel.h"
+#include "harness/meters.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
@@ -92,7 +92,8 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   json["target"] = options.target;
   json["meter"] = record.name;
   if (target.name != "cpu")
-    return refuse(std::move(json), "target " + options.target + " has no meter: " + target.here().reason);
+    return refuse(std::move(json),
+                  "target " + options.target + " has no meter: " + target.here().reason);
   if (const auto why = absent(record)) return refuse(std::move(json), why->text);
   if (!on.schedule) return on.refusal;
   json["isa"] = cpu::name_of(isa);

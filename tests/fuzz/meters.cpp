@@ -1,4 +1,5 @@
-// What meters read: cachegrind's files, event tables and their formulas, pcm's tables, LIKWID's names.
+// What meters read: cachegrind's files, event tables and their formulas, pcm's tables, LIKWID's
+// names.
 #include <string>
 
 #include "profilers/cachegrind.h"
