@@ -15,9 +15,9 @@ Availability cpu_here() {
   std::vector<std::string> compilers = {"c++", "g++", "clang++"};
   if (const char* cxx = std::getenv("CXX"); cxx && *cxx) compilers = {cxx};
   for (const std::string& c : compilers)
-    if (const std::string found = find_program(c); !found.empty())
+    if (const auto found = find_program(c); !found.empty())
       return {.usable = true,
-              .detail = found + ", " + std::string(cpu::name_of(cpu::host_isa())) + ", " +
+              .detail = found.string() + ", " + std::string(cpu::name_of(cpu::host_isa())) + ", " +
                         std::to_string(std::thread::hardware_concurrency()) + " threads"};
   return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) + ")"};
 }

@@ -13,7 +13,7 @@ ROWS = ([f"chimera/G{i}" for i in range(1, 13)] + [f"mcfuser/G{i}" for i in rang
 
 # Of an H100 or H200, for the estimate: multiprocessors; FLOP/s that one reaches with mma; bytes/s
 # from L2 and shared memory a block can have.
-MULTIPROCESSORS, FLOPS, L2_BYTES, SHARED_BYTES = 132, 4e12, 40e9, 227 * 1024
+MULTIPROCESSORS, FLOPS, L2_BYTES, SHARED_BYTES = 132, 3e12, 40e9, 227 * 1024
 
 
 def sizes_of(tilewright, names):
@@ -40,27 +40,28 @@ def is_attention(row):
     return row.startswith("mcfuser/S")
 
 
-def estimate(row, size, expression, t, stages):
-    """Seconds, roughly; infinity where the tiles do not fit shared memory."""
+def estimate(row, size, expression, t):
+    """Seconds, roughly; infinity where the tiles do not fit shared memory. A block's steps over l cost a
+    latency each, its loads and its products what L2 and the tensor cores give one multiprocessor."""
     blocks = size["batch"] * math.ceil(size["m"] / t["m"])
     if expression == "mnlk":
         blocks *= math.ceil(size["n"] / t["n"])
     n = t["n"] if expression == "mnlk" else size["n"]
-    loads = t["m"] * t["k"] + t["k"] * t["l"] + t["l"] * t["n"]
-    wide = size["l"] if is_attention(row) else t["l"]
-    shared = 2 * (stages * loads + t["m"] * wide)
+    loads = t["m"] * t["k"] + 2 * (t["k"] * t["l"] + t["l"] * t["n"])
+    wide = size["l"] if is_attention(row) else 0
+    shared = 2 * (loads + t["m"] * wide)
     if shared > SHARED_BYTES:
         return math.inf
-    trips = math.ceil(size["l"] / t["l"])
+    steps = math.ceil(size["l"] / t["l"]) * math.ceil(size["k"] / t["k"])
     flops = 2 * t["m"] * size["l"] * (size["k"] + n)
-    moved = 2 * (t["m"] * size["k"] * (trips if t["k"] < size["k"] else 1)
-                 + size["l"] * (size["k"] + n) + t["m"] * n)
-    steps = trips * math.ceil(size["k"] / t["k"])
-    # Small tiles load operands more often than they multiply; wide ones keep the tensor cores busy.
-    busy = min(1.0, t["m"] / 64) * min(1.0, t["l"] / 64) * (1 if n >= 64 else 0.6)
-    a_block = max(flops / (FLOPS * busy), moved / L2_BYTES) + 0.5e-6 * steps
-    together = max(1, min(SHARED_BYTES // max(shared, 1), 4))
-    return math.ceil(blocks / (MULTIPROCESSORS * together)) * a_block * max(1, together * 0.7)
+    moved = 2 * (t["m"] * size["k"] + size["l"] * (size["k"] + n) + t["m"] * n)
+    # Fewer rows than four warps have, or narrow columns, leave tensor cores idle.
+    busy = min(1.0, t["m"] / 64) * (1 if n >= 64 else 0.7)
+    a_block = max(flops / (FLOPS * busy), moved / L2_BYTES) + 0.2e-6 * steps
+    together = max(1, min(SHARED_BYTES // shared, 3))
+    waves = math.ceil(blocks / (MULTIPROCESSORS * together))
+    crowd = max(1.0, min(together, blocks / MULTIPROCESSORS) * 0.7)
+    return waves * a_block * crowd
 
 
 def tilings(size, attention):
@@ -94,6 +95,29 @@ def online(row, size, most):
     return asked
 
 
+def pairs(row, size):
+    """Both products, one after the other: in one kernel whose blocks wait for one another between them,
+    so that what the fused plans are worth is told from what fewer launches are."""
+    batch = "b/1@grid " if size["batch"] > 1 else ""
+    k = next(step for step in (64, 128, size["k"]) if size["k"] % step == 0)
+    trees = (f"( {batch}m@grid l@grid ( k ( L.A L.B C.gemm1 ) S.C ) Y.grid "
+             f"{batch}m/{{m2}}@grid n/{{n2}}@grid ( l/64 ( L.C L.D C.gemm2 ) S.E ) )")
+    asked = []
+    for m, l, m2, n2 in ((64, 64, 64, 32), (64, 64, 32, 32), (32, 64, 32, 32), (128, 64, 64, 64),
+                         (64, 128, 64, 64), (128, 128, 128, 64)):
+        tiles = (min(m, size["m"]), min(l, size["l"]), min(m2, size["m"]), min(n2, size["n"]))
+        first = size["batch"] * math.ceil(size["m"] / tiles[0]) * math.ceil(size["l"] / tiles[1])
+        second = size["batch"] * math.ceil(size["m"] / tiles[2]) * math.ceil(size["n"] / tiles[3])
+        if max(first, second) > 2 * MULTIPROCESSORS:
+            continue  # all blocks must be resident
+        for stages in (4, 3):
+            asked.append({"workload": subject(row), "tree": trees.format(m2=tiles[2], n2=tiles[3]),
+                          "tiles": f"m={tiles[0]},l={tiles[1]},k={k}", "pins": ["C=DRAM"], "stages": stages,
+                          "name": f"{row} unfused, one kernel m={tiles[0]},l={tiles[1]},k={k} "
+                                  f"m={tiles[2]},n={tiles[3]},l=64 stages={stages}"})
+    return asked
+
+
 def candidates(row, size, most):
     """Requests for one row: both models' plans, then a grid of tiles, stages and warps by estimate."""
     if is_attention(row):
@@ -103,9 +127,9 @@ def candidates(row, size, most):
     ranked = []
     for t in tilings(size, is_attention(row)):
         for expression in ("mnlk",) if is_attention(row) else ("mnlk", "ml(k,n)"):
-            if expression == "ml(k,n)" and t["n"] == size["n"]:
-                continue  # the same plan as mnlk with the whole of n
-            ranked.append((estimate(row, size, expression, t, 2), expression, t))
+            if expression == "ml(k,n)" and (t["n"] == size["n"] or t["n"] < 64):
+                continue  # the same plan as mnlk with the whole of n; many small products
+            ranked.append((estimate(row, size, expression, t), expression, t))
     ranked = [r for r in sorted(ranked, key=lambda r: r[0]) if r[0] < math.inf]
 
     def add(expression, t, **options):
@@ -114,10 +138,11 @@ def candidates(row, size, most):
         asked.append({**base, "expression": expression, "tiles": tiles, **options,
                       "name": f"{row} {expression} {tiles} {extra}".strip()})
 
-    plain = max(1, (most - 2) * 2 // 3)
+    asked += pairs(row, size)[:max(0, most // 3)]
+    plain = max(1, (most - len(asked)) * 2 // 3)
     for _, expression, t in ranked[:plain]:
         add(expression, t)
-    variants = ({"stages": 3}, {"stages": 1}, {"warps": 8}, {"warps": 2})
+    variants = ({"warps": 8}, {"stages": 3}, {"warps": 4}, {"warps": 2})
     for (_, expression, t), options in itertools.product(ranked[:max(1, plain // 3)], variants):
         if len(asked) >= most:
             break

@@ -186,7 +186,7 @@ struct Ring {
   TW_MEMBER void take(const Box<R>& box, int lane) {
     if (full) {
       warp_sync();
-      if (lane == 0) mbarrier_arrive(barriers + Stages + stage);
+      mbarrier_arrive(barriers + Stages + stage);
     }
     advance(box);
     mbarrier_wait(barriers + stage, parity);
@@ -198,7 +198,7 @@ TW_DEVICE void start_ring(u64* barriers, u32 copying_threads, u32 computing_warp
   TW_UNROLL
   for (int i = 0; i < Stages; ++i) {
     mbarrier_init(barriers + i, copying_threads);
-    mbarrier_init(barriers + Stages + i, computing_warps);
+    mbarrier_init(barriers + Stages + i, computing_warps * 32);
   }
 }
 
@@ -679,7 +679,12 @@ TW_DEVICE double f_pow(double a, double b) { return pow(a, b); }
 template <class R> TW_DEVICE R f_lt(R a, R b) { return a < b ? R(1) : R(0); }
 template <class R> TW_DEVICE R f_select(R a, R b, R c) { return a != R(0) ? b : c; }
 template <class R> TW_DEVICE R f_neg(R a) { return -a; }
+#if defined(__CUDACC__)
+/// ex2.approx of a * log2(e): within 2 + 1.16 |a| units in the last place (CUDA C++ Programming Guide).
+TW_DEVICE float f_exp(float a) { return __expf(a); }
+#else
 TW_DEVICE float f_exp(float a) { return expf(a); }
+#endif
 TW_DEVICE double f_exp(double a) { return exp(a); }
 TW_DEVICE float f_log(float a) { return logf(a); }
 TW_DEVICE double f_log(double a) { return log(a); }
