@@ -311,6 +311,7 @@ void KernelEmitter::lay_out() {
   const Level& level = p_.machine().level(k_.level);
   if (p_.machine().kind == "gpu" && level.capacity.value > 0)
     room = std::min(room, level.capacity.value - 1024);
+  if (p_.options.shared_room > 0) room = p_.options.shared_room;
   shared_bytes_ = total();
   while (shared_bytes_ > room) {
     TilePlace* most = nullptr;
