@@ -289,6 +289,15 @@ TW_DEVICE void missing_grid_sync(const float* in, float* out, tw::u32* counter) 
 }
 BOTH(missing_grid_sync, 32, (const float* in, float* out, tw::u32* counter), (in, out, counter))
 
+// One block leaves before the others meet.
+template <bool Wrong>
+TW_DEVICE void early_block(const float* in, float* out, tw::u32* counter) {
+  if (Wrong && blockIdx.x == 1) return;
+  tw::grid_sync(counter);  // early: grid
+  if (blockIdx.x == 0) tw::store_global(out + threadIdx.x, tw::load_global(in + threadIdx.x));
+}
+BOTH(early_block, 32, (const float* in, float* out, tw::u32* counter), (in, out, counter))
+
 // The initialisation of an mbarrier is not waited for.
 template <bool Wrong>
 TW_DEVICE void unordered_mbarrier(const float* in, float* out) {
@@ -326,6 +335,14 @@ TW_DEVICE void mbarrier_never_made(const float* in, float* out) {
   tw::store_global(out + threadIdx.x, tw::load_global(in + threadIdx.x));
 }
 BOTH(mbarrier_never_made, 32, (const float* in, float* out), (in, out))
+
+// For launches of whole warps only.
+extern "C" __global__ void part_of_a_warp(const float* in, float* out) {
+  float d[4] = {};
+  const tw::u32 a[4] = {};
+  tw::mma_16x8x16<tw::f16>(d, a, 0, 0);  // part of a warp
+  if (threadIdx.x < 16) tw::store_global(out + threadIdx.x, d[0] + tw::load_global(in + threadIdx.x));
+}
 
 // A thread that waits, by itself, for what no thread writes.
 extern "C" __global__ void endless(const float* in, float* out) {
