@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/cuda_kernel.h"
 #include "core/ir/format.h"
+#include "harness/cuda_kernel.h"
 #include "harness/statistics.h"
 
 namespace tilewright::harness {
@@ -18,17 +18,6 @@ std::vector<std::int64_t> bytes_of_tensors(const Workload& w) {
   std::vector<std::int64_t> bytes;
   for (const Tensor& t : w.tensors()) bytes.push_back(t.bytes().value);
   return bytes;
-}
-
-void add_verification(CudaJob& job, const VerifyResult& checked) {
-  job.json["seed"] = job.request.seed;
-  job.json["verified"] = checked.kernel != nullptr;
-  job.json["relative_error"] = checked.verification.relative_error;
-  job.json["tolerance"] = checked.verification.tolerance;
-  if (checked.failure)
-    job.refuse_with("the kernel failed: " + checked.failure->text);
-  else if (!checked.kernel)
-    job.refuse_with("verification failed; the kernel is not timed");
 }
 
 void add_timing(CudaJob& job, const CudaTiming& timing, int copies) {
@@ -53,6 +42,11 @@ void add_timing(CudaJob& job, const CudaTiming& timing, int copies) {
   }
 }
 
+cuda::BuildOptions build_options(const std::string& architecture, const CudaOptions& options) {
+  if (options.cache) make_folder(*options.cache, "--cache");
+  return {.architecture = architecture, .cache = options.cache.value_or("")};
+}
+
 std::string build_script(const cuda::Source& source) {
   return "#!/bin/sh\n# Builds " + source.file_name +
          " into a cubin; ARCH is sm_90a or sm_80.\nset -e\ncd \"$(dirname \"$0\")\"\n"
@@ -69,8 +63,7 @@ ordered_json figures_json(const cuda::Source& source, const CudaOptions& options
   if (options.arch) architectures = {*options.arch};
   for (const std::string& arch : architectures) {
     builds.push_back({{"architecture", arch}});
-    const Result<cuda::Binary> binary =
-        cuda::build(source, {.architecture = arch, .cache = options.cache.value_or("")});
+    const Result<cuda::Binary> binary = cuda::build(source, build_options(arch, options));
     if (!binary) {
       builds.back()["reason"] = binary.reason();
       continue;
@@ -82,6 +75,17 @@ ordered_json figures_json(const cuda::Source& source, const CudaOptions& options
 }
 
 }  // namespace
+
+void add_verification(CudaJob& job, const VerifyResult& checked) {
+  job.json["seed"] = job.request.seed;
+  job.json["verified"] = checked.kernel != nullptr;
+  job.json["relative_error"] = checked.verification.relative_error;
+  job.json["tolerance"] = checked.verification.tolerance;
+  if (checked.failure)
+    job.refuse_with("the kernel failed: " + checked.failure->text);
+  else if (!checked.kernel)
+    job.refuse_with("verification failed; the kernel is not timed");
+}
 
 void emit_job(CudaJob& job) {
   job.request.target = job.options.target;
@@ -96,8 +100,8 @@ void emit_job(CudaJob& job) {
   }
   Result<cuda::Source> source = cuda_source_of(job.on, job.options.micro_kernel, job.options.cuda);
   if (!source)
-    return job.refuse_with("target " + job.options.target + " cannot emit this schedule: " +
-                           source.reason());
+    return job.refuse_with("target " + job.options.target +
+                           " cannot emit this schedule: " + source.reason());
   job.source = std::move(source).value();
   add_source(job.json, *job.source);
   job.json["launches"] = launches_json(*job.source, nullptr);
@@ -109,8 +113,7 @@ void build_job(CudaJob& job, const cuda::DeviceInfo* device) {
   const std::string arch = options.arch ? *options.arch
                            : device     ? cuda::architecture_of(device->major, device->minor)
                                         : "sm_90a";
-  Result<cuda::Binary> binary =
-      cuda::build(*job.source, {.architecture = arch, .cache = options.cache.value_or("")});
+  Result<cuda::Binary> binary = cuda::build(*job.source, build_options(arch, options));
   if (!binary) return job.refuse_with("the kernel cannot be built: " + binary.reason());
   job.binary = std::move(binary).value();
   job.json["architecture"] = job.binary->architecture;
@@ -172,9 +175,10 @@ Answer run_cuda(const Request& request, const RunOptions& options) {
 }
 
 Answer emit_cuda(const Request& request, const EmitOptions& options) {
-  CudaJob job{.request = request,
-              .options = {.target = options.target, .micro_kernel = options.micro_kernel,
-                          .cuda = options.cuda}};
+  CudaJob job{
+      .request = request,
+      .options = {
+          .target = options.target, .micro_kernel = options.micro_kernel, .cuda = options.cuda}};
   emit_job(job);
   if (job.refusal) return job.answer();
   make_folder(options.out, "-o");
@@ -186,6 +190,8 @@ Answer emit_cuda(const Request& request, const EmitOptions& options) {
   };
   write(job.source->file_name, job.source->text);
   for (const cuda::DeviceHeader& header : cuda::device_headers()) write(header.name, header.text);
+  if (options.target == "cuda-emulated")
+    for (const auto& [name, text] : emulated_headers()) write(name, text);
   write("build.sh", build_script(*job.source));
   job.json["build"] = job.source->build_command_text;
   if (options.target == "cuda") job.json["builds"] = figures_json(*job.source, options.cuda);
@@ -198,9 +204,10 @@ Availability cuda_here() {
   const std::string builder = !nvcc.empty() ? nvcc.string() : nvrtc ? *nvrtc : "";
   const Result<cuda::DeviceInfo> device = cuda::Device::describe();
   if (!device)
-    return {.reason = device.reason() +
-                      (builder.empty() ? "; nothing to build with either: no nvcc, and " + nvrtc.reason()
-                                       : "; it can be emitted and built (" + builder + ")")};
+    return {.reason =
+                device.reason() +
+                (builder.empty() ? "; nothing to build with either: no nvcc, and " + nvrtc.reason()
+                                 : "; it can be emitted and built (" + builder + ")")};
   if (builder.empty()) return {.reason = "nothing to build with: no nvcc, and " + nvrtc.reason()};
   return {.usable = true,
           .detail = formatted("{}, driver for CUDA {}, {}", device->name,

@@ -1,40 +1,23 @@
 // Targets and meters: which there are, and whether they are usable here.
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 #include <vector>
 
-#include <unistd.h>
-
 #include "codegen/cpu/cpu.h"
+#include "core/ir/toolchain.h"
 #include "harness/registry.h"
 #include "harness/run_cuda.h"
 
 namespace tilewright::harness {
 namespace {
 
-/// The program's path, by the PATH; empty where there is none.
-std::string on_path(const std::string& program) {
-  if (program.find('/') != std::string::npos)
-    return ::access(program.c_str(), X_OK) == 0 ? program : "";
-  const char* path = std::getenv("PATH");
-  const std::string folders = path ? path : "/usr/local/bin:/usr/bin:/bin";
-  for (std::size_t begin = 0; begin <= folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    const std::string file = folders.substr(begin, end - begin) + "/" + program;
-    if (::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file)) return file;
-    begin = end + 1;
-  }
-  return "";
-}
-
 Availability cpu_here() {
   std::vector<std::string> compilers = {"c++", "g++", "clang++"};
   if (const char* cxx = std::getenv("CXX"); cxx && *cxx) compilers = {cxx};
   for (const std::string& c : compilers)
-    if (const std::string found = on_path(c); !found.empty())
+    if (const auto found = find_program(c); !found.empty())
       return {.usable = true,
-              .detail = found + ", " + std::string(cpu::name_of(cpu::host_isa())) + ", " +
+              .detail = found.string() + ", " + std::string(cpu::name_of(cpu::host_isa())) + ", " +
                         std::to_string(std::thread::hardware_concurrency()) + " threads"};
   return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) + ")"};
 }

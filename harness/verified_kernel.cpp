@@ -81,7 +81,7 @@ const cpu::Source& VerifiedKernel::source() const {
 
 struct Verifier {
   static VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& w,
-                             const Reference& reference) {
+                             const Reference& reference, const std::function<void()>& after_run) {
     Verification v{.tolerance = tolerance_of(w)};
     const auto failed = [&v](const Reason& why) {
       v.relative_error = std::numeric_limits<double>::infinity();
@@ -94,6 +94,7 @@ struct Verifier {
     }
     if (const Result<double> seconds = kernel->run(); !seconds)
       return failed(Reason{seconds.reason()});
+    if (after_run) after_run();
     for (TensorId t : w.outputs()) {
       TW_CHECK(kernel->needs(t), "a kernel that does not write an output");
       const Tensor& tensor = w.tensor(t);
@@ -110,8 +111,8 @@ struct Verifier {
 };
 
 VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& workload,
-                    const Reference& reference) {
-  return Verifier::verify(std::move(kernel), workload, reference);
+                    const Reference& reference, const std::function<void()>& after_run) {
+  return Verifier::verify(std::move(kernel), workload, reference, after_run);
 }
 
 VerifyResult verify(cpu::Kernel kernel, const Workload& workload, std::uint64_t seed) {

@@ -62,6 +62,7 @@ std::span<const MicroKernel> micro_kernels();
 struct EmitOptions {
   std::string micro_kernel = {};      ///< empty: mma for f16 and bf16, simt otherwise
   int warps = 0;                      ///< that compute, a block; 0: by the tiles
+  int copy_warps = 4;                 ///< that copy tiles ahead, a block
   int stages = 0;                     ///< of loaded tiles in shared memory; 0: two where they fit
   bool registers = true;              ///< keep sums in registers where a plan allows it
   std::string prefix = "tilewright";  ///< an identifier

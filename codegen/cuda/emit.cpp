@@ -17,6 +17,9 @@ void check(const EmitOptions& o) {
   if (o.warps < 0 || o.warps > 16)
     throw InputError({.field = "warps", .value = std::to_string(o.warps),
                       .problem = "is no number of warps", .accepted = "1..16, or 0 for as many as suit the tiles"});
+  if (o.copy_warps < 1 || o.copy_warps > 8)
+    throw InputError({.field = "copy warps", .value = std::to_string(o.copy_warps),
+                      .problem = "is no number of warps", .accepted = "1..8"});
   if (o.stages < 0 || o.stages > 8)
     throw InputError({.field = "stages", .value = std::to_string(o.stages),
                       .problem = "is no number of stages", .accepted = "1..8, or 0 for as many as fit"});

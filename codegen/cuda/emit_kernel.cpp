@@ -88,7 +88,7 @@ Result<KernelText> KernelEmitter::emit() {
                 .tensors = parameters,
                 .workspace = k_.co_resident,
                 .blocks = k_.blocks,
-                .threads = threads() + 32,
+                .threads = threads() + copying_threads(),
                 .shared_bytes = shared_bytes_,
                 .cooperative = k_.co_resident};
   std::string list;
@@ -168,10 +168,10 @@ void KernelEmitter::pass() {
   out_.line("const int thread = threadIdx.x, warp = thread / 32;");
   declare();
   out_.line("block_sync();");
-  const bool copies = has_copies(NodeId(0));
-  if (copies) {
-    out_.open("if (warp == " + std::to_string(threads() / 32) + ")");
-    out_.comment("The copying warp: every tile that is loaded, as soon as there is room for it.");
+  if (has_copies(NodeId(0))) {
+    out_.open("if (warp >= " + std::to_string(threads() / 32) + ")");
+    out_.comment("Copying warps: every tile that is loaded, as soon as there is room for it.");
+    out_.line("const int copier = thread - " + std::to_string(threads()) + ";");
     copying_ = true;
     walk();
     out_.line("return;");
@@ -180,8 +180,6 @@ void KernelEmitter::pass() {
                return n.kind == NodeKind::sync && n.scope == Unit::grid;
              })) {
     throw Refused{"it waits for all blocks but loads nothing"};
-  } else {
-    out_.line("if (warp == " + std::to_string(threads() / 32) + ") return;  // nothing is copied ahead");
   }
   names_ = kept;
   copying_ = false;

@@ -61,7 +61,7 @@ void KernelEmitter::declare() {
     out_.line("u64* const " + n + "_barriers = reinterpret_cast<u64*>(memory) + " +
               std::to_string(barrier) + ";");
     starts += (starts.empty() ? "" : " ") + ("start_ring<" + std::to_string(p.stages) + ">(" + n +
-              "_barriers, 32, " + std::to_string(threads() / 32) + ");");
+              "_barriers, " + std::to_string(copying_threads()) + ", " + std::to_string(threads() / 32) + ");");
     barrier += 2 * p.stages;
   }
   out_.line("float* const scratch = reinterpret_cast<float*>(memory + " +
@@ -149,11 +149,11 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     out_.line(tile + "_ring.fill(" + here + ");");
     const std::int64_t vector = 16 / p.element_bytes;
     if (aligned(n.buffer, box, vector)) {
-      out_.line("copy_async(" + at + ", thread % 32, 32, " + columns + ", " + home(n.tensor) + ", " +
+      out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " + columns + ", " + home(n.tensor) + ", " +
                 row_lambda(n.buffer, &box, false) + ");");
       out_.line(tile + "_ring.copies_started();");
     } else {
-      out_.line("copy_elements(" + at + ", thread % 32, 32, " + columns + ", " +
+      out_.line("copy_elements(" + at + ", copier, " + std::to_string(copying_threads()) + ", " + columns + ", " +
                 row_lambda(n.buffer, &box, false) + ");");
       out_.line(tile + "_ring.elements_stored();");
       const std::string note = "rows of " + tensor + " do not begin at multiples of 16 bytes: they are copied element by element";

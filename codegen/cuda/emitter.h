@@ -2,8 +2,8 @@
 // what is loaded and written (emit_moves.cpp), and its computes (emit_compute.cpp, emit_product.cpp,
 // emit_rows.cpp).
 //
-// A block's warps walk the plan's tree twice over: one warp meets only the loads and copies tiles
-// into rings in shared memory, the others wait for the same tiles and compute. Every load is
+// A block's warps walk the plan's tree twice over: some meet only the loads and copy tiles into
+// rings in shared memory, the others wait for the same tiles and compute. Every load is
 // ahead of its use by as many tiles as the ring has stages, whatever the tree's shape.
 #pragma once
 
@@ -181,6 +181,7 @@ class KernelEmitter : private RangeEmitter {
   std::vector<std::optional<SymBox>> fixed_;
   std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering
   std::map<int, std::int64_t> divisors_;   ///< of variables
+  int copying_threads() const { return has_copies(NodeId(0)) ? 32 * p_.options.copy_warps : 0; }
   int threads() const { return warp_rows_ * warp_columns_ * 32; }
 };
 

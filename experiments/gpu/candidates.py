@@ -13,7 +13,7 @@ ROWS = ([f"chimera/G{i}" for i in range(1, 13)] + [f"mcfuser/G{i}" for i in rang
 
 # Of an H100 or H200, for the estimate: multiprocessors; FLOP/s that one reaches with mma; bytes/s
 # from L2 and shared memory a block can have.
-MULTIPROCESSORS, FLOPS, L2_BYTES, SHARED_BYTES = 132, 4e12, 40e9, 227 * 1024
+MULTIPROCESSORS, FLOPS, L2_BYTES, SHARED_BYTES = 132, 3e12, 40e9, 227 * 1024
 
 
 def sizes_of(tilewright, names):
@@ -40,27 +40,28 @@ def is_attention(row):
     return row.startswith("mcfuser/S")
 
 
-def estimate(row, size, expression, t, stages):
-    """Seconds, roughly; infinity where the tiles do not fit shared memory."""
+def estimate(row, size, expression, t):
+    """Seconds, roughly; infinity where the tiles do not fit shared memory. A block's steps over l cost a
+    latency each, its loads and its products what L2 and the tensor cores give one multiprocessor."""
     blocks = size["batch"] * math.ceil(size["m"] / t["m"])
     if expression == "mnlk":
         blocks *= math.ceil(size["n"] / t["n"])
     n = t["n"] if expression == "mnlk" else size["n"]
-    loads = t["m"] * t["k"] + t["k"] * t["l"] + t["l"] * t["n"]
-    wide = size["l"] if is_attention(row) else t["l"]
-    shared = 2 * (stages * loads + t["m"] * wide)
+    loads = t["m"] * t["k"] + 2 * (t["k"] * t["l"] + t["l"] * t["n"])
+    wide = size["l"] if is_attention(row) else 0
+    shared = 2 * (loads + t["m"] * wide)
     if shared > SHARED_BYTES:
         return math.inf
-    trips = math.ceil(size["l"] / t["l"])
+    steps = math.ceil(size["l"] / t["l"]) * math.ceil(size["k"] / t["k"])
     flops = 2 * t["m"] * size["l"] * (size["k"] + n)
-    moved = 2 * (t["m"] * size["k"] * (trips if t["k"] < size["k"] else 1)
-                 + size["l"] * (size["k"] + n) + t["m"] * n)
-    steps = trips * math.ceil(size["k"] / t["k"])
-    # Small tiles load operands more often than they multiply; wide ones keep the tensor cores busy.
-    busy = min(1.0, t["m"] / 64) * min(1.0, t["l"] / 64) * (1 if n >= 64 else 0.6)
-    a_block = max(flops / (FLOPS * busy), moved / L2_BYTES) + 0.5e-6 * steps
-    together = max(1, min(SHARED_BYTES // max(shared, 1), 4))
-    return math.ceil(blocks / (MULTIPROCESSORS * together)) * a_block * max(1, together * 0.7)
+    moved = 2 * (t["m"] * size["k"] + size["l"] * (size["k"] + n) + t["m"] * n)
+    # Fewer rows than four warps have, or narrow columns, leave tensor cores idle.
+    busy = min(1.0, t["m"] / 64) * (1 if n >= 64 else 0.7)
+    a_block = max(flops / (FLOPS * busy), moved / L2_BYTES) + 0.2e-6 * steps
+    together = max(1, min(SHARED_BYTES // shared, 3))
+    waves = math.ceil(blocks / (MULTIPROCESSORS * together))
+    crowd = max(1.0, min(together, blocks / MULTIPROCESSORS) * 0.7)
+    return waves * a_block * crowd
 
 
 def tilings(size, attention):
@@ -103,9 +104,9 @@ def candidates(row, size, most):
     ranked = []
     for t in tilings(size, is_attention(row)):
         for expression in ("mnlk",) if is_attention(row) else ("mnlk", "ml(k,n)"):
-            if expression == "ml(k,n)" and t["n"] == size["n"]:
-                continue  # the same plan as mnlk with the whole of n
-            ranked.append((estimate(row, size, expression, t, 2), expression, t))
+            if expression == "ml(k,n)" and (t["n"] == size["n"] or t["n"] < 64):
+                continue  # the same plan as mnlk with the whole of n; many small products
+            ranked.append((estimate(row, size, expression, t), expression, t))
     ranked = [r for r in sorted(ranked, key=lambda r: r[0]) if r[0] < math.inf]
 
     def add(expression, t, **options):
@@ -117,7 +118,7 @@ def candidates(row, size, most):
     plain = max(1, (most - 2) * 2 // 3)
     for _, expression, t in ranked[:plain]:
         add(expression, t)
-    variants = ({"stages": 3}, {"stages": 1}, {"warps": 8}, {"warps": 2})
+    variants = ({"warps": 8}, {"stages": 3}, {"warps": 4}, {"warps": 2})
     for (_, expression, t), options in itertools.product(ranked[:max(1, plain // 3)], variants):
         if len(asked) >= most:
             break

@@ -112,6 +112,19 @@ def test_lists():
         assert verb()["schema"] == 1
 
 
+def test_cuda_emitted_and_executed_on_the_cpu(tmp_path):
+    chain, machine = "gemm-chain:m=40,n=24,k=24,l=40,dtype=f16", "h200"
+    options = {"tree": "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )", "tiles": {"m": 32, "l": 32, "k": 16}}
+    answer = tilewright.run(chain, machine, target="cuda-emulated", warps=2, stages=2, **options)
+    assert answer["verified"] and answer["faults"] == 0
+    files = tilewright.emit(chain, machine, target="cuda-emulated", out=tmp_path, **options)["files"]
+    assert {"tilewright_device.h", "tilewright_host.h", "build.sh"} <= {f.split("/")[-1] for f in files}
+    lines = tmp_path / "batch.jsonl"
+    lines.write_text('{"workload": "gemm", "stages": 99}')
+    with pytest.raises(tilewright.InputError, match="batch.jsonl:1: stages"):
+        tilewright.run(None, machine, target="cuda", batch=lines, build_only=True)
+
+
 def test_refusals_are_answers_unless_checked():
     answer = tilewright.simulate(CHAIN, "scratchpad:64B", tree=TREE, tiles=TILES)
     assert answer["reason"]
@@ -157,6 +170,17 @@ def test_a_recorded_trace_walks_as_its_plan_did(tmp_path):
     total = lambda document: sum(t["read_bytes"] for t in document["traffic"])
     assert total(again) == total(plan) > 0
     assert plan["curve"]
+
+
+def test_skipping_threads_and_occupancy(tmp_path):
+    out = tmp_path / "o.csv"
+    machine = "cache:1K/4"
+    plan = tilewright.simulate(CHAIN, machine, tree=TREE, tiles=TILES, no_skip=True, threads=2)
+    again = tilewright.simulate(CHAIN, machine, tree=TREE, tiles=TILES, occupancy=out, stride=50)
+    assert plan["traffic"] == again["traffic"]
+    assert plan["threads"] == 2 and plan["skipped"] == {"none": "not asked for"}
+    assert again["occupancy"]["stride_accesses"] == 50
+    assert len(out.read_text().splitlines()) == again["occupancy"]["samples"] + 1
 
 
 def test_numbers_of_other_libraries():

@@ -131,8 +131,14 @@ TW_DEVICE void mbarrier_arrive_after_copies(u64* b) {
 TW_DEVICE void mbarrier_wait(u64* b, u32 parity) {
   u32 done;
   do {
+#if __CUDA_ARCH__ >= 900
+    // Sleeps for a while where test_wait would spin and take issue slots from who is waited for.
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+#else
     asm volatile(
         "{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+#endif
         : "=r"(done)
         : "r"(shared_address(b)), "r"(parity)
         : "memory");

@@ -1,8 +1,8 @@
 // What emitted kernels are made of: boxes, tiles in shared memory, rings of loaded tiles, sums in
 // registers, and the matrix products on them. Plain C++ on top of tilewright_device.h.
 //
-// Threads of a block: warps 0 .. kWarps - 1 compute, the last one copies. Computing warps form a grid,
-// `rows` x `columns` of them; a warp has whole 16-row blocks of a tile.
+// Of a block's warps the first ones compute and the others copy. Computing warps form a grid, `rows` x
+// `columns` of them; a warp has whole 16-row blocks of a tile.
 #pragma once
 
 #include "tilewright_device.h"
@@ -98,17 +98,25 @@ struct Tile {
 /// Fills a tile, its padding with zeros, by asynchronous copies of 16 bytes: the tensor's rows begin
 /// at multiples of 16 bytes. row(r) is the address of row r's first element, null for a row that does
 /// not exist; `any` some address in the tensor.
-template <class Tile, class Row>
-TW_DEVICE void copy_async(const Tile& tile, int thread, int threads, int columns,
+template <int Threads, class Tile, class Row>
+TW_DEVICE void copy_async(const Tile& tile, int thread, int columns,
                           const typename Tile::Element* any, const Row& row) {
   using T = typename Tile::Element;
   constexpr int kChunks = Tile::kColumns / Tile::kVector;
-  TW_UNROLL_BY(8)
-  for (int i = thread; i < Tile::kRows * kChunks; i += threads) {
-    const int r = i / kChunks, c = i % kChunks * Tile::kVector;
+  const auto chunk = [&](int r, int c) {
     const T* const from = row(r);
     const int count = from == nullptr ? 0 : least(most(columns - c, 0), Tile::kVector);
     cp_async16(tile.at(r, c), count > 0 ? from + c : any, count * int(sizeof(T)));
+  };
+  if constexpr (Threads % kChunks == 0) {  // every thread has a column of chunks to itself
+    constexpr int kStep = Threads / kChunks;
+    const int c = thread % kChunks * Tile::kVector;
+    TW_UNROLL_BY(8)
+    for (int r = thread / kChunks; r < Tile::kRows; r += kStep) chunk(r, c);
+  } else {
+    TW_UNROLL_BY(8)
+    for (int i = thread; i < Tile::kRows * kChunks; i += Threads)
+      chunk(i / kChunks, i % kChunks * Tile::kVector);
   }
 }
 /// The same, element by element through registers, for rows that begin anywhere.
@@ -149,7 +157,7 @@ TW_DEVICE void add_tile(const Tile& tile, int thread, int threads, int columns, 
   }
 }
 
-/// Tiles of one tensor that the copying warp brings while the others compute: `Stages` of them in a
+/// Tiles of one tensor that the copying warps bring while the others compute: `Stages` of them in a
 /// circle, each with a barrier that says it is full and one that says it is free. Copying and
 /// computing warps walk the same loops and meet the same loads, each with a Ring of its own.
 template <int R, int Stages>
@@ -178,7 +186,7 @@ struct Ring {
   TW_MEMBER void take(const Box<R>& box, int lane) {
     if (full) {
       warp_sync();
-      if (lane == 0) mbarrier_arrive(barriers + Stages + stage);
+      mbarrier_arrive(barriers + Stages + stage);
     }
     advance(box);
     mbarrier_wait(barriers + stage, parity);
@@ -190,7 +198,7 @@ TW_DEVICE void start_ring(u64* barriers, u32 copying_threads, u32 computing_warp
   TW_UNROLL
   for (int i = 0; i < Stages; ++i) {
     mbarrier_init(barriers + i, copying_threads);
-    mbarrier_init(barriers + Stages + i, computing_warps);
+    mbarrier_init(barriers + Stages + i, computing_warps * 32);
   }
 }
 
@@ -671,7 +679,12 @@ TW_DEVICE double f_pow(double a, double b) { return pow(a, b); }
 template <class R> TW_DEVICE R f_lt(R a, R b) { return a < b ? R(1) : R(0); }
 template <class R> TW_DEVICE R f_select(R a, R b, R c) { return a != R(0) ? b : c; }
 template <class R> TW_DEVICE R f_neg(R a) { return -a; }
+#if defined(__CUDACC__)
+/// ex2.approx of a * log2(e): within 2 + 1.16 |a| units in the last place (CUDA C++ Programming Guide).
+TW_DEVICE float f_exp(float a) { return __expf(a); }
+#else
 TW_DEVICE float f_exp(float a) { return expf(a); }
+#endif
 TW_DEVICE double f_exp(double a) { return exp(a); }
 TW_DEVICE float f_log(float a) { return logf(a); }
 TW_DEVICE double f_log(double a) { return log(a); }

@@ -1,0 +1,125 @@
+// From a built kernel to a verified and timed one, on a stand-in for the driver (fake_cuda/) that
+// this program finds instead of any real one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "core/ir/files.h"
+#include "harness/cuda_kernel.h"
+#include "harness/run_cuda.h"
+#include "tests/codegen/cuda/hand_written.h"
+
+namespace tilewright::harness {
+namespace {
+
+using testing::HasSubstr;
+
+struct Planted {
+  explicit Planted(const char* fault) { setenv("TILEWRIGHT_FAKE_CUDA", fault, 1); }
+  ~Planted() { unsetenv("TILEWRIGHT_FAKE_CUDA"); }
+};
+
+/// A job whose source is written by hand, as if it had been emitted and built.
+CudaJob job() {
+  CudaJob j;
+  j.on.setting.workload =
+      std::make_shared<const Workload>(named_workload("gemm:m=40,n=24,k=33,dtype=f16"));
+  j.on.setting.machine = std::make_shared<const Machine>(named_machine("h100"));
+  j.source = cuda::test::hand_written_gemm(40, 24, 33);
+  // The stand-in computes by itself: any file that begins as a cubin does will do.
+  j.binary = cuda::Binary{.cubin =
+                              "\x7f"
+                              "ELF",
+                          .architecture = "sm_90a",
+                          .builder = "none"};
+  j.json["launches"] = launches_json(*j.source, &*j.binary);
+  j.options.target = "cuda";
+  j.options.seconds = 0.01;
+  return j;
+}
+
+CudaJob ran(CudaJob j) {
+  const auto device = cuda::Device::open();
+  if (!device)
+    j.refuse_with(device.reason());
+  else
+    run_job(j, *device, reference_of(*j.on.setting.workload, 1));
+  return j;
+}
+
+TEST(CudaRun, VerifiesAndTimes) {
+  const CudaJob j = ran(job());
+  ASSERT_FALSE(j.refusal) << *j.refusal;
+  EXPECT_TRUE(j.json["verified"]);
+  EXPECT_GT(j.json["relative_error"], 0);
+  EXPECT_LT(j.json["relative_error"], j.json["tolerance"]);
+  EXPECT_EQ(j.json["device"]["name"], "Fake H100");
+  EXPECT_EQ(j.json["device"]["driver_version"], "13.0");
+  EXPECT_EQ(j.json["device"]["compute_capability"], "9.0");
+  // The stand-in's runs take 2 us each, whatever the clock says.
+  EXPECT_NEAR(j.json["seconds_median"].get<double>(), 2e-6, 1e-9);
+  EXPECT_NEAR(j.json["gflops"].get<double>(), 2.0 * 40 * 24 * 33 / 2e-6 * 1e-9, 0.1);
+  EXPECT_GE(j.json["batches"], 20);
+  EXPECT_GE(j.json["runs_a_batch"].get<double>() * 2e-6, 200e-6);
+  EXPECT_THAT(j.json["l2"].get<std::string>(), HasSubstr("warm"));
+  EXPECT_EQ(j.json["launches"][0]["blocks_a_multiprocessor"], 4);
+  EXPECT_THAT(j.json["peak_source"].get<std::string>(), HasSubstr("machine file h100"));
+}
+
+TEST(CudaRun, ColdRunsUseSetsInTurn) {
+  CudaJob asked = job();
+  asked.options.cuda.cold = true;
+  const CudaJob j = ran(std::move(asked));
+  ASSERT_FALSE(j.refusal) << *j.refusal;
+  EXPECT_THAT(j.json["l2"].get<std::string>(), HasSubstr("cold: 342 sets"));
+  EXPECT_NEAR(j.json["seconds_median"].get<double>(), 2e-6, 1e-9);
+  EXPECT_EQ(j.json["runs_a_batch"].get<int>() % 342, 0);
+  // 40*33 + 33*24 + 40*24 halves a set; twice the 1 MiB of the stand-in's L2.
+  EXPECT_EQ(copies_past_l2({.l2_bytes = 1 << 20}, {2640, 1584, 1920}, {true, true, true}), 342);
+}
+
+TEST(CudaRun, AWrongKernelIsNotTimed) {
+  const Planted fault("wrong");
+  const CudaJob j = ran(job());
+  ASSERT_TRUE(j.refusal);
+  EXPECT_FALSE(j.json["verified"]);
+  EXPECT_FALSE(j.json.contains("seconds_median"));
+  EXPECT_GT(j.json["relative_error"], j.json["tolerance"]);
+}
+
+TEST(CudaRun, AfterAFaultTheDeviceOpensAfresh) {
+  {
+    const Planted fault("illegal");
+    const CudaJob j = ran(job());
+    ASSERT_TRUE(j.refusal);
+    EXPECT_THAT(*j.refusal, HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  }
+  EXPECT_FALSE(ran(job()).refusal);
+}
+
+TEST(CudaRun, WhatTheDeviceHasNotIsARefusal) {
+  CudaJob large = job();
+  large.source->launches[0].shared_bytes = 300'000;
+  EXPECT_THAT(*ran(std::move(large)).refusal, HasSubstr("232448"));
+  CudaJob waiting = job();
+  waiting.source->launches[0].cooperative = true;
+  waiting.source->launches[0].blocks = 4 * 132 + 1;
+  EXPECT_THAT(*ran(std::move(waiting)).refusal, HasSubstr("holds 528 at once"));
+}
+
+TEST(CudaRun, AKernelThatDoesNotEndIsFoundOut) {
+  // Last: the stand-in hangs for good, as a device would.
+  const Planted fault("hang");
+  const auto device = cuda::Device::open();
+  ASSERT_TRUE(device);
+  const auto graph = device.value()->capture({});
+  ASSERT_TRUE(graph);
+  const auto seconds = device.value()->run(*graph, 1, 0.05);
+  ASSERT_FALSE(seconds);
+  EXPECT_THAT(seconds.reason(), HasSubstr("did not end"));
+  EXPECT_TRUE(device.value()->hung());
+}
+
+}  // namespace
+}  // namespace tilewright::harness
