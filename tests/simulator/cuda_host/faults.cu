@@ -31,6 +31,19 @@ TW_DEVICE void missing_warp_sync(const float* in, float* out) {
 }
 BOTH(missing_warp_sync, 32, (const float* in, float* out), (in, out))
 
+// The second warp reads, and the first, which runs after it, writes over what was read.
+template <bool Wrong>
+TW_DEVICE void written_too_early(const float* in, float* out) {
+  TW_SHARED(memory);
+  float* const x = reinterpret_cast<float*>(memory);
+  if (threadIdx.x < 32) x[threadIdx.x] = tw::load_global(in + threadIdx.x);
+  tw::block_sync();
+  if (threadIdx.x >= 32) tw::store_global(out + threadIdx.x % 32, x[threadIdx.x % 32]);  // early: read
+  if (!Wrong) tw::block_sync();
+  if (threadIdx.x < 32) x[threadIdx.x] = 0;  // early: write
+}
+BOTH(written_too_early, 64, (const float* in, float* out), (in, out))
+
 // A shuffle makes lanes meet, but orders no memory.
 template <bool Wrong>
 TW_DEVICE void shuffle_is_no_barrier(const float* in, float* out) {

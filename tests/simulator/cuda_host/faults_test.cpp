@@ -26,6 +26,7 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"missing_barrier", Fault::race, "barrier: read", "barrier: write", 64, 1, false, 64, 64},
       {"missing_warp_sync", Fault::race, "warp: write", "warp: read"},
+      {"written_too_early", Fault::race, "early: write", "early: read", 64},
       {"shuffle_is_no_barrier", Fault::race, "shuffle: read", "shuffle: write"},
       {"missing_wait", Fault::race, "wait: read", "wait: copy", 32, 1, false, 128},
       {"wait_is_ones_own", Fault::race, "own: read", "own: copy", 64, 1, false, 256, 64},
@@ -82,6 +83,10 @@ const std::vector<Case>& cases() {
        .stopped = true},
   };
   return all;
+}
+
+const Case& case_of(const std::string& kernel) {
+  return *std::ranges::find(cases(), kernel, &Case::kernel);
 }
 
 const Built& built() {
@@ -143,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaHostFault, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.kernel; });
 
 TEST(CudaHostFaults, OneByteTooFarNamesTensorOffsetAndSize) {
-  const Report report = run(cases()[6], "_wrong");
+  const Report report = run(case_of("read_past"), "_wrong");
   ASSERT_EQ(report.findings.size(), 1U) << texts(report);
   const Finding& f = report.findings[0];
   EXPECT_EQ(f.object, "in");
@@ -154,7 +159,7 @@ TEST(CudaHostFaults, OneByteTooFarNamesTensorOffsetAndSize) {
 }
 
 TEST(CudaHostFaults, FindingsAreCappedAndTheRestIsCounted) {
-  const Case& c = cases()[0];
+  const Case& c = case_of("missing_barrier");
   std::vector<float> in(64, 1), out(64);
   const std::vector<Tensor> tensors{tensor("in", in), tensor("out", out, false)};
   const Launch launch{
@@ -167,7 +172,7 @@ TEST(CudaHostFaults, FindingsAreCappedAndTheRestIsCounted) {
 }
 
 TEST(CudaHostFaults, WithoutChecksOnlyBoundsAndAlignmentAreChecked) {
-  for (const Case& c : {cases()[0], cases()[6]}) {
+  for (const Case& c : {case_of("missing_barrier"), case_of("read_past")}) {
     std::vector<float> in(static_cast<std::size_t>(c.in), 1), out(static_cast<std::size_t>(c.out));
     const std::vector<Tensor> tensors{tensor("in", in), tensor("out", out, false)};
     const Launch launch{.kernel = c.kernel + "_wrong",
