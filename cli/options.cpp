@@ -98,7 +98,7 @@ std::vector<Option> make_model_options() {
        [](Invocation& i, const std::string& v) {
          i.request.seed = whole<std::uint64_t>("--seed", v, 0, UINT64_MAX);
        }},
-      {"--threads", "", "N", "threads (default: every core; run: 1)", false,
+      {"--threads", "", "N", "threads (default: every core; run, simulate: 1)", false,
        [](Invocation& i, const std::string& v) {
          i.request.threads = whole<int>("--threads", v, 1, 1024);
        }},
@@ -218,6 +218,15 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string& v) { i.walk.save_trace = v; }},
       {"--attribute", "", "", "misses by kind, who evicted whom, which loop pays (slow)", false,
        [](Invocation& i, const std::string&) { i.walk.attribute = true; }},
+      {"--no-skip", "", "", "walk iterations that only repeat themselves too (same counts)", false,
+       [](Invocation& i, const std::string&) { i.walk.skip = false; }},
+      {"--occupancy", "", "FILE",
+       "lines that each tensor holds over time: .csv, or .json, which plot and chrome://tracing read",
+       false, [](Invocation& i, const std::string& v) { i.walk.occupancy = v; }},
+      {"--stride", "", "N", "of --occupancy, in accesses (default: 512 to 1024 samples)", false,
+       [](Invocation& i, const std::string& v) {
+         i.walk.stride = whole<std::int64_t>("--stride", v, 1, INT64_MAX);
+       }},
       {"--cores", "", "N", "cores that blocks are dealt to, sharing the outer caches (default 1)", false,
        [](Invocation& i, const std::string& v) {
          i.walk.cores = whole<int>("--cores", v, 1, 1024);

@@ -60,6 +60,15 @@ std::string simulate_table(const ordered_json& j) {
         formatted("{:<16} {}, {} reads, {} writes; {} instruction fetches left out\n", "trace",
                     cell(j["trace"]["format"]), cell(j["trace"]["reads"]),
                     cell(j["trace"]["writes"]), cell(j["trace"]["instruction_fetches_left_out"]));
+  if (j.contains("skipped") && j["skipped"].contains("computes") && j["skipped"]["computes"] != 0)
+    text += formatted("{:<16} {} of {} computes repeat what was walked: counted, not walked\n",
+                        "skipped", cell(j["skipped"]["computes"]),
+                        cell(j["skipped"]["of_computes"]));
+  if (j.contains("why_serial"))
+    text += formatted("{:<16} {}: {}\n", "threads", cell(j["threads"]), cell(j["why_serial"]));
+  if (j.contains("occupancy"))
+    text += formatted("{:<16} {} samples, one in {} accesses\n", "occupancy",
+                        cell(j["occupancy"]["samples"]), cell(j["occupancy"]["stride_accesses"]));
   if (j.contains("cores"))
     text += formatted("{:<16} {}, blocks dealt in turn, one after the other\n", "cores",
                         cell(j["cores"]));

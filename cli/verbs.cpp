@@ -99,10 +99,11 @@ std::vector<Verb> make_verbs() {
                    "PLAN",
                    kPlan + kModel + kFuser +
                        Names{"--layout", "--trace", "--save-trace", "--curve", "--csv", "--attribute",
-                             "--cores", "--json"},
+                             "--occupancy", "--stride", "--no-skip", "--cores", "--threads", "--json"},
                    std::string(kPlanHelp) +
                        "\nWith --trace FILE there is no plan: its accesses walk through the machine's caches.\n"
-                       "Blocks of a plan are dealt to --cores in turn and run one after the other.",
+                       "Blocks of a plan are dealt to --cores in turn and run one after the other. --threads share\n"
+                       "the sets of the caches: a thread walks the whole plan and touches its own sets.",
                    [](const Invocation& i) { return harness::simulate(i.request, i.walk); },
                    simulate_table});
   verbs.push_back({"emit",

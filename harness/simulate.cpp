@@ -79,12 +79,15 @@ Answer simulate(const Request& request, const WalkOptions& options) {
   SimulateOptions how{.layout = layout,
                       .cores = options.cores,
                       .seed = request.seed,
-                      .attribute = options.attribute};
+                      .attribute = options.attribute,
+                      .skip = options.skip,
+                      .threads = request.threads ? threads_of(request) : 1};
   const bool curve = options.curve || options.csv;
   std::optional<CachesOf> caches;  // that anything beside the traffic is of
   for (const auto& [asked, option] :
        {std::pair(curve, "--curve"), std::pair(options.attribute, "--attribute"),
         std::pair(options.cores != 1, "--cores"),
+        std::pair(options.occupancy.has_value(), "--occupancy"),
         std::pair(options.save_trace.has_value(), "--save-trace")})
     if (asked) caches = caches_of(machine, option);
   std::optional<Curves> curves;
@@ -97,15 +100,34 @@ Answer simulate(const Request& request, const WalkOptions& options) {
     file.emplace(*options.save_trace, tensors);
     how.trace = &file->writer();
   }
+  std::optional<OccupancyFile> occupancy;
+  if (options.stride && !options.occupancy)
+    throw InputError({.where = "--stride",
+                      .value = std::to_string(*options.stride),
+                      .problem = "is of samples that are not asked for",
+                      .accepted = "--stride N beside --occupancy FILE"});
+  if (options.occupancy) {
+    occupancy.emplace(*options.occupancy, options.stride);
+    how.occupancy = &occupancy->samples();
+  }
   if (request.progress) request.progress("simulating", 0);
   const Simulated result = simulate_in_detail(schedule, how);
   if (file) file->finish();
   if (options.csv) write_file(*options.csv, curves->csv(tensors), "--csv");
 
+  if (occupancy)
+    occupancy->write(on.setting.workload_name, machine.name, caches->levels, tensors);
+
   merge(json, to_json(result.traffic));
   json["layout"] = name_of(layout);
   json["packing_bytes"] = AddressMap(schedule, layout).packing_bytes().value;
   if (auto more = behaviour_json(result.caches); !more.empty()) json["behaviour"] = std::move(more);
+  json["skipped"] = skipped_json(result.skipped);
+  if (how.threads != 1) {
+    json["threads"] = result.threads;
+    if (!result.why_serial.empty()) json["why_serial"] = result.why_serial;
+  }
+  if (occupancy) json["occupancy"] = occupancy->summary();
   if (options.cores != 1) json["cores"] = options.cores;
   if (options.attribute) json["attribution"] = blame_json(result.blame, result.loops, tensors);
   if (machine.level(machine.home()).rows.row_bytes != 0) json["dram"] = dram_json(result.dram);

@@ -57,6 +57,14 @@ ordered_json behaviour_json(
   return all;
 }
 
+ordered_json skipped_json(const Skipped& s) {
+  if (!s.why_none.empty()) return {{"none", s.why_none}};
+  ordered_json loops = ordered_json::array();
+  for (const Skipped::OfLoop& l : s.loops)
+    loops.push_back({{"kernel", l.kernel}, {"loop", l.loop}, {"iterations", l.iterations}});
+  return {{"computes", s.computes}, {"of_computes", s.of_computes}, {"loops", std::move(loops)}};
+}
+
 ordered_json dram_json(const DramCount& d) {
   return {{"reads", d.reads},
           {"writes", d.writes},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,28 @@ class Curves {
  private:
   StackDistances associative_, sets_;
 };
+
+/// What --occupancy writes.
+class OccupancyFile {
+ public:
+  /// Throws InputError unless the name ends in .csv or .json.
+  OccupancyFile(std::string path, std::optional<std::int64_t> stride);
+  Occupancy& samples() { return samples_; }
+  /// .csv: accesses, level and each tensor's lines. .json: {"kind": "occupancy", "stride_accesses",
+  /// "levels", "tensors", "traceEvents"}, which is a Chrome trace too: a counter for each level.
+  void write(const std::string& workload, const std::string& machine,
+             const std::vector<CacheGeometry>& levels,
+             const std::vector<std::string>& tensors) const;
+  nlohmann::ordered_json summary() const;
+
+ private:
+  std::string path_;
+  Occupancy samples_;
+};
+
+/// {"computes", "of_computes", "loops": [{"kernel", "loop", "iterations"}]} or, where nothing could
+/// be, {"none": reason}.
+nlohmann::ordered_json skipped_json(const Skipped& s);
 
 /// The machine's hardware caches, innermost first, and the boundaries outwards. Throws InputError
 /// where it has none.

@@ -34,6 +34,9 @@ void refuse_plans(const Request& request, const WalkOptions& options) {
   if (request.tree || request.tiles || request.order || request.model)
     bad("--trace", *options.trace, "has no plan to make");
   if (options.save_trace) bad("--save-trace", *options.save_trace, "is what --trace reads");
+  if (!options.skip) bad("--no-skip", "given", "is of a plan's loops, which a trace does not have");
+  if (request.threads) bad("--threads", std::to_string(*request.threads), "are of a plan's walk");
+  if (options.occupancy) bad("--occupancy", *options.occupancy, "is of a plan's walk");
   if (options.cores != 1)
     bad("--cores", std::to_string(options.cores), "are not told apart in a trace");
 }

@@ -50,6 +50,9 @@ struct WalkOptions {
   std::optional<std::string> csv = {};         ///< of --curve, every size at which anything changes
   bool curve = false;      ///< misses of LRU caches of every size
   bool attribute = false;  ///< misses by kind, who evicted whom, which loop pays
+  std::optional<std::string> occupancy = {};   ///< where to write who holds what, .csv or .json
+  std::optional<std::int64_t> stride = {};     ///< of occupancy, accesses
+  bool skip = true;        ///< passes over iterations that repeat themselves
   int cores = 1;           ///< that blocks are dealt to (SimulateOptions::cores)
 };
 /// Simulated traffic of a plan, or of a trace, at every boundary. Refused for an illegal plan and for

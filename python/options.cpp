@@ -164,11 +164,16 @@ Invocation invocation_of(const Json& options) {
   read.whole("seed", 0, INT64_MAX, r.seed);
   read.whole("threads", 1, 1024, r.threads);
   read.flag("resolved", i.resolved);
+  bool no_skip = false;
   read.flag("curve", i.curve);
   i.walk.curve = i.curve;
   read.text("trace", i.walk.trace);
   read.text("save_trace", i.walk.save_trace);
   read.flag("attribute", i.walk.attribute);
+  read.flag("no_skip", no_skip);
+  i.walk.skip = !no_skip;
+  read.text("occupancy", i.walk.occupancy);
+  read.whole("stride", 1, INT64_MAX, i.walk.stride);
   read.whole("cores", 1, 1024, i.walk.cores);
   read.text("models", i.models);
   read.text("out", i.out);

@@ -389,6 +389,17 @@ std::vector<std::vector<CacheLine>> CacheHierarchy::contents(std::size_t level, 
   return engine_->contents(level, core);
 }
 
+std::vector<std::int64_t> CacheHierarchy::held(std::size_t level) const {
+  return engine_->held(level);
+}
+
+bool CacheHierarchy::has_image() const { return engine_->has_image(); }
+void CacheHierarchy::image(cache::Image& out) const { engine_->image(out); }
+void CacheHierarchy::assign(const cache::Image& image) {
+  engine_->assign(image);
+  renew_quick();
+}
+
 const LevelBlame& CacheHierarchy::blame(std::size_t level) const {
   TW_CHECK(attribution_ != nullptr, "blame without CacheOptions::attribute");
   return attribution_->level(level);

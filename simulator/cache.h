@@ -112,6 +112,7 @@ struct Quick {
 
 class Engine;
 class Attribution;
+struct Image;
 
 }  // namespace cache
 
@@ -209,6 +210,15 @@ class CacheHierarchy {
   /// else by way.
   std::vector<std::vector<CacheLine>> contents(std::size_t level, int core = 0) const;
   DramCount dram() const;
+
+  /// Lines of a level by tensor, summed over cores. Cost: one look at each.
+  std::vector<std::int64_t> held(std::size_t level) const;
+
+  /// Whether what these caches will do depends on no more than an Image says: plain hierarchies
+  /// whose policies draw nothing.
+  bool has_image() const;
+  void image(cache::Image& out) const;      ///< what they hold and have counted, in `out`
+  void assign(const cache::Image& image);  ///< in place of what they hold and have counted
 
   /// With CacheOptions::attribute; see attribution.h.
   const LevelBlame& blame(std::size_t level) const;

@@ -4,8 +4,10 @@
 #include <memory>
 #include <vector>
 
+#include "core/ir/error.h"
 #include "simulator/attribution.h"
 #include "simulator/cache.h"
+#include "simulator/cache_image.h"
 
 namespace tilewright::cache {
 
@@ -37,8 +39,16 @@ class Engine {
   virtual std::vector<Tally> tallies(std::size_t level) const = 0;
   /// By tensor, bytes.
   virtual std::vector<std::int64_t> resident_dirty(std::size_t level) const = 0;
+  virtual std::vector<std::int64_t> held(std::size_t level) const = 0;  ///< by tensor, lines
   virtual std::vector<std::vector<CacheLine>> contents(std::size_t level, int core) const = 0;
   virtual DramCount dram() const = 0;
+
+  /// Whether image() says all that what is to come depends on, wherever lines lie: no draws, no
+  /// prefetchers, sets by number.
+  virtual bool has_image() const { return false; }
+  virtual void image(Image&) const { TW_CHECK(false, "an engine without images"); }
+  /// Puts an image in place of what is held and counted.
+  virtual void assign(const Image&) { TW_CHECK(false, "an engine without images"); }
 
   /// Told of every touch from now on; quick() is then of no use.
   void observe(Attribution* by) { blame_ = by; }

@@ -145,6 +145,15 @@ class GeneralEngine final : public Engine {
     return bytes;
   }
 
+  std::vector<std::int64_t> held(std::size_t level) const override {
+    const Tier& t = tiers_[level];
+    std::vector<std::int64_t> lines(t.tally.size(), 0);
+    for (const Bank& bank : t.banks)
+      for (std::uint64_t s = 0; s < bank.sets(); ++s)
+        bank.each(s, [&](const Held& h) { ++lines[static_cast<std::size_t>(h.tensor)]; });
+    return lines;
+  }
+
   std::vector<std::vector<CacheLine>> contents(std::size_t level, int core) const override {
     const Tier& t = tiers_[level];
     const Bank& bank = t.banks[t.banks.size() == 1 ? 0 : static_cast<std::size_t>(core)];

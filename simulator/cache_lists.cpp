@@ -98,4 +98,16 @@ std::size_t Lists::run(Entry first, std::size_t n, Miss* misses) {
   return missed;
 }
 
+void Lists::clear() {
+  std::fill(table_.begin(), table_.end(), kFree);
+  std::fill(used_.begin(), used_.end(), 0);
+  for (std::uint64_t s = 0; s < sets(); ++s) nodes_[head(s)].prev = nodes_[head(s)].next = head(s);
+}
+
+void Lists::assign(std::uint64_t, const Entry* in) {
+  Entry nothing = kEmpty;
+  for (std::size_t i = ways_; i-- > 0;)
+    if (in[i] != kEmpty) touch(in[i], nothing);
+}
+
 }  // namespace tilewright::cache

@@ -21,6 +21,7 @@ struct PlainLevel {
   Sets sets;
   std::uint64_t limit = 0;  ///< lines from here on need wider tags
   int line_shift = 6;
+  bool draws = false;             ///< what is to come depends on more than what is held
   bool ages = false;              ///< a second touch may change more than a count
   bool repeats = true;            ///< see Engine::repeats
   std::vector<Tally> tally = {};  ///< by tensor
@@ -42,6 +43,7 @@ PlainLevel make_level(const CacheGeometry& g, const CacheOptions& options, std::
   };
   PlainLevel level{.sets = made(),
                    .line_shift = std::countr_zero(static_cast<std::uint64_t>(g.line.value)),
+                   .draws = policy.kind == Replacement::Kind::random || policy.rare != 0,
                    .ages = policy.kind == Replacement::Kind::ages,
                    .repeats = policy.kind != Replacement::Kind::ages &&
                               policy.kind != Replacement::Kind::bit_plru};
@@ -145,6 +147,13 @@ class PlainEngine final : public Engine {
     return bytes;
   }
 
+  std::vector<std::int64_t> held(std::size_t level) const override {
+    std::vector<std::int64_t> lines(levels_[level].tally.size(), 0);
+    each(level,
+         [&](std::uint64_t, Entry e) { ++lines[static_cast<std::size_t>(tensor_of(e))]; });
+    return lines;
+  }
+
   std::vector<std::vector<CacheLine>> contents(std::size_t level, int) const override {
     std::vector<std::vector<CacheLine>> all(
         std::visit([](const auto& sets) { return sets.sets(); }, levels_[level].sets));
@@ -158,7 +167,65 @@ class PlainEngine final : public Engine {
 
   DramCount dram() const override { return {}; }
 
+  bool has_image() const override {
+    return blame_ == nullptr && std::none_of(levels_.begin(), levels_.end(),
+                                             [](const PlainLevel& l) { return l.draws; });
+  }
+
+  void image(Image& out) const override {
+    out.levels.resize(levels_.size());
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      std::visit([&](const auto& sets) { copy(sets, out.levels[i]); }, levels_[i].sets);
+      out.levels[i].line_shift = levels_[i].line_shift;
+      out.levels[i].tally = levels_[i].tally;
+    }
+  }
+
+  void assign(const Image& image) override {
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      PlainLevel& l = levels_[i];
+      const LevelImage& from = image.levels[i];
+      for (const Entry e : from.entries)
+        if (e != kEmpty && line_of(e) >= l.limit) {
+          widen(l);
+          break;
+        }
+      std::visit([&](auto& sets) { put(from, sets); }, l.sets);
+      std::copy(from.tally.begin(), from.tally.end(), l.tally.begin());
+    }
+  }
+
  private:
+  template <class S>
+  static void copy(const S& sets, LevelImage& out) {
+    out.sets = sets.sets();
+    out.ways = sets.ways();
+    out.entries.resize(out.sets * out.ways);
+    if constexpr (std::is_same_v<S, Ways>) out.states.resize(sets.ordered() ? 0 : out.sets);
+    for (std::uint64_t s = 0; s < out.sets; ++s) {
+      Entry* to = &out.entries[s * out.ways];
+      if constexpr (std::is_same_v<S, Ways>) {
+        sets.copy(s, to, out.states.empty() ? nullptr : &out.states[s]);
+      } else {
+        Entry* const end = to + out.ways;
+        sets.each(s, [&](Entry e) { *to++ = e; });
+        std::fill(to, end, kEmpty);
+      }
+    }
+  }
+
+  template <class S>
+  static void put(const LevelImage& from, S& sets) {
+    if constexpr (std::is_same_v<S, Lists>) sets.clear();
+    for (std::uint64_t s = 0; s < from.sets; ++s) {
+      const Entry* const entries = &from.entries[s * from.ways];
+      if constexpr (std::is_same_v<S, Ways>)
+        sets.assign(s, entries, from.states.empty() ? nullptr : &from.states[s]);
+      else
+        sets.assign(s, entries);
+    }
+  }
+
   static constexpr std::size_t kBatch = 64;
 
   template <class F>

@@ -2,6 +2,7 @@
 // speaks of a line as one 64-bit entry: line number << 16 | tensor << 1 | dirty.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -108,6 +109,10 @@ class Tags {
       if (tags_[i] != kNoTag) f(entry(set, tags_[i], meta_[i]));
   }
 
+  /// A set holds the entries at `in` from now on, as many as there are ways, in the order of each(),
+  /// the rest kEmpty. Lines are below limit().
+  void assign(std::uint64_t set, const Entry* in);
+
   // For whoever looks at the front of a row without a call.
   std::uint32_t* tags() { return tags_.data(); }
   std::uint8_t* meta() { return meta_.data(); }
@@ -155,12 +160,16 @@ class Rows {
   }
 
   std::uint64_t sets() const { return set_of_.divisor(); }
+  std::size_t ways() const { return ways_; }
   /// Calls f(entry) for what a set holds, most recently used first.
   template <class F>
   void each(std::uint64_t set, F&& f) const {
     const Entry* row = &vectors_[set * stride_].entries[0];
     for (std::size_t i = 0; i < ways_; ++i)
       if (row[i] != kEmpty) f(row[i]);
+  }
+  void assign(std::uint64_t set, const Entry* in) {  ///< as Tags::assign
+    std::copy_n(in, ways_, &vectors_[set * stride_].entries[0]);
   }
 
  private:
@@ -192,6 +201,7 @@ class Ways {
     return run_(*this, first, n, misses, times);
   }
   std::uint64_t sets() const { return set_of_.divisor(); }
+  std::size_t ways() const { return static_cast<std::size_t>(ways_); }
   /// fifo: newest first; else by way.
   template <class F>
   void each(std::uint64_t set, F&& f) const {
@@ -203,6 +213,12 @@ class Ways {
       if (e != kEmpty) f(e);
     }
   }
+
+  /// A set as it can be put back by assign(): with fifo in the order of each(), the rest kEmpty; else
+  /// by way, with the policy's state.
+  void copy(std::uint64_t set, Entry* out, PolicyState* state) const;
+  void assign(std::uint64_t set, const Entry* in, const PolicyState* state);
+  bool ordered() const { return fifo_; }
 
   /// Whether another touch like `now`, of the line touched last in its set, changes nothing.
   bool settled(Entry now) const {
@@ -251,11 +267,14 @@ class Lists {
   Lists(std::uint64_t sets, std::int64_t ways, bool fifo = false);
   std::size_t run(Entry first, std::size_t n, Miss* misses);  ///< as Rows::run
   std::uint64_t sets() const { return set_of_.divisor(); }
+  std::size_t ways() const { return ways_; }
   template <class F>
   void each(std::uint64_t set, F&& f) const {
     const std::uint32_t end = head(set);
     for (std::uint32_t i = nodes_[end].next; i != end; i = nodes_[i].next) f(nodes_[i].entry);
   }
+  void clear();
+  void assign(std::uint64_t, const Entry* in);  ///< as Tags::assign; of a set that is empty
 
  private:
   /// Lists are rings through a head node; heads come after all lines.

@@ -25,6 +25,16 @@ Tags::Tags(std::uint64_t sets, std::int64_t ways, bool portable)
       meta_(sets * stride_, kNobody),
       run_(portable ? run_plain : fastest(stride_ / kVector)) {}
 
+void Tags::assign(std::uint64_t set, const Entry* in) {
+  for (std::size_t i = 0; i < ways_; ++i) {
+    const bool held = in[i] != kEmpty;
+    const std::size_t at = set * stride_ + i;
+    tags_[at] =
+        held ? static_cast<std::uint32_t>(set_of_.split(line_of(in[i])).quotient + 1) : kNoTag;
+    meta_[at] = held ? static_cast<std::uint8_t>(in[i] & kMeta) : kNobody;
+  }
+}
+
 std::size_t Tags::run_plain(Tags& t, Entry first, std::size_t n, Miss* misses) {
   const bool write = (first & 1) != 0;
   const auto now = static_cast<std::uint8_t>(first & kMeta);

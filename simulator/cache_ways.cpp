@@ -1,4 +1,6 @@
 // Sets whose lines stay in their ways: every policy that is not an order of use.
+#include <algorithm>
+
 #include "simulator/cache_sets.h"
 
 #if defined(__x86_64__)
@@ -61,6 +63,36 @@ std::uint64_t Ways::find_avx512(const Vector* row, std::size_t vectors, Entry wa
   return find_plain(row, vectors, wanted);
 }
 #endif
+
+void Ways::copy(std::uint64_t set, Entry* out, PolicyState* state) const {
+  const auto ways = static_cast<std::size_t>(ways_);
+  if (fifo_) {
+    Entry* const end = out + ways;
+    each(set, [&](Entry e) { *out++ = e; });
+    std::fill(out, end, kEmpty);
+    return;
+  }
+  for (std::size_t i = 0; i < ways; ++i) out[i] = vectors_[set * stride_ + i / 8].entries[i % 8];
+  *state = {.a = states_[set].a, .b = states_[set].b};
+}
+
+void Ways::assign(std::uint64_t set, const Entry* in, const PolicyState* state) {
+  const auto ways = static_cast<std::size_t>(ways_);
+  // Ways of fifo are filled in turn: the oldest lies in way 0, the next one goes after the newest.
+  const auto held = static_cast<std::size_t>(std::find(in, in + ways, kEmpty) - in);
+  for (std::size_t i = 0; i < ways; ++i) {
+    const Entry e = !fifo_ ? in[i] : i < held ? in[held - 1 - i] : kEmpty;
+    vectors_[set * stride_ + i / 8].entries[i % 8] = e;
+  }
+  PolicyState& own = states_[set];
+  if (fifo_) {
+    own.a = held == ways ? 0 : held;
+  } else {
+    own.a = state->a;
+    own.b = state->b;
+  }
+  front_tags_[set] = kNoTag;  // a short cut only
+}
 
 void Ways::set_front(std::uint64_t set, std::uint64_t tag, Entry e, bool settled) {
   if (!settled || tag > kMaxTag || tensor_of(e) > kMaxFrontTensor) {

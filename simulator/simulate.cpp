@@ -6,6 +6,7 @@
 
 #include "simulator/cache.h"
 #include "simulator/scratchpad.h"
+#include "simulator/set_shares.h"
 #include "simulator/simulator.h"
 
 namespace tilewright {
@@ -24,9 +25,10 @@ struct BufferRoutes {
 
 class Simulation {
  public:
-  Simulation(const Schedule& s, const SimulateOptions& options)
+  Simulation(const Schedule& s, const SimulateOptions& options, const SetShare& share = {})
       : s_(s),
         options_(options),
+        share_(share),
         w_(*s.workload),
         m_(*s.machine),
         contents_(s, [this](const Movement& m) { moved(m); }) {
@@ -44,12 +46,27 @@ class Simulation {
   }
 
   Simulated run() {
-    walk(s_, [this](const AccessEvent& e) { apply(e); });
-    Simulated out{.traffic = traffic()};
+    Skipped skipped{.why_none = why_no_skipping()};
+    if (skipped.why_none.empty())
+      skipping_ = std::make_unique<Skipping>(
+          s_, *map_, *caches_,
+          Skipping::Counters{
+              .operations = &operations_, .computes = &computes_, .lines = &lines_},
+          share_.count > 1 ? share_.round : 1);
+    const AccessSink sink = [this](const AccessEvent& e) { apply(e); };
+    if (skipping_ || options_.most_work != 0)
+      walk(s_, sink, [this](const LoopPoint& p) { return steer(p); });
+    else
+      walk(s_, sink);
+    if (skipping_) skipped = skipping_->result();
+    if (caches_ && options_.occupancy != nullptr) options_.occupancy->finish(*caches_);
+    skipped.of_computes = computes_;
+    Simulated out{.traffic = traffic(), .finished = !spent(), .skipped = std::move(skipped)};
     if (!caches_) return out;
     for (std::size_t c = 0; c < cache_boundary_.size(); ++c) {
       const std::string name = boundary_name(cache_boundary_[c]);
       out.caches.emplace_back(name, caches_->counts(c));
+      if (options_.contents) out.contents.push_back(caches_->contents(c));
       if (options_.attribute) out.blame.push_back({.boundary = name, .level = caches_->blame(c)});
     }
     if (options_.attribute)
@@ -67,6 +84,25 @@ class Simulation {
       if (at == index) return m_.boundary(levels.first, levels.second);
     TW_CHECK(false, "a boundary without a name");
     return {};
+  }
+
+  bool spent() const { return options_.most_work != 0 &&
+           lines_ + SimulateOptions::kWorkOfCompute * walked_ > options_.most_work; }
+
+  std::int64_t steer(const LoopPoint& p) {
+    if (spent()) return p.count - 1;  // the walk runs out, and nobody listens
+    return skipping_ ? skipping_->steer(p) : p.next;
+  }
+
+  /// Why every iteration has to be walked; empty: it does not.
+  std::string why_no_skipping() const {
+    if (!options_.skip) return "not asked for";
+    if (!caches_) return "no hardware cache is touched";
+    if (software_) return "software-managed buffers decide what touches the caches";
+    if (options_.attribute) return "every miss is looked into";
+    if (!options_.distances.empty() || options_.trace != nullptr || options_.occupancy != nullptr)
+      return "every touch is told of";
+    return Skipping::refusal(*map_, *caches_);
   }
 
   /// Loops in the order of the trees: an outer one stands before those within it.
@@ -137,12 +173,15 @@ class Simulation {
   }
 
   void apply(const AccessEvent& e) {
+    if (spent()) return;
     if (caches_ && options_.cores > 1) caches_->on_core(static_cast<int>(e.block % options_.cores));
     if (software_ || e.kind == AccessKind::kernel_begin) contents_.apply(e);
     switch (e.kind) {
       case AccessKind::compute: {
         std::int64_t& count = operations_[e.op.index()];
         count = std::max<std::int64_t>(count, 0) + e.operations;
+        ++computes_;
+        ++walked_;
         if (!loops_.empty()) follow_loops(e);
         return;
       }
@@ -176,12 +215,35 @@ class Simulation {
 
   void touch_run(Touch how, TensorId t, std::int64_t address, std::int64_t bytes, int entry) {
     const auto at = static_cast<std::size_t>(entry);
+    lines_ += 1 + bytes / 64;
+    if (share_.count > 1) return touch_share(how, t, address, bytes, at);
     if (!options_.distances.empty() || options_.trace != nullptr)
       tell(how, t.value, address, bytes, entry);
     if (how == Touch::update)
       caches_->update(address, bytes, t.value, at);
     else
       caches_->range(address, bytes, how == Touch::write, t.value, at);
+    if (options_.occupancy != nullptr) {
+      const std::int64_t line = caches_->levels()[at].line.value;
+      const std::int64_t lines = (address + bytes - 1) / line - address / line + 1;
+      options_.occupancy->touched(how == Touch::update ? 2 * lines : lines, *caches_);
+    }
+  }
+
+  /// What of a run lies in this share of the sets.
+  void touch_share(Touch how, TensorId t, std::int64_t address, std::int64_t bytes,
+                   std::size_t entry) {
+    const std::int64_t end = address + bytes;
+    std::int64_t round = address / share_.round * share_.round;
+    for (; round < end; round += share_.round) {
+      const std::int64_t first = std::max(address, round + share_.low);
+      const std::int64_t last = std::min(end, round + share_.high);
+      if (first >= last) continue;
+      if (how == Touch::update)
+        caches_->update(first, last - first, t.value, entry);
+      else
+        caches_->range(first, last - first, how == Touch::write, t.value, entry);
+    }
   }
 
   /// Line by line, as the innermost cache is touched.
@@ -236,6 +298,7 @@ class Simulation {
   }
 
   void cross(const Route& r, TensorId t, const Box& box, bool inward) {
+    if (share_.index != 0) return;  // the first share counts what no cache does
     const Tensor& tensor = w_.tensor(t);
     const std::int64_t bytes = box.size() * size_of(tensor.dtype);
     for (const std::size_t b : r.boundaries) {
@@ -287,7 +350,7 @@ class Simulation {
           e.misses = c.misses;
           e.resident_dirty = c.resident_dirty;
         }
-        if (e.read + e.written + e.resident_dirty != Bytes(0) || e.hits + e.misses != 0)
+        if (share_.count > 1 || !is_zero(e))  // shares are added up entry by entry
           t.entries.push_back(std::move(e));
       }
     }
@@ -303,6 +366,7 @@ class Simulation {
 
   const Schedule& s_;
   SimulateOptions options_;
+  SetShare share_;
   const Workload& w_;
   const Machine& m_;
   BufferContents contents_;
@@ -316,6 +380,10 @@ class Simulation {
   std::vector<std::size_t> cache_boundary_;  // by cache
   std::unique_ptr<CacheHierarchy> caches_;
   std::unique_ptr<AddressMap> map_;
+  std::unique_ptr<Skipping> skipping_;
+  std::int64_t computes_ = 0;  // passed over ones too
+  std::int64_t walked_ = 0;
+  std::int64_t lines_ = 0;  // touched, about
   // Attribution.
   std::vector<LoopId> loops_;       // outermost first
   std::vector<std::int64_t> lows_;  // by loop: where its range began last; -1: not met
@@ -324,11 +392,14 @@ class Simulation {
 }  // namespace
 
 Traffic simulate(const Schedule& schedule, const SimulateOptions& options) {
-  return Simulation(schedule, options).run().traffic;
+  return simulate_in_detail(schedule, options).traffic;
 }
 
 Simulated simulate_in_detail(const Schedule& schedule, const SimulateOptions& options) {
-  return Simulation(schedule, options).run();
+  if (options.threads <= 1) return Simulation(schedule, options).run();
+  return simulate_by_sets(schedule, options, [&](const SetShare& share) {
+    return Simulation(schedule, options, share).run();
+  });
 }
 
 }  // namespace tilewright

@@ -6,6 +6,8 @@
 #include "core/lowering/stream.h"
 #include "simulator/attribution.h"
 #include "simulator/cache.h"
+#include "simulator/occupancy.h"
+#include "simulator/skipping.h"
 #include "simulator/stack_distance.h"
 #include "simulator/trace.h"
 
@@ -22,8 +24,21 @@ struct SimulateOptions {
   std::uint64_t seed = 1;  ///< of policies that draw
   bool attribute = false;  ///< also Simulated::blame; one core; some fifty times slower
 
+  /// Passes over iterations that would only repeat themselves, see Skipping: counts are the same.
+  /// Of no effect where touches are told to anybody, below or by attribute.
+  bool skip = true;
+  /// Each walks the plan and touches a share of the sets: the same counts. One where sets are not
+  /// by themselves, see Simulated::why_serial.
+  int threads = 1;
+  bool contents = false;  ///< also Simulated::contents
+  /// The walk ends, unfinished, after about so much work; 0: it does not. A line of 64 bytes touched
+  /// is 1, a compute kWorkOfCompute: nanoseconds or two.
+  std::int64_t most_work = 0;
+  static constexpr std::int64_t kWorkOfCompute = 100;
+
   // Told of every touch that enters the caches at the innermost one, in order; not owned.
   std::vector<StackDistances*> distances = {};
+  Occupancy* occupancy = nullptr;
   TraceWriter* trace = nullptr;  ///< a line touched is an access of its bytes
 };
 
@@ -39,6 +54,12 @@ struct Simulated {
   std::vector<std::pair<std::string, std::vector<CacheCount>>> caches;  ///< by tensor
   std::vector<Blame> blame;                                             ///< with attribute
   std::vector<std::string> loops;  ///< that LevelBlame::by_loop speaks of, before its last row
+  int threads = 1;         ///< that shared the sets
+  std::string why_serial;  ///< where more were asked for than were
+  bool finished = true;  ///< else everything here is of a part of the walk: see most_work
+  Skipped skipped;
+  /// With contents: what each cache is left with, by set, see CacheHierarchy::contents.
+  std::vector<std::vector<std::vector<CacheLine>>> contents;
   DramCount dram;                  ///< where the machine file says how rows lie
 };
 
@@ -58,7 +79,8 @@ struct Simulated {
 /// touches, one for each line of a run; at outer levels they are the requests from within.
 ///
 /// Entries that would be all zero are left out; `operations` has every operator that ran.
-/// Cost: one visit for each node of the walk, and one for each line touched.
+/// Cost: one visit for each node of the walk, and one for each line touched, of those iterations of
+/// the plan's loops that are not passed over (SimulateOptions::skip).
 /// Throws InputError for tensors too large for a cache's address space (2^52 bytes together).
 Traffic simulate(const Schedule& schedule, const SimulateOptions& options = {});
 /// The same, and what else the caches know. Throws InputError too where a trace or distances are

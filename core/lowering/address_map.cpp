@@ -133,7 +133,7 @@ std::int64_t AddressMap::take(Bytes bytes, std::int64_t alignment) {
 }
 
 AddressMap::AddressMap(const Schedule& s, Layout layout, std::int64_t alignment)
-    : workload_(s.workload), end_(kArena) {
+    : workload_(s.workload), end_(kArena), alignment_(alignment) {
   const Workload& w = *workload_;
   const std::size_t tensors = w.tensors().size();
   std::vector<bool> at_home(tensors, false);
@@ -143,7 +143,7 @@ AddressMap::AddressMap(const Schedule& s, Layout layout, std::int64_t alignment)
     auto& arrays = arrays_.emplace_back();
     for (std::size_t b = 0; b < k.buffers.size(); ++b) {
       const TensorId t = k.buffers[b].tensor;
-      arrays.push_back({.buffer = behind(k, BufferId(b)), .element = element(t)});
+      arrays.push_back({.buffer = behind(k, BufferId(b)), .tensor = t, .element = element(t)});
       if (!arrays.back().buffer.valid()) at_home[t.index()] = true;
     }
   }
@@ -162,6 +162,65 @@ AddressMap::AddressMap(const Schedule& s, Layout layout, std::int64_t alignment)
   std::vector<Box> tiles = common_tiles(s);
   for (std::size_t t = 0; t < tensors; ++t)
     if (at_home[t] && reorders(tiles[t], whole_[t])) block_[t] = tiles[t];
+}
+
+std::optional<std::int64_t> AddressMap::translation(TensorId t, std::span<const std::int64_t> by,
+                                                    const Box& within) const {
+  const Box& whole = whole_[t.index()];
+  const Box& block = block_[t.index()];
+  const bool tiled = block.rank() != 0;
+  // Every block of dimension d that the boxes meet is whole, none cut short by the tensor's edge.
+  const auto full = [&](int d) {
+    return within[d].hi <= whole[d].hi - whole[d].hi % block[d].hi;
+  };
+  std::int64_t sum = 0, height = element(t), width = 1;
+  for (int d = 0; d < whole.rank(); ++d) width *= whole[d].size();
+  for (int d = 0; d < whole.rank(); ++d) {
+    const std::int64_t step = by[static_cast<std::size_t>(d)];
+    width /= whole[d].size();
+    sum += step * height * width;
+    if (!tiled) continue;
+    if (step != 0) {
+      // Blocks before in other dimensions set this one's pitch: they have to be alike.
+      for (int e = 0; e <= d; ++e)
+        if (!full(e)) return std::nullopt;
+      if (step % block[d].hi != 0) return std::nullopt;
+    }
+    height *= block[d].hi;
+  }
+  return sum;
+}
+
+std::int64_t AddressMap::packed_translation(int kernel, BufferId b, const Box& tile,
+                                            std::span<const std::int64_t> by) const {
+  std::int64_t sum = 0;
+  std::int64_t step = arrays_[static_cast<std::size_t>(kernel)][b.index()].element;
+  for (int d = tile.rank() - 1; d >= 0; --d) {
+    sum += by[static_cast<std::size_t>(d)] * step;
+    step *= tile[d].size();
+  }
+  return sum;
+}
+
+std::vector<AddressMap::Region> AddressMap::regions() const {
+  std::vector<Region> all;
+  for (std::size_t t = 0; t < base_.size(); ++t)
+    if (base_[t] != 0)
+      all.push_back({.base = base_[t],
+                     .end = base_[t] + workload_->tensor(TensorId(t)).bytes().value,
+                     .tensor = TensorId(t)});
+  for (std::size_t k = 0; k < arrays_.size(); ++k)
+    for (std::size_t b = 0; b < arrays_[k].size(); ++b) {
+      const Array& a = arrays_[k][b];
+      if (a.buffer != BufferId(b)) continue;
+      const std::int64_t bytes = workload_->tensor(a.tensor).bytes().value;
+      all.push_back({.base = a.base,
+                     .end = a.base + bytes,
+                     .tensor = a.tensor,
+                     .kernel = static_cast<int>(k),
+                     .buffer = BufferId(b)});
+    }
+  return all;
 }
 
 Bytes AddressMap::packing_bytes() const {

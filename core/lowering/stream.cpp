@@ -28,9 +28,10 @@ struct Held {
 
 class Walker {
  public:
-  Walker(const Schedule& s, int kernel, const AccessSink& sink, bool representatives)
+  Walker(const Schedule& s, int kernel, const AccessSink& sink, bool representatives,
+         const LoopSteer& steer = {})
       : s_(s), k_(s.kernels[static_cast<std::size_t>(kernel)]), kernel_(kernel), sink_(sink),
-        representatives_(representatives) {
+        representatives_(representatives), steer_(steer) {
     instances_.assign(k_.buffers.size(), 0);
     tiles_.assign(k_.buffers.size(), Box());
     held_.resize(k_.buffers.size());
@@ -132,6 +133,11 @@ class Walker {
     const auto outer_low = n.binding == Binding::grid ? low_ : decltype(low_){};
     Ranges inside;
     for (std::int64_t i = 0; i < count; i = next(i, count)) {
+      if (steer_) {
+        i = steer_({.kernel = kernel_, .loop = id, .next = i, .count = count, .around = &ranges,
+                    .tiles = tiles_.data()});
+        TW_CHECK(i < count, "a walk steered past a loop's end");
+      }
       inside = ranges;
       cut(k_, id, i, ranges, inside);
       if (n.binding == Binding::grid) {
@@ -265,6 +271,7 @@ class Walker {
   int kernel_;
   const AccessSink& sink_;
   bool representatives_;
+  const LoopSteer steer_;
   std::int64_t block_ = 0;
   struct UnitIndex {
     Unit unit;
@@ -285,6 +292,11 @@ class Walker {
 void walk(const Schedule& s, const AccessSink& sink) {
   for (std::size_t k = 0; k < s.kernels.size(); ++k)
     Walker(s, static_cast<int>(k), sink, false).run();
+}
+
+void walk(const Schedule& s, const AccessSink& sink, const LoopSteer& steer) {
+  for (std::size_t k = 0; k < s.kernels.size(); ++k)
+    Walker(s, static_cast<int>(k), sink, false, steer).run();
 }
 
 void walk_representatives(const Schedule& s, int kernel, const AccessSink& sink) {

@@ -7,6 +7,8 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "core/lowering/schedule.h"
@@ -57,6 +59,22 @@ using AccessSink = std::function<void(const AccessEvent&)>;
 /// each node visited.
 void walk(const Schedule& s, const AccessSink& sink);
 
+/// A walk before iteration `next` of the `count` of a loop.
+struct LoopPoint {
+  int kernel = 0;
+  NodeId loop;
+  std::int64_t next = 0;
+  std::int64_t count = 0;
+  const Ranges* around = nullptr;  ///< those of the loop's own surroundings
+  const Box* tiles = nullptr;      ///< by BufferId: current tile of every fixed buffer
+};
+/// Says with which iteration a loop goes on, `point.next` or a later one; called before each.
+/// What the iterations between would have told the sink is then for its owner to make up for.
+using LoopSteer = std::function<std::int64_t(const LoopPoint& point)>;
+/// walk(), past the iterations that `steer` passes over. The last iteration of a loop must not be
+/// passed over, so that what the walk itself keeps is left as by the whole loop.
+void walk(const Schedule& s, const AccessSink& sink, const LoopSteer& steer);
+
 /// The same for one kernel, of every loop only the first two iterations, a middle one and the last:
 /// enough to meet every tile size and every way in which contents are kept or replaced. Liveness
 /// reads it; counts of traffic would be wrong.
@@ -95,6 +113,24 @@ class AddressMap {
   bool tiled(TensorId t) const { return block_[t.index()].rank() != 0; }
   /// What laying tensors out by tile and back costs once: each tiled tensor read and written.
   Bytes packing_bytes() const;
+  /// By how many bytes every run of a box moves when the box moves by `by`, of boxes that stay
+  /// inside `within` before and after; none where not all move alike, which edge blocks of a tiled
+  /// tensor may cause.
+  std::optional<std::int64_t> translation(TensorId t, std::span<const std::int64_t> by,
+                                          const Box& within) const;
+  /// The same of a packed array's runs, while the tile that it holds stays.
+  std::int64_t packed_translation(int kernel, BufferId b, const Box& tile,
+                                  std::span<const std::int64_t> by) const;
+  /// What lies where: bytes [base, end) of a tensor at home or of a packed array.
+  struct Region {
+    std::int64_t base = 0, end = 0;
+    TensorId tensor;
+    int kernel = -1;  ///< of a packed array, with its buffer
+    BufferId buffer = {};
+  };
+  /// Ascending, not overlapping, each from a multiple of the alignment.
+  std::vector<Region> regions() const;
+  std::int64_t alignment() const { return alignment_; }
   /// First byte; 0 for a tensor that is never at home.
   std::int64_t base(TensorId t) const { return base_[t.index()]; }
   std::int64_t end() const { return end_; }
@@ -102,6 +138,7 @@ class AddressMap {
  private:
   struct Array {
     BufferId buffer;           // see array_of
+    TensorId tensor;
     std::int64_t base = 0;     // where buffer is itself
     std::int64_t element = 0;  // bytes
   };
@@ -111,6 +148,7 @@ class AddressMap {
   std::vector<Box> block_;                  // by tensor: the first one; rank 0: row-major
   std::vector<std::vector<Array>> arrays_;  // by kernel, buffer
   std::int64_t end_ = 0;
+  std::int64_t alignment_ = 0;
 
   std::int64_t take(Bytes bytes, std::int64_t alignment);
   std::int64_t element(TensorId t) const { return size_of(workload_->tensor(t).dtype); }

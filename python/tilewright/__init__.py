@@ -72,13 +72,17 @@ _OPTIONS = {
     "models": "the models to compare, with commas between ('all')",
     "layout": "tensors in memory: 'tiled' (default) or 'row-major'",
     "seed": "of everything random (1)",
-    "threads": "threads (every core; run: 1)",
+    "threads": "threads (every core; run, simulate: 1)",
     "resolved": "of a plan: the schedule, every default made visible (False)",
     "curve": "explain: the least bytes by buffer size, fused and not; simulate: misses of LRU caches "
              "of every size (False)",
     "trace": "a recorded trace's file instead of a plan: din, lackey or save_trace's",
     "save_trace": "a file for what the innermost cache is touched with",
     "attribute": "misses by kind, who evicted whom, which loop pays (False; slow)",
+    "no_skip": "walk iterations that only repeat themselves too; the counts are the same (False)",
+    "occupancy": "a file for the lines that each tensor holds over time: .csv, or .json, which plot and "
+                 "chrome://tracing read",
+    "stride": "of occupancy, in accesses (512 to 1024 samples)",
     "cores": "cores that blocks are dealt to, sharing the outer caches (1)",
     "target": "'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its "
               "micro-kernel",
@@ -262,7 +266,8 @@ compare = _verb(
 simulate = _verb(
     "simulate", ["subject", "machine"],
     _PLAN + _MODEL + ["expression"] + _FUSER +
-    ["layout", "trace", "save_trace", "curve", "csv", "attribute", "cores"],
+    ["layout", "trace", "save_trace", "curve", "csv", "attribute", "occupancy",
+     "stride", "no_skip", "cores", "threads"],
     "What a plan moves, by a walk over its accesses; or a recorded trace (subject None, trace=FILE).\n\n"
     "Returns a traffic document as predict() does, with 'source': 'simulated'.")
 emit = _verb(

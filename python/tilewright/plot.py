@@ -1,6 +1,7 @@
 """``tilewright plot RESULT.json``: predicted against true bytes, from validate or reproduce; the least
 bytes by buffer size, from explain --curve or reproduce (drawn by slope.py); counted misses beside
-simulated ones, from reproduce validation/polybench (see plot_counters).
+simulated ones, from reproduce validation/polybench (see plot_counters); who holds the caches over
+time, from simulate --occupancy (see plot_occupancy).
 
 One panel for each validation in the file: a point for each tiling, the line y = x, and the tiling
 that the model predicts the fewest bytes for. Below each panel stand the figures of merit, where the
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import textwrap
 
-from . import plot_counters
+from . import plot_counters, plot_occupancy
 from .plot_input import BadInput
 
 # Okabe and Ito's colours: told apart by the colour-blind, and apart in grey by shape and filling.
@@ -278,10 +279,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(arguments):
-    parser = _Parser(prog="tilewright plot", description="Predicted against true bytes, or the bounds by buffer "
-                     "size.")
+    parser = _Parser(prog="tilewright plot", description="Predicted against true bytes, the bounds by buffer "
+                     "size, or who holds the caches over time.")
     parser.add_argument("result", metavar="RESULT.json",
-                        help="what validate --json, explain --curve --json or reproduce wrote")
+                        help="what validate --json, explain --curve --json, simulate --occupancy or "
+                        "reproduce wrote")
     parser.add_argument("-o", "--out", metavar="FILE",
                         help="the picture, .png, .svg or .pdf (default: RESULT.png)")
     parser.add_argument("--scale", choices=("auto", "linear", "log"), default="auto",
@@ -304,6 +306,8 @@ def main(arguments=None):
         counted = plot_counters.is_counters(document)
         if counted:
             counters = plot_counters.Counters(document, options.result)
+        elif plot_occupancy.is_occupancy(document):
+            occupancy = plot_occupancy.Occupancy(document, options.result)
         elif not slope:
             panels = panels_of(document, options.result)
         try:
@@ -316,8 +320,12 @@ def main(arguments=None):
         if slope:
             from tilewright.slope import draw_slope
             figure = draw_slope(document, options.result)
+        elif counted:
+            figure = plot_counters.draw(counters)
+        elif plot_occupancy.is_occupancy(document):
+            figure = plot_occupancy.draw(occupancy)
         else:
-            figure = plot_counters.draw(counters) if counted else draw(panels, options.scale)
+            figure = draw(panels, options.scale)
         save(figure, options.out)
     except BadInput as e:
         print(f"tilewright plot: {' '.join(str(e).split())}", file=sys.stderr)

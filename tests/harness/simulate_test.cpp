@@ -108,6 +108,65 @@ TEST(SimulateVerb, CoresHavePrivateCachesOfTheirOwn) {
   EXPECT_EQ(sum(three.json, "DRAM/L3", "misses"), sum(one.json, "DRAM/L3", "misses"));
 }
 
+TEST(SimulateVerb, WhatIsSkippedAndWhoWalksChangesNoCount) {
+  Request r = chain();
+  r.subject = "gemm-chain:m=256,n=32,k=64,l=64";
+  const Answer some = simulate(r), all = simulate(r, {.skip = false});
+  r.threads = 3;
+  const Answer shared = simulate(r);
+  EXPECT_EQ(some.json["traffic"], all.json["traffic"]);
+  EXPECT_EQ(shared.json["traffic"], all.json["traffic"]);
+  EXPECT_EQ(shared.json["threads"], 3);
+  EXPECT_EQ(some.json["operations"], all.json["operations"]);
+  EXPECT_EQ(all.json["skipped"], ordered_json({{"none", "not asked for"}}));
+  EXPECT_EQ(some.json["skipped"]["of_computes"], 16 * 4 * (8 + 4));
+  EXPECT_GT(some.json["skipped"]["computes"], 16 * 4 * (8 + 4) / 2);
+  EXPECT_EQ(some.json["skipped"]["loops"][0]["loop"], "m/16");
+  const Answer attributed = simulate(r, {.attribute = true});
+  EXPECT_EQ(attributed.json["threads"], 1);
+  EXPECT_EQ(attributed.json["why_serial"], "misses are told apart by a fully associative cache");
+}
+
+TEST(SimulateVerb, OccupancyIsATraceOfCountersAndATable) {
+  const TemporaryFolder folder;
+  const std::string json = folder.path() + "/o.json", csv = folder.path() + "/o.csv";
+  const Answer a = simulate(chain(), {.occupancy = json, .stride = 100});
+  ASSERT_TRUE(a.ok());
+  EXPECT_EQ(simulate(chain()).json["traffic"], a.json["traffic"]);
+  std::ifstream in(json);
+  const ordered_json o = ordered_json::parse(in);
+  EXPECT_EQ(o["kind"], "occupancy");
+  EXPECT_EQ(o["stride_accesses"], 100);
+  EXPECT_EQ(o["levels"][0], ordered_json({{"level", "L1"}, {"lines", 16}, {"line_bytes", 64}}));
+  std::int64_t samples = 0, before = -1;
+  ordered_json last;
+  for (const ordered_json& e : o["traceEvents"]) {
+    if (e["ph"] != "C" || e["name"] != "L1") continue;
+    EXPECT_GT(e["ts"], before);
+    before = e["ts"];
+    std::int64_t lines = 0;
+    for (const auto& [tensor, n] : e["args"].items()) lines += n.get<std::int64_t>();
+    EXPECT_LE(lines, 16);
+    last = e;
+    ++samples;
+  }
+  EXPECT_EQ(samples, a.json["occupancy"]["samples"]);
+  EXPECT_EQ(before, a.json["occupancy"]["accesses"]);
+  EXPECT_EQ(before, sum(a.json, "L2/L1", "hits") + sum(a.json, "L2/L1", "misses"));
+
+  ASSERT_TRUE(simulate(chain(), {.occupancy = csv, .stride = 100}).ok());
+  std::ifstream rows(csv);
+  std::string line, l1;
+  std::getline(rows, line);
+  EXPECT_EQ(line, "accesses,level,A,B,C,D,E");
+  while (std::getline(rows, line))
+    if (line.find(",L1,") != std::string::npos) l1 = line;
+  std::string wanted = std::to_string(before) + ",L1";
+  for (const char* t : {"A", "B", "C", "D", "E"})
+    wanted += "," + std::to_string(last["args"][t].get<std::int64_t>());
+  EXPECT_EQ(l1, wanted);
+}
+
 TEST(SimulateVerb, WhatCannotBeAskedTogether) {
   const TemporaryFolder folder;
   const std::string file = (folder.path() + "/t.din");
@@ -118,7 +177,11 @@ TEST(SimulateVerb, WhatCannotBeAskedTogether) {
   EXPECT_THROW(simulate({.machine = "cache:4K"}, {.trace = file + "x"}), InputError);
   EXPECT_THROW(simulate({.machine = "cache:4K"}, {.trace = folder.path()}), InputError);
   EXPECT_THROW(simulate({.machine = "cache:4K"}, {.trace = file, .cores = 2}), InputError);
+  EXPECT_THROW(simulate({.machine = "cache:4K"}, {.trace = file, .skip = false}), InputError);
+  EXPECT_THROW(simulate({.machine = "cache:4K", .threads = 2}, {.trace = file}), InputError);
   EXPECT_THROW(simulate(chain(), {.attribute = true, .cores = 2}), InputError);
+  EXPECT_THROW(simulate(chain(), {.occupancy = folder.path() + "/o.txt"}), InputError);
+  EXPECT_THROW(simulate(chain(), {.stride = 5}), InputError);
   EXPECT_THROW(simulate(chain(), {.save_trace = "/no/such/folder/t"}), InputError);
   Request r = chain();
   r.machine = "scratchpad:8K";

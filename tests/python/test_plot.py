@@ -194,3 +194,41 @@ def test_counted_misses_that_are_none(result, capsys, tmp_path, spoil, named):
     error = capsys.readouterr().err
     assert named in error and error.count("\n") == 1
     assert not (tmp_path / "p.png").exists()
+
+
+def occupancy(**more):
+    """What simulate --occupancy writes, in small."""
+    def at(time, level, a, b):
+        return {"name": level, "ph": "C", "pid": 1, "ts": time, "args": {"A": a, "B": b}}
+    return {"schema": 1, "kind": "occupancy", "workload": "worked-chain", "machine": "cache:1K,4K",
+            "accesses": 20, "stride_accesses": 10, "tensors": ["A", "B"],
+            "levels": [{"level": "L1", "lines": 16, "line_bytes": 64},
+                       {"level": "L2", "lines": 64, "line_bytes": 64}],
+            "traceEvents": [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "x"}},
+                            at(1, "L1", 1, 0), at(1, "L2", 1, 0), at(10, "L1", 4, 5),
+                            at(10, "L2", 4, 6), at(20, "L1", 8, 8), at(20, "L2", 9, 9)], **more}
+
+
+def test_who_holds_the_caches_over_time(result, words):
+    text = words(result(occupancy()))
+    for part in ("A", "B", "L1: lines of 16", "L2: lines of 64", "a sample every 10",
+                 "worked-chain on cache:1K,4K, simulated"):
+        assert part in text, (part, text)
+
+
+@pytest.mark.parametrize("spoil, named", [
+    (lambda d: d.update(tensors=[]), "tensors"),
+    (lambda d: d.update(levels=None), "levels"),
+    (lambda d: d["levels"][1].update(lines=-1), "levels[1]"),
+    (lambda d: d["traceEvents"][2]["args"].pop("B"), "traceEvents[2]"),
+    (lambda d: d["traceEvents"][1]["args"].update(A=True), "traceEvents[1]: A"),
+    (lambda d: d["traceEvents"][1].update(ts="soon"), "traceEvents[1]: ts"),
+    (lambda d: d.update(traceEvents=d["traceEvents"][:2]), "has no sample of L2"),
+])
+def test_occupancy_that_is_none(result, capsys, tmp_path, spoil, named):
+    document = occupancy()
+    spoil(document)
+    assert plot.main([result(document), "-o", str(tmp_path / "p.png")]) == 2
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1
+    assert not (tmp_path / "p.png").exists()

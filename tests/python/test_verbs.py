@@ -172,6 +172,17 @@ def test_a_recorded_trace_walks_as_its_plan_did(tmp_path):
     assert plan["curve"]
 
 
+def test_skipping_threads_and_occupancy(tmp_path):
+    out = tmp_path / "o.csv"
+    machine = "cache:1K/4"
+    plan = tilewright.simulate(CHAIN, machine, tree=TREE, tiles=TILES, no_skip=True, threads=2)
+    again = tilewright.simulate(CHAIN, machine, tree=TREE, tiles=TILES, occupancy=out, stride=50)
+    assert plan["traffic"] == again["traffic"]
+    assert plan["threads"] == 2 and plan["skipped"] == {"none": "not asked for"}
+    assert again["occupancy"]["stride_accesses"] == 50
+    assert len(out.read_text().splitlines()) == again["occupancy"]["samples"] + 1
+
+
 def test_numbers_of_other_libraries():
     numpy = pytest.importorskip("numpy")
     tiles = {name: numpy.int64(size) for name, size in TILES.items()}
