@@ -38,7 +38,8 @@ namespace {
 
 /// What executing the kernels on the CPU found and counted.
 std::string emulation_table(const ordered_json& j) {
-  Table table({"tensor", "read B", "written B", "added B", "read through L1 B", "written through L1 B"});
+  Table table(
+      {"tensor", "read B", "written B", "added B", "read through L1 B", "written through L1 B"});
   for (const ordered_json& t : j["traffic"])
     table.add({text(t, "tensor"), text(t, "read_bytes"), text(t, "written_bytes"),
                text(t, "atomic_bytes"), text(t, "read_through_l1_bytes"),
@@ -56,8 +57,9 @@ std::string cuda_launches_table(const ordered_json& j) {
   if (j.contains("traffic")) return "\n" + launches_table(j["launches"]) + emulation_table(j);
   std::string out = "\n" + launches_table(j["launches"]);
   if (j.contains("device"))
-    out += formatted("{}, driver for CUDA {}, {} by {}\n", text(j["device"], "name"),
-                     text(j["device"], "driver_version"), text(j, "architecture"), text(j, "builder"));
+    out +=
+        formatted("{}, driver for CUDA {}, {} by {}\n", text(j["device"], "name"),
+                  text(j["device"], "driver_version"), text(j, "architecture"), text(j, "builder"));
   return out;
 }
 

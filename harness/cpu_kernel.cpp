@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kAlignment = 4096;
 
 std::shared_ptr<void> allocate(std::size_t bytes) {
-  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t whole =
+      (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   void* memory = std::aligned_alloc(kAlignment, whole);
   if (memory == nullptr) throw std::bad_alloc();
   return {memory, std::free};

@@ -21,7 +21,7 @@ class CpuKernel final : public TargetKernel {
  private:
   cpu::Kernel kernel_;
   std::vector<std::shared_ptr<void>> storage_;
-  std::vector<void*> tensors_;       ///< by TensorId; null: not needed
+  std::vector<void*> tensors_;  ///< by TensorId; null: not needed
   std::vector<std::size_t> bytes_;
 };
 

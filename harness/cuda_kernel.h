@@ -37,8 +37,9 @@ struct CudaTiming {
   int runs_a_graph = 0;         ///< captured one after the other
   int graphs_a_batch = 0;       ///< launched back to back between two events
 };
-/// At least 20 batches of at least 200 us, then more until `budget` seconds have passed, at most 200
-/// batches. Before them the kernel runs for some milliseconds, so that clocks and caches are warm.
+/// At least 20 batches of at least 200 us, then more until `budget` seconds have passed, at most
+/// 200 batches. Before them the kernel runs for some milliseconds, so that clocks and caches are
+/// warm.
 Result<CudaTiming> time(cuda::Kernel& kernel, double budget);
 
 }  // namespace tilewright::harness

@@ -46,8 +46,9 @@ ordered_json launches_json(const cuda::Source& source, const cuda::Binary* binar
                         {"shared_bytes", l.shared_bytes},
                         {"cooperative", l.cooperative}});
     if (binary == nullptr) continue;
-    const auto built = std::find_if(binary->kernels.begin(), binary->kernels.end(),
-                                    [&l](const cuda::KernelFigures& k) { return k.symbol == l.symbol; });
+    const auto built =
+        std::find_if(binary->kernels.begin(), binary->kernels.end(),
+                     [&l](const cuda::KernelFigures& k) { return k.symbol == l.symbol; });
     if (built == binary->kernels.end()) continue;
     ordered_json& json = launches.back();
     json["registers"] = built->registers;

@@ -119,7 +119,8 @@ cuda_host::Program program_of(const cuda::Source& source) {
   for (const cuda::DeviceHeader& h : cuda::device_headers())
     program.headers.push_back({std::string(h.name), std::string(h.text)});
   for (const cuda::Launch& l : source.launches)
-    if (std::find(program.kernels.begin(), program.kernels.end(), l.symbol) == program.kernels.end())
+    if (std::find(program.kernels.begin(), program.kernels.end(), l.symbol) ==
+        program.kernels.end())
       program.kernels.push_back(l.symbol);
   return program;
 }
@@ -146,7 +147,8 @@ void emulate_job(CudaJob& job, const Reference& reference) {
   EmulatedKernel& running = *kernel;
   const VerifyResult checked = verify(std::move(kernel), w, reference, [&] {
     const cuda_host::Report& report = running.report();
-    job.json["faults"] = report.findings.size() + static_cast<std::size_t>(report.findings_left_out);
+    job.json["faults"] =
+        report.findings.size() + static_cast<std::size_t>(report.findings_left_out);
     job.json["findings"] = findings_json(report);
     job.json["traffic"] = traffic_json(running);
     job.json["emulation_seconds"] = report.seconds;

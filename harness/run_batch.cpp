@@ -25,8 +25,7 @@ using nlohmann::ordered_json;
 /// One line of a batch over the options that all of them share.
 class Line {
  public:
-  Line(const ordered_json& object, std::string where)
-      : object_(object), where_(std::move(where)) {}
+  Line(const ordered_json& object, std::string where) : object_(object), where_(std::move(where)) {}
 
   void text(const char* name, std::optional<std::string>& to) {
     if (const ordered_json* v = find(name)) to = string(name, *v);
@@ -122,12 +121,17 @@ std::vector<CudaJob> jobs_of(const std::string& file, const CudaJob& shared) {
     const std::string where = file + ":" + std::to_string(number);
     const ordered_json object = ordered_json::parse(text, nullptr, false);
     if (!object.is_object())
-      throw InputError({.where = where, .value = text, .problem = "is no request",
-                        .accepted = R"(a JSON object, {"workload": "mcfuser/G1", "model": "mcfuser"})"});
+      throw InputError(
+          {.where = where,
+           .value = text,
+           .problem = "is no request",
+           .accepted = R"(a JSON object, {"workload": "mcfuser/G1", "model": "mcfuser"})"});
     jobs.push_back(job_of(object, where, shared));
   }
   if (jobs.empty())
-    throw InputError({.where = file, .value = "nothing", .problem = "asks for no run",
+    throw InputError({.where = file,
+                      .value = "nothing",
+                      .problem = "asks for no run",
                       .accepted = "a JSON object a line"});
   return jobs;
 }
@@ -150,10 +154,13 @@ std::map<std::string, Reference> references_of(const std::vector<CudaJob>& jobs,
   for (const CudaJob& job : jobs)
     if (!job.refusal && references.try_emplace(job.on.setting.workload_name).second)
       one.push_back(&job);
-  parallel_for(one.size(), threads, [&](std::size_t i) {
-    references.at(one[i]->on.setting.workload_name) =
-        reference_of(*one[i]->on.setting.workload, one[i]->request.seed);
-  }, progress, "evaluating the references");
+  parallel_for(
+      one.size(), threads,
+      [&](std::size_t i) {
+        references.at(one[i]->on.setting.workload_name) =
+            reference_of(*one[i]->on.setting.workload, one[i]->request.seed);
+      },
+      progress, "evaluating the references");
   return references;
 }
 
@@ -188,13 +195,15 @@ void run_all(std::vector<CudaJob>& jobs, const std::map<std::string, Reference>&
       device = Reason{"closed"};  // before it can be opened again
       device = cuda::Device::open();
     }
-    if (!job.refusal && !device) job.refuse_with("target cuda is not available: " + device.reason());
+    if (!job.refusal && !device)
+      job.refuse_with("target cuda is not available: " + device.reason());
     if (!job.refusal) {
       run_job(job, *device, references.at(job.on.setting.workload_name));
       if (device.value()->hung()) hung = job.json["name"].get<std::string>();
     }
     stream.add(job);
-    if (progress) progress("running", static_cast<double>(i + 1) / static_cast<double>(jobs.size()));
+    if (progress)
+      progress("running", static_cast<double>(i + 1) / static_cast<double>(jobs.size()));
   }
 }
 
@@ -203,7 +212,8 @@ void run_all(std::vector<CudaJob>& jobs, const std::map<std::string, Reference>&
 Answer run_batch(const Request& request, const RunOptions& options, const std::string& batch,
                  const std::optional<std::string>& out) {
   if (options.target != "cuda")
-    throw InputError({.where = "--batch", .value = batch,
+    throw InputError({.where = "--batch",
+                      .value = batch,
                       .problem = "is for another target than " + options.target,
                       .accepted = "--target cuda"});
   CudaJob shared{.request = request, .options = options};
@@ -220,10 +230,13 @@ Answer run_batch(const Request& request, const RunOptions& options, const std::s
   }
   Stream stream(out);
   const int threads = threads_of(request);
-  parallel_for(jobs.size(), threads, [&](std::size_t i) {
-    guarded(jobs[i], emit_job);
-    guarded(jobs[i], [&](CudaJob& job) { build_job(job, info ? &*info : nullptr); });
-  }, request.progress, "building");
+  parallel_for(
+      jobs.size(), threads,
+      [&](std::size_t i) {
+        guarded(jobs[i], emit_job);
+        guarded(jobs[i], [&](CudaJob& job) { build_job(job, info ? &*info : nullptr); });
+      },
+      request.progress, "building");
   if (options.cuda.build_only)
     for (const CudaJob& job : jobs) stream.add(job);
   else

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/cuda_kernel.h"
 #include "core/ir/format.h"
+#include "harness/cuda_kernel.h"
 #include "harness/statistics.h"
 
 namespace tilewright::harness {
@@ -100,8 +100,8 @@ void emit_job(CudaJob& job) {
   }
   Result<cuda::Source> source = cuda_source_of(job.on, job.options.micro_kernel, job.options.cuda);
   if (!source)
-    return job.refuse_with("target " + job.options.target + " cannot emit this schedule: " +
-                           source.reason());
+    return job.refuse_with("target " + job.options.target +
+                           " cannot emit this schedule: " + source.reason());
   job.source = std::move(source).value();
   add_source(job.json, *job.source);
   job.json["launches"] = launches_json(*job.source, nullptr);
@@ -175,9 +175,10 @@ Answer run_cuda(const Request& request, const RunOptions& options) {
 }
 
 Answer emit_cuda(const Request& request, const EmitOptions& options) {
-  CudaJob job{.request = request,
-              .options = {.target = options.target, .micro_kernel = options.micro_kernel,
-                          .cuda = options.cuda}};
+  CudaJob job{
+      .request = request,
+      .options = {
+          .target = options.target, .micro_kernel = options.micro_kernel, .cuda = options.cuda}};
   emit_job(job);
   if (job.refusal) return job.answer();
   make_folder(options.out, "-o");
@@ -203,9 +204,10 @@ Availability cuda_here() {
   const std::string builder = !nvcc.empty() ? nvcc.string() : nvrtc ? *nvrtc : "";
   const Result<cuda::DeviceInfo> device = cuda::Device::describe();
   if (!device)
-    return {.reason = device.reason() +
-                      (builder.empty() ? "; nothing to build with either: no nvcc, and " + nvrtc.reason()
-                                       : "; it can be emitted and built (" + builder + ")")};
+    return {.reason =
+                device.reason() +
+                (builder.empty() ? "; nothing to build with either: no nvcc, and " + nvrtc.reason()
+                                 : "; it can be emitted and built (" + builder + ")")};
   if (builder.empty()) return {.reason = "nothing to build with: no nvcc, and " + nvrtc.reason()};
   return {.usable = true,
           .detail = formatted("{}, driver for CUDA {}, {}", device->name,

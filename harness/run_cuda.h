@@ -18,9 +18,7 @@ struct CudaJob {
   std::optional<cuda::Binary> binary = {};
   std::optional<std::string> refusal = {};
   void refuse_with(std::string why) { refusal = std::move(why); }
-  Answer answer() const {
-    return refusal ? refuse(json, *refusal) : Answer{json, Status::done};
-  }
+  Answer answer() const { return refusal ? refuse(json, *refusal) : Answer{json, Status::done}; }
 };
 
 /// Makes the plan and emits its source. Throws InputError for bad input.
@@ -29,7 +27,8 @@ void emit_job(CudaJob& job);
 void build_job(CudaJob& job, const cuda::DeviceInfo* device);
 /// Loads what was built, verifies it and, where it is right, times it.
 void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device, const Reference& reference);
-/// Executes what was emitted on the CPU instead (simulator/cuda_host), verifies it, and reports faults.
+/// Executes what was emitted on the CPU instead (simulator/cuda_host), verifies it, and reports
+/// faults.
 void emulate_job(CudaJob& job, const Reference& reference);
 
 /// Into its document: verified, relative_error, tolerance; a refusal where it is wrong or failed.

@@ -81,8 +81,7 @@ const cpu::Source& VerifiedKernel::source() const {
 
 struct Verifier {
   static VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& w,
-                             const Reference& reference,
-                             const std::function<void()>& after_run) {
+                             const Reference& reference, const std::function<void()>& after_run) {
     Verification v{.tolerance = tolerance_of(w)};
     const auto failed = [&v](const Reason& why) {
       v.relative_error = std::numeric_limits<double>::infinity();

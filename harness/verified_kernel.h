@@ -20,8 +20,8 @@ struct Verification {
   bool verified() const { return relative_error <= tolerance; }
 };
 
-/// What a workload's kernels are verified on: seeded inputs, already rounded to their types, and what
-/// the reference evaluator makes of them. One serves every kernel of the workload.
+/// What a workload's kernels are verified on: seeded inputs, already rounded to their types, and
+/// what the reference evaluator makes of them. One serves every kernel of the workload.
 struct Reference {
   TensorValues inputs;   ///< by TensorId
   TensorValues outputs;  ///< by TensorId; other tensors are empty
@@ -54,9 +54,9 @@ struct VerifyResult {
   std::optional<Reason> failure = {};      ///< where the target failed before there was a result
 };
 
-/// Runs the kernel once on the inputs, outputs filled with NaN before, and holds every output against
-/// the reference. `after_run`, where given, is called once the kernel has run, right or wrong. Cost: one
-/// run.
+/// Runs the kernel once on the inputs, outputs filled with NaN before, and holds every output
+/// against the reference. `after_run`, where given, is called once the kernel has run, right or
+/// wrong. Cost: one run.
 VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& workload,
                     const Reference& reference, const std::function<void()>& after_run = {});
 /// The same of a CPU kernel, on seeded inputs. Cost: one run and one evaluation.
@@ -64,14 +64,14 @@ VerifyResult verify(cpu::Kernel kernel, const Workload& workload, std::uint64_t 
 
 /// What verify() accepts for a workload.
 ///
-/// f32 and f64: eps / 2 times (16 + the longest sum of reduction lengths from an input to an output),
-/// eps that of the element type. A wrong edge tile is a thousand times that.
+/// f32 and f64: eps / 2 times (16 + the longest sum of reduction lengths from an input to an
+/// output), eps that of the element type. A wrong edge tile is a thousand times that.
 ///
 /// f16 and bf16: sums are float, so what counts is rounding to 16 bits, eps / 2 each time: of every
 /// operator's result on the longest way from an input to an output, the output's included, and once
-/// more because an intermediate's error comes out as a sum of many. Two products: 3 eps / 2, 1.5e-3 in
-/// f16. Never more than 4 eps / 2 (2.0e-3 and 1.6e-2), whatever the workload; sums in float come on top,
-/// as above, and are a twentieth of it at 1500 additions.
+/// more because an intermediate's error comes out as a sum of many. Two products: 3 eps / 2, 1.5e-3
+/// in f16. Never more than 4 eps / 2 (2.0e-3 and 1.6e-2), whatever the workload; sums in float come
+/// on top, as above, and are a twentieth of it at 1500 additions.
 double tolerance_of(const Workload& workload);
 
 }  // namespace tilewright::harness

@@ -19,6 +19,7 @@ struct Invocation {
   harness::ReproduceOptions reproduce = {};
   std::string models = "all";  ///< of compare
   std::optional<std::string> out = {};
+  std::optional<std::string> batch = {};
   bool resolved = false;
   bool curve = false;
   harness::WalkOptions walk = {};

@@ -52,10 +52,13 @@ Result<Binary> build_with_nvcc(const fs::path& nvcc, const Source& source,
     return Reason{"cannot write the source to " + dir.path().string()};
   out.close();
   const fs::path cubin = dir.path() / "kernel.cubin";
-  const std::vector<std::string> words = {
-      nvcc.string(), "-std=c++17", "-O3", "-lineinfo", "-gencode", gencode(architecture), "-Xptxas",
-      "-v", "-I", dir.path().string(), "-cubin", "-o", cubin.string(),
-      (dir.path() / "kernel.cu").string()};
+  const std::vector<std::string> words = {nvcc.string(),  "-std=c++17",
+                                          "-O3",          "-lineinfo",
+                                          "-gencode",     gencode(architecture),
+                                          "-Xptxas",      "-v",
+                                          "-I",           dir.path().string(),
+                                          "-cubin",       "-o",
+                                          cubin.string(), (dir.path() / "kernel.cu").string()};
   if (auto why = run_program(words, dir.path() / "log")) return *why;
   return Binary{.cubin = text_of(cubin),
                 .architecture = architecture,
@@ -71,15 +74,18 @@ Result<Binary> build_now(const Source& source, const BuildOptions& options) {
   Result<Binary> built = build_with_nvrtc(source, options.architecture);
   if (built || !options.builder.empty()) return built;
   if (!nvrtc_version())
-    return Reason{"nothing here builds CUDA: no nvcc on the PATH, in $CUDA_HOME/bin or in "
-                  "/usr/local/cuda/bin, and " + nvrtc_version().reason()};
+    return Reason{
+        "nothing here builds CUDA: no nvcc on the PATH, in $CUDA_HOME/bin or in "
+        "/usr/local/cuda/bin, and " +
+        nvrtc_version().reason()};
   return built;
 }
 
-// ---- The cache: NAME.cubin, and NAME.txt with the builder's name and ptxas' figures -----------------
+// ---- The cache: NAME.cubin, and NAME.txt with the builder's name and ptxas' figures
+// -----------------
 
-/// 128 bits of what decides the cubin: two FNV-1a hashes from different bases. They name files, they
-/// guard nothing.
+/// 128 bits of what decides the cubin: two FNV-1a hashes from different bases. They name files,
+/// they guard nothing.
 std::string fingerprint(const Source& source, const BuildOptions& options) {
   std::string hex;
   for (std::uint64_t hash : {0xcbf29ce484222325ull, 0x9ae16a3b2f90404full}) {
@@ -101,10 +107,10 @@ std::string fingerprint(const Source& source, const BuildOptions& options) {
 std::string figures_text(const Binary& b) {
   std::string text = b.builder + "\n";
   for (const KernelFigures& k : b.kernels)
-    text += k.symbol + " " + std::to_string(k.registers) + " " + std::to_string(k.stack_bytes) + " " +
-            std::to_string(k.spill_store_bytes) + " " + std::to_string(k.spill_load_bytes) + " " +
-            std::to_string(k.static_shared_bytes) + " " + std::to_string(k.constant_bytes) + " " +
-            std::to_string(k.barriers) + "\n";
+    text += k.symbol + " " + std::to_string(k.registers) + " " + std::to_string(k.stack_bytes) +
+            " " + std::to_string(k.spill_store_bytes) + " " + std::to_string(k.spill_load_bytes) +
+            " " + std::to_string(k.static_shared_bytes) + " " + std::to_string(k.constant_bytes) +
+            " " + std::to_string(k.barriers) + "\n";
   return text;
 }
 
@@ -113,7 +119,8 @@ std::optional<Binary> find_cached(const fs::path& stem, const std::string& archi
   Binary b{.cubin = text_of(stem.string() + ".cubin"), .architecture = architecture};
   if (!std::getline(in, b.builder) || b.cubin.empty()) return std::nullopt;
   for (KernelFigures k; in >> k.symbol >> k.registers >> k.stack_bytes >> k.spill_store_bytes >>
-                        k.spill_load_bytes >> k.static_shared_bytes >> k.constant_bytes >> k.barriers;)
+                        k.spill_load_bytes >> k.static_shared_bytes >> k.constant_bytes >>
+                        k.barriers;)
     b.kernels.push_back(k);
   return b;
 }

@@ -15,12 +15,12 @@ namespace tilewright::cuda {
 /// What `ptxas -v` says of one kernel.
 struct KernelFigures {
   std::string symbol;
-  int registers = 0;                ///< a thread
-  std::int64_t stack_bytes = 0;     ///< a thread, in local memory
+  int registers = 0;             ///< a thread
+  std::int64_t stack_bytes = 0;  ///< a thread, in local memory
   std::int64_t spill_store_bytes = 0;
   std::int64_t spill_load_bytes = 0;
   std::int64_t static_shared_bytes = 0;  ///< a block; dynamic shared memory is the launch's
-  std::int64_t constant_bytes = 0;  ///< parameters included
+  std::int64_t constant_bytes = 0;       ///< parameters included
   int barriers = 0;
   friend bool operator==(const KernelFigures&, const KernelFigures&) = default;
 };
@@ -33,10 +33,11 @@ struct Binary {
   std::string architecture;  ///< "sm_90a"
   std::string builder;       ///< "nvcc 13.0.88", "NVRTC 13.0"
   std::vector<KernelFigures> kernels;
-  double seconds = 0;        ///< that building took; 0: out of the cache
+  double seconds = 0;  ///< that building took; 0: out of the cache
 };
 
-/// "sm_90a" for compute capability 9.0, whose instructions that no other has are emitted; else "sm_80".
+/// "sm_90a" for compute capability 9.0, whose instructions that no other has are emitted; else
+/// "sm_80".
 std::string architecture_of(int major, int minor);
 /// nvcc by the PATH, $CUDA_HOME/bin and /usr/local/cuda/bin; empty where there is none.
 std::filesystem::path find_nvcc();
@@ -45,8 +46,9 @@ Result<std::string> nvrtc_version();
 
 struct BuildOptions {
   std::string architecture = "sm_90a";
-  std::string builder = {};            ///< "nvcc", "nvrtc"; empty: nvcc where there is one, else NVRTC
-  std::filesystem::path cache = {};    ///< a folder where cubins are kept and found again; empty: none
+  std::string builder = {};  ///< "nvcc", "nvrtc"; empty: nvcc where there is one, else NVRTC
+  std::filesystem::path cache =
+      {};  ///< a folder where cubins are kept and found again; empty: none
 };
 /// Builds for that architecture. A Reason: no builder, or its first diagnostic. Safe from several
 /// threads. Cost: one to several seconds of one core.

@@ -10,53 +10,53 @@ namespace tilewright::cuda {
 namespace {
 
 // The driver's C interface, as its documentation has it ("CUDA Driver API"): handles are pointers,
-// device addresses 64-bit numbers, results int (0: success). Names with _v2 are what its header maps
-// the plain ones to.
+// device addresses 64-bit numbers, results int (0: success). Names with _v2 are what its header
+// maps the plain ones to.
 using Handle = void*;
 using Address = unsigned long long;
 
-#define TW_DRIVER_FUNCTIONS(F)                                                                    \
-  F(cuInit, (unsigned))                                                                           \
-  F(cuDriverGetVersion, (int*))                                                                   \
-  F(cuGetErrorName, (int, const char**))                                                          \
-  F(cuGetErrorString, (int, const char**))                                                        \
-  F(cuDeviceGetCount, (int*))                                                                     \
-  F(cuDeviceGet, (int*, int))                                                                     \
-  F(cuDeviceGetName, (char*, int, int))                                                           \
-  F(cuDeviceGetAttribute, (int*, int, int))                                                       \
-  F(cuDeviceTotalMem_v2, (std::size_t*, int))                                                     \
-  F(cuDevicePrimaryCtxRetain, (Handle*, int))                                                     \
-  F(cuDevicePrimaryCtxRelease_v2, (int))                                                          \
-  F(cuDevicePrimaryCtxReset_v2, (int))                                                            \
-  F(cuCtxSetCurrent, (Handle))                                                                    \
-  F(cuModuleLoadData, (Handle*, const void*))                                                     \
-  F(cuModuleUnload, (Handle))                                                                     \
-  F(cuModuleGetFunction, (Handle*, Handle, const char*))                                          \
-  F(cuFuncGetAttribute, (int*, int, Handle))                                                      \
-  F(cuFuncSetAttribute, (Handle, int, int))                                                       \
-  F(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Handle, int, std::size_t))                \
-  F(cuMemAlloc_v2, (Address*, std::size_t))                                                       \
-  F(cuMemFree_v2, (Address))                                                                      \
-  F(cuMemcpyHtoD_v2, (Address, const void*, std::size_t))                                         \
-  F(cuMemcpyDtoH_v2, (void*, Address, std::size_t))                                               \
-  F(cuMemsetD8Async, (Address, unsigned char, std::size_t, Handle))                               \
-  F(cuStreamCreate, (Handle*, unsigned))                                                          \
-  F(cuStreamDestroy_v2, (Handle))                                                                 \
-  F(cuStreamBeginCapture_v2, (Handle, int))                                                       \
-  F(cuStreamEndCapture, (Handle, Handle*))                                                        \
-  F(cuGraphInstantiateWithFlags, (Handle*, Handle, unsigned long long))                           \
-  F(cuGraphLaunch, (Handle, Handle))                                                              \
-  F(cuGraphExecDestroy, (Handle))                                                                 \
-  F(cuGraphDestroy, (Handle))                                                                     \
-  F(cuEventCreate, (Handle*, unsigned))                                                           \
-  F(cuEventDestroy_v2, (Handle))                                                                  \
-  F(cuEventRecord, (Handle, Handle))                                                              \
-  F(cuEventQuery, (Handle))                                                                       \
-  F(cuEventElapsedTime, (float*, Handle, Handle))                                                 \
+#define TW_DRIVER_FUNCTIONS(F)                                                                     \
+  F(cuInit, (unsigned))                                                                            \
+  F(cuDriverGetVersion, (int*))                                                                    \
+  F(cuGetErrorName, (int, const char**))                                                           \
+  F(cuGetErrorString, (int, const char**))                                                         \
+  F(cuDeviceGetCount, (int*))                                                                      \
+  F(cuDeviceGet, (int*, int))                                                                      \
+  F(cuDeviceGetName, (char*, int, int))                                                            \
+  F(cuDeviceGetAttribute, (int*, int, int))                                                        \
+  F(cuDeviceTotalMem_v2, (std::size_t*, int))                                                      \
+  F(cuDevicePrimaryCtxRetain, (Handle*, int))                                                      \
+  F(cuDevicePrimaryCtxRelease_v2, (int))                                                           \
+  F(cuDevicePrimaryCtxReset_v2, (int))                                                             \
+  F(cuCtxSetCurrent, (Handle))                                                                     \
+  F(cuModuleLoadData, (Handle*, const void*))                                                      \
+  F(cuModuleUnload, (Handle))                                                                      \
+  F(cuModuleGetFunction, (Handle*, Handle, const char*))                                           \
+  F(cuFuncGetAttribute, (int*, int, Handle))                                                       \
+  F(cuFuncSetAttribute, (Handle, int, int))                                                        \
+  F(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Handle, int, std::size_t))                 \
+  F(cuMemAlloc_v2, (Address*, std::size_t))                                                        \
+  F(cuMemFree_v2, (Address))                                                                       \
+  F(cuMemcpyHtoD_v2, (Address, const void*, std::size_t))                                          \
+  F(cuMemcpyDtoH_v2, (void*, Address, std::size_t))                                                \
+  F(cuMemsetD8Async, (Address, unsigned char, std::size_t, Handle))                                \
+  F(cuStreamCreate, (Handle*, unsigned))                                                           \
+  F(cuStreamDestroy_v2, (Handle))                                                                  \
+  F(cuStreamBeginCapture_v2, (Handle, int))                                                        \
+  F(cuStreamEndCapture, (Handle, Handle*))                                                         \
+  F(cuGraphInstantiateWithFlags, (Handle*, Handle, unsigned long long))                            \
+  F(cuGraphLaunch, (Handle, Handle))                                                               \
+  F(cuGraphExecDestroy, (Handle))                                                                  \
+  F(cuGraphDestroy, (Handle))                                                                      \
+  F(cuEventCreate, (Handle*, unsigned))                                                            \
+  F(cuEventDestroy_v2, (Handle))                                                                   \
+  F(cuEventRecord, (Handle, Handle))                                                               \
+  F(cuEventQuery, (Handle))                                                                        \
+  F(cuEventElapsedTime, (float*, Handle, Handle))                                                  \
   F(cuLaunchKernel, (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-                     Handle, void**, void**))                                                     \
-  F(cuLaunchCooperativeKernel, (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-                                unsigned, Handle, void**))
+                     Handle, void**, void**))                                                      \
+  F(cuLaunchCooperativeKernel, (Handle, unsigned, unsigned, unsigned, unsigned, unsigned,          \
+                                unsigned, unsigned, Handle, void**))
 
 struct Table {
 #define TW_MEMBER(NAME, PARAMETERS) int(*NAME) PARAMETERS = nullptr;
@@ -65,28 +65,36 @@ struct Table {
   int version = 0;
 };
 
-constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY
-constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr int kNotReady = 600;          // CUDA_ERROR_NOT_READY
+constexpr unsigned kNonBlocking = 1;    // CU_STREAM_NON_BLOCKING
 constexpr int kThreadLocalCapture = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 enum DeviceAttribute {
-  kMultiprocessors = 16, kL2Bytes = 38, kMajor = 75, kMinor = 76,
-  kSharedAMultiprocessor = 81, kCooperative = 95, kSharedABlock = 97,
+  kMultiprocessors = 16,
+  kL2Bytes = 38,
+  kMajor = 75,
+  kMinor = 76,
+  kSharedAMultiprocessor = 81,
+  kCooperative = 95,
+  kSharedABlock = 97,
 };
 enum FunctionAttribute {
-  kMaxThreads = 0, kStaticShared = 1, kLocal = 3, kRegisters = 4, kMaxDynamicShared = 8,
+  kMaxThreads = 0,
+  kStaticShared = 1,
+  kLocal = 3,
+  kRegisters = 4,
+  kMaxDynamicShared = 8,
 };
 
-/// Errors after which the driver's documentation lets a context do nothing more: an illegal address, a
-/// timeout, an assertion, hardware errors, an illegal instruction, a misaligned address, a launch that
-/// failed.
+/// Errors after which the driver's documentation lets a context do nothing more: an illegal
+/// address, a timeout, an assertion, hardware errors, an illegal instruction, a misaligned address,
+/// a launch that failed.
 bool loses_context(int code) { return code == 700 || code == 702 || (code >= 710 && code <= 719); }
 
 std::string message(const Table& t, int code) {
   const char* name = nullptr;
   const char* text = nullptr;
-  if (t.cuGetErrorName(code, &name) != 0 || name == nullptr)
-    return "error " + std::to_string(code);
+  if (t.cuGetErrorName(code, &name) != 0 || name == nullptr) return "error " + std::to_string(code);
   if (t.cuGetErrorString(code, &text) != 0 || text == nullptr) return name;
   return std::string(name) + ", " + text;
 }
@@ -101,12 +109,11 @@ Handle open_library() {
 
 Result<Table> load_table() {
   const Handle library = open_library();
-  if (library == nullptr)
-    return Reason{"no NVIDIA driver here (libcuda.so.1 is not found)"};
+  if (library == nullptr) return Reason{"no NVIDIA driver here (libcuda.so.1 is not found)"};
   Table t;
-#define TW_LOAD(NAME, PARAMETERS)                                                         \
-  t.NAME = reinterpret_cast<int(*) PARAMETERS>(dlsym(library, #NAME));                    \
-  if (t.NAME == nullptr)                                                                  \
+#define TW_LOAD(NAME, PARAMETERS)                                      \
+  t.NAME = reinterpret_cast<int(*) PARAMETERS>(dlsym(library, #NAME)); \
+  if (t.NAME == nullptr)                                               \
     return Reason{"the NVIDIA driver here is too old: its libcuda.so.1 has no " #NAME};
   TW_DRIVER_FUNCTIONS(TW_LOAD)
 #undef TW_LOAD
@@ -152,7 +159,8 @@ std::string version_text(int driver_version) {
   return std::to_string(driver_version / 1000) + "." + std::to_string(driver_version % 1000 / 10);
 }
 
-// ---- What is freed with its object ---------------------------------------------------------------
+// ---- What is freed with its object
+// ---------------------------------------------------------------
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(device_, other.device_);
@@ -185,7 +193,8 @@ Graph::~Graph() {
   driver()->cuGraphExecDestroy(exec_);
 }
 
-// ---- The device ----------------------------------------------------------------------------------
+// ---- The device
+// ----------------------------------------------------------------------------------
 
 Result<int> Device::count() {
   if (!driver()) return Reason{driver().reason()};
@@ -299,9 +308,9 @@ Result<void*> Device::function(const Module& module, const std::string& symbol,
     return Reason{symbol + " needs " + std::to_string(shared_bytes) +
                   " bytes of shared memory a block; " + info_.name + " has " +
                   std::to_string(info_.shared_bytes_a_block)};
-  if (auto why = failed(driver()->cuFuncSetAttribute(function, kMaxDynamicShared,
-                                                     static_cast<int>(shared_bytes)),
-                        "asking for shared memory"))
+  if (auto why = failed(
+          driver()->cuFuncSetAttribute(function, kMaxDynamicShared, static_cast<int>(shared_bytes)),
+          "asking for shared memory"))
     return *why;
   return function;
 }
@@ -327,7 +336,8 @@ Result<int> Device::resident_blocks(void* function, int threads, std::int64_t sh
   return blocks;
 }
 
-// ---- Launches ------------------------------------------------------------------------------------
+// ---- Launches
+// ------------------------------------------------------------------------------------
 
 std::optional<Reason> Device::enqueue(const GraphNode& node) {
   const Table& t = *driver();
@@ -341,12 +351,11 @@ std::optional<Reason> Device::enqueue(const GraphNode& node) {
   const auto blocks = static_cast<unsigned>(node.blocks);
   const auto threads = static_cast<unsigned>(node.threads);
   const auto shared = static_cast<unsigned>(node.shared_bytes);
-  const int code =
-      node.cooperative
-          ? t.cuLaunchCooperativeKernel(node.function, blocks, 1, 1, threads, 1, 1, shared, stream_,
-                                        arguments.data())
-          : t.cuLaunchKernel(node.function, blocks, 1, 1, threads, 1, 1, shared, stream_,
-                             arguments.data(), nullptr);
+  const int code = node.cooperative
+                       ? t.cuLaunchCooperativeKernel(node.function, blocks, 1, 1, threads, 1, 1,
+                                                     shared, stream_, arguments.data())
+                       : t.cuLaunchKernel(node.function, blocks, 1, 1, threads, 1, 1, shared,
+                                          stream_, arguments.data(), nullptr);
   return failed(code, "launching a kernel");
 }
 
@@ -384,14 +393,15 @@ Result<double> Device::run(const Graph& graph, int times, double most_seconds) {
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (waited.count() > most_seconds) {
       faulted_ = hung_ = true;
-      return Reason{"the kernel did not end within " + std::to_string(static_cast<int>(most_seconds)) +
-                    " s"};
+      return Reason{"the kernel did not end within " +
+                    std::to_string(static_cast<int>(most_seconds)) + " s"};
     }
     if (waited.count() > 0.01) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (auto why = failed(code, "running the kernel")) return *why;
   float milliseconds = 0;
-  if (auto why = failed(t.cuEventElapsedTime(&milliseconds, before_, after_), "timing")) return *why;
+  if (auto why = failed(t.cuEventElapsedTime(&milliseconds, before_, after_), "timing"))
+    return *why;
   return milliseconds * 1e-3;
 }
 

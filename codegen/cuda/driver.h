@@ -1,5 +1,6 @@
 // The CUDA driver, opened at run time, so that one binary starts with and without it: a device, its
-// memory, modules, and launches captured in a graph. Nothing here throws; a Reason says what failed.
+// memory, modules, and launches captured in a graph. Nothing here throws; a Reason says what
+// failed.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@
 namespace tilewright::cuda {
 
 struct DeviceInfo {
-  std::string name;            ///< "NVIDIA H200"
-  int driver_version = 0;      ///< of CUDA, that the driver supports: 13000 is 13.0
-  int major = 0, minor = 0;    ///< compute capability
+  std::string name;          ///< "NVIDIA H200"
+  int driver_version = 0;    ///< of CUDA, that the driver supports: 13000 is 13.0
+  int major = 0, minor = 0;  ///< compute capability
   int multiprocessors = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;
@@ -28,10 +29,10 @@ std::string version_text(int driver_version);
 
 /// What the driver says of a loaded kernel.
 struct FunctionFigures {
-  int registers = 0;                 ///< a thread
-  std::int64_t local_bytes = 0;      ///< a thread: spilled registers and arrays in local memory
+  int registers = 0;             ///< a thread
+  std::int64_t local_bytes = 0;  ///< a thread: spilled registers and arrays in local memory
   std::int64_t static_shared_bytes = 0;
-  int max_threads = 0;               ///< a block
+  int max_threads = 0;  ///< a block
 };
 
 class Device;
@@ -69,8 +70,8 @@ class Module {
 
 /// One launch, or filling memory with zeros, in a graph.
 struct GraphNode {
-  void* function = nullptr;                ///< of Device::function; null: zeros
-  std::vector<std::uint64_t> arguments;    ///< device addresses; zeros: {where}
+  void* function = nullptr;              ///< of Device::function; null: zeros
+  std::vector<std::uint64_t> arguments;  ///< device addresses; zeros: {where}
   std::int64_t blocks = 1;
   int threads = 128;
   std::int64_t shared_bytes = 0;
@@ -93,8 +94,8 @@ class Graph {
 };
 
 /// A device's primary context with one stream, current on the thread that uses it. After a fault on
-/// the device (an illegal address, a launch that does not end) nothing more works on it: drop all that
-/// holds it and open it again.
+/// the device (an illegal address, a launch that does not end) nothing more works on it: drop all
+/// that holds it and open it again.
 class Device : public std::enable_shared_from_this<Device> {
  public:
   /// A Reason: no driver on this machine, no device, or what the driver said.
@@ -125,8 +126,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Result<int> resident_blocks(void* function, int threads, std::int64_t shared_bytes);
 
   Result<Graph> capture(const std::vector<GraphNode>& nodes);
-  /// Seconds of `times` launches of the graph, back to back, by events around them. A Reason where they
-  /// do not end within `most_seconds`: the device has then hung.
+  /// Seconds of `times` launches of the graph, back to back, by events around them. A Reason where
+  /// they do not end within `most_seconds`: the device has then hung.
   Result<double> run(const Graph& graph, int times, double most_seconds = 20);
 
  private:

@@ -43,9 +43,12 @@ void KernelEmitter::choose_forms() {
     for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n) {
       for (const OutputUse& w : k_.nodes[n].writes)
         if (w.buffer == BufferId(i) && b.store < NodeId(n)) p.plain = false;
-      if (k_.nodes[n].flush == BufferId(i)) p.plain = false;  // read before its store
+      if (k_.nodes[n].flush == BufferId(i) && NodeId(n) < b.store) p.plain = false;
     }
   }
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (places_[i].form == Form::loaded && made_before_all_wait(BufferId(i)))
+      places_[i].form = Form::ring;
   std::set<BufferId> banned;
   for (;;) {
     assign_forms(banned);
@@ -66,6 +69,28 @@ void KernelEmitter::choose_forms() {
     banned.insert(*victim);
     places_[victim->index()].reason = "its sums would need too many registers";
   }
+}
+
+/// Whether every block has written the tensor, and waited for all others, before it is loaded: then it
+/// can be copied ahead like an input.
+bool KernelEmitter::made_before_all_wait(BufferId b) const {
+  const TensorId t = buffer(b).tensor;
+  NodeId last_write, first_load;
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    const bool writes =
+        (n.kind == NodeKind::store && n.tensor == t) ||
+        std::ranges::any_of(n.writes, [&](const OutputUse& w) { return w.tensor == t; });
+    for (const OutputUse& w : n.writes)
+      if (w.tensor == t && !places_[w.buffer.index()].plain) return false;
+    if (writes) last_write = NodeId(i);
+    if (n.kind == NodeKind::load && n.buffer == b && !first_load.valid()) first_load = NodeId(i);
+  }
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+    if (k_.nodes[i].kind == NodeKind::sync && k_.nodes[i].scope == Unit::grid &&
+        last_write < NodeId(i) && NodeId(i) < first_load)
+      return true;
+  return false;
 }
 
 /// Optimistic: what could stay in registers, does; misused() then says what cannot.

@@ -109,6 +109,7 @@ class KernelEmitter : private RangeEmitter {
 
   // emit_forms.cpp
   void choose_forms();
+  bool made_before_all_wait(BufferId b) const;
   void assign_forms(const std::set<BufferId>& banned);
   std::optional<BufferId> misused() const;
   void choose_warps();

@@ -37,8 +37,7 @@ std::optional<Reason> Kernel::capture(int runs) {
 
 std::optional<Reason> Kernel::find_functions() {
   for (const Launch& launch : source_.launches) {
-    const Result<void*> function =
-        device_->function(module_, launch.symbol, launch.shared_bytes);
+    const Result<void*> function = device_->function(module_, launch.symbol, launch.shared_bytes);
     if (!function) return Reason{function.reason()};
     functions_.push_back(*function);
     const Result<FunctionFigures> figures = device_->figures(*function);

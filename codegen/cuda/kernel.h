@@ -14,8 +14,8 @@ namespace tilewright::cuda {
 class Kernel {
  public:
   /// Loads, and takes memory for every tensor that is needed, `bytes` by TensorId: `copies` sets of
-  /// them, which the runs of a graph use in turn. A Reason: what the device has not (shared memory, room
-  /// for all blocks of a cooperative launch), or what the driver said.
+  /// them, which the runs of a graph use in turn. A Reason: what the device has not (shared memory,
+  /// room for all blocks of a cooperative launch), or what the driver said.
   static Result<Kernel> load(std::shared_ptr<Device> device, Source source, Binary binary,
                              std::vector<std::int64_t> bytes, int copies = 1);
 
@@ -46,13 +46,13 @@ class Kernel {
   Source source_;
   Binary binary_;
   int copies_ = 1;
-  int runs_ = 0;                             ///< of the captured graph
-  std::vector<std::int64_t> bytes_;          ///< by TensorId
+  int runs_ = 0;                     ///< of the captured graph
+  std::vector<std::int64_t> bytes_;  ///< by TensorId
   Module module_;
-  std::vector<void*> functions_;             ///< by launch
+  std::vector<void*> functions_;  ///< by launch
   std::vector<FunctionFigures> figures_;
   std::vector<int> resident_;
-  std::vector<std::vector<Buffer>> tensors_; ///< by copy, by TensorId
+  std::vector<std::vector<Buffer>> tensors_;  ///< by copy, by TensorId
   Buffer workspace_;
   Graph once_, repeated_;
 };

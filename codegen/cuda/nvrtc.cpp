@@ -12,16 +12,16 @@ namespace {
 using Program = void*;
 
 // NVRTC's C interface, as its documentation has it; results are int, 0 is success.
-#define TW_NVRTC_FUNCTIONS(F)                                                                 \
-  F(nvrtcVersion, int, (int*, int*))                                                          \
-  F(nvrtcGetErrorString, const char*, (int))                                                  \
-  F(nvrtcCreateProgram, int,                                                                  \
-    (Program*, const char*, const char*, int, const char* const*, const char* const*))        \
-  F(nvrtcCompileProgram, int, (Program, int, const char* const*))                             \
-  F(nvrtcDestroyProgram, int, (Program*))                                                     \
-  F(nvrtcGetProgramLogSize, int, (Program, std::size_t*))                                     \
-  F(nvrtcGetProgramLog, int, (Program, char*))                                                \
-  F(nvrtcGetCUBINSize, int, (Program, std::size_t*))                                          \
+#define TW_NVRTC_FUNCTIONS(F)                                                          \
+  F(nvrtcVersion, int, (int*, int*))                                                   \
+  F(nvrtcGetErrorString, const char*, (int))                                           \
+  F(nvrtcCreateProgram, int,                                                           \
+    (Program*, const char*, const char*, int, const char* const*, const char* const*)) \
+  F(nvrtcCompileProgram, int, (Program, int, const char* const*))                      \
+  F(nvrtcDestroyProgram, int, (Program*))                                              \
+  F(nvrtcGetProgramLogSize, int, (Program, std::size_t*))                              \
+  F(nvrtcGetProgramLog, int, (Program, char*))                                         \
+  F(nvrtcGetCUBINSize, int, (Program, std::size_t*))                                   \
   F(nvrtcGetCUBIN, int, (Program, char*))
 
 struct Table {
@@ -47,12 +47,13 @@ Result<Table> load_table() {
   if (library == nullptr)
     return Reason{"no NVRTC here (libnvrtc.so.13, .12 and .11.2 are not found)"};
   Table t;
-#define TW_LOAD(NAME, RESULT, PARAMETERS)                                       \
-  t.NAME = reinterpret_cast<RESULT(*) PARAMETERS>(dlsym(library, #NAME));       \
+#define TW_LOAD(NAME, RESULT, PARAMETERS)                                 \
+  t.NAME = reinterpret_cast<RESULT(*) PARAMETERS>(dlsym(library, #NAME)); \
   if (t.NAME == nullptr) return Reason{"the NVRTC here is too old: it has no " #NAME};
   TW_NVRTC_FUNCTIONS(TW_LOAD)
 #undef TW_LOAD
-  if (t.nvrtcVersion(&t.major, &t.minor) != 0) return Reason{"the NVRTC here does not say its version"};
+  if (t.nvrtcVersion(&t.major, &t.minor) != 0)
+    return Reason{"the NVRTC here does not say its version"};
   return t;
 }
 
@@ -101,8 +102,8 @@ Result<Binary> build_with_nvrtc(const Source& source, const std::string& archite
   const char* const flags[] = {target.c_str(), "--std=c++17", "-lineinfo", "--ptxas-options=-v"};
   const int code = t.nvrtcCompileProgram(program, static_cast<int>(std::size(flags)), flags);
   const std::string log = log_of(t, program);
-  Binary binary{.architecture = architecture, .builder = *version,
-                .kernels = figures_from_ptxas(log)};
+  Binary binary{
+      .architecture = architecture, .builder = *version, .kernels = figures_from_ptxas(log)};
   std::size_t size = 0;
   if (code == 0 && t.nvrtcGetCUBINSize(program, &size) == 0 && size > 0) {
     binary.cubin.resize(size);

@@ -5,8 +5,8 @@
 
 namespace tilewright::cuda {
 
-/// The device header is passed in memory; nothing is written. A Reason: no libnvrtc here, or its first
-/// error.
+/// The device header is passed in memory; nothing is written. A Reason: no libnvrtc here, or its
+/// first error.
 Result<Binary> build_with_nvrtc(const Source& source, const std::string& architecture);
 
 }  // namespace tilewright::cuda

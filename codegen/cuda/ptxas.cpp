@@ -2,7 +2,8 @@
 //   ptxas info    : Compiling entry function 'f' for 'sm_90a'
 //   ptxas info    : Function properties for f
 //       8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
-//   ptxas info    : Used 40 registers, used 1 barriers, 8 bytes cumulative stack size, 2048 bytes smem,
+//   ptxas info    : Used 40 registers, used 1 barriers, 8 bytes cumulative stack size, 2048 bytes
+//   smem,
 //                   376 bytes cmem[0]
 #include <algorithm>
 #include <charconv>
@@ -29,7 +30,8 @@ std::string_view quoted(std::string_view line, std::size_t from) {
   const std::size_t open = line.find('\'', from);
   if (open == std::string_view::npos) return {};
   const std::size_t close = line.find('\'', open + 1);
-  return close == std::string_view::npos ? std::string_view{} : line.substr(open + 1, close - open - 1);
+  return close == std::string_view::npos ? std::string_view{}
+                                         : line.substr(open + 1, close - open - 1);
 }
 
 /// All of the constant banks.
@@ -50,7 +52,8 @@ std::vector<KernelFigures> figures_from_ptxas(std::string_view text) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
-    if (const std::size_t at = line.find("Compiling entry function "); at != std::string_view::npos) {
+    if (const std::size_t at = line.find("Compiling entry function ");
+        at != std::string_view::npos) {
       const std::string_view name = quoted(line, at);
       if (!name.empty()) kernels.push_back({.symbol = std::string(name)});
       properties = nullptr;

@@ -11,7 +11,7 @@
 namespace tilewright {
 namespace {
 
-constexpr int kF16Fraction = 10;   // bits; the exponent's bias is 15
+constexpr int kF16Fraction = 10;  // bits; the exponent's bias is 15
 constexpr int kF16LeastNormal = -14;
 
 std::uint16_t f16_bits(double x) {
@@ -19,11 +19,13 @@ std::uint16_t f16_bits(double x) {
   if (std::isnan(x)) return 0x7e00;
   const double r = std::abs(round_to(DType::f16, x));
   if (std::isinf(r)) return sign | 0x7c00;
-  // A multiple of 2^-24, the least subnormal; normal numbers have their leading bit in the exponent.
+  // A multiple of 2^-24, the least subnormal; normal numbers have their leading bit in the
+  // exponent.
   if (r < std::ldexp(1.0, kF16LeastNormal))
     return static_cast<std::uint16_t>(sign | static_cast<int>(std::ldexp(r, 24)));
   const int exponent = std::ilogb(r);
-  const int fraction = static_cast<int>(std::ldexp(r, kF16Fraction - exponent)) - (1 << kF16Fraction);
+  const int fraction =
+      static_cast<int>(std::ldexp(r, kF16Fraction - exponent)) - (1 << kF16Fraction);
   return static_cast<std::uint16_t>(sign | (exponent + 15) << kF16Fraction | fraction);
 }
 
@@ -63,10 +65,14 @@ void decode(const void* from, std::vector<double>& values, Convert convert) {
 
 void encode_elements(DType type, std::span<const double> values, void* to) {
   switch (type) {
-    case DType::f16: return encode<std::uint16_t>(values, to, f16_bits);
-    case DType::bf16: return encode<std::uint16_t>(values, to, bf16_bits);
-    case DType::f32: return encode<float>(values, to, [](double x) { return static_cast<float>(x); });
-    case DType::f64: return encode<double>(values, to, [](double x) { return x; });
+    case DType::f16:
+      return encode<std::uint16_t>(values, to, f16_bits);
+    case DType::bf16:
+      return encode<std::uint16_t>(values, to, bf16_bits);
+    case DType::f32:
+      return encode<float>(values, to, [](double x) { return static_cast<float>(x); });
+    case DType::f64:
+      return encode<double>(values, to, [](double x) { return x; });
     case DType::i8:
       return encode<std::int8_t>(
           values, to, [](double x) { return static_cast<std::int8_t>(round_to(DType::i8, x)); });
@@ -78,8 +84,8 @@ void encode_elements(DType type, std::span<const double> values, void* to) {
 
 void fill_with_nan(DType type, std::size_t count, void* to) {
   const bool integer = type == DType::i8 || type == DType::i32;
-  const double value = integer ? -std::numeric_limits<double>::infinity()
-                               : std::numeric_limits<double>::quiet_NaN();
+  const double value =
+      integer ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   encode_elements(type, std::vector<double>(count, value), to);
 }
 
@@ -87,12 +93,24 @@ std::vector<double> decode_elements(DType type, const void* from, std::size_t co
   std::vector<double> values(count);
   const auto plain = [](auto x) { return static_cast<double>(x); };
   switch (type) {
-    case DType::f16: decode<std::uint16_t>(from, values, f16_value); break;
-    case DType::bf16: decode<std::uint16_t>(from, values, bf16_value); break;
-    case DType::f32: decode<float>(from, values, plain); break;
-    case DType::f64: decode<double>(from, values, plain); break;
-    case DType::i8: decode<std::int8_t>(from, values, plain); break;
-    case DType::i32: decode<std::int32_t>(from, values, plain); break;
+    case DType::f16:
+      decode<std::uint16_t>(from, values, f16_value);
+      break;
+    case DType::bf16:
+      decode<std::uint16_t>(from, values, bf16_value);
+      break;
+    case DType::f32:
+      decode<float>(from, values, plain);
+      break;
+    case DType::f64:
+      decode<double>(from, values, plain);
+      break;
+    case DType::i8:
+      decode<std::int8_t>(from, values, plain);
+      break;
+    case DType::i32:
+      decode<std::int32_t>(from, values, plain);
+      break;
   }
   return values;
 }

@@ -95,6 +95,29 @@ def online(row, size, most):
     return asked
 
 
+def pairs(row, size):
+    """Both products, one after the other: in one kernel whose blocks wait for one another between them,
+    so that what the fused plans are worth is told from what fewer launches are."""
+    batch = "b/1@grid " if size["batch"] > 1 else ""
+    k = next(step for step in (64, 128, size["k"]) if size["k"] % step == 0)
+    trees = (f"( {batch}m@grid l@grid ( k ( L.A L.B C.gemm1 ) S.C ) Y.grid "
+             f"{batch}m/{{m2}}@grid n/{{n2}}@grid ( l/64 ( L.C L.D C.gemm2 ) S.E ) )")
+    asked = []
+    for m, l, m2, n2 in ((64, 64, 64, 32), (64, 64, 32, 32), (32, 64, 32, 32), (128, 64, 64, 64),
+                         (64, 128, 64, 64), (128, 128, 128, 64)):
+        tiles = (min(m, size["m"]), min(l, size["l"]), min(m2, size["m"]), min(n2, size["n"]))
+        first = size["batch"] * math.ceil(size["m"] / tiles[0]) * math.ceil(size["l"] / tiles[1])
+        second = size["batch"] * math.ceil(size["m"] / tiles[2]) * math.ceil(size["n"] / tiles[3])
+        if max(first, second) > 2 * MULTIPROCESSORS:
+            continue  # all blocks must be resident
+        for stages in (4, 3):
+            asked.append({"workload": subject(row), "tree": trees.format(m2=tiles[2], n2=tiles[3]),
+                          "tiles": f"m={tiles[0]},l={tiles[1]},k={k}", "pins": ["C=DRAM"], "stages": stages,
+                          "name": f"{row} unfused, one kernel m={tiles[0]},l={tiles[1]},k={k} "
+                                  f"m={tiles[2]},n={tiles[3]},l=64 stages={stages}"})
+    return asked
+
+
 def candidates(row, size, most):
     """Requests for one row: both models' plans, then a grid of tiles, stages and warps by estimate."""
     if is_attention(row):
@@ -115,7 +138,8 @@ def candidates(row, size, most):
         asked.append({**base, "expression": expression, "tiles": tiles, **options,
                       "name": f"{row} {expression} {tiles} {extra}".strip()})
 
-    plain = max(1, (most - 2) * 2 // 3)
+    asked += pairs(row, size)[:max(0, most // 3)]
+    plain = max(1, (most - len(asked)) * 2 // 3)
     for _, expression, t in ranked[:plain]:
         add(expression, t)
     variants = ({"warps": 8}, {"stages": 3}, {"warps": 4}, {"warps": 2})

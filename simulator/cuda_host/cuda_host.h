@@ -9,6 +9,7 @@
 // and wmma make a warp's threads meet but order no memory.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -61,6 +62,7 @@ struct Launch {
 struct RunOptions {
   std::int64_t workspace_bytes = 0;  ///< zeroed before the first launch
   bool checks = true;                ///< initialisation and races; bounds and alignment are always checked
+  double max_seconds = 0;            ///< 0: no limit; else a launch that takes longer is stopped, as endless
   int max_findings = 100;            ///< distinct ones kept; the others are only counted
 };
 
@@ -72,17 +74,22 @@ enum class Fault : std::uint8_t {
   block_race,         ///< two accesses of different blocks, one of them a write and not both atomic
   barrier_mismatch,   ///< counts that differ, threads that have ended, part of a warp
   divergent,          ///< a warp's threads at different collectives
-  deadlock,
+  deadlock,           ///< all threads wait, or max_seconds have passed
   mbarrier_misuse,
   bad_argument,       ///< a barrier id, a valid count, an operand that was loaded otherwise
 };
 std::string_view name_of(Fault fault);  ///< "out of bounds", "race", ...
 
-/// A place in the .cu file. `line` is 0 where it is not known (no addr2line on the PATH).
+/// A place in the program's texts: the .cu file or one of its headers.
 struct Place {
-  int line = 0;
-  std::string text;  ///< the line, without its indentation
+  std::string file;
+  int line = 0;         ///< 0: not known (no addr2line on the PATH)
+  int caller_line = 0;  ///< where `file` is a header, the line of the .cu file that came to it; else 0
+  std::string text;     ///< the line, without its indentation
+  friend auto operator<=>(const Place&, const Place&) = default;
 };
+/// "12", "350 of tilewright_tiles.h (from line 12)", "?".
+std::string described(const Place& place);
 
 /// One fault, however often it came: `thread` and `block` are of the first time.
 struct Finding {
@@ -132,7 +139,7 @@ struct Report {
 
 class Image;
 
-/// A compiled .cu file. Copies share it. Runs one at a time.
+/// A compiled .cu file. Copies share it. It may run on several threads at once.
 class Module {
  public:
   /// A Reason: no compiler, or the compiler's first error. InputError: names that are no identifiers.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -41,7 +42,6 @@ struct PendingCopy {
 
 /// A kernel's thread.
 struct Fiber {
-  tw_thread* record = nullptr;   ///< what compiled code sees of it, in its stack
   Context context;
   Block* owner = nullptr;
   int index = 0;
@@ -190,6 +190,12 @@ class Engine {
   bool meet(Fiber& f, Collective kind, int variant, const Operand& operand);
   void release(Fiber& f);
 
+  /// Now and then looks at the clock: a launch past its limit is stopped here.
+  void watch(Fiber& f, std::uint32_t place) {
+    if ((++watched_ & 0xffffu) == 0 && options_.max_seconds > 0) look_at_clock(f, place);
+  }
+  void look_at_clock(Fiber& f, std::uint32_t place);
+
   // -- findings, described only the first time --
   void report(const Fiber& f, Fault fault, std::uint32_t place, std::string what);
   void report_race(Fiber& f, Fault fault, std::uint32_t place, bool writes, bool by_copy,
@@ -208,12 +214,14 @@ class Engine {
   bool cooperative_ = false;
   std::uint32_t phase_ = 0;
   std::uint32_t grid_ = 1;
-  tw_thread** running_ = nullptr;
   LaunchCounts* counts_ = nullptr;
   std::unique_ptr<StackSlab> stacks_;
   std::size_t stacks_count_ = 0;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::int64_t blocks_stopped_ = 0, forgotten_ = 0;
+  std::uint32_t watched_ = 0;
+  std::chrono::steady_clock::time_point started_;
+  bool late_ = false;
 };
 
 }  // namespace tilewright::cuda_host

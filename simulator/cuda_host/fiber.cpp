@@ -95,12 +95,14 @@ void prepare_context(Context& context, void* low, void* high, void (*function)(v
 #endif
 
 StackSlab::StackSlab(std::size_t count) : count_(count) {
-  void* const p = mmap(nullptr, count * kBytes, PROT_READ | PROT_WRITE,
+  void* const p = mmap(nullptr, (count + 1) * kBytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p != MAP_FAILED) base_ = static_cast<unsigned char*>(p);
+  if (p == MAP_FAILED) return;
+  mapped_ = static_cast<unsigned char*>(p);
+  base_ = mapped_ + (kBytes - reinterpret_cast<std::uintptr_t>(p) % kBytes) % kBytes;
 }
 StackSlab::~StackSlab() {
-  if (base_ != nullptr) munmap(base_, count_ * kBytes);
+  if (mapped_ != nullptr) munmap(mapped_, (count_ + 1) * kBytes);
 }
 
 }  // namespace tilewright::cuda_host

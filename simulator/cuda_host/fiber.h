@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simulator/cuda_host/device/device_api.h"
+
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -27,10 +29,11 @@ void switch_context(Context& from, Context& to);
 /// Makes `context` start `function(argument)`, which never returns, on the stack [low, high).
 void prepare_context(Context& context, void* low, void* high, void (*function)(void*), void* argument);
 
-/// Address space for `count` stacks; a page is memory once it is touched.
+/// Address space for `count` stacks, each from a multiple of its size; a page is memory once it is
+/// touched.
 class StackSlab {
  public:
-  static constexpr std::size_t kBytes = 256 * 1024;
+  static constexpr std::size_t kBytes = TW_STACK_BYTES;
   explicit StackSlab(std::size_t count);
   ~StackSlab();
   StackSlab(const StackSlab&) = delete;
@@ -39,6 +42,7 @@ class StackSlab {
   unsigned char* stack(std::size_t i) const { return base_ + i * kBytes; }
 
  private:
+  unsigned char* mapped_ = nullptr;
   unsigned char* base_ = nullptr;
   std::size_t count_;
 };

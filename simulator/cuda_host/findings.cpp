@@ -24,6 +24,12 @@ std::string_view name_of(Fault fault) {
   return "";
 }
 
+std::string described(const Place& place) {
+  if (place.line == 0) return "?";
+  if (place.caller_line == 0) return std::to_string(place.line);
+  return formatted("{} of {} (from line {})", place.line, place.file, place.caller_line);
+}
+
 bool FindingCollector::seen_before(Fault fault, std::uint32_t place, std::uint32_t other_place,
                                    int object) {
   const auto at = index_.find({fault, place, other_place, object});
@@ -48,8 +54,6 @@ Place line_of(const Lines& lines, std::uint32_t place) {
   return at == lines.end() ? Place{} : at->second;
 }
 
-std::string number(const Place& p) { return p.line == 0 ? "?" : std::to_string(p.line); }
-
 /// Calls `found` with every place written as @123@ in `what`; what it returns stands there instead.
 template <class F>
 std::string with_lines(const std::string& what, F&& found) {
@@ -72,13 +76,13 @@ Finding in_words(const RawFinding& raw, const Lines& lines) {
             .other_block = raw.other_block, .other_thread = raw.other_thread, .object = raw.object,
             .offset_bytes = raw.offset, .count = raw.count};
   f.text = formatted("{}: {}, block {}, thread {}, line {}: {}", name_of(raw.fault), raw.kernel,
-                       raw.block, raw.thread, number(f.place),
-                       with_lines(raw.what, [&](std::uint32_t p) { return number(line_of(lines, p)); }));
+                       raw.block, raw.thread, described(f.place),
+                       with_lines(raw.what, [&](std::uint32_t p) { return described(line_of(lines, p)); }));
   if (raw.other_place != 0)
     f.text += formatted(", thread {}{} {} at line {}", raw.other_thread,
                           raw.other_block == raw.block ? ""
                                                        : formatted(" of block {}", raw.other_block),
-                          raw.other_what, number(f.other));
+                          raw.other_what, described(f.other));
   if (!f.place.text.empty()) f.text += " | " + f.place.text;
   return f;
 }
@@ -95,14 +99,15 @@ void FindingCollector::finish(const Image& image, Report& report) const {
   std::ranges::sort(places);
   places.erase(std::unique(places.begin(), places.end()), places.end());
   const Lines lines = image.lines(places);
-  if (!places.empty() && lines.empty())
+  const bool known = std::ranges::any_of(lines, [](const auto& l) { return l.second.line != 0; });
+  if (!places.empty() && !known)
     report.notes.push_back("lines are not known: addr2line is not on the PATH, or told nothing");
-  std::map<std::tuple<Fault, std::string, int, int, std::string>, std::size_t> merged;
+  std::map<std::tuple<Fault, std::string, Place, Place, std::string>, std::size_t> merged;
   for (const RawFinding& raw : found_) {
     Finding f = in_words(raw, lines);
-    if (raw.if_lines_differ && f.place.line == f.other.line) continue;
+    if (raw.if_lines_differ && f.place == f.other) continue;
     if (f.place.line != 0) {
-      const auto [at, fresh] = merged.try_emplace({f.fault, f.kernel, f.place.line, f.other.line, f.object},
+      const auto [at, fresh] = merged.try_emplace({f.fault, f.kernel, f.place, f.other, f.object},
                                                   report.findings.size());
       if (!fresh) {
         if (at->second < report.findings.size()) report.findings[at->second].count += f.count;

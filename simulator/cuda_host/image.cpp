@@ -4,6 +4,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -116,16 +117,14 @@ Result<std::shared_ptr<Image>> Image::build(const Program& program, const BuildO
 
 std::optional<Reason> Image::load(const Program& program) {
   file_name_ = program.file_name;
-  std::istringstream text(program.text);
-  for (std::string line; std::getline(text, line);) source_lines_.push_back(line);
+  keep_lines(program.file_name, program.text);
+  for (const Header& h : program.headers) keep_lines(h.name, h.text);
   handle_ = dlopen((directory_.path() / "kernel.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) return Reason{"the built kernel does not load: " + std::string(dlerror())};
-  void* const current = dlsym(handle_, "tw_host_current");
-  if (current == nullptr) return Reason{"the built kernel has no tw_host_current"};
-  current_ = reinterpret_cast<tw_thread** (*)()>(current);
-  Dl_info info;
-  if (dladdr(current, &info) == 0) return Reason{"the built kernel's base is not known"};
-  Extent extent{reinterpret_cast<std::uintptr_t>(info.dli_fbase), 0};
+  link_map* map = nullptr;
+  if (dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0)
+    return Reason{"the built kernel's place in memory is not known: " + std::string(dlerror())};
+  Extent extent{map->l_addr, 0};
   dl_iterate_phdr(find_extent, &extent);
   base_ = extent.base;
   extent_ = extent.end - extent.base;
@@ -144,10 +143,36 @@ const Entry* Image::entry(const std::string& kernel) const {
   return at == entries_.end() ? nullptr : &at->second;
 }
 
+void Image::keep_lines(const std::string& name, const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string>& lines = texts_[name];
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+}
+
+/// The innermost frame in a file of the program is the place; the first in the .cu file its caller.
+void Image::add_frame(Place& place, const std::string& frame) const {
+  const auto slash = frame.rfind('/');
+  const auto start = slash == std::string::npos ? 0 : slash + 1;
+  const auto colon = frame.find(':', start);
+  if (colon == std::string::npos) return;
+  const std::string file = frame.substr(start, colon - start);
+  const auto text = texts_.find(file);
+  const int line = std::atoi(frame.c_str() + colon + 1);
+  if (text == texts_.end() || line <= 0 || line > static_cast<int>(text->second.size())) return;
+  if (place.line == 0) {
+    std::string words = text->second[static_cast<std::size_t>(line - 1)];
+    words.erase(0, std::min(words.find_first_not_of(" \t"), words.size()));
+    place = {file, line, 0, words};
+  } else if (place.file != file_name_ && place.caller_line == 0 && file == file_name_) {
+    place.caller_line = line;
+  }
+}
+
 std::map<std::uint32_t, Place> Image::lines(const std::vector<std::uint32_t>& places) const {
   std::map<std::uint32_t, Place> found;
   if (places.empty() || !on_path("addr2line")) return found;
-  const fs::path log = directory_.path() / "lines";
+  static std::atomic<int> calls = 0;  // runs on several threads share the directory
+  const fs::path log = directory_.path() / ("lines" + std::to_string(calls++));
   std::vector<std::string> words{"addr2line", "-a", "-i", "-e",
                                  (directory_.path() / "kernel.so").string()};
   for (const std::uint32_t p : places) {
@@ -156,22 +181,14 @@ std::map<std::uint32_t, Place> Image::lines(const std::vector<std::uint32_t>& pl
     words.push_back(hex.str());
   }
   if (run_program(words, log)) return found;
-  // For each address "0x..." and then its frames, innermost first: the first in the .cu file counts.
+  // For each address "0x..." and then its frames, innermost first.
   std::ifstream in(log);
-  std::uint32_t place = 0;
+  Place* place = nullptr;
   for (std::string line; std::getline(in, line);) {
-    if (line.rfind("0x", 0) == 0) {
-      place = static_cast<std::uint32_t>(std::stoull(line, nullptr, 16)) + 1;
-      continue;
-    }
-    const auto colon = line.find(':', line.rfind('/') == std::string::npos ? 0 : line.rfind('/'));
-    if (colon == std::string::npos || found.count(place) != 0) continue;
-    if (fs::path(line.substr(0, colon)).filename() != file_name_) continue;
-    const int number = std::atoi(line.c_str() + colon + 1);
-    if (number <= 0 || number > static_cast<int>(source_lines_.size())) continue;
-    std::string text = source_lines_[static_cast<std::size_t>(number - 1)];
-    text.erase(0, std::min(text.find_first_not_of(" \t"), text.size()));
-    found[place] = {number, text};
+    if (line.rfind("0x", 0) == 0)
+      place = &found[static_cast<std::uint32_t>(std::stoull(line, nullptr, 16)) + 1];
+    else if (place != nullptr)
+      add_frame(*place, line);
   }
   return found;
 }

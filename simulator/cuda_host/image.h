@@ -24,8 +24,6 @@ class Image {
   static Result<std::shared_ptr<Image>> build(const Program& program, const BuildOptions& options);
 
   const Entry* entry(const std::string& kernel) const;
-  /// Where the calling thread of the operating system notes the kernel's thread that it runs.
-  tw_thread** current() const { return current_(); }
   bool contains(std::uintptr_t p) const { return p - base_ < extent_; }
   /// A place as the runtime keeps it: the return address's distance from the image's base.
   std::uint32_t place(const void* address) const {
@@ -35,14 +33,15 @@ class Image {
   std::map<std::uint32_t, Place> lines(const std::vector<std::uint32_t>& places) const;
 
  private:
+  void keep_lines(const std::string& name, const std::string& text);
+  void add_frame(Place& place, const std::string& frame) const;
   std::optional<Reason> load(const Program& program);
 
   TemporaryDirectory directory_;
   std::string file_name_;
-  std::vector<std::string> source_lines_;
+  std::map<std::string, std::vector<std::string>> texts_;  ///< lines of the program's files
   void* handle_ = nullptr;
   std::map<std::string, Entry> entries_;
-  tw_thread** (*current_)() = nullptr;
   std::uintptr_t base_ = 0, extent_ = 0;
 };
 

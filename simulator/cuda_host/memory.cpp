@@ -137,6 +137,7 @@ void Engine::check_global(Fiber& f, int region, const void* p, std::int64_t byte
 void Engine::access(Fiber& f, const void* p, std::int64_t bytes, unsigned flags,
                     std::uint32_t place) {
   const std::uintptr_t at = address(p);
+  watch(f, place);
   if (in_arena(*f.owner, at)) {
     plain_shared(f, p, bytes, flags, place);
   } else if (memory_.holds(at)) {
@@ -231,6 +232,7 @@ void Engine::land_copies(Fiber& f, Clock upto) {
 }
 
 void Engine::load_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place) {
+  watch(f, place);
   const int region = global_region(f, from, bytes, bytes, false, place, "reads");
   if (region < 0) {
     std::memset(to, 0, static_cast<std::size_t>(bytes));

@@ -77,8 +77,9 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
   grid_ = static_cast<std::uint32_t>(launch.blocks);
   counts_ = &counts;
   counts.tensors.resize(tensors.size() + 1);
-  running_ = image_.current();
   ++phase_;
+  started_ = std::chrono::steady_clock::now();
+  late_ = false;
   arguments_.clear();
   for (const int t : launch.tensors)
     arguments_.push_back(reinterpret_cast<void*>(memory_.regions()[static_cast<std::size_t>(t)].base));
@@ -95,13 +96,12 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
     for (std::uint32_t b = 0; b < grid_; ++b) start(*blocks_[b], b, launch);
     run_together();
   } else {
-    for (std::uint32_t b = 0; b < grid_; ++b) {
+    for (std::uint32_t b = 0; b < grid_ && !late_; ++b) {
       start(*blocks_[0], b, launch);
       run_until_stuck(*blocks_[0]);
       leave(*blocks_[0]);
     }
   }
-  *running_ = nullptr;
   return std::nullopt;
 }
 
@@ -138,16 +138,14 @@ void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
 
 void Engine::start(Block& block, Fiber& f, unsigned char* stack, const Launch& launch) {
   prepare_context(f.context, stack, stack + StackSlab::kBytes, fiber_main, &f);
-  f.record = reinterpret_cast<tw_thread*>(stack);
-  *f.record = {.stack_low = reinterpret_cast<std::uintptr_t>(stack),
-               .stack_bytes = StackSlab::kBytes,
-               .api = *api(),
-               .shared = block.shared,
-               .thread = static_cast<std::uint32_t>(f.index),
-               .block = block.index,
-               .threads = static_cast<std::uint32_t>(launch.threads),
-               .blocks = grid_,
-               .fiber = &f};
+  // What compiled code sees of the thread, where it looks for it.
+  *reinterpret_cast<tw_thread*>(stack) = {.api = *api(),
+                                          .shared = block.shared,
+                                          .thread = static_cast<std::uint32_t>(f.index),
+                                          .block = block.index,
+                                          .threads = static_cast<std::uint32_t>(launch.threads),
+                                          .blocks = grid_,
+                                          .fiber = &f};
 }
 
 void Engine::fiber_main(void* fiber) {
@@ -187,7 +185,6 @@ void Engine::resume_next(Fiber& f) {
     const int lane = std::countr_zero(later != 0 ? later : mask);
     Fiber& next = block.fibers[w * kWarp + static_cast<std::size_t>(lane)];
     if (&next == &f) return;
-    *running_ = next.record;
     switch_context(f.context, next.context);
     return;
   }
@@ -213,14 +210,22 @@ void Engine::stop(Fiber& f) {
   for (;;) switch_context(f.context, f.owner->home);  // for good: home starts nothing of it again
 }
 
+void Engine::look_at_clock(Fiber& f, std::uint32_t place) {
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
+  if (spent.count() < options_.max_seconds) return;
+  late_ = true;
+  report(f, Fault::deadlock, place,
+         formatted("still runs after {} seconds: the launch is stopped here", options_.max_seconds));
+  stop(f);
+}
+
 void Engine::run_until_stuck(Block& block) {
-  while (!block.stopped) {
+  while (!block.stopped && !late_) {
     Fiber* next = nullptr;
     for (std::size_t w = 0; w < block.warps.size() && next == nullptr; ++w)
       if (const std::uint32_t mask = block.warps[w].runnable)
         next = &block.fibers[w * kWarp + static_cast<std::size_t>(std::countr_zero(mask))];
     if (next == nullptr) return;
-    *running_ = next->record;
     switch_context(block.home, next->context);
   }
 }
@@ -235,7 +240,7 @@ void Engine::run_together() {
 /// A block that does not go on: is it done, or stuck?
 void Engine::leave(Block& block) {
   if (!finished(block)) {
-    report_deadlock(block);
+    if (!late_) report_deadlock(block);
     block.stopped = true;
   }
   if (block.stopped) ++blocks_stopped_;

@@ -20,6 +20,7 @@ std::string_view name_of(Collective c) {
 }
 
 bool Engine::meet(Fiber& f, Collective kind, int variant, const Operand& operand) {
+  watch(f, operand.place);
   Warp& w = f.owner->warps[static_cast<std::size_t>(f.warp())];
   if (w.arrived == 0) {
     w.kind = kind;

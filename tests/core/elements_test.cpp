@@ -32,7 +32,8 @@ TEST(Elements, KnownHalves) {
   EXPECT_EQ(encoded<std::uint16_t>(DType::f16, 65520.0), 0x7c00);
   EXPECT_EQ(encoded<std::uint16_t>(DType::f16, 0x1p-24), 0x0001);
   EXPECT_EQ(encoded<std::uint16_t>(DType::f16, 0x1p-14), 0x0400);
-  EXPECT_EQ(encoded<std::uint16_t>(DType::f16, 0x1.ffcp-15), 0x0400);  // rounds up to the least normal
+  EXPECT_EQ(encoded<std::uint16_t>(DType::f16, 0x1.ffcp-15),
+            0x0400);  // rounds up to the least normal
   EXPECT_EQ(encoded<std::uint16_t>(DType::f16, 1 + 0x1p-11), 0x3c00);  // ties to even
   EXPECT_EQ(encoded<std::uint16_t>(DType::f16, 1 + 3 * 0x1p-11), 0x3c02);
   EXPECT_EQ(encoded<std::uint16_t>(DType::bf16, 1.0), 0x3f80);

@@ -1,5 +1,5 @@
-// From a built kernel to a verified and timed one, on a stand-in for the driver (fake_cuda/) that this
-// program finds instead of any real one.
+// From a built kernel to a verified and timed one, on a stand-in for the driver (fake_cuda/) that
+// this program finds instead of any real one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,11 @@ CudaJob job() {
   j.on.setting.machine = std::make_shared<const Machine>(named_machine("h100"));
   j.source = cuda::test::hand_written_gemm(40, 24, 33);
   // The stand-in computes by itself: any file that begins as a cubin does will do.
-  j.binary = cuda::Binary{.cubin = "\x7f" "ELF", .architecture = "sm_90a", .builder = "none"};
+  j.binary = cuda::Binary{.cubin =
+                              "\x7f"
+                              "ELF",
+                          .architecture = "sm_90a",
+                          .builder = "none"};
   j.json["launches"] = launches_json(*j.source, &*j.binary);
   j.options.target = "cuda";
   j.options.seconds = 0.01;

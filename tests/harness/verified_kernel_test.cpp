@@ -19,7 +19,8 @@ namespace {
 class FakeKernel final : public TargetKernel {
  public:
   using Fault = std::function<void(TensorValues&)>;
-  FakeKernel(const Workload& w, Fault fault) : w_(w), fault_(std::move(fault)), memory_(w.tensors().size()) {}
+  FakeKernel(const Workload& w, Fault fault)
+      : w_(w), fault_(std::move(fault)), memory_(w.tensors().size()) {}
   bool needs(TensorId t) const override { return w_.is_input(t) || is_output(t); }
   std::optional<Reason> write(TensorId t, const void* elements) override {
     memory_[t.index()].resize(static_cast<std::size_t>(w_.tensor(t).bytes().value));
@@ -97,9 +98,9 @@ TEST_P(EveryType, AWrongElementIsFound) {
     EXPECT_GT(r.verification.relative_error, r.verification.tolerance);
   }
   const VerifyResult r = check(w, [&](TensorValues& v) {
-    const double largest = std::abs(*std::max_element(
-        v[e.index()].begin(), v[e.index()].end(),
-        [](double a, double b) { return std::abs(a) < std::abs(b); }));
+    const double largest =
+        std::abs(*std::max_element(v[e.index()].begin(), v[e.index()].end(),
+                                   [](double a, double b) { return std::abs(a) < std::abs(b); }));
     v[e.index()].front() += 3 * tolerance_of(w) * largest;
   });
   EXPECT_EQ(r.kernel, nullptr);

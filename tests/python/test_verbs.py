@@ -112,6 +112,19 @@ def test_lists():
         assert verb()["schema"] == 1
 
 
+def test_cuda_emitted_and_executed_on_the_cpu(tmp_path):
+    chain, machine = "gemm-chain:m=40,n=24,k=24,l=40,dtype=f16", "h200"
+    options = {"tree": "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )", "tiles": {"m": 32, "l": 32, "k": 16}}
+    answer = tilewright.run(chain, machine, target="cuda-emulated", warps=2, stages=2, **options)
+    assert answer["verified"] and answer["faults"] == 0
+    files = tilewright.emit(chain, machine, target="cuda-emulated", out=tmp_path, **options)["files"]
+    assert {"tilewright_device.h", "tilewright_host.h", "build.sh"} <= {f.split("/")[-1] for f in files}
+    lines = tmp_path / "batch.jsonl"
+    lines.write_text('{"workload": "gemm", "stages": 99}')
+    with pytest.raises(tilewright.InputError, match="batch.jsonl:1: stages"):
+        tilewright.run(None, machine, target="cuda", batch=lines, build_only=True)
+
+
 def test_refusals_are_answers_unless_checked():
     answer = tilewright.simulate(CHAIN, "scratchpad:64B", tree=TREE, tiles=TILES)
     assert answer["reason"]

@@ -186,7 +186,7 @@ struct Ring {
   TW_MEMBER void take(const Box<R>& box, int lane) {
     if (full) {
       warp_sync();
-      if (lane == 0) mbarrier_arrive(barriers + Stages + stage);
+      mbarrier_arrive(barriers + Stages + stage);
     }
     advance(box);
     mbarrier_wait(barriers + stage, parity);
@@ -198,7 +198,7 @@ TW_DEVICE void start_ring(u64* barriers, u32 copying_threads, u32 computing_warp
   TW_UNROLL
   for (int i = 0; i < Stages; ++i) {
     mbarrier_init(barriers + i, copying_threads);
-    mbarrier_init(barriers + Stages + i, computing_warps);
+    mbarrier_init(barriers + Stages + i, computing_warps * 32);
   }
 }
 

@@ -1,6 +1,6 @@
 /* What compiled kernels call and what runs them: a table of functions, in C, so that the two sides may
- * come from different compilers. A kernel's thread is a fiber; its record lies at the low end of its
- * stack, where the address filter of tilewright_host.h takes it for a local. */
+ * come from different compilers. A kernel's thread is a fiber whose stack begins at a multiple of its
+ * size; the thread's record lies there, so that any address in the stack leads to it. */
 #ifndef TILEWRIGHT_DEVICE_API_H
 #define TILEWRIGHT_DEVICE_API_H
 
@@ -44,9 +44,10 @@ typedef struct tw_device_api {
                         int a_transposed, int b_transposed);
 } tw_device_api;
 
+/* Bytes of a fiber's stack, a power of two. */
+#define TW_STACK_BYTES ((uintptr_t)262144)
+
 struct tw_thread {
-  uintptr_t stack_low;
-  uintptr_t stack_bytes;
   tw_device_api api;          /* a copy, so that it too lies in the stack */
   unsigned char* shared;      /* the block's dynamic shared memory, from a multiple of 1024 */
   uint32_t thread, block;     /* threadIdx.x, blockIdx.x */
@@ -55,9 +56,8 @@ struct tw_thread {
 };
 
 /* What a compiled module exports:
- *   tw_thread** tw_host_current(void)    where the running thread is noted, by operating system thread
  *   int tw_host_parameters_NAME(void)    pointers that kernel NAME takes
- *   void tw_host_call_NAME(void* const*) runs it as the current thread */
+ *   void tw_host_call_NAME(void* const*) runs it, on a fiber's stack */
 
 #ifdef __cplusplus
 }

@@ -20,15 +20,8 @@
 
 // ---- the running thread ------------------------------------------------------------------------
 #define TW_UNCHECKED __attribute__((no_sanitize("thread"), unused))
-// Initial-exec: one load. A fiber stays on one thread of the operating system, so that what a compiler
-// knows of this address stays true.
-static __thread tw_thread* tw_host_running __attribute__((tls_model("initial-exec")));
-extern "C" __attribute__((visibility("default"))) TW_UNCHECKED tw_thread** tw_host_current(void) {
-  return &tw_host_running;
-}
-// const: a fiber's record is the same all its life.
-static __attribute__((noinline, const)) TW_UNCHECKED tw_thread* tw_host_self(void) {
-  return tw_host_running;
+static inline __attribute__((always_inline, unused)) tw_thread* tw_host_self(void) {
+  return (tw_thread*)((uintptr_t)__builtin_frame_address(0) & ~(TW_STACK_BYTES - 1));
 }
 
 struct tw_host_dim3 { unsigned x, y, z; };
@@ -44,9 +37,11 @@ static inline __attribute__((always_inline)) tw_host_dim3 tw_host_index(unsigned
 // Inlined into each hook, so that the hook's return address is the place of the access.
 #define TW_HOST_ACCESS(POINTER, BYTES, FLAGS)                                                       \
   do {                                                                                              \
-    tw_thread* const self = tw_host_running;                                                        \
-    if (self != nullptr && uintptr_t(POINTER) - self->stack_low >= self->stack_bytes)               \
-      self->api.access(self, POINTER, BYTES, FLAGS, __builtin_return_address(0));                  \
+    const uintptr_t frame = (uintptr_t)__builtin_frame_address(0);                                  \
+    if (((uintptr_t)(POINTER) ^ frame) >= TW_STACK_BYTES) { /* not this thread's own stack */       \
+      tw_thread* const self = (tw_thread*)(frame & ~(TW_STACK_BYTES - 1));                          \
+      self->api.access(self, POINTER, BYTES, FLAGS, __builtin_return_address(0));                   \
+    }                                                                                               \
   } while (0)
 #define TW_HOST_HOOK(NAME, BYTES, FLAGS)                                                            \
   extern "C" TW_UNCHECKED void NAME(void* p) { TW_HOST_ACCESS(p, BYTES, FLAGS); }
@@ -83,40 +78,50 @@ TW_UNCHECKED void __tsan_read_range(void* p, unsigned long n) {
 TW_UNCHECKED void __tsan_write_range(void* p, unsigned long n) {
   TW_HOST_ACCESS(p, n, TW_WRITE | TW_UNALIGNED);
 }
-// clang calls these in place of the C library's; for GCC the kernel's own definitions below do the same.
-TW_UNCHECKED void* __tsan_memcpy(void* to, const void* from, unsigned long n) {
-  TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);
-  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
-  for (unsigned long i = 0; i < n; ++i)
-    ((volatile unsigned char*)to)[i] = ((const unsigned char*)from)[i];
-  return to;
-}
-TW_UNCHECKED void* __tsan_memmove(void* to, const void* from, unsigned long n) {
-  TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);
-  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
-  return __builtin_memmove(to, from, n);
-}
-TW_UNCHECKED void* __tsan_memset(void* to, int x, unsigned long n) {
-  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
-  for (unsigned long i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;
-  return to;
-}
-#if !defined(__clang__)
-// Hidden, so that the calls GCC makes for a struct's copy come here.
-__attribute__((visibility("hidden"))) TW_UNCHECKED void* memcpy(void* __restrict to,
-                                                               const void* __restrict from,
-                                                               size_t n) noexcept {
-  TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);
-  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
-  for (size_t i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = ((const unsigned char*)from)[i];
-  return to;
-}
-__attribute__((visibility("hidden"))) TW_UNCHECKED void* memset(void* to, int x, size_t n) noexcept {
-  TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);
-  for (size_t i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;
-  return to;
-}
-#endif
+// Copies of whole structs: recent clangs call the first names, GCC and older clangs the C library's,
+// which are defined hidden so that those calls come here. Byte by byte and volatile, or a compiler would
+// make each a call of itself.
+#define TW_HOST_COPY(NAME)                                                                           \
+  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(                                     \
+      void* __restrict to, const void* __restrict from, size_t n) TW_NOEXCEPT {                      \
+    TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);                                                 \
+    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                                                  \
+    for (size_t i = 0; i < n; ++i)                                                                   \
+      ((volatile unsigned char*)to)[i] = ((const unsigned char*)from)[i];                            \
+    return to;                                                                                       \
+  }
+#define TW_HOST_MOVE(NAME)                                                                           \
+  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(void* to, const void* from,          \
+                                                                size_t n) TW_NOEXCEPT {              \
+    TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);                                                 \
+    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                                                  \
+    const bool down = (uintptr_t)to > (uintptr_t)from;                                               \
+    for (size_t i = 0; i < n; ++i) {                                                                 \
+      const size_t at = down ? n - 1 - i : i;                                                        \
+      ((volatile unsigned char*)to)[at] = ((const volatile unsigned char*)from)[at];                 \
+    }                                                                                                \
+    return to;                                                                                       \
+  }
+#define TW_HOST_SET(NAME)                                                                            \
+  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(void* to, int x, size_t n)           \
+      TW_NOEXCEPT {                                                                                  \
+    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                                                  \
+    for (size_t i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;              \
+    return to;                                                                                       \
+  }
+#define TW_NOEXCEPT
+TW_HOST_COPY(__tsan_memcpy)
+TW_HOST_MOVE(__tsan_memmove)
+TW_HOST_SET(__tsan_memset)
+#undef TW_NOEXCEPT
+#define TW_NOEXCEPT noexcept  // as the C library declares them
+TW_HOST_COPY(memcpy)
+TW_HOST_MOVE(memmove)
+TW_HOST_SET(memset)
+#undef TW_NOEXCEPT
+#undef TW_HOST_COPY
+#undef TW_HOST_MOVE
+#undef TW_HOST_SET
 }  // extern "C"
 
 // ---- launching: one typed call a kernel ---------------------------------------------------------
@@ -187,11 +192,17 @@ template <> struct Packed<bf16> {
   }
 };
 
-// Each is one call of the runtime, inlined, so that its return address is a place in the kernel.
+// Each is one call of the runtime, inlined, so that its return address is a place in the kernel. clang
+// would make one call of those that end two branches, whose line is then neither's.
+#if defined(__clang__)
+#define TW_OWN_CALL [[clang::nomerge]]
+#else
+#define TW_OWN_CALL
+#endif
 #define TW_CALL(NAME, ...)                              \
   do {                                                  \
     tw_thread* const self = tw_host_self();             \
-    self->api.NAME(self, ##__VA_ARGS__);               \
+    TW_OWN_CALL self->api.NAME(self, ##__VA_ARGS__);    \
   } while (0)
 
 TW_DEVICE void block_sync() { TW_CALL(block_sync); }
@@ -200,14 +211,18 @@ TW_DEVICE void barrier(int id, int threads) { TW_CALL(barrier, id, threads); }
 TW_DEVICE void grid_sync(u32* counter) { TW_CALL(grid_sync, counter); }
 TW_DEVICE float shuffle_any(float x, int how, int operand) {
   tw_thread* const self = tw_host_self();
-  return tw_half::float_of_bits(self->api.shuffle(self, tw_half::bits_of_float(x), how, operand));
+  u32 bits;
+  TW_OWN_CALL bits = self->api.shuffle(self, tw_half::bits_of_float(x), how, operand);
+  return tw_half::float_of_bits(bits);
 }
 TW_DEVICE float shuffle_xor(float x, int mask) { return shuffle_any(x, TW_SHUFFLE_XOR, mask); }
 TW_DEVICE float shuffle_down(float x, int by) { return shuffle_any(x, TW_SHUFFLE_DOWN, by); }
 TW_DEVICE float shuffle(float x, int lane) { return shuffle_any(x, TW_SHUFFLE_INDEX, lane); }
 TW_DEVICE u32 ballot(bool p) {
   tw_thread* const self = tw_host_self();
-  return self->api.ballot(self, p);
+  u32 votes;
+  TW_OWN_CALL votes = self->api.ballot(self, p);
+  return votes;
 }
 
 TW_DEVICE u32 shared_address(const void* p) {
@@ -273,4 +288,5 @@ TW_DEVICE void wmma_multiply(WmmaSums& s, const WmmaOperand& a, const WmmaOperan
 }
 
 #undef TW_CALL
+#undef TW_OWN_CALL
 }  // namespace tw

@@ -1,4 +1,5 @@
-// Source to cubin: ptxas' figures, nvcc, NVRTC, the cache, and what is said where there is no driver.
+// Source to cubin: ptxas' figures, nvcc, NVRTC, the cache, and what is said where there is no
+// driver.
 #include "codegen/cuda/build.h"
 
 #include <gmock/gmock.h>
@@ -16,8 +17,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 // Recorded from nvcc 13.0.88 -Xptxas -v: two kernels, one of which calls a function that is not
-// inlined, one of which spills. By hand: the function's own numbers, zero there, so that taking them
-// for a kernel's would show.
+// inlined, one of which spills. By hand: the function's own numbers, zero there, so that taking
+// them for a kernel's would show.
 constexpr const char* kSm90a = R"(ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'plain' for 'sm_90a'
 ptxas info    : Function properties for plain
@@ -43,10 +44,16 @@ ptxas info    : Compile time = 13.162 ms
 TEST(Ptxas, RecordedOutput) {
   const auto k = figures_from_ptxas(kSm90a);
   ASSERT_EQ(k.size(), 2u);
-  EXPECT_EQ(k[0], (KernelFigures{.symbol = "plain", .registers = 34, .stack_bytes = 160,
-                                 .static_shared_bytes = 2048, .barriers = 1}));
-  EXPECT_EQ(k[1], (KernelFigures{.symbol = "spills", .registers = 32, .stack_bytes = 1144,
-                                 .spill_store_bytes = 1224, .spill_load_bytes = 1280,
+  EXPECT_EQ(k[0], (KernelFigures{.symbol = "plain",
+                                 .registers = 34,
+                                 .stack_bytes = 160,
+                                 .static_shared_bytes = 2048,
+                                 .barriers = 1}));
+  EXPECT_EQ(k[1], (KernelFigures{.symbol = "spills",
+                                 .registers = 32,
+                                 .stack_bytes = 1144,
+                                 .spill_store_bytes = 1224,
+                                 .spill_load_bytes = 1280,
                                  .barriers = 1}));
   const auto older = figures_from_ptxas(kSm80);
   ASSERT_EQ(older.size(), 1u);
@@ -67,7 +74,8 @@ TEST(Ptxas, AnythingElseIsPassedOver) {
 TEST(Headers, AreTheFilesByteForByte) {
   ASSERT_EQ(device_headers().size(), 2u);
   for (const DeviceHeader& h : device_headers()) {
-    const std::string text = text_of(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device/" + std::string(h.name));
+    const std::string text =
+        text_of(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device/" + std::string(h.name));
     ASSERT_FALSE(text.empty()) << h.name;
     EXPECT_EQ(h.text, text) << h.name;
     EXPECT_EQ(h.text.data()[h.text.size()], '\0');
@@ -93,10 +101,11 @@ class Builders : public testing::TestWithParam<const char*> {
 
 TEST_P(Builders, BuildsForBothArchitectures) {
   for (const char* architecture : {"sm_80", "sm_90a"}) {
-    const auto b = build(hand_written_gemm(40, 24, 33),
-                         {.architecture = architecture, .builder = GetParam()});
+    const auto b =
+        build(hand_written_gemm(40, 24, 33), {.architecture = architecture, .builder = GetParam()});
     ASSERT_TRUE(b) << b.reason();
-    EXPECT_THAT(b->cubin, StartsWith("\x7f" "ELF"));
+    EXPECT_THAT(b->cubin, StartsWith("\x7f"
+                                     "ELF"));
     EXPECT_THAT(b->builder, HasSubstr(std::string(GetParam()) == "nvcc" ? "nvcc " : "NVRTC "));
     ASSERT_EQ(b->kernels.size(), 1u) << architecture;
     EXPECT_EQ(b->kernels[0].symbol, "gemm");

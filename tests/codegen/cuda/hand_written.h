@@ -1,5 +1,5 @@
-// A CUDA source written by hand over device/tilewright_device.h: what the run time is tried on apart
-// from the emitter. C[m,n] = A[m,k] B[k,n] of f16, a 16x16 tile a block, sums in float.
+// A CUDA source written by hand over device/tilewright_device.h: what the run time is tried on
+// apart from the emitter. C[m,n] = A[m,k] B[k,n] of f16, a 16x16 tile a block, sums in float.
 #pragma once
 
 #include "codegen/cuda/cuda.h"

@@ -1,9 +1,11 @@
 // A stand-in for the NVIDIA driver, for tests on machines without one: device memory is the host's,
-// and the kernel "gemm" is computed here (C = A B of f16, 40x24x33). It checks that calls come in an order
-// that the driver accepts: nothing before cuInit, no launch outside a capture, no memory freed twice.
+// and the kernel "gemm" is computed here (C = A B of f16, 40x24x33). It checks that calls come in
+// an order that the driver accepts: nothing before cuInit, no launch outside a capture, no memory
+// freed twice.
 //
-// $TILEWRIGHT_FAKE_CUDA plants a fault: "wrong" (a wrong last element), "illegal" (an illegal address,
-// after which the context is lost until it is reset), "hang" (a graph that never ends), "none" (no device).
+// $TILEWRIGHT_FAKE_CUDA plants a fault: "wrong" (a wrong last element), "illegal" (an illegal
+// address, after which the context is lost until it is reset), "hang" (a graph that never ends),
+// "none" (no device).
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -105,14 +107,29 @@ int cuDeviceGetName(char* name, int size, int) {
 }
 int cuDeviceGetAttribute(int* value, int which, int) {
   switch (which) {
-    case 16: *value = 132; break;
-    case 38: *value = 1 << 20; break;
-    case 75: *value = 9; break;
-    case 76: *value = 0; break;
-    case 81: *value = 233472; break;
-    case 95: *value = 1; break;
-    case 97: *value = 232448; break;
-    default: return kInvalid;
+    case 16:
+      *value = 132;
+      break;
+    case 38:
+      *value = 1 << 20;
+      break;
+    case 75:
+      *value = 9;
+      break;
+    case 76:
+      *value = 0;
+      break;
+    case 81:
+      *value = 233472;
+      break;
+    case 95:
+      *value = 1;
+      break;
+    case 97:
+      *value = 232448;
+      break;
+    default:
+      return kInvalid;
   }
   return kSuccess;
 }
@@ -132,7 +149,11 @@ int cuDevicePrimaryCtxReset_v2(int) {
 int cuCtxSetCurrent(Handle) { return ready(); }
 int cuModuleLoadData(Handle* module, const void* image) {
   if (int code = ready()) return code;
-  if (std::memcmp(image, "\x7f" "ELF", 4) != 0) return kInvalid;
+  if (std::memcmp(image,
+                  "\x7f"
+                  "ELF",
+                  4) != 0)
+    return kInvalid;
   return *module = &token, kSuccess;
 }
 int cuModuleUnload(Handle) { return ready(); }
@@ -202,7 +223,9 @@ int cuGraphLaunch(Handle exec, Handle) {
 }
 int cuGraphExecDestroy(Handle exec) { return exec == nullptr ? kInvalid : kSuccess; }
 int cuGraphDestroy(Handle graph) { return graph == nullptr ? kInvalid : kSuccess; }
-int cuEventCreate(Handle* event, unsigned) { return *event = &state.events.emplace_back(0), ready(); }
+int cuEventCreate(Handle* event, unsigned) {
+  return *event = &state.events.emplace_back(0), ready();
+}
 int cuEventDestroy_v2(Handle event) { return event == nullptr ? kInvalid : kSuccess; }
 int cuEventRecord(Handle event, Handle) {
   return *static_cast<double*>(event) = state.microseconds, ready();

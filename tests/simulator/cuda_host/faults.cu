@@ -326,3 +326,10 @@ TW_DEVICE void mbarrier_never_made(const float* in, float* out) {
   tw::store_global(out + threadIdx.x, tw::load_global(in + threadIdx.x));
 }
 BOTH(mbarrier_never_made, 32, (const float* in, float* out), (in, out))
+
+// A thread that waits, by itself, for what no thread writes.
+extern "C" __global__ void endless(const float* in, float* out) {
+  while (tw::load_global(in) != 0) {  // endless
+  }
+  tw::store_global(out + threadIdx.x, 1.0f);
+}

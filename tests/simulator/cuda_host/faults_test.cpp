@@ -67,6 +67,7 @@ const Built& built() {
     std::vector<std::string> names;
     for (const Case& c : cases())
       for (const char* kind : {"_right", "_wrong"}) names.push_back(c.kernel + kind);
+    names.emplace_back("endless");
     return Built("faults.cu", names);
   }();
   return all;
@@ -146,6 +147,56 @@ TEST(CudaHostFaults, WithoutChecksOnlyBoundsAndAlignmentAreChecked) {
     ASSERT_TRUE(report);
     EXPECT_EQ(report->clean(), c.fault == Fault::race) << texts(*report);
   }
+}
+
+TEST(CudaHostFaults, ALaunchPastItsTimeIsStopped) {
+  std::vector<float> in(32, 1), out(32);
+  const std::vector<Tensor> tensors{tensor("in", in), tensor("out", out, false)};
+  const Launch launch{.kernel = "endless", .tensors = {0, 1}, .blocks = 3, .threads = 32};
+  const auto report = built().module.run(std::span(&launch, 1), tensors, {.max_seconds = 0.05});
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->findings.size(), 1U) << texts(*report);
+  EXPECT_EQ(report->findings[0].fault, Fault::deadlock);
+  EXPECT_EQ(report->findings[0].place.line, built().line("// endless"));
+  EXPECT_LT(report->seconds, 5);
+}
+
+TEST(CudaHostFaults, AFaultInAHeaderNamesItsLineAndItsCaller) {
+  const std::string kernel = "#include \"tilewright_device.h\"\n#include \"part.h\"\n"
+                             "extern \"C\" __global__ void k(float* out) {\n"
+                             "  part(out, threadIdx.x);\n}\n";
+  const std::string part = "\nTW_DEVICE void part(float* out, int i) {\n"
+                           "  tw::store_global(out + i, 0.0f);\n}\n";
+  const auto module = Module::build({.text = kernel, .headers = {device_header(), {"part.h", part}},
+                                     .kernels = {"k"}});
+  ASSERT_TRUE(module) << module.reason();
+  std::vector<float> out(31);
+  const std::vector<Tensor> tensors{tensor("out", out, false)};
+  const Launch launch{.kernel = "k", .tensors = {0}, .threads = 32};
+  const auto report = module->run(std::span(&launch, 1), tensors);
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->findings.size(), 1U) << texts(*report);
+  EXPECT_EQ(report->findings[0].place,
+            (Place{"part.h", 3, 4, "tw::store_global(out + i, 0.0f);"}));
+  EXPECT_THAT(report->findings[0].text, testing::HasSubstr("line 3 of part.h (from line 4)"));
+}
+
+TEST(CudaHostFaults, WhatCannotRunIsRefusedWithAReason) {
+  const auto bad = Module::build({.text = "int f() { return nothing; }", .kernels = {}});
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.reason(), testing::HasSubstr("nothing"));
+  EXPECT_THROW(static_cast<void>(Module::build({.text = "", .kernels = {"a b"}})), InputError);
+  EXPECT_THROW(static_cast<void>(Module::build({.file_name = "../k.cu", .text = ""})), InputError);
+  std::vector<float> in(32, 1);
+  const std::vector<Tensor> tensors{tensor("in", in)};
+  Launch launch{.kernel = "read_past_right", .tensors = {0}, .threads = 32};
+  const auto few = built().module.run(std::span(&launch, 1), tensors);
+  ASSERT_FALSE(few);
+  EXPECT_EQ(few.reason(), "read_past_right takes 2 pointers, its launch gives 1");
+  launch.threads = 1025;
+  EXPECT_THROW(static_cast<void>(built().module.run(std::span(&launch, 1), tensors)), InputError);
+  launch = {.kernel = "missing", .tensors = {}};
+  EXPECT_FALSE(built().module.run(std::span(&launch, 1), tensors));
 }
 
 }  // namespace
