@@ -67,7 +67,7 @@ def estimate(row, size, expression, t):
 def tilings(size, attention):
     def options(extent, wanted):
         return sorted({min(extent, w) for w in wanted})
-    m = options(size["m"], (16, 32, 64, 128))
+    m = options(size["m"], (16, 32, 48, 64, 96, 128))
     l = options(size["l"], (32, 64, 128, 256))
     k = options(size["k"], (64, 128, 256) if not attention else (size["k"],))
     n = options(size["n"], (32, 64, 128, 256) if not attention else (size["n"],))
@@ -81,9 +81,10 @@ def online(row, size, most):
     batch = "b/1@grid " if size["batch"] > 1 else ""
     tree = (batch + "m@grid ( L.Q l ( L.K C.qk C.rowmax C.exp C.rowsum C.rescale L.V C.pv ) C.divide S.E )")
     asked = [{"workload": row, "model": "mcfuser", "name": f"{row} mcfuser"}]
-    blocks = {m: size["batch"] * math.ceil(size["m"] / m) for m in (32, 64, 128)}
-    # As many blocks as there are multiprocessors first.
-    order = sorted((m for m in blocks if m <= size["m"]), key=lambda m: (blocks[m] < MULTIPROCESSORS // 2, -m))
+    blocks = {m: size["batch"] * math.ceil(size["m"] / m) for m in (32, 48, 64, 96, 128)}
+    # Those whose last wave of blocks is fullest first.
+    order = sorted((m for m in blocks if m <= size["m"]),
+                   key=lambda m: math.ceil(blocks[m] / MULTIPROCESSORS) * (m + 24))[:3]
     variants = [(l, options) for options in ({}, {"stages": 3}, {"warps": 8}) for l in (64, 128, 32)]
     for (l, options), m in itertools.product(variants, order):
         if l > size["l"] or len(asked) >= most:
