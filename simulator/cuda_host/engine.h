@@ -122,7 +122,6 @@ class Engine {
   std::optional<Reason> launch(const Launch& launch, std::span<const Tensor> tensors,
                                LaunchCounts& counts);
   std::int64_t blocks_stopped() const { return blocks_stopped_; }
-  std::int64_t forgotten_readers() const { return forgotten_; }
 
   static const tw_device_api* api();
   std::uint32_t place_of(const void* address) const { return image_.place(address); }
@@ -230,7 +229,7 @@ class Engine {
   std::unique_ptr<StackSlab> stacks_;
   std::size_t stacks_count_ = 0;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::int64_t blocks_stopped_ = 0, forgotten_ = 0;
+  std::int64_t blocks_stopped_ = 0;
   std::uint32_t watched_ = 0;
   std::chrono::steady_clock::time_point started_;
   bool late_ = false;

@@ -73,11 +73,6 @@ Result<Report> Module::run(std::span<const Launch> launches, std::span<const Ten
     if (auto reason = engine.launch(l, tensors, report.launches.emplace_back())) return *reason;
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   report.blocks_stopped = engine.blocks_stopped();
-  if (engine.forgotten_readers() > 0)
-    report.notes.push_back(
-        formatted("{} readers of shared memory were forgotten: races with them "
-                  "went unseen",
-                  engine.forgotten_readers()));
   findings.finish(*image_, report);
   memory.copy_back(tensors);
   return report;

@@ -251,7 +251,6 @@ void Engine::leave(Block& block) {
     block.stopped = true;
   }
   if (block.stopped) ++blocks_stopped_;
-  forgotten_ += block.shadow.forgotten();
 }
 
 void Engine::report_deadlock(Block& block) {

@@ -60,12 +60,13 @@ struct Walk {
     const bool copy = below(12) == 0, write = copy || below(reads_per_write) == 0;
     const int component = copy ? clocks.copier(t) : t;
     const Clock now = copy ? clocks.issue_copy(t) : clocks.now(t);
+    const auto place = static_cast<std::uint32_t>(1 + below(2));
     const bool fresh = !history.written(cell);
     const bool again = !write && history.repeated(cell, component, now);
     const auto racing = history.add(cell, component, now, clocks.of(t), write);
     const std::int64_t offset = cell * SharedShadow::kCellBytes;
-    const auto outcome = write ? shadow.write(offset, 2, component, now, clocks.of(t), 1)
-                               : shadow.read(offset, 2, component, now, clocks.of(t), 1);
+    const auto outcome = write ? shadow.write(offset, 2, component, now, clocks.of(t), place)
+                               : shadow.read(offset, 2, component, now, clocks.of(t), place);
     if (!again) {
       ASSERT_EQ(static_cast<bool>(outcome.other), !racing.empty());
       ASSERT_EQ(outcome.uninitialised, !write && fresh);
@@ -114,7 +115,6 @@ TEST(CudaHostShadow, FindsARaceWhereTheFullHistoryHasOne) {
     }
     races += run.races;
     ordered += run.ordered;
-    EXPECT_EQ(run.shadow.forgotten(), 0);
   }
   EXPECT_GT(races, 1000);
   EXPECT_GT(ordered, 1000);
