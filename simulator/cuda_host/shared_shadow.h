@@ -25,16 +25,16 @@ class SharedShadow {
     Accessor other;
     bool other_wrote = false;
     bool uninitialised = false;
-    bool barrier = false;       ///< an mbarrier lies there
-    std::int64_t offset = 0;    ///< of the cell in question
+    bool barrier = false;     ///< an mbarrier lies there
+    std::int64_t offset = 0;  ///< of the cell in question
   };
 
   void reset(std::int64_t bytes, int components);
   /// `component` accesses [offset, offset + bytes) at its clock `now`, having seen `seen`.
   Outcome read(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Clock* seen,
                std::uint32_t place);
-  Outcome write(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Clock* seen,
-                std::uint32_t place);
+  Outcome write(std::int64_t offset, std::int64_t bytes, int component, Clock now,
+                const Clock* seen, std::uint32_t place);
   /// The cells become (or stop being) part of an mbarrier.
   void mark_barrier(std::int64_t offset, bool is_barrier);
   /// Whether the barrier's initialisation is known to one who has seen `seen`.
@@ -55,9 +55,9 @@ class SharedShadow {
     Clock write_clock = 0;
     std::uint32_t write_place = 0;
     std::uint16_t writer = kNobody;
-    std::uint8_t readers = 0;      ///< used entries of `reader`, or kMany
+    std::uint8_t readers = 0;  ///< used entries of `reader`, or kMany
     bool barrier = false;
-    Reader reader[kInline];        ///< kMany: reader[0].clock indexes many_
+    Reader reader[kInline];  ///< kMany: reader[0].clock indexes many_
   };
   /// Readers by component.
   struct Many {
