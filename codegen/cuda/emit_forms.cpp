@@ -211,16 +211,19 @@ void KernelEmitter::choose_warps() {
     rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));
     if (p.form == Form::sums) columns.push_back(ceil_div(p.columns, 16));
   }
-  const int wanted = p_.options.warps > 0 ? p_.options.warps : area >= 32 ? 8 : 4;
-  const auto largest = [](int warps, const std::vector<std::int64_t>& blocks) {
-    for (int w = warps; w > 1; --w)
-      if (warps % w == 0 &&
+  // The most warps that share all the blocks evenly; of a number that was asked for, a divisor.
+  const int asked = p_.options.warps, wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
+  const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
+    for (int w = most; w > 1; --w)
+      if ((asked == 0 || divides % w == 0) &&
           std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; }))
         return w;
     return 1;
   };
-  warp_rows_ = rows.empty() ? wanted : largest(wanted, rows);
-  warp_columns_ = rows.empty() ? 1 : largest(wanted / warp_rows_, columns);
+  warp_rows_ = rows.empty() ? wanted : largest(wanted, rows, wanted);
+  warp_columns_ = rows.empty() ? 1
+                               : largest(static_cast<int>(ceil_div(wanted, warp_rows_)), columns,
+                                         wanted / warp_rows_);
   for (OpId op : k_.ops)
     for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
       const ScheduleNode& n = k_.nodes[i];
@@ -311,6 +314,7 @@ void KernelEmitter::lay_out() {
   const Level& level = p_.machine().level(k_.level);
   if (p_.machine().kind == "gpu" && level.capacity.value > 0)
     room = std::min(room, level.capacity.value - 1024);
+  if (p_.options.shared_room > 0) room = p_.options.shared_room;
   shared_bytes_ = total();
   while (shared_bytes_ > room) {
     TilePlace* most = nullptr;

@@ -271,7 +271,11 @@ TW_DEVICE u32 bits_of(float x) {
   union { float f; u32 u; } both{x};
   return both.u;
 }
+#if defined(__CUDACC_RTC__)
+constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000u);  // it has no __builtin_huge_valf
+#else
 constexpr float kInfinity = __builtin_huge_valf();
+#endif
 
 struct AddOf { TW_MEMBER float operator()(float a, float b) const { return a + b; } };
 struct ProductOf { TW_MEMBER float operator()(float a, float b) const { return a * b; } };
