@@ -147,6 +147,7 @@ class KernelEmitter : private RangeEmitter {
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
 
   // emit_product.cpp
+  std::optional<LoopId> runs_along(OpId op, const Affine& index, const SymRanges& ranges) const;
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   bool product_fits(NodeId id, const Product& p, const SymRanges& ranges);
   bool operand_fits(NodeId id, int input, int outer, int depth, bool left, const SymRanges& ranges);
