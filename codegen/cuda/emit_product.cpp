@@ -99,6 +99,7 @@ bool KernelEmitter::operand_fits(NodeId id, int input, int outer, int depth, boo
   const BufferId b = input < 0 ? n.writes.front().buffer : buffer_of_input(n, input);
   TilePlace& p = places_[b.index()];
   if (p.form == Form::sums || p.form == Form::rows) return true;
+  if (buffer(b).sliding) return false;  // what lies beyond it is an older tile's
   const SymBox& tile = *fixed_[b.index()];
   const SymBox box = access_box(n.op, a, ranges);
   const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)], op.loops[static_cast<std::size_t>(depth)]};
@@ -154,7 +155,6 @@ std::string KernelEmitter::operand(NodeId id, int input, int outer, int depth,
   const Operator& op = workload_.op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(input)];
   const BufferId b = buffer_of_input(n, input);
-  const TilePlace& p = places_[b.index()];
   const SymBox& tile = *fixed_[b.index()];
   const LoopId depth_loop = op.loops[static_cast<std::size_t>(depth)];
   const LoopId outer_loop = op.loops[static_cast<std::size_t>(outer)];
@@ -170,10 +170,7 @@ std::string KernelEmitter::operand(NodeId id, int input, int outer, int depth,
   }
   std::string text = other;
   if (text.empty()) {
-    text = name(b) + "_layout{" + name(b) + "_data";
-    if (p.form == Form::ring)
-      text += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
-    text += "}";
+    text = tile_text(b);
   }
   const std::string type = other.empty() ? name(b) + "_layout" : "Half";
   return std::string(along ? "AlongDepth<" : "AcrossDepth<") + type + ">{" + text + ", " + row +
@@ -249,7 +246,7 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
   const SymRange& rows = range(ranges, n.op, p.rows);
   const SymRange& columns = range(ranges, n.op, p.columns);
   const SymRange& depth = range(ranges, n.op, p.depth);
-  const std::string sum_tile = name(out) + "_layout{" + name(out) + "_data}";
+  const std::string sum_tile = tile_text(out);
   const TensorId left_tensor = op.inputs[static_cast<std::size_t>(p.left)].tensor;
   const std::int64_t whole_depth = ceil_div(depth.most, 16) * 16;
   out_.line("barrier(1, " + t + ");");
