@@ -88,9 +88,9 @@ std::string measure_table(const ordered_json& j) {
   if (!plans.empty()) return counted_table(plans);
   if (!j.contains("traffic")) return "";
   std::string text = traffic(j);
-  text += line("kernel", formatted("{}, {} thread(s), {}; verified, relative error {}", cell(j["isa"]),
-                                   cell(j["threads"]), cell(j["micro_kernel"]),
-                                   cell(j["relative_error"])));
+  text += line("kernel",
+               formatted("{}, {} thread(s), {}; verified, relative error {}", cell(j["isa"]),
+                         cell(j["threads"]), cell(j["micro_kernel"]), cell(j["relative_error"])));
   std::string places;
   for (const ordered_json& a : j["addresses"])
     places += formatted("{}{} {:#x}", places.empty() ? "" : ", ", cell(a["tensor"]),

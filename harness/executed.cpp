@@ -19,15 +19,17 @@ constexpr std::int64_t kTopOfArena = 0x58000000;  // working memory ends below
 /// Whose an address is.
 class Owners {
  public:
-  explicit Owners(const profilers::BuiltKernel& k) : stack_(static_cast<int>(k.tensors.size()) + 1) {
+  explicit Owners(const profilers::BuiltKernel& k)
+      : stack_(static_cast<int>(k.tensors.size()) + 1) {
     for (std::size_t t = 0; t < k.tensors.size(); ++t)
       if (k.tensors[t].address != 0)
-        ranges_.push_back({k.tensors[t].address, k.tensors[t].address + k.tensors[t].bytes,
-                           static_cast<int>(t)});
+        ranges_.push_back(
+            {k.tensors[t].address, k.tensors[t].address + k.tensors[t].bytes, static_cast<int>(t)});
     ranges_.push_back({k.workspace, kTopOfArena, stack_ - 1});
   }
   int of(std::int64_t address) {
-    if (address >= ranges_[last_].begin && address < ranges_[last_].end) return ranges_[last_].owner;
+    if (address >= ranges_[last_].begin && address < ranges_[last_].end)
+      return ranges_[last_].owner;
     for (std::size_t i = 0; i < ranges_.size(); ++i)
       if (address >= ranges_[i].begin && address < ranges_[i].end) return ranges_[last_ = i].owner;
     return stack_;
@@ -45,9 +47,9 @@ class Owners {
 };
 
 /// Caches that tell after every access how often it went past the outermost one: their DRAM counts
-/// requests. Every access is a read, so that no line is ever dirty. Instructions have a first cache of
-/// their own, as large as the data's (that of a second core, which changes nothing for the data), and
-/// share the last one.
+/// requests. Every access is a read, so that no line is ever dirty. Instructions have a first cache
+/// of their own, as large as the data's (that of a second core, which changes nothing for the
+/// data), and share the last one.
 class CleanCaches {
  public:
   explicit CleanCaches(std::vector<CacheGeometry> geometry)
@@ -85,8 +87,8 @@ CacheGeometry plain(CacheGeometry g) {
   return g;
 }
 
-void read(const std::filesystem::path& file, const profilers::BuiltKernel& kernel, const CachesOf& of,
-          Executed& out) {
+void read(const std::filesystem::path& file, const profilers::BuiltKernel& kernel,
+          const CachesOf& of, Executed& out) {
   Owners owners(kernel);
   const auto markers = profilers::markers_of(kernel);
   CacheHierarchy caches(of.levels, owners.count());
@@ -96,20 +98,23 @@ void read(const std::filesystem::path& file, const profilers::BuiltKernel& kerne
     last.emplace(std::vector<CacheGeometry>{plain(of.levels.front()), plain(of.levels.back())});
   bool inside = false;
   std::ifstream in(file, std::ios::binary);
-  read_trace(in, "lackey", [&](std::span<const Stream> streams, std::int64_t) {
-    const Stream& s = streams.front();
-    if (s.address == markers.begin || s.address == markers.end) {
-      inside = s.address == markers.begin;
-      return;
-    }
-    first.access(s.address, s.bytes, inside, out.first);
-    if (last) last->access(s.address, s.bytes, inside, out.last);
-    if (!inside) return;
-    ++(s.write ? out.stores : out.loads);
-    caches.access(s.address, s.bytes, s.write, owners.of(s.address));
-  }, [&](std::int64_t address, std::int64_t bytes) {
-    if (last) last->fetch(address, bytes);
-  });
+  read_trace(
+      in, "lackey",
+      [&](std::span<const Stream> streams, std::int64_t) {
+        const Stream& s = streams.front();
+        if (s.address == markers.begin || s.address == markers.end) {
+          inside = s.address == markers.begin;
+          return;
+        }
+        first.access(s.address, s.bytes, inside, out.first);
+        if (last) last->access(s.address, s.bytes, inside, out.last);
+        if (!inside) return;
+        ++(s.write ? out.stores : out.loads);
+        caches.access(s.address, s.bytes, s.write, owners.of(s.address));
+      },
+      [&](std::int64_t address, std::int64_t bytes) {
+        if (last) last->fetch(address, bytes);
+      });
   for (std::size_t c = 0; c < of.levels.size(); ++c) out.counts.push_back(caches.counts(c));
 }
 
@@ -137,20 +142,22 @@ Result<Executed> execute(const profilers::BuiltKernel& kernel, const Machine& ma
 std::vector<Cause> causes(const Executed& e, const ExecutedMisses& at, const Traffic& plan,
                           std::int64_t counted) {
   std::vector<Cause> all;
-  const auto c = static_cast<std::size_t>(
-      std::ranges::find(e.boundaries, at.boundary) - e.boundaries.begin());
+  const auto c =
+      static_cast<std::size_t>(std::ranges::find(e.boundaries, at.boundary) - e.boundaries.begin());
   const std::size_t workspace = e.owners.size() - 2;
   const auto add = [&](std::string what, std::int64_t lines) {
     if (lines != 0) all.push_back({std::move(what), lines});
   };
-  std::int64_t on_chip = 0;  // what the plan keeps in arrays of its own, the kernel in its workspace
+  std::int64_t on_chip =
+      0;  // what the plan keeps in arrays of its own, the kernel in its workspace
   for (std::size_t t = 0; t < workspace; ++t) {
     const std::int64_t planned = plan.at(e.owners[t], at.boundary).misses;
     const CacheCount& n = e.counts[c][t];
     if (n.hits + n.misses == 0)
       on_chip += planned;
     else
-      add(e.owners[t] + ": the micro-kernels' order and edges, not tile by tile", n.misses - planned);
+      add(e.owners[t] + ": the micro-kernels' order and edges, not tile by tile",
+          n.misses - planned);
   }
   add("packed tiles and intermediates in the workspace", e.counts[c][workspace].misses - on_chip);
   add("stack: spilled registers, frames, constants", e.counts[c][workspace + 1].misses);

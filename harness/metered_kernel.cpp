@@ -43,9 +43,10 @@ Result<std::unique_ptr<MeteredKernel>> MeteredKernel::make(const Schedule& sched
       verify(std::make_unique<CpuKernel>(std::move(kernel).value(), *schedule.workload),
              *schedule.workload, reference);
   if (!checked.kernel)
-    return Reason{formatted("verification failed (relative error {:.3g}, accepted {:.3g}); the kernel "
-                            "is not measured",
-                            checked.verification.relative_error, checked.verification.tolerance)};
+    return Reason{
+        formatted("verification failed (relative error {:.3g}, accepted {:.3g}); the kernel "
+                  "is not measured",
+                  checked.verification.relative_error, checked.verification.tolerance)};
   metered->kernel_ = std::move(checked.kernel);
   metered->place(schedule);
   return metered;
@@ -103,9 +104,10 @@ std::optional<Reason> MeteredKernel::check(const std::byte* arena) const {
     worst = std::max(worst, relative_error(got, after_[t.index()]));
   }
   if (worst <= verification().tolerance) return std::nullopt;
-  return Reason{formatted("under the meter the kernel computes something else: relative error {:.3g}, "
-                          "accepted {:.3g}",
-                          worst, verification().tolerance)};
+  return Reason{
+      formatted("under the meter the kernel computes something else: relative error {:.3g}, "
+                "accepted {:.3g}",
+                worst, verification().tolerance)};
 }
 
 }  // namespace tilewright::harness

@@ -1,4 +1,5 @@
-// A verified kernel as meters take it: with its shared object, at the addresses that the simulator uses.
+// A verified kernel as meters take it: with its shared object, at the addresses that the simulator
+// uses.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@
 
 namespace tilewright::harness {
 
-/// Built, verified, and where each tensor goes while it is measured: where AddressMap puts it, so that
-/// simulated and executed addresses are the same. Working memory lies after the last tensor.
+/// Built, verified, and where each tensor goes while it is measured: where AddressMap puts it, so
+/// that simulated and executed addresses are the same. Working memory lies after the last tensor.
 class MeteredKernel {
  public:
   /// Emits, builds and verifies. A Reason where any of that fails.

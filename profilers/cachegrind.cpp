@@ -22,9 +22,13 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-bool power_of_two(std::int64_t n) { return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n)); }
+bool power_of_two(std::int64_t n) {
+  return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n));
+}
 
-std::int64_t ways_of(const Level& l) { return l.ways > 0 ? l.ways : l.capacity.value / l.line.value; }
+std::int64_t ways_of(const Level& l) {
+  return l.ways > 0 ? l.ways : l.capacity.value / l.line.value;
+}
 
 /// Why cachegrind cannot be asked for a cache; none: it can.
 std::optional<Reason> refused(const Level& l) {
@@ -32,8 +36,10 @@ std::optional<Reason> refused(const Level& l) {
   if (!power_of_two(sets))
     return Reason{formatted("cachegrind's sets are a power of two, and {} has {}", l.name, sets)};
   if (!power_of_two(l.line.value) || l.line.value < 16)
-    return Reason{formatted("cachegrind's lines are a power of two from 16 bytes on, and those of "
-                            "{} have {}", l.name, l.line.value)};
+    return Reason{
+        formatted("cachegrind's lines are a power of two from 16 bytes on, and those of "
+                  "{} have {}",
+                  l.name, l.line.value)};
   return std::nullopt;
 }
 
@@ -44,12 +50,12 @@ std::string option_of(const Level& l) {
 void note_behaviour(const Level& l, std::vector<std::string>& notes) {
   if (l.policy != "lru") notes.push_back(l.name + " is " + l.policy + ": cachegrind's is lru");
   if (l.behaviour.index != Index::modulo)
-    notes.push_back(l.name + " is indexed by a hash: cachegrind's by the line number modulo the sets");
+    notes.push_back(l.name +
+                    " is indexed by a hash: cachegrind's by the line number modulo the sets");
   if (l.behaviour.inclusion != Inclusion::non_inclusive)
     notes.push_back(l.name + " is " + std::string(name_of(l.behaviour.inclusion)) +
                     ": cachegrind's is filled on the way in and evicts from nobody else");
-  if (!l.behaviour.prefetch.empty())
-    notes.push_back(l.name + " prefetches: cachegrind does not");
+  if (!l.behaviour.prefetch.empty()) notes.push_back(l.name + " prefetches: cachegrind does not");
 }
 
 class Cachegrind : public Meter {
@@ -112,10 +118,14 @@ class Cachegrind : public Meter {
     };
     if (!caches.last_boundary.empty()) entry(caches.last_boundary, caches.last, first, last);
     entry(caches.first_boundary, caches.first, touches, first);
-    for (const auto& [event, count] : own) m.counters.emplace_back(event, static_cast<double>(count));
+    for (const auto& [event, count] : own)
+      if (!caches.last_boundary.empty() ||
+          !event.starts_with("DL"))  // else no cache of the machine's
+        m.counters.emplace_back(event, static_cast<double>(count));
     m.notes = caches.notes;
-    m.notes.push_back("an access across two lines that both miss counts once, and nothing is written "
-                      "back: cachegrind's lines are never dirty");
+    m.notes.push_back(
+        "an access across two lines that both miss counts once, and nothing is written "
+        "back: cachegrind's lines are never dirty");
     return m;
   }
 };
@@ -127,9 +137,9 @@ Result<std::map<std::string, std::int64_t>> cachegrind_totals(std::string_view t
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, end - at);
-    for (const auto& [key, words] : {std::pair<std::string_view, std::vector<std::string_view>*>(
-                                         "events:", &events),
-                                     {"summary:", &numbers}}) {
+    for (const auto& [key, words] :
+         {std::pair<std::string_view, std::vector<std::string_view>*>("events:", &events),
+          {"summary:", &numbers}}) {
       if (!line.starts_with(key)) continue;
       if (!words->empty()) return Reason{"cachegrind's file has two lines " + std::string(key)};
       *words = words_of(line.substr(key.size()));
@@ -137,7 +147,8 @@ Result<std::map<std::string, std::int64_t>> cachegrind_totals(std::string_view t
     at = end + 1;
   }
   if (events.empty() || events.size() != numbers.size())
-    return Reason{"cachegrind's file lacks its lines events: and summary:, or they differ in length"};
+    return Reason{
+        "cachegrind's file lacks its lines events: and summary:, or they differ in length"};
   std::map<std::string, std::int64_t> totals;
   for (std::size_t i = 0; i < events.size(); ++i) {
     std::int64_t n = 0;
@@ -151,7 +162,8 @@ Result<std::map<std::string, std::int64_t>> cachegrind_totals(std::string_view t
 }
 
 Result<CachegrindCaches> cachegrind_caches(const Machine& m) {
-  CachegrindCaches c{.ll = "33554432,16,64"};  // where there is no last level: counted, not told
+  CachegrindCaches c{
+      .ll = "33554432,16,64"};  // cachegrind has one always: untold where there is none
   std::vector<LevelId> caches;  // outermost first
   for (std::size_t l = 1; l < m.levels.size(); ++l)
     if (m.levels[l].kind == LevelKind::cache && m.levels[l].managed == Managed::hardware)

@@ -11,9 +11,9 @@
 
 namespace tilewright::profilers {
 
-/// Totals by event of a file that cachegrind has written ("Dr", "D1mr", ...): its lines "events:" and
-/// "summary:". A Reason where it has not one of each, as many numbers as events, or a number that is
-/// none.
+/// Totals by event of a file that cachegrind has written ("Dr", "D1mr", ...): its lines "events:"
+/// and "summary:". A Reason where it has not one of each, as many numbers as events, or a number
+/// that is none.
 Result<std::map<std::string, std::int64_t>> cachegrind_totals(std::string_view text);
 
 /// The two caches that cachegrind models, as the machine has them.
@@ -25,8 +25,8 @@ struct CachegrindCaches {
   std::map<std::string, std::string> unavailable;  ///< boundary -> why
   std::vector<std::string> notes;  ///< where the machine's caches do what cachegrind's do not
 };
-/// A Reason where the machine has no hardware cache or the first cannot be had: cachegrind's sets are
-/// a power of two, its lines at least 16 bytes.
+/// A Reason where the machine has no hardware cache or the first cannot be had: cachegrind's sets
+/// are a power of two, its lines at least 16 bytes.
 Result<CachegrindCaches> cachegrind_caches(const Machine& machine);
 
 }  // namespace tilewright::profilers

@@ -84,7 +84,8 @@ Result<std::string> driver() {
     std::ofstream(source) << kDriver;
     // Bound at once: finding a symbol after the kernel has run would cost misses that a run without
     // the kernel has not.
-    for (const char* w : {"-O1", "-std=c++17", "-w", "-Wl,-z,now", "-o"}) words.value().emplace_back(w);
+    for (const char* w : {"-O1", "-std=c++17", "-w", "-Wl,-z,now", "-o"})
+      words.value().emplace_back(w);
     for (const std::string& w : {program.string(), source.string(), std::string("-ldl")})
       words.value().push_back(w);
     if (auto why = run_program(*words, directory.path() / "log")) return *why;
@@ -137,8 +138,9 @@ std::optional<Reason> KernelDriver::check_result() const {
 
 std::optional<Reason> KernelDriver::run(const std::vector<std::string>& under, std::int64_t times) {
   std::vector<std::string> words = under;
-  words.insert(words.end(), {driver_, kernel_.object.string(), kernel_.prefix, std::to_string(times),
-                             (directory() / "image").string(), (directory() / "result").string()});
+  words.insert(words.end(),
+               {driver_, kernel_.object.string(), kernel_.prefix, std::to_string(times),
+                (directory() / "image").string(), (directory() / "result").string()});
   for (const std::int64_t n : {kernel_.arena, kernel_.end - kernel_.arena, kernel_.workspace})
     words.push_back(formatted("{:x}", n));
   for (const PlacedTensor& t : kernel_.tensors) words.push_back(formatted("{:x}", t.address));

@@ -1,5 +1,5 @@
-// Which hardware events say how many bytes cross a cache's boundary: a table a microarchitecture, as
-// text (profilers/events/*.yaml) with encodings, formulas, units and sources.
+// Which hardware events say how many bytes cross a cache's boundary: a table a microarchitecture,
+// as text (profilers/events/*.yaml) with encodings, formulas, units and sources.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace tilewright::profilers {
 /// An event of the core's own counters, as Linux's raw events take it.
 struct Event {
   std::string name;
-  std::int64_t code = 0;   ///< event select: 8 bits (Intel), 12 bits (AMD)
+  std::int64_t code = 0;  ///< event select: 8 bits (Intel), 12 bits (AMD)
   std::int64_t umask = 0;
   std::string source;
   /// perf_event_attr.config: select in bits 0 to 7 and 32 to 35, unit mask in bits 8 to 15.

@@ -65,7 +65,8 @@ class Formula::Parser {
       ++at_;
     const std::string found(text_.substr(begin, at_ - begin));
     const auto known = std::ranges::find(to_.names_, found);
-    to_.steps_.push_back({.what = 'x', .name = static_cast<std::size_t>(known - to_.names_.begin())});
+    to_.steps_.push_back(
+        {.what = 'x', .name = static_cast<std::size_t>(known - to_.names_.begin())});
     if (known == to_.names_.end()) to_.names_.push_back(found);
   }
   void number() {

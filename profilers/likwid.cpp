@@ -16,7 +16,8 @@ namespace {
 constexpr int kRuns = 5;
 constexpr const char* kGroups[] = {"L2", "L3", "MEM"};
 
-/// What a metric means: outwards of which cache, in which direction. The first that a group has counts.
+/// What a metric means: outwards of which cache, in which direction. The first that a group has
+/// counts.
 struct Meaning {
   int cache;
   std::string_view group, metric;  ///< the name before its unit
@@ -98,13 +99,15 @@ class Library {
   bool missing_ = false;
 };
 
-/// The metrics of one group, each the median of the runs. Nothing where LIKWID has no such group here.
+/// The metrics of one group, each the median of the runs. Nothing where LIKWID has no such group
+/// here.
 std::optional<Reason> measure_group(const Library& likwid, const char* group,
                                     const BuiltKernel& kernel, std::vector<LikwidMetric>& to) {
   const int id = likwid.add(group);
   if (id < 0) return std::nullopt;
   if (likwid.set_up(id) < 0) return Reason{formatted("LIKWID cannot set up its group {}", group)};
-  std::vector<std::vector<double>> values(static_cast<std::size_t>(std::max(0, likwid.metrics(id))));
+  std::vector<std::vector<double>> values(
+      static_cast<std::size_t>(std::max(0, likwid.metrics(id))));
   for (int run = 0; run < kRuns; ++run) {
     if (likwid.start() < 0) return Reason{formatted("LIKWID cannot start its group {}", group)};
     kernel.run();
@@ -114,7 +117,8 @@ std::optional<Reason> measure_group(const Library& likwid, const char* group,
   }
   for (std::size_t m = 0; m < values.size(); ++m) {
     std::sort(values[m].begin(), values[m].end());
-    to.push_back({group, likwid.metric_name(id, static_cast<int>(m)), values[m][values[m].size() / 2]});
+    to.push_back(
+        {group, likwid.metric_name(id, static_cast<int>(m)), values[m][values[m].size() / 2]});
   }
   return std::nullopt;
 }
@@ -157,10 +161,12 @@ class Likwid : public Meter {
     likwid.finalize();
     if (why) return *why;
     Measurement m = likwid_measurement(metrics, machine);
-    if (m.traffic.entries.empty()) return Reason{"LIKWID has none of its groups L2, L3 and MEM here"};
-    m.notes.push_back(formatted("median of {} runs one after the other: caches hold what the run before "
-                                "left; group MEM counts the whole socket",
-                                kRuns));
+    if (m.traffic.entries.empty())
+      return Reason{"LIKWID has none of its groups L2, L3 and MEM here"};
+    m.notes.push_back(
+        formatted("median of {} runs one after the other: caches hold what the run before "
+                  "left; group MEM counts the whole socket",
+                  kRuns));
     return m;
   }
 };
@@ -185,7 +191,8 @@ Measurement likwid_measurement(const std::vector<LikwidMetric>& metrics, const M
   int cache = 0;
   std::vector<TrafficEntry> inner_first;
   for (std::size_t l = machine.levels.size(); l-- > 1;) {
-    if (machine.levels[l].kind != LevelKind::cache || machine.levels[l].managed != Managed::hardware)
+    if (machine.levels[l].kind != LevelKind::cache ||
+        machine.levels[l].managed != Managed::hardware)
       continue;
     ++cache;
     const auto [outer, inner] = machine.path(machine.home(), LevelId(l)).back();
@@ -196,7 +203,9 @@ Measurement likwid_measurement(const std::vector<LikwidMetric>& metrics, const M
       continue;
     }
     if (!written) m.traffic.counts.write_back = false;
-    inner_first.push_back({.tensor = "total", .boundary = boundary, .read = *read,
+    inner_first.push_back({.tensor = "total",
+                           .boundary = boundary,
+                           .read = *read,
                            .written = written.value_or(Bytes(0))});
   }
   m.traffic.entries.assign(inner_first.rbegin(), inner_first.rend());

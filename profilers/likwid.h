@@ -18,12 +18,13 @@ struct LikwidMetric {
   double value = 0;
 };
 
-/// "[GBytes]" and the like at the end of a name, in bytes (decimal, as LIKWID counts them); nothing for
-/// other units.
+/// "[GBytes]" and the like at the end of a name, in bytes (decimal, as LIKWID counts them); nothing
+/// for other units.
 std::optional<double> likwid_unit(std::string_view metric);
 
-/// Bytes at each of the machine's caches: the data volumes of groups L2 (outwards of L1), L3 (outwards
-/// of L2) and MEM (outwards of L3). A boundary whose group is not among them is unavailable.
+/// Bytes at each of the machine's caches: the data volumes of groups L2 (outwards of L1), L3
+/// (outwards of L2) and MEM (outwards of L3). A boundary whose group is not among them is
+/// unavailable.
 Measurement likwid_measurement(const std::vector<LikwidMetric>& metrics, const Machine& machine);
 
 }  // namespace tilewright::profilers

@@ -24,7 +24,8 @@ std::vector<std::string_view> fields_of(std::string_view line) {
   for (std::size_t at = 0; at <= line.size();) {
     const std::size_t end = std::min(line.find_first_of(",;", at), line.size());
     std::string_view field = line.substr(at, end - at);
-    while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
+    while (!field.empty() && (field.front() == ' ' || field.front() == '\t'))
+      field.remove_prefix(1);
     while (!field.empty() && (field.back() == ' ' || field.back() == '\r')) field.remove_suffix(1);
     fields.push_back(field);
     at = end + 1;
@@ -94,27 +95,33 @@ class Pcm : public Meter {
     };
     std::vector<LevelId> caches;  // innermost first
     for (std::size_t l = machine.levels.size(); l-- > 1;)
-      if (machine.levels[l].kind == LevelKind::cache && machine.levels[l].managed == Managed::hardware)
+      if (machine.levels[l].kind == LevelKind::cache &&
+          machine.levels[l].managed == Managed::hardware)
         caches.push_back(LevelId(l));
     for (std::size_t c = caches.size(); c-- > 0;) {
       const auto [outer, inner] = machine.path(machine.home(), caches[c]).back();
       const std::string boundary = machine.boundary(outer, inner);
-      const auto read = c == 2 ? one_run("READ", 1e9) : c == 1 ? one_run("L2MISS", 64e6) : std::nullopt;
+      const auto read = c == 2   ? one_run("READ", 1e9)
+                        : c == 1 ? one_run("L2MISS", 64e6)
+                                 : std::nullopt;
       const auto written = c == 2 ? one_run("WRITE", 1e9) : std::nullopt;
       if (!read) {
-        m.traffic.unavailable[boundary] =
-            c == 0 ? "pcm does not count the first cache" : "pcm does not count it on this processor";
+        m.traffic.unavailable[boundary] = c == 0 ? "pcm does not count the first cache"
+                                                 : "pcm does not count it on this processor";
         continue;
       }
       if (!written) m.traffic.counts.write_back = false;
-      m.traffic.entries.push_back({.tensor = "total", .boundary = boundary, .read = *read,
+      m.traffic.entries.push_back({.tensor = "total",
+                                   .boundary = boundary,
+                                   .read = *read,
                                    .written = written.value_or(Bytes(0))});
     }
     for (const auto& [name, value] : with) m.counters.emplace_back(name, value);
-    m.notes.push_back(formatted("a mean of {} runs one after the other, less the same without the kernel; "
-                                "PCM counts the whole machine; READ and WRITE are taken as units of 10^9 "
-                                "bytes (versions before 2018 print GiB)",
-                                runs));
+    m.notes.push_back(
+        formatted("a mean of {} runs one after the other, less the same without the kernel; "
+                  "PCM counts the whole machine; READ and WRITE are taken as units of 10^9 "
+                  "bytes (versions before 2018 print GiB)",
+                  runs));
     return m;
   }
 };
@@ -123,8 +130,10 @@ class Pcm : public Meter {
 
 Result<std::map<std::string, double>> pcm_system_columns(std::string_view csv) {
   const auto lines = lines_of(csv);
-  if (lines.size() < 3) return Reason{"pcm's table has not two lines of headers and one of numbers"};
-  const auto groups = fields_of(lines[0]), names = fields_of(lines[1]), values = fields_of(lines.back());
+  if (lines.size() < 3)
+    return Reason{"pcm's table has not two lines of headers and one of numbers"};
+  const auto groups = fields_of(lines[0]), names = fields_of(lines[1]),
+             values = fields_of(lines.back());
   std::map<std::string, double> columns;
   std::string_view group;
   for (std::size_t i = 0; i < names.size() && i < values.size(); ++i) {
@@ -144,7 +153,8 @@ Availability pcm_here() {
     return {.reason = "PCM counts on Intel's processors only"};
   const std::string found = pcm_program();
   if (found.empty())
-    return {.reason = "Intel PCM's program pcm is not on the PATH", .help = "sudo apt-get install pcm"};
+    return {.reason = "Intel PCM's program pcm is not on the PATH",
+            .help = "sudo apt-get install pcm"};
   std::error_code error;
   if (!std::filesystem::exists("/dev/cpu/0/msr", error))
     return {.reason = "the processor's registers are not there (/dev/cpu/0/msr)",

@@ -194,20 +194,23 @@ Measurement measurement_of(const EventTable& table, const Machine& machine,
   for (std::size_t c = caches.size(); c-- > 0;) {
     const auto [outer, inner] = machine.path(machine.home(), caches[c]).back();
     const std::string boundary = machine.boundary(outer, inner);
-    const auto at = std::ranges::find(table.boundaries, static_cast<int>(c) + 1,
-                                      &BoundaryFormulas::cache);
+    const auto at =
+        std::ranges::find(table.boundaries, static_cast<int>(c) + 1, &BoundaryFormulas::cache);
     if (at == table.boundaries.end() || !at->read) {
       m.traffic.unavailable[boundary] = "the table for " + table.name + " has no formula for it";
       continue;
     }
     std::string missing;
     const auto read = bytes_of(*at->read, readings, missing);
-    const auto written = at->written && read ? bytes_of(*at->written, readings, missing) : std::nullopt;
+    const auto written =
+        at->written && read ? bytes_of(*at->written, readings, missing) : std::nullopt;
     if (!read || (at->written && !written)) {
       m.traffic.unavailable[boundary] = missing;
       continue;
     }
-    m.traffic.entries.push_back({.tensor = "total", .boundary = boundary, .read = *read,
+    m.traffic.entries.push_back({.tensor = "total",
+                                 .boundary = boundary,
+                                 .read = *read,
                                  .written = written.value_or(Bytes(0))});
     if (!written) m.traffic.counts.write_back = false;
     if (!at->note.empty()) m.notes.push_back(boundary + ": " + at->note);
@@ -215,9 +218,10 @@ Measurement measurement_of(const EventTable& table, const Machine& machine,
   for (const auto& [name, r] : readings) {
     m.counters.emplace_back(name, r.value());
     if (r.running > 0 && r.multiplexed())
-      m.notes.push_back(formatted("{} was on a counter for {:.1f} % of the time and is scaled: others "
-                                  "took turns with it",
-                                  name, 100 * r.running / r.enabled));
+      m.notes.push_back(
+          formatted("{} was on a counter for {:.1f} % of the time and is scaled: others "
+                    "took turns with it",
+                    name, 100 * r.running / r.enabled));
   }
   return m;
 }
@@ -226,8 +230,9 @@ Availability perf_here() {
   const ProcessorId id = this_processor();
   const EventTable* const table = table_for(id);
   if (::access("/sys/bus/event_source/devices/cpu", F_OK) != 0)
-    return {.reason = "this machine has no processor counters (no cpu in "
-                      "/sys/bus/event_source/devices: a virtual machine without them)"};
+    return {.reason =
+                "this machine has no processor counters (no cpu in "
+                "/sys/bus/event_source/devices: a virtual machine without them)"};
   if (table == nullptr)
     return {.reason = "no event table for " + name_of(id) + " (profilers/events has none)"};
   const Counter probe(table->events.front());

@@ -11,8 +11,8 @@
 
 namespace tilewright::profilers {
 
-/// One event as read: its count while it was on a counter, and for how long it was enabled and on one
-/// (nanoseconds).
+/// One event as read: its count while it was on a counter, and for how long it was enabled and on
+/// one (nanoseconds).
 struct Reading {
   double count = 0;
   double enabled = 0, running = 0;
@@ -22,8 +22,9 @@ struct Reading {
   double value() const;
 };
 
-/// A measurement from readings by event: each formula's bytes at the machine's cache of that number,
-/// rounded; why not where an event was never counted, and notes on what was scaled or is in a count.
+/// A measurement from readings by event: each formula's bytes at the machine's cache of that
+/// number, rounded; why not where an event was never counted, and notes on what was scaled or is in
+/// a count.
 Measurement measurement_of(const EventTable& table, const Machine& machine,
                            const std::map<std::string, Reading>& readings);
 

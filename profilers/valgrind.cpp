@@ -32,7 +32,8 @@ std::optional<Reason> valgrind_refuses(const BuiltKernel& k) {
   return std::nullopt;
 }
 
-std::optional<Reason> trace_execution(const BuiltKernel& kernel, const std::filesystem::path& file) {
+std::optional<Reason> trace_execution(const BuiltKernel& kernel,
+                                      const std::filesystem::path& file) {
   if (auto why = valgrind_refuses(kernel)) return why;
   auto driver = KernelDriver::prepare(kernel);
   if (!driver) return Reason{driver.reason()};

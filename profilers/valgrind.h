@@ -1,4 +1,5 @@
-// Valgrind's part in cachegrind and lackey: what it can run, and the addresses that a kernel executes.
+// Valgrind's part in cachegrind and lackey: what it can run, and the addresses that a kernel
+// executes.
 #pragma once
 
 #include <filesystem>
@@ -18,9 +19,9 @@ Availability valgrind_here();
 /// leaves at these addresses; none: it can.
 std::optional<Reason> valgrind_refuses(const BuiltKernel& kernel);
 
-/// Executes the kernel under Valgrind's lackey, which prints every address that is fetched, loaded and
-/// stored, into `file` (a line each, some 15 bytes). Between the markers it is the kernel's. A Reason
-/// where it cannot.
+/// Executes the kernel under Valgrind's lackey, which prints every address that is fetched, loaded
+/// and stored, into `file` (a line each, some 15 bytes). Between the markers it is the kernel's. A
+/// Reason where it cannot.
 std::optional<Reason> trace_execution(const BuiltKernel& kernel, const std::filesystem::path& file);
 
 }  // namespace tilewright::profilers

@@ -169,6 +169,7 @@ _CONVERT = {
     "batch": _os.fspath,
     "cache": _os.fspath,
     "save_trace": _os.fspath,
+    "occupancy": _os.fspath,
 }
 
 

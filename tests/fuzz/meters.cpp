@@ -1,4 +1,5 @@
-// What meters read: cachegrind's files, event tables and their formulas, pcm's tables, LIKWID's names.
+// What meters read: cachegrind's files, event tables and their formulas, pcm's tables, LIKWID's
+// names, Nsight Compute's tables.
 #include <cmath>
 #include <string>
 

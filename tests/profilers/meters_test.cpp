@@ -1,7 +1,9 @@
-// What meters' sources print becomes bytes at the right boundaries, and what they cannot count says why.
+// What meters' sources print becomes bytes at the right boundaries, and what they cannot count says
+// why.
 //
-// The texts below are written by hand after the tools' documentation and sources (cachegrind's apart,
-// which is what it wrote here): no machine that this was written on has counters to record from.
+// The texts below are written by hand after the tools' documentation and sources (cachegrind's
+// apart, which is what it wrote here): no machine that this was written on has counters to record
+// from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -220,10 +222,10 @@ TEST(Cachegrind, TotalsOfItsFile) {
   ASSERT_TRUE(totals.ok()) << totals.reason();
   EXPECT_EQ(totals->at("D1mr"), 1408);
   EXPECT_EQ(totals->at("DLmw"), 1446);
-  for (const char* bad : {"", "events: A\n", "summary: 1\n", "events: A B\nsummary: 1\n",
-                          "events: A\nsummary: x\n", "events: A\nsummary: -1\n",
-                          "events: A A\nsummary: 1 1\n", "events: A\nevents: A\nsummary: 1\n",
-                          "events: A\nsummary: 99999999999999999999\n"})
+  for (const char* bad :
+       {"", "events: A\n", "summary: 1\n", "events: A B\nsummary: 1\n", "events: A\nsummary: x\n",
+        "events: A\nsummary: -1\n", "events: A A\nsummary: 1 1\n",
+        "events: A\nevents: A\nsummary: 1\n", "events: A\nsummary: 99999999999999999999\n"})
     EXPECT_FALSE(cachegrind_totals(bad).ok()) << bad;
 }
 
@@ -274,7 +276,8 @@ TEST(Meters, SayWhyTheyAreNotUsable) {
     ASSERT_FALSE(measured.ok());
     EXPECT_FALSE(measured.reason().empty());
   }
-  for (const char* name : {"cachegrind", "perf", "likwid", "pcm"}) EXPECT_TRUE(names.contains(name));
+  for (const char* name : {"cachegrind", "perf", "likwid", "pcm"})
+    EXPECT_TRUE(names.contains(name));
 }
 
 }  // namespace

@@ -13,7 +13,12 @@
 
 #define TW_DEVICE static __device__ __forceinline__
 /// Declares `name`, unsigned char*: the block's dynamic shared memory, from a multiple of 1024 bytes.
+/// TW_STATIC_SHARED: so many bytes that the compiler knows of, and reports (at most 48 KiB).
+#if defined(TW_STATIC_SHARED)
+#define TW_SHARED(name) __shared__ __align__(1024) unsigned char name[TW_STATIC_SHARED]
+#else
 #define TW_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
+#endif
 #define TW_UNROLL _Pragma("unroll")
 #define TW_NO_UNROLL _Pragma("unroll 1")
 
