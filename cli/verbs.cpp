@@ -154,13 +154,14 @@ std::vector<Verb> make_verbs() {
                    "predicted against true traffic over many tilings",
                    "W",
                    Names{"--machine", "--model", "--orders", "--order", "--samples", "--truth",
-                         "--min-r2", "--beyond", "--spill", "--csv", "--level", "--capacity",
+                         "--min-r2", "--beyond", "--spill", "--csv", "--recorded", "--level", "--capacity",
                          "--layout", "--seed", "--threads"} +
                        kModel + Names{"--json"},
                    "Chimera with exact edges at the boundary into the innermost level. Tilings are drawn,\n"
                    "each with equal probability, from those whose memory use is at most half the\n"
                    "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
-                   "past half the capacity, and with smaller tiles. Errors are fractions of the true bytes.",
+                   "past half the capacity, and with smaller tiles. Errors are fractions of the true bytes.\n"
+                   "--truth ncu: on a GPU, in MCFuser's expressions, or of a file with --recorded.",
                    [](const Invocation& i) { return harness::validate(i.request, i.validate); },
                    validate_table});
   verbs.push_back({"reproduce",

@@ -74,7 +74,6 @@ void add_predictions(CudaJob& job) {
     json["exact"] = {{"reason", why->second}};
   else
     json["exact"] = totals_json(traffic, boundary);
-  json["compulsory_bytes"] = 0;
   std::int64_t compulsory = 0;
   const Workload& w = *job.on.setting.workload;
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
@@ -146,6 +145,10 @@ std::optional<Reason> add_counts(CudaJob& job, CacheControl control,
   ordered_json& json = job.json["counted"][std::string(name_of(control))];
   json = to_json(traffic);
   json["launches"] = counters_json(*own);
+  json["metrics"] = ordered_json::object();  // of one run: summed over its launches
+  for (const NcuLaunch& l : *own)
+    for (const auto& [metric, value] : l.metrics)
+      json["metrics"][metric] = json["metrics"].value(metric, 0.0) + value;
   return std::nullopt;
 }
 

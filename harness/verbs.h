@@ -137,6 +137,7 @@ struct ValidateOptions {
   bool beyond = false;                       ///< tilings past half the capacity too, in their own block
   std::optional<std::string> spill = {};     ///< an intermediate pinned to home
   std::optional<std::string> csv = {};       ///< the points
+  std::optional<std::string> recorded = {};  ///< truth ncu: a file of experiments/gpu/counters
 };
 /// Predicted against true bytes over N seeded tilings (convention 8). Points are simulated on
 /// --threads threads; the answer does not depend on how many.

@@ -201,6 +201,7 @@ Invocation invocation_of(const Json& options) {
   read.flag("beyond", i.validate.beyond);
   read.text("spill", i.validate.spill);
   read.text("csv", i.validate.csv);
+  read.text("recorded", i.validate.recorded);
   i.walk.csv = i.validate.csv;
   read.finish();
   if (i.request.target) i.emit.target = i.run.target = i.measure.target = *i.request.target;

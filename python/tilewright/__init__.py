@@ -111,6 +111,7 @@ _OPTIONS = {
     "beyond": "tilings past half the capacity too, in a block of their own (False)",
     "spill": "an intermediate that goes home and back (Chimera's Fig. 8 f)",
     "csv": "a file for the points",
+    "recorded": "truth 'ncu': a file that experiments/gpu/counters has written, instead of a GPU",
 }
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
@@ -165,6 +166,7 @@ _CONVERT = {
     "capacity": _capacity,
     "out": _os.fspath,
     "csv": _os.fspath,
+    "recorded": _os.fspath,
     "trace": _os.fspath,
     "batch": _os.fspath,
     "cache": _os.fspath,
@@ -297,7 +299,7 @@ measure = _verb(
 validate = _verb(
     "validate", ["workload", "machine"],
     ["model", "level", "capacity", "order", "orders", "samples", "truth", "min_r2", "beyond",
-     "spill", "csv"] + _MODEL + ["layout", "seed", "threads"],
+     "spill", "csv", "recorded"] + _MODEL + ["layout", "seed", "threads"],
     "Predicted against true bytes over many tilings.\n\n"
     "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"
     "'predicted_bytes', 'true_bytes'}], ...}.")
