@@ -113,10 +113,10 @@ TEST_F(Ncu, MeasuresAPlan) {
 TEST_F(Ncu, TellsTheKernelsOfABatchApart) {
   const Answer answer = measure_batch(
       request_, options_,
-      batch(R"({"name": "first"}
+      batch(R"json({"name": "first"}
 {"name": "wide", "tree": "m/16@grid ( k/16 ( L.A L.B C.gemm ) S.C )"}
 {"name": "too large", "tiles": "m=4000"}
-)"),
+)json"),
       path("answers"));
   ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
   const ordered_json& results = answer.json["results"];
