@@ -75,6 +75,13 @@ std::optional<std::string> recording_missing(const Experiment& e, const Reproduc
 Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& options);
 Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options);
 Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& options);
+/// Recorded plans simulated again: bytes from memory.
+Reproduced reproduce_memory(const Experiment& e, const Request& request,
+                            const ReproduceOptions& options);
+/// Where an experiment's recording lies: in --data, else in experiments/results.
+std::string recording_path(const Experiment& e, const ReproduceOptions& options);
+/// The device, the day and the command of a recording, in its result and its report.
+void add_provenance(Reproduced& done, const Field& recording, const std::string& path);
 
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {

@@ -93,10 +93,10 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   json["machine"] = on.setting.machine->name;
   json["target"] = options.target;
   json["meter"] = record.name;
+  if (const auto why = absent(record)) return refuse(std::move(json), why->text);
   if (target.name != record.target)
     return refuse(std::move(json), "meter " + options.meter + " measures kernels of target " +
                                        std::string(record.target));
-  if (const auto why = absent(record)) return refuse(std::move(json), why->text);
   if (!on.schedule) return on.refusal;
   json["isa"] = cpu::name_of(isa);
   if (!cpu::host_runs(isa))

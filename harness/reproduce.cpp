@@ -60,10 +60,11 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "speedups") return reproduce_speedups(e, options);
   if (e.method == "times") return reproduce_times(e, options);
   if (e.method == "traffic") return reproduce_traffic(e, options);
+  if (e.method == "memory") return reproduce_memory(e, request, options);
   Field(*e.document, e.where)
       .at("method")
       .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, panels, "
-            "bounds, counters, speedups, times, traffic");
+            "bounds, counters, speedups, times, traffic, memory");
 }
 
 /// --size is for counted misses only, --data for them and for recordings.

@@ -8,16 +8,14 @@
 #include "harness/sheet.h"
 
 namespace tilewright::harness {
-namespace {
 
 using nlohmann::ordered_json;
 
-std::string path_of(const Experiment& e, const ReproduceOptions& options) {
+std::string recording_path(const Experiment& e, const ReproduceOptions& options) {
   return options.data.value_or("experiments/results") + "/" +
          Field(*e.document, e.where).at("recording").text();
 }
 
-/// The device, the day and the command of a recording, in its result and its report.
 void add_provenance(Reproduced& done, const Field& recording, const std::string& path) {
   const auto device = recording.at("device").get("name");
   const std::string name = device ? device->text() : "not said";
@@ -28,6 +26,8 @@ void add_provenance(Reproduced& done, const Field& recording, const std::string&
   done.report += formatted("Recorded on {}, {}, by `{}` ({}).\n\n", name, recording.at("date").text(),
                            recording.at("command").text(), path);
 }
+
+namespace {
 
 std::string ratio(double x) { return formatted("{:.2f}", x); }
 std::string microseconds(double seconds) { return formatted("{:.2f}", 1e6 * seconds); }
@@ -40,11 +40,11 @@ std::optional<double> number_at(const ordered_json& j, const char* model, const 
 }  // namespace
 
 bool is_recorded(std::string_view method) {
-  return method == "speedups" || method == "times" || method == "traffic";
+  return method == "speedups" || method == "times" || method == "traffic" || method == "memory";
 }
 
 std::optional<std::string> recording_missing(const Experiment& e, const ReproduceOptions& options) {
-  const std::string path = path_of(e, options);
+  const std::string path = recording_path(e, options);
   std::error_code error;
   if (std::filesystem::exists(path, error)) return std::nullopt;
   return "it needs a recording of a GPU, and there is none here (no " + path +
@@ -54,7 +54,7 @@ std::optional<std::string> recording_missing(const Experiment& e, const Reproduc
 Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& options) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "recording", "groups"});
-  const std::string path = path_of(e, options);
+  const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
   Reproduced done;
@@ -96,7 +96,7 @@ Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& optio
 Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "recording", "block", "rows"});
-  const std::string path = path_of(e, options);
+  const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
   Reproduced done;
@@ -129,7 +129,7 @@ Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options)
 Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& options) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "recording", "block", "paper", "must_hold"});
-  const std::string path = path_of(e, options);
+  const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
   Reproduced done;

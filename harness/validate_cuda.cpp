@@ -155,6 +155,9 @@ Answer validate_cuda(const Request& request, const ValidateOptions& options) {
   json["model"] = "chimera";
   json["truth"] = options.truth;
   json["command"] = command_of(request, options);
+  if (!options.recorded)
+    if (const auto why = absent(find_meter(options.truth, "--truth", "simulator")))
+      return refuse(std::move(json), why->text);
   const Result<Fused> on = fused_of(request, setting);
   if (!on) return refuse(std::move(json), on.reason());
   json["boundary"] = boundary_into(*setting.machine, on->level);
@@ -166,8 +169,6 @@ Answer validate_cuda(const Request& request, const ValidateOptions& options) {
     block = recorded_block(*options.recorded, setting.workload_name);
     json["recorded"] = *options.recorded;
   } else {
-    if (const auto why = absent(find_meter(options.truth, "--truth", "simulator")))
-      return refuse(std::move(json), why->text);
     std::mt19937_64 random(request.seed);
     std::vector<CudaJob> jobs;
     for (const std::string& expression : expressions_of(request, options, *on))

@@ -1,5 +1,7 @@
 #include "profilers/ncu.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -30,7 +32,8 @@ constexpr std::string_view kMetrics[] = {
     "lts__t_sectors_op_read.sum",
     "lts__t_sectors_op_write.sum",
     "lts__t_sectors_op_read_lookup_hit.sum",
-    "lts__t_sectors_srcunit_tex.sum",
+    "lts__t_sectors_srcunit_tex_op_read.sum",
+    "lts__t_sectors_srcunit_tex_op_write.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     kSeconds,
 };
@@ -199,6 +202,22 @@ std::optional<std::int64_t> sum_of(std::span<const NcuLaunch> launches, std::str
   }
   if (launches.empty() || !(std::abs(sum) < 9e18)) return std::nullopt;
   return static_cast<std::int64_t>(std::llround(sum));
+}
+
+/// Whether the driver sees a GPU for the tool to count on.
+std::optional<Reason> device_missing() {
+  // By the loader's own paths, then where containers and WSL mount it. It stays open: it has state.
+  void* library = nullptr;
+  for (const char* name :
+       {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"})
+    if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return Reason{"no NVIDIA driver here (libcuda.so.1 is not found)"};
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
+  int devices = 0;
+  if (init == nullptr || count == nullptr || init(0) != 0 || count(&devices) != 0 || devices == 0)
+    return Reason{"the NVIDIA driver here sees no device"};
+  return std::nullopt;
 }
 
 class Ncu : public Meter {
@@ -377,10 +396,12 @@ Traffic ncu_traffic(std::span<const NcuLaunch> launches, const Machine& machine)
 }
 
 Availability ncu_here() {
+  static const std::optional<Reason> no_device = device_missing();
   const fs::path ncu = find_ncu();
   if (ncu.empty())
     return {.reason = "no ncu (NVIDIA Nsight Compute) on the PATH, in $CUDA_HOME/bin or in "
                       "/usr/local/cuda/bin"};
+  if (no_device) return {.reason = no_device->text};
   return {.usable = true, .detail = ncu.string() + "; counts kernels of target cuda"};
 }
 std::unique_ptr<Meter> make_ncu() { return std::make_unique<Ncu>(); }

@@ -57,6 +57,18 @@ TEST(Recorded, TrafficPartsChimerasBias) {
   EXPECT_TRUE(said["groups"]["ml(k,n)"]["chimera"].is_null());
 }
 
+TEST(Recorded, MemoryIsSimulatedAgain) {
+  const TemporaryDirectory out;
+  const Answer answer = reproduce({}, of("validation/dram-gpu", out));
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  // A and B once each fit in the L2: 2 x 64 x 64 x 4 bytes from memory, C's lines apart.
+  EXPECT_EQ(answer.json["cold"]["points"], 1);
+  EXPECT_EQ(answer.json["table"][0][3], "0.03");
+  EXPECT_GE(std::stod(answer.json["table"][0][5].get<std::string>()), 1);
+  EXPECT_LE(std::stod(answer.json["table"][0][5].get<std::string>()), 1.5);
+  EXPECT_THAT(answer.json["table"][1][6].get<std::string>(), HasSubstr("longer than asked for"));
+}
+
 TEST(Recorded, SpeedupsHaveTheGeometricMean) {
   const TemporaryDirectory out;
   const Answer answer = reproduce({}, of("chimera/fig6", out));
@@ -69,7 +81,7 @@ TEST(Recorded, SpeedupsHaveTheGeometricMean) {
 
 TEST(Recorded, WithoutARecordingThereIsNoNumber) {
   const TemporaryDirectory out;
-  for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu"}) {
+  for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu", "validation/dram-gpu"}) {
     const Answer answer = reproduce({}, of(id, out, "/proc/no/such"));
     EXPECT_FALSE(answer.ok());
     EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("needs a recording of a GPU"));
