@@ -43,6 +43,19 @@ bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements
   return true;
 }
 
+/// Whether the box is as large as the tile with its padding, its rows one dimension's.
+bool KernelEmitter::fills_tile(BufferId b, const SymBox& box) const {
+  const TilePlace& p = places_[b.index()];
+  int row_dimensions = 0;
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    const Linear size = box[d].hi - box[d].lo;
+    const bool last = d + 1 == box.size();
+    if (!size.is_constant() || size.constant != p.most[d]) return false;
+    if (!last && p.most[d] > 1) ++row_dimensions;
+  }
+  return row_dimensions <= 1 && p.rows == p.need_rows && p.columns == p.need_columns;
+}
+
 void KernelEmitter::declare() {
   std::int64_t barrier = 0;
   std::string starts;
@@ -147,7 +160,19 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     out_.open("if (" + condition + tile + "_ring.needs(" + here + "))");
     out_.line(tile + "_ring.fill(" + here + ");");
     const std::int64_t vector = 16 / p.element_bytes;
-    if (aligned(n.buffer, box, vector)) {
+    if (aligned(n.buffer, box, vector) && fills_tile(n.buffer, box)) {
+      const auto stride = home_strides(n.tensor);
+      std::string from = home(n.tensor);
+      std::int64_t rows_apart = 0;
+      for (std::size_t d = 0; d < box.size(); ++d) {
+        const std::string low = variables_.text(box[d].lo);
+        if (low != "0") from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
+        if (d + 1 < box.size() && p.most[d] > 1) rows_apart = stride[d];
+      }
+      out_.line("copy_whole<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " + from + ", " +
+                std::to_string(rows_apart) + ");");
+      out_.line(tile + "_ring.copies_started();");
+    } else if (aligned(n.buffer, box, vector)) {
       out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " + columns + ", " + home(n.tensor) + ", " +
                 row_lambda(n.buffer, &box, false) + ");");
       out_.line(tile + "_ring.copies_started();");

@@ -123,6 +123,7 @@ class KernelEmitter : private RangeEmitter {
   std::string sums_type(BufferId b) const;
 
   // emit_moves.cpp
+  bool fills_tile(BufferId b, const SymBox& box) const;
   void declare();
   void visit_load(NodeId id, const SymRanges& ranges);
   void visit_store(NodeId id, const SymRanges& ranges);

@@ -167,7 +167,7 @@ TEST(CudaFamilies, PlantedFaultsAreFound) {
       {"a tile is overwritten while it is read", "mbarrier_wait(barriers + Stages + stage, parity ^ 1);", "", {F::race}},
       {"partial sums are read before they are there", "barrier(1, Threads);", "", {F::race, F::uninitialised}},
       {"a tile is never given back", "mbarrier_arrive(barriers + Stages + stage);", "", {F::deadlock}},
-      {"one row too many is read", "return r < 32 ? D_home", "return r < 33 ? D_home + 4096", {F::out_of_bounds}},
+      {"one row too many is read", "D_home + i64(l_l) * 32", "D_home + 32 + i64(l_l) * 32", {F::out_of_bounds}},
       {"another block's rows are written", "E_home + i64(l_m)", "E_home + i64(l_m / 32)", {F::block_race}},
   };
   for (const Fault& f : faults) {

@@ -133,13 +133,34 @@ TW_DEVICE void copy_async(const Tile& tile, int thread, int columns,
   };
   if constexpr (Threads % kChunks == 0) {  // every thread has a column of chunks to itself
     constexpr int kStep = Threads / kChunks;
-    const int c = thread % kChunks * Tile::kVector;
-    TW_UNROLL_BY(8)
-    for (int r = thread / kChunks; r < Tile::kRows; r += kStep) chunk(r, c);
+    const int first = thread / kChunks, c = thread % kChunks * Tile::kVector;
+    TW_UNROLL_BY(16)
+    for (int n = 0; n < (Tile::kRows + kStep - 1) / kStep; ++n)
+      if (Tile::kRows % kStep == 0 || first + n * kStep < Tile::kRows) chunk(first + n * kStep, c);
   } else {
     TW_UNROLL_BY(8)
     for (int i = thread; i < Tile::kRows * kChunks; i += Threads)
       chunk(i / kChunks, i % kChunks * Tile::kVector);
+  }
+}
+/// The same for a box that is as large as the tile, its rows `stride` elements apart from `from` on.
+template <int Threads, class Tile>
+TW_DEVICE void copy_whole(const Tile& tile, int thread, const typename Tile::Element* from, i64 stride) {
+  constexpr int kChunks = Tile::kColumns / Tile::kVector;
+  if constexpr (Threads % kChunks == 0) {
+    constexpr int kStep = Threads / kChunks;
+    const int first = thread / kChunks, c = thread % kChunks * Tile::kVector;
+    from += first * stride + c;
+    TW_UNROLL_BY(16)
+    for (int n = 0; n < (Tile::kRows + kStep - 1) / kStep; ++n)
+      if (Tile::kRows % kStep == 0 || first + n * kStep < Tile::kRows)
+        cp_async16(tile.at(first + n * kStep, c), from + n * kStep * stride, 16);
+  } else {
+    TW_UNROLL_BY(8)
+    for (int i = thread; i < Tile::kRows * kChunks; i += Threads) {
+      const int r = i / kChunks, c = i % kChunks * Tile::kVector;
+      cp_async16(tile.at(r, c), from + r * stride + c, 16);
+    }
   }
 }
 /// The same, element by element through registers, for rows that begin anywhere.
