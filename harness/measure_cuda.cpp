@@ -1,11 +1,12 @@
 // measure --target cuda: many plans in one process of Nsight Compute, each beside what models say.
+#include "harness/measure_cuda.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
 #include "core/ir/format.h"
 #include "core/ir/toolchain.h"
-#include "harness/measure_cuda.h"
 #include "harness/meters.h"
 #include "harness/parallel.h"
 #include "harness/run_cuda.h"
@@ -90,8 +91,10 @@ namespace {
 
 // ---- The child ----------------------------------------------------------------------------------
 
-/// What the child needs of one job: its plan, and how it was emitted, so that it finds what was built.
-ordered_json child_line(const CudaJob& job, std::size_t index, const std::filesystem::path& folder) {
+/// What the child needs of one job: its plan, and how it was emitted, so that it finds what was
+/// built.
+ordered_json child_line(const CudaJob& job, std::size_t index,
+                        const std::filesystem::path& folder) {
   std::optional<std::string> machine = job.request.machine;
   if (job.request.machine_text) {
     machine = (folder / formatted("machine{}.yaml", index)).string();
@@ -105,9 +108,8 @@ ordered_json child_line(const CudaJob& job, std::size_t index, const std::filesy
                               .model = {},
                               .plan = job.on.plan}),
              "--batch");
-  ordered_json line = {{"name", job.json["name"]},
-                       {"plan", plan},
-                       {"prefix", *job.options.cuda.prefix}};
+  ordered_json line = {
+      {"name", job.json["name"]}, {"plan", plan}, {"prefix", *job.options.cuda.prefix}};
   if (job.options.micro_kernel) line["micro_kernel"] = *job.options.micro_kernel;
   if (job.options.cuda.warps) line["warps"] = *job.options.cuda.warps;
   if (job.options.cuda.stages) line["stages"] = *job.options.cuda.stages;
@@ -175,10 +177,22 @@ class Counting {
     }
     if (asked_.empty()) return Reason{"none of the plans can be built"};
     write_file(file("lines"), lines, "--batch");
-    child_ = {*self,     "run",          "--target",    "cuda",
-              "--batch", file("lines"),  "--count",     "--cache",
-              *cuda_.cache, "--threads", std::to_string(threads_of(request_)), "--seed",
-              std::to_string(request_.seed), "-o", file("answers"), "--json"};
+    child_ = {*self,
+              "run",
+              "--target",
+              "cuda",
+              "--batch",
+              file("lines"),
+              "--count",
+              "--cache",
+              *cuda_.cache,
+              "--threads",
+              std::to_string(threads_of(request_)),
+              "--seed",
+              std::to_string(request_.seed),
+              "-o",
+              file("answers"),
+              "--json"};
     if (cuda_.arch) child_.insert(child_.end(), {"--arch", *cuda_.arch});
     for (const CacheControl control : {CacheControl::all, CacheControl::none}) count(control);
     return std::nullopt;
@@ -202,7 +216,8 @@ class Counting {
       std::getline(answers, text);
       const ordered_json answer = ordered_json::parse(text, nullptr, false);
       if (answer.is_object())
-        for (const char* key : {"verified", "relative_error", "tolerance", "device", "architecture"})
+        for (const char* key :
+             {"verified", "relative_error", "tolerance", "device", "architecture"})
           if (answer.contains(key)) job.json[key] = answer[key];
       std::optional<Reason> why;
       if (answer.is_object() && answer.contains("reason"))
@@ -248,7 +263,8 @@ Counted count_cuda(std::vector<CudaJob>& jobs, const Request& request, CudaOptio
   if (cuda.build_only) return counted;
   const profilers::MeterRecord& meter = find_meter("ncu", "--meter");
   if (const auto why = absent(meter)) return {.refusal = why->text};
-  if (!info) return {.refusal = "target cuda is not available: " + cuda::Device::describe().reason()};
+  if (!info)
+    return {.refusal = "target cuda is not available: " + cuda::Device::describe().reason()};
   Counting counting(jobs, request, cuda);
   if (const auto why = counting.run()) return {.refusal = why->text};
   counted.metrics_refused = counting.metrics().refused;
@@ -285,14 +301,14 @@ Answer measure_cuda(const Request& request, const MeasureOptions& options) {
   return one_answer(request, options);
 }
 
-Answer measure_batch(const Request& request, const MeasureOptions& options, const std::string& batch,
-                     const std::optional<std::string>& out) {
+Answer measure_batch(const Request& request, const MeasureOptions& options,
+                     const std::string& batch, const std::optional<std::string>& out) {
   if (options.target != "cuda" || options.meter != "ncu")
-    throw InputError({.where = "--batch",
-                      .value = batch,
-                      .problem = "is for another target or meter than " + options.target + ", " +
-                                 options.meter,
-                      .accepted = "--target cuda --meter ncu"});
+    throw InputError(
+        {.where = "--batch",
+         .value = batch,
+         .problem = "is for another target or meter than " + options.target + ", " + options.meter,
+         .accepted = "--target cuda --meter ncu"});
   CudaJob shared{
       .request = request,
       .options = {.target = "cuda", .micro_kernel = options.micro_kernel, .cuda = options.cuda}};
@@ -309,7 +325,8 @@ Answer measure_batch(const Request& request, const MeasureOptions& options, cons
   std::string lines;
   for (const CudaJob& job : jobs) {
     json["results"].push_back(job.answer().json);
-    lines += json["results"].back().dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    lines +=
+        json["results"].back().dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
     any = any || !job.refusal;
   }
   if (out) write_file(*out, lines, "-o");

@@ -10,14 +10,14 @@
 namespace tilewright::harness {
 
 struct Counted {
-  std::optional<std::string> refusal = {};     ///< where nothing could be counted
+  std::optional<std::string> refusal = {};        ///< where nothing could be counted
   std::vector<std::string> metrics_refused = {};  ///< that this version of ncu does not know
   std::string command = {};
 };
 /// Emits and builds every job on --threads threads, puts beside each what the models predict, and
 /// counts all of them in one process of ncu for each setting of its cache control: the document's
-/// "counted" has "all" and "none". Each kernel is verified before it is counted. A job that fails has
-/// its refusal.
+/// "counted" has "all" and "none". Each kernel is verified before it is counted. A job that fails
+/// has its refusal.
 Counted count_cuda(std::vector<CudaJob>& jobs, const Request& request, CudaOptions cuda);
 
 /// Into its document "predicted": bytes into the kernel's level by exact, Chimera and MCFuser, and

@@ -28,8 +28,9 @@ ordered_json agreement_json(const std::vector<CountedPoint>& points, Prediction 
     if (const auto said = of(p)) x.push_back(*said), y.push_back(p.truth);
   if (x.empty()) return nullptr;
   const Agreement a = agreement(x, y);
-  return {{"points", x.size()},   {"r2_identity", a.r2_identity}, {"r2_fit", a.r2_fit},
-          {"mape", a.mape},       {"worst", a.worst},             {"bias", a.bias}};
+  return {{"points", x.size()}, {"r2_identity", a.r2_identity},
+          {"r2_fit", a.r2_fit}, {"mape", a.mape},
+          {"worst", a.worst},   {"bias", a.bias}};
 }
 
 ordered_json residuals_json(const std::vector<CountedPoint>& points) {

@@ -1,4 +1,5 @@
-// Recordings of experiments/gpu: counted plans and timed candidates, and how well models agree with them.
+// Recordings of experiments/gpu: counted plans and timed candidates, and how well models agree with
+// them.
 #pragma once
 
 #include <optional>
@@ -23,18 +24,19 @@ struct CountedPoint {
 };
 /// The points of a block of `experiments/gpu/counters`, counted under `control`: "all" or "none".
 std::vector<CountedPoint> counted_points(const Field& block, std::string_view control);
-/// By model {"points", "r2_identity", ...}, over all points and by group; and of Chimera's full edges
-/// the residuals, each a mean fraction of the true bytes: "edges" (partial tiles counted as full),
-/// "retention" (what Chimera says is loaded and the plan keeps, or the other way round), "l2" (what
-/// the plan loads and the counter does not see, or the other way round). They sum to the bias.
+/// By model {"points", "r2_identity", ...}, over all points and by group; and of Chimera's full
+/// edges the residuals, each a mean fraction of the true bytes: "edges" (partial tiles counted as
+/// full), "retention" (what Chimera says is loaded and the plan keeps, or the other way round),
+/// "l2" (what the plan loads and the counter does not see, or the other way round). They sum to the
+/// bias.
 nlohmann::ordered_json traffic_agreement_json(const std::vector<CountedPoint>& points);
 
 struct TimedPoint {
   double predicted = 0, measured = 0;  ///< seconds
 };
 std::vector<TimedPoint> timed_points(const Field& block);
-/// Pearson's and Spearman's correlation, and what is lost by taking the model's first choice, or the
-/// best of its first eight, instead of the fastest: times its time, above 1.
+/// Pearson's and Spearman's correlation, and what is lost by taking the model's first choice, or
+/// the best of its first eight, instead of the fastest: times its time, above 1.
 nlohmann::ordered_json time_agreement_json(const std::vector<TimedPoint>& points);
 
 }  // namespace tilewright::harness

@@ -69,14 +69,15 @@ std::string megabytes(const std::optional<double>& bytes) {
 }
 
 ordered_json agreement_json(const std::vector<MemoryPoint>& points,
-                            std::optional<double> MemoryPoint::* truth) {
+                            std::optional<double> MemoryPoint::*truth) {
   std::vector<double> x, y;
   for (const MemoryPoint& p : points)
     if (p.simulated && p.*truth) x.push_back(*p.simulated), y.push_back(*(p.*truth));
   if (x.empty()) return nullptr;
   const Agreement a = agreement(x, y);
-  return {{"points", x.size()}, {"r2_identity", a.r2_identity}, {"r2_fit", a.r2_fit},
-          {"mape", a.mape},     {"worst", a.worst},             {"bias", a.bias}};
+  return {{"points", x.size()}, {"r2_identity", a.r2_identity},
+          {"r2_fit", a.r2_fit}, {"mape", a.mape},
+          {"worst", a.worst},   {"bias", a.bias}};
 }
 
 }  // namespace
@@ -96,24 +97,27 @@ Reproduced reproduce_memory(const Experiment& e, const Request& request,
   if (options.samples && static_cast<std::size_t>(*options.samples) < points.size())
     points.resize(static_cast<std::size_t>(*options.samples));
   const double most = top.at("most_bytes").real();
-  parallel_for(points.size(), threads_of(request),
-               [&](std::size_t i) { simulate_point(points[i], most); }, request.progress,
-               "simulating");
+  parallel_for(
+      points.size(), threads_of(request), [&](std::size_t i) { simulate_point(points[i], most); },
+      request.progress, "simulating");
   Sheet sheet({"plan", "must move MB", "simulated MB", "counted MB, cold", "counted MB, warm",
                "simulated/cold", "why not"});
   for (const MemoryPoint& p : points)
-    sheet.add({p.name, megabytes(p.compulsory), megabytes(p.simulated), megabytes(p.cold),
-               megabytes(p.warm),
-               p.simulated && p.cold && *p.cold > 0 ? formatted("{:.3f}", *p.simulated / *p.cold) : "-",
-               p.reason.empty() ? "-" : p.reason});
+    sheet.add(
+        {p.name, megabytes(p.compulsory), megabytes(p.simulated), megabytes(p.cold),
+         megabytes(p.warm),
+         p.simulated && p.cold && *p.cold > 0 ? formatted("{:.3f}", *p.simulated / *p.cold) : "-",
+         p.reason.empty() ? "-" : p.reason});
   sheet.into(done);
   done.result["cold"] = agreement_json(points, &MemoryPoint::cold);
   done.result["warm"] = agreement_json(points, &MemoryPoint::warm);
-  for (const auto& [name, a] : {std::pair("cold", done.result["cold"]), std::pair("warm", done.result["warm"])})
+  for (const auto& [name, a] :
+       {std::pair("cold", done.result["cold"]), std::pair("warm", done.result["warm"])})
     if (a.is_object())
-      done.report += formatted("\n- counted {}: {} plans, R² about y = x {:.4f}, mean error {:.2f} %, bias {:+.2f} %",
-                               name, a["points"].dump(), a["r2_identity"].get<double>(),
-                               100 * a["mape"].get<double>(), 100 * a["bias"].get<double>());
+      done.report += formatted(
+          "\n- counted {}: {} plans, R² about y = x {:.4f}, mean error {:.2f} %, bias {:+.2f} %",
+          name, a["points"].dump(), a["r2_identity"].get<double>(), 100 * a["mape"].get<double>(),
+          100 * a["bias"].get<double>());
   done.report += "\n";
   done.holds = done.result["cold"].is_object();
   if (!done.holds) done.reason = "no recorded plan could be simulated";

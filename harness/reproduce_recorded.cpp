@@ -1,4 +1,5 @@
-// The methods `speedups`, `times` and `traffic`: what was recorded on a GPU, beside a paper's numbers.
+// The methods `speedups`, `times` and `traffic`: what was recorded on a GPU, beside a paper's
+// numbers.
 #include <cmath>
 #include <filesystem>
 
@@ -23,8 +24,8 @@ void add_provenance(Reproduced& done, const Field& recording, const std::string&
                               {"device", name},
                               {"date", recording.at("date").text()},
                               {"command", recording.at("command").text()}};
-  done.report += formatted("Recorded on {}, {}, by `{}` ({}).\n\n", name, recording.at("date").text(),
-                           recording.at("command").text(), path);
+  done.report += formatted("Recorded on {}, {}, by `{}` ({}).\n\n", name,
+                           recording.at("date").text(), recording.at("command").text(), path);
 }
 
 namespace {
@@ -33,7 +34,8 @@ std::string ratio(double x) { return formatted("{:.2f}", x); }
 std::string microseconds(double seconds) { return formatted("{:.2f}", 1e6 * seconds); }
 
 std::optional<double> number_at(const ordered_json& j, const char* model, const char* key) {
-  if (!j.contains(model) || !j[model].is_object() || !j[model][key].is_number()) return std::nullopt;
+  if (!j.contains(model) || !j[model].is_object() || !j[model][key].is_number())
+    return std::nullopt;
   return j[model][key].get<double>();
 }
 
@@ -128,7 +130,8 @@ Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options)
 
 Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& options) {
   const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "recording", "block", "paper", "must_hold"});
+  top.only(
+      {"id", "title", "source", "method", "about", "recording", "block", "paper", "must_hold"});
   const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
@@ -138,8 +141,8 @@ Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& option
   const ordered_json said = traffic_agreement_json(counted_points(block, "all"));
   done.result["agreement"] = said;
   done.result["failed"] = block.at("failed").items().size();
-  Sheet sheet({"expression", "model", "tilings", "R² about y = x", "R² of a fitted line", "mean error",
-               "worst", "bias"});
+  Sheet sheet({"expression", "model", "tilings", "R² about y = x", "R² of a fitted line",
+               "mean error", "worst", "bias"});
   const auto rows = [&sheet](const std::string& name, const ordered_json& models) {
     for (const char* model : {"exact", "chimera", "chimera_full_edges", "mcfuser"}) {
       const ordered_json& a = models[model];
@@ -147,7 +150,8 @@ Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& option
       const auto percent = [&a](const char* key) {
         return formatted("{:+.2f} %", 100 * a[key].get<double>());
       };
-      sheet.add({name, model, a["points"].dump(), formatted("{:.4f}", a["r2_identity"].get<double>()),
+      sheet.add({name, model, a["points"].dump(),
+                 formatted("{:.4f}", a["r2_identity"].get<double>()),
                  formatted("{:.4f}", a["r2_fit"].get<double>()), percent("mape"), percent("worst"),
                  percent("bias")});
     }
@@ -157,7 +161,8 @@ Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& option
   sheet.into(done);
   if (said["residuals"].is_object())
     for (const auto& [cause, part] : said["residuals"].items())
-      done.report += formatted("\n- {}: {:+.2f} % of the true bytes", cause, 100 * part.get<double>());
+      done.report +=
+          formatted("\n- {}: {:+.2f} % of the true bytes", cause, 100 * part.get<double>());
   done.report += formatted("\n\nThe paper, on another machine and another boundary: R² {}.\n",
                            ratio(top.at("paper").at("r2").real()));
   const double least = top.at("must_hold").at("min_r2_exact").real();

@@ -38,8 +38,9 @@ std::vector<std::string> expressions_of(const Request& request, const ValidateOp
 }
 
 /// Tiles of one expression whose schedule is legal and fits.
-std::vector<CudaJob> drawn_jobs(const Request& request, const Fused& on, const std::string& expression,
-                                std::int64_t samples, std::mt19937_64& random) {
+std::vector<CudaJob> drawn_jobs(const Request& request, const Fused& on,
+                                const std::string& expression, std::int64_t samples,
+                                std::mt19937_64& random) {
   const Workload& w = *on.chain.workload;
   std::vector<CudaJob> jobs;
   std::set<std::string> seen;
@@ -132,7 +133,8 @@ void add_points(ordered_json& json, const ordered_json& block, const std::string
 
 std::string csv_of(const ordered_json& points) {
   std::string csv =
-      "order,name,predicted_bytes,predicted_full_edges_bytes,exact_bytes,mcfuser_bytes,true_bytes\n";
+      "order,name,predicted_bytes,predicted_full_edges_bytes,exact_bytes,mcfuser_bytes,true_"
+      "bytes\n";
   for (const ordered_json& p : points) {
     csv += "\"" + p["order"].get<std::string>() + "\",\"" + p["name"].get<std::string>() + "\"";
     for (const char* key : {"predicted_bytes", "predicted_full_edges_bytes", "exact_bytes",
@@ -162,8 +164,9 @@ Answer validate_cuda(const Request& request, const ValidateOptions& options) {
   if (!on) return refuse(std::move(json), on.reason());
   json["boundary"] = boundary_into(*setting.machine, on->level);
   json["seed"] = request.seed;
-  json["sampler"] = {{"law", "uniform over the tilings in multiples of 16 up to 256 that fit the level"},
-                     {"min_tile", kStep}};
+  json["sampler"] = {
+      {"law", "uniform over the tilings in multiples of 16 up to 256 that fit the level"},
+      {"min_tile", kStep}};
   ordered_json block;
   if (options.recorded) {
     block = recorded_block(*options.recorded, setting.workload_name);
@@ -182,7 +185,8 @@ Answer validate_cuda(const Request& request, const ValidateOptions& options) {
   add_points(json, block, options.recorded.value_or("counted"));
   if (options.csv) write_file(*options.csv, csv_of(json["points"]), "--csv");
   if (json["valid"] == 0) return refuse(std::move(json), "no tiling could be counted");
-  if (options.min_r2 && !(json["r2_identity"].is_number() && json["r2_identity"] >= *options.min_r2))
+  if (options.min_r2 &&
+      !(json["r2_identity"].is_number() && json["r2_identity"] >= *options.min_r2))
     return refuse(std::move(json), formatted("R² about y = x is {}, below {}",
                                              json["r2_identity"].dump(), *options.min_r2));
   return {std::move(json), Status::done};

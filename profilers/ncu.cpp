@@ -81,8 +81,8 @@ std::optional<double> number_of(std::string_view text) {
 /// What a unit is in bytes or seconds; 1 for what is counted.
 double scale_of(std::string_view unit) {
   static const std::map<std::string_view, double> scales = {
-      {"Kbyte", 1e3},    {"Mbyte", 1e6},  {"Gbyte", 1e9},    {"Tbyte", 1e12}, {"nsecond", 1e-9},
-      {"usecond", 1e-6}, {"msecond", 1e-3}, {"ns", 1e-9},    {"us", 1e-6},    {"ms", 1e-3}};
+      {"Kbyte", 1e3},    {"Mbyte", 1e6},    {"Gbyte", 1e9}, {"Tbyte", 1e12}, {"nsecond", 1e-9},
+      {"usecond", 1e-6}, {"msecond", 1e-3}, {"ns", 1e-9},   {"us", 1e-6},    {"ms", 1e-3}};
   const auto at = scales.find(unit);
   return at == scales.end() ? 1 : at->second;
 }
@@ -135,7 +135,8 @@ std::string first_error(std::string_view text) {
     const std::string_view line = text.substr(at + mark.size());
     const std::size_t begin = line.find_first_not_of(" \t");
     if (begin == std::string_view::npos) continue;
-    return std::string(line.substr(begin, std::min<std::size_t>(line.find('\n', begin) - begin, 300)));
+    return std::string(
+        line.substr(begin, std::min<std::size_t>(line.find('\n', begin) - begin, 300)));
   }
   return "";
 }
@@ -159,8 +160,8 @@ Result<Columns> columns_of(std::span<const std::string_view> lines, std::size_t&
   if (!names) return Reason{names.reason()};
   Columns columns{.names = std::move(names).value()};
   const auto find = [&](std::string_view name) {
-    return static_cast<std::size_t>(
-        std::find(columns.names.begin(), columns.names.end(), name) - columns.names.begin());
+    return static_cast<std::size_t>(std::find(columns.names.begin(), columns.names.end(), name) -
+                                    columns.names.begin());
   };
   columns.kernel = find("Kernel Name");
   columns.grid = find("Grid Size");
@@ -179,8 +180,8 @@ Result<Columns> columns_of(std::span<const std::string_view> lines, std::size_t&
   return columns;
 }
 
-/// The boundary between two levels by their kinds: home and the first cache; that cache and what fills
-/// from it.
+/// The boundary between two levels by their kinds: home and the first cache; that cache and what
+/// fills from it.
 struct Boundaries {
   std::string memory, chip;
 };
@@ -239,7 +240,8 @@ class Ncu : public Meter {
           m.counters.emplace_back(formatted("{} (cache control {})", metric, name_of(control)),
                                   static_cast<double>(*sum));
     }
-    m.notes.push_back("the traffic is that of cache control all: before each kernel caches are flushed");
+    m.notes.push_back(
+        "the traffic is that of cache control all: before each kernel caches are flushed");
     for (const std::string& name : metrics->refused)
       m.notes.push_back("this version of ncu has no metric " + name);
     m.command = join(ncu_command(ncu, *metrics, CacheControl::all, "LOG", kernel.counted), " ");
@@ -309,7 +311,8 @@ Result<NcuMetrics> ncu_available(const fs::path& ncu) {
         .emplace_back(metric);
   if (!metrics.known.empty()) return metrics;
   if (const std::string said = first_error(text); !said.empty()) return Reason{"ncu: " + said};
-  return Reason{why ? why->text : "ncu --query-metrics lists none of the metrics that are asked for"};
+  return Reason{why ? why->text
+                    : "ncu --query-metrics lists none of the metrics that are asked for"};
 }
 
 std::vector<std::string> ncu_command(const fs::path& ncu, const NcuMetrics& metrics,
@@ -342,8 +345,7 @@ Result<std::vector<NcuLaunch>> ncu_count(const fs::path& ncu, const NcuMetrics& 
   if (folder.path().empty()) return Reason{"no temporary directory"};
   const fs::path log = folder.path() / "log", said = folder.path() / "said";
   // One line a number, whatever the user's language has between thousands.
-  const auto why =
-      run_program(ncu_command(ncu, metrics, control, log, child), said, {"LC_ALL=C"});
+  const auto why = run_program(ncu_command(ncu, metrics, control, log, child), said, {"LC_ALL=C"});
   Result<std::vector<NcuLaunch>> launches = ncu_launches(text_of(log));
   if (launches && !launches->empty()) return launches;  // some of many plans may have failed
   if (why) return Reason{why->text + (launches ? "" : "; " + launches.reason())};
@@ -399,8 +401,9 @@ Availability ncu_here() {
   static const std::optional<Reason> no_device = device_missing();
   const fs::path ncu = find_ncu();
   if (ncu.empty())
-    return {.reason = "no ncu (NVIDIA Nsight Compute) on the PATH, in $CUDA_HOME/bin or in "
-                      "/usr/local/cuda/bin"};
+    return {.reason =
+                "no ncu (NVIDIA Nsight Compute) on the PATH, in $CUDA_HOME/bin or in "
+                "/usr/local/cuda/bin"};
   if (no_device) return {.reason = no_device->text};
   return {.usable = true, .detail = ncu.string() + "; counts kernels of target cuda"};
 }

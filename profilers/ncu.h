@@ -18,8 +18,8 @@
 
 namespace tilewright::profilers {
 
-/// The metrics that are asked for, as "Kernel Profiling Guide, Metrics" names them: name.rollup. The
-/// tool counts them in several passes over the same kernel.
+/// The metrics that are asked for, as "Kernel Profiling Guide, Metrics" names them: name.rollup.
+/// The tool counts them in several passes over the same kernel.
 std::span<const std::string_view> ncu_metrics();
 
 /// One kernel launch as ncu lists it.
@@ -29,10 +29,10 @@ struct NcuLaunch {
   std::map<std::string, double> metrics;  ///< in bytes, seconds, or as counted
   std::vector<std::string> missing;       ///< asked for, and printed as n/a
 };
-/// What `ncu --csv --page raw` prints, launches in order: a line of names, one of units, one a launch.
-/// Lines before the names, and the tool's own ("==PROF== ..."), are passed over. Numbers may have
-/// commas between thousands; units with a prefix (Kbyte, usecond) are converted. A Reason: the tool's
-/// own error, or why it is no such table.
+/// What `ncu --csv --page raw` prints, launches in order: a line of names, one of units, one a
+/// launch. Lines before the names, and the tool's own ("==PROF== ..."), are passed over. Numbers
+/// may have commas between thousands; units with a prefix (Kbyte, usecond) are converted. A Reason:
+/// the tool's own error, or why it is no such table.
 Result<std::vector<NcuLaunch>> ncu_launches(std::string_view text);
 
 /// The metrics, without rollups, that `ncu --query-metrics` lists.
@@ -60,17 +60,18 @@ std::vector<std::string> ncu_command(const std::filesystem::path& ncu, const Ncu
 
 /// Starts `child` under the tool and returns every launch that it counted. A Reason where there is
 /// none, with what the tool or the child said.
-Result<std::vector<NcuLaunch>> ncu_count(const std::filesystem::path& ncu, const NcuMetrics& metrics,
-                                         CacheControl control,
+Result<std::vector<NcuLaunch>> ncu_count(const std::filesystem::path& ncu,
+                                         const NcuMetrics& metrics, CacheControl control,
                                          const std::vector<std::string>& child);
 
-/// The launches of one plan, told by the prefix of their names: those with `symbols` in that order. A
-/// Reason where they are others, or as many as not.
+/// The launches of one plan, told by the prefix of their names: those with `symbols` in that order.
+/// A Reason where they are others, or as many as not.
 Result<std::vector<NcuLaunch>> ncu_launches_of(std::span<const NcuLaunch> all,
                                                std::span<const std::string> symbols);
 
-/// One run's bytes between the machine's levels: "DRAM/L2" from the memory's own counters, "L2/shared"
-/// between L2 and the SMs. All tensors together: "total". A boundary without a counter is unavailable.
+/// One run's bytes between the machine's levels: "DRAM/L2" from the memory's own counters,
+/// "L2/shared" between L2 and the SMs. All tensors together: "total". A boundary without a counter
+/// is unavailable.
 Traffic ncu_traffic(std::span<const NcuLaunch> launches, const Machine& machine);
 
 }  // namespace tilewright::profilers

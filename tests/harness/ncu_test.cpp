@@ -1,5 +1,5 @@
-// From plans to counted kernels: the command, a stand-in for ncu that starts it, and a stand-in for the
-// driver (fake_cuda/) that says what was launched while it counted. nvcc is stood in for too.
+// From plans to counted kernels: the command, a stand-in for ncu that starts it, and a stand-in for
+// the driver (fake_cuda/) that says what was launched while it counted. nvcc is stood in for too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ using nlohmann::ordered_json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Prints a table after the tool's documentation: of every launch that the driver has seen, bytes that
-// tell the settings of the cache control apart.
+// Prints a table after the tool's documentation: of every launch that the driver has seen, bytes
+// that tell the settings of the cache control apart.
 constexpr const char* kNcu = R"(#!/bin/sh
 if [ "$1" = --query-metrics ]; then
   for m in dram__bytes_read dram__bytes_write l1tex__m_xbar2l1tex_read_bytes \
@@ -111,13 +111,11 @@ TEST_F(Ncu, MeasuresAPlan) {
 }
 
 TEST_F(Ncu, TellsTheKernelsOfABatchApart) {
-  const Answer answer = measure_batch(
-      request_, options_,
-      batch(R"json({"name": "first"}
+  const Answer answer = measure_batch(request_, options_, batch(R"json({"name": "first"}
 {"name": "wide", "tree": "m/16@grid ( k/16 ( L.A L.B C.gemm ) S.C )"}
 {"name": "too large", "tiles": "m=4000"}
 )json"),
-      path("answers"));
+                                      path("answers"));
   ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
   const ordered_json& results = answer.json["results"];
   ASSERT_EQ(results.size(), 3U);

@@ -49,8 +49,8 @@ TEST(Recorded, TrafficPartsChimerasBias) {
   const ordered_json& said = answer.json["agreement"];
   EXPECT_EQ(said["exact"]["points"], 3);
   EXPECT_EQ(said["chimera"]["points"], 2);
-  EXPECT_NEAR(said["residuals"]["edges"], 0.1, 1e-12);       // 20 % and none
-  EXPECT_NEAR(said["residuals"]["retention"], 0.1, 1e-12);   // 10 % each
+  EXPECT_NEAR(said["residuals"]["edges"], 0.1, 1e-12);      // 20 % and none
+  EXPECT_NEAR(said["residuals"]["retention"], 0.1, 1e-12);  // 10 % each
   EXPECT_NEAR(said["residuals"]["l2"], 0, 1e-12);
   EXPECT_NEAR(said["chimera_full_edges"]["bias"], 0.2, 1e-12);
   EXPECT_NEAR(said["groups"]["ml(k,n)"]["exact"]["bias"], 0.025, 1e-12);
@@ -81,7 +81,8 @@ TEST(Recorded, SpeedupsHaveTheGeometricMean) {
 
 TEST(Recorded, WithoutARecordingThereIsNoNumber) {
   const TemporaryDirectory out;
-  for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu", "validation/dram-gpu"}) {
+  for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu",
+                         "validation/dram-gpu"}) {
     const Answer answer = reproduce({}, of(id, out, "/proc/no/such"));
     EXPECT_FALSE(answer.ok());
     EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("needs a recording of a GPU"));
@@ -91,8 +92,7 @@ TEST(Recorded, WithoutARecordingThereIsNoNumber) {
 
 TEST(Recorded, ValidateReadsARecording) {
   Request request{.subject = "gemm-chain:m=256,l=256,k=64,n=64,dtype=f16", .machine = "h200"};
-  ValidateOptions options{.truth = "ncu",
-                          .recorded = std::string(kFolder) + "/h200-counters.json"};
+  ValidateOptions options{.truth = "ncu", .recorded = std::string(kFolder) + "/h200-counters.json"};
   const Answer answer = validate(request, options);
   ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
   EXPECT_EQ(answer.json["asked"], 4);

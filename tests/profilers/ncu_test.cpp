@@ -1,7 +1,7 @@
 // Nsight Compute's tables become launches, and launches bytes at the right boundaries.
 //
-// The tables are written by hand after the tool's documentation ("Nsight Compute CLI, CSV output" and
-// "Metrics"): the machine that this was written on has no GPU to record from.
+// The tables are written by hand after the tool's documentation ("Nsight Compute CLI, CSV output"
+// and "Metrics"): the machine that this was written on has no GPU to record from.
 #include "profilers/ncu.h"
 
 #include <gmock/gmock.h>
@@ -21,12 +21,16 @@ constexpr const char* kTable =
     "==PROF== Profiling \"p0_0\" - 0: 0%....50%....100% - 4 passes\n"
     "==PROF== Disconnected from process 7\n"
     "\"ID\",\"Process ID\",\"Process Name\",\"Host Name\",\"Kernel Name\",\"Context\",\"Stream\","
-    "\"Block Size\",\"Grid Size\",\"Device\",\"CC\",\"dram__bytes_read.sum\",\"dram__bytes_write.sum\","
+    "\"Block Size\",\"Grid "
+    "Size\",\"Device\",\"CC\",\"dram__bytes_read.sum\",\"dram__bytes_write.sum\","
     "\"gpu__time_duration.sum\",\"l1tex__m_l1tex2xbar_write_bytes.sum\","
     "\"l1tex__m_xbar2l1tex_read_bytes.sum\"\n"
-    "\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"byte\",\"Kbyte\",\"usecond\",\"byte\",\"byte\"\n"
-    "\"0\",\"7\",\"tilewright\",\"127.0.0.1\",\"p0_0(const __half *, const __half *)\",\"1\",\"13\","
-    "\"(256, 1, 1)\",\"(6, 1, 1)\",\"0\",\"9.0\",\"1,048,576\",\"2.5\",\"12.25\",\"4096\",\"3,000,000\"\n"
+    "\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"byte\",\"Kbyte\",\"usecond\","
+    "\"byte\",\"byte\"\n"
+    "\"0\",\"7\",\"tilewright\",\"127.0.0.1\",\"p0_0(const __half *, const __half "
+    "*)\",\"1\",\"13\","
+    "\"(256, 1, 1)\",\"(6, 1, "
+    "1)\",\"0\",\"9.0\",\"1,048,576\",\"2.5\",\"12.25\",\"4096\",\"3,000,000\"\n"
     "\"1\",\"7\",\"tilewright\",\"127.0.0.1\",\"p0_1\",\"1\",\"13\","
     "\"(256, 1, 1)\",\"(1,024, 1, 1)\",\"0\",\"9.0\",\"24\",\"0\",\"0.75\",\"n/a\",\"8\"\n";
 
@@ -47,26 +51,30 @@ TEST(NcuTable, IsReadWithItsUnits) {
 
 TEST(NcuTable, SaysWhyThereIsNone) {
   EXPECT_EQ(ncu_launches("").reason(), "ncu has printed no table");
-  EXPECT_THAT(ncu_launches("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have "
-                           "permission to access NVIDIA GPU Performance Counters\n")
-                  .reason(),
-              HasSubstr("ncu: ERR_NVGPUCTRPERM"));
+  EXPECT_THAT(
+      ncu_launches("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have "
+                   "permission to access NVIDIA GPU Performance Counters\n")
+          .reason(),
+      HasSubstr("ncu: ERR_NVGPUCTRPERM"));
   EXPECT_THAT(ncu_launches("\"ID\",\"Name\"\n").reason(), HasSubstr("Kernel Name"));
   EXPECT_THAT(ncu_launches("\"ID\",\"Kernel Name\"\n\"0\",\"a\",\"b\"\n").reason(),
               HasSubstr("a row of 3 cells under 2 names"));
-  EXPECT_THAT(ncu_launches("\"ID\",\"Kernel Name\"\n\"0\",\"a\n").reason(), HasSubstr("not closed"));
+  EXPECT_THAT(ncu_launches("\"ID\",\"Kernel Name\"\n\"0\",\"a\n").reason(),
+              HasSubstr("not closed"));
 }
 
 TEST(NcuTable, NumbersAreWholeOrNone) {
   const auto value = [](const std::string& text) {
-    const auto launches = ncu_launches("\"ID\",\"Kernel Name\",\"a__b.sum\"\n\"0\",\"k\",\"" + text + "\"\n");
+    const auto launches =
+        ncu_launches("\"ID\",\"Kernel Name\",\"a__b.sum\"\n\"0\",\"k\",\"" + text + "\"\n");
     return launches && launches->front().metrics.contains("a__b.sum")
                ? launches->front().metrics.at("a__b.sum")
                : -1;
   };
   EXPECT_EQ(value("0"), 0);
   EXPECT_EQ(value("1,234,567.5"), 1234567.5);
-  for (const char* text : {"", "n/a", "1,23", ",123", "12,3456", "1.2.3", "inf", "nan", "7 B", "1.5,000"})
+  for (const char* text :
+       {"", "n/a", "1,23", ",123", "12,3456", "1.2.3", "inf", "nan", "7 B", "1.5,000"})
     EXPECT_EQ(value(text), -1) << text;
 }
 
@@ -88,7 +96,8 @@ TEST(NcuTraffic, IsBetweenTheLevelsOfTheMachine) {
   const Traffic partial = ncu_traffic(launches, h200);
   EXPECT_EQ(partial.total("DRAM/L2").read, Bytes(1048600));
   EXPECT_EQ(partial.total("DRAM/L2").written, Bytes(2500));
-  EXPECT_THAT(partial.unavailable.at("L2/shared"), HasSubstr("l1tex__m_l1tex2xbar_write_bytes.sum"));
+  EXPECT_THAT(partial.unavailable.at("L2/shared"),
+              HasSubstr("l1tex__m_l1tex2xbar_write_bytes.sum"));
   launches.pop_back();
   const Traffic whole = ncu_traffic(launches, h200);
   EXPECT_EQ(whole.total("L2/shared").read, Bytes(3000000));
@@ -105,8 +114,8 @@ TEST(NcuMetrics, AreFoundInWhatTheToolLists) {
       "dram__bytes_read            Counter    byte # of bytes read from DRAM\n"
       "  lts__t_sectors_op_read    Counter    sector\n");
   EXPECT_THAT(listed, ElementsAre("dram__bytes_read", "lts__t_sectors_op_read"));
-  const auto words = ncu_command("/bin/ncu", {.known = {"a__b.sum", "c__d.sum"}}, CacheControl::none,
-                                 "/tmp/log", {"child", "--count"});
+  const auto words = ncu_command("/bin/ncu", {.known = {"a__b.sum", "c__d.sum"}},
+                                 CacheControl::none, "/tmp/log", {"child", "--count"});
   EXPECT_THAT(words, Contains("a__b.sum,c__d.sum"));
   EXPECT_THAT(words, Contains("none"));
   EXPECT_EQ(words.back(), "--count");
