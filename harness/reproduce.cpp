@@ -55,11 +55,12 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "comparison") return reproduce_comparison(e);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);
+  if (e.method == "blocks") return reproduce_blocks(e, request);
   if (e.method == "counters") return reproduce_counters(e, request, options);
   Field(*e.document, e.where)
       .at("method")
       .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, panels, "
-            "bounds, counters");
+            "bounds, counters, blocks");
 }
 
 /// --size and --data are for counted misses only.
