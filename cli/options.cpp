@@ -170,17 +170,19 @@ std::vector<Option> make_verb_options() {
        false, [](Invocation& i, const std::string&) { i.curve = i.walk.curve = true; }},
       {"--target", "", "NAME", "cpu, cuda, cuda-emulated, npu (tilewright targets)", false,
        [](Invocation& i, const std::string& v) {
-         i.request.target = i.emit.target = i.run.target = v;
+         i.request.target = i.emit.target = i.run.target = i.measure.target = v;
        }},
       {"--isa", "", "NAME", "avx512, avx2, generic (default: the widest that runs here)", false,
-       [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = v; }},
+       [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = i.measure.isa = v; }},
       {"--prefetch", "", "", "ask for the lines of tiles in place before they are used", false,
-       [](Invocation& i, const std::string&) { i.emit.prefetch = i.run.prefetch = true; }},
+       [](Invocation& i, const std::string&) { i.emit.prefetch = i.run.prefetch = i.measure.prefetch = true; }},
       {"--micro-kernel", "", "NAME",
        "6x4, 5x5 (avx512), 6x2, 4x3 (avx2), scalar; cuda: mma, wmma2x2, simt (default: the one that "
        "fits each product)",
        false,
-       [](Invocation& i, const std::string& v) { i.emit.micro_kernel = i.run.micro_kernel = v; }},
+       [](Invocation& i, const std::string& v) {
+         i.emit.micro_kernel = i.run.micro_kernel = i.measure.micro_kernel = v;
+       }},
       {"--out", "-o", "PATH", "the file (plan, run --batch) or folder (emit, reproduce) to write", false,
        [](Invocation& i, const std::string& v) {
          i.out = v;
@@ -200,7 +202,11 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string& v) { i.reproduce.size = v; }},
       {"--data", "", "DIR", "where counted misses lie (default ../shared/data/polybench-papi)", false,
        [](Invocation& i, const std::string& v) { i.reproduce.data = v; }},
-      {"--truth", "", "NAME", "what the prediction is held against: simulator", false,
+      {"--meter", "", "NAME", "what measures: cachegrind (default), perf, ... (tilewright meters)", false,
+       [](Invocation& i, const std::string& v) { i.measure.meter = v; }},
+      {"--executed", "", "", "also every address executed, through simulated caches, and the causes", false,
+       [](Invocation& i, const std::string&) { i.measure.executed = true; }},
+      {"--truth", "", "NAME", "what the prediction is held against: simulator (default) or a meter", false,
        [](Invocation& i, const std::string& v) { i.validate.truth = v; }},
       {"--min-r2", "", "NUMBER", "the least R² about y = x; below it the exit status is 3", false,
        [](Invocation& i, const std::string& v) {

@@ -227,7 +227,9 @@ std::string availability_table(const ordered_json& j) {
   const ordered_json& rows = j.contains("targets") ? j["targets"] : j["meters"];
   for (const ordered_json& t : rows)
     table.add({text(t, "name"), text(t, "usable"), text(t, "summary"),
-               get(t, "reason").is_null() ? text(t, "detail") : text(t, "reason")});
+               get(t, "reason").is_null() ? text(t, "detail")
+               : get(t, "help").is_null() ? text(t, "reason")
+                                          : text(t, "reason") + "; try: " + text(t, "help")});
   return table.text();
 }
 
@@ -384,10 +386,11 @@ std::string validate_table(const ordered_json& j) {
   std::int64_t written = 0, dirty = 0, read = 0;
   for (const ordered_json& p : j["points"]) {
     read += p["true_bytes"].get<std::int64_t>();
+    if (p["resident_dirty_bytes"].is_null()) continue;  // not every truth counts these
     written += p["written_bytes"].get<std::int64_t>();
     dirty += p["resident_dirty_bytes"].get<std::int64_t>();
   }
-  if (!j["points"].empty())
+  if (!j["points"].empty() && !j["points"].front()["resident_dirty_bytes"].is_null())
     out += formatted(
         "apart from the truth: written back {} a byte read, dirty at the end {} a point; packing {}\n",
         fixed(static_cast<double>(written) / static_cast<double>(std::max<std::int64_t>(read, 1)), 3),

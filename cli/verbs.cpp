@@ -138,6 +138,16 @@ std::vector<Verb> make_verbs() {
                                     : harness::run(i.request, i.run);
                    },
                    run_table});
+  verbs.push_back({"measure",
+                   "measured traffic of the plan's verified kernel",
+                   "PLAN",
+                   kPlan + kModel + Names{"--target", "--meter", "--executed", "--isa", "--micro-kernel",
+                                          "--prefetch", "--threads", "--seed", "--json"},
+                   std::string(kPlanHelp) +
+                       "\nEmits, builds and verifies the kernel, then runs it under the meter. --executed traces it\n"
+                       "too and says, by cause, why the count differs from the simulation of the plan.",
+                   [](const Invocation& i) { return harness::measure(i.request, i.measure); },
+                   measure_table});
   verbs.push_back({"validate",
                    "predicted against true traffic over many tilings",
                    "W",

@@ -17,7 +17,7 @@ int copies_past_l2(const cuda::DeviceInfo& device, const std::vector<std::int64_
 }
 
 Result<CudaTiming> time(cuda::Kernel& kernel, double budget) {
-  constexpr double kBatchSeconds = 300e-6, kGraphSeconds = 2e-3, kWarmSeconds = 5e-3;
+  constexpr double kBatchSeconds = 300e-6, kGraphSeconds = 2e-3, kWarmSeconds = 20e-3;
   constexpr int kLeast = 20, kMost = 200, kRunsAGraph = 20;
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&start] {

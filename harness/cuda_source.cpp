@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/ir/format.h"
+
 namespace tilewright::harness {
 
 using nlohmann::ordered_json;
@@ -23,7 +25,19 @@ Result<cuda::Source> cuda_source_of(const Scheduled& on,
                                    .stages = options.stages.value_or(0)});
 }
 
+namespace {
+
+/// FNV-1a: tells texts apart, guards nothing.
+std::string fnv64(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return formatted("{:016x}", hash);
+}
+
+}  // namespace
+
 void add_source(ordered_json& json, const cuda::Source& source) {
+  json["source_fnv64"] = fnv64(source.text);
   json["micro_kernel"] = source.micro_kernel;
   json["tiles"] = ordered_json::array();
   for (const cuda::TileUse& t : source.tiles)

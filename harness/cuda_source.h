@@ -14,7 +14,8 @@ Result<cuda::Source> cuda_source_of(const Scheduled& on,
                                     const std::optional<std::string>& micro_kernel,
                                     const CudaOptions& options);
 
-/// Into a document: micro_kernel, tiles, workspace_bytes, notes.
+/// Into a document: source_fnv64 (equal where the text is), micro_kernel, tiles, workspace_bytes,
+/// notes.
 void add_source(nlohmann::ordered_json& json, const cuda::Source& source);
 /// Every launch, and of what was built its registers, spills and shared memory.
 nlohmann::ordered_json launches_json(const cuda::Source& source, const cuda::Binary* binary);

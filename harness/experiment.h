@@ -63,6 +63,9 @@ Reproduced reproduce_space(const Experiment& e);
 Reproduced reproduce_works(const Experiment& e);
 Reproduced reproduce_configurations(const Experiment& e);
 Reproduced reproduce_tuning(const Experiment& e);
+/// Eq. (1) against the shared memory that the emitted kernels of drawn candidates ask for, in the
+/// quadrants of Fig. 10; where nvcc is, ptxas says the same of a sample.
+Reproduced reproduce_shared(const Experiment& e);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e);
 

@@ -52,6 +52,7 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "works") return reproduce_works(e);
   if (e.method == "configurations") return reproduce_configurations(e);
   if (e.method == "tuning") return reproduce_tuning(e);
+  if (e.method == "shared") return reproduce_shared(e);
   if (e.method == "comparison") return reproduce_comparison(e);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);

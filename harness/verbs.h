@@ -110,6 +110,19 @@ Answer run(const Request& request, const RunOptions& options = {});
 Answer run_batch(const Request& request, const RunOptions& options, const std::string& batch,
                  const std::optional<std::string>& out = {});
 
+struct MeasureOptions {
+  std::string target = "cpu";
+  std::string meter = "cachegrind";
+  std::optional<std::string> isa = {};           ///< none: the widest that the meter knows
+  std::optional<std::string> micro_kernel = {};
+  bool prefetch = false;
+  bool executed = false;  ///< also the addresses executed, through simulated caches
+};
+/// Measured traffic of the plan's kernel, built and verified before. Refused where the meter is not
+/// usable here, saying what is missing. With `executed`, why the count differs from the simulation of
+/// the plan, by cause. Cost: cachegrind runs the kernel some hundred times slower, twice.
+Answer measure(const Request& request, const MeasureOptions& options = {});
+
 // ---- Validation ---------------------------------------------------------------------------------
 struct ValidateOptions {
   std::vector<std::string> orders = {};      ///< empty: the model's best order

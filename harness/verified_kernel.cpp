@@ -36,13 +36,9 @@ Depth depth_of(const Workload& w) {
   return most;
 }
 
-/// The elements of a tensor: its values, or NaN where it has none yet.
-std::vector<std::byte> elements_of(const Tensor& tensor, const std::vector<double>& values) {
+std::vector<std::byte> forgotten(const Tensor& tensor) {
   std::vector<std::byte> memory(static_cast<std::size_t>(tensor.bytes().value));
-  if (values.empty())
-    fill_with_nan(tensor.dtype, static_cast<std::size_t>(tensor.elements().value), memory.data());
-  else
-    encode_elements(tensor.dtype, values, memory.data());
+  fill_with_nan(tensor.dtype, static_cast<std::size_t>(tensor.elements().value), memory.data());
   return memory;
 }
 
@@ -60,8 +56,15 @@ double tolerance_of(const Workload& w) {
 }
 
 Reference reference_of(const Workload& w, std::uint64_t seed) {
-  Reference reference{.inputs = random_inputs(w, seed)};
-  TensorValues all = evaluate(w, reference.inputs);
+  TensorValues inputs = random_inputs(w, seed);
+  Reference reference;
+  for (std::size_t t = 0; t < inputs.size(); ++t) {
+    const Tensor& tensor = w.tensors()[t];
+    reference.inputs.emplace_back(inputs[t].size() *
+                                  static_cast<std::size_t>(size_of(tensor.dtype)));
+    encode_elements(tensor.dtype, inputs[t], reference.inputs[t].data());
+  }
+  TensorValues all = evaluate(w, std::move(inputs));
   reference.outputs.resize(all.size());
   for (TensorId t : w.outputs()) reference.outputs[t.index()] = std::move(all[t.index()]);
   return reference;
@@ -89,8 +92,11 @@ struct Verifier {
     };
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
       if (!kernel->needs(TensorId(t))) continue;
-      const std::vector<std::byte> elements = elements_of(w.tensors()[t], reference.inputs[t]);
-      if (auto why = kernel->write(TensorId(t), elements.data())) return failed(*why);
+      // What is not an input starts as NaN, so that an element never written shows.
+      const std::vector<std::byte>& input = reference.inputs[t];
+      const auto why = kernel->write(
+          TensorId(t), input.empty() ? forgotten(w.tensors()[t]).data() : input.data());
+      if (why) return failed(*why);
     }
     if (const Result<double> seconds = kernel->run(); !seconds)
       return failed(Reason{seconds.reason()});

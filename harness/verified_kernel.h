@@ -1,8 +1,10 @@
 // A kernel that is known to compute what its workload says. Nothing else is ever timed or measured.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
@@ -23,8 +25,8 @@ struct Verification {
 /// What a workload's kernels are verified on: seeded inputs, already rounded to their types, and
 /// what the reference evaluator makes of them. One serves every kernel of the workload.
 struct Reference {
-  TensorValues inputs;   ///< by TensorId
-  TensorValues outputs;  ///< by TensorId; other tensors are empty
+  std::vector<std::vector<std::byte>> inputs;  ///< elements, by TensorId; other tensors are empty
+  TensorValues outputs;                        ///< by TensorId; other tensors are empty
 };
 /// Cost: one evaluation, on one thread.
 Reference reference_of(const Workload& workload, std::uint64_t seed);

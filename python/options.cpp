@@ -186,6 +186,8 @@ Invocation invocation_of(const Json& options) {
   read.text("isa", i.run.isa);
   read.text("micro_kernel", i.run.micro_kernel);
   read.flag("prefetch", i.run.prefetch);
+  read.text("meter", i.measure.meter);
+  read.flag("executed", i.measure.executed);
   read.whole("warps", 1, 16, i.run.cuda.warps);
   read.whole("stages", 1, 8, i.run.cuda.stages);
   read.text("arch", i.run.cuda.arch);
@@ -205,10 +207,10 @@ Invocation invocation_of(const Json& options) {
   read.text("csv", i.validate.csv);
   i.walk.csv = i.validate.csv;
   read.finish();
-  if (i.request.target) i.emit.target = i.run.target = *i.request.target;
-  i.emit.isa = i.run.isa;
-  i.emit.micro_kernel = i.run.micro_kernel;
-  i.emit.prefetch = i.run.prefetch;
+  if (i.request.target) i.emit.target = i.run.target = i.measure.target = *i.request.target;
+  i.emit.isa = i.measure.isa = i.run.isa;
+  i.emit.micro_kernel = i.measure.micro_kernel = i.run.micro_kernel;
+  i.emit.prefetch = i.measure.prefetch = i.run.prefetch;
   i.emit.cuda = i.run.cuda;
   i.emit.out = i.out.value_or("");
   if (i.reproduce.samples) i.validate.samples = *i.reproduce.samples;

@@ -217,7 +217,7 @@ class CacheHierarchy {
   /// Whether what these caches will do depends on no more than an Image says: plain hierarchies
   /// whose policies draw nothing.
   bool has_image() const;
-  void image(cache::Image& out) const;      ///< what they hold and have counted, in `out`
+  void image(cache::Image& out) const;     ///< what they hold and have counted, in `out`
   void assign(const cache::Image& image);  ///< in place of what they hold and have counted
 
   /// With CacheOptions::attribute; see attribution.h.

@@ -149,8 +149,7 @@ class PlainEngine final : public Engine {
 
   std::vector<std::int64_t> held(std::size_t level) const override {
     std::vector<std::int64_t> lines(levels_[level].tally.size(), 0);
-    each(level,
-         [&](std::uint64_t, Entry e) { ++lines[static_cast<std::size_t>(tensor_of(e))]; });
+    each(level, [&](std::uint64_t, Entry e) { ++lines[static_cast<std::size_t>(tensor_of(e))]; });
     return lines;
   }
 

@@ -109,8 +109,8 @@ class Tags {
       if (tags_[i] != kNoTag) f(entry(set, tags_[i], meta_[i]));
   }
 
-  /// A set holds the entries at `in` from now on, as many as there are ways, in the order of each(),
-  /// the rest kEmpty. Lines are below limit().
+  /// A set holds the entries at `in` from now on, as many as there are ways, in the order of
+  /// each(), the rest kEmpty. Lines are below limit().
   void assign(std::uint64_t set, const Entry* in);
 
   // For whoever looks at the front of a row without a call.
@@ -214,8 +214,8 @@ class Ways {
     }
   }
 
-  /// A set as it can be put back by assign(): with fifo in the order of each(), the rest kEmpty; else
-  /// by way, with the policy's state.
+  /// A set as it can be put back by assign(): with fifo in the order of each(), the rest kEmpty;
+  /// else by way, with the policy's state.
   void copy(std::uint64_t set, Entry* out, PolicyState* state) const;
   void assign(std::uint64_t set, const Entry* in, const PolicyState* state);
   bool ordered() const { return fifo_; }

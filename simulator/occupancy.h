@@ -8,18 +8,18 @@
 
 namespace tilewright {
 
-/// Samples of the lines that each tensor holds at each level: whoever wrote a line last, or brought it
-/// in if nobody did.
+/// Samples of the lines that each tensor holds at each level: whoever wrote a line last, or brought
+/// it in if nobody did.
 class Occupancy {
  public:
   struct Sample {
-    std::int64_t accesses = 0;  ///< line touches of the entry level until then
+    std::int64_t accesses = 0;                     ///< line touches of the entry level until then
     std::vector<std::vector<std::int64_t>> lines;  ///< by level (innermost first), tensor
   };
   static constexpr std::int64_t kMostSamples = 1024;  ///< where no stride is asked for
 
-  /// A sample every `stride` accesses. 0: as many as make 512 to 1024 samples; every second one goes
-  /// and the stride doubles when there are more.
+  /// A sample every `stride` accesses. 0: as many as make 512 to 1024 samples; every second one
+  /// goes and the stride doubles when there are more.
   explicit Occupancy(std::int64_t stride = 0)
       : stride_(stride == 0 ? 1 : stride), thins_(stride == 0) {}
 

@@ -66,8 +66,7 @@ bool is_zero(const TrafficEntry& e) {
   return e.read + e.written + e.resident_dirty == Bytes(0) && e.hits + e.misses == 0;
 }
 
-std::int64_t independent_round(const Machine& m, const SimulateOptions& options,
-                               std::string& why) {
+std::int64_t independent_round(const Machine& m, const SimulateOptions& options, std::string& why) {
   if (options.cores != 1) why = "cores keep each other's lines coherent";
   if (m.level(m.home()).rows.row_bytes != 0) why = "DRAM keeps rows open for all sets";
   if (options.attribute) why = "misses are told apart by a fully associative cache";

@@ -50,8 +50,7 @@ class Simulation {
     if (skipped.why_none.empty())
       skipping_ = std::make_unique<Skipping>(
           s_, *map_, *caches_,
-          Skipping::Counters{
-              .operations = &operations_, .computes = &computes_, .lines = &lines_},
+          Skipping::Counters{.operations = &operations_, .computes = &computes_, .lines = &lines_},
           share_.count > 1 ? share_.round : 1);
     const AccessSink sink = [this](const AccessEvent& e) { apply(e); };
     if (skipping_ || options_.most_work != 0)
@@ -86,8 +85,10 @@ class Simulation {
     return {};
   }
 
-  bool spent() const { return options_.most_work != 0 &&
-           lines_ + SimulateOptions::kWorkOfCompute * walked_ > options_.most_work; }
+  bool spent() const {
+    return options_.most_work != 0 &&
+           lines_ + SimulateOptions::kWorkOfCompute * walked_ > options_.most_work;
+  }
 
   std::int64_t steer(const LoopPoint& p) {
     if (spent()) return p.count - 1;  // the walk runs out, and nobody listens

@@ -31,8 +31,8 @@ struct SimulateOptions {
   /// by themselves, see Simulated::why_serial.
   int threads = 1;
   bool contents = false;  ///< also Simulated::contents
-  /// The walk ends, unfinished, after about so much work; 0: it does not. A line of 64 bytes touched
-  /// is 1, a compute kWorkOfCompute: nanoseconds or two.
+  /// The walk ends, unfinished, after about so much work; 0: it does not. A line of 64 bytes
+  /// touched is 1, a compute kWorkOfCompute: nanoseconds or two.
   std::int64_t most_work = 0;
   static constexpr std::int64_t kWorkOfCompute = 100;
 
@@ -54,13 +54,13 @@ struct Simulated {
   std::vector<std::pair<std::string, std::vector<CacheCount>>> caches;  ///< by tensor
   std::vector<Blame> blame;                                             ///< with attribute
   std::vector<std::string> loops;  ///< that LevelBlame::by_loop speaks of, before its last row
-  int threads = 1;         ///< that shared the sets
-  std::string why_serial;  ///< where more were asked for than were
-  bool finished = true;  ///< else everything here is of a part of the walk: see most_work
+  int threads = 1;                 ///< that shared the sets
+  std::string why_serial;          ///< where more were asked for than were
+  bool finished = true;            ///< else everything here is of a part of the walk: see most_work
   Skipped skipped;
   /// With contents: what each cache is left with, by set, see CacheHierarchy::contents.
   std::vector<std::vector<std::vector<CacheLine>>> contents;
-  DramCount dram;                  ///< where the machine file says how rows lie
+  DramCount dram;  ///< where the machine file says how rows lie
 };
 
 /// Bytes moved at every boundary of the machine, per tensor, source `simulated`.

@@ -217,8 +217,7 @@ std::int64_t Skipping::period_of(const LoopTranslation& moves, std::int64_t most
     if (!reference) reference = moves.bytes[r];
     period = std::lcm(period, until_multiple(moves.bytes[r], granule_));
     for (const CacheGeometry& g : caches_.levels()) {
-      const std::int64_t sets =
-          g.ways == 0 ? 1 : g.capacity.value / (g.line.value * g.ways);
+      const std::int64_t sets = g.ways == 0 ? 1 : g.capacity.value / (g.line.value * g.ways);
       period = std::lcm(period, until_multiple(moves.bytes[r], g.line.value));
       period = std::lcm(period, until_multiple(moves.bytes[r] - *reference, g.line.value * sets));
       if (period > most) return 0;
@@ -237,8 +236,7 @@ std::int64_t Skipping::pass(Loop& l, const LoopPoint& point) {
     give_up(l);
     return point.next;
   }
-  if (!moved(l.base, now_, l.moves, distance) ||
-      !move(now_, l.moves, times * distance)) {
+  if (!moved(l.base, now_, l.moves, distance) || !move(now_, l.moves, times * distance)) {
     // Brent's way to find a period: the base goes on after 1, 2, 4... comparisons.
     if (++l.tests < l.power) return point.next;
     l.tests = 0;
@@ -262,9 +260,9 @@ std::int64_t Skipping::pass(Loop& l, const LoopPoint& point) {
 }
 
 std::size_t Skipping::region_of(std::int64_t address) const {
-  const auto after = std::upper_bound(
-      regions_.begin(), regions_.end(), address,
-      [](std::int64_t a, const AddressMap::Region& r) { return a < r.base; });
+  const auto after =
+      std::upper_bound(regions_.begin(), regions_.end(), address,
+                       [](std::int64_t a, const AddressMap::Region& r) { return a < r.base; });
   TW_CHECK(after != regions_.begin(), "a line before all tensors");
   return static_cast<std::size_t>(after - regions_.begin()) - 1;
 }
@@ -278,8 +276,8 @@ std::uint64_t Skipping::turn(const cache::LevelImage& level, const LoopTranslati
   return 0;
 }
 
-bool Skipping::moved(const cache::Image& from, const cache::Image& to,
-                     const LoopTranslation& moves, std::int64_t iterations) const {
+bool Skipping::moved(const cache::Image& from, const cache::Image& to, const LoopTranslation& moves,
+                     std::int64_t iterations) const {
   for (std::size_t i = 0; i < from.levels.size(); ++i) {
     const cache::LevelImage& a = from.levels[i];
     const cache::LevelImage& b = to.levels[i];
@@ -339,10 +337,10 @@ Skipped Skipping::result() const {
     for (std::size_t n = 0; n < loops_[k].size(); ++n) {
       if (loops_[k][n].skipped == 0) continue;
       const ScheduleNode& node = s_.kernels[k].nodes[n];
-      all.loops.push_back({.kernel = s_.kernels[k].name,
-                           .loop = s_.workload->loop(node.loop).name + "/" +
-                                   std::to_string(node.step),
-                           .iterations = loops_[k][n].skipped});
+      all.loops.push_back(
+          {.kernel = s_.kernels[k].name,
+           .loop = s_.workload->loop(node.loop).name + "/" + std::to_string(node.step),
+           .iterations = loops_[k][n].skipped});
     }
   return all;
 }

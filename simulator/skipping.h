@@ -25,10 +25,10 @@ struct Skipped {
 };
 
 /// Warping, after Morelli and Reineke ("Warping cache simulation of polyhedral programs", PLDI
-/// 2022), on the loops of a plan. Where the iterations of a loop touch what the ones before touched,
-/// each region some bytes further (LoopTranslation), and after d of them every level holds what it
-/// held before, the lines of each region moved by d times its bytes and all sets turned by one
-/// number, then so it goes on: a replacement policy sees lines of a set, not their names. The
+/// 2022), on the loops of a plan. Where the iterations of a loop touch what the ones before
+/// touched, each region some bytes further (LoopTranslation), and after d of them every level holds
+/// what it held before, the lines of each region moved by d times its bytes and all sets turned by
+/// one number, then so it goes on: a replacement policy sees lines of a set, not their names. The
 /// remaining multiples of d are counted by multiplication and what is held is moved as far.
 ///
 /// d is such that every region moves by whole lines of each level, and that all of a level's lines
@@ -72,10 +72,10 @@ class Skipping {
   /// A loop run over and over.
   struct Reruns {
     bool watching = false;
-    int failures = 0;                  // in a row
-    std::int64_t rest = 0;             // runs to sit out
-    std::int64_t began = 0;            // lines touched before this run
-    std::int64_t from = 0;             // iterations before this one have not been enough
+    int failures = 0;        // in a row
+    std::int64_t rest = 0;   // runs to sit out
+    std::int64_t began = 0;  // lines touched before this run
+    std::int64_t from = 0;   // iterations before this one have not been enough
     LoopRun before, now;
     std::vector<Mark> marks, running;  // of the run before, of this one; the last: count - 1
   };
@@ -84,9 +84,9 @@ class Skipping {
   struct Loop {
     // Over all instances.
     std::int64_t skipped = 0;
-    int failures = 0;           // in a row
-    std::int64_t rest = 0;      // instances to sit out
-    std::int64_t work = 0;      // when it was last compared
+    int failures = 0;       // in a row
+    std::int64_t rest = 0;  // instances to sit out
+    std::int64_t work = 0;  // when it was last compared
     // This instance.
     bool watching = false, based = false;
     LoopTranslation moves;

@@ -65,6 +65,7 @@ struct EmitOptions {
   int copy_warps = 4;                 ///< that copy tiles ahead, a block
   int stages = 0;                     ///< of loaded tiles in shared memory; 0: two where they fit
   bool registers = true;              ///< keep sums in registers where a plan allows it
+  std::int64_t shared_room = 0;       ///< bytes of shared memory a block may have; 0: as the machine has
   std::string prefix = "tilewright";  ///< an identifier
 };
 

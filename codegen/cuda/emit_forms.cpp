@@ -38,7 +38,7 @@ void KernelEmitter::choose_forms() {
     p.columns = p.most.empty() ? 1 : p.most.back();
     p.stride.assign(p.most.size(), 1);
     for (std::size_t d = p.most.size(); d-- > 2;) p.stride[d - 2] = p.stride[d - 1] * p.most[d - 1];
-    p.plain = b.role == BufferRole::output && b.store.valid() && b.fixed_at.valid() &&
+    p.plain = b.role == BufferRole::output && !b.sliding && b.store.valid() && b.fixed_at.valid() &&
               fresh_at_fix_[i] == "true";
     for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n) {
       for (const OutputUse& w : k_.nodes[n].writes)
@@ -47,7 +47,7 @@ void KernelEmitter::choose_forms() {
     }
   }
   for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i].form == Form::loaded && made_before_all_wait(BufferId(i)))
+    if (places_[i].form == Form::loaded && !k_.buffers[i].sliding && made_before_all_wait(BufferId(i)))
       places_[i].form = Form::ring;
   std::set<BufferId> banned;
   for (;;) {
@@ -138,7 +138,7 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
     for (const OutputUse& w : n.writes) {
       TilePlace& p = places_[w.buffer.index()];
       const Access& a = o.outputs[static_cast<std::size_t>(w.output)].target;
-      if (banned.contains(w.buffer) || !p.covered) continue;
+      if (banned.contains(w.buffer) || !p.covered || buffer(w.buffer).sliding) continue;
       p.row_dim = dimension_of(a, *row);
       p.column_dim = column ? dimension_of(a, *column) : -1;
       if (p.row_dim < 0) continue;
@@ -211,16 +211,19 @@ void KernelEmitter::choose_warps() {
     rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));
     if (p.form == Form::sums) columns.push_back(ceil_div(p.columns, 16));
   }
-  const int wanted = p_.options.warps > 0 ? p_.options.warps : area >= 32 ? 8 : 4;
-  const auto largest = [](int warps, const std::vector<std::int64_t>& blocks) {
-    for (int w = warps; w > 1; --w)
-      if (warps % w == 0 &&
+  // The most warps that share all the blocks evenly; of a number that was asked for, a divisor.
+  const int asked = p_.options.warps, wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
+  const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
+    for (int w = most; w > 1; --w)
+      if ((asked == 0 || divides % w == 0) &&
           std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; }))
         return w;
     return 1;
   };
-  warp_rows_ = rows.empty() ? wanted : largest(wanted, rows);
-  warp_columns_ = rows.empty() ? 1 : largest(wanted / warp_rows_, columns);
+  warp_rows_ = rows.empty() ? wanted : largest(wanted, rows, wanted);
+  warp_columns_ = rows.empty() ? 1
+                               : largest(static_cast<int>(ceil_div(wanted, warp_rows_)), columns,
+                                         wanted / warp_rows_);
   for (OpId op : k_.ops)
     for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
       const ScheduleNode& n = k_.nodes[i];
@@ -281,7 +284,7 @@ void KernelEmitter::lay_out() {
     p.swizzled = !wmma && (chunks % 8 == 0 || chunks == 4 || chunks == 2 || chunks == 1);
     p.pitch = p.swizzled ? p.need_columns : (wmma ? chunks + 1 : chunks | 1) * vector;
     if (wmma && p.need_columns % 16 == 0 && p.element_bytes == 4) p.pitch = p.need_columns + 4;
-    p.stages = 1;
+    p.stages = slides(BufferId(i)) ? 2 : 1;
     if (p.form == Form::ring) {
       bool again = false;
       for (std::size_t n = 0; n < k_.nodes.size(); ++n) {
@@ -311,6 +314,7 @@ void KernelEmitter::lay_out() {
   const Level& level = p_.machine().level(k_.level);
   if (p_.machine().kind == "gpu" && level.capacity.value > 0)
     room = std::min(room, level.capacity.value - 1024);
+  if (p_.options.shared_room > 0) room = p_.options.shared_room;
   shared_bytes_ = total();
   while (shared_bytes_ > room) {
     TilePlace* most = nullptr;

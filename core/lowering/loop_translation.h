@@ -9,9 +9,9 @@
 
 namespace tilewright {
 
-/// From iteration `first` on up to the last but one, an iteration of a loop makes the touches of the
-/// one before it, in the same order and in the same way, those of each region of the address map
-/// moved by so many bytes.
+/// From iteration `first` on up to the last but one, an iteration of a loop makes the touches of
+/// the one before it, in the same order and in the same way, those of each region of the address
+/// map moved by so many bytes.
 struct LoopTranslation {
   std::int64_t first = 0;
   std::vector<std::int64_t> bytes;  ///< by AddressMap::regions()
@@ -20,7 +20,8 @@ struct LoopTranslation {
 
 /// What operators read and write at home or in packed arrays, of the loop that a walk stands before
 /// (`point.next` is not asked for). None where iterations are not so alike, or are not known to be:
-///   - in a kernel that skips (`!once`), slides or adds atomically: what it does depends on the past;
+///   - in a kernel that skips (`!once`), slides or adds atomically: what it does depends on the
+///   past;
 ///   - where the loop moves an index that is not a plain loop (a convolution's window, which the
 ///     tensor's edge clips), or moves two accesses to one tensor differently;
 ///   - where tiles of a tensor that the loop moves lie unevenly (AddressMap::translation).
@@ -29,8 +30,8 @@ struct LoopTranslation {
 std::optional<LoopTranslation> translation_of(const Schedule& s, const AddressMap& map,
                                               const LoopPoint& point);
 
-/// What decides which touches a loop makes when it is run, beside its kernel: if two runs of it agree
-/// in this, they make the same touches in the same order.
+/// What decides which touches a loop makes when it is run, beside its kernel: if two runs of it
+/// agree in this, they make the same touches in the same order.
 struct LoopRun {
   std::int64_t count = 0;
   std::vector<Interval> ranges;  ///< of the loops of the operators within

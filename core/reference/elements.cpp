@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "core/reference/evaluate.h"
@@ -44,6 +45,17 @@ std::uint16_t bf16_bits(double x) {
   // What round_to gives is a float whose lower half is zero.
   const auto whole = std::bit_cast<std::uint32_t>(static_cast<float>(round_to(DType::bf16, x)));
   return static_cast<std::uint16_t>(whole >> 16);
+}
+
+/// Of every half: verification reads millions of them.
+const std::vector<double>& f16_values() {
+  static const std::vector<double> values = [] {
+    std::vector<double> all(65536);
+    for (std::size_t bits = 0; bits < all.size(); ++bits)
+      all[bits] = f16_value(static_cast<std::uint16_t>(bits));
+    return all;
+  }();
+  return values;
 }
 
 double bf16_value(std::uint16_t bits) {
@@ -94,7 +106,8 @@ std::vector<double> decode_elements(DType type, const void* from, std::size_t co
   const auto plain = [](auto x) { return static_cast<double>(x); };
   switch (type) {
     case DType::f16:
-      decode<std::uint16_t>(from, values, f16_value);
+      decode<std::uint16_t>(from, values,
+                            [&all = f16_values()](std::uint16_t x) { return all[x]; });
       break;
     case DType::bf16:
       decode<std::uint16_t>(from, values, bf16_value);

@@ -67,7 +67,7 @@ def estimate(row, size, expression, t):
 def tilings(size, attention):
     def options(extent, wanted):
         return sorted({min(extent, w) for w in wanted})
-    m = options(size["m"], (16, 32, 64, 128))
+    m = options(size["m"], (16, 32, 48, 64, 96, 128))
     l = options(size["l"], (32, 64, 128, 256))
     k = options(size["k"], (64, 128, 256) if not attention else (size["k"],))
     n = options(size["n"], (32, 64, 128, 256) if not attention else (size["n"],))
@@ -81,9 +81,10 @@ def online(row, size, most):
     batch = "b/1@grid " if size["batch"] > 1 else ""
     tree = (batch + "m@grid ( L.Q l ( L.K C.qk C.rowmax C.exp C.rowsum C.rescale L.V C.pv ) C.divide S.E )")
     asked = [{"workload": row, "model": "mcfuser", "name": f"{row} mcfuser"}]
-    blocks = {m: size["batch"] * math.ceil(size["m"] / m) for m in (32, 64, 128)}
-    # As many blocks as there are multiprocessors first.
-    order = sorted((m for m in blocks if m <= size["m"]), key=lambda m: (blocks[m] < MULTIPROCESSORS // 2, -m))
+    blocks = {m: size["batch"] * math.ceil(size["m"] / m) for m in (32, 48, 64, 96, 128)}
+    # Those whose last wave of blocks is fullest first.
+    order = sorted((m for m in blocks if m <= size["m"]),
+                   key=lambda m: math.ceil(blocks[m] / MULTIPROCESSORS) * (m + 24))[:3]
     variants = [(l, options) for options in ({}, {"stages": 3}, {"warps": 8}) for l in (64, 128, 32)]
     for (l, options), m in itertools.product(variants, order):
         if l > size["l"] or len(asked) >= most:
@@ -118,7 +119,26 @@ def pairs(row, size):
     return asked
 
 
-def candidates(row, size, most):
+def two_kernels(row, size, folder):
+    """The pair as two kernels, each with tiles of its own: no fusion."""
+    batch = "b/1@grid " if size["batch"] > 1 else ""
+    k = next(step for step in (64, 128, size["k"]) if size["k"] % step == 0)
+    asked = []
+    for m, l, m2, n2 in ((128, 128, 128, 64), (64, 128, 64, 128), (64, 64, 64, 64), (128, 64, 128, 128)):
+        t = (min(m, size["m"]), min(l, size["l"]), min(m2, size["m"]), min(n2, size["n"]))
+        name = f"{row} unfused m={t[0]},l={t[1]},k={k} m={t[2]},n={t[3]},l=64"
+        path = folder / (name.replace("/", "_").replace(" ", "_") + ".yaml")
+        path.write_text(f"""workload: "{subject(row)}"
+machine: h200
+kernels:
+  - {{tree: "{batch}m@grid l@grid ( k ( L.A L.B C.gemm1 ) S.C )", tiles: {{m: {t[0]}, l: {t[1]}, k: {k}}}}}
+  - {{tree: "{batch}m@grid n@grid ( l ( L.C L.D C.gemm2 ) S.E )", tiles: {{m: {t[2]}, "n": {t[3]}, l: 64}}}}
+""")
+        asked.append({"plan": str(path), "stages": 3, "name": name})
+    return asked
+
+
+def candidates(row, size, most, folder):
     """Requests for one row: both models' plans, then a grid of tiles, stages and warps by estimate."""
     if is_attention(row):
         return online(row, size, most)
@@ -138,7 +158,7 @@ def candidates(row, size, most):
         asked.append({**base, "expression": expression, "tiles": tiles, **options,
                       "name": f"{row} {expression} {tiles} {extra}".strip()})
 
-    asked += pairs(row, size)[:max(0, most // 3)]
+    asked += pairs(row, size)[:most // 4] + two_kernels(row, size, folder)[:most // 8]
     plain = max(1, (most - len(asked)) * 2 // 3)
     for _, expression, t in ranked[:plain]:
         add(expression, t)

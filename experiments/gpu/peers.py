@@ -53,7 +53,7 @@ def time_graph(run, quick=False):
     start = time.monotonic()
     while True:
         once = batch(1)
-        if time.monotonic() - start > (0.002 if quick else 0.005):
+        if time.monotonic() - start > (0.005 if quick else 0.02):
             break
     launches = max(1, int(BATCH_SECONDS / (once * RUNS_A_GRAPH)) + 1)
     times = sorted(batch(launches) for _ in range(7 if quick else 60))

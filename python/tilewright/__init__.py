@@ -103,12 +103,14 @@ _OPTIONS = {
     "seconds": "of timing, about (2 on cpu, 0.25 on cuda)",
     "batch": "cuda: a file of many runs, a JSON object of options a line; the subject is then None",
     "prefetch": "ask for the lines of tiles in place before they are used (False)",
+    "meter": "what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', see meters()",
+    "executed": "also every address executed, through simulated caches, and the causes (False)",
     "out": "the file (plan, run with a batch) or folder (emit, reproduce) to write",
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
     "samples": "tilings an order (60)",
     "size": "of the kernels: 'small', 'medium' (default) or 'large'",
     "data": "the folder where counted misses lie ('../shared/data/polybench-papi')",
-    "truth": "what the prediction is held against: 'simulator'",
+    "truth": "what the prediction is held against: 'simulator' (default) or a meter",
     "min_r2": "the least R² about y = x; below it the answer is refused",
     "beyond": "tilings past half the capacity too, in a block of their own (False)",
     "spill": "an intermediate that goes home and back (Chimera's Fig. 8 f)",
@@ -171,6 +173,7 @@ _CONVERT = {
     "batch": _os.fspath,
     "cache": _os.fspath,
     "save_trace": _os.fspath,
+    "occupancy": _os.fspath,
 }
 
 
@@ -287,6 +290,12 @@ run = _verb(
                       "warps", "stages", "arch", "cache", "cold", "build_only", "batch", "out"],
     "Emits, builds, verifies against the reference evaluator and times a plan's kernel.\n\n"
     "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.")
+measure = _verb(
+    "measure", ["subject", "machine"],
+    _PLAN + _MODEL + ["target", "meter", "executed", "isa", "micro_kernel", "prefetch", "seed", "threads"],
+    "What a plan's verified kernel moves, by a meter.\n\n"
+    "Returns a traffic document as predict() does, of one tensor 'total', with 'counters' and 'notes';\n"
+    "with executed=True 'comparison': plan, executed addresses and meter, and every difference's cause.")
 validate = _verb(
     "validate", ["workload", "machine"],
     ["model", "level", "capacity", "order", "orders", "samples", "truth", "min_r2", "beyond",
@@ -299,6 +308,7 @@ reproduce = _verb(
     "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
 
 __all__ = [
-    "InputError", "Refused", "compare", "emit", "experiments", "explain", "machines", "meters", "models",
+    "InputError", "Refused", "compare", "emit", "experiments", "explain", "machines", "measure", "meters",
+    "models",
     "plan", "predict", "reproduce", "run", "simulate", "targets", "validate", "workloads",
 ]

@@ -1,18 +1,20 @@
-// The table that compiled kernels call: each entry finds its fiber and its place, and goes to the engine.
+// The table that compiled kernels call: each entry finds its fiber and its place, and goes to the
+// engine.
 #include "simulator/cuda_host/engine.h"
 
 namespace tilewright::cuda_host {
 
 namespace {
 
-// Functions, not lambdas: a lambda's conversion may leave a frame of ours between it and the kernel,
-// whose return address is what each of them wants.
-#define TW_ENTER(T)                              \
-  Fiber& f = *static_cast<Fiber*>((T)->fiber);   \
-  Engine& e = *f.owner->engine;                  \
+// Functions, not lambdas: a lambda's conversion may leave a frame of ours between it and the
+// kernel, whose return address is what each of them wants.
+#define TW_ENTER(T)                            \
+  Fiber& f = *static_cast<Fiber*>((T)->fiber); \
+  Engine& e = *f.owner->engine;                \
   const std::uint32_t place = e.place_of(__builtin_return_address(0))
 
-void access(tw_thread* t, const void* p, std::uint64_t bytes, std::uint32_t flags, const void* from) {
+void access(tw_thread* t, const void* p, std::uint64_t bytes, std::uint32_t flags,
+            const void* from) {
   Fiber& f = *static_cast<Fiber*>(t->fiber);
   Engine& e = *f.owner->engine;
   e.access(f, p, static_cast<std::int64_t>(bytes), flags, e.place_of(from));
@@ -90,7 +92,8 @@ void mma_16x8x16(tw_thread* t, float* d, const std::uint32_t* a, std::uint32_t b
   TW_ENTER(t);
   e.mma(f, d, a, b0, b1, bfloat != 0, place);
 }
-void wmma_load(tw_thread* t, std::uint32_t* r, const void* p, int stride, int is_b, int transposed) {
+void wmma_load(tw_thread* t, std::uint32_t* r, const void* p, int stride, int is_b,
+               int transposed) {
   TW_ENTER(t);
   e.wmma_load(f, r, p, stride, is_b != 0, transposed != 0, place);
 }

@@ -13,7 +13,8 @@ void Engine::barrier(Fiber& f, int id, int threads, std::uint32_t place) {
   if (id < 1 || id > 15 || threads <= 0 || threads % kWarp != 0 || threads > most) {
     report(f, Fault::bad_argument, place,
            formatted("calls barrier({}, {}): ids are 1 to 15, counts multiples of 32 up to the "
-                       "block's {}", id, threads, most));
+                     "block's {}",
+                     id, threads, most));
     stop(f);
   }
   arrive(f, id, threads, place);
@@ -26,8 +27,9 @@ void Engine::arrive(Fiber& f, int id, int threads, std::uint32_t place) {
     b.expected = threads;
   } else if (b.expected != threads) {
     report(f, Fault::barrier_mismatch, place,
-           formatted("comes to barrier {} for {} threads, but {} threads wait there for {} (line @{}@)",
-                       id, threads, b.threads.size(), b.expected, b.places.front()));
+           formatted(
+               "comes to barrier {} for {} threads, but {} threads wait there for {} (line @{}@)",
+               id, threads, b.threads.size(), b.expected, b.places.front()));
     stop(f);
   }
   b.threads.push_back(f.index);
@@ -46,9 +48,10 @@ void Engine::complete_without_ended(Block& block) {
   const int here = static_cast<int>(b.threads.size());
   if (here == 0 || block.ended == 0 || here + block.ended != block.threads) return;
   const Fiber& first = block.fibers[static_cast<std::size_t>(b.threads.front())];
-  report(first, Fault::barrier_mismatch, b.places.front(),
-         formatted("waits in block_sync with {} others, but {} of the block's {} threads have ended",
-                     here - 1, block.ended, block.threads));
+  report(
+      first, Fault::barrier_mismatch, b.places.front(),
+      formatted("waits in block_sync with {} others, but {} of the block's {} threads have ended",
+                here - 1, block.ended, block.threads));
   complete(block, 0);
 }
 
@@ -61,13 +64,21 @@ void Engine::complete(Block& block, int id) {
     const auto w = static_cast<std::size_t>(f.warp());
     if (here[w] == 0) place[w] = b.places[i];
     here[w] |= 1u << f.lane();
-    if (place[w] == b.places[i]) continue;
-    findings_.add({.fault = Fault::divergent, .kernel = kernel_, .block = block.index,
-                   .thread = f.index, .place = b.places[i], .other_place = place[w],
-                   .other_block = block.index, .other_thread = f.warp() * kWarp,
+    if (place[w] == b.places[i] ||
+        findings_.seen_before(Fault::divergent, b.places[i], place[w], -1))
+      continue;
+    findings_.add({.fault = Fault::divergent,
+                   .kernel = kernel_,
+                   .block = block.index,
+                   .thread = f.index,
+                   .place = b.places[i],
+                   .other_place = place[w],
+                   .other_block = block.index,
+                   .other_thread = f.warp() * kWarp,
                    .other_what = "waits",
                    .what = "comes to a barrier that others of its warp come to elsewhere",
-                   .if_lines_differ = true}, -1);
+                   .if_lines_differ = true},
+                  -1);
   }
   for (std::size_t w = 0; w < block.warps.size(); ++w) {
     const std::uint32_t missing = block.warps[w].members & ~block.warps[w].ended & ~here[w];
@@ -75,7 +86,7 @@ void Engine::complete(Block& block, int id) {
     const Fiber& f = block.fibers[w * kWarp + static_cast<std::size_t>(std::countr_zero(here[w]))];
     report(f, Fault::barrier_mismatch, place[w],
            formatted("goes through barrier {} without thread {} of its warp", id,
-                       w * kWarp + static_cast<std::size_t>(std::countr_zero(missing))));
+                     w * kWarp + static_cast<std::size_t>(std::countr_zero(missing))));
   }
   block.clocks.meet(b.threads);
   for (const int t : b.threads) wake(block, t);

@@ -1,5 +1,6 @@
 // Vector clocks of a block's threads. Each thread has two components: its own, and that of its
-// asynchronous copies, which happen after their issue and, for anyone, before what has waited for them.
+// asynchronous copies, which happen after their issue and, for anyone, before what has waited for
+// them.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +24,16 @@ class Clocks {
   }
   int threads() const { return threads_; }
   int components() const { return 2 * threads_; }
-  Clock* of(int t) { return all_.data() + static_cast<std::size_t>(t) * 2 * static_cast<std::size_t>(threads_); }
+  Clock* of(int t) {
+    return all_.data() + static_cast<std::size_t>(t) * 2 * static_cast<std::size_t>(threads_);
+  }
   Clock now(int t) { return of(t)[t]; }
   void tick(int t) { ++of(t)[t]; }
   /// The component of thread t's copies.
   int copier(int t) const { return threads_ + t; }
-  int thread_of(int component) const { return component < threads_ ? component : component - threads_; }
+  int thread_of(int component) const {
+    return component < threads_ ? component : component - threads_;
+  }
   bool is_copier(int component) const { return component >= threads_; }
   /// Copies issued so far; the next one's clock.
   Clock copies(int t) const { return copies_[static_cast<std::size_t>(t)]; }

@@ -1,7 +1,7 @@
-// CUDA kernels executed and checked on the CPU: the very text that is given to nvcc, compiled by the
-// host's C++ compiler against device/tilewright_host.h, whose functions (and, through the compiler's
-// instrumentation, every plain load and store) come here. Threads are fibers; blocks run one after
-// the other (those of a cooperative launch together) on one thread of the host.
+// CUDA kernels executed and checked on the CPU: the very text that is given to nvcc, compiled by
+// the host's C++ compiler against device/tilewright_host.h, whose functions (and, through the
+// compiler's instrumentation, every plain load and store) come here. Threads are fibers; blocks run
+// one after the other (those of a cooperative launch together) on one thread of the host.
 //
 // Checked: bounds, alignment, initialisation, and races by vector clocks (FastTrack: Flanagan and
 // Freund, PLDI 2009). Order comes from what PTX promises: barriers, warp_sync, mbarrier arrive to
@@ -32,8 +32,8 @@ std::vector<Header> host_headers();
 struct Program {
   std::string file_name = "kernel.cu";  ///< letters, digits, . _ -
   std::string text;
-  std::vector<Header> headers;          ///< beside host_headers(): tilewright_device.h
-  std::vector<std::string> kernels;     ///< extern "C" __global__ functions of pointers only
+  std::vector<Header> headers;       ///< beside host_headers(): tilewright_device.h
+  std::vector<std::string> kernels;  ///< extern "C" __global__ functions of pointers only
 };
 
 struct BuildOptions {
@@ -51,41 +51,42 @@ struct Tensor {
 
 struct Launch {
   std::string kernel;
-  std::vector<int> tensors;      ///< its pointer parameters: indices into the tensors
-  bool workspace = false;        ///< one more parameter: the workspace
+  std::vector<int> tensors;  ///< its pointer parameters: indices into the tensors
+  bool workspace = false;    ///< one more parameter: the workspace
   std::int64_t blocks = 1;
-  int threads = 128;             ///< a block, at most 1024
+  int threads = 128;  ///< a block, at most 1024
   std::int64_t shared_bytes = 0;
   bool cooperative = false;
 };
 
 struct RunOptions {
   std::int64_t workspace_bytes = 0;  ///< zeroed before the first launch
-  bool checks = true;                ///< initialisation and races; bounds and alignment are always checked
-  double max_seconds = 0;            ///< 0: no limit; else a launch that takes longer is stopped, as endless
-  int max_findings = 100;            ///< distinct ones kept; the others are only counted
+  bool checks = true;      ///< initialisation and races; bounds and alignment are always checked
+  double max_seconds = 0;  ///< 0: no limit; else a launch that takes longer is stopped, as endless
+  int max_findings = 100;  ///< distinct ones kept; the others are only counted
 };
 
 enum class Fault : std::uint8_t {
   out_of_bounds,
   misaligned,
   uninitialised,
-  race,               ///< two accesses of one block that nothing orders, one of them a write
-  block_race,         ///< two accesses of different blocks, one of them a write and not both atomic
-  barrier_mismatch,   ///< counts that differ, threads that have ended, part of a warp
-  divergent,          ///< a warp's threads at different collectives
-  deadlock,           ///< all threads wait, or max_seconds have passed
+  race,              ///< two accesses of one block that nothing orders, one of them a write
+  block_race,        ///< two accesses of different blocks, one of them a write and not both atomic
+  barrier_mismatch,  ///< counts that differ, threads that have ended, part of a warp
+  divergent,         ///< a warp's threads at different collectives
+  deadlock,          ///< all threads wait, or max_seconds have passed
   mbarrier_misuse,
-  bad_argument,       ///< a barrier id, a valid count, an operand that was loaded otherwise
+  bad_argument,  ///< a barrier id, a valid count, an operand that was loaded otherwise
 };
 std::string_view name_of(Fault fault);  ///< "out of bounds", "race", ...
 
 /// A place in the program's texts: the .cu file or one of its headers.
 struct Place {
   std::string file;
-  int line = 0;         ///< 0: not known (no addr2line on the PATH)
-  int caller_line = 0;  ///< where `file` is a header, the line of the .cu file that came to it; else 0
-  std::string text;     ///< the line, without its indentation
+  int line = 0;  ///< 0: not known (no addr2line on the PATH)
+  int caller_line =
+      0;             ///< where `file` is a header, the line of the .cu file that came to it; else 0
+  std::string text;  ///< the line, without its indentation
   friend auto operator<=>(const Place&, const Place&) = default;
 };
 /// "12", "350 of tilewright_tiles.h (from line 12)", "?".
@@ -98,20 +99,20 @@ struct Finding {
   std::int64_t block = 0;
   int thread = 0;
   Place place;
-  Place other;                   ///< of a race: the earlier access
+  Place other;  ///< of a race: the earlier access
   std::int64_t other_block = 0;
   int other_thread = 0;
-  std::string object;            ///< a tensor, "workspace" or "shared memory"; empty: neither
-  std::int64_t offset_bytes = 0; ///< in it
-  std::string text;              ///< one sentence, all of the above in it
+  std::string object;             ///< a tensor, "workspace" or "shared memory"; empty: neither
+  std::int64_t offset_bytes = 0;  ///< in it
+  std::string text;               ///< one sentence, all of the above in it
   std::int64_t count = 1;
 };
 
 /// Bytes that kernels asked for, of one tensor.
 struct TensorBytes {
-  std::int64_t read = 0;          ///< cp_async16 (its valid bytes) and load_global
-  std::int64_t written = 0;       ///< store_global
-  std::int64_t atomic = 0;        ///< atomic_add, once each
+  std::int64_t read = 0;     ///< cp_async16 (its valid bytes) and load_global
+  std::int64_t written = 0;  ///< store_global
+  std::int64_t atomic = 0;   ///< atomic_add, once each
   std::int64_t read_through_l1 = 0, written_through_l1 = 0;  ///< plain loads and stores
   friend bool operator==(const TensorBytes&, const TensorBytes&) = default;
 };
@@ -121,10 +122,10 @@ struct LaunchCounts {
   std::vector<TensorBytes> tensors;  ///< by tensor; the workspace last
   std::int64_t shared_read = 0, shared_written = 0;
   std::int64_t ldmatrix = 0, mma = 0, wmma = 0, shuffles = 0, warp_syncs = 0;  ///< warps
-  std::int64_t block_barriers = 0;   ///< block_sync and barrier, completed
+  std::int64_t block_barriers = 0;  ///< block_sync and barrier, completed
   std::int64_t grid_syncs = 0;
   std::int64_t mbarrier_phases = 0;
-  std::int64_t copies = 0;           ///< cp_async16, threads
+  std::int64_t copies = 0;  ///< cp_async16, threads
 };
 
 struct Report {
@@ -132,7 +133,7 @@ struct Report {
   std::int64_t findings_left_out = 0;  ///< beyond max_findings
   std::int64_t blocks_stopped = 0;     ///< that a fault (deadlock, a wild address) ended early
   std::vector<LaunchCounts> launches;
-  double seconds = 0;                  ///< of execution, without building
+  double seconds = 0;  ///< of execution, without building
   std::vector<std::string> notes;
   bool clean() const { return findings.empty() && findings_left_out == 0; }
 };
@@ -142,10 +143,11 @@ class Image;
 /// A compiled .cu file. Copies share it. It may run on several threads at once.
 class Module {
  public:
-  /// A Reason: no compiler, or the compiler's first error. InputError: names that are no identifiers.
+  /// A Reason: no compiler, or the compiler's first error. InputError: names that are no
+  /// identifiers.
   static Result<Module> build(const Program& program, const BuildOptions& options = {});
-  /// Runs the launches in order. A Reason: memory that cannot be had, a launch that does not fit its
-  /// kernel's parameters. InputError: sizes and indices that no launch may have.
+  /// Runs the launches in order. A Reason: memory that cannot be had, a launch that does not fit
+  /// its kernel's parameters. InputError: sizes and indices that no launch may have.
   Result<Report> run(std::span<const Launch> launches, std::span<const Tensor> tensors,
                      const RunOptions& options = {}) const;
 

@@ -1,6 +1,7 @@
 // The running of one launch: blocks of warps of fibers, and what the device functions do to them.
 // The functions are grouped by file: threads.cpp (running, ending, waiting), barriers.cpp,
-// mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), warp.cpp and matrix.cpp (collectives).
+// mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), warp.cpp and matrix.cpp
+// (collectives).
 #pragma once
 
 #include <array>
@@ -29,7 +30,15 @@ constexpr int kWarp = 32;
 enum class Wait : std::uint8_t { none, block, barrier, warp, mbarrier, grid, ended };
 
 enum class Collective : std::uint8_t {
-  warp_sync, shuffle, ballot, ldmatrix, mma, wmma_load, wmma_load_sums, wmma_store_sums, wmma_multiply
+  warp_sync,
+  shuffle,
+  ballot,
+  ldmatrix,
+  mma,
+  wmma_load,
+  wmma_load_sums,
+  wmma_store_sums,
+  wmma_multiply
 };
 std::string_view name_of(Collective c);
 
@@ -49,7 +58,7 @@ struct Fiber {
   std::uint32_t wait_place = 0;
   std::int64_t wait_detail = 0;  ///< a barrier's id, an mbarrier's offset, a collective
   std::vector<PendingCopy> copies;
-  std::vector<Clock> groups;     ///< of each committed group under way: its last copy's clock
+  std::vector<Clock> groups;  ///< of each committed group under way: its last copy's clock
   int warp() const { return index / kWarp; }
   int lane() const { return index % kWarp; }
 };
@@ -81,7 +90,8 @@ struct MBarrier {
   std::int64_t offset = 0;
   std::uint32_t arrivals = 0, pending = 0;
   std::uint64_t phase = 0;
-  ClockVector arriving, complete;  ///< what arrivals had seen: of this phase, and of those that ended
+  ClockVector arriving,
+      complete;  ///< what arrivals had seen: of this phase, and of those that ended
   std::vector<std::pair<int, std::uint32_t>> waiting;  ///< thread and parity
 };
 
@@ -90,7 +100,7 @@ struct Block {
   std::uint32_t index = 0;
   int threads = 0, ended = 0, at_grid = 0;
   bool stopped = false;
-  LazyMemory arena;                  ///< red zone, shared memory, red zone
+  LazyMemory arena;  ///< red zone, shared memory, red zone
   std::int64_t arena_bytes = 0;
   unsigned char* shared = nullptr;
   std::vector<Fiber> fibers;
@@ -100,7 +110,7 @@ struct Block {
   std::vector<MBarrier> mbarriers;
   Clocks clocks;
   SharedShadow shadow;
-  Context home;                      ///< whoever runs the block
+  Context home;  ///< whoever runs the block
 };
 
 class Engine {
@@ -112,7 +122,6 @@ class Engine {
   std::optional<Reason> launch(const Launch& launch, std::span<const Tensor> tensors,
                                LaunchCounts& counts);
   std::int64_t blocks_stopped() const { return blocks_stopped_; }
-  std::int64_t forgotten_readers() const { return forgotten_; }
 
   static const tw_device_api* api();
   std::uint32_t place_of(const void* address) const { return image_.place(address); }
@@ -135,8 +144,8 @@ class Engine {
   void store_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place);
   void atomic_add(Fiber& f, void* p, std::uint32_t type, double x, std::uint32_t place);
   void ldmatrix4(Fiber& f, std::uint32_t* r, const void* row, bool transposed, std::uint32_t place);
-  void mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1, bool bfloat,
-           std::uint32_t place);
+  void mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
+           bool bfloat, std::uint32_t place);
   void wmma_load(Fiber& f, std::uint32_t* r, const void* p, int stride, bool is_b, bool transposed,
                  std::uint32_t place);
   void wmma_sums(Fiber& f, float* r, float* p, int stride, bool store, std::uint32_t place);
@@ -180,10 +189,12 @@ class Engine {
   /// The region of [p, p+bytes), or -1 with a finding.
   int global_region(Fiber& f, const void* p, std::int64_t bytes, std::int64_t alignment, bool write,
                     std::uint32_t place, const char* what);
-  void check_global(Fiber& f, int region, const void* p, std::int64_t bytes, GlobalMemory::Kind kind,
-                    std::uint32_t place, int component, Clock now);
-  void plain_shared(Fiber& f, const void* p, std::int64_t bytes, unsigned flags, std::uint32_t place);
-  void plain_global(Fiber& f, const void* p, std::int64_t bytes, unsigned flags, std::uint32_t place);
+  void check_global(Fiber& f, int region, const void* p, std::int64_t bytes,
+                    GlobalMemory::Kind kind, std::uint32_t place, int component, Clock now);
+  void plain_shared(Fiber& f, const void* p, std::int64_t bytes, unsigned flags,
+                    std::uint32_t place);
+  void plain_global(Fiber& f, const void* p, std::int64_t bytes, unsigned flags,
+                    std::uint32_t place);
   void land_copies(Fiber& f, Clock upto);
   // -- warp.cpp --
   /// Waits for the warp; true in the thread that came last, which does the work for all.
@@ -218,7 +229,7 @@ class Engine {
   std::unique_ptr<StackSlab> stacks_;
   std::size_t stacks_count_ = 0;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::int64_t blocks_stopped_ = 0, forgotten_ = 0;
+  std::int64_t blocks_stopped_ = 0;
   std::uint32_t watched_ = 0;
   std::chrono::steady_clock::time_point started_;
   bool late_ = false;

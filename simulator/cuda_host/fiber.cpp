@@ -54,16 +54,17 @@ void prepare_context(Context& context, void* low, void* high, void (*function)(v
   static_cast<void>(low);
 #endif
   // As tilewright_switch pops them; the stack is a multiple of 16 at the call in tilewright_start.
-  auto** top = reinterpret_cast<void**>(reinterpret_cast<std::uintptr_t>(high) & ~std::uintptr_t(15));
+  auto** top =
+      reinterpret_cast<void**>(reinterpret_cast<std::uintptr_t>(high) & ~std::uintptr_t(15));
   *--top = nullptr;
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&tilewright_start);
-  *--top = nullptr;                              // rbp
-  *--top = nullptr;                              // rbx
-  *--top = argument;                             // r12
-  *--top = reinterpret_cast<void*>(function);    // r13
-  *--top = nullptr;                              // r14
-  *--top = nullptr;                              // r15
+  *--top = nullptr;                            // rbp
+  *--top = nullptr;                            // rbx
+  *--top = argument;                           // r12
+  *--top = reinterpret_cast<void*>(function);  // r13
+  *--top = nullptr;                            // r14
+  *--top = nullptr;                            // r15
   context.stack = top;
 }
 #else
@@ -89,8 +90,9 @@ void prepare_context(Context& context, void* low, void* high, void (*function)(v
   context.state.uc_link = nullptr;
   const auto f = reinterpret_cast<std::uintptr_t>(function);
   const auto a = reinterpret_cast<std::uintptr_t>(argument);
-  makecontext(&context.state, reinterpret_cast<void (*)()>(start), 4, static_cast<unsigned>(f >> 32),
-              static_cast<unsigned>(f), static_cast<unsigned>(a >> 32), static_cast<unsigned>(a));
+  makecontext(&context.state, reinterpret_cast<void (*)()>(start), 4,
+              static_cast<unsigned>(f >> 32), static_cast<unsigned>(f),
+              static_cast<unsigned>(a >> 32), static_cast<unsigned>(a));
 }
 #endif
 

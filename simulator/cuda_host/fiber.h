@@ -27,7 +27,8 @@ struct Context {
 /// elsewhere swapcontext, with its two system calls.
 void switch_context(Context& from, Context& to);
 /// Makes `context` start `function(argument)`, which never returns, on the stack [low, high).
-void prepare_context(Context& context, void* low, void* high, void (*function)(void*), void* argument);
+void prepare_context(Context& context, void* low, void* high, void (*function)(void*),
+                     void* argument);
 
 /// Address space for `count` stacks, each from a multiple of its size; a page is memory once it is
 /// touched.

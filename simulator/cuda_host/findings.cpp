@@ -10,16 +10,26 @@ namespace tilewright::cuda_host {
 
 std::string_view name_of(Fault fault) {
   switch (fault) {
-    case Fault::out_of_bounds: return "out of bounds";
-    case Fault::misaligned: return "misaligned";
-    case Fault::uninitialised: return "uninitialised";
-    case Fault::race: return "race";
-    case Fault::block_race: return "race between blocks";
-    case Fault::barrier_mismatch: return "barrier mismatch";
-    case Fault::divergent: return "divergent";
-    case Fault::deadlock: return "deadlock";
-    case Fault::mbarrier_misuse: return "mbarrier misuse";
-    case Fault::bad_argument: return "bad argument";
+    case Fault::out_of_bounds:
+      return "out of bounds";
+    case Fault::misaligned:
+      return "misaligned";
+    case Fault::uninitialised:
+      return "uninitialised";
+    case Fault::race:
+      return "race";
+    case Fault::block_race:
+      return "race between blocks";
+    case Fault::barrier_mismatch:
+      return "barrier mismatch";
+    case Fault::divergent:
+      return "divergent";
+    case Fault::deadlock:
+      return "deadlock";
+    case Fault::mbarrier_misuse:
+      return "mbarrier misuse";
+    case Fault::bad_argument:
+      return "bad argument";
   }
   return "";
 }
@@ -71,18 +81,26 @@ std::string with_lines(const std::string& what, F&& found) {
 }
 
 Finding in_words(const RawFinding& raw, const Lines& lines) {
-  Finding f{.fault = raw.fault, .kernel = raw.kernel, .block = raw.block, .thread = raw.thread,
-            .place = line_of(lines, raw.place), .other = line_of(lines, raw.other_place),
-            .other_block = raw.other_block, .other_thread = raw.other_thread, .object = raw.object,
-            .offset_bytes = raw.offset, .count = raw.count};
-  f.text = formatted("{}: {}, block {}, thread {}, line {}: {}", name_of(raw.fault), raw.kernel,
-                       raw.block, raw.thread, described(f.place),
-                       with_lines(raw.what, [&](std::uint32_t p) { return described(line_of(lines, p)); }));
+  Finding f{.fault = raw.fault,
+            .kernel = raw.kernel,
+            .block = raw.block,
+            .thread = raw.thread,
+            .place = line_of(lines, raw.place),
+            .other = line_of(lines, raw.other_place),
+            .other_block = raw.other_block,
+            .other_thread = raw.other_thread,
+            .object = raw.object,
+            .offset_bytes = raw.offset,
+            .count = raw.count};
+  f.text = formatted(
+      "{}: {}, block {}, thread {}, line {}: {}", name_of(raw.fault), raw.kernel, raw.block,
+      raw.thread, described(f.place),
+      with_lines(raw.what, [&](std::uint32_t p) { return described(line_of(lines, p)); }));
   if (raw.other_place != 0)
-    f.text += formatted(", thread {}{} {} at line {}", raw.other_thread,
-                          raw.other_block == raw.block ? ""
-                                                       : formatted(" of block {}", raw.other_block),
-                          raw.other_what, described(f.other));
+    f.text +=
+        formatted(", thread {}{} {} at line {}", raw.other_thread,
+                  raw.other_block == raw.block ? "" : formatted(" of block {}", raw.other_block),
+                  raw.other_what, described(f.other));
   if (!f.place.text.empty()) f.text += " | " + f.place.text;
   return f;
 }
@@ -94,7 +112,10 @@ void FindingCollector::finish(const Image& image, Report& report) const {
   for (const RawFinding& raw : found_) {
     places.push_back(raw.place);
     if (raw.other_place != 0) places.push_back(raw.other_place);
-    with_lines(raw.what, [&](std::uint32_t p) { places.push_back(p); return ""; });
+    with_lines(raw.what, [&](std::uint32_t p) {
+      places.push_back(p);
+      return "";
+    });
   }
   std::ranges::sort(places);
   places.erase(std::unique(places.begin(), places.end()), places.end());
@@ -121,12 +142,18 @@ void FindingCollector::finish(const Image& image, Report& report) const {
   }
 }
 
-// ---- the engine's part ---------------------------------------------------------------------------
+// ---- the engine's part
+// ---------------------------------------------------------------------------
 
 void Engine::report(const Fiber& f, Fault fault, std::uint32_t place, std::string what) {
   if (findings_.seen_before(fault, place, 0, -1)) return;
-  findings_.add({.fault = fault, .kernel = kernel_, .block = f.owner->index, .thread = f.index,
-                 .place = place, .what = std::move(what)}, -1);
+  findings_.add({.fault = fault,
+                 .kernel = kernel_,
+                 .block = f.owner->index,
+                 .thread = f.index,
+                 .place = place,
+                 .what = std::move(what)},
+                -1);
 }
 
 std::string Engine::object_name(int object) const {
@@ -141,16 +168,22 @@ void Engine::report_race(Fiber& f, Fault fault, std::uint32_t place, bool writes
   const Clocks& clocks = f.owner->clocks;
   const bool other_copy = clocks.is_copier(other_component);
   findings_.add(
-      {.fault = fault, .kernel = kernel_, .block = f.owner->index, .thread = f.index, .place = place,
-       .other_place = other_place, .other_block = other_block,
+      {.fault = fault,
+       .kernel = kernel_,
+       .block = f.owner->index,
+       .thread = f.index,
+       .place = place,
+       .other_place = other_place,
+       .other_block = other_block,
        .other_thread = clocks.thread_of(other_component),
        .other_what = other_copy ? (other_wrote ? "has a copy under way that writes it, issued"
                                                : "has a copy under way that reads it, issued")
                                 : (other_wrote ? "wrote it" : "read it"),
-       .object = object_name(object), .offset = offset,
+       .object = object_name(object),
+       .offset = offset,
        .what = formatted("{}{} byte {} of {} with nothing that orders it after the other access",
-                           by_copy ? "a copy " : "", writes ? "writes" : "reads", offset,
-                           object_name(object))},
+                         by_copy ? "a copy " : "", writes ? "writes" : "reads", offset,
+                         object_name(object))},
       object);
 }
 

@@ -12,21 +12,23 @@
 
 namespace tilewright::cuda_host {
 
-/// A fault with places still as addresses. `what` is the predicate of the sentence: "reads 4 bytes ...".
+/// A fault with places still as addresses. `what` is the predicate of the sentence: "reads 4 bytes
+/// ...".
 struct RawFinding {
   Fault fault;
   std::string kernel;
   std::int64_t block = 0;
   int thread = 0;
   std::uint32_t place = 0;
-  std::uint32_t other_place = 0;     ///< 0: no second access
+  std::uint32_t other_place = 0;  ///< 0: no second access
   std::int64_t other_block = 0;
   int other_thread = 0;
-  std::string other_what = {};       ///< "wrote", "a copy still under way writes"
+  std::string other_what = {};  ///< "wrote", "a copy still under way writes"
   std::string object = {};
   std::int64_t offset = 0;
   std::string what = {};
-  /// A fault only if the two places are different lines: one line may be compiled to several places.
+  /// A fault only if the two places are different lines: one line may be compiled to several
+  /// places.
   bool if_lines_differ = false;
   std::int64_t count = 1;
 };

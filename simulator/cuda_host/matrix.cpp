@@ -1,7 +1,7 @@
 // The matrix instructions of a warp. Operands are f16 or bf16; their products are exact in f32, and
-// sums are f32, rounded to nearest at every addition, in the order of k, starting from the accumulator.
-// A tensor core adds several products at once with truncation of its own: results agree to rounding,
-// not to the bit.
+// sums are f32, rounded to nearest at every addition, in the order of k, starting from the
+// accumulator. A tensor core adds several products at once with truncation of its own: results
+// agree to rounding, not to the bit.
 #include <cstring>
 
 #include "core/ir/format.h"
@@ -42,8 +42,8 @@ void multiply_add(float (&d)[kRows][kColumns], const float (&a)[kRows][16],
       for (int j = 0; j < kColumns; ++j) d[i][j] += a[i][k] * b[k][j];
 }
 
-// Fragments of wmma have a layout of our own: element e = row * 16 + column lies in lane e / 8, slot
-// e % 8; operands keep two slots a register in r[0..3], and in r[7] how they were loaded.
+// Fragments of wmma have a layout of our own: element e = row * 16 + column lies in lane e / 8,
+// slot e % 8; operands keep two slots a register in r[0..3], and in r[7] how they were loaded.
 constexpr std::uint32_t kLoaded = 0x57410000u;
 std::uint32_t tag(bool is_b, bool transposed) {
   return kLoaded | static_cast<std::uint32_t>(is_b) << 1 | static_cast<std::uint32_t>(transposed);
@@ -120,11 +120,12 @@ void Engine::mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, s
 
 namespace {
 
-/// What wmma asks of an address and of a stride, in bytes (PTX, wmma.load). Empty where all is well.
+/// What wmma asks of an address and of a stride, in bytes (PTX, wmma.load). Empty where all is
+/// well.
 std::string wmma_fault(std::int64_t offset, int stride, int element_bytes) {
   if (stride <= 0 || stride * element_bytes % 16 != 0)
     return formatted("has a wmma stride of {} elements, which is no multiple of {}", stride,
-                       16 / element_bytes);
+                     16 / element_bytes);
   if (offset % 32 != 0)
     return formatted("gives wmma byte {} of shared memory, which is no multiple of 32", offset);
   return {};
@@ -158,13 +159,13 @@ void Engine::wmma_load(Fiber& f, std::uint32_t* r, const void* p, int stride, bo
 
 void Engine::wmma_sums(Fiber& f, float* r, float* p, int stride, bool store, std::uint32_t place) {
   const std::int64_t bytes = 4 * (15 * static_cast<std::int64_t>(stride) + 16);
-  const std::int64_t offset = shared_offset(f, p, bytes, 4, store, place,
-                                            store ? "wmma_store_sums writes" : "wmma_load_sums reads");
+  const std::int64_t offset = shared_offset(
+      f, p, bytes, 4, store, place, store ? "wmma_store_sums writes" : "wmma_load_sums reads");
   if (offset >= 0) {
     if (const std::string fault = wmma_fault(offset, stride, 4); !fault.empty())
       report(f, Fault::misaligned, place, fault);
-    const std::int64_t at = offset + 4 * (f.lane() / 2 * static_cast<std::int64_t>(stride) +
-                                          f.lane() % 2 * 8);
+    const std::int64_t at =
+        offset + 4 * (f.lane() / 2 * static_cast<std::int64_t>(stride) + f.lane() % 2 * 8);
     store ? write_shared(f, at, 32, place) : read_shared(f, at, 32, place);
     unsigned char* const memory = f.owner->shared + at;
     store ? std::memcpy(memory, r, 32) : std::memcpy(r, memory, 32);

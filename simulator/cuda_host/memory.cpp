@@ -31,14 +31,15 @@ std::int64_t Engine::shared_offset(Fiber& f, const void* p, std::int64_t bytes,
     const bool near = in_arena(*f.owner, address(p));
     report(f, Fault::out_of_bounds, place,
            near ? formatted("{} {} bytes at byte {} of shared memory, which has {}", what, bytes,
-                              offset, shared_bytes_)
-                : formatted("{} {} bytes at {}, which is not in shared memory", what, bytes, static_cast<const void*>(p)));
+                            offset, shared_bytes_)
+                : formatted("{} {} bytes at {}, which is not in shared memory", what, bytes,
+                            static_cast<const void*>(p)));
     return -1;
   }
   if (!aligned(p, alignment)) {
     report(f, Fault::misaligned, place,
            formatted("{} {} bytes at byte {} of shared memory, which is not a multiple of {}", what,
-                       bytes, offset, alignment));
+                     bytes, offset, alignment));
     return -1;
   }
   static_cast<void>(write);
@@ -55,15 +56,20 @@ void Engine::check_shared(Fiber& f, std::int64_t offset, std::int64_t bytes, boo
     report_race(f, Fault::race, place, write, b.clocks.is_copier(component), outcome.other.place,
                 b.index, outcome.other.component, outcome.other_wrote, -2, outcome.offset);
   if (outcome.uninitialised && !findings_.seen_before(Fault::uninitialised, place, 0, -2))
-    findings_.add({.fault = Fault::uninitialised, .kernel = kernel_, .block = b.index,
-                   .thread = f.index, .place = place, .object = object_name(-2),
+    findings_.add({.fault = Fault::uninitialised,
+                   .kernel = kernel_,
+                   .block = b.index,
+                   .thread = f.index,
+                   .place = place,
+                   .object = object_name(-2),
                    .offset = outcome.offset,
                    .what = formatted("reads byte {} of shared memory, which nobody has written",
-                                       outcome.offset)}, -2);
+                                     outcome.offset)},
+                  -2);
   if (outcome.barrier)
     report(f, Fault::mbarrier_misuse, place,
            formatted("{} byte {} of shared memory, where an mbarrier lies",
-                       write ? "writes" : "reads", offset));
+                     write ? "writes" : "reads", offset));
 }
 
 void Engine::read_shared(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place) {
@@ -88,7 +94,7 @@ int Engine::global_region(Fiber& f, const void* p, std::int64_t bytes, std::int6
     if (!aligned(p, alignment)) {
       report(f, Fault::misaligned, place,
              formatted("{} {} bytes at byte {} of {}, which is not a multiple of {}", what, bytes,
-                         offset, r.name, alignment));
+                       offset, r.name, alignment));
       return -1;
     }
     if (offset + bytes <= r.bytes) {
@@ -99,16 +105,21 @@ int Engine::global_region(Fiber& f, const void* p, std::int64_t bytes, std::int6
   const int near = memory_.nearest(at);
   if (near < 0) {
     report(f, Fault::out_of_bounds, place,
-           formatted("{} {} bytes at {}, which is in no tensor", what, bytes, static_cast<const void*>(p)));
+           formatted("{} {} bytes at {}, which is in no tensor", what, bytes,
+                     static_cast<const void*>(p)));
     return -1;
   }
   const GlobalMemory::Region& r = memory_.regions()[static_cast<std::size_t>(near)];
   if (!findings_.seen_before(Fault::out_of_bounds, place, 0, near))
-    findings_.add({.fault = Fault::out_of_bounds, .kernel = kernel_, .block = f.owner->index,
-                   .thread = f.index, .place = place, .object = r.name,
+    findings_.add({.fault = Fault::out_of_bounds,
+                   .kernel = kernel_,
+                   .block = f.owner->index,
+                   .thread = f.index,
+                   .place = place,
+                   .object = r.name,
                    .offset = static_cast<std::int64_t>(at - r.base),
                    .what = formatted("{} {} bytes at byte {} of {}, which has {}", what, bytes,
-                                       static_cast<std::int64_t>(at - r.base), r.name, r.bytes)},
+                                     static_cast<std::int64_t>(at - r.base), r.name, r.bytes)},
                   near);
   return -1;
 }
@@ -118,20 +129,30 @@ void Engine::check_global(Fiber& f, int region, const void* p, std::int64_t byte
   if (!options_.checks || bytes <= 0) return;
   Block& b = *f.owner;
   const GlobalMemory::Region& r = memory_.regions()[static_cast<std::size_t>(region)];
-  const auto outcome = memory_.access(
-      region, static_cast<std::int64_t>(address(p) - r.base), bytes, kind,
-      {.phase = phase_, .block = b.index, .component = static_cast<std::uint32_t>(component),
-       .now = now, .seen = b.clocks.of(f.index), .place = place});
+  const auto outcome =
+      memory_.access(region, static_cast<std::int64_t>(address(p) - r.base), bytes, kind,
+                     {.phase = phase_,
+                      .block = b.index,
+                      .component = static_cast<std::uint32_t>(component),
+                      .now = now,
+                      .seen = b.clocks.of(f.index),
+                      .place = place});
   if (outcome.race)
     report_race(f, outcome.between_blocks ? Fault::block_race : Fault::race, place,
-                kind != GlobalMemory::Kind::read, b.clocks.is_copier(component), outcome.other_place,
-                outcome.other_block, static_cast<int>(outcome.other_component), outcome.other_wrote,
-                region, outcome.offset);
+                kind != GlobalMemory::Kind::read, b.clocks.is_copier(component),
+                outcome.other_place, outcome.other_block, static_cast<int>(outcome.other_component),
+                outcome.other_wrote, region, outcome.offset);
   if (outcome.uninitialised && !findings_.seen_before(Fault::uninitialised, place, 0, region))
-    findings_.add({.fault = Fault::uninitialised, .kernel = kernel_, .block = b.index,
-                   .thread = f.index, .place = place, .object = r.name, .offset = outcome.offset,
+    findings_.add({.fault = Fault::uninitialised,
+                   .kernel = kernel_,
+                   .block = b.index,
+                   .thread = f.index,
+                   .place = place,
+                   .object = r.name,
+                   .offset = outcome.offset,
                    .what = formatted("reads byte {} of {}, which nobody has written",
-                                       outcome.offset, r.name)}, region);
+                                     outcome.offset, r.name)},
+                  region);
 }
 
 void Engine::access(Fiber& f, const void* p, std::int64_t bytes, unsigned flags,
@@ -146,7 +167,7 @@ void Engine::access(Fiber& f, const void* p, std::int64_t bytes, unsigned flags,
     // Nothing says whether the machine would survive it: the block ends here.
     report(f, Fault::out_of_bounds, place,
            formatted("{} {} bytes at {}, which is in no tensor and not in shared memory",
-                       (flags & TW_WRITE) != 0 ? "writes" : "reads", bytes, p));
+                     (flags & TW_WRITE) != 0 ? "writes" : "reads", bytes, p));
     stop(f);
   }
 }
@@ -255,11 +276,12 @@ void Engine::store_global(Fiber& f, void* to, const void* from, int bytes, std::
 
 namespace {
 
-/// Global atomics on f32 flush subnormal operands and results to zero of their sign (PTX, atom.add).
+/// Global atomics on f32 flush subnormal operands and results to zero of their sign (PTX,
+/// atom.add).
 float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x; }
 
-/// f16 and bf16: the addend rounded, then the sum. Rounding a float sum of two such numbers once more
-/// is the same as rounding their exact sum (24 bits are at least twice 11 plus 2).
+/// f16 and bf16: the addend rounded, then the sum. Rounding a float sum of two such numbers once
+/// more is the same as rounding their exact sum (24 bits are at least twice 11 plus 2).
 template <auto ToFloat, auto FromFloat>
 void add_half(void* p, float x) {
   std::uint16_t bits = 0;

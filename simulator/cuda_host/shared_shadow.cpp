@@ -1,21 +1,15 @@
 #include "simulator/cuda_host/shared_shadow.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace tilewright::cuda_host {
-
-namespace {
-
-/// Memory for cells with more readers than fit in them.
-constexpr std::size_t kManyBytes = std::size_t{512} << 20;
-
-}  // namespace
 
 void SharedShadow::reset(std::int64_t bytes, int components) {
   cells_.assign(static_cast<std::size_t>((bytes + kCellBytes - 1) / kCellBytes), Cell{});
-  if (components != components_) many_.clear();
   components_ = components;
   free_.clear();
   for (std::size_t i = 0; i < many_.size(); ++i) free_.push_back(static_cast<std::uint32_t>(i));
-  most_many_ = kManyBytes / (8 * static_cast<std::size_t>(std::max(components, 1)));
 }
 
 void SharedShadow::clear_readers(Cell& cell) {
@@ -23,80 +17,97 @@ void SharedShadow::clear_readers(Cell& cell) {
   cell.readers = 0;
 }
 
-void SharedShadow::inflate(Cell& cell, const Reader& extra) {
-  if (free_.empty()) {
-    if (many_.size() >= most_many_) {
-      cell.reader[kInline - 1] = extra;
-      ++forgotten_;
+/// Those of the reader's lanes whose read is not known to one who has seen `seen`.
+std::uint32_t SharedShadow::late_lanes(const Reader& reader, const Clock* seen) const {
+  const int first = static_cast<int>(reader.group) * kGroup;
+  const int lanes = std::min(kGroup, components_ - first);
+  Clock late = 0;  // of any lane: one branch where all is well
+  for (int i = 0; i < lanes; ++i) late |= static_cast<Clock>(seen[first + i] < reader.clock);
+  if (late == 0) return 0;
+  std::uint32_t mask = 0;
+  for (int i = 0; i < lanes; ++i)
+    mask |= static_cast<std::uint32_t>(seen[first + i] < reader.clock) << i;
+  return mask & reader.lanes;
+}
+
+/// Drops readers known to one who reads now: whoever is ordered after that read is ordered after
+/// them. Returns how many stay.
+int SharedShadow::keep_late(std::span<Reader> readers, const Clock* seen) const {
+  int kept = 0;
+  for (Reader r : readers) {
+    r.lanes = late_lanes(r, seen);
+    if (r.lanes != 0) readers[static_cast<std::size_t>(kept++)] = r;
+  }
+  return kept;
+}
+
+void SharedShadow::add_to_many(Many& many, const Reader& self, const Clock* seen) {
+  for (auto r = many.readers.rbegin(); r != many.readers.rend(); ++r)
+    if (r->group == self.group && r->clock == self.clock && r->place == self.place) {
+      r->lanes |= self.lanes;
       return;
     }
+  if (many.readers.size() >= many.limit) {
+    many.readers.resize(static_cast<std::size_t>(keep_late(many.readers, seen)));
+    many.limit = 2 * many.readers.size() + 8;
+  }
+  many.readers.push_back(self);
+}
+
+void SharedShadow::add_reader(Cell& cell, const Reader& self, const Clock* seen) {
+  if (cell.readers == kMany) {
+    add_to_many(many_[cell.reader[0].clock], self, seen);
+    return;
+  }
+  for (int i = 0; i < cell.readers; ++i) {
+    Reader& r = cell.reader[i];
+    if (r.group == self.group && r.clock == self.clock && r.place == self.place) {
+      r.lanes |= self.lanes;
+      return;
+    }
+  }
+  if (cell.readers == kInline)
+    cell.readers = static_cast<std::uint8_t>(keep_late({cell.reader, kInline}, seen));
+  if (cell.readers < kInline) {
+    cell.reader[cell.readers++] = self;
+    return;
+  }
+  if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(many_.size()));
-    many_.push_back(std::make_unique<Many>());
+    many_.emplace_back();
   }
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  Many& many = *many_[index];
-  many.clock.assign(static_cast<std::size_t>(components_), 0);
-  many.place.resize(static_cast<std::size_t>(components_));
-  const auto put = [&](const Reader& r) {
-    many.clock[r.component] = r.clock;
-    many.place[r.component] = r.place;
-  };
-  for (const Reader& r : cell.reader) put(r);
-  put(extra);
+  Many& many = many_[index];
+  many.readers.assign(cell.reader, cell.reader + kInline);
+  many.readers.push_back(self);
+  many.limit = 16;
   cell.readers = kMany;
   cell.reader[0].clock = index;
 }
 
-/// Keeps readers that `component` has not seen: one that is ordered before another needs no entry,
-/// since whoever is ordered after the other is ordered after it.
-void SharedShadow::add_reader(Cell& cell, int component, Clock now, const Clock* seen,
-                              std::uint32_t place) {
-  const Reader self{now, place, static_cast<std::uint32_t>(component)};
-  if (cell.readers == kMany) {
-    Many& many = *many_[cell.reader[0].clock];
-    many.clock[self.component] = now;
-    many.place[self.component] = place;
-    return;
-  }
-  int kept = 0;
-  for (int i = 0; i < cell.readers; ++i) {
-    const Reader r = cell.reader[i];
-    if (r.component == self.component || r.clock <= seen[r.component]) continue;
-    cell.reader[kept++] = r;
-  }
-  if (kept < kInline) {
-    cell.reader[kept] = self;
-    cell.readers = static_cast<std::uint8_t>(kept + 1);
-  } else {
-    inflate(cell, self);
-  }
+std::span<const SharedShadow::Reader> SharedShadow::readers(const Cell& cell) const {
+  if (cell.readers == kMany) return many_[cell.reader[0].clock].readers;
+  return {cell.reader, cell.readers};
 }
 
 Accessor SharedShadow::racing_reader(const Cell& cell, const Clock* seen) const {
-  if (cell.readers != kMany) {
-    for (int i = 0; i < cell.readers; ++i)
-      if (cell.reader[i].clock > seen[cell.reader[i].component])
-        return {cell.reader[i].place, static_cast<int>(cell.reader[i].component)};
-    return {};
-  }
-  const Many& many = *many_[cell.reader[0].clock];
-  Clock late = 0;  // one branch for all: races are rare
-  for (int i = 0; i < components_; ++i) late |= static_cast<Clock>(many.clock[i] > seen[i]);
-  if (late == 0) return {};
-  for (int i = 0; i < components_; ++i)
-    if (many.clock[i] > seen[i]) return {many.place[i], i};
+  for (const Reader& r : readers(cell))
+    if (const std::uint32_t late = late_lanes(r, seen))
+      return {r.place, static_cast<int>(r.group) * kGroup + std::countr_zero(late)};
   return {};
 }
 
 SharedShadow::Outcome SharedShadow::read(std::int64_t offset, std::int64_t bytes, int component,
                                          Clock now, const Clock* seen, std::uint32_t place) {
   Outcome outcome;
+  const auto c32 = static_cast<std::uint32_t>(component);
+  const Reader self{now, place, c32 / kGroup, 1u << c32 % kGroup};
   const std::int64_t last = (offset + bytes - 1) / kCellBytes;
   for (std::int64_t c = offset / kCellBytes; c <= last; ++c) {
     Cell& cell = cells_[static_cast<std::size_t>(c)];
-    if (cell.readers == 1 && cell.reader[0].component == static_cast<std::uint32_t>(component) &&
-        cell.reader[0].clock == now && cell.reader[0].place == place)
+    if (cell.readers == 1 && cell.reader[0].clock == now && cell.reader[0].place == place &&
+        cell.reader[0].group == self.group && (cell.reader[0].lanes & self.lanes) != 0)
       continue;
     if (cell.writer == kNobody) {
       if (!outcome.uninitialised && !outcome.other) outcome.offset = c * kCellBytes;
@@ -109,7 +120,7 @@ SharedShadow::Outcome SharedShadow::read(std::int64_t offset, std::int64_t bytes
       }
     }
     if (cell.barrier) outcome.barrier = true;
-    add_reader(cell, component, now, seen, place);
+    add_reader(cell, self, seen);
   }
   return outcome;
 }

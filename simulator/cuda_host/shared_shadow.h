@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <vector>
 
 #include "simulator/cuda_host/clocks.h"
@@ -25,57 +25,58 @@ class SharedShadow {
     Accessor other;
     bool other_wrote = false;
     bool uninitialised = false;
-    bool barrier = false;       ///< an mbarrier lies there
-    std::int64_t offset = 0;    ///< of the cell in question
+    bool barrier = false;     ///< an mbarrier lies there
+    std::int64_t offset = 0;  ///< of the cell in question
   };
 
   void reset(std::int64_t bytes, int components);
   /// `component` accesses [offset, offset + bytes) at its clock `now`, having seen `seen`.
   Outcome read(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Clock* seen,
                std::uint32_t place);
-  Outcome write(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Clock* seen,
-                std::uint32_t place);
+  Outcome write(std::int64_t offset, std::int64_t bytes, int component, Clock now,
+                const Clock* seen, std::uint32_t place);
   /// The cells become (or stop being) part of an mbarrier.
   void mark_barrier(std::int64_t offset, bool is_barrier);
   /// Whether the barrier's initialisation is known to one who has seen `seen`.
   Outcome barrier_use(std::int64_t offset, const Clock* seen) const;
-  /// Readers forgotten because remembering them took too much memory: races that may go unseen.
-  std::int64_t forgotten() const { return forgotten_; }
 
  private:
   static constexpr std::uint16_t kNobody = 0xffff;
   static constexpr std::uint8_t kMany = 0xff;
   static constexpr int kInline = 3;
+  static constexpr int kGroup = 32;
+  /// Readers of one group of components (a warp) that read at the same place and clock: lanes often
+  /// do.
   struct Reader {
     Clock clock;
-    std::uint32_t place;
-    std::uint32_t component;
+    std::uint32_t place, group, lanes;
   };
   struct Cell {
     Clock write_clock = 0;
     std::uint32_t write_place = 0;
     std::uint16_t writer = kNobody;
-    std::uint8_t readers = 0;      ///< used entries of `reader`, or kMany
+    std::uint8_t readers = 0;  ///< used entries of `reader`, or kMany
     bool barrier = false;
-    Reader reader[kInline];        ///< kMany: reader[0].clock indexes many_
+    Reader reader[kInline];  ///< kMany: reader[0].clock indexes many_
   };
-  /// Readers by component.
+  /// Readers that do not fit in a cell, and how many there may be before ordered ones are dropped.
   struct Many {
-    std::vector<Clock> clock;
-    std::vector<std::uint32_t> place;
+    std::vector<Reader> readers;
+    std::size_t limit = 0;
   };
 
-  void add_reader(Cell& cell, int component, Clock now, const Clock* seen, std::uint32_t place);
-  void inflate(Cell& cell, const Reader& extra);
+  std::span<const Reader> readers(const Cell& cell) const;
+  void add_reader(Cell& cell, const Reader& self, const Clock* seen);
+  void add_to_many(Many& many, const Reader& self, const Clock* seen);
   Accessor racing_reader(const Cell& cell, const Clock* seen) const;
+  std::uint32_t late_lanes(const Reader& reader, const Clock* seen) const;
+  int keep_late(std::span<Reader> readers, const Clock* seen) const;
   void clear_readers(Cell& cell);
 
   std::vector<Cell> cells_;
-  std::vector<std::unique_ptr<Many>> many_;
+  std::vector<Many> many_;
   std::vector<std::uint32_t> free_;
   int components_ = 0;
-  std::size_t most_many_ = 0;
-  std::int64_t forgotten_ = 0;
 };
 
 }  // namespace tilewright::cuda_host

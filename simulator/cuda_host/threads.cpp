@@ -17,11 +17,12 @@ constexpr std::int64_t kSharedAlignment = 1024;
 std::string described(const Fiber& f) {
   const std::string at = formatted(" at line @{}@", f.wait_place);
   switch (f.wait) {
-    case Wait::block: return "in block_sync" + at;
+    case Wait::block:
+      return "in block_sync" + at;
     case Wait::barrier: {
       const NamedBarrier& b = f.owner->barriers[static_cast<std::size_t>(f.wait_detail)];
       return formatted("in barrier({}, {}), to which {} have come,{}", f.wait_detail, b.expected,
-                         b.threads.size(), at);
+                       b.threads.size(), at);
     }
     case Wait::warp:
       return formatted("in {}{}", name_of(static_cast<Collective>(f.wait_detail)), at);
@@ -29,11 +30,13 @@ std::string described(const Fiber& f) {
       for (const MBarrier& b : f.owner->mbarriers)
         if (b.offset == f.wait_detail)
           return formatted("in mbarrier_wait{} (phase {}, {} of {} arrivals missing)", at, b.phase,
-                             b.pending, b.arrivals);
+                           b.pending, b.arrivals);
       return "in mbarrier_wait" + at;
-    case Wait::grid: return "in grid_sync" + at;
+    case Wait::grid:
+      return "in grid_sync" + at;
     case Wait::none:
-    case Wait::ended: break;
+    case Wait::ended:
+      break;
   }
   return "nowhere";
 }
@@ -82,8 +85,10 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
   late_ = false;
   arguments_.clear();
   for (const int t : launch.tensors)
-    arguments_.push_back(reinterpret_cast<void*>(memory_.regions()[static_cast<std::size_t>(t)].base));
-  if (launch.workspace) arguments_.push_back(reinterpret_cast<void*>(memory_.regions().back().base));
+    arguments_.push_back(
+        reinterpret_cast<void*>(memory_.regions()[static_cast<std::size_t>(t)].base));
+  if (launch.workspace)
+    arguments_.push_back(reinterpret_cast<void*>(memory_.regions().back().base));
   const std::size_t together = cooperative_ ? grid_ : 1;
   const std::size_t stacks = together * static_cast<std::size_t>(launch.threads);
   if (stacks > stacks_count_) {
@@ -165,8 +170,9 @@ void Engine::finish(Fiber& f) {
   w.ended |= bit;
   w.runnable &= ~bit;
   if (w.arrived != 0 && (w.arrived | w.ended) == w.members) {
-    report(f, Fault::divergent, w.place,
-           formatted("ends while its warp waits for it in {} at line @{}@", name_of(w.kind), w.place));
+    report(
+        f, Fault::divergent, w.place,
+        formatted("ends while its warp waits for it in {} at line @{}@", name_of(w.kind), w.place));
     stop(f);
   }
   complete_without_ended(block);
@@ -214,8 +220,9 @@ void Engine::look_at_clock(Fiber& f, std::uint32_t place) {
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started_;
   if (spent.count() < options_.max_seconds) return;
   late_ = true;
-  report(f, Fault::deadlock, place,
-         formatted("still runs after {} seconds: the launch is stopped here", options_.max_seconds));
+  report(
+      f, Fault::deadlock, place,
+      formatted("still runs after {} seconds: the launch is stopped here", options_.max_seconds));
   stop(f);
 }
 
@@ -244,7 +251,6 @@ void Engine::leave(Block& block) {
     block.stopped = true;
   }
   if (block.stopped) ++blocks_stopped_;
-  forgotten_ += block.shadow.forgotten();
 }
 
 void Engine::report_deadlock(Block& block) {
@@ -265,7 +271,8 @@ void Engine::report_deadlock(Block& block) {
   std::string text = "nobody can go on: ";
   for (const std::string& where : order)
     text += (where == order.front() ? "" : "; ") + described(groups[where]) + " " + where;
-  if (!ended.empty()) text += "; " + described(ended) + (ended.size() == 1 ? " has" : " have") + " ended";
+  if (!ended.empty())
+    text += "; " + described(ended) + (ended.size() == 1 ? " has" : " have") + " ended";
   report(*first, Fault::deadlock, first->wait_place, text);
 }
 

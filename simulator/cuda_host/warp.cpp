@@ -6,21 +6,38 @@ namespace tilewright::cuda_host {
 
 std::string_view name_of(Collective c) {
   switch (c) {
-    case Collective::warp_sync: return "warp_sync";
-    case Collective::shuffle: return "a shuffle";
-    case Collective::ballot: return "ballot";
-    case Collective::ldmatrix: return "ldmatrix";
-    case Collective::mma: return "mma";
-    case Collective::wmma_load: return "a wmma load";
-    case Collective::wmma_load_sums: return "wmma_load_sums";
-    case Collective::wmma_store_sums: return "wmma_store_sums";
-    case Collective::wmma_multiply: return "wmma_multiply";
+    case Collective::warp_sync:
+      return "warp_sync";
+    case Collective::shuffle:
+      return "a shuffle";
+    case Collective::ballot:
+      return "ballot";
+    case Collective::ldmatrix:
+      return "ldmatrix";
+    case Collective::mma:
+      return "mma";
+    case Collective::wmma_load:
+      return "a wmma load";
+    case Collective::wmma_load_sums:
+      return "wmma_load_sums";
+    case Collective::wmma_store_sums:
+      return "wmma_store_sums";
+    case Collective::wmma_multiply:
+      return "wmma_multiply";
   }
   return "";
 }
 
 bool Engine::meet(Fiber& f, Collective kind, int variant, const Operand& operand) {
   watch(f, operand.place);
+  const bool whole =
+      kind != Collective::warp_sync && kind != Collective::shuffle && kind != Collective::ballot;
+  if (whole && f.owner->warps[static_cast<std::size_t>(f.warp())].members != ~0u) {
+    report(f, Fault::divergent, operand.place,
+           formatted("comes to {} in a warp of {} threads: it takes 32", name_of(kind),
+                     f.owner->threads % kWarp));
+    stop(f);
+  }
   Warp& w = f.owner->warps[static_cast<std::size_t>(f.warp())];
   if (w.arrived == 0) {
     w.kind = kind;
@@ -29,16 +46,23 @@ bool Engine::meet(Fiber& f, Collective kind, int variant, const Operand& operand
   } else if (w.kind != kind || w.variant != variant) {
     report(f, Fault::divergent, operand.place,
            formatted("comes to {} while others of its warp are in {} at line @{}@", name_of(kind),
-                       name_of(w.kind), w.place));
+                     name_of(w.kind), w.place));
     stop(f);
-  } else if (w.place != operand.place) {
-    findings_.add({.fault = Fault::divergent, .kernel = kernel_, .block = f.owner->index,
-                   .thread = f.index, .place = operand.place, .other_place = w.place,
-                   .other_block = f.owner->index, .other_thread = f.warp() * kWarp,
-                   .other_what = "waits",
-                   .what = formatted("comes to {} where others of its warp come to another",
-                                       name_of(kind)),
-                   .if_lines_differ = true}, -1);
+  } else if (w.place != operand.place &&
+             !findings_.seen_before(Fault::divergent, operand.place, w.place, -1)) {
+    findings_.add(
+        {.fault = Fault::divergent,
+         .kernel = kernel_,
+         .block = f.owner->index,
+         .thread = f.index,
+         .place = operand.place,
+         .other_place = w.place,
+         .other_block = f.owner->index,
+         .other_thread = f.warp() * kWarp,
+         .other_what = "waits",
+         .what = formatted("comes to {} where others of its warp come to another", name_of(kind)),
+         .if_lines_differ = true},
+        -1);
   }
   w.arrived |= 1u << f.lane();
   w.operands[static_cast<std::size_t>(f.lane())] = operand;
@@ -79,7 +103,9 @@ std::uint32_t Engine::shuffle(Fiber& f, std::uint32_t bits, int how, int operand
                               std::uint32_t place) {
   std::uint32_t result = bits;
   if (!meet(f, Collective::shuffle, how,
-            {.out = &result, .value = bits, .value2 = static_cast<std::uint32_t>(operand),
+            {.out = &result,
+             .value = bits,
+             .value2 = static_cast<std::uint32_t>(operand),
              .place = place}))
     return result;
   const Warp& w = f.owner->warps[static_cast<std::size_t>(f.warp())];

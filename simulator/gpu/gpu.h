@@ -36,7 +36,8 @@ struct Options {
   SetIndex index = SetIndex::hashed;
   int threads = 1;  ///< each simulates a share of L2's sets: the same counts
   /// Approximate: of each kernel only so many waves of resident blocks run, and what crosses to
-  /// DRAM in the second half of them stands for all blocks that do not run. 0: all run.
+  /// DRAM in the second half of them stands for all blocks that do not run. 0: all run. Blocks start
+  /// in step and leave it over tens of waves: a few waves are too much in step.
   std::int64_t sample_waves = 0;
   bool walk_all = false;  ///< also blocks that repeat their neighbours: the same counts
 

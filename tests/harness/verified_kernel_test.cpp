@@ -12,6 +12,7 @@
 
 #include "core/ir/files.h"
 #include "core/reference/elements.h"
+#include "harness/run_cuda.h"
 
 namespace tilewright::harness {
 namespace {
@@ -125,6 +126,31 @@ TEST(Tolerance, OfNarrowTypesCountsRoundings) {
   const Workload attention = named_workload("attention:heads=2,m=32,l=32,k=16,n=16,dtype=f16");
   EXPECT_DOUBLE_EQ(tolerance_of(attention), 4 * 0x1p-11 + 0x1p-24 * (16 + 16 + 32 + 1 + 32 + 1));
   EXPECT_LT(tolerance_of(attention), 2e-3);
+}
+
+/// Emitted sources, headers and all, build with either builder and name the kernels that are launched.
+TEST(CudaSource, EmittedSourcesBuildWithNvccAndNvrtc) {
+  CudaJob j;
+  j.request.subject = "gemm-chain:m=61,n=40,k=24,l=47,dtype=bf16";
+  j.request.machine = "h100";
+  j.request.tree = "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )";
+  j.request.tiles = "m=32,l=32,k=16";
+  j.options.target = "cuda";
+  emit_job(j);
+  ASSERT_FALSE(j.refusal) << *j.refusal;
+  int built = 0;
+  for (const char* builder : {"nvcc", "nvrtc"}) {
+    const bool here =
+        std::string(builder) == "nvcc" ? !cuda::find_nvcc().empty() : cuda::nvrtc_version().ok();
+    if (!here) continue;
+    ++built;
+    const std::string architecture = built == 1 ? "sm_90a" : "sm_80";
+    const auto binary = cuda::build(*j.source, {.architecture = architecture, .builder = builder});
+    ASSERT_TRUE(binary) << builder << " " << architecture << ": " << binary.reason();
+    for (const auto& launch : launches_json(*j.source, &*binary))
+      EXPECT_GT(launch["registers"], 0) << builder << " " << launch;
+  }
+  if (built == 0) GTEST_SKIP() << "neither nvcc nor NVRTC here";
 }
 
 }  // namespace

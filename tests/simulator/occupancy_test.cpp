@@ -53,8 +53,8 @@ TEST(Occupancy, OfAPlanIsAllItsTouchesAndEndsWithWhatIsLeft) {
   auto w = std::make_shared<const Workload>(workload_from_yaml(testing::kChain, "test"));
   const Plan plan{.kernels = {{.tree = parse_tree("m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"),
                                .tiles = {{"m", 4}, {"n", 3}, {"k", 4}, {"l", 5}}}}};
-  const auto s =
-      resolve(plan, w, std::make_shared<const Machine>(parse_synthetic_machine("cache:512B/2,2K/4")));
+  const auto s = resolve(
+      plan, w, std::make_shared<const Machine>(parse_synthetic_machine("cache:512B/2,2K/4")));
   ASSERT_TRUE(s.ok());
   Occupancy o(10);
   const Simulated done = simulate_in_detail(*s, {.contents = true, .occupancy = &o});

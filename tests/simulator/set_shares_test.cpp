@@ -15,8 +15,8 @@ namespace {
 
 using testing::RandomCase;
 
-/// One or two levels, every other machine's plain LRU so that iterations are passed over too, else of
-/// any policy, sectors and inclusion, under a scratchpad now and then.
+/// One or two levels, every other machine's plain LRU so that iterations are passed over too, else
+/// of any policy, sectors and inclusion, under a scratchpad now and then.
 Machine random_machine(std::mt19937_64& random, std::size_t levels) {
   const auto pick = [&](std::int64_t lo, std::int64_t hi) {
     return std::uniform_int_distribution<std::int64_t>(lo, hi)(random);
@@ -68,13 +68,12 @@ TEST(SetShares, RandomPlansCountAndLeaveTheSameAsOneThread) {
   for (int i = 0; i < 3000; ++i) {
     auto c = testing::random_case(random, {.max_extent = 32, .units = false});
     if (!c) continue;
-    c->machine = std::make_shared<const Machine>(
-        random_machine(random, c->machine->levels.size() - 1));
+    c->machine =
+        std::make_shared<const Machine>(random_machine(random, c->machine->levels.size() - 1));
     const auto s = legal(*c);
     if (!s) continue;
     const Simulated one = simulate_in_detail(*s, {.skip = false, .contents = true});
-    const Simulated many =
-        simulate_in_detail(*s, {.threads = 2 + i % 4, .contents = true});
+    const Simulated many = simulate_in_detail(*s, {.threads = 2 + i % 4, .contents = true});
     const std::string what = "seed " + std::to_string(kSeed) + ", case " + std::to_string(i) +
                              "\n" + testing::describe(*c);
     EXPECT_EQ(many.caches, one.caches) << what;
@@ -99,8 +98,7 @@ TEST(SetShares, SaysWhatKeepsSetsTogether) {
   };
   const Machine plain = parse_synthetic_machine("cache:32K/8,1M/16");
   EXPECT_EQ(why(plain), "");
-  EXPECT_EQ(why(plain, {.attribute = true}),
-            "misses are told apart by a fully associative cache");
+  EXPECT_EQ(why(plain, {.attribute = true}), "misses are told apart by a fully associative cache");
   EXPECT_EQ(why(plain, {.cores = 2}), "cores keep each other's lines coherent");
   Machine m = plain;
   m.levels.back().behaviour.prefetch = {{.kind = PrefetchKind::next_line}};
@@ -109,8 +107,7 @@ TEST(SetShares, SaysWhatKeepsSetsTogether) {
   m.levels[1].behaviour.index = Index::folded;
   EXPECT_EQ(why(m), "L2 chooses sets by a hash");
   EXPECT_EQ(why(parse_synthetic_machine("scratchpad:32K")), "no hardware cache is touched");
-  EXPECT_EQ(why(parse_synthetic_machine("cache:32K")),
-            "the levels' sets have no common division");
+  EXPECT_EQ(why(parse_synthetic_machine("cache:32K")), "the levels' sets have no common division");
 }
 
 }  // namespace

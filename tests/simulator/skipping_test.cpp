@@ -1,5 +1,5 @@
-// Are counts and the state left behind those of the whole walk where iterations are passed over, are
-// any, and is it said where none can be?
+// Are counts and the state left behind those of the whole walk where iterations are passed over,
+// are any, and is it said where none can be?
 #include "simulator/skipping.h"
 
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@ namespace {
 
 using testing::RandomCase;
 
-constexpr const char* kPolicies[] = {"lru",   "fifo",  "tree_plru",           "bit_plru",
-                                     "srrip", "brrip", "qlru_h11_m1_r0_u0",   "random"};
+constexpr const char* kPolicies[] = {"lru",   "fifo",  "tree_plru",         "bit_plru",
+                                     "srrip", "brrip", "qlru_h11_m1_r0_u0", "random"};
 
 /// Caches so small that they fill, with lines so short that small tiles are whole lines.
 Machine tiny_caches(std::mt19937_64& random, std::size_t levels, const std::string& policy) {
@@ -59,13 +59,15 @@ TEST(Skipping, RandomPlansCountAndLeaveTheSameAsTheWholeWalk) {
   std::map<std::string, int> skipped;  // by policy: plans of which something was
   int plans = 0;
   for (int i = 0; i < 5000; ++i) {
-    auto c = testing::random_case(
-        random, {.max_extent = 40, .sliding = i % 16 == 0, .once = i % 16 == 1, .grid = i % 4 == 0,
-                 .units = false});
+    auto c = testing::random_case(random, {.max_extent = 40,
+                                           .sliding = i % 16 == 0,
+                                           .once = i % 16 == 1,
+                                           .grid = i % 4 == 0,
+                                           .units = false});
     if (!c) continue;
     const std::string policy = kPolicies[random() % std::size(kPolicies)];
-    c->machine = std::make_shared<const Machine>(
-        tiny_caches(random, c->machine->levels.size() - 1, policy));
+    c->machine =
+        std::make_shared<const Machine>(tiny_caches(random, c->machine->levels.size() - 1, policy));
     const std::optional<Schedule> s = legal(*c);
     if (!s) continue;
     ++plans;
@@ -105,10 +107,10 @@ Schedule chain(const std::string& machine, std::int64_t size, std::int64_t tile,
   return s.value();
 }
 
-// Rows of blocks of A and E lie 20 * 256 * 4 bytes apart, a multiple of the 4096 bytes that the sets
-// of 32K/8 take: one iteration of m is as the next. 13 of them, the last one cut short; the first
-// finds cold caches, the second what the first left, so that the third is the first that may be
-// known: iterations 0, 1 and the last are walked.
+// Rows of blocks of A and E lie 20 * 256 * 4 bytes apart, a multiple of the 4096 bytes that the
+// sets of 32K/8 take: one iteration of m is as the next. 13 of them, the last one cut short; the
+// first finds cold caches, the second what the first left, so that the third is the first that may
+// be known: iterations 0, 1 and the last are walked.
 TEST(Skipping, WholeIterationsOfTheOutermostLoop) {
   const Schedule s = chain("cache:32K/8", 256, 20);
   const Simulated less = simulate_in_detail(s, {.contents = true});
@@ -120,9 +122,9 @@ TEST(Skipping, WholeIterationsOfTheOutermostLoop) {
   EXPECT_EQ(less.skipped.computes, 10 * 13 * (13 + 13));
 }
 
-// gemm1 again for every tile of n: its k runs over the same tiles of A, B and C. Only what D's and E's
-// tiles have left in the caches differs, and is gone after some iterations. Tiles of 28 bytes a row
-// lie unevenly, so that no loop is passed over for its period.
+// gemm1 again for every tile of n: its k runs over the same tiles of A, B and C. Only what D's and
+// E's tiles have left in the caches differs, and is gone after some iterations. Tiles of 28 bytes a
+// row lie unevenly, so that no loop is passed over for its period.
 TEST(Skipping, ALoopThatIsRunAgain) {
   const Schedule s = chain("cache:2K/4", 210, 7, "m l n ( k ( C.gemm1 ) C.gemm2 )");
   const Simulated less = simulate_in_detail(s, {.contents = true});

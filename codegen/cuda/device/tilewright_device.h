@@ -13,7 +13,12 @@
 
 #define TW_DEVICE static __device__ __forceinline__
 /// Declares `name`, unsigned char*: the block's dynamic shared memory, from a multiple of 1024 bytes.
+/// TW_STATIC_SHARED: so many bytes that the compiler knows of, and reports (at most 48 KiB).
+#if defined(TW_STATIC_SHARED)
+#define TW_SHARED(name) __shared__ __align__(1024) unsigned char name[TW_STATIC_SHARED]
+#else
 #define TW_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
+#endif
 #define TW_UNROLL _Pragma("unroll")
 #define TW_NO_UNROLL _Pragma("unroll 1")
 
@@ -244,13 +249,13 @@ TW_DEVICE void ldmatrix4_transposed(u32 (&r)[4], const void* row) {
 template <class T>
 TW_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (Packed<T>::kBfloat)
-    asm volatile(
+    asm(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   else
-    asm volatile(
+    asm(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

@@ -1,6 +1,6 @@
-/* What compiled kernels call and what runs them: a table of functions, in C, so that the two sides may
- * come from different compilers. A kernel's thread is a fiber whose stack begins at a multiple of its
- * size; the thread's record lies there, so that any address in the stack leads to it. */
+/* What compiled kernels call and what runs them: a table of functions, in C, so that the two sides
+ * may come from different compilers. A kernel's thread is a fiber whose stack begins at a multiple
+ * of its size; the thread's record lies there, so that any address in the stack leads to it. */
 #ifndef TILEWRIGHT_DEVICE_API_H
 #define TILEWRIGHT_DEVICE_API_H
 
@@ -12,9 +12,9 @@ extern "C" {
 
 typedef struct tw_thread tw_thread;
 
-enum { TW_READ = 0, TW_WRITE = 1, TW_UNALIGNED = 2 };       /* flags of `access` */
+enum { TW_READ = 0, TW_WRITE = 1, TW_UNALIGNED = 2 }; /* flags of `access` */
 enum { TW_SHUFFLE_XOR = 0, TW_SHUFFLE_DOWN = 1, TW_SHUFFLE_INDEX = 2 };
-enum { TW_F32 = 0, TW_F64 = 1, TW_F16 = 2, TW_BF16 = 3 };   /* of `atomic_add` */
+enum { TW_F32 = 0, TW_F64 = 1, TW_F16 = 2, TW_BF16 = 3 }; /* of `atomic_add` */
 
 /* The place in the kernel's text is the return address of each call. */
 typedef struct tw_device_api {
@@ -36,7 +36,8 @@ typedef struct tw_device_api {
   void (*store_global)(tw_thread*, void* to, const void* from, uint32_t bytes);
   void (*atomic_add)(tw_thread*, void*, uint32_t type, double x);
   void (*ldmatrix4)(tw_thread*, uint32_t* r, const void* row, int transposed);
-  void (*mma_16x8x16)(tw_thread*, float* d, const uint32_t* a, uint32_t b0, uint32_t b1, int bfloat);
+  void (*mma_16x8x16)(tw_thread*, float* d, const uint32_t* a, uint32_t b0, uint32_t b1,
+                      int bfloat);
   void (*wmma_load)(tw_thread*, uint32_t* r, const void*, int stride, int is_b, int transposed);
   void (*wmma_load_sums)(tw_thread*, float* r, const float*, int stride);
   void (*wmma_store_sums)(tw_thread*, float*, const float* r, int stride);
@@ -48,11 +49,11 @@ typedef struct tw_device_api {
 #define TW_STACK_BYTES ((uintptr_t)262144)
 
 struct tw_thread {
-  tw_device_api api;          /* a copy, so that it too lies in the stack */
-  unsigned char* shared;      /* the block's dynamic shared memory, from a multiple of 1024 */
-  uint32_t thread, block;     /* threadIdx.x, blockIdx.x */
-  uint32_t threads, blocks;   /* blockDim.x, gridDim.x */
-  void* fiber;                /* the runtime's */
+  tw_device_api api;        /* a copy, so that it too lies in the stack */
+  unsigned char* shared;    /* the block's dynamic shared memory, from a multiple of 1024 */
+  uint32_t thread, block;   /* threadIdx.x, blockIdx.x */
+  uint32_t threads, blocks; /* blockDim.x, gridDim.x */
+  void* fiber;              /* the runtime's */
 };
 
 /* What a compiled module exports:

@@ -1,5 +1,5 @@
-// f16 and bf16 in integer code: the same bits as the GPU's conversions, whatever the host's compiler
-// knows of such types. NaN becomes the GPU's canonical NaN (0x7fff).
+// f16 and bf16 in integer code: the same bits as the GPU's conversions, whatever the host's
+// compiler knows of such types. NaN becomes the GPU's canonical NaN (0x7fff).
 #pragma once
 
 #include <stdint.h>
@@ -9,11 +9,17 @@ namespace tw_half {
 #define TW_HALF static inline __attribute__((always_inline, unused))
 
 TW_HALF float float_of_bits(uint32_t bits) {
-  union { uint32_t u; float f; } x = {bits};
+  union {
+    uint32_t u;
+    float f;
+  } x = {bits};
   return x.f;
 }
 TW_HALF uint32_t bits_of_float(float value) {
-  union { float f; uint32_t u; } x = {value};
+  union {
+    float f;
+    uint32_t u;
+  } x = {value};
   return x.u;
 }
 
@@ -35,9 +41,9 @@ TW_HALF uint16_t f16_of_float(float value) {
     const uint32_t rounded = x + 0xfffu + ((x >> 13) & 1u);
     return uint16_t(sign | ((rounded - 0x38000000u) >> 13));
   }
-  if (x <= 0x33000000u) return uint16_t(sign);            // to 2^-25, a tie with 0
+  if (x <= 0x33000000u) return uint16_t(sign);  // to 2^-25, a tie with 0
   const uint32_t exponent = x >> 23, m = (x & 0x7fffffu) | 0x800000u;
-  const uint32_t shift = 126 - exponent;                  // 14 .. 24
+  const uint32_t shift = 126 - exponent;  // 14 .. 24
   const uint32_t half = 1u << (shift - 1), rest = m & ((1u << shift) - 1);
   uint32_t r = m >> shift;
   if (rest > half || (rest == half && (r & 1u))) ++r;

@@ -9,6 +9,13 @@
 #include "device_api.h"
 #include "tilewright_half.h"
 
+// A frame that a fiber's stack may not hold is an error; the limit is on the command line.
+#if defined(__clang__)
+#pragma clang diagnostic error "-Wframe-larger-than"
+#else
+#pragma GCC diagnostic error "-Wframe-larger-than=131072"
+#endif
+
 #define __global__ __attribute__((visibility("default")))
 #define __launch_bounds__(...)
 #define __device__
@@ -24,7 +31,9 @@ static inline __attribute__((always_inline, unused)) tw_thread* tw_host_self(voi
   return (tw_thread*)((uintptr_t)__builtin_frame_address(0) & ~(TW_STACK_BYTES - 1));
 }
 
-struct tw_host_dim3 { unsigned x, y, z; };
+struct tw_host_dim3 {
+  unsigned x, y, z;
+};
 static inline __attribute__((always_inline)) tw_host_dim3 tw_host_index(unsigned x, unsigned rest) {
   return {x, rest, rest};
 }
@@ -35,30 +44,30 @@ static inline __attribute__((always_inline)) tw_host_dim3 tw_host_index(unsigned
 
 // ---- plain loads and stores --------------------------------------------------------------------
 // Inlined into each hook, so that the hook's return address is the place of the access.
-#define TW_HOST_ACCESS(POINTER, BYTES, FLAGS)                                                       \
-  do {                                                                                              \
-    const uintptr_t frame = (uintptr_t)__builtin_frame_address(0);                                  \
-    if (((uintptr_t)(POINTER) ^ frame) >= TW_STACK_BYTES) { /* not this thread's own stack */       \
-      tw_thread* const self = (tw_thread*)(frame & ~(TW_STACK_BYTES - 1));                          \
-      self->api.access(self, POINTER, BYTES, FLAGS, __builtin_return_address(0));                   \
-    }                                                                                               \
+#define TW_HOST_ACCESS(POINTER, BYTES, FLAGS)                                                 \
+  do {                                                                                        \
+    const uintptr_t frame = (uintptr_t)__builtin_frame_address(0);                            \
+    if (((uintptr_t)(POINTER) ^ frame) >= TW_STACK_BYTES) { /* not this thread's own stack */ \
+      tw_thread* const self = (tw_thread*)(frame & ~(TW_STACK_BYTES - 1));                    \
+      self->api.access(self, POINTER, BYTES, FLAGS, __builtin_return_address(0));             \
+    }                                                                                         \
   } while (0)
-#define TW_HOST_HOOK(NAME, BYTES, FLAGS)                                                            \
+#define TW_HOST_HOOK(NAME, BYTES, FLAGS) \
   extern "C" TW_UNCHECKED void NAME(void* p) { TW_HOST_ACCESS(p, BYTES, FLAGS); }
-#define TW_HOST_HOOKS(BYTES)                                                                        \
-  TW_HOST_HOOK(__tsan_read##BYTES, BYTES, TW_READ)                                                  \
-  TW_HOST_HOOK(__tsan_write##BYTES, BYTES, TW_WRITE)                                                \
-  TW_HOST_HOOK(__tsan_volatile_read##BYTES, BYTES, TW_READ)                                         \
-  TW_HOST_HOOK(__tsan_volatile_write##BYTES, BYTES, TW_WRITE)                                       \
-  TW_HOST_HOOK(__tsan_unaligned_read##BYTES, BYTES, TW_READ | TW_UNALIGNED)                         \
-  TW_HOST_HOOK(__tsan_unaligned_write##BYTES, BYTES, TW_WRITE | TW_UNALIGNED)                       \
-  extern "C" TW_UNCHECKED void __tsan_read_write##BYTES(void* p) {                                  \
-    TW_HOST_ACCESS(p, BYTES, TW_READ);                                                              \
-    TW_HOST_ACCESS(p, BYTES, TW_WRITE);                                                             \
-  }                                                                                                 \
-  extern "C" TW_UNCHECKED void __tsan_unaligned_read_write##BYTES(void* p) {                        \
-    TW_HOST_ACCESS(p, BYTES, TW_READ | TW_UNALIGNED);                                               \
-    TW_HOST_ACCESS(p, BYTES, TW_WRITE | TW_UNALIGNED);                                              \
+#define TW_HOST_HOOKS(BYTES)                                                  \
+  TW_HOST_HOOK(__tsan_read##BYTES, BYTES, TW_READ)                            \
+  TW_HOST_HOOK(__tsan_write##BYTES, BYTES, TW_WRITE)                          \
+  TW_HOST_HOOK(__tsan_volatile_read##BYTES, BYTES, TW_READ)                   \
+  TW_HOST_HOOK(__tsan_volatile_write##BYTES, BYTES, TW_WRITE)                 \
+  TW_HOST_HOOK(__tsan_unaligned_read##BYTES, BYTES, TW_READ | TW_UNALIGNED)   \
+  TW_HOST_HOOK(__tsan_unaligned_write##BYTES, BYTES, TW_WRITE | TW_UNALIGNED) \
+  extern "C" TW_UNCHECKED void __tsan_read_write##BYTES(void* p) {            \
+    TW_HOST_ACCESS(p, BYTES, TW_READ);                                        \
+    TW_HOST_ACCESS(p, BYTES, TW_WRITE);                                       \
+  }                                                                           \
+  extern "C" TW_UNCHECKED void __tsan_unaligned_read_write##BYTES(void* p) {  \
+    TW_HOST_ACCESS(p, BYTES, TW_READ | TW_UNALIGNED);                         \
+    TW_HOST_ACCESS(p, BYTES, TW_WRITE | TW_UNALIGNED);                        \
   }
 TW_HOST_HOOKS(1)
 TW_HOST_HOOKS(2)
@@ -78,36 +87,36 @@ TW_UNCHECKED void __tsan_read_range(void* p, unsigned long n) {
 TW_UNCHECKED void __tsan_write_range(void* p, unsigned long n) {
   TW_HOST_ACCESS(p, n, TW_WRITE | TW_UNALIGNED);
 }
-// Copies of whole structs: recent clangs call the first names, GCC and older clangs the C library's,
-// which are defined hidden so that those calls come here. Byte by byte and volatile, or a compiler would
-// make each a call of itself.
-#define TW_HOST_COPY(NAME)                                                                           \
-  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(                                     \
-      void* __restrict to, const void* __restrict from, size_t n) TW_NOEXCEPT {                      \
-    TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);                                                 \
-    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                                                  \
-    for (size_t i = 0; i < n; ++i)                                                                   \
-      ((volatile unsigned char*)to)[i] = ((const unsigned char*)from)[i];                            \
-    return to;                                                                                       \
+// Copies of whole structs: recent clangs call the first names, GCC and older clangs the C
+// library's, which are defined hidden so that those calls come here. Byte by byte and volatile, or
+// a compiler would make each a call of itself.
+#define TW_HOST_COPY(NAME)                                                      \
+  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(                \
+      void* __restrict to, const void* __restrict from, size_t n) TW_NOEXCEPT { \
+    TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);                            \
+    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                             \
+    for (size_t i = 0; i < n; ++i)                                              \
+      ((volatile unsigned char*)to)[i] = ((const unsigned char*)from)[i];       \
+    return to;                                                                  \
   }
-#define TW_HOST_MOVE(NAME)                                                                           \
-  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(void* to, const void* from,          \
-                                                                size_t n) TW_NOEXCEPT {              \
-    TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);                                                 \
-    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                                                  \
-    const bool down = (uintptr_t)to > (uintptr_t)from;                                               \
-    for (size_t i = 0; i < n; ++i) {                                                                 \
-      const size_t at = down ? n - 1 - i : i;                                                        \
-      ((volatile unsigned char*)to)[at] = ((const volatile unsigned char*)from)[at];                 \
-    }                                                                                                \
-    return to;                                                                                       \
+#define TW_HOST_MOVE(NAME)                                                                  \
+  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(void* to, const void* from, \
+                                                                size_t n) TW_NOEXCEPT {     \
+    TW_HOST_ACCESS(from, n, TW_READ | TW_UNALIGNED);                                        \
+    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                                         \
+    const bool down = (uintptr_t)to > (uintptr_t)from;                                      \
+    for (size_t i = 0; i < n; ++i) {                                                        \
+      const size_t at = down ? n - 1 - i : i;                                               \
+      ((volatile unsigned char*)to)[at] = ((const volatile unsigned char*)from)[at];        \
+    }                                                                                       \
+    return to;                                                                              \
   }
-#define TW_HOST_SET(NAME)                                                                            \
-  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(void* to, int x, size_t n)           \
-      TW_NOEXCEPT {                                                                                  \
-    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                                                  \
-    for (size_t i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;              \
-    return to;                                                                                       \
+#define TW_HOST_SET(NAME)                                                                  \
+  __attribute__((visibility("hidden"))) TW_UNCHECKED void* NAME(void* to, int x, size_t n) \
+      TW_NOEXCEPT {                                                                        \
+    TW_HOST_ACCESS(to, n, TW_WRITE | TW_UNALIGNED);                                        \
+    for (size_t i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;    \
+    return to;                                                                             \
   }
 #define TW_NOEXCEPT
 TW_HOST_COPY(__tsan_memcpy)
@@ -125,11 +134,18 @@ TW_HOST_SET(memset)
 }  // extern "C"
 
 // ---- launching: one typed call a kernel ---------------------------------------------------------
-template <unsigned... I> struct tw_host_indices {};
-template <unsigned N, unsigned... I> struct tw_host_range : tw_host_range<N - 1, N - 1, I...> {};
-template <unsigned... I> struct tw_host_range<0, I...> { using type = tw_host_indices<I...>; };
+template <unsigned... I>
+struct tw_host_indices {};
+template <unsigned N, unsigned... I>
+struct tw_host_range : tw_host_range<N - 1, N - 1, I...> {};
+template <unsigned... I>
+struct tw_host_range<0, I...> {
+  using type = tw_host_indices<I...>;
+};
 template <class... A>
-constexpr int tw_host_count(void (*)(A...)) { return int(sizeof...(A)); }
+constexpr int tw_host_count(void (*)(A...)) {
+  return int(sizeof...(A));
+}
 template <class... A, unsigned... I>
 TW_UNCHECKED void tw_host_invoke(void (*kernel)(A...), void* const* p, tw_host_indices<I...>) {
   kernel(static_cast<A>(p[I])...);
@@ -138,13 +154,13 @@ template <class... A>
 TW_UNCHECKED void tw_host_call(void (*kernel)(A...), void* const* p) {
   tw_host_invoke(kernel, p, typename tw_host_range<sizeof...(A)>::type());
 }
-#define TW_HOST_KERNEL(NAME)                                                                        \
-  extern "C" __attribute__((visibility("default"))) TW_UNCHECKED int tw_host_parameters_##NAME() {  \
-    return tw_host_count(NAME);                                                                     \
-  }                                                                                                 \
-  extern "C" __attribute__((visibility("default"))) TW_UNCHECKED void tw_host_call_##NAME(          \
-      void* const* p) {                                                                             \
-    tw_host_call(NAME, p);                                                                          \
+#define TW_HOST_KERNEL(NAME)                                                                       \
+  extern "C" __attribute__((visibility("default"))) TW_UNCHECKED int tw_host_parameters_##NAME() { \
+    return tw_host_count(NAME);                                                                    \
+  }                                                                                                \
+  extern "C" __attribute__((visibility("default")))                                                \
+  TW_UNCHECKED void tw_host_call_##NAME(void* const* p) {                                          \
+    tw_host_call(NAME, p);                                                                         \
   }
 
 namespace tw {
@@ -155,54 +171,70 @@ using u64 = unsigned long long;
 using i32 = int;
 using i64 = long long;
 
-struct f16 { u16 bits; };
-struct bf16 { u16 bits; };
-struct alignas(16) b128 { u32 x, y, z, w; };
-struct alignas(8) b64 { u32 x, y; };
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+struct alignas(16) b128 {
+  u32 x, y, z, w;
+};
+struct alignas(8) b64 {
+  u32 x, y;
+};
 
 TW_DEVICE float to_float(float x) { return x; }
 TW_DEVICE double to_float(double x) { return x; }
 TW_DEVICE float to_float(f16 x) { return tw_half::float_of_f16(x.bits); }
 TW_DEVICE float to_float(bf16 x) { return tw_half::float_of_bf16(x.bits); }
 
-template <class T> struct Rounded;
-template <> struct Rounded<float> {
+template <class T>
+struct Rounded;
+template <>
+struct Rounded<float> {
   static __forceinline__ float of(float x) { return x; }
 };
-template <> struct Rounded<double> {
+template <>
+struct Rounded<double> {
   static __forceinline__ double of(double x) { return x; }
 };
-template <> struct Rounded<f16> {
+template <>
+struct Rounded<f16> {
   static __forceinline__ f16 of(float x) { return {tw_half::f16_of_float(x)}; }
 };
-template <> struct Rounded<bf16> {
+template <>
+struct Rounded<bf16> {
   static __forceinline__ bf16 of(float x) { return {tw_half::bf16_of_float(x)}; }
 };
-template <class T> struct Packed;
-template <> struct Packed<f16> {
+template <class T>
+struct Packed;
+template <>
+struct Packed<f16> {
   static constexpr bool kBfloat = false;
   static __forceinline__ u32 of(float low, float high) {
     return u32(tw_half::f16_of_float(low)) | u32(tw_half::f16_of_float(high)) << 16;
   }
 };
-template <> struct Packed<bf16> {
+template <>
+struct Packed<bf16> {
   static constexpr bool kBfloat = true;
   static __forceinline__ u32 of(float low, float high) {
     return u32(tw_half::bf16_of_float(low)) | u32(tw_half::bf16_of_float(high)) << 16;
   }
 };
 
-// Each is one call of the runtime, inlined, so that its return address is a place in the kernel. clang
-// would make one call of those that end two branches, whose line is then neither's.
+// Each is one call of the runtime, inlined, so that its return address is a place in the kernel.
+// clang would make one call of those that end two branches, whose line is then neither's.
 #if defined(__clang__)
 #define TW_OWN_CALL [[clang::nomerge]]
 #else
 #define TW_OWN_CALL
 #endif
-#define TW_CALL(NAME, ...)                              \
-  do {                                                  \
-    tw_thread* const self = tw_host_self();             \
-    TW_OWN_CALL self->api.NAME(self, ##__VA_ARGS__);    \
+#define TW_CALL(NAME, ...)                           \
+  do {                                               \
+    tw_thread* const self = tw_host_self();          \
+    TW_OWN_CALL self->api.NAME(self, ##__VA_ARGS__); \
   } while (0)
 
 TW_DEVICE void block_sync() { TW_CALL(block_sync); }
@@ -238,7 +270,9 @@ TW_DEVICE void cp_async16(void* shared, const void* global, int valid) {
 }
 TW_DEVICE void cp_async_commit() { TW_CALL(cp_async_commit); }
 template <int N>
-TW_DEVICE void cp_async_wait() { TW_CALL(cp_async_wait, N); }
+TW_DEVICE void cp_async_wait() {
+  TW_CALL(cp_async_wait, N);
+}
 template <class T>
 TW_DEVICE T load_global(const T* p) {
   static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
@@ -262,8 +296,12 @@ template <class T>
 TW_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   TW_CALL(mma_16x8x16, d, a, b0, b1, Packed<T>::kBfloat);
 }
-struct WmmaOperand { u32 r[8]; };
-struct WmmaSums { float r[8]; };
+struct WmmaOperand {
+  u32 r[8];
+};
+struct WmmaSums {
+  float r[8];
+};
 TW_DEVICE void wmma_load_a(WmmaOperand& o, const f16* shared, int stride) {
   TW_CALL(wmma_load, o.r, shared, stride, 0, 0);
 }

@@ -31,6 +31,19 @@ TW_DEVICE void missing_warp_sync(const float* in, float* out) {
 }
 BOTH(missing_warp_sync, 32, (const float* in, float* out), (in, out))
 
+// The second warp reads, and the first, which runs after it, writes over what was read.
+template <bool Wrong>
+TW_DEVICE void written_too_early(const float* in, float* out) {
+  TW_SHARED(memory);
+  float* const x = reinterpret_cast<float*>(memory);
+  if (threadIdx.x < 32) x[threadIdx.x] = tw::load_global(in + threadIdx.x);
+  tw::block_sync();
+  if (threadIdx.x >= 32) tw::store_global(out + threadIdx.x % 32, x[threadIdx.x % 32]);  // early: read
+  if (!Wrong) tw::block_sync();
+  if (threadIdx.x < 32) x[threadIdx.x] = 0;  // early: write
+}
+BOTH(written_too_early, 64, (const float* in, float* out), (in, out))
+
 // A shuffle makes lanes meet, but orders no memory.
 template <bool Wrong>
 TW_DEVICE void shuffle_is_no_barrier(const float* in, float* out) {
@@ -289,6 +302,15 @@ TW_DEVICE void missing_grid_sync(const float* in, float* out, tw::u32* counter) 
 }
 BOTH(missing_grid_sync, 32, (const float* in, float* out, tw::u32* counter), (in, out, counter))
 
+// One block leaves before the others meet.
+template <bool Wrong>
+TW_DEVICE void early_block(const float* in, float* out, tw::u32* counter) {
+  if (Wrong && blockIdx.x == 1) return;
+  tw::grid_sync(counter);  // early: grid
+  if (blockIdx.x == 0) tw::store_global(out + threadIdx.x, tw::load_global(in + threadIdx.x));
+}
+BOTH(early_block, 32, (const float* in, float* out, tw::u32* counter), (in, out, counter))
+
 // The initialisation of an mbarrier is not waited for.
 template <bool Wrong>
 TW_DEVICE void unordered_mbarrier(const float* in, float* out) {
@@ -326,6 +348,14 @@ TW_DEVICE void mbarrier_never_made(const float* in, float* out) {
   tw::store_global(out + threadIdx.x, tw::load_global(in + threadIdx.x));
 }
 BOTH(mbarrier_never_made, 32, (const float* in, float* out), (in, out))
+
+// For launches of whole warps only.
+extern "C" __global__ void part_of_a_warp(const float* in, float* out) {
+  float d[4] = {};
+  const tw::u32 a[4] = {};
+  tw::mma_16x8x16<tw::f16>(d, a, 0, 0);  // part of a warp
+  if (threadIdx.x < 16) tw::store_global(out + threadIdx.x, d[0] + tw::load_global(in + threadIdx.x));
+}
 
 // A thread that waits, by itself, for what no thread writes.
 extern "C" __global__ void endless(const float* in, float* out) {

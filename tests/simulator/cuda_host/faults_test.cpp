@@ -15,9 +15,9 @@ struct Case {
   int threads = 32;
   int blocks = 1;
   bool cooperative = false;
-  int in = 32, out = 32;         ///< elements
+  int in = 32, out = 32;  ///< elements
   std::int64_t shared_bytes = 4096;
-  bool stopped = false;          ///< the block does not come to its end
+  bool stopped = false;  ///< the block does not come to its end
 
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.kernel; }
 };
@@ -26,6 +26,7 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"missing_barrier", Fault::race, "barrier: read", "barrier: write", 64, 1, false, 64, 64},
       {"missing_warp_sync", Fault::race, "warp: write", "warp: read"},
+      {"written_too_early", Fault::race, "early: write", "early: read", 64},
       {"shuffle_is_no_barrier", Fault::race, "shuffle: read", "shuffle: write"},
       {"missing_wait", Fault::race, "wait: read", "wait: copy", 32, 1, false, 128},
       {"wait_is_ones_own", Fault::race, "own: read", "own: copy", 64, 1, false, 256, 64},
@@ -42,24 +43,50 @@ const std::vector<Case>& cases() {
       {"misaligned_copy", Fault::misaligned, "misaligned: copy"},
       {"misaligned_load", Fault::misaligned, "misaligned: load"},
       {"wmma_stride", Fault::misaligned, "misaligned: stride"},
-      {"divergent_barrier", Fault::barrier_mismatch, "divergent: barrier", "", 64, 1, false, 32, 64},
+      {"divergent_barrier", Fault::barrier_mismatch, "divergent: barrier", "", 64, 1, false, 32,
+       64},
       {"split_barrier", Fault::divergent, "split: one", "split: other", 64, 1, false, 32, 64},
-      {.kernel = "barrier_counts", .fault = Fault::barrier_mismatch, .line = "counts: barrier",
-       .threads = 64, .out = 64, .stopped = true},
-      {.kernel = "deadlock", .fault = Fault::deadlock, .line = "deadlock: first", .threads = 64,
-       .out = 64, .stopped = true},
-      {.kernel = "divergent_shuffle", .fault = Fault::divergent, .line = "divergent: other",
+      {.kernel = "barrier_counts",
+       .fault = Fault::barrier_mismatch,
+       .line = "counts: barrier",
+       .threads = 64,
+       .out = 64,
        .stopped = true},
-      {.kernel = "ended_lanes", .fault = Fault::divergent, .line = "ended: shuffle", .stopped = true},
+      {.kernel = "deadlock",
+       .fault = Fault::deadlock,
+       .line = "deadlock: first",
+       .threads = 64,
+       .out = 64,
+       .stopped = true},
+      {.kernel = "divergent_shuffle",
+       .fault = Fault::divergent,
+       .line = "divergent: other",
+       .stopped = true},
+      {.kernel = "ended_lanes",
+       .fault = Fault::divergent,
+       .line = "ended: shuffle",
+       .stopped = true},
       {"block_race", Fault::block_race, "blocks: write", "blocks: write", 32, 4},
       {"atomic_race", Fault::block_race, "atomics: store", "atomics: add", 32, 4},
       {"missing_grid_sync", Fault::block_race, "grid: read", "grid: write", 32, 4, true},
+      {.kernel = "early_block",
+       .fault = Fault::deadlock,
+       .line = "early: grid",
+       .blocks = 4,
+       .cooperative = true,
+       .stopped = true},
       {"unordered_mbarrier", Fault::race, "mbarrier: arrive", "mbarrier: init"},
       {"mbarrier_overwritten", Fault::mbarrier_misuse, "mbarrier: overwritten"},
-      {.kernel = "mbarrier_never_made", .fault = Fault::mbarrier_misuse,
-       .line = "mbarrier: never made", .stopped = true},
+      {.kernel = "mbarrier_never_made",
+       .fault = Fault::mbarrier_misuse,
+       .line = "mbarrier: never made",
+       .stopped = true},
   };
   return all;
+}
+
+const Case& case_of(const std::string& kernel) {
+  return *std::ranges::find(cases(), kernel, &Case::kernel);
 }
 
 const Built& built() {
@@ -67,7 +94,7 @@ const Built& built() {
     std::vector<std::string> names;
     for (const Case& c : cases())
       for (const char* kind : {"_right", "_wrong"}) names.push_back(c.kernel + kind);
-    names.emplace_back("endless");
+    for (const char* one : {"endless", "part_of_a_warp"}) names.emplace_back(one);
     return Built("faults.cu", names);
   }();
   return all;
@@ -76,13 +103,18 @@ const Built& built() {
 Report run(const Case& c, const std::string& kind) {
   std::vector<float> in(static_cast<std::size_t>(c.in), 1), out(static_cast<std::size_t>(c.out));
   const bool grid = c.cooperative;
-  const Launch launch{.kernel = c.kernel + kind, .tensors = {0, 1}, .workspace = grid,
-                      .blocks = c.blocks, .threads = c.threads, .shared_bytes = c.shared_bytes,
+  const Launch launch{.kernel = c.kernel + kind,
+                      .tensors = {0, 1},
+                      .workspace = grid,
+                      .blocks = c.blocks,
+                      .threads = c.threads,
+                      .shared_bytes = c.shared_bytes,
                       .cooperative = grid};
   const std::vector<Tensor> tensors{tensor("in", in),
                                     // atomics add to what is there
                                     tensor("out", out, c.kernel == "atomic_race")};
-  auto report = built().module.run(std::span(&launch, 1), tensors, {.workspace_bytes = grid ? 4 : 0});
+  auto report =
+      built().module.run(std::span(&launch, 1), tensors, {.workspace_bytes = grid ? 4 : 0});
   EXPECT_TRUE(report) << (report ? "" : report.reason());
   return report ? *report : Report{};
 }
@@ -92,12 +124,14 @@ class CudaHostFault : public testing::TestWithParam<Case> {};
 TEST_P(CudaHostFault, IsFoundWhereItLies) {
   const Case& c = GetParam();
   const Report report = run(c, "_wrong");
-  const int line = built().line("// " + c.line), other = c.other.empty() ? 0 : built().line("// " + c.other);
+  const int line = built().line("// " + c.line),
+            other = c.other.empty() ? 0 : built().line("// " + c.other);
   const std::set<int> lines{line, other};
   const auto found = std::ranges::find_if(report.findings, [&](const Finding& f) {
     return f.fault == c.fault && std::set<int>{f.place.line, f.other.line} == lines;
   });
-  ASSERT_NE(found, report.findings.end()) << "lines " << line << " and " << other << "\n" << texts(report);
+  ASSERT_NE(found, report.findings.end()) << "lines " << line << " and " << other << "\n"
+                                          << texts(report);
   EXPECT_EQ(found->kernel, c.kernel + "_wrong");
   EXPECT_THAT(found->text, testing::HasSubstr("line " + std::to_string(found->place.line)));
   EXPECT_THAT(found->place.text, testing::HasSubstr("// "));
@@ -114,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaHostFault, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.kernel; });
 
 TEST(CudaHostFaults, OneByteTooFarNamesTensorOffsetAndSize) {
-  const Report report = run(cases()[6], "_wrong");
+  const Report report = run(case_of("read_past"), "_wrong");
   ASSERT_EQ(report.findings.size(), 1U) << texts(report);
   const Finding& f = report.findings[0];
   EXPECT_EQ(f.object, "in");
@@ -125,11 +159,11 @@ TEST(CudaHostFaults, OneByteTooFarNamesTensorOffsetAndSize) {
 }
 
 TEST(CudaHostFaults, FindingsAreCappedAndTheRestIsCounted) {
-  const Case& c = cases()[0];
+  const Case& c = case_of("missing_barrier");
   std::vector<float> in(64, 1), out(64);
   const std::vector<Tensor> tensors{tensor("in", in), tensor("out", out, false)};
-  const Launch launch{.kernel = c.kernel + "_wrong", .tensors = {0, 1}, .threads = 64,
-                      .shared_bytes = 4096};
+  const Launch launch{
+      .kernel = c.kernel + "_wrong", .tensors = {0, 1}, .threads = 64, .shared_bytes = 4096};
   const auto report = built().module.run(std::span(&launch, 1), tensors, {.max_findings = 0});
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->findings.empty());
@@ -138,15 +172,42 @@ TEST(CudaHostFaults, FindingsAreCappedAndTheRestIsCounted) {
 }
 
 TEST(CudaHostFaults, WithoutChecksOnlyBoundsAndAlignmentAreChecked) {
-  for (const Case& c : {cases()[0], cases()[6]}) {
+  for (const Case& c : {case_of("missing_barrier"), case_of("read_past")}) {
     std::vector<float> in(static_cast<std::size_t>(c.in), 1), out(static_cast<std::size_t>(c.out));
     const std::vector<Tensor> tensors{tensor("in", in), tensor("out", out, false)};
-    const Launch launch{.kernel = c.kernel + "_wrong", .tensors = {0, 1}, .threads = c.threads,
+    const Launch launch{.kernel = c.kernel + "_wrong",
+                        .tensors = {0, 1},
+                        .threads = c.threads,
                         .shared_bytes = c.shared_bytes};
     const auto report = built().module.run(std::span(&launch, 1), tensors, {.checks = false});
     ASSERT_TRUE(report);
     EXPECT_EQ(report->clean(), c.fault == Fault::race) << texts(*report);
   }
+}
+
+TEST(CudaHostFaults, MatrixInstructionsTakeWholeWarps) {
+  std::vector<float> in(32, 1), out(32);
+  const std::vector<Tensor> tensors{tensor("in", in), tensor("out", out, false)};
+  Launch launch{.kernel = "part_of_a_warp", .tensors = {0, 1}, .threads = 16};
+  const auto report = built().module.run(std::span(&launch, 1), tensors);
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->findings.size(), 1U) << texts(*report);
+  EXPECT_EQ(report->findings[0].fault, Fault::divergent);
+  EXPECT_EQ(report->findings[0].place.line, built().line("// part of a warp"));
+  launch.threads = 32;
+  EXPECT_TRUE(built().module.run(std::span(&launch, 1), tensors)->clean());
+}
+
+TEST(CudaHostFaults, AFrameTooLargeForAStackIsRefused) {
+  const std::string kernel =
+      "#include \"tilewright_device.h\"\n"
+      "extern \"C\" __global__ void k(float* out) {\n"
+      "  float x[50000];\n  x[threadIdx.x] = 1;\n"
+      "  for (int i = 0; i < 50000; ++i) out[i] = x[i];\n}\n";
+  const auto module =
+      Module::build({.text = kernel, .headers = {device_header()}, .kernels = {"k"}});
+  ASSERT_FALSE(module);
+  EXPECT_THAT(module.reason(), testing::HasSubstr("frame size"));
 }
 
 TEST(CudaHostFaults, ALaunchPastItsTimeIsStopped) {
@@ -162,13 +223,15 @@ TEST(CudaHostFaults, ALaunchPastItsTimeIsStopped) {
 }
 
 TEST(CudaHostFaults, AFaultInAHeaderNamesItsLineAndItsCaller) {
-  const std::string kernel = "#include \"tilewright_device.h\"\n#include \"part.h\"\n"
-                             "extern \"C\" __global__ void k(float* out) {\n"
-                             "  part(out, threadIdx.x);\n}\n";
-  const std::string part = "\nTW_DEVICE void part(float* out, int i) {\n"
-                           "  tw::store_global(out + i, 0.0f);\n}\n";
-  const auto module = Module::build({.text = kernel, .headers = {device_header(), {"part.h", part}},
-                                     .kernels = {"k"}});
+  const std::string kernel =
+      "#include \"tilewright_device.h\"\n#include \"part.h\"\n"
+      "extern \"C\" __global__ void k(float* out) {\n"
+      "  part(out, threadIdx.x);\n}\n";
+  const std::string part =
+      "\nTW_DEVICE void part(float* out, int i) {\n"
+      "  tw::store_global(out + i, 0.0f);\n}\n";
+  const auto module = Module::build(
+      {.text = kernel, .headers = {device_header(), {"part.h", part}}, .kernels = {"k"}});
   ASSERT_TRUE(module) << module.reason();
   std::vector<float> out(31);
   const std::vector<Tensor> tensors{tensor("out", out, false)};
@@ -176,8 +239,7 @@ TEST(CudaHostFaults, AFaultInAHeaderNamesItsLineAndItsCaller) {
   const auto report = module->run(std::span(&launch, 1), tensors);
   ASSERT_TRUE(report);
   ASSERT_EQ(report->findings.size(), 1U) << texts(*report);
-  EXPECT_EQ(report->findings[0].place,
-            (Place{"part.h", 3, 4, "tw::store_global(out + i, 0.0f);"}));
+  EXPECT_EQ(report->findings[0].place, (Place{"part.h", 3, 4, "tw::store_global(out + i, 0.0f);"}));
   EXPECT_THAT(report->findings[0].text, testing::HasSubstr("line 3 of part.h (from line 4)"));
 }
 

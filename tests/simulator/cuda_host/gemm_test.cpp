@@ -16,7 +16,8 @@ const Built& built() {
 }
 
 struct Data {
-  std::vector<std::uint16_t> a = random_f16(std::size_t{kM} * kK, 1), b = random_f16(std::size_t{kK} * kN, 2);
+  std::vector<std::uint16_t> a = random_f16(std::size_t{kM} * kK, 1),
+                             b = random_f16(std::size_t{kK} * kN, 2);
   std::vector<std::uint16_t> c = std::vector<std::uint16_t>(std::size_t{kM} * kN, 0x7e00);
   std::vector<int> sizes{kN, kK};
   std::vector<Tensor> tensors() {
@@ -25,8 +26,11 @@ struct Data {
 };
 
 Report run(const std::string& kernel, Data& data) {
-  const Launch launch{.kernel = kernel, .tensors = {0, 1, 2, 3}, .blocks = kM / 64 * (kN / 64),
-                      .threads = 160, .shared_bytes = 3 * 8192 + 6 * 8};
+  const Launch launch{.kernel = kernel,
+                      .tensors = {0, 1, 2, 3},
+                      .blocks = kM / 64 * (kN / 64),
+                      .threads = 160,
+                      .shared_bytes = 3 * 8192 + 6 * 8};
   const auto tensors = data.tensors();
   auto report = built().module.run(std::span(&launch, 1), tensors);
   EXPECT_TRUE(report) << (report ? "" : report.reason());
@@ -74,8 +78,9 @@ TEST(CudaHostGemm, CopyingOverWhatIsStillReadIsARace) {
   const Report report = run("gemm_no_empty_wait", data);
   bool found = false;
   for (const Finding& f : report.findings)
-    found |= f.fault == Fault::race && f.object == "shared memory" &&
-             (f.place.line == built().line("// copy A") || f.other.line == built().line("// copy A"));
+    found |=
+        f.fault == Fault::race && f.object == "shared memory" &&
+        (f.place.line == built().line("// copy A") || f.other.line == built().line("// copy A"));
   EXPECT_TRUE(found) << texts(report);
 }
 
@@ -96,8 +101,10 @@ TEST(CudaHostGemm, WaitingForTheOtherParityIsADeadlockThatSaysWhoWaitsWhere) {
   const int full = built().line("// wait full"), empty = built().line("// wait empty");
   EXPECT_EQ(f.fault, Fault::deadlock);
   EXPECT_EQ(f.place.line, full);
-  EXPECT_THAT(f.text, testing::HasSubstr("threads 0-127 in mbarrier_wait at line " + std::to_string(full)));
-  EXPECT_THAT(f.text, testing::HasSubstr("threads 128-159 in mbarrier_wait at line " + std::to_string(empty)));
+  EXPECT_THAT(f.text,
+              testing::HasSubstr("threads 0-127 in mbarrier_wait at line " + std::to_string(full)));
+  EXPECT_THAT(f.text, testing::HasSubstr("threads 128-159 in mbarrier_wait at line " +
+                                         std::to_string(empty)));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Do the device functions compute what the GPU's instructions do, bit for bit where those are exact?
+// Do the device functions compute what the GPU's instructions do, bit for bit where those are
+// exact?
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -15,9 +16,9 @@ using tw_half::float_of_bf16;
 using tw_half::float_of_f16;
 
 const Built& built() {
-  static const Built all("numerics.cu", {"round_to", "widen", "multiply_f16", "multiply_bf16",
-                                         "multiply_wmma", "wrong_operand", "shuffles", "atomics",
-                                         "stencil", "plain"});
+  static const Built all("numerics.cu",
+                         {"round_to", "widen", "multiply_f16", "multiply_bf16", "multiply_wmma",
+                          "wrong_operand", "shuffles", "atomics", "stencil", "plain"});
   return all;
 }
 
@@ -33,7 +34,8 @@ std::vector<int> first(int count) {
   return all;
 }
 
-/// The value of a float format with `mantissa` stored bits and this exponent bias, by its definition.
+/// The value of a float format with `mantissa` stored bits and this exponent bias, by its
+/// definition.
 double value_of(unsigned bits, int mantissa, int exponent_bits) {
   const int exponent = static_cast<int>(bits >> mantissa) & ((1 << exponent_bits) - 1);
   const double fraction = bits & ((1U << mantissa) - 1);
@@ -63,7 +65,8 @@ std::uint16_t rounded(float x, int mantissa, int exponent_bits) {
   const double above = high == infinity ? std::ldexp(1, 1 << (exponent_bits - 1))
                                         : value_of(high, mantissa, exponent_bits);
   const double down = magnitude - below, up = above - magnitude;
-  return static_cast<std::uint16_t>(sign | (down < up || (down == up && low % 2 == 0) ? low : high));
+  return static_cast<std::uint16_t>(sign |
+                                    (down < up || (down == up && low % 2 == 0) ? low : high));
 }
 
 TEST(CudaHostHalves, EveryPatternWidensToItsValue) {
@@ -74,12 +77,14 @@ TEST(CudaHostHalves, EveryPatternWidensToItsValue) {
       ASSERT_TRUE(std::isnan(float_of_f16(bits))) << i;
     else
       ASSERT_EQ(std::bit_cast<std::uint32_t>(float_of_f16(bits)),
-                std::bit_cast<std::uint32_t>(static_cast<float>(half))) << i;
+                std::bit_cast<std::uint32_t>(static_cast<float>(half)))
+          << i;
     if (std::isnan(bfloat))
       ASSERT_TRUE(std::isnan(float_of_bf16(bits))) << i;
     else
       ASSERT_EQ(std::bit_cast<std::uint32_t>(float_of_bf16(bits)),
-                std::bit_cast<std::uint32_t>(static_cast<float>(bfloat))) << i;
+                std::bit_cast<std::uint32_t>(static_cast<float>(bfloat)))
+          << i;
     if (!std::isnan(half)) {
       ASSERT_EQ(f16_of_float(float_of_f16(bits)), bits);
     }
@@ -98,7 +103,8 @@ TEST(CudaHostHalves, TiesBetweenAllNeighboursGoToTheEvenOne) {
   for (unsigned i = 0; i < 0x8000; ++i) {
     for (const bool bfloat : {false, true}) {
       const int mantissa = bfloat ? 7 : 10, exponent_bits = bfloat ? 8 : 5;
-      const double low = value_of(i, mantissa, exponent_bits), high = value_of(i + 1, mantissa, exponent_bits);
+      const double low = value_of(i, mantissa, exponent_bits),
+                   high = value_of(i + 1, mantissa, exponent_bits);
       if (!std::isfinite(low)) continue;
       const auto tie = static_cast<float>(std::isfinite(high) ? (low + high) / 2 : low);
       for (const float x : {tie, std::nextafter(tie, 0.0F), std::nextafter(tie, INFINITY)}) {
@@ -111,9 +117,11 @@ TEST(CudaHostHalves, TiesBetweenAllNeighboursGoToTheEvenOne) {
 
 TEST(CudaHostHalves, RandomFloatsRoundToTheNearest) {
   std::mt19937 random(7);
-  for (int i = 0; i < 300000; ++i) expect_rounded(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
-  for (const float x : {0.0F, -0.0F, INFINITY, -INFINITY, NAN, 65504.0F, 65519.996F, 65520.0F, 65536.0F,
-                        std::numeric_limits<float>::max(), std::numeric_limits<float>::denorm_min()})
+  for (int i = 0; i < 300000; ++i)
+    expect_rounded(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  for (const float x :
+       {0.0F, -0.0F, INFINITY, -INFINITY, NAN, 65504.0F, 65519.996F, 65520.0F, 65536.0F,
+        std::numeric_limits<float>::max(), std::numeric_limits<float>::denorm_min()})
     expect_rounded(x);
 }
 
@@ -134,7 +142,8 @@ TEST(CudaHostNumerics, KernelsRoundAsTheHostDoes) {
     ASSERT_EQ(packed[2 * i + 1], rounded(-x[i], 7, 8) | std::uint32_t{rounded(x[i], 7, 8)} << 16);
   }
   run({.kernel = "widen", .tensors = first(4), .blocks = 4, .threads = 64},
-      {tensor("half", half), tensor("bfloat", bfloat), tensor("a", a, false), tensor("b", b, false)});
+      {tensor("half", half), tensor("bfloat", bfloat), tensor("a", a, false),
+       tensor("b", b, false)});
   for (std::size_t i = 0; i < x.size(); ++i) {
     EXPECT_EQ(a[i], static_cast<float>(value_of(half[i], 10, 5)));
     EXPECT_EQ(b[i], static_cast<float>(value_of(bfloat[i], 7, 8)));
@@ -142,7 +151,8 @@ TEST(CudaHostNumerics, KernelsRoundAsTheHostDoes) {
 }
 
 /// Sums in f32, in the order of k.
-std::vector<float> plain_product(const std::vector<float>& a, const std::vector<float>& b, float start) {
+std::vector<float> plain_product(const std::vector<float>& a, const std::vector<float>& b,
+                                 float start) {
   std::vector<float> c(256, start);
   for (std::size_t i = 0; i < 16; ++i)
     for (std::size_t j = 0; j < 16; ++j)
@@ -171,12 +181,16 @@ TEST(CudaHostNumerics, MmaIsTheProductOfWhatLdmatrixLoads) {
         for (auto& v : *m) v = bf16_of_float(float_of_f16(v));
     std::vector<std::uint16_t> bt = transposed(b);
     std::vector<float> c(256), ct(256);
-    const Report report = run({.kernel = bfloat ? "multiply_bf16" : "multiply_f16", .tensors = first(5),
-                               .threads = 32, .shared_bytes = 1536},
-                              {tensor("a", a), tensor("b", b), tensor("bt", bt), tensor("c", c, false),
-                               tensor("ct", ct, false)});
+    const Report report = run({.kernel = bfloat ? "multiply_bf16" : "multiply_f16",
+                               .tensors = first(5),
+                               .threads = 32,
+                               .shared_bytes = 1536},
+                              {tensor("a", a), tensor("b", b), tensor("bt", bt),
+                               tensor("c", c, false), tensor("ct", ct, false)});
     EXPECT_TRUE(report.clean()) << texts(report);
-    const auto to_float = [&](std::uint16_t v) { return bfloat ? float_of_bf16(v) : float_of_f16(v); };
+    const auto to_float = [&](std::uint16_t v) {
+      return bfloat ? float_of_bf16(v) : float_of_f16(v);
+    };
     const auto wide_a = widened(a, to_float), wide_b = widened(b, to_float);
     EXPECT_EQ(c, plain_product(wide_a, wide_b, 1));
     EXPECT_EQ(ct, plain_product(wide_a, wide_b, 0));
@@ -191,21 +205,22 @@ TEST(CudaHostNumerics, WmmaMultipliesWhateverTheLayout) {
   std::vector<std::uint16_t> a = random_f16(256, 6), b = random_f16(256, 7);
   std::vector<std::uint16_t> at = transposed(a), bt = transposed(b);
   std::vector<float> c(1024);
-  const Report report = run({.kernel = "multiply_wmma", .tensors = first(5), .threads = 32,
-                             .shared_bytes = 4096 + 1280},
-                            {tensor("a", a), tensor("b", b), tensor("at", at), tensor("bt", bt),
-                             tensor("c", c, false)});
+  const Report report = run(
+      {.kernel = "multiply_wmma", .tensors = first(5), .threads = 32, .shared_bytes = 4096 + 1280},
+      {tensor("a", a), tensor("b", b), tensor("at", at), tensor("bt", bt), tensor("c", c, false)});
   EXPECT_TRUE(report.clean()) << texts(report);
   const auto expected = plain_product(widened(a, float_of_f16), widened(b, float_of_f16), 2);
   for (std::size_t i = 0; i < 4; ++i)
-    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), c.begin() + static_cast<int>(256 * i))) << i;
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), c.begin() + static_cast<int>(256 * i)))
+        << i;
 }
 
 TEST(CudaHostNumerics, AnOperandOfTheOtherSideIsFound) {
   std::vector<std::uint16_t> a = random_f16(256, 8);
   std::vector<float> c(32);
-  const Report report = run({.kernel = "wrong_operand", .tensors = first(2), .threads = 32, .shared_bytes = 512},
-                            {tensor("a", a), tensor("c", c, false)});
+  const Report report =
+      run({.kernel = "wrong_operand", .tensors = first(2), .threads = 32, .shared_bytes = 512},
+          {tensor("a", a), tensor("c", c, false)});
   ASSERT_EQ(report.findings.size(), 1U) << texts(report);
   EXPECT_EQ(report.findings[0].fault, Fault::bad_argument);
   EXPECT_EQ(report.findings[0].place.line, built().line("// wrong operand"));
@@ -215,8 +230,9 @@ TEST(CudaHostNumerics, ShufflesAndBallots) {
   std::vector<float> in(32), out(160);
   for (std::size_t i = 0; i < 32; ++i) in[i] = static_cast<float>(i) - 10;
   std::vector<std::uint32_t> votes(32);
-  const Report report = run({.kernel = "shuffles", .tensors = first(3), .threads = 32},
-                            {tensor("in", in), tensor("out", out, false), tensor("votes", votes, false)});
+  const Report report =
+      run({.kernel = "shuffles", .tensors = first(3), .threads = 32},
+          {tensor("in", in), tensor("out", out, false), tensor("votes", votes, false)});
   EXPECT_TRUE(report.clean()) << texts(report);
   for (std::size_t i = 0; i < 32; ++i) {
     EXPECT_EQ(out[i], 32 * 31 / 2 - 320);
@@ -237,8 +253,9 @@ TEST(CudaHostNumerics, AtomicsAddInTheirOwnType) {
   for (int b = 1; b < 4; ++b) in[static_cast<std::size_t>(32 * b + 5)] = 0;
   std::vector<double> d(32, 1);
   std::vector<std::uint16_t> h(32, f16_of_float(1)), b(32, bf16_of_float(1));
-  const Report report = run({.kernel = "atomics", .tensors = first(5), .blocks = 4, .threads = 32},
-                            {tensor("in", in), tensor("f", f), tensor("d", d), tensor("h", h), tensor("b", b)});
+  const Report report =
+      run({.kernel = "atomics", .tensors = first(5), .blocks = 4, .threads = 32},
+          {tensor("in", in), tensor("f", f), tensor("d", d), tensor("h", h), tensor("b", b)});
   EXPECT_TRUE(report.clean()) << texts(report);
   for (std::size_t i = 0; i < 32; ++i) {
     float sum = i == 5 ? 0.0F : 1.0F;
@@ -248,8 +265,10 @@ TEST(CudaHostNumerics, AtomicsAddInTheirOwnType) {
       const float x = in[32 * k + i];
       sum += i == 5 ? 0.0F : x;  // a subnormal addend counts as zero
       exact += x;
-      half = rounded(static_cast<float>(value_of(half, 10, 5) + value_of(rounded(x, 10, 5), 10, 5)), 10, 5);
-      bfloat = rounded(static_cast<float>(value_of(bfloat, 7, 8) + value_of(rounded(x, 7, 8), 7, 8)), 7, 8);
+      half = rounded(static_cast<float>(value_of(half, 10, 5) + value_of(rounded(x, 10, 5), 10, 5)),
+                     10, 5);
+      bfloat = rounded(
+          static_cast<float>(value_of(bfloat, 7, 8) + value_of(rounded(x, 7, 8), 7, 8)), 7, 8);
     }
     EXPECT_EQ(f[i], sum) << i;
     EXPECT_EQ(d[i], exact);
@@ -258,7 +277,10 @@ TEST(CudaHostNumerics, AtomicsAddInTheirOwnType) {
   }
   const LaunchCounts& counts = report.launches[0];
   for (const int t : {1, 2, 3, 4})
-    EXPECT_EQ(counts.tensors[static_cast<std::size_t>(t)], (TensorBytes{.atomic = 128 * (t == 1 ? 4 : t == 2 ? 8 : 2)}));
+    EXPECT_EQ(counts.tensors[static_cast<std::size_t>(t)],
+              (TensorBytes{.atomic = 128 * (t == 1   ? 4
+                                            : t == 2 ? 8
+                                                     : 2)}));
 }
 
 TEST(CudaHostNumerics, BlocksOfACooperativeLaunchWaitForOneAnother) {
@@ -267,9 +289,14 @@ TEST(CudaHostNumerics, BlocksOfACooperativeLaunchWaitForOneAnother) {
   std::vector<float> expected = x;
   for (int round = 0; round < 4; ++round) {
     const std::vector<float> before = expected;
-    for (std::size_t i = 0; i < 192; ++i) expected[i] = before[(i + 191) % 192] + before[(i + 1) % 192];
+    for (std::size_t i = 0; i < 192; ++i)
+      expected[i] = before[(i + 191) % 192] + before[(i + 1) % 192];
   }
-  Launch launch{.kernel = "stencil", .tensors = first(2), .workspace = true, .blocks = 3, .threads = 64,
+  Launch launch{.kernel = "stencil",
+                .tensors = first(2),
+                .workspace = true,
+                .blocks = 3,
+                .threads = 64,
                 .cooperative = true};
   const std::vector<Tensor> tensors{tensor("x", x), tensor("y", y, false)};
   const Report report = run(launch, tensors, 4);
@@ -288,9 +315,10 @@ TEST(CudaHostNumerics, PlainCppIsCheckedAndCountedAsGoingThroughL1) {
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i) / 50;
   std::vector<std::uint32_t> wide(128), wide_out(128);
   for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<std::uint32_t>(i);
-  const Report report = run({.kernel = "plain", .tensors = first(4), .threads = 32, .shared_bytes = 384},
-                            {tensor("in", in), tensor("out", out, false), tensor("wide", wide),
-                             tensor("wide_out", wide_out, false)});
+  const Report report =
+      run({.kernel = "plain", .tensors = first(4), .threads = 32, .shared_bytes = 384},
+          {tensor("in", in), tensor("out", out, false), tensor("wide", wide),
+           tensor("wide_out", wide_out, false)});
   EXPECT_TRUE(report.clean()) << texts(report);
   for (std::size_t i = 0; i < 32; ++i) {
     EXPECT_EQ(out[3 * i], std::exp(in[3 * (31 - i)]));

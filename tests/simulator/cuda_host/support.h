@@ -58,8 +58,11 @@ struct Built {
 
 template <class T>
 Tensor tensor(const std::string& name, std::vector<T>& data, bool initialised = true) {
-  return {.name = name, .data = data.data(), .bytes = static_cast<std::int64_t>(data.size() * sizeof(T)),
-          .element_bytes = static_cast<int>(sizeof(T)), .initialised = initialised};
+  return {.name = name,
+          .data = data.data(),
+          .bytes = static_cast<std::int64_t>(data.size() * sizeof(T)),
+          .element_bytes = static_cast<int>(sizeof(T)),
+          .initialised = initialised};
 }
 
 inline std::string texts(const Report& report) {
