@@ -239,6 +239,24 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string& v) {
          i.walk.cores = whole<int>("--cores", v, 1, 1024);
        }},
+      {"--schedule", "", "NAME", "GPU: blocks are timed (default), in lockstep, or serial", false,
+       [](Invocation& i, const std::string& v) { i.walk.schedule = v; }},
+      {"--blocks-per-sm", "", "N", "GPU: blocks that an SM holds (default: by memory, at most 8)", false,
+       [](Invocation& i, const std::string& v) {
+         i.walk.blocks_per_sm = whole<std::int64_t>("--blocks-per-sm", v, 1, 64);
+       }},
+      {"--partitions", "", "N", "GPU: of L2: 1 (default), or 2 that copy what the other one is home of",
+       false, [](Invocation& i, const std::string& v) {
+         i.walk.partitions = whole<int>("--partitions", v, 1, 2);
+       }},
+      {"--jitter", "", "NUMBER", "GPU: how far a block's pace is off, at most (default 0.1)", false,
+       [](Invocation& i, const std::string& v) {
+         i.walk.jitter = number("--jitter", v, 0, 0.9, "a number from 0 to 0.9");
+       }},
+      {"--sample-waves", "", "N", "GPU: approximate: so many waves of blocks stand for all", false,
+       [](Invocation& i, const std::string& v) {
+         i.walk.sample_waves = whole<std::int64_t>("--sample-waves", v, 1, 1'000'000);
+       }},
       {"--json", "", "", "one JSON document instead of a table", false,
        [](Invocation& i, const std::string&) { i.json = true; }},
   };

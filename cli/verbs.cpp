@@ -99,11 +99,15 @@ std::vector<Verb> make_verbs() {
                    "PLAN",
                    kPlan + kModel + kFuser +
                        Names{"--layout", "--trace", "--save-trace", "--curve", "--csv", "--attribute",
-                             "--occupancy", "--stride", "--no-skip", "--cores", "--threads", "--json"},
+                             "--occupancy", "--stride", "--no-skip", "--cores", "--threads", "--schedule",
+                             "--blocks-per-sm", "--partitions", "--jitter", "--sample-waves", "--json"},
                    std::string(kPlanHelp) +
                        "\nWith --trace FILE there is no plan: its accesses walk through the machine's caches.\n"
                        "Blocks of a plan are dealt to --cores in turn and run one after the other. --threads share\n"
-                       "the sets of the caches: a thread walks the whole plan and touches its own sets.",
+                       "the sets of the caches: a thread walks the whole plan and touches its own sets.\n"
+                       "On a GPU blocks run side by side on the SMs and meet in L2, row-major tensors unless --layout\n"
+                       "says otherwise; with --cores, --curve, --csv, --attribute, --occupancy or --save-trace one\n"
+                       "after the other.",
                    [](const Invocation& i) { return harness::simulate(i.request, i.walk); },
                    simulate_table});
   verbs.push_back({"emit",

@@ -18,7 +18,7 @@ struct Experiment {
   std::string id;      ///< "chimera/fig8d"
   std::string title;
   std::string source;  ///< paper, section, figure
-  std::string method;  ///< "validate", "formulas", "reuse", "panels", "bounds", "counters"
+  std::string method;  ///< "validate", "formulas", "reuse", "panels", "bounds", "counters", "blocks"
   std::string about;   ///< what is done here and how it differs from the paper
   std::string where;   ///< the file, for errors
   std::shared_ptr<const DocumentValue> document;
@@ -51,6 +51,8 @@ Reproduced reproduce_bounds(const Experiment& e);
 /// PolyBench's kernels simulated, against counted misses that lie in a folder outside the library.
 Reproduced reproduce_counters(const Experiment& e, const Request& request,
                               const ReproduceOptions& options);
+/// A tiled product on a GPU by size, with what hardware counted beside it.
+Reproduced reproduce_blocks(const Experiment& e, const Request& request);
 /// Why it cannot: nothing where its data are there.
 std::optional<std::string> counters_missing(const ReproduceOptions& options);
 /// MCFuser's: section II-A's ratio, the counts of the space, the compared works, the rows of a

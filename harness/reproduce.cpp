@@ -56,6 +56,7 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "comparison") return reproduce_comparison(e);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);
+  if (e.method == "blocks") return reproduce_blocks(e, request);
   if (e.method == "counters") return reproduce_counters(e, request, options);
   if (e.method == "speedups") return reproduce_speedups(e, options);
   if (e.method == "times") return reproduce_times(e, options);
@@ -64,7 +65,7 @@ Reproduced run_method(const Experiment& e, const Request& request,
   Field(*e.document, e.where)
       .at("method")
       .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, panels, "
-            "bounds, counters, speedups, times, traffic, memory");
+            "bounds, counters, blocks, speedups, times, traffic, memory");
 }
 
 /// --size is for counted misses only, --data for them and for recordings.

@@ -53,7 +53,13 @@ struct WalkOptions {
   std::optional<std::string> occupancy = {};   ///< where to write who holds what, .csv or .json
   std::optional<std::int64_t> stride = {};     ///< of occupancy, accesses
   bool skip = true;        ///< passes over iterations that repeat themselves
-  int cores = 1;           ///< that blocks are dealt to (SimulateOptions::cores)
+  std::optional<int> cores = {};  ///< that blocks are dealt to (SimulateOptions::cores)
+  // On a GPU, see gpu::Options.
+  std::optional<std::string> schedule = {};  ///< timed, lockstep, serial
+  std::optional<std::int64_t> blocks_per_sm = {};
+  std::optional<int> partitions = {};
+  std::optional<double> jitter = {};
+  std::optional<std::int64_t> sample_waves = {};
 };
 /// Simulated traffic of a plan, or of a trace, at every boundary. Refused for an illegal plan and for
 /// one that overflows a software-managed level (`fits` false). Cost: one visit a line touched.

@@ -175,6 +175,11 @@ Invocation invocation_of(const Json& options) {
   read.text("occupancy", i.walk.occupancy);
   read.whole("stride", 1, INT64_MAX, i.walk.stride);
   read.whole("cores", 1, 1024, i.walk.cores);
+  read.text("schedule", i.walk.schedule);
+  read.whole("blocks_per_sm", 1, 64, i.walk.blocks_per_sm);
+  read.whole("partitions", 1, 2, i.walk.partitions);
+  read.number("jitter", 0, 0.9, i.walk.jitter);
+  read.whole("sample_waves", 1, 1'000'000, i.walk.sample_waves);
   read.text("models", i.models);
   read.text("out", i.out);
   read.text("target", i.request.target);

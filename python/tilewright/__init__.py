@@ -84,6 +84,11 @@ _OPTIONS = {
                  "chrome://tracing read",
     "stride": "of occupancy, in accesses (512 to 1024 samples)",
     "cores": "cores that blocks are dealt to, sharing the outer caches (1)",
+    "schedule": "GPU: blocks are 'timed' (default), in 'lockstep', or 'serial'",
+    "blocks_per_sm": "GPU: blocks that an SM holds (by memory, at most 8)",
+    "partitions": "GPU: of L2: 1 (default), or 2 that copy what the other one is home of",
+    "jitter": "GPU: how far a block's pace is off, at most (0.1)",
+    "sample_waves": "GPU: approximate: so many waves of blocks stand for all",
     "target": "'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its "
               "micro-kernel",
     "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
@@ -273,7 +278,8 @@ simulate = _verb(
     "simulate", ["subject", "machine"],
     _PLAN + _MODEL + ["expression"] + _FUSER +
     ["layout", "trace", "save_trace", "curve", "csv", "attribute", "occupancy",
-     "stride", "no_skip", "cores", "threads"],
+     "stride", "no_skip", "cores", "threads", "schedule", "blocks_per_sm", "partitions", "jitter",
+     "sample_waves"],
     "What a plan moves, by a walk over its accesses; or a recorded trace (subject None, trace=FILE).\n\n"
     "Returns a traffic document as predict() does, with 'source': 'simulated'.")
 emit = _verb(
