@@ -118,7 +118,8 @@ Result<NcuLaunch> launch_of(const std::vector<std::string>& cells, const Columns
   launch.kernel = cells[columns.kernel].substr(0, cells[columns.kernel].find('('));
   if (columns.has_grid) launch.blocks = blocks_of(cells[columns.grid]);
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (columns.names[i].find("__") == std::string::npos) continue;  // no metric
+    // Other columns are attributes of the device and of the launch, and rollups nobody asked for.
+    if (std::ranges::find(kMetrics, std::string_view(columns.names[i])) == std::end(kMetrics)) continue;
     const auto value = number_of(cells[i]);
     if (value)
       launch.metrics[columns.names[i]] = *value * columns.scales[i];
