@@ -69,6 +69,22 @@ Reproduced reproduce_shared(const Experiment& e);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e);
 
+/// What experiments/gpu has recorded, beside a paper's: times over PyTorch's, MCFuser's predicted
+/// against measured times, predicted against counted bytes.
+bool is_recorded(std::string_view method);
+/// Why there is none here; nothing where there is.
+std::optional<std::string> recording_missing(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& options);
+/// Recorded plans simulated again: bytes from memory.
+Reproduced reproduce_memory(const Experiment& e, const Request& request,
+                            const ReproduceOptions& options);
+/// Where an experiment's recording lies: in --data, else in experiments/results.
+std::string recording_path(const Experiment& e, const ReproduceOptions& options);
+/// The device, the day and the command of a recording, in its result and its report.
+void add_provenance(Reproduced& done, const Field& recording, const std::string& path);
+
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {
   std::string_view name;  ///< "chimera/fig8d"

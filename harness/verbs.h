@@ -74,6 +74,9 @@ struct CudaOptions {
   std::optional<std::string> cache = {};    ///< a folder where built kernels are kept and found again
   bool cold = false;     ///< time on sets of tensors in turn that are together larger than L2
   bool build_only = false;  ///< stop before a device is needed
+  /// Instead of timing, the verified kernels once more, for a profiler that starts when told to.
+  bool count = false;
+  std::optional<std::string> prefix = {};  ///< of the kernels' names, so that a profiler tells them apart
 };
 
 struct EmitOptions {
@@ -117,11 +120,19 @@ struct MeasureOptions {
   std::optional<std::string> micro_kernel = {};
   bool prefetch = false;
   bool executed = false;  ///< also the addresses executed, through simulated caches
+  CudaOptions cuda = {};
 };
 /// Measured traffic of the plan's kernel, built and verified before. Refused where the meter is not
 /// usable here, saying what is missing. With `executed`, why the count differs from the simulation of
 /// the plan, by cause. Cost: cachegrind runs the kernel some hundred times slower, twice.
+/// For target cuda (meter ncu) also "predicted", what models say of the plan, and "counted" under both
+/// settings of the tool's cache control.
 Answer measure(const Request& request, const MeasureOptions& options = {});
+
+/// The same of many plans on cuda by ncu, in one process of it: as run_batch, answers to `out` once all
+/// are counted.
+Answer measure_batch(const Request& request, const MeasureOptions& options, const std::string& batch,
+                     const std::optional<std::string>& out = {});
 
 // ---- Validation ---------------------------------------------------------------------------------
 struct ValidateOptions {
@@ -132,6 +143,7 @@ struct ValidateOptions {
   bool beyond = false;                       ///< tilings past half the capacity too, in their own block
   std::optional<std::string> spill = {};     ///< an intermediate pinned to home
   std::optional<std::string> csv = {};       ///< the points
+  std::optional<std::string> recorded = {};  ///< truth ncu: a file of experiments/gpu/counters
 };
 /// Predicted against true bytes over N seeded tilings (convention 8). Points are simulated on
 /// --threads threads; the answer does not depend on how many.

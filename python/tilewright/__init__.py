@@ -100,21 +100,23 @@ _OPTIONS = {
     "cache": "cuda: a folder where built kernels are kept and found again",
     "cold": "cuda: time on tensors in turn that are together larger than L2 (False)",
     "build_only": "cuda: build, and stop before a device is needed (False)",
+    "count": "cuda: run each verified kernel once more for a profiler; not timed (False)",
     "seconds": "of timing, about (2 on cpu, 0.25 on cuda)",
     "batch": "cuda: a file of many runs, a JSON object of options a line; the subject is then None",
     "prefetch": "ask for the lines of tiles in place before they are used (False)",
-    "meter": "what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', see meters()",
+    "meter": "what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', 'ncu', see meters()",
     "executed": "also every address executed, through simulated caches, and the causes (False)",
     "out": "the file (plan, run with a batch) or folder (emit, reproduce) to write",
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
-    "samples": "tilings an order (60)",
+    "samples": "tilings an order (60); explain: candidates drawn from MCFuser's pruned space",
     "size": "of the kernels: 'small', 'medium' (default) or 'large'",
-    "data": "the folder where counted misses lie ('../shared/data/polybench-papi')",
+    "data": "the folder where counted misses lie ('../shared/data/polybench-papi'), or recordings ('experiments/results')",
     "truth": "what the prediction is held against: 'simulator' (default) or a meter",
     "min_r2": "the least R² about y = x; below it the answer is refused",
     "beyond": "tilings past half the capacity too, in a block of their own (False)",
     "spill": "an intermediate that goes home and back (Chimera's Fig. 8 f)",
     "csv": "a file for the points",
+    "recorded": "truth 'ncu': a file that experiments/gpu/counters has written, instead of a GPU",
 }
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
@@ -169,6 +171,7 @@ _CONVERT = {
     "capacity": _capacity,
     "out": _os.fspath,
     "csv": _os.fspath,
+    "recorded": _os.fspath,
     "trace": _os.fspath,
     "batch": _os.fspath,
     "cache": _os.fspath,
@@ -251,7 +254,7 @@ experiments = _list("experiments", "The tables and figures that reproduce() know
 
 explain = _verb(
     "explain", ["subject", "machine"],
-    _PLAN + _MODEL + ["expression"] + _FUSER + ["resolved", "curve"],
+    _PLAN + _MODEL + ["expression"] + _FUSER + ["samples", "resolved", "curve"],
     "Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says\n"
     "what any plan must move, by buffer size.\n\n"
     "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
@@ -287,19 +290,22 @@ emit = _verb(
 run = _verb(
     "run", ["subject", "machine"],
     _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "seed", "threads", "seconds",
-                      "warps", "stages", "arch", "cache", "cold", "build_only", "batch", "out"],
+                      "warps", "stages", "arch", "cache", "cold", "build_only", "count", "batch",
+                      "out"],
     "Emits, builds, verifies against the reference evaluator and times a plan's kernel.\n\n"
     "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.")
 measure = _verb(
     "measure", ["subject", "machine"],
-    _PLAN + _MODEL + ["target", "meter", "executed", "isa", "micro_kernel", "prefetch", "seed", "threads"],
+    _PLAN + _MODEL + ["target", "meter", "executed", "isa", "micro_kernel", "prefetch", "seed", "threads",
+                      "warps", "stages", "arch", "cache", "build_only", "batch", "out"],
     "What a plan's verified kernel moves, by a meter.\n\n"
     "Returns a traffic document as predict() does, of one tensor 'total', with 'counters' and 'notes';\n"
-    "with executed=True 'comparison': plan, executed addresses and meter, and every difference's cause.")
+    "with executed=True 'comparison': plan, executed addresses and meter, and every difference's cause.\n"
+    "target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.")
 validate = _verb(
     "validate", ["workload", "machine"],
     ["model", "level", "capacity", "order", "orders", "samples", "truth", "min_r2", "beyond",
-     "spill", "csv"] + _MODEL + ["layout", "seed", "threads"],
+     "spill", "csv", "recorded"] + _MODEL + ["layout", "seed", "threads"],
     "Predicted against true bytes over many tilings.\n\n"
     "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"
     "'predicted_bytes', 'true_bytes'}], ...}.")
