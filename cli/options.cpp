@@ -204,6 +204,8 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string& v) { i.reproduce.data = v; }},
       {"--meter", "", "NAME", "what measures: cachegrind (default), perf, ... (tilewright meters)", false,
        [](Invocation& i, const std::string& v) { i.measure.meter = v; }},
+      {"--cold-only", "", "", "ncu: count only with caches emptied before every kernel: half the time", false,
+       [](Invocation& i, const std::string&) { i.measure.cuda.cold_only = true; }},
       {"--executed", "", "", "also every address executed, through simulated caches, and the causes", false,
        [](Invocation& i, const std::string&) { i.measure.executed = true; }},
       {"--truth", "", "NAME", "what the prediction is held against: simulator (default) or a meter", false,

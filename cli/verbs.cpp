@@ -141,7 +141,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"measure",
                    "measured traffic of the plan's verified kernel",
                    "PLAN",
-                   kPlan + kModel + Names{"--target", "--meter", "--executed", "--isa", "--micro-kernel",
+                   kPlan + kModel + Names{"--target", "--meter", "--cold-only", "--executed", "--isa", "--micro-kernel",
                                           "--prefetch", "--threads", "--seed", "--warps", "--stages",
                                           "--arch", "--cache", "--build-only", "--batch", "--out",
                                           "--json"},

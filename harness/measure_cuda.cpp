@@ -194,7 +194,8 @@ class Counting {
               file("answers"),
               "--json"};
     if (cuda_.arch) child_.insert(child_.end(), {"--arch", *cuda_.arch});
-    for (const CacheControl control : {CacheControl::all, CacheControl::none}) count(control);
+    count(CacheControl::all);
+    if (!cuda_.cold_only) count(CacheControl::none);
     return std::nullopt;
   }
   const profilers::NcuMetrics& metrics() const { return metrics_; }

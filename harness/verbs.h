@@ -77,6 +77,7 @@ struct CudaOptions {
   /// Instead of timing, the verified kernels once more, for a profiler that starts when told to.
   bool count = false;
   std::optional<std::string> prefix = {};  ///< of the kernels' names, so that a profiler tells them apart
+  bool cold_only = false;  ///< ncu: count only with caches emptied before every kernel
 };
 
 struct EmitOptions {

@@ -187,6 +187,7 @@ Invocation invocation_of(const Json& options) {
   read.text("micro_kernel", i.run.micro_kernel);
   read.flag("prefetch", i.run.prefetch);
   read.text("meter", i.measure.meter);
+  read.flag("cold_only", i.measure.cuda.cold_only);
   read.flag("executed", i.measure.executed);
   read.whole("warps", 1, 16, i.run.cuda.warps);
   read.whole("stages", 1, 8, i.run.cuda.stages);

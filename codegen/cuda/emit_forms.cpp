@@ -8,7 +8,8 @@ namespace tilewright::cuda {
 namespace {
 
 constexpr std::int64_t kMostShared = 232448;   // what a block can have on compute capability 9.0
-constexpr std::int64_t kMostSums = 176;        // floats a thread, of the 255 registers that it has
+constexpr std::int64_t kRegisters = 65536;     // of a multiprocessor
+constexpr std::int64_t kOtherRegisters = 72;   // that a thread needs beside its sums, about
 constexpr std::int64_t kSharedLine = 128;
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return ceil_div(value, to) * to; }
@@ -65,7 +66,8 @@ void KernelEmitter::choose_forms() {
       floats += mine;
       if (mine > largest) largest = mine, victim = BufferId(i);
     }
-    if (floats <= kMostSums) return;
+    const std::int64_t each = std::min<std::int64_t>(255, kRegisters / (threads() + copying_threads()) / 8 * 8);
+    if (floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
     places_[victim->index()].reason = "its sums would need too many registers";
   }

@@ -271,7 +271,7 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     std::string pairs;
     if (!buf.atomic) {
       const SymBox at = box != nullptr ? *box : SymBox{};
-      pairs = box != nullptr && aligned(b, at, 2) ? ", true" : ", false";
+      pairs = box != nullptr && aligned(b, at, type == "float" ? 2 : 4) ? ", true" : ", false";
     }
     out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + pairs + ">(" + sums +
               ", me, " + first + ", " + columns + ", " + row + ");");
@@ -325,7 +325,8 @@ void KernelEmitter::hold(NodeId, const OutputUse& w, const SymBox& box, const st
       out_.line("read_rows<" + type + ", " + t + ">(" + n + ", me, scratch, " + row + ");");
       row_floats_ = std::max(row_floats_, sums_rows(w.buffer) * 16 * warp_rows_ * warp_columns_);
     } else {
-      const std::string read = "read_sums<" + type + ">(" + n + ", me, " + first_column(w.buffer) +
+      const std::string whole = aligned(w.buffer, box, type == "float" ? 2 : 4) ? ", true" : ", false";
+      const std::string read = "read_sums<" + type + whole + ">(" + n + ", me, " + first_column(w.buffer) +
                                ", " + columns + ", " + row + ");";
       if (p.split == Split::partial) {
         out_.line("if (me.column == 0) " + read);

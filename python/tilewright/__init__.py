@@ -105,6 +105,7 @@ _OPTIONS = {
     "batch": "cuda: a file of many runs, a JSON object of options a line; the subject is then None",
     "prefetch": "ask for the lines of tiles in place before they are used (False)",
     "meter": "what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', 'ncu', see meters()",
+    "cold_only": "ncu: count only with caches emptied before every kernel: half the time (False)",
     "executed": "also every address executed, through simulated caches, and the causes (False)",
     "out": "the file (plan, run with a batch) or folder (emit, reproduce) to write",
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
@@ -296,7 +297,7 @@ run = _verb(
     "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.")
 measure = _verb(
     "measure", ["subject", "machine"],
-    _PLAN + _MODEL + ["target", "meter", "executed", "isa", "micro_kernel", "prefetch", "seed", "threads",
+    _PLAN + _MODEL + ["target", "meter", "cold_only", "executed", "isa", "micro_kernel", "prefetch", "seed", "threads",
                       "warps", "stages", "arch", "cache", "build_only", "batch", "out"],
     "What a plan's verified kernel moves, by a meter.\n\n"
     "Returns a traffic document as predict() does, of one tensor 'total', with 'counters' and 'notes';\n"

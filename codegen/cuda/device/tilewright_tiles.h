@@ -118,6 +118,23 @@ struct Tile {
   TW_MEMBER T* at(int row, int column) const { return data + offset(row, column); }
 };
 
+/// f(row, chunk) for every chunk of 16 bytes of a tile, shared out among threads: neighbours of a row to
+/// neighbouring lanes, and no group of eight lanes in two rows where a row has eight chunks or more, so
+/// that what a request fetches is what a row's part needs.
+template <int Threads, int Rows, int Chunks, class F>
+TW_DEVICE void each_chunk(int thread, const F& f) {
+  constexpr int kLanes = Chunks >= 32 ? 32 : Chunks > 16 ? 32 : Chunks > 8 ? 16 : Chunks > 4 ? 8
+                         : Chunks > 2 ? 4 : Chunks;
+  constexpr int kStep = Threads / kLanes;
+  const int first = thread / kLanes, lane = thread % kLanes;
+  TW_UNROLL_BY(16)
+  for (int n = 0; n < (Rows + kStep - 1) / kStep; ++n)
+    TW_UNROLL
+    for (int part = 0; part < (Chunks + kLanes - 1) / kLanes; ++part) {
+      const int r = first + n * kStep, c = lane + part * kLanes;
+      if ((Rows % kStep == 0 || r < Rows) && (Chunks % kLanes == 0 || c < Chunks)) f(r, c);
+    }
+}
 /// Fills a tile, its padding with zeros, by asynchronous copies of 16 bytes: the tensor's rows begin
 /// at multiples of 16 bytes. row(r) is the address of row r's first element, null for a row that does
 /// not exist; `any` some address in the tensor.
@@ -131,37 +148,15 @@ TW_DEVICE void copy_async(const Tile& tile, int thread, int columns,
     const int count = from == nullptr ? 0 : least(most(columns - c, 0), Tile::kVector);
     cp_async16(tile.at(r, c), count > 0 ? from + c : any, count * int(sizeof(T)));
   };
-  if constexpr (Threads % kChunks == 0) {  // every thread has a column of chunks to itself
-    constexpr int kStep = Threads / kChunks;
-    const int first = thread / kChunks, c = thread % kChunks * Tile::kVector;
-    TW_UNROLL_BY(16)
-    for (int n = 0; n < (Tile::kRows + kStep - 1) / kStep; ++n)
-      if (Tile::kRows % kStep == 0 || first + n * kStep < Tile::kRows) chunk(first + n * kStep, c);
-  } else {
-    TW_UNROLL_BY(8)
-    for (int i = thread; i < Tile::kRows * kChunks; i += Threads)
-      chunk(i / kChunks, i % kChunks * Tile::kVector);
-  }
+  each_chunk<Threads, Tile::kRows, kChunks>(thread, [&](int r, int c) { chunk(r, c * Tile::kVector); });
 }
 /// The same for a box that is as large as the tile, its rows `stride` elements apart from `from` on.
 template <int Threads, class Tile>
 TW_DEVICE void copy_whole(const Tile& tile, int thread, const typename Tile::Element* from, i64 stride) {
   constexpr int kChunks = Tile::kColumns / Tile::kVector;
-  if constexpr (Threads % kChunks == 0) {
-    constexpr int kStep = Threads / kChunks;
-    const int first = thread / kChunks, c = thread % kChunks * Tile::kVector;
-    from += first * stride + c;
-    TW_UNROLL_BY(16)
-    for (int n = 0; n < (Tile::kRows + kStep - 1) / kStep; ++n)
-      if (Tile::kRows % kStep == 0 || first + n * kStep < Tile::kRows)
-        cp_async16(tile.at(first + n * kStep, c), from + n * kStep * stride, 16);
-  } else {
-    TW_UNROLL_BY(8)
-    for (int i = thread; i < Tile::kRows * kChunks; i += Threads) {
-      const int r = i / kChunks, c = i % kChunks * Tile::kVector;
-      cp_async16(tile.at(r, c), from + r * stride + c, 16);
-    }
-  }
+  each_chunk<Threads, Tile::kRows, kChunks>(thread, [&](int r, int c) {
+    cp_async16(tile.at(r, c * Tile::kVector), from + r * stride + c * Tile::kVector, 16);
+  });
 }
 /// The same, element by element through registers, for rows that begin anywhere.
 template <class Tile, class Row>
@@ -439,33 +434,62 @@ TW_DEVICE void join(Sums<M, N / WarpColumns>& total, const Sums<M, N>& part, con
   }
 }
 
-/// Sums to a tensor and back; row(r) as for copy_async. Pairs: neighbours lie in one aligned word of
-/// two elements.
-template <class T, bool Pairs, int M, int N, class Row>
+TW_DEVICE u32 shuffle_bits(u32 x, int lane) {
+  union { float f; u32 u; } in, out;
+  in.u = x;
+  out.f = shuffle(in.f, lane);
+  return out.u;
+}
+/// Sums to a tensor and back; row(r) as for copy_async. Whole: rows begin at multiples of 8 bytes, and the
+/// four lanes of a row move 32 bytes of it at a time (in 16-bit types two blocks of columns, exchanged
+/// among them), so that no sector is asked for twice.
+template <class T, bool Whole, int M, int N, class Row>
 TW_DEVICE void write_sums(const Sums<M, N>& s, const Place& p, int first, int columns,
                           const Row& row) {
+  const int t = p.lane % 4, four = p.lane - t;
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
       T* const to = row(p.template row_of<M>(i, h));
-      if (to == nullptr) continue;
-      TW_UNROLL
-      for (int j = 0; j < N; ++j) {
-        const int c = p.column_of(first, j, 0);
-        const float x = s.x[i][j][2 * h], y = s.x[i][j][2 * h + 1];
-        if constexpr (Pairs) {
-          if (c + 1 < columns) {
-            if constexpr (sizeof(T) == 2) {
-              store_global(reinterpret_cast<u32*>(to + c), Packed<T>::of(x, y));
-            } else {
-              store_global(reinterpret_cast<b64*>(to + c), b64{bits_of(x), bits_of(y)});
-            }
+      if constexpr (Whole && sizeof(T) == 2) {
+        TW_UNROLL
+        for (int j = 0; j < N; j += 2) {
+          const u32 left = Packed<T>::of(s.x[i][j][2 * h], s.x[i][j][2 * h + 1]);
+          const u32 right = Packed<T>::of(s.x[i][j + 1][2 * h], s.x[i][j + 1][2 * h + 1]);
+          const int from = four + 2 * (t % 2);
+          const u32 a = shuffle_bits(left, from), b = shuffle_bits(left, from + 1);
+          const u32 c = shuffle_bits(right, from), d = shuffle_bits(right, from + 1);
+          const b64 words = t < 2 ? b64{a, b} : b64{c, d};
+          const int at = (first + j) * 8 + 4 * t;
+          if (to == nullptr) continue;
+          if (at + 3 < columns) {
+            store_global(reinterpret_cast<b64*>(to + at), words);
             continue;
           }
+          TW_UNROLL
+          for (int e = 0; e < 4; ++e)
+            if (at + e < columns) {
+              T x;
+              x.bits = u16((e < 2 ? words.x : words.y) >> (16 * (e % 2)));
+              store_global(to + at + e, x);
+            }
         }
-        if (c < columns) store_global(to + c, Rounded<T>::of(x));
-        if (c + 1 < columns) store_global(to + c + 1, Rounded<T>::of(y));
+      } else {
+        if (to == nullptr) continue;
+        TW_UNROLL
+        for (int j = 0; j < N; ++j) {
+          const int c = p.column_of(first, j, 0);
+          const float x = s.x[i][j][2 * h], y = s.x[i][j][2 * h + 1];
+          if constexpr (Whole) {
+            if (c + 1 < columns) {
+              store_global(reinterpret_cast<b64*>(to + c), b64{bits_of(x), bits_of(y)});
+              continue;
+            }
+          }
+          if (c < columns) store_global(to + c, Rounded<T>::of(x));
+          if (c + 1 < columns) store_global(to + c + 1, Rounded<T>::of(y));
+        }
       }
     }
 }
@@ -485,21 +509,52 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const Place& p, int first, int colu
             atomic_add(to + p.column_of(first, j, o), s.x[i][j][2 * h + o]);
     }
 }
-template <class T, int M, int N, class Row>
+template <class T, bool Whole, int M, int N, class Row>
 TW_DEVICE void read_sums(Sums<M, N>& s, const Place& p, int first, int columns, const Row& row) {
+  const int t = p.lane % 4, four = p.lane - t;
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
       const T* const from = row(p.template row_of<M>(i, h));
-      TW_UNROLL
-      for (int j = 0; j < N; ++j)
+      const auto value = [&](int c) {
+        return from != nullptr && c < columns ? to_float(load_global(from + c)) : 0.0f;
+      };
+      if constexpr (Whole && sizeof(T) == 2) {
         TW_UNROLL
-        for (int o = 0; o < 2; ++o) {
-          const int c = p.column_of(first, j, o);
-          s.x[i][j][2 * h + o] =
-              from != nullptr && c < columns ? to_float(load_global(from + c)) : 0.0f;
+        for (int j = 0; j < N; j += 2) {
+          const int at = (first + j) * 8 + 4 * t;
+          b64 words{0, 0};
+          if (from != nullptr && at + 3 < columns)
+            words = load_global(reinterpret_cast<const b64*>(from + at));
+          else
+            words = {Packed<T>::of(value(at), value(at + 1)), Packed<T>::of(value(at + 2), value(at + 3))};
+          TW_UNROLL
+          for (int half = 0; half < 2; ++half) {
+            const int owner = four + 2 * half + t / 2;
+            const u32 a = shuffle_bits(words.x, owner), b = shuffle_bits(words.y, owner);
+            const u32 pair = t % 2 == 0 ? a : b;
+            s.x[i][j + half][2 * h] = to_float(T{u16(pair)});
+            s.x[i][j + half][2 * h + 1] = to_float(T{u16(pair >> 16)});
+          }
         }
+      } else {
+        TW_UNROLL
+        for (int j = 0; j < N; ++j) {
+          const int c = p.column_of(first, j, 0);
+          if constexpr (Whole) {
+            if (from != nullptr && c + 1 < columns) {
+              const b64 words = load_global(reinterpret_cast<const b64*>(from + c));
+              union { u32 u; float f; } x{words.x}, y{words.y};
+              s.x[i][j][2 * h] = x.f;
+              s.x[i][j][2 * h + 1] = y.f;
+              continue;
+            }
+          }
+          s.x[i][j][2 * h] = value(c);
+          s.x[i][j][2 * h + 1] = value(c + 1);
+        }
+      }
     }
 }
 /// One value a row, to a tensor and back: by the lanes with lane % 4 == 0 of the first column of warps.
