@@ -41,9 +41,51 @@ std::string comparison(const ordered_json& j) {
   return text;
 }
 
+const ordered_json& at(const ordered_json& j, std::initializer_list<std::string_view> keys) {
+  static const ordered_json none;
+  const ordered_json* found = &j;
+  for (const std::string_view key : keys) {
+    if (!found->is_object() || !found->contains(key)) return none;
+    found = &(*found)[std::string(key)];
+  }
+  return *found;
+}
+
+/// Of plans under ncu, a row each: what models say goes into the kernel's level, and what did.
+std::string counted_table(const std::vector<const ordered_json*>& plans) {
+  Table table({"plan", "exact B", "Chimera B", "into SMs B", "from DRAM B", "cold or warm", "why not"});
+  for (const ordered_json* plan : plans) {
+    const std::string boundary = plan->contains("predicted")
+                                     ? cell((*plan)["predicted"]["boundary"])
+                                     : std::string();
+    bool any = false;
+    for (const auto& [control, name] : {std::pair("all", "cold"), std::pair("none", "warm")}) {
+      const ordered_json& counted = at(*plan, {"counted", control});
+      if (!counted.is_object()) continue;
+      ordered_json into, from;
+      for (const ordered_json& e : counted["traffic"])
+        (e["boundary"] == boundary ? into : from) = e["read_bytes"];
+      table.add({cell(at(*plan, {"name"})), cell(at(*plan, {"predicted", "exact", "read_bytes"})),
+                 cell(at(*plan, {"predicted", "chimera", "read_bytes"})), cell(into), cell(from), name,
+                 "-"});
+      any = true;
+    }
+    if (!any)
+      table.add({cell(at(*plan, {"name"})), cell(at(*plan, {"predicted", "exact", "read_bytes"})),
+                 cell(at(*plan, {"predicted", "chimera", "read_bytes"})), "-", "-", "-",
+                 cell(at(*plan, {"reason"}))});
+  }
+  return table.text();
+}
+
 }  // namespace
 
 std::string measure_table(const ordered_json& j) {
+  std::vector<const ordered_json*> plans;
+  if (j.contains("results"))
+    for (const ordered_json& plan : j["results"]) plans.push_back(&plan);
+  if (j.contains("predicted")) plans.push_back(&j);
+  if (!plans.empty()) return counted_table(plans);
   if (!j.contains("traffic")) return "";
   std::string text = traffic(j);
   text += line("kernel",

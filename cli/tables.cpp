@@ -99,7 +99,7 @@ std::string closed_form(const ordered_json& c) {
                         : "");
 }
 
-void agreement_row(Table& table, const char* name, const ordered_json& b) {
+void agreement_row(Table& table, const std::string& name, const ordered_json& b) {
   table.add({name, fixed(get(b, "r2_identity"), 4), fixed(get(b, "r2_fit"), 4),
              percent(get(b, "mape")), percent(get(b, "worst")), percent(get(b, "bias"))});
 }
@@ -365,8 +365,35 @@ std::string run_table(const ordered_json& j) {
   return lines.str() + cuda_launches_table(j);
 }
 
+namespace {
+
+/// Of counted kernels: every model, over all tilings and by expression; what parts the difference has.
+std::string validate_gpu_table(const ordered_json& j) {
+  std::string out = formatted(
+      "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}\n\n",
+      text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"), text(j, "asked"),
+      text(j, "valid"), text(j, "failed"), text(j, "seed"));
+  Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
+  const auto rows = [&table](const std::string& name, const ordered_json& models) {
+    for (const char* model : {"exact", "chimera", "chimera_full_edges", "mcfuser"})
+      if (models[model].is_object())
+        agreement_row(table, formatted("{}: {}", name, model), models[model]);
+  };
+  rows("all", j["agreement"]);
+  for (const auto& [name, models] : j["agreement"]["groups"].items()) rows(name, models);
+  out += table.text() + "\n";
+  const ordered_json& residuals = j["agreement"]["residuals"];
+  if (residuals.is_object()) out += "Chimera's bias by cause: " + pairs(residuals) + "\n";
+  for (const ordered_json& f : j["failures"])
+    out += formatted("failed: {}: {}\n", text(f, "name"), text(f, "reason"));
+  return out;
+}
+
+}  // namespace
+
 std::string validate_table(const ordered_json& j) {
   if (!j.contains("points")) return "";
+  if (j.contains("agreement")) return validate_gpu_table(j);
   std::string out = formatted(
       "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}; {}\n"
       "layout {}\n\n",

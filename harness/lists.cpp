@@ -95,8 +95,10 @@ Answer list_targets() {
 Answer list_meters() {
   auto json = document();
   json["meters"] = ordered_json::array();
-  for (const profilers::MeterRecord& m : profilers::meters())
+  for (const profilers::MeterRecord& m : profilers::meters()) {
     json["meters"].push_back(here_json(m.name, m.summary, m.here()));
+    json["meters"].back()["target"] = m.target;
+  }
   return {std::move(json), Status::done};
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/lowering/stream.h"
 #include "harness/executed.h"
+#include "harness/measure_cuda.h"
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"
 #include "harness/registry.h"
@@ -82,6 +83,7 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   const TargetRecord& target = find_target(options.target);
   Request suited = request;
   if (!suited.target) suited.target = options.target;
+  if (target.name == "cuda" && record.target == "cuda") return measure_cuda(request, options);
   const cpu::Isa isa = options.isa ? isa_named(*options.isa) : isa_for(record);
   suited.isa = std::string(cpu::name_of(isa));
   suited.micro_kernel = options.micro_kernel;
@@ -91,10 +93,10 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   json["machine"] = on.setting.machine->name;
   json["target"] = options.target;
   json["meter"] = record.name;
-  if (target.name != "cpu")
-    return refuse(std::move(json),
-                  "target " + options.target + " has no meter: " + target.here().reason);
   if (const auto why = absent(record)) return refuse(std::move(json), why->text);
+  if (target.name != record.target)
+    return refuse(std::move(json), "meter " + options.meter + " measures kernels of target " +
+                                       std::string(record.target));
   if (!on.schedule) return on.refusal;
   json["isa"] = cpu::name_of(isa);
   if (!cpu::host_runs(isa))

@@ -11,6 +11,7 @@
 #include "harness/schedules.h"
 #include "harness/statistics.h"
 #include "harness/validate_command.h"
+#include "harness/validate_cuda.h"
 #include "harness/verbs.h"
 #include "simulator/simulator.h"
 
@@ -360,6 +361,12 @@ std::optional<std::string> no_truth(const std::string& truth) {
 }  // namespace
 
 Answer validate(const Request& request, const ValidateOptions& options) {
+  if (on_gpu(options.truth)) return validate_cuda(request, options);
+  if (options.recorded)
+    throw InputError({.where = "--recorded",
+                      .value = *options.recorded,
+                      .problem = "is not what this truth reads",
+                      .accepted = "--truth ncu"});
   const auto absent = no_truth(options.truth);
   Subject s = subject_of(request, options);
   auto json = document();

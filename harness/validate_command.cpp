@@ -40,6 +40,7 @@ std::string command_of(const Request& r, const ValidateOptions& o) {
   option("--memory", r.memory);
   if (r.write_weight) option("--write-weight", nlohmann::json(*r.write_weight).dump());
   if (r.min_tile) option("--min-tile", std::to_string(*r.min_tile));
+  option("--recorded", o.recorded);
   if (o.beyond) add("--beyond");
   return text;
 }

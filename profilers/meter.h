@@ -41,6 +41,11 @@ struct BuiltKernel {
   std::function<double()> run;
   /// Whether the arena, as a run elsewhere has left it, holds the outputs that it should.
   std::function<std::optional<Reason>(const std::byte* arena)> check;
+
+  // ---- Of target cuda, instead of the above
+  /// A process that verifies the kernels and then runs each once between cuProfilerStart and Stop.
+  std::vector<std::string> counted;
+  std::vector<std::string> symbols;  ///< of its launches, in order
 };
 
 /// What a meter found.
@@ -67,6 +72,7 @@ struct MeterRecord {
   Availability (*here)();
   std::unique_ptr<Meter> (*make)();  ///< null: this version has the name but no such meter
   bool valgrind = false;             ///< runs kernels under Valgrind, which knows no AVX-512
+  std::string_view target = "cpu";   ///< whose kernels it measures
 };
 std::span<const MeterRecord> meters();
 
@@ -79,5 +85,7 @@ Availability likwid_here();
 std::unique_ptr<Meter> make_likwid();
 Availability pcm_here();
 std::unique_ptr<Meter> make_pcm();
+Availability ncu_here();
+std::unique_ptr<Meter> make_ncu();
 
 }  // namespace tilewright::profilers

@@ -5,17 +5,14 @@
 namespace tilewright::profilers {
 namespace {
 
-Availability no_ncu() {
-  return {.reason = "not available yet: this version reads no reports of Nsight Compute"};
-}
-
 constexpr MeterRecord kMeters[] = {
     {"cachegrind", "Valgrind's cache simulation of the built kernel", cachegrind_here,
      make_cachegrind, true},
     {"perf", "hardware counters of the core by Linux perf_event", perf_here, make_perf},
     {"likwid", "hardware counters by LIKWID's groups L2, L3 and MEM", likwid_here, make_likwid},
     {"pcm", "memory controllers and caches by Intel PCM", pcm_here, make_pcm},
-    {"ncu", "NVIDIA Nsight Compute", no_ncu, nullptr},
+    {"ncu", "counters of NVIDIA GPUs by Nsight Compute (target cuda)", ncu_here, make_ncu, false,
+     "cuda"},
 };
 
 }  // namespace

@@ -175,6 +175,11 @@ Invocation invocation_of(const Json& options) {
   read.text("occupancy", i.walk.occupancy);
   read.whole("stride", 1, INT64_MAX, i.walk.stride);
   read.whole("cores", 1, 1024, i.walk.cores);
+  read.text("schedule", i.walk.schedule);
+  read.whole("blocks_per_sm", 1, 64, i.walk.blocks_per_sm);
+  read.whole("partitions", 1, 2, i.walk.partitions);
+  read.number("jitter", 0, 0.9, i.walk.jitter);
+  read.whole("sample_waves", 1, 1'000'000, i.walk.sample_waves);
   read.text("models", i.models);
   read.text("out", i.out);
   read.text("target", i.request.target);
@@ -189,6 +194,7 @@ Invocation invocation_of(const Json& options) {
   read.text("cache", i.run.cuda.cache);
   read.flag("cold", i.run.cuda.cold);
   read.flag("build_only", i.run.cuda.build_only);
+  read.flag("count", i.run.cuda.count);
   read.number("seconds", 0, 3600, i.run.seconds);
   read.text("batch", i.batch);
   read.texts("orders", i.validate.orders);
@@ -200,15 +206,17 @@ Invocation invocation_of(const Json& options) {
   read.flag("beyond", i.validate.beyond);
   read.text("spill", i.validate.spill);
   read.text("csv", i.validate.csv);
+  read.text("recorded", i.validate.recorded);
   i.walk.csv = i.validate.csv;
   read.finish();
   if (i.request.target) i.emit.target = i.run.target = i.measure.target = *i.request.target;
   i.emit.isa = i.measure.isa = i.run.isa;
   i.emit.micro_kernel = i.measure.micro_kernel = i.run.micro_kernel;
   i.emit.prefetch = i.measure.prefetch = i.run.prefetch;
-  i.emit.cuda = i.run.cuda;
+  i.emit.cuda = i.measure.cuda = i.run.cuda;
   i.emit.out = i.out.value_or("");
   if (i.reproduce.samples) i.validate.samples = *i.reproduce.samples;
+  i.request.fuser.samples = i.reproduce.samples;
   i.reproduce.id = r.subject;
   i.reproduce.out = i.out;
   return i;

@@ -154,7 +154,7 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
   if (d.on_chip(n.tensor)) {
     const auto& chain = d.chain[n.tensor.index()];
     for (BufferId b : chain)
-      if (d.k.buffer(b).level == n.level)
+      if (d.k.buffer(b).level == n.level && d.k.buffer(b).role == BufferRole::intermediate)
         return Reason{formatted("{} is on chip at {} already: L.{} does nothing", name,
                                   d.m.level(n.level).name, name)};
     outer.push_back(chain.back());

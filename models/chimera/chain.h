@@ -93,6 +93,8 @@ using Skeleton = std::vector<Item>;
 /// The tree of an order, which names batch loops too. `multi`: loops with several trips. The rules
 /// are tree_of's.
 Skeleton skeleton_of(const Chain& c, std::span<const LoopId> order, Mask multi);
+/// The same of some operators (a set by topological position) only.
+Skeleton skeleton_of(const Chain& c, std::span<const LoopId> order, Mask multi, Mask ops);
 
 /// What the tree keeps alive.
 struct Structure {

@@ -73,6 +73,11 @@ struct Options {
   std::map<LoopId, std::int64_t> min_tiles = {};  ///< by loop, in place of min_tile
   /// By loop: the solver takes only multiples of this (a vector's lanes), or the whole loop.
   std::map<LoopId, std::int64_t> multiples = {};
+  /// By loop: the one tile that the solver may take.
+  std::map<LoopId, std::int64_t> pinned = {};
+  /// By OpId, where not empty: what the movement of an operator's tensors counts. A level of a
+  /// hierarchy has there how often the outer levels run the operator.
+  std::vector<double> op_weights = {};
   /// Intermediates forced to home (Fig. 8f): input and output tensors of Algorithm 1 like others.
   std::set<TensorId> spilled = {};
 };

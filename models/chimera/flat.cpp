@@ -92,7 +92,9 @@ void Flat::add_uses() {
     if (has(on_chip_, f.tensor.index()) && !(written && w.is_output(f.tensor))) continue;
     Mask counted = not_erased[f.op];
     if (options_.reading == Reading::literal) counted &= chain_.loops_of(f.op);
-    uses_.push_back({i, written ? options_.write_weight : 1.0, positions_of(counted)});
+    const double runs =
+        options_.op_weights.empty() ? 1.0 : options_.op_weights[chain_.id(f.op).index()];
+    uses_.push_back({i, runs * (written ? options_.write_weight : 1.0), positions_of(counted)});
   }
 }
 

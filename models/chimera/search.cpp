@@ -8,15 +8,8 @@
 #include "models/chimera/solver.h"
 
 namespace tilewright::chimera {
+namespace detail {
 namespace {
-
-using detail::has;
-using detail::Mask;
-
-struct Orders {
-  std::vector<Order> orders;
-  double left_out = 0;
-};
 
 double factorial(std::size_t n) {
   double f = 1;
@@ -24,14 +17,14 @@ double factorial(std::size_t n) {
   return f;
 }
 
-/// All orders, or where those are too many, the loops that stay whole outermost and the others in
-/// every order: a loop of one trip multiplies nothing, and outermost it ends no reuse early.
+}  // namespace
+
 Result<Orders> orders_to_try(const Workload& w, const Options& options) {
   Orders r{all_orders(w)};
   if (!r.orders.empty()) return r;
   const std::vector<LoopId> loops = order_loops(w);
-  const detail::Flat f(w, loops, options);
-  const Mask whole = f.loops_at(detail::left_whole(f));
+  const Flat f(w, loops, options);
+  const Mask whole = f.loops_at(left_whole(f));
   Order fixed, free;
   for (LoopId l : loops) {
     const bool one = has(whole, l.index()) || w.loop(l).extent == 1;
@@ -48,6 +41,10 @@ Result<Orders> orders_to_try(const Workload& w, const Options& options) {
   return r;
 }
 
+}  // namespace detail
+
+namespace {
+
 /// Infeasible last (illegal ones before those that do not fit), else by volume.
 auto rank(const Solution& s) {
   return std::tuple(!s.feasible, s.tiles.empty(), s.price.volume, !s.fits, s.price.recomputed,
@@ -58,7 +55,7 @@ auto rank(const Solution& s) {
 
 Result<Search> try_search(const Workload& w, Elements capacity, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
-  const auto orders = orders_to_try(w, options);
+  const auto orders = detail::orders_to_try(w, options);
   if (!orders) return Reason{orders.reason()};
   Search r;
   detail::Effort effort;

@@ -138,12 +138,16 @@ int home_of(const Skeleton& s, int producer_leaf, Mask ops) {
 
 }  // namespace
 
-Skeleton skeleton_of(const Chain& c, std::span<const LoopId> order, Mask multi) {
+Skeleton skeleton_of(const Chain& c, std::span<const LoopId> order, Mask multi, Mask ops) {
   Rest rest;
   for (LoopId l : order) rest.push(l.value);
   Builder builder(c, multi);
-  builder.build(c.size() == kMaxMask ? ~Mask{0} : bit(c.size()) - 1, rest, -1);
+  builder.build(ops, rest, -1);
   return builder.take();
+}
+
+Skeleton skeleton_of(const Chain& c, std::span<const LoopId> order, Mask multi) {
+  return skeleton_of(c, order, multi, c.size() == kMaxMask ? ~Mask{0} : bit(c.size()) - 1);
 }
 
 namespace {

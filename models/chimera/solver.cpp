@@ -21,13 +21,16 @@ class OrderSolver {
   OrderSolver(const Flat& f, std::int64_t capacity, Effort& effort)
       : f_(f), capacity_(capacity), effort_(effort), t_(make_tables(f)) {
     for (std::size_t i = 0; i < f.size(); ++i)
-      if (t_.candidates[i].size() > 1) cuttable_ |= bit(i);
+      if (t_.candidates[i].size() > 1) {
+        cuttable_ |= bit(i);
+        if (f.options().pinned.contains(f.loop(i))) must_cut_ |= bit(i);
+      }
   }
 
   Result<Solution> solve() {
     if (std::popcount(cuttable_) > static_cast<int>(kMostCut))
       return Reason{"more than " + std::to_string(kMostCut) + " loops may be cut"};
-    seed();
+    if (must_cut_ == 0) seed();
     search(true);
     if (!best_) search(false);
     if (!best_) return Reason{why_nothing()};
@@ -75,7 +78,7 @@ class OrderSolver {
   std::int64_t capacity_;
   Effort& effort_;
   Tables t_;
-  Mask cuttable_ = 0;
+  Mask cuttable_ = 0, must_cut_ = 0;
   std::optional<Found> best_;
   double real_volume_ = 0;
   bool proven_ = true;
@@ -142,7 +145,7 @@ std::vector<OrderSolver::Sub> OrderSolver::subproblems(bool legal_only) {
   const Mask always = f_.implicit() & whole_point(f_).multi;
   for (Mask cut = cuttable_;; cut = (cut - 1) & cuttable_) {
     const Mask multi = cut | always;
-    if (!legal_only || legal(multi)) {
+    if ((cut & must_cut_) == must_cut_ && (!legal_only || legal(multi))) {
       Sub sub{make_problem(f_, t_, multi), multi};
       sub.bound = Descent(sub.problem, capacity_, INFINITY, false).bound();
       if (sub.bound < INFINITY && (!best_ || sub.bound <= best_->volume))

@@ -33,6 +33,14 @@ struct RealOptimum {
 };
 std::optional<RealOptimum> real_optimum(const Flat& f, std::int64_t capacity);
 
+struct Orders {
+  std::vector<Order> orders;
+  double left_out = 0;
+};
+/// All orders, or where those are too many, the loops that stay whole outermost and the others in
+/// every order: a loop of one trip multiplies nothing, and outermost it ends no reuse early.
+Result<Orders> orders_to_try(const Workload& w, const Options& options);
+
 struct Effort {
   std::int64_t evaluated = 0;
   std::int64_t pruned = 0;

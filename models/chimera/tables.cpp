@@ -115,6 +115,10 @@ Tables make_tables(const Flat& f) {
       t.candidates[i] = {{1, extent}};
     else if (has(whole, i))
       t.candidates[i] = {{extent, 1}};
+    else if (const auto pin = f.options().pinned.find(f.loop(i));
+             pin != f.options().pinned.end() && pin->second < extent)
+      // The whole loop stands for its being left uncut, which solver.cpp does not try then.
+      t.candidates[i] = {{pin->second, ceil_div(extent, pin->second)}, {extent, 1}};
     else
       t.candidates[i] = candidates(extent, least_tile(f.options(), f.loop(i), extent),
                                    multiple_of(f.options(), f.loop(i)));

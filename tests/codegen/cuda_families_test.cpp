@@ -22,6 +22,18 @@ struct Case {
   std::map<std::string, Pin> pins = {};
 };
 
+/// A reduction in four parts, each by blocks of its own, that a second kernel adds up.
+const char* const kSplit = R"(
+name: split-gemm
+dtype: f16
+loops: {p: 4, m: 40, n: 48, k: 32}
+tensors: {A: [m, 128], B: [128, n], W: [p, m, n], C: [m, n]}
+operators:
+  - "part: W[p,m,n] += A[m,32*p+k] * B[32*p+k,n]"
+  - "whole: C[m,n] += W[p,m,n]"
+outputs: [C]
+)";
+
 /// With TILEWRIGHT_LONG set: every row of the papers' tables as well, one of its batch.
 bool long_run() { return std::getenv("TILEWRIGHT_LONG") != nullptr; }
 
@@ -44,6 +56,7 @@ std::vector<Case> cases() {
       {"gemm, sums read back", "gemm:m=40,n=48,k=64,dtype=f16", {"k m@grid n ( C.gemm )"}, "m=16,n=16,k=32"},
       {"gemm, split reduction", "gemm:m=40,n=48,k=64", {"k@grid m@grid n ( C.gemm S.C!atomic )"}, "m=32,n=16,k=16"},
       {"gemm, split reduction, f16", "gemm:m=40,n=48,k=64,dtype=f16", {"k@grid m@grid n ( C.gemm S.C!atomic )"}, "m=16,n=16,k=32"},
+      {"gemm, split reduction by workspace", kSplit, {"p/1@grid m@grid n@grid ( k ( L.A L.B C.part ) S.W )", "m@grid n@grid ( L.W C.whole S.C )"}, "m=16,n=16,k=16"},
       {"gemm by wmma", "gemm:m=80,n=96,k=64,dtype=f16", {gemm}, "m=48,n=80,k=32", {.micro_kernel = "wmma2x2"}},
       {"gemm by simt on f16", "gemm:m=70,n=90,k=50,dtype=f16", {gemm}, "m=32,n=48,k=16", {.micro_kernel = "simt"}},
       {"gemm, many stages", "gemm:m=64,n=64,k=256,dtype=f16", {gemm}, "m=64,n=64,k=32", {.stages = 5}},
@@ -98,7 +111,9 @@ std::shared_ptr<const Machine> machine() {
 }
 
 Schedule schedule_of(const Case& c) {
-  auto w = std::make_shared<const Workload>(named_workload(c.workload));
+  auto w = std::make_shared<const Workload>(c.workload.find('\n') == std::string::npos
+                                                ? named_workload(c.workload)
+                                                : workload_from_yaml(c.workload, "test"));
   Plan plan;
   for (const std::string& tree : c.trees) {
     Kernel k{.tree = parse_tree(tree)};
@@ -152,7 +167,7 @@ TEST(CudaFamilies, PlantedFaultsAreFound) {
       {"a tile is overwritten while it is read", "mbarrier_wait(barriers + Stages + stage, parity ^ 1);", "", {F::race}},
       {"partial sums are read before they are there", "barrier(1, Threads);", "", {F::race, F::uninitialised}},
       {"a tile is never given back", "mbarrier_arrive(barriers + Stages + stage);", "", {F::deadlock}},
-      {"one row too many is read", "return r < 32 ? D_home", "return r < 33 ? D_home + 4096", {F::out_of_bounds}},
+      {"one row too many is read", "D_home + i64(l_l) * 32", "D_home + 32 + i64(l_l) * 32", {F::out_of_bounds}},
       {"another block's rows are written", "E_home + i64(l_m)", "E_home + i64(l_m / 32)", {F::block_race}},
   };
   for (const Fault& f : faults) {

@@ -1,0 +1,288 @@
+// The search over several levels: each level in turn gets what it would like best, the others what
+// that leaves them, and then level by level is improved while that helps.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <tuple>
+
+#include "core/ir/error.h"
+#include "core/lowering/schedule.h"
+#include "models/chimera/levels_detail.h"
+#include "models/chimera/nest.h"
+#include "models/chimera/solver.h"
+
+namespace tilewright::chimera {
+namespace {
+
+using detail::Chain;
+using detail::Flat;
+
+class LevelsSearch {
+ public:
+  LevelsSearch(const Workload& w, const Machine& m, const LevelsOptions& options,
+               std::vector<Order> orders)
+      : w_(w),
+        m_(m),
+        chain_(w),
+        options_(options),
+        levels_(chip_levels(m)),
+        bandwidth_(bandwidths(m, levels_)),
+        orders_(std::move(orders)) {
+    for (const Loop& l : w.loops()) whole_.push_back(l.extent);
+    const Flat f(w, orders_.front(), options.model);
+    const detail::Mask uncut = f.loops_at(detail::left_whole(f));
+    for (LoopId l : chain_.order_loops()) {
+      bool everywhere = true;
+      for (std::size_t p = 0; p < chain_.size(); ++p)
+        everywhere = everywhere && detail::has(chain_.loops_of(p), l.index());
+      if (!everywhere && !detail::has(uncut, l.index())) private_.push_back(l);
+    }
+  }
+
+  /// Nothing where no combination fits.
+  std::optional<LevelsPrice> run() {
+    for (std::size_t d = 0; d < levels_.size(); ++d)
+      for (bool pinned : {false, true}) {
+        const Tiles least = least_private();
+        const auto liked = solve(d, nullptr, nullptr, {}, false, pinned ? &least : nullptr);
+        std::vector<LevelTiling> t(levels_.size());
+        if (liked.empty()) continue;
+        t[d] = liked.front();
+        build_outward(std::move(t), d, d);
+      }
+    for (int round = 0; best_ && round < kRounds && improve(); ++round) {
+    }
+    return best_;
+  }
+
+  /// By level: the least cost it could have alone; infinite where nothing fits.
+  std::vector<double> alone() {
+    std::vector<double> costs;
+    for (std::size_t d = 0; d < levels_.size(); ++d) {
+      const auto at = liked_.find(d);
+      costs.push_back(at == liked_.end() ? INFINITY : at->second);
+    }
+    return costs;
+  }
+  detail::Effort effort;
+  std::int64_t solves = 0, priced = 0;
+
+ private:
+  static constexpr std::size_t kKept = 2;
+  static constexpr int kRounds = 6;
+
+  std::pair<double, double> rank(const LevelsPrice& p) const {
+    return options_.objective == Objective::largest ? std::pair(p.largest, p.sum)
+                                                    : std::pair(p.sum, p.largest);
+  }
+
+  /// The best tiles of one level, a few, best first: inside the tiles `around`, no smaller than those
+  /// `within`, or where `multiples`, multiples of them; private loops as `pinned` has them.
+  std::vector<LevelTiling> solve(std::size_t depth, const Tiles* around, const Tiles* within,
+                                 const std::vector<std::int64_t>& runs, bool multiples,
+                                 const Tiles* pinned = nullptr) {
+    const Workload block = around != nullptr ? block_of(w_, *around) : w_;
+    Options o = detail::at_level(options_.model, {runs.begin(), runs.end()});
+    if (pinned != nullptr)
+      for (LoopId l : private_)
+        o.pinned[l] = std::min(block.loop(l).extent, (*pinned)[l.index()]);
+    if (within != nullptr)
+      for (LoopId l : chain_.order_loops()) {
+        const std::int64_t inner = (*within)[l.index()];
+        o.min_tiles[l] = std::max(o.min_tile, inner);
+        if (multiples) o.multiples[l] = inner;
+      }
+    const std::int64_t capacity = detail::room(w_, m_, levels_[depth], options_).value;
+    std::vector<Solution> found;
+    for (const Order& order : orders_) {
+      ++solves;
+      auto s = detail::solve_order(Flat(block, order, o), capacity, effort);
+      if (s && s->feasible) found.push_back(std::move(s).value());
+    }
+    std::stable_sort(found.begin(), found.end(), [](const Solution& a, const Solution& b) {
+      return std::tuple(a.price.volume, !a.fits, a.price.recomputed, a.price.memory) <
+             std::tuple(b.price.volume, !b.fits, b.price.recomputed, b.price.memory);
+    });
+    if (around == nullptr && within == nullptr && pinned == nullptr && !found.empty())
+      liked_[depth] = static_cast<double>(bytes_of(found[0].price.volume, w_.dtype()).value) /
+                      bandwidth_[depth];
+    std::vector<LevelTiling> kept;
+    for (const Solution& s : found) {
+      const bool again = std::any_of(kept.begin(), kept.end(),
+                                     [&](const LevelTiling& k) { return k.tiles == s.tiles; });
+      if (!again && kept.size() < kKept) kept.push_back({levels_[depth], s.order, s.tiles});
+    }
+    return kept;
+  }
+
+  /// The levels inside `depth`, one after the other, as blocks of those outside them.
+  bool fill_inward(std::vector<LevelTiling>& t, std::size_t depth) {
+    for (std::size_t d = depth + 1; d < t.size(); ++d) {
+      const auto outer = std::span<const LevelTiling>(t).first(d);
+      const auto found = solve(d, &t[d - 1].tiles, nullptr,
+                               detail::runs_of(chain_, detail::nest_of(chain_, outer), d), false);
+      if (found.empty()) return false;
+      t[d] = found.front();
+    }
+    return true;
+  }
+
+  /// The levels outside `done`, innermost first, each with its private loops free and pinned to the
+  /// inner blocks' (an intermediate then stays in one place while they turn); then those inside `pivot`.
+  void build_outward(std::vector<LevelTiling> t, std::size_t done, std::size_t pivot) {
+    if (done == 0) {
+      if (fill_inward(t, pivot)) offer(std::move(t));
+      return;
+    }
+    for (bool pinned : {false, true}) {
+      const Tiles inner = t[done].tiles;
+      for (bool multiples : {true, false}) {
+        const auto found =
+            solve(done - 1, nullptr, &inner, {}, multiples, pinned ? &inner : nullptr);
+        if (found.empty()) continue;
+        t[done - 1] = found.front();
+        build_outward(t, done - 1, pivot);
+        break;
+      }
+    }
+  }
+
+  /// The smallest tiles of loops that some operator has not: what Lagrange's method calls free
+  /// variables (section IV-B).
+  Tiles least_private() const {
+    Tiles t = whole_;
+    for (LoopId l : private_)
+      t[l.index()] = detail::least_tile(options_.model, l, t[l.index()]);
+    return t;
+  }
+
+  bool offer(std::vector<LevelTiling> t) {
+    if (!detail::choose_orders(w_, m_, t, orders_, options_)) return false;
+    ++priced;
+    LevelsPrice p = price_levels(w_, m_, t, options_);
+    if (!p.fits || !p.legal || (best_ && rank(p) >= rank(*best_))) return false;
+    best_ = std::move(p);
+    return true;
+  }
+
+  std::vector<LevelTiling> current() const {
+    std::vector<LevelTiling> t;
+    for (const LevelPrice& p : best_->levels) t.push_back(p.at);
+    return t;
+  }
+
+  /// Each level once more between its neighbours, alone and with the levels inside it anew.
+  bool improve() {
+    bool better = false;
+    for (std::size_t d = 0; d < levels_.size(); ++d) {
+      const std::vector<LevelTiling> t = current();
+      const Tiles* around = d > 0 ? &t[d - 1].tiles : nullptr;
+      const Tiles* within = d + 1 < t.size() ? &t[d + 1].tiles : nullptr;
+      const auto runs = detail::runs_of(chain_, detail::nest_of(chain_, t), d);
+      for (bool multiples : {true, false}) {
+        if (multiples && within == nullptr) continue;
+        for (const LevelTiling& one : solve(d, around, within, runs, multiples)) {
+          std::vector<LevelTiling> changed = t;
+          changed[d] = one;
+          better |= offer(changed);
+        }
+      }
+      if (within == nullptr || around == nullptr) continue;
+      for (const LevelTiling& one : solve(d, around, nullptr, runs, false)) {
+        std::vector<LevelTiling> changed = t;
+        changed[d] = one;
+        if (fill_inward(changed, d)) better |= offer(changed);
+      }
+    }
+    return better;
+  }
+
+  const Workload& w_;
+  const Machine& m_;
+  Chain chain_;
+  const LevelsOptions& options_;
+  std::vector<LevelId> levels_;
+  std::vector<double> bandwidth_;
+  std::vector<Order> orders_;
+  Tiles whole_;
+  std::vector<LoopId> private_;  ///< loops that may be cut and that some operator has not
+  std::map<std::size_t, double> liked_;
+  std::optional<LevelsPrice> best_;
+};
+
+/// What the plan's schedule needs at each level; a Reason where it is more than there is.
+Result<std::map<std::string, Bytes>> true_memory(const Plan& plan, const Workload& w,
+                                                 const Machine& m, const LevelsOptions& options) {
+  const std::vector<LevelId> levels = chip_levels(m);
+  const auto machine = std::make_shared<const Machine>(as_scratchpads(m, levels));
+  const auto schedule = resolve(plan, std::make_shared<const Workload>(w), machine);
+  if (!schedule) return Reason{schedule.reason()};
+  std::map<std::string, Bytes> used = memory_use(*schedule);
+  for (LevelId id : levels) {
+    const Bytes most = bytes_of(detail::room(w, m, id, options), w.dtype());
+    const Bytes needs = used[m.level(id).name];
+    if (needs > most)
+      return Reason{m.level(id).name + " needs " + std::to_string(needs.value) + " bytes of " +
+                    std::to_string(most.value)};
+  }
+  return used;
+}
+
+/// A search, and its plan where that truly fits.
+std::optional<LevelsPlan> attempt(const Workload& w, const Machine& m,
+                                  const LevelsOptions& options, const std::vector<Order>& orders,
+                                  const LevelsOptions& truly, std::string& why) {
+  LevelsSearch search(w, m, options, orders);
+  const auto price = search.run();
+  if (!price) {
+    why = "no tiles fit every level";
+    return std::nullopt;
+  }
+  LevelsPlan found{.price = *price, .alone = search.alone()};
+  std::vector<LevelTiling> tilings;
+  for (const LevelPrice& p : price->levels) tilings.push_back(p.at);
+  found.plan = plan_of(w, tilings, m, options.model);
+  auto memory = true_memory(found.plan, w, m, truly);
+  found.counted = {{"solves", search.solves},
+                   {"priced", search.priced},
+                   {"evaluated", search.effort.evaluated},
+                   {"pruned", search.effort.pruned}};
+  if (!memory) {
+    why = memory.reason();
+    return std::nullopt;
+  }
+  found.memory = std::move(memory).value();
+  return found;
+}
+
+}  // namespace
+
+Result<LevelsPlan> best_levels(const Workload& w, const Machine& m, const LevelsOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<detail::Orders> all = detail::orders_to_try(w, options.model);
+  const Result<std::vector<Order>> orders = distinct_orders(w, options.model, true);
+  if (!orders) return Reason{orders.reason()};
+  std::string why;
+  std::optional<LevelsPlan> found = attempt(w, m, options, *orders, options, why);
+  // What the asked-for memory prices too low does not fit; all tiles at once, of a little less than
+  // the capacity, do.
+  LevelsOptions tight = options;
+  tight.model.memory = Memory::sum;
+  for (int percent = 100; !found && percent >= 70; percent -= 15) {
+    for (LevelId id : chip_levels(m))
+      tight.capacities[id] = Elements(detail::room(w, m, id, options).value * percent / 100);
+    found = attempt(w, m, tight, *orders, options, why);
+    if (!found) continue;
+    found->tightened = true;
+    std::vector<LevelTiling> tilings;
+    for (const LevelPrice& p : found->price.levels) tilings.push_back(p.at);
+    found->price = price_levels(w, m, tilings, options);
+  }
+  if (!found) return Reason{why};
+  found->counted["orders"] = static_cast<std::int64_t>(all->orders.size());
+  found->counted["distinct_orders"] = static_cast<std::int64_t>(orders->size());
+  found->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return std::move(*found);
+}
+
+}  // namespace tilewright::chimera
