@@ -125,6 +125,6 @@ struct SetAllocator {
   friend bool operator==(const SetAllocator&, const SetAllocator&) { return true; }
 };
 template <class T>
-using SetVector = std::vector<T, SetAllocator<T>>;
+using AlignedVector = std::vector<T, SetAllocator<T>>;
 
 }  // namespace tilewright::cache

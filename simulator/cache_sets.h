@@ -70,7 +70,7 @@ class Tags {
   Packing<std::uint32_t> packing_;
   std::size_t ways_;
   std::size_t stride_;  // words a row
-  SetVector<std::uint32_t> words_;
+  AlignedVector<std::uint32_t> words_;
   RunSets run_;
   TouchSets touch_;
 };
@@ -211,8 +211,8 @@ class WaysOf {
   Replacement replacement_;
   bool portable_;
   Policy policy_;
-  SetVector<Word> words_;
-  SetVector<PolicyState> states_;
+  AlignedVector<Word> words_;
+  AlignedVector<PolicyState> states_;
   std::vector<Word> fronts_;
   RunSets run_ = nullptr;
   TouchSets touch_ = nullptr;

@@ -126,13 +126,17 @@ template <class Word>
 template <Replacement::Kind K>
 bool WaysOf<Word>::hits(PolicyState& state, int way, std::int64_t times) const {
   bool settled = K != Replacement::Kind::ages;  // elsewhere the first is as good as many
-  if constexpr (K != Replacement::Kind::fifo && K != Replacement::Kind::random)
+  if constexpr (K != Replacement::Kind::fifo && K != Replacement::Kind::random) {
+    PolicyState now{.a = state.a, .b = state.b};  // in registers; hits draw nothing
     while (times-- > 0) {
-      const PolicyState before = state;
-      policy_.hit<K>(state, way);
-      settled = settled || state == before;
+      const std::uint64_t a = now.a, b = now.b;
+      policy_.hit<K>(now, way);
+      settled = settled || (now.a == a && now.b == b);
       if (settled) break;
     }
+    state.a = now.a;
+    state.b = now.b;
+  }
   return settled;
 }
 
