@@ -216,7 +216,7 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string&) { i.validate.beyond = true; }},
       {"--spill", "", "C", "an intermediate that goes home and back (Chimera's Fig. 8 f)", false,
        [](Invocation& i, const std::string& v) { i.validate.spill = v; }},
-      {"--recorded", "", "FILE", "truth ncu: what experiments/gpu/counters has written", false,
+      {"--recorded", "", "FILE", "truth ncu, cuda-events: what experiments/gpu/counters has written", false,
        [](Invocation& i, const std::string& v) { i.validate.recorded = v; }},
       {"--csv", "", "FILE", "the points", false,
        [](Invocation& i, const std::string& v) { i.validate.csv = i.walk.csv = v; }},

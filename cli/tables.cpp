@@ -394,6 +394,9 @@ std::string validate_gpu_table(const ordered_json& j) {
 std::string validate_table(const ordered_json& j) {
   if (!j.contains("points")) return "";
   if (j.contains("agreement")) return validate_gpu_table(j);
+  if (j.contains("times"))
+    return formatted("{} on {}: {} candidates timed, {} failed\n{}\n", text(j, "workload"),
+                     text(j, "machine"), text(j, "valid"), text(j, "failed"), pairs(j["times"]));
   std::string out = formatted(
       "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}; {}\n"
       "layout {}\n\n",

@@ -165,7 +165,8 @@ std::vector<Verb> make_verbs() {
                    "each with equal probability, from those whose memory use is at most half the\n"
                    "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
                    "past half the capacity, and with smaller tiles. Errors are fractions of the true bytes.\n"
-                   "--truth ncu: on a GPU, in MCFuser's expressions, or of a file with --recorded.",
+                   "--truth ncu: on a GPU, in MCFuser's expressions, or of a file with --recorded;\n"
+                   "--truth cuda-events: MCFuser's estimates against the times in such a file.",
                    [](const Invocation& i) { return harness::validate(i.request, i.validate); },
                    validate_table});
   verbs.push_back({"reproduce",

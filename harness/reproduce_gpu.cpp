@@ -1,10 +1,9 @@
 // The method `blocks`: what a tiled product moves on a GPU by size, simulated block by block,
 // beside what hardware counted.
-#include <cmath>
-
 #include "core/ir/files.h"
 #include "core/ir/format.h"
 #include "harness/experiment.h"
+#include "harness/statistics.h"
 #include "simulator/gpu/gpu.h"
 
 namespace tilewright::harness {
@@ -58,16 +57,76 @@ ordered_json simulated(const Field& top, const Field& row, const Request& reques
           {"error", nullptr}};
 }
 
-/// Puts what was counted beside it; whether it is as near as it has to be.
-bool beside(ordered_json& point, const Field& measured, double within) {
+/// Puts what was counted beside it.
+void put_measured(ordered_json& point, const Field& measured) {
   measured.only({"dram_read_bytes", "sm_read_bytes", "source"});
   const double counted = measured.at("dram_read_bytes").real();
   point["measured_dram_read_bytes"] = counted;
   point["measured_sm_read_bytes"] = measured.at("sm_read_bytes").real();
   point["measured_source"] = measured.at("source").text();
-  const double error = point["dram_read_bytes"].get<double>() / counted - 1;
-  point["error"] = error;
-  return std::abs(error) <= within;
+  point["error"] = point["dram_read_bytes"].get<double>() / counted - 1;
+}
+
+/// All rows that were counted, and what must hold of them: `error` of each, `mean_error`, and
+/// `min_r2` about y = x.
+void judge(Reproduced& done, const Field& must_hold) {
+  must_hold.only({"error", "mean_error", "min_r2"});
+  std::vector<double> simulated, counted;
+  for (const ordered_json& p : done.result["points"]) {
+    if (p["error"].is_null()) continue;
+    simulated.push_back(p["dram_read_bytes"].get<double>());
+    counted.push_back(p["measured_dram_read_bytes"].get<double>());
+  }
+  const Agreement a = agreement(simulated, counted);
+  done.result["agreement"] = {{"counted", counted.size()},
+                              {"r2_identity", a.r2_identity},
+                              {"mape", a.mape},
+                              {"worst", a.worst},
+                              {"bias", a.bias}};
+  done.report +=
+      formatted("\n{} counted: R² about y = x {:.4f}, mean error {:.2f} %, worst {:.2f} %\n",
+                counted.size(), a.r2_identity, 100 * a.mape, 100 * a.worst);
+  const auto fails = [&](const char* key, double value, bool at_least) {
+    const auto wanted = must_hold.get(key);
+    if (!wanted || (at_least ? value >= wanted->real() : value <= wanted->real())) return;
+    done.holds = false;
+    done.reason = formatted("{} is {:.4f}, and must be {} {}", key, value,
+                            at_least ? "at least" : "at most", wanted->real());
+  };
+  fails("error", a.worst, false);
+  fails("mean_error", a.mape, false);
+  if (counted.size() > 1) fails("min_r2", a.r2_identity, true);
+}
+
+/// The table's Markdown and the points' CSV.
+void write_report(Reproduced& done) {
+  std::string head = "|", line = "|";
+  for (const ordered_json& c : done.result["columns"]) {
+    head += " " + c.get<std::string>() + " |";
+    line += "---|";
+  }
+  done.report = head + "\n" + line + "\n";
+  for (const ordered_json& row : done.result["table"]) {
+    for (const ordered_json& c : row) done.report += "| " + c.get<std::string>() + " ";
+    done.report += "|\n";
+  }
+  constexpr const char* kKeys[] = {"n",
+                                   "tile",
+                                   "blocks",
+                                   "resident_blocks",
+                                   "approximate",
+                                   "compulsory_bytes",
+                                   "dram_read_bytes",
+                                   "dram_written_bytes",
+                                   "sm_read_bytes",
+                                   "measured_dram_read_bytes"};
+  for (const char* key : kKeys) done.csv += (key == kKeys[0] ? "" : ",") + std::string(key);
+  done.csv += "\n";
+  for (const ordered_json& p : done.result["points"]) {
+    for (const char* key : kKeys)
+      done.csv += (key == kKeys[0] ? "" : ",") + (p[key].is_null() ? "" : p[key].dump());
+    done.csv += "\n";
+  }
 }
 
 std::vector<std::string> cells(const ordered_json& p) {
@@ -96,12 +155,8 @@ Reproduced reproduce_blocks(const Experiment& e, const Request& request) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "machine", "tree", "k_tile", "rows",
             "must_hold"});
-  const Field must_hold = top.at("must_hold");
-  must_hold.only({"error"});
-  const double within = must_hold.at("error").real();
   Reproduced done;
   done.holds = true;
-  done.result["must_hold"] = {{"error", within}};
   done.result["points"] = ordered_json::array();
   done.result["columns"] = {"n",          "block",        "blocks",     "resident",
                             "A, B, C GB", "DRAM read GB", "written GB", "into SMs GB",
@@ -111,36 +166,12 @@ Reproduced reproduce_blocks(const Experiment& e, const Request& request) {
     row.only({"n", "tile", "sample_waves", "blocks_per_sm", "measured"});
     if (request.progress) request.progress("simulating", 0);
     ordered_json point = simulated(top, row, request);
-    if (const auto measured = row.get("measured"))
-      if (!beside(point, *measured, within)) {
-        done.holds = false;
-        done.reason = formatted("n = {} is {:+.1f} % off", point["n"].get<std::int64_t>(),
-                                100 * point["error"].get<double>());
-      }
+    if (const auto measured = row.get("measured")) put_measured(point, *measured);
     done.result["table"].push_back(cells(point));
     done.result["points"].push_back(std::move(point));
   }
-  std::string head = "|", line = "|";
-  for (const ordered_json& c : done.result["columns"]) {
-    head += " " + c.get<std::string>() + " |";
-    line += "---|";
-  }
-  done.report = head + "\n" + line + "\n";
-  for (const ordered_json& row : done.result["table"]) {
-    for (const ordered_json& c : row) done.report += "| " + c.get<std::string>() + " ";
-    done.report += "|\n";
-  }
-  done.csv =
-      "n,tile,blocks,resident_blocks,approximate,compulsory_bytes,dram_read_bytes,"
-      "dram_written_bytes,sm_read_bytes,measured_dram_read_bytes\n";
-  for (const ordered_json& p : done.result["points"]) {
-    for (const char* key :
-         {"n", "tile", "blocks", "resident_blocks", "approximate", "compulsory_bytes",
-          "dram_read_bytes", "dram_written_bytes", "sm_read_bytes"})
-      done.csv += p[key].dump() + ",";
-    const ordered_json& measured = p["measured_dram_read_bytes"];
-    done.csv += (measured.is_null() ? "" : measured.dump()) + "\n";
-  }
+  write_report(done);
+  judge(done, top.at("must_hold"));
   return done;
 }
 

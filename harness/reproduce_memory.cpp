@@ -100,7 +100,7 @@ Reproduced reproduce_memory(const Experiment& e, const Request& request,
   parallel_for(
       points.size(), threads_of(request), [&](std::size_t i) { simulate_point(points[i], most); },
       request.progress, "simulating");
-  Sheet sheet({"plan", "must move MB", "simulated MB", "counted MB, cold", "counted MB, warm",
+  Sheet sheet({"plan", "inputs and outputs MB", "simulated MB", "counted MB, cold", "counted MB, warm",
                "simulated/cold", "why not"});
   for (const MemoryPoint& p : points)
     sheet.add(

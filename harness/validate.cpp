@@ -366,7 +366,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
     throw InputError({.where = "--recorded",
                       .value = *options.recorded,
                       .problem = "is not what this truth reads",
-                      .accepted = "--truth ncu"});
+                      .accepted = "--truth ncu, cuda-events"});
   const auto absent = no_truth(options.truth);
   Subject s = subject_of(request, options);
   auto json = document();

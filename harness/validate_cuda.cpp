@@ -9,6 +9,7 @@
 #include "harness/measure_cuda.h"
 #include "harness/meters.h"
 #include "harness/recorded.h"
+#include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/validate_command.h"
 
@@ -147,9 +148,60 @@ std::string csv_of(const ordered_json& points) {
 
 }  // namespace
 
-bool on_gpu(std::string_view truth) { return truth == "ncu"; }
+bool on_gpu(std::string_view truth) { return truth == "ncu" || truth == "cuda-events"; }
+
+namespace {
+
+/// Bytes are held against ncu, whose points have all models; times are MCFuser's.
+void check_model(const Request& request, const ValidateOptions& options) {
+  const std::string standard = options.truth == "ncu" ? "chimera" : "mcfuser";
+  if (request.model.value_or(standard) == standard) return;
+  find_model(*request.model);
+  throw InputError({.where = "--model",
+                    .value = *request.model,
+                    .problem = "is not what " + options.truth + " is the truth of",
+                    .accepted = standard});
+}
+
+/// MCFuser's predicted against the measured times of a recording's candidates.
+Answer validate_times(const Request& request, const ValidateOptions& options) {
+  const Setting setting = setting_of(request);
+  auto json = document();
+  json["workload"] = setting.workload_name;
+  json["machine"] = setting.machine->name;
+  json["model"] = "mcfuser";
+  json["truth"] = options.truth;
+  json["command"] = command_of(request, options);
+  if (!options.recorded)
+    return refuse(std::move(json),
+                  "candidates are timed by experiments/gpu/counters: --recorded FILE names what it "
+                  "has written");
+  const DocumentValue value = read_recording(*options.recorded, "--recorded");
+  const auto chains = Field(value, *options.recorded).get("mcfuser/fig11");
+  const auto block = chains ? chains->get(setting.workload_name) : std::nullopt;
+  if (!block)
+    throw InputError({.where = *options.recorded,
+                      .value = setting.workload_name,
+                      .problem = "is not what it has timed candidates of",
+                      .accepted = "mcfuser/G1 to mcfuser/G4"});
+  const std::vector<TimedPoint> points = timed_points(*block);
+  json["recorded"] = *options.recorded;
+  json["valid"] = points.size();
+  json["failed"] = block->at("failed").items().size();
+  json["asked"] = points.size() + block->at("failed").items().size();
+  json["times"] = time_agreement_json(points);
+  json["points"] = ordered_json::array();
+  for (const TimedPoint& p : points)
+    json["points"].push_back({{"predicted_seconds", p.predicted}, {"true_seconds", p.measured}});
+  if (points.empty()) return refuse(std::move(json), "no candidate has been timed");
+  return {std::move(json), Status::done};
+}
+
+}  // namespace
 
 Answer validate_cuda(const Request& request, const ValidateOptions& options) {
+  check_model(request, options);
+  if (options.truth == "cuda-events") return validate_times(request, options);
   const Setting setting = setting_of(request);
   auto json = document();
   json["workload"] = setting.workload_name;

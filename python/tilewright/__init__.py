@@ -116,7 +116,7 @@ _OPTIONS = {
     "beyond": "tilings past half the capacity too, in a block of their own (False)",
     "spill": "an intermediate that goes home and back (Chimera's Fig. 8 f)",
     "csv": "a file for the points",
-    "recorded": "truth 'ncu': a file that experiments/gpu/counters has written, instead of a GPU",
+    "recorded": "truth 'ncu', 'cuda-events': a file that experiments/gpu/counters has written, instead of a GPU",
 }
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]

@@ -69,6 +69,21 @@ TEST(Recorded, MemoryIsSimulatedAgain) {
   EXPECT_THAT(answer.json["table"][1][6].get<std::string>(), HasSubstr("longer than asked for"));
 }
 
+TEST(Recorded, ValidateTakesTimesFromARecordingOnly) {
+  Request request{.subject = "mcfuser/G1", .machine = "h200"};
+  ValidateOptions options{.truth = "cuda-events"};
+  EXPECT_FALSE(validate(request, options).ok());
+  options.recorded = std::string(kFolder) + "/h200-counters.json";
+  const Answer answer = validate(request, options);
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_DOUBLE_EQ(answer.json["times"]["pearson"], 0.5);
+  EXPECT_EQ(answer.json["points"].size(), 3U);
+  request.model = "chimera";
+  EXPECT_THROW(validate(request, options), InputError);
+  request.model.reset(), request.subject = "mcfuser/G5";
+  EXPECT_THROW(validate(request, options), InputError);
+}
+
 TEST(Recorded, SpeedupsHaveTheGeometricMean) {
   const TemporaryDirectory out;
   const Answer answer = reproduce({}, of("chimera/fig6", out));

@@ -65,10 +65,10 @@ TEST(NcuTable, SaysWhyThereIsNone) {
 
 TEST(NcuTable, NumbersAreWholeOrNone) {
   const auto value = [](const std::string& text) {
-    const auto launches =
-        ncu_launches("\"ID\",\"Kernel Name\",\"a__b.sum\"\n\"0\",\"k\",\"" + text + "\"\n");
-    return launches && launches->front().metrics.contains("a__b.sum")
-               ? launches->front().metrics.at("a__b.sum")
+    const auto launches = ncu_launches(
+        "\"ID\",\"Kernel Name\",\"dram__bytes_read.sum\"\n\"0\",\"k\",\"" + text + "\"\n");
+    return launches && launches->front().metrics.contains("dram__bytes_read.sum")
+               ? launches->front().metrics.at("dram__bytes_read.sum")
                : -1;
   };
   EXPECT_EQ(value("0"), 0);
@@ -76,6 +76,15 @@ TEST(NcuTable, NumbersAreWholeOrNone) {
   for (const char* text :
        {"", "n/a", "1,23", ",123", "12,3456", "1.2.3", "inf", "nan", "7 B", "1.5,000"})
     EXPECT_EQ(value(text), -1) << text;
+}
+
+TEST(NcuTable, KeepsOnlyWhatIsAskedFor) {
+  const auto launches = ncu_launches(
+      "\"ID\",\"Kernel "
+      "Name\",\"device__attribute_l2\",\"dram__bytes_read.sum\",\"dram__bytes_read.avg\"\n"
+      "\"0\",\"k\",\"7\",\"8\",\"9\"\n");
+  ASSERT_TRUE(launches) << launches.reason();
+  EXPECT_THAT(launches->front().metrics, ElementsAre(std::pair("dram__bytes_read.sum", 8.0)));
 }
 
 TEST(NcuLaunches, AreTheOnesThatWereEmittedInTheirOrder) {

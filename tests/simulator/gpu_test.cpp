@@ -228,6 +228,32 @@ TEST(Gpu, SampledWavesStandForAll) {
               0.1 * static_cast<double>(outer(all, "B").read.value));
 }
 
+// Clipped halos at both ends, tiles cut off at the edge, two grid loops: what is passed over is
+// what a walk over every block finds.
+TEST(Gpu, BlocksThatRepeatTheirNeighboursNeedNoWalk) {
+  const auto expect_same = [](const Schedule& s) {
+    const Simulated some = simulate_blocks(s, {.blocks_per_sm = 2});
+    const Simulated all = simulate_blocks(s, {.blocks_per_sm = 2, .walk_all = true});
+    EXPECT_EQ(some.traffic, all.traffic);
+    EXPECT_LT(some.kernels[0].walked, some.kernels[0].blocks);
+    EXPECT_EQ(all.kernels[0].walked, all.kernels[0].blocks);
+    std::int64_t read = 0;
+    for (const Tensor& t : s.workload->tensors()) read += outer(some, t.name).read.value;
+    EXPECT_GT(read, 0);
+  };
+  expect_same(
+      gemm({203, 250, 64}, "m@grid n@grid ( k ( C.C ) S.C )", "m=16,n=16,k=16", 32 << 10, 4));
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "name: conv\nloops: {h: 90, y: 90, v: 70, r: 5, s: 3}\noperators:\n"
+      "  - \"M[y,v] += I[y+r-2,v] * W[r]\"\n  - \"O[h,v] += M[h+s-1,v] * V[s]\"\n",
+      "conv"));
+  const Plan plan{.kernels = {{.tree = parse_tree("h@grid v@grid ( C.M C.O )"),
+                               .tiles = parse_tiles("h=4,v=8")}}};
+  const auto s = legal(plan, w, as_gpu(parse_synthetic_machine("scratchpad:228K"), 8 << 10, 4));
+  ASSERT_TRUE(s);
+  expect_same(*s);
+}
+
 TEST(Gpu, ResidencyFollowsMemoryUse) {
   // Tiles of 64 x 64 x 64: 48 KiB and 1 KiB reserved, so four of an SM's 228 KiB.
   const Schedule big =
