@@ -95,8 +95,8 @@ void check_together(const std::vector<CacheGeometry>& levels) {
 
 int shift_of(Bytes line) { return std::countr_zero(static_cast<std::uint64_t>(line.value)); }
 
-std::array<std::uint32_t, 2> nowhere_tags{};
-std::array<std::uint8_t, 2> nowhere_meta{};
+std::array<std::uint32_t, 2> nowhere{~std::uint32_t{0},
+                                     ~std::uint32_t{0}};  // no word of any address
 
 /// How many further iterations touch exactly the lines that this one does.
 std::int64_t same_lines(const Stream& s, std::int64_t address, int line_shift) {
@@ -171,48 +171,49 @@ CacheHierarchy& CacheHierarchy::operator=(CacheHierarchy&&) noexcept = default;
 
 void CacheHierarchy::renew_quick() {
   quick_ = engine_->quick();
-  if (quick_.tags != nullptr) return;
-  quick_.tags = nowhere_tags.data();
-  quick_.meta = nowhere_meta.data();
+  if (quick_.words == nullptr) quick_.words = nowhere.data();
 }
 
 void CacheHierarchy::range(std::int64_t address, std::int64_t bytes, bool write, int tensor,
                            std::size_t entry) {
   if (bytes <= 0) return;
-  if (entry == 0) return lines(address, bytes, write, tensor, 0);
+  if (entry == 0) return lines(address, bytes, write, tensor, 1);
   if (engine_->range(static_cast<std::uint64_t>(address),
                      static_cast<std::uint64_t>(address + bytes - 1), write, tensor, entry))
     renew_quick();
 }
 
-/// A range of the innermost level, each line touched `times` before the next one, and `touches`
-/// more of its lines that hit; where lines settle these are all but the first.
+/// A range of the innermost level, each line touched `times` before the next one or, where lines
+/// settle, `touches` of them in all.
 void CacheHierarchy::lines(std::int64_t address, std::int64_t bytes, bool write, int tensor,
-                           std::int64_t touches, std::int64_t times) {
+                           std::int64_t times, std::int64_t touches) {
   const auto first = static_cast<std::uint64_t>(address);
   const std::uint64_t last = first + static_cast<std::uint64_t>(bytes) - 1;
   const std::uint64_t line = first >> line_shift_;
   const std::size_t n = (last >> line_shift_) - line + 1;
+  if (touches == 0) touches = static_cast<std::int64_t>(n) * times;
   if (n > cache::Quick::kMost || line + n > quick_.limit) {
     if (engine_->range(first, last, write, tensor, 0)) renew_quick();
-    if (touches != 0) engine_->more_hits(tensor, touches, 0);
+    const std::int64_t more = touches - static_cast<std::int64_t>(n);
+    if (more != 0) engine_->more_hits(tensor, more, 0);
     return;
   }
   cache::Miss misses[cache::Quick::kMost];
   const std::size_t missed =
       quick_.run(quick_.sets, cache::entry_of(line, tensor, write), n, misses, times);
   cache::Tally& tally = quick_.tally[tensor];
+  tally.hits += touches;
+  if (missed == 0) return;
+  tally.hits -= static_cast<std::int64_t>(missed);
   tally.misses += static_cast<std::int64_t>(missed);
-  tally.hits += static_cast<std::int64_t>(n - missed) + touches;
-  if (missed != 0) engine_->missed(tensor, {misses, missed});
+  engine_->missed(tensor, {misses, missed});
 }
 
 void CacheHierarchy::update(std::int64_t address, std::int64_t bytes, int tensor,
                             std::size_t entry) {
   if (bytes <= 0) return;
   const int shift = entry == 0 ? line_shift_ : shift_of(geometry_[entry].line);
-  if (entry == 0 && quick_.settles)
-    return lines(address, bytes, true, tensor, lines_of(address, bytes, shift));
+  if (entry == 0 && quick_.settles) return lines(address, bytes, true, tensor, 2);
   if (engine_->always_settled(entry)) {
     // A line that was just read is the last one touched: its write is one more hit and makes it
     // dirty, which a write in place of the read would have done as well.
@@ -234,9 +235,8 @@ void CacheHierarchy::elements(std::int64_t address, std::int64_t count, std::int
   if (count <= 0 || element <= 0) return;
   if (!quick_.settles && !engine_->always_settled(0))
     return line_by_line(address, count, element, write, tensor, 1);
-  const std::int64_t bytes = count * element;
   const std::int64_t touches = touches_of(address, count, element, line_shift_);
-  lines(address, bytes, write, tensor, touches - lines_of(address, bytes, line_shift_));
+  lines(address, count * element, write, tensor, 1, touches);
 }
 
 void CacheHierarchy::update_elements(std::int64_t address, std::int64_t count, std::int64_t element,
@@ -264,7 +264,7 @@ void CacheHierarchy::update_elements(std::int64_t address, std::int64_t count, s
     }
     return;
   }
-  lines(address, bytes, true, tensor, 2 * count - lines_of(address, bytes, line_shift_));
+  lines(address, bytes, true, tensor, 1, 2 * count);
 }
 
 /// elements() of policies with which a line is not settled once it is touched; with `times` 2, a
@@ -283,7 +283,7 @@ void CacheHierarchy::line_by_line(std::int64_t address, std::int64_t count, std:
     if (rest * element == line && count >= rest)
       whole = std::min<std::int64_t>(count / rest, cache::Quick::kMost);
     const std::int64_t touches = each * times;
-    lines(address, whole * each * element, write, tensor, whole * (touches - 1), touches);
+    lines(address, whole * each * element, write, tensor, touches);
     address += whole * each * element;
     count -= whole * each;
   }
@@ -353,9 +353,14 @@ void CacheHierarchy::on_core(int core) {
   engine_->on_core(core);
 }
 
+const cache::Engine& CacheHierarchy::settled() const {
+  engine_->settle();
+  return *engine_;
+}
+
 std::vector<CacheCount> CacheHierarchy::counts(std::size_t level) const {
   std::vector<CacheCount> counts;
-  for (const cache::Tally& t : engine_->tallies(level))
+  for (const cache::Tally& t : settled().tallies(level))
     counts.push_back({.hits = t.hits,
                       .misses = t.misses,
                       .read = Bytes(t.read_bytes),
@@ -364,7 +369,7 @@ std::vector<CacheCount> CacheHierarchy::counts(std::size_t level) const {
                       .prefetches = t.prefetches,
                       .useful_prefetches = t.useful_prefetches,
                       .invalidations = t.invalidations});
-  const auto dirty = engine_->resident_dirty(level);
+  const auto dirty = settled().resident_dirty(level);
   for (std::size_t t = 0; t < counts.size(); ++t) counts[t].resident_dirty = Bytes(dirty[t]);
   return counts;
 }
@@ -386,16 +391,17 @@ CacheCount CacheHierarchy::total(std::size_t level) const {
 }
 
 std::vector<std::vector<CacheLine>> CacheHierarchy::contents(std::size_t level, int core) const {
-  return engine_->contents(level, core);
+  return settled().contents(level, core);
 }
 
 std::vector<std::int64_t> CacheHierarchy::held(std::size_t level) const {
-  return engine_->held(level);
+  return settled().held(level);
 }
 
 bool CacheHierarchy::has_image() const { return engine_->has_image(); }
-void CacheHierarchy::image(cache::Image& out) const { engine_->image(out); }
+void CacheHierarchy::image(cache::Image& out) const { settled().image(out); }
 void CacheHierarchy::assign(const cache::Image& image) {
+  engine_->settle();
   engine_->assign(image);
   renew_quick();
 }
@@ -405,6 +411,6 @@ const LevelBlame& CacheHierarchy::blame(std::size_t level) const {
   return attribution_->level(level);
 }
 
-DramCount CacheHierarchy::dram() const { return engine_->dram(); }
+DramCount CacheHierarchy::dram() const { return settled().dram(); }
 
 }  // namespace tilewright

@@ -89,20 +89,23 @@ struct Tally {
   std::int64_t prefetches = 0, useful_prefetches = 0, invalidations = 0;
 };
 
-/// Where the innermost level can be asked without a call: a row a set whose first tag is the line
-/// touched last, so that touching it again changes nothing but a count and, of an order of use, who
-/// wrote it.
+/// Where the innermost level can be asked without a call: a row a set whose first word is the line
+/// touched last, packed (see Packing), so that touching it again changes nothing but a count and,
+/// of an order of use, who wrote it. Without such rows, words that no line matches.
 struct Quick {
-  std::uint32_t* tags = nullptr;
-  std::uint8_t* meta = nullptr;
+  std::uint32_t* words = nullptr;
   Tally* tally = nullptr;
-  std::uint64_t mask = 0;  ///< of sets
-  std::uint32_t stride = 1;
-  int line_shift = 6, set_shift = 0;
+  // Of an address: how its row is found, what of a shifted one is no tag, and where it lies in its
+  // line. One shift each: this is the hottest path.
+  std::uint64_t rows = 0;     ///< bits that say which byte of `words` its row begins with
+  std::uint64_t lift = 0;     ///< added before the shift, because tags are kept plus one
+  std::uint64_t meta = 0;     ///< bits of a word that are no tag
+  std::uint64_t in_line = 0;  ///< bits of an address within a line
+  int row_shift = 0, word_shift = 63;
   bool in_order = false;  ///< rows are whole and in order of use
   bool settles = false;   ///< a line just touched is settled, whatever the policy's state
-  /// Touches `n` lines, at most kMost and below `limit`, each so many times before the next one,
-  /// and lists those that missed: see Ways::run. Where lines settle, it is once for all times.
+  /// Touches `n` lines, at most kMost and below `limit`: see RunSets. Where lines settle, it is
+  /// once for all times.
   std::size_t (*run)(void* sets, std::uint64_t first, std::size_t n, Miss* misses,
                      std::int64_t times) = nullptr;
   void* sets = nullptr;
@@ -227,32 +230,28 @@ class CacheHierarchy {
  private:
   bool quick(std::int64_t address, std::int64_t bytes, bool write, int tensor) {
     const auto a = static_cast<std::uint64_t>(address);
-    const std::uint64_t line = a >> quick_.line_shift;
-    const std::uint64_t rest = ((line + 1) << quick_.line_shift) - a;
-    const std::uint64_t tag = (line >> quick_.set_shift) + 1;
-    const std::uint64_t at = (line & quick_.mask) * quick_.stride;
-    std::uint32_t* const tags = quick_.tags + at;
-    if (tags[0] != tag) {
-      if (!quick_.in_order || tags[1] != tag) return false;
-      if (static_cast<std::uint64_t>(bytes) - 1 >= rest) return false;
-      std::swap(tags[0], tags[1]);
-      std::swap(quick_.meta[at], quick_.meta[at + 1]);
-    } else if (static_cast<std::uint64_t>(bytes) - 1 >= rest) {
-      return false;
+    if (static_cast<std::uint64_t>(bytes) - 1 > (~a & quick_.in_line)) return false;
+    const std::uint64_t at = (a >> quick_.row_shift) & quick_.rows;
+    const std::uint64_t word = (a + quick_.lift) >> quick_.word_shift;  // with any meta bits
+    std::uint32_t* const row = quick_.words + at / sizeof(std::uint32_t);
+    if ((row[0] ^ word) > quick_.meta) {
+      if (!quick_.in_order || (row[1] ^ word) > quick_.meta) return false;
+      std::swap(row[0], row[1]);  // two lines that take turns
     }
     if (write) {
-      const auto now = static_cast<std::uint8_t>(tensor << 1 | 1);
-      if (quick_.meta[at] != now) {
+      const std::uint64_t now = static_cast<std::uint64_t>(tensor) << 1 | 1;
+      if ((row[0] & quick_.meta) != now) {
         if (!quick_.in_order) return false;
-        quick_.meta[at] = now;
+        row[0] = static_cast<std::uint32_t>((row[0] & ~quick_.meta) | now);
       }
     }
     ++quick_.tally[tensor].hits;
     return true;
   }
   void renew_quick();
-  void lines(std::int64_t address, std::int64_t bytes, bool write, int tensor, std::int64_t touches,
-             std::int64_t times = 1);
+  const cache::Engine& settled() const;  ///< the engine, when outer levels have answered
+  void lines(std::int64_t address, std::int64_t bytes, bool write, int tensor, std::int64_t times,
+             std::int64_t touches = 0);
   void line_by_line(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
                     int tensor, std::int64_t times);
   void each_element(std::int64_t address, std::int64_t count, std::int64_t element, bool write,

@@ -19,7 +19,11 @@ class Engine {
   virtual bool range(std::uint64_t first, std::uint64_t last, bool write, int tensor,
                      std::size_t entry) = 0;
   /// What follows when quick().run has said which lines missed.
+  /// Outer levels may be asked later: see settle().
   virtual void missed(int tensor, std::span<const Miss> misses) = 0;
+  /// Has outer levels answer all that they were asked, as they must before anybody looks at what
+  /// they hold or have counted.
+  virtual void settle() {}
   virtual void store_around(std::uint64_t first, std::uint64_t last, int tensor) = 0;
   /// `n` further touches of lines of the innermost level that would all hit and change nothing.
   virtual void more_hits(int tensor, std::int64_t n, std::size_t entry) = 0;

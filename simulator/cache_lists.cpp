@@ -88,12 +88,13 @@ bool Lists::touch(Entry now, Entry& victim) {
   return false;
 }
 
-std::size_t Lists::run(Entry first, std::size_t n, Miss* misses) {
+std::size_t Lists::run_all(void* sets, Entry first, std::size_t n, Miss* misses, std::int64_t) {
+  Lists& l = *static_cast<Lists*>(sets);
   std::size_t missed = 0;
   Entry victim = kEmpty;
   for (std::size_t i = 0; i < n; ++i) {
     const Entry now = first + (i << kMetaBits);
-    if (!touch(now, victim)) misses[missed++] = {line_of(now), victim};
+    if (!l.touch(now, victim)) misses[missed++] = {line_of(now), victim};
   }
   return missed;
 }

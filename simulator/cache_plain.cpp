@@ -15,11 +15,20 @@ namespace tilewright::cache {
 
 namespace {
 
-using Sets = std::variant<Tags, Rows, Ways, Lists>;
+using Sets = std::variant<Tags, Rows, Ways, WideWays, Lists>;
+
+template <class S>
+constexpr bool kKeepsWays = std::is_same_v<S, Ways> || std::is_same_v<S, WideWays>;
+
+constexpr int kMostTensors = static_cast<int>(kMeta >> 1);
 
 struct PlainLevel {
   Sets sets;
-  std::uint64_t limit = 0;  ///< lines from here on need wider tags
+  // Of `sets`, so that asking them takes one call.
+  void* at = nullptr;
+  RunSets run = nullptr;
+  TouchSets touch = nullptr;  ///< none: run() does it
+  std::uint64_t limit = 0;    ///< lines from here on need wider words
   int line_shift = 6;
   bool draws = false;             ///< what is to come depends on more than what is held
   bool ages = false;              ///< a second touch may change more than a count
@@ -33,13 +42,18 @@ PlainLevel make_level(const CacheGeometry& g, const CacheOptions& options, std::
   const auto sets = static_cast<std::uint64_t>(lines / ways);
   const Replacement policy = *replacement_from_name(g.policy);
   const bool lru = policy.kind == Replacement::Kind::lru;
+  const bool narrow = options.tensors <= Tags::kMaxTensors;
   const auto made = [&]() -> Sets {
     if (lru && ways <= static_cast<std::int64_t>(Tags::kMaxWays)) {
-      if (options.tensors <= Tags::kMaxTensors) return Tags(sets, ways);
+      if (narrow) return Tags(sets, ways, options.tensors);
       return Rows(sets, ways);
     }
-    if (!lru && ways <= Ways::kMaxWays) return Ways(sets, ways, policy, options.seed + number);
-    return Lists(sets, ways, !lru);
+    if (lru || ways > Ways::kMaxWays) return Lists(sets, ways, !lru);
+    const int tensors = narrow ? options.tensors : kMostTensors;
+    const std::uint64_t seed = options.seed + number;
+    const bool innermost = number == 0;
+    if (narrow) return Ways(sets, ways, policy, {tensors, seed, innermost});
+    return WideWays(sets, ways, policy, {tensors, seed, innermost});
   };
   PlainLevel level{.sets = made(),
                    .line_shift = std::countr_zero(static_cast<std::uint64_t>(g.line.value)),
@@ -47,10 +61,37 @@ PlainLevel make_level(const CacheGeometry& g, const CacheOptions& options, std::
                    .ages = policy.kind == Replacement::Kind::ages,
                    .repeats = policy.kind != Replacement::Kind::ages &&
                               policy.kind != Replacement::Kind::bit_plru};
-  const auto* tags = std::get_if<Tags>(&level.sets);
-  level.limit = tags != nullptr ? tags->limit() : ~std::uint64_t{0};
   level.tally.resize(static_cast<std::size_t>(options.tensors));
   return level;
+}
+
+/// Lets a level's pointers point to its sets, which stay where they are from now on.
+void bind(PlainLevel& l) {
+  std::visit(
+      [&l]<class S>(S& sets) {
+        l.at = &sets;
+        l.run = sets.runner();
+        l.limit = ~std::uint64_t{0};
+        l.touch = nullptr;
+        if constexpr (std::is_same_v<S, Tags> || kKeepsWays<S>) l.touch = sets.toucher();
+        if constexpr (std::is_same_v<S, Tags> || std::is_same_v<S, Ways>) l.limit = sets.limit();
+      },
+      l.sets);
+}
+
+/// Lets whoever asks quickly look at rows of 2^row_words words, where one shift of an address finds
+/// them and another one its word.
+void add_rows(Quick& q, int line_shift, const Packing<std::uint32_t>& packing, std::uint32_t* words,
+              int row_words) {
+  const int row_bytes = row_words + 2, tag_shift = line_shift + packing.set_of().shift();
+  if (!packing.set_of().power_of_two() || line_shift < row_bytes || tag_shift < packing.bits())
+    return;
+  q.words = words;
+  q.rows = (packing.sets() - 1) << row_bytes;
+  q.lift = std::uint64_t{1} << tag_shift;
+  q.meta = packing.meta();
+  q.row_shift = line_shift - row_bytes;
+  q.word_shift = tag_shift - packing.bits();
 }
 
 class PlainEngine final : public Engine {
@@ -58,17 +99,42 @@ class PlainEngine final : public Engine {
   PlainEngine(const std::vector<CacheGeometry>& geometry, const CacheOptions& options) {
     for (const CacheGeometry& g : geometry)
       levels_.push_back(make_level(g, options, levels_.size()));
+    for (PlainLevel& l : levels_) bind(l);
+    find_far();
   }
 
   bool range(std::uint64_t first, std::uint64_t last, bool write, int tensor,
              std::size_t entry) override {
     const int shift = levels_[entry].line_shift;
     const std::uint64_t limit = levels_[0].limit;
+    settle();
     lines(entry, first >> shift, last >> shift, tensor, write);
     return levels_[0].limit != limit;
   }
 
-  void missed(int tensor, std::span<const Miss> misses) override { fetch(0, tensor, misses); }
+  /// A level sees only what it is sent, in order, however late. So a miss on its own waits for
+  /// others: a set that lies far from the processor that simulates has time to come closer.
+  void missed(int tensor, std::span<const Miss> misses) override {
+    const std::uint64_t address = misses.front().line << levels_[0].line_shift;
+    for (const Far& f : far_) f.prefetch(f.sets, address >> f.line_shift);
+    if (misses.size() > 1) {
+      settle();
+      return fetch(0, tensor, misses);
+    }
+    waiting_[waiting_count_] = misses.front();
+    waiting_tensors_[waiting_count_] = tensor;
+    if (++waiting_count_ == kWaiting) settle();
+  }
+
+  void settle() override {
+    if (waiting_count_ == 0) return;
+    const std::size_t n = std::exchange(waiting_count_, 0);
+    for (std::size_t i = 0, end = 0; i < n; i = end) {
+      const int tensor = waiting_tensors_[i];
+      while (end < n && waiting_tensors_[end] == tensor) ++end;
+      fetch(0, tensor, {waiting_ + i, end - i});
+    }
+  }
 
   void store_around(std::uint64_t, std::uint64_t, int) override {
     TW_CHECK(false, "a store around caches that were made without CacheOptions::general");
@@ -81,8 +147,10 @@ class PlainEngine final : public Engine {
   bool settled(std::uint64_t address, bool write, int tensor) const override {
     const PlainLevel& l = levels_.front();
     if (!l.ages) return true;
-    const auto* ways = std::get_if<Ways>(&l.sets);
-    return ways != nullptr && ways->settled(entry_of(address >> l.line_shift, tensor, write));
+    const Entry now = entry_of(address >> l.line_shift, tensor, write);
+    if (const auto* ways = std::get_if<Ways>(&l.sets)) return ways->settled(now);
+    const auto* wide = std::get_if<WideWays>(&l.sets);
+    return wide != nullptr && wide->settled(now);
   }
   bool always_settled(std::size_t level) const override { return !levels_[level].ages; }
 
@@ -98,34 +166,19 @@ class PlainEngine final : public Engine {
   Quick quick() override {
     if (blame_ != nullptr) return {};
     PlainLevel& l = levels_.front();
-    const auto of = [&]<class S>(S& sets, std::size_t stride) -> Quick {
-      const Modulus& set_of = sets.set_of();
-      if (!set_of.power_of_two()) return {};
-      return {.tags = sets.tags(),
-              .meta = sets.meta(),
-              .tally = l.tally.data(),
-              .mask = set_of.divisor() - 1,
-              .stride = static_cast<std::uint32_t>(stride),
-              .line_shift = l.line_shift,
-              .set_shift = set_of.shift(),
-              .settles = !l.ages,
-              .run =
-                  [](void* of_level, std::uint64_t first, std::size_t n, Miss* misses,
-                     std::int64_t times) {
-                    S& s = *static_cast<S*>(of_level);
-                    if constexpr (std::is_same_v<S, Ways>) return s.run(first, n, misses, times);
-                    return s.run(first, n, misses);
-                  },
-              .sets = &sets,
-              .limit = l.limit};
-    };
+    Quick q{.tally = l.tally.data(),
+            .in_line = (std::uint64_t{1} << l.line_shift) - 1,
+            .settles = !l.ages,
+            .run = l.run,
+            .sets = l.at,
+            .limit = l.limit};
     if (auto* tags = std::get_if<Tags>(&l.sets)) {
-      Quick q = of(*tags, tags->stride());
-      q.in_order = q.tags != nullptr;
-      return q;
+      add_rows(q, l.line_shift, tags->packing(), tags->words(), std::countr_zero(tags->stride()));
+      q.in_order = true;
     }
-    if (auto* ways = std::get_if<Ways>(&l.sets)) return of(*ways, 1);
-    return {};
+    if (auto* ways = std::get_if<Ways>(&l.sets))
+      add_rows(q, l.line_shift, ways->packing(), ways->fronts(), 0);
+    return q;
   }
 
   std::vector<Tally> tallies(std::size_t level) const override {
@@ -200,10 +253,10 @@ class PlainEngine final : public Engine {
     out.sets = sets.sets();
     out.ways = sets.ways();
     out.entries.resize(out.sets * out.ways);
-    if constexpr (std::is_same_v<S, Ways>) out.states.resize(sets.ordered() ? 0 : out.sets);
+    if constexpr (kKeepsWays<S>) out.states.resize(sets.ordered() ? 0 : out.sets);
     for (std::uint64_t s = 0; s < out.sets; ++s) {
       Entry* to = &out.entries[s * out.ways];
-      if constexpr (std::is_same_v<S, Ways>) {
+      if constexpr (kKeepsWays<S>) {
         sets.copy(s, to, out.states.empty() ? nullptr : &out.states[s]);
       } else {
         Entry* const end = to + out.ways;
@@ -218,7 +271,7 @@ class PlainEngine final : public Engine {
     if constexpr (std::is_same_v<S, Lists>) sets.clear();
     for (std::uint64_t s = 0; s < from.sets; ++s) {
       const Entry* const entries = &from.entries[s * from.ways];
-      if constexpr (std::is_same_v<S, Ways>)
+      if constexpr (kKeepsWays<S>)
         sets.assign(s, entries, from.states.empty() ? nullptr : &from.states[s]);
       else
         sets.assign(s, entries);
@@ -239,22 +292,27 @@ class PlainEngine final : public Engine {
   std::size_t touch(std::size_t at, Entry first, std::size_t n, Miss* misses) {
     PlainLevel& l = levels_[at];
     if (line_of(first) + n > l.limit) widen(l);
-    switch (l.sets.index()) {
-      case 0:
-        return std::get_if<Tags>(&l.sets)->run(first, n, misses);
-      case 1:
-        return std::get_if<Rows>(&l.sets)->run(first, n, misses);
-      case 2:
-        return std::get_if<Ways>(&l.sets)->run(first, n, misses);
-      default:
-        return std::get_if<Lists>(&l.sets)->run(first, n, misses);
-    }
+    return l.run(l.at, first, n, misses, 1);
   }
 
-  /// A line is too far out for 32-bit tags.
-  static void widen(PlainLevel& l) {
-    l.limit = ~std::uint64_t{0};
-    l.sets = Rows(std::get<Tags>(l.sets));
+  /// The same of one line, at a level that lies within another one.
+  Answer touch_one(std::size_t at, Entry now) {
+    PlainLevel& l = levels_[at];
+    if (line_of(now) >= l.limit) widen(l);
+    if (l.touch != nullptr) return l.touch(l.at, now);
+    Miss miss;
+    if (l.run(l.at, now, 1, &miss, 1) == 0) return {};
+    return {.victim = miss.victim, .missed = true};
+  }
+
+  /// A line is too far out for narrow words.
+  void widen(PlainLevel& l) {
+    if (const auto* tags = std::get_if<Tags>(&l.sets))
+      l.sets = Rows(*tags);
+    else
+      l.sets = widened(std::get<Ways>(l.sets));
+    bind(l);
+    find_far();
   }
 
   /// Touches lines [first, last] of a level for whoever asks.
@@ -292,16 +350,19 @@ class PlainEngine final : public Engine {
           ++levels_[at].tally[static_cast<std::size_t>(tensor_of(m.victim))].written_bytes;
       return;
     }
-    if (at == 0) {
-      const std::uint64_t address = misses.front().line << levels_[0].line_shift;
-      for (std::size_t l = levels_.size() - 1; l > 0; --l) prefetch(l, address);
-    }
     for (std::size_t i = 0; i < misses.size();) {
       std::size_t end = i + 1;
       while (end < misses.size() && !is_dirty(misses[end - 1].victim) &&
              misses[end].line == misses[end - 1].line + 1)
         ++end;
       const Entry victim = misses[end - 1].victim;
+      if (end == i + 1 && levels_[at + 1].line_shift >= levels_[at].line_shift &&
+          blame_ == nullptr) {
+        ask(at + 1, seen_from_outside(at, misses[i].line).first, tensor);
+        if (is_dirty(victim)) write_back(at, victim);
+        i = end;
+        continue;
+      }
       const std::uint64_t first = seen_from_outside(at, misses[i].line).first;
       const std::uint64_t last = seen_from_outside(at, misses[end - 1].line).second;
       if (levels_[at + 1].line_shift <= levels_[at].line_shift)
@@ -316,10 +377,23 @@ class PlainEngine final : public Engine {
     }
   }
 
-  /// The set of a level further out, which may lie far from the processor that simulates.
-  void prefetch(std::size_t at, std::uint64_t address) const {
-    const PlainLevel& l = levels_[at];
-    if (const auto* tags = std::get_if<Tags>(&l.sets)) tags->prefetch(address >> l.line_shift);
+  /// Asks for one line from a level that lies within another one.
+  void ask(std::size_t at, std::uint64_t line, int tensor) {
+    const Answer answer = touch_one(at, entry_of(line, tensor, false));
+    PlainLevel& l = levels_[at];
+    Tally& tally = l.tally[static_cast<std::size_t>(tensor)];
+    tally.misses += answer.missed ? 1 : 0;
+    tally.hits += answer.missed ? 0 : 1;
+    if (at + 1 < levels_.size()) {
+      if (!answer.missed) return;
+      if (levels_[at + 1].line_shift >= l.line_shift) {
+        ask(at + 1, seen_from_outside(at, line).first, tensor);
+      } else {
+        const auto [first, last] = seen_from_outside(at, line);
+        lines(at + 1, first, last, tensor, false);
+      }
+    }
+    if (is_dirty(answer.victim)) write_back(at, answer.victim);
   }
 
   void write_back(std::size_t at, Entry victim) {
@@ -330,8 +404,9 @@ class PlainEngine final : public Engine {
     PlainLevel& outer = levels_[at + 1];
     const bool covers = outer.line_shift <= levels_[at].line_shift;
     for (std::uint64_t line = first; line <= last; ++line) {
-      Miss miss;
-      const bool found = touch(at + 1, entry_of(line, tensor, true), 1, &miss) == 0;
+      const Answer answer = touch_one(at + 1, entry_of(line, tensor, true));
+      const bool found = !answer.missed;
+      const Miss miss{line, answer.victim};
       if (blame_ != nullptr) {
         if (found || covers)
           blame_->put(at + 1, line);
@@ -358,8 +433,37 @@ class PlainEngine final : public Engine {
     return {line << -by, (line << -by) + (std::uint64_t{1} << -by) - 1};
   }
 
+  /// An outer level whose sets do not fit into the caches nearest to the processor that simulates.
+  struct Far {
+    const void* sets;
+    int line_shift;
+    void (*prefetch)(const void* sets, std::uint64_t line);
+  };
+  static constexpr std::size_t kNear = std::size_t{1} << 12;  ///< sets
+
+  void find_far() {
+    far_.clear();
+    for (std::size_t i = 1; i < levels_.size(); ++i)
+      std::visit(
+          [&]<class S>(const S& sets) {
+            if constexpr (std::is_same_v<S, Tags> || kKeepsWays<S>)
+              if (sets.sets() > kNear)
+                far_.push_back(
+                    {&sets, levels_[i].line_shift, [](const void* of, std::uint64_t line) {
+                       static_cast<const S*>(of)->prefetch(line);
+                     }});
+          },
+          levels_[i].sets);
+  }
+
   /// In a tally here, written_bytes counts lines until they are asked for.
   std::vector<PlainLevel> levels_;
+  std::vector<Far> far_;
+  /// Misses of the innermost level for which the next one is still to be asked.
+  static constexpr std::size_t kWaiting = 32;
+  std::size_t waiting_count_ = 0;
+  Miss waiting_[kWaiting];
+  int waiting_tensors_[kWaiting];
 };
 
 }  // namespace

@@ -30,7 +30,8 @@ Rows::Rows(const Tags& tags) : Rows(tags.sets(), static_cast<std::int64_t>(tags.
 }
 
 /// Looking moves every entry it passes one place back, so that a miss has made room at the end.
-std::size_t Rows::run_plain(Rows& rows, Entry first, std::size_t n, Miss* misses) {
+std::size_t Rows::run_plain(void* of, Entry first, std::size_t n, Miss* misses, std::int64_t) {
+  Rows& rows = *static_cast<Rows*>(of);
   std::size_t missed = 0;
   std::uint64_t set = rows.set_of_(line_of(first));
   for (std::size_t i = 0; i < n; ++i, set = set + 1 == rows.sets() ? 0 : set + 1) {
@@ -54,8 +55,9 @@ std::size_t Rows::run_plain(Rows& rows, Entry first, std::size_t n, Miss* misses
 #if defined(__x86_64__)
 
 template <int kVectors>
-TILEWRIGHT_AVX512 std::size_t Rows::run_avx512(Rows& rows, Entry first, std::size_t n,
-                                               Miss* misses) {
+TILEWRIGHT_AVX512 std::size_t Rows::run_avx512(void* of, Entry first, std::size_t n, Miss* misses,
+                                               std::int64_t) {
+  Rows& rows = *static_cast<Rows*>(of);
   const __m512i meta = _mm512_set1_epi64(static_cast<long long>(kMeta));
   const std::uint64_t sets = rows.sets();
   const std::size_t ways = rows.ways_;
@@ -99,7 +101,7 @@ TILEWRIGHT_AVX512 std::size_t Rows::run_avx512(Rows& rows, Entry first, std::siz
   return missed;
 }
 
-Rows::Run Rows::fastest(std::size_t vectors) {
+RunSets Rows::fastest(std::size_t vectors) {
   if (!__builtin_cpu_supports("avx512f")) return run_plain;
   switch (vectors) {
     case 1:
@@ -115,7 +117,7 @@ Rows::Run Rows::fastest(std::size_t vectors) {
 
 #else
 
-Rows::Run Rows::fastest(std::size_t) { return run_plain; }
+RunSets Rows::fastest(std::size_t) { return run_plain; }
 
 #endif
 

@@ -1,112 +1,54 @@
-// The sets of one cache level: who is in, in which order. Four containers with one interface, which
-// speaks of a line as one 64-bit entry: line number << 16 | tensor << 1 | dirty.
+// The sets of one cache level: who is in, in which order. Five containers with one interface, which
+// speaks of a line as one 64-bit entry.
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <vector>
 
 #include "simulator/cache.h"
+#include "simulator/cache_entry.h"
 #include "simulator/replacement.h"
 
 namespace tilewright::cache {
 
-using Entry = std::uint64_t;
-inline constexpr int kMetaBits = 16;
-inline constexpr Entry kMeta = (Entry{1} << kMetaBits) - 1;
-inline constexpr Entry kEmpty = ~Entry{0};  ///< no line, not dirty
+/// Touches `n` lines from that of `first` on, in order, all with its tensor and as reads or writes
+/// as it says, each so many times before the next one. Lists those whose first touch missed, in
+/// order, at `misses` (room for n) and returns how many. What outer levels are asked for meanwhile
+/// cannot change that: a level sees only what it is sent.
+using RunSets = std::size_t (*)(void* sets, Entry first, std::size_t n, Miss* misses,
+                                std::int64_t times);
+/// The same of one line, once.
+using TouchSets = Answer (*)(void* sets, Entry now);
 
-constexpr Entry entry_of(std::uint64_t line, int tensor, bool dirty) {
-  return line << kMetaBits | static_cast<Entry>(tensor) << 1 | static_cast<Entry>(dirty);
-}
-constexpr std::uint64_t line_of(Entry e) { return e >> kMetaBits; }
-constexpr int tensor_of(Entry e) { return static_cast<int>((e & kMeta) >> 1); }
-constexpr bool is_dirty(Entry e) { return (e & 1) != 0 && e != kEmpty; }
-constexpr bool same_line(Entry a, Entry b) { return (a ^ b) <= kMeta; }
-
-/// What a hit leaves behind: a write takes the line over, a read changes nothing.
-constexpr Entry touched(Entry held, Entry now) { return (now & 1) != 0 ? now : held; }
-
-/// x mod d for x < 2^48 without a division.
-class Modulus {
- public:
-  explicit Modulus(std::uint64_t d)
-      : d_(d),
-        mask_((d & (d - 1)) == 0 ? d - 1 : 0),
-        magic_(~std::uint64_t{0} / d),
-        shift_(std::countr_zero(d)) {}
-  std::uint64_t divisor() const { return d_; }
-  std::uint64_t operator()(std::uint64_t x) const { return split(x).remainder; }
-  struct Split {
-    std::uint64_t quotient, remainder;
-  };
-  Split split(std::uint64_t x) const {
-    if (mask_ != 0 || d_ == 1) return {x >> shift_, x & mask_};
-    // magic is less than 2^64 / d by under one, so the quotient is at most one too small.
-    const auto q = static_cast<std::uint64_t>((static_cast<Wide>(x) * magic_) >> 64);
-    const std::uint64_t r = x - q * d_;
-    return r >= d_ ? Split{q + 1, r - d_} : Split{q, r};
-  }
-  bool power_of_two() const { return mask_ != 0 || d_ == 1; }
-  int shift() const { return shift_; }  ///< of a power of two
-
- private:
-  __extension__ using Wide = unsigned __int128;
-  std::uint64_t d_, mask_, magic_;
-  int shift_;
-};
-
-/// Allocates on 64-byte borders: a set's tags are one cache line of the machine that simulates.
-template <class T>
-struct Aligned64 {
-  using value_type = T;
-  Aligned64() = default;
-  template <class U>
-  Aligned64(const Aligned64<U>&) {}  // NOLINT: converts between element types
-  T* allocate(std::size_t n) {
-    return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64}));
-  }
-  void deallocate(T* p, std::size_t) { ::operator delete (p, std::align_val_t{64}); }
-  friend bool operator==(const Aligned64&, const Aligned64&) { return true; }
-};
-template <class T>
-using AlignedVector = std::vector<T, Aligned64<T>>;
-
-/// A line's tag is the quotient of its number by the sets, plus one: no line has this one, however
-/// far out it lies.
-inline constexpr std::uint32_t kNoTag = 0;
-inline constexpr std::uint64_t kMaxTag = ~std::uint32_t{0};
-
-/// Up to 32 ways, least recently used first out, 127 tensors, and lines whose number divided by the
-/// sets is below 2^32 - 1: a row of 32-bit tags a set, most recently used first, padded to whole
-/// vectors of sixteen, and beside it a byte a way: tensor << 1 | dirty.
+/// Up to 32 ways, least recently used first out, and lines below limit(): a row of packed 32-bit
+/// words a set, most recently used first, padded to whole vectors of sixteen.
 class Tags {
  public:
   static constexpr std::size_t kMaxWays = 32;
   static constexpr int kMaxTensors = 127;
   /// `portable` keeps to instructions that every processor has.
-  Tags(std::uint64_t sets, std::int64_t ways, bool portable = false);
+  Tags(std::uint64_t sets, std::int64_t ways, int tensors, bool portable = false);
 
-  /// As Rows::run; the last line must be below limit().
+  RunSets runner() const { return run_; }
+  TouchSets toucher() const { return touch_; }
+  /// Lines must be below limit().
   std::size_t run(Entry first, std::size_t n, Miss* misses) {
-    return run_(*this, first, n, misses);
+    return run_(this, first, n, misses, 1);
   }
+  Answer touch(Entry now) { return touch_(this, now); }
   /// Hints that the set of a line is about to be asked for.
   void prefetch(std::uint64_t line) const {
-    const std::size_t at = set_of_(line) * stride_;
-    __builtin_prefetch(&tags_[at], 1);
-    __builtin_prefetch(&meta_[at], 1);
+    __builtin_prefetch(&words_[packing_.place(line).set * stride_], 1);
   }
-  std::uint64_t limit() const { return limit_; }
-  std::uint64_t sets() const { return set_of_.divisor(); }
+  std::uint64_t limit() const { return packing_.limit(); }
+  std::uint64_t sets() const { return packing_.sets(); }
   std::size_t ways() const { return ways_; }
   template <class F>
   void each(std::uint64_t set, F&& f) const {  ///< as Rows::each
     for (std::size_t i = set * stride_; i < set * stride_ + ways_; ++i)
-      if (tags_[i] != kNoTag) f(entry(set, tags_[i], meta_[i]));
+      if (words_[i] != kNobody) f(packing_.entry(set, words_[i]));
   }
 
   /// A set holds the entries at `in` from now on, as many as there are ways, in the order of
@@ -114,31 +56,23 @@ class Tags {
   void assign(std::uint64_t set, const Entry* in);
 
   // For whoever looks at the front of a row without a call.
-  std::uint32_t* tags() { return tags_.data(); }
-  std::uint8_t* meta() { return meta_.data(); }
+  std::uint32_t* words() { return words_.data(); }
   std::size_t stride() const { return stride_; }
-  const Modulus& set_of() const { return set_of_; }
+  const Packing<std::uint32_t>& packing() const { return packing_; }
 
  private:
-  using Run = std::size_t (*)(Tags&, Entry, std::size_t, Miss*);
-  static std::size_t run_plain(Tags& t, Entry first, std::size_t n, Miss* misses);
-  template <int kVectors>
-  static std::size_t run_avx512(Tags& t, Entry first, std::size_t n, Miss* misses);
-  static Run fastest(std::size_t vectors);
-  Entry entry(std::uint64_t set, std::uint32_t tag, std::uint8_t meta) const {
-    return ((std::uint64_t{tag} - 1) * sets() + set) << kMetaBits | meta;
-  }
-  Entry victim(std::uint64_t set, std::uint32_t tag, std::uint8_t meta) const {
-    return tag == kNoTag ? kEmpty : entry(set, tag, meta);
-  }
+  static constexpr std::uint32_t kNobody = Packing<std::uint32_t>::kNobody;
+  struct Fast;  // how it is done with vectors
+  static std::size_t run_plain(void* sets, Entry first, std::size_t n, Miss* misses, std::int64_t);
+  static Answer touch_plain(void* sets, Entry now);
+  void choose(bool portable);
 
-  Modulus set_of_;
+  Packing<std::uint32_t> packing_;
   std::size_t ways_;
-  std::size_t stride_;  // tags a row
-  std::uint64_t limit_;
-  AlignedVector<std::uint32_t> tags_;
-  AlignedVector<std::uint8_t> meta_;
-  Run run_;
+  std::size_t stride_;  // words a row
+  AlignedVector<std::uint32_t> words_;
+  RunSets run_;
+  TouchSets touch_;
 };
 
 /// Up to kMaxWays ways, least recently used first out: a row of entries a set, most recently used
@@ -151,12 +85,9 @@ class Rows {
   /// The same contents in the same order.
   explicit Rows(const Tags& tags);
 
-  /// Touches `n` lines from that of `first` on, in order, all with its tensor and as reads or
-  /// writes as it says. Lists those that missed, in order, at `misses` (room for n) and returns how
-  /// many. What outer levels are asked for meanwhile cannot change that: a level sees only what it
-  /// is sent.
+  RunSets runner() const { return run_; }
   std::size_t run(Entry first, std::size_t n, Miss* misses) {
-    return run_(*this, first, n, misses);
+    return run_(this, first, n, misses, 1);
   }
 
   std::uint64_t sets() const { return set_of_.divisor(); }
@@ -176,41 +107,57 @@ class Rows {
   struct alignas(64) Vector {
     Entry entries[8];
   };
-  using Run = std::size_t (*)(Rows&, Entry, std::size_t, Miss*);
-  static std::size_t run_plain(Rows& rows, Entry first, std::size_t n, Miss* misses);
+  static std::size_t run_plain(void* sets, Entry first, std::size_t n, Miss* misses, std::int64_t);
   template <int kVectors>
-  static std::size_t run_avx512(Rows& rows, Entry first, std::size_t n, Miss* misses);
-  static Run fastest(std::size_t vectors);  ///< that this processor has
+  static std::size_t run_avx512(void* sets, Entry first, std::size_t n, Miss* misses, std::int64_t);
+  static RunSets fastest(std::size_t vectors);  ///< that this processor has
 
   Modulus set_of_;
   std::size_t ways_;
   std::size_t stride_;  // vectors a row
   std::vector<Vector> vectors_;
-  Run run_;
+  RunSets run_;
 };
 
-/// Up to 64 ways, any policy but least recently used: a row of entries a set, each in its way for
-/// as long as it is in, padded to whole vectors of eight with kEmpty, and the policy's state.
-class Ways {
+/// Up to 64 ways, any policy but least recently used, and lines below limit(): a row of packed
+/// words a set, each in its way for as long as it is in, padded to whole vectors, and the policy's
+/// state.
+template <class Word>
+class WaysOf {
  public:
   static constexpr std::int64_t kMaxWays = 64;
-  Ways(std::uint64_t sets, std::int64_t ways, const Replacement& policy, std::uint64_t seed,
-       bool portable = false);
-  /// As Rows::run, touching each line so many times before the next one; misses are first touches'.
+  /// With `fronts`, a set's line touched last is found without looking for it, and touch() is not
+  /// to be called.
+  struct Options {
+    int tensors = 1;
+    std::uint64_t seed = 1;
+    bool fronts = true;
+    bool portable = false;  ///< keeps to instructions that every processor has
+  };
+  WaysOf(std::uint64_t sets, std::int64_t ways, const Replacement& policy, const Options& options);
+  RunSets runner() const { return run_; }
+  TouchSets toucher() const { return touch_; }
   std::size_t run(Entry first, std::size_t n, Miss* misses, std::int64_t times = 1) {
-    return run_(*this, first, n, misses, times);
+    return run_(this, first, n, misses, times);
   }
-  std::uint64_t sets() const { return set_of_.divisor(); }
+  Answer touch(Entry now) { return touch_(this, now); }
+  void prefetch(std::uint64_t line) const {
+    const std::uint64_t set = packing_.place(line).set;
+    __builtin_prefetch(&words_[set * stride_], 1);
+    __builtin_prefetch(&states_[set], 1);
+  }
+  std::uint64_t limit() const { return packing_.limit(); }
+  std::uint64_t sets() const { return packing_.sets(); }
   std::size_t ways() const { return static_cast<std::size_t>(ways_); }
   /// fifo: newest first; else by way.
   template <class F>
   void each(std::uint64_t set, F&& f) const {
     const auto ways = static_cast<std::size_t>(ways_);
-    const std::size_t first = fifo_ ? states_[set].a : 0;
+    const std::size_t first = ordered() ? states_[set].a : 0;
     for (std::size_t i = 0; i < ways; ++i) {
-      const std::size_t way = fifo_ ? (first + ways - 1 - i) % ways : i;
-      const Entry e = vectors_[set * stride_ + way / 8].entries[way % 8];
-      if (e != kEmpty) f(e);
+      const std::size_t way = ordered() ? (first + ways - 1 - i) % ways : i;
+      const Word word = words_[set * stride_ + way];
+      if (word != kNobody) f(packing_.entry(set, word));
     }
   }
 
@@ -218,54 +165,71 @@ class Ways {
   /// else by way, with the policy's state.
   void copy(std::uint64_t set, Entry* out, PolicyState* state) const;
   void assign(std::uint64_t set, const Entry* in, const PolicyState* state);
-  bool ordered() const { return fifo_; }
+  bool ordered() const { return replacement_.kind == Replacement::Kind::fifo; }
 
   /// Whether another touch like `now`, of the line touched last in its set, changes nothing.
   bool settled(Entry now) const {
-    const auto [tag, set] = set_of_.split(line_of(now));
-    return front_tags_[set] == tag + 1 && ((now & 1) == 0 || front_meta_[set] == (now & kMeta));
+    const auto [set, tag] = packing_.place(line_of(now));
+    return line_of(now) < limit() && is_front(fronts_[set], packing_.word(tag, now), now);
   }
 
-  // Fronts, one a set: the line touched last, as tag and meta byte (see Tags), if touching it again
-  // would change nothing; else kNoTag.
-  std::uint32_t* tags() { return front_tags_.data(); }
-  std::uint8_t* meta() { return front_meta_.data(); }
-  const Modulus& set_of() const { return set_of_; }
+  // Fronts, one a set: the line touched last, packed, if touching it again would change nothing;
+  // else kNobody.
+  Word* fronts() { return fronts_.data(); }
+  const Packing<Word>& packing() const { return packing_; }
 
  private:
-  struct alignas(64) Vector {
-    Entry entries[8];
+  friend WaysOf<std::uint64_t> widened(const WaysOf<std::uint32_t>& narrow);
+  static constexpr Word kNobody = Packing<Word>::kNobody;
+  static constexpr std::size_t kVector = 64 / sizeof(Word);
+  /// A bit for each way: which hold the line asked for, and which hold nothing.
+  struct Found {
+    std::uint64_t line = 0, nothing = 0;
   };
-  using Run = std::size_t (*)(Ways&, Entry, std::size_t, Miss*, std::int64_t);
-  using Find = std::uint64_t (*)(const Vector*, std::size_t, Entry);
+  using Find = Found (*)(const Word* row, std::size_t words, Word wanted, Word meta);
+  static Found find_plain(const Word* row, std::size_t words, Word wanted, Word meta);
+  static Found find_avx512(const Word* row, std::size_t words, Word wanted, Word meta);
   template <Replacement::Kind K, Find find>
-  static std::size_t run_as(Ways& ways, Entry first, std::size_t n, Miss* misses,
+  static std::size_t run_as(void* sets, Entry first, std::size_t n, Miss* misses,
                             std::int64_t times);
-  static std::uint64_t find_plain(const Vector* row, std::size_t vectors, Entry wanted);
-  static std::uint64_t find_avx512(const Vector* row, std::size_t vectors, Entry wanted);
+  template <Replacement::Kind K, Find find>
+  static Answer touch_as(void* sets, Entry now);
+  template <Replacement::Kind K, Find find>
+  Answer look(std::uint64_t set, Word word, int& way);
+  template <Replacement::Kind K>
+  bool hits(PolicyState& state, int way, std::int64_t times) const;
   template <Find find>
-  static Run run_of(Replacement::Kind kind);
-  void set_front(std::uint64_t set, std::uint64_t tag, Entry e, bool settled);
+  void choose();
+  bool is_front(Word front, Word word, Entry now) const {
+    return (now & 1) != 0 ? front == word : static_cast<Word>(front ^ word) <= packing_.meta();
+  }
 
-  Modulus set_of_;
+  Packing<Word> packing_;
   int ways_;
-  std::size_t stride_;  // vectors a row
+  std::size_t stride_;  // words a row
   std::uint64_t all_;
-  bool fifo_;
+  Replacement replacement_;
+  bool portable_;
   Policy policy_;
-  std::vector<Vector> vectors_;
-  std::vector<PolicyState> states_;
-  std::vector<std::uint32_t> front_tags_;
-  std::vector<std::uint8_t> front_meta_;
-  Run run_;
+  AlignedVector<Word> words_;
+  AlignedVector<PolicyState> states_;
+  std::vector<Word> fronts_;
+  RunSets run_ = nullptr;
+  TouchSets touch_ = nullptr;
 };
+using Ways = WaysOf<std::uint32_t>;      ///< up to Tags::kMaxTensors tensors
+using WideWays = WaysOf<std::uint64_t>;  ///< any line of any tensor
+WideWays widened(const Ways& narrow);    ///< the same contents and state
 
 /// Any number of ways, least recently used or first in first out: a linked list a set, a hash table
 /// over all lines.
 class Lists {
  public:
   Lists(std::uint64_t sets, std::int64_t ways, bool fifo = false);
-  std::size_t run(Entry first, std::size_t n, Miss* misses);  ///< as Rows::run
+  RunSets runner() const { return run_all; }
+  std::size_t run(Entry first, std::size_t n, Miss* misses) {
+    return run_all(this, first, n, misses, 1);
+  }
   std::uint64_t sets() const { return set_of_.divisor(); }
   std::size_t ways() const { return ways_; }
   template <class F>
@@ -282,6 +246,7 @@ class Lists {
     Entry entry = kEmpty;
     std::uint32_t prev = 0, next = 0;
   };
+  static std::size_t run_all(void* sets, Entry first, std::size_t n, Miss* misses, std::int64_t);
   bool touch(Entry now, Entry& victim);  ///< whether it was there
   std::uint32_t head(std::uint64_t set) const { return static_cast<std::uint32_t>(lines_ + set); }
   void unlink(std::uint32_t i);

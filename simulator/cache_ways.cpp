@@ -9,147 +9,203 @@
 
 namespace tilewright::cache {
 
-namespace {
-constexpr int kMaxFrontTensor = 127;
-}  // namespace
-
-Ways::Ways(std::uint64_t sets, std::int64_t ways, const Replacement& policy, std::uint64_t seed,
-           bool portable)
-    : set_of_(sets),
+template <class Word>
+WaysOf<Word>::WaysOf(std::uint64_t sets, std::int64_t ways, const Replacement& policy,
+                     const Options& options)
+    : packing_(sets, options.tensors),
       ways_(static_cast<int>(ways)),
-      stride_((static_cast<std::size_t>(ways) + 7) / 8),
+      stride_((static_cast<std::size_t>(ways) + kVector - 1) / kVector * kVector),
       all_(~std::uint64_t{0} >> (64 - ways)),
-      fifo_(policy.kind == Replacement::Kind::fifo),
+      replacement_(policy),
+      portable_(options.portable),
       policy_(policy, ways_),
-      front_tags_(sets, kNoTag),
-      front_meta_(sets, 0) {
-  Vector empty;
-  for (Entry& e : empty.entries) e = kEmpty;
-  vectors_.assign(sets * stride_, empty);
+      words_(sets * stride_, kNobody),
+      fronts_(options.fronts ? sets : 0, kNobody) {
   states_.reserve(sets);
-  for (std::uint64_t s = 0; s < sets; ++s) states_.push_back(policy_.start(seed, s));
-  run_ = run_of<find_plain>(policy.kind);
+  for (std::uint64_t s = 0; s < sets; ++s) states_.push_back(policy_.start(options.seed, s));
+  choose<find_plain>();
 #if defined(__x86_64__)
-  if (!portable && __builtin_cpu_supports("avx512f")) run_ = run_of<find_avx512>(policy.kind);
-#else
-  (void)portable;
+  if (!portable_ && __builtin_cpu_supports("avx512f")) choose<find_avx512>();
 #endif
 }
 
-/// A bit for each way of a row that holds the line of `wanted`, or, of kEmpty, nothing.
-std::uint64_t Ways::find_plain(const Vector* row, std::size_t vectors, Entry wanted) {
-  std::uint64_t found = 0;
-  for (std::size_t v = 0; v < vectors; ++v)
-    for (std::size_t i = 0; i < 8; ++i)
-      found |= std::uint64_t{same_line(row[v].entries[i], wanted)} << (8 * v + i);
-  return found;
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) std::uint64_t Ways::find_avx512(const Vector* row,
-                                                                   std::size_t vectors,
-                                                                   Entry wanted) {
-  const __m512i meta = _mm512_set1_epi64(static_cast<long long>(kMeta));
-  const __m512i line = _mm512_set1_epi64(static_cast<long long>(wanted));
-  std::uint64_t found = 0;
-  for (std::size_t v = 0; v < vectors; ++v) {
-    const __m512i differs = _mm512_xor_si512(_mm512_load_si512(&row[v]), line);
-    found |= std::uint64_t{_mm512_cmple_epu64_mask(differs, meta)} << (8 * v);
+template <class Word>
+typename WaysOf<Word>::Found WaysOf<Word>::find_plain(const Word* row, std::size_t words,
+                                                      Word wanted, Word meta) {
+  Found found;
+  for (std::size_t i = 0; i < words; ++i) {
+    found.line |= std::uint64_t{static_cast<Word>(row[i] ^ wanted) <= meta} << i;
+    found.nothing |= std::uint64_t{row[i] == kNobody} << i;
   }
   return found;
 }
-#else
-std::uint64_t Ways::find_avx512(const Vector* row, std::size_t vectors, Entry wanted) {
-  return find_plain(row, vectors, wanted);
+
+#if defined(__x86_64__)
+template <class Word>
+__attribute__((target("avx512f"))) typename WaysOf<Word>::Found WaysOf<Word>::find_avx512(
+    const Word* row, std::size_t words, Word wanted, Word meta) {
+  const __m512i nobody = _mm512_setzero_si512();
+  Found found;
+  for (std::size_t at = 0; at < words; at += kVector) {
+    const __m512i held = _mm512_load_si512(row + at);
+    std::uint64_t line = 0, nothing = 0;
+    if constexpr (sizeof(Word) == 4) {
+      const __m512i differs = _mm512_xor_si512(held, _mm512_set1_epi32(static_cast<int>(wanted)));
+      line = _mm512_cmple_epu32_mask(differs, _mm512_set1_epi32(static_cast<int>(meta)));
+      nothing = _mm512_cmpeq_epi32_mask(held, nobody);
+    } else {
+      const __m512i differs =
+          _mm512_xor_si512(held, _mm512_set1_epi64(static_cast<long long>(wanted)));
+      line = _mm512_cmple_epu64_mask(differs, _mm512_set1_epi64(static_cast<long long>(meta)));
+      nothing = _mm512_cmpeq_epi64_mask(held, nobody);
+    }
+    found.line |= line << at;
+    found.nothing |= nothing << at;
+  }
+  return found;
 }
 #endif
 
-void Ways::copy(std::uint64_t set, Entry* out, PolicyState* state) const {
-  const auto ways = static_cast<std::size_t>(ways_);
-  if (fifo_) {
-    Entry* const end = out + ways;
+template <class Word>
+void WaysOf<Word>::copy(std::uint64_t set, Entry* out, PolicyState* state) const {
+  Entry* const end = out + ways();
+  if (ordered()) {
     each(set, [&](Entry e) { *out++ = e; });
     std::fill(out, end, kEmpty);
     return;
   }
-  for (std::size_t i = 0; i < ways; ++i) out[i] = vectors_[set * stride_ + i / 8].entries[i % 8];
+  const Word* word = &words_[set * stride_];
+  while (out != end) *out++ = packing_.entry(set, *word++);
   *state = {.a = states_[set].a, .b = states_[set].b};
 }
 
-void Ways::assign(std::uint64_t set, const Entry* in, const PolicyState* state) {
-  const auto ways = static_cast<std::size_t>(ways_);
+template <class Word>
+void WaysOf<Word>::assign(std::uint64_t set, const Entry* in, const PolicyState* state) {
   // Ways of fifo are filled in turn: the oldest lies in way 0, the next one goes after the newest.
-  const auto held = static_cast<std::size_t>(std::find(in, in + ways, kEmpty) - in);
-  for (std::size_t i = 0; i < ways; ++i) {
-    const Entry e = !fifo_ ? in[i] : i < held ? in[held - 1 - i] : kEmpty;
-    vectors_[set * stride_ + i / 8].entries[i % 8] = e;
+  const auto held = static_cast<std::size_t>(std::find(in, in + ways(), kEmpty) - in);
+  for (std::size_t i = 0; i < ways(); ++i) {
+    const Entry e = !ordered() ? in[i] : i < held ? in[held - 1 - i] : kEmpty;
+    words_[set * stride_ + i] =
+        e == kEmpty ? kNobody : packing_.word(packing_.place(line_of(e)).tag, e);
   }
   PolicyState& own = states_[set];
-  if (fifo_) {
-    own.a = held == ways ? 0 : held;
+  if (ordered()) {
+    own.a = held == ways() ? 0 : held;
   } else {
     own.a = state->a;
     own.b = state->b;
   }
-  front_tags_[set] = kNoTag;  // a short cut only
+  if (!fronts_.empty()) fronts_[set] = kNobody;  // a short cut only
 }
 
-void Ways::set_front(std::uint64_t set, std::uint64_t tag, Entry e, bool settled) {
-  if (!settled || tag > kMaxTag || tensor_of(e) > kMaxFrontTensor) {
-    front_tags_[set] = kNoTag;
-    return;
+/// A first touch: `way` is where the line lies from now on.
+template <class Word>
+template <Replacement::Kind K, typename WaysOf<Word>::Find find>
+Answer WaysOf<Word>::look(std::uint64_t set, Word word, int& way) {
+  Word* const row = words_.data() + set * stride_;
+  const Found found = find(row, stride_, word, packing_.meta());
+  if (found.line != 0) {
+    way = std::countr_zero(found.line);
+    if ((word & 1) != 0) row[way] = word;
+    return {};
   }
-  front_tags_[set] = static_cast<std::uint32_t>(tag);
-  front_meta_[set] = static_cast<std::uint8_t>(e & kMeta);
+  PolicyState& state = states_[set];
+  if constexpr (K == Replacement::Kind::fifo) {  // ways are filled in turn: the oldest is the next
+    way = static_cast<int>(state.a);
+    state.a = way + 1 == ways_ ? 0 : state.a + 1;
+  } else {
+    way = policy_.fill<K>(state, all_ & ~found.nothing);
+  }
+  const Entry victim = packing_.entry(set, row[way]);
+  row[way] = word;
+  return {.victim = victim, .missed = true};
 }
 
-template <Replacement::Kind K, Ways::Find find>
-std::size_t Ways::run_as(Ways& w, Entry first, std::size_t n, Miss* misses, std::int64_t times) {
-  using Kind = Replacement::Kind;
-  constexpr bool kSettles = K != Kind::ages;  // the first touch is as good as many
+/// So many hits of a way, one after the other. Returns whether one more would change nothing.
+template <class Word>
+template <Replacement::Kind K>
+bool WaysOf<Word>::hits(PolicyState& state, int way, std::int64_t times) const {
+  bool settled = K != Replacement::Kind::ages;  // elsewhere the first is as good as many
+  if constexpr (K != Replacement::Kind::fifo && K != Replacement::Kind::random) {
+    PolicyState now{.a = state.a, .b = state.b};  // in registers; hits draw nothing
+    while (times-- > 0) {
+      const std::uint64_t a = now.a, b = now.b;
+      policy_.hit<K>(now, way);
+      settled = settled || (now.a == a && now.b == b);
+      if (settled) break;
+    }
+    state.a = now.a;
+    state.b = now.b;
+  }
+  return settled;
+}
+
+template <class Word>
+template <Replacement::Kind K, typename WaysOf<Word>::Find find>
+Answer WaysOf<Word>::touch_as(void* sets, Entry now) {
+  WaysOf& w = *static_cast<WaysOf*>(sets);
+  const auto [set, tag] = w.packing_.place(line_of(now));
+  int way = 0;
+  const Answer answer = w.look<K, find>(set, w.packing_.word(tag, now), way);
+  if (!answer.missed) w.hits<K>(w.states_[set], way, 1);
+  return answer;
+}
+
+template <class Word>
+template <Replacement::Kind K, typename WaysOf<Word>::Find find>
+std::size_t WaysOf<Word>::run_as(void* of, Entry first, std::size_t n, Miss* misses,
+                                 std::int64_t times) {
+  WaysOf& w = *static_cast<WaysOf*>(of);
+  const bool fronts = !w.fronts_.empty();
+  const std::uint64_t sets = w.sets();
   std::size_t missed = 0;
-  auto [tag, set] = w.set_of_.split(line_of(first));
+  auto [set, tag] = w.packing_.place(line_of(first));
   for (std::size_t i = 0; i < n; ++i) {
-    const Entry now = first + (i << kMetaBits);
-    const std::uint64_t here = set, wanted = tag + 1;
-    if (++set == w.sets()) set = 0, ++tag;
-    if (w.front_tags_[here] == wanted && ((now & 1) == 0 || w.front_meta_[here] == (now & kMeta)))
-      continue;
-    Vector* const row = &w.vectors_[here * w.stride_];
-    PolicyState& state = w.states_[here];
-    const std::uint64_t found = find(row, w.stride_, now) & w.all_;
-    int way = std::countr_zero(found);
-    std::int64_t hits = times;
-    if (found == 0) {
-      --hits;
-      if constexpr (K == Kind::fifo) {  // ways are filled in turn, so that the oldest is the next
-        way = static_cast<int>(state.a);
-        state.a = way + 1 == w.ways_ ? 0 : state.a + 1;
-      } else {
-        way = w.policy_.fill<K>(state, w.all_ & ~find(row, w.stride_, kEmpty));
-      }
-      misses[missed++] = {line_of(now), row[way / 8].entries[way % 8]};
-    }
-    Entry& held = row[way / 8].entries[way % 8];
-    held = found == 0 ? now : touched(held, now);
-    bool settled = kSettles;
-    if constexpr (K != Kind::fifo && K != Kind::random) {
-      while (hits-- > 0) {
-        const PolicyState before = state;
-        w.policy_.hit<K>(state, way);
-        settled = settled || state == before;
-        if (settled) break;
-      }
-    }
-    w.set_front(here, wanted, held, settled);
+    const std::uint64_t here = set;
+    const Word word = w.packing_.word(tag, first);
+    if (++set == sets) set = 0, ++tag;
+    if (fronts && w.is_front(w.fronts_[here], word, first)) continue;
+    int way = 0;
+    const Answer answer = w.look<K, find>(here, word, way);
+    if (answer.missed) misses[missed++] = {line_of(first) + i, answer.victim};
+    const bool settled = w.hits<K>(w.states_[here], way, answer.missed ? times - 1 : times);
+    if (fronts)
+      w.fronts_[here] =
+          settled ? w.words_[here * w.stride_ + static_cast<std::size_t>(way)] : kNobody;
   }
   return missed;
 }
 
-template <Ways::Find find>
-Ways::Run Ways::run_of(Replacement::Kind kind) {
-  if (kind == Replacement::Kind::fifo) return run_as<Replacement::Kind::fifo, find>;
-  return with_kind(kind, []<Replacement::Kind K>() -> Run { return run_as<K, find>; });
+template <class Word>
+template <typename WaysOf<Word>::Find find>
+void WaysOf<Word>::choose() {
+  const auto take = [this]<Replacement::Kind K>() {
+    run_ = run_as<K, find>;
+    touch_ = touch_as<K, find>;
+  };
+  if (ordered())
+    take.template operator()<Replacement::Kind::fifo>();
+  else
+    with_kind(replacement_.kind, take);
+}
+
+template class WaysOf<std::uint32_t>;
+template class WaysOf<std::uint64_t>;
+
+WideWays widened(const Ways& narrow) {
+  WideWays wide(narrow.sets(), narrow.ways_, narrow.replacement_,
+                {.tensors = static_cast<int>(kMeta >> 1),
+                 .fronts = !narrow.fronts_.empty(),
+                 .portable = narrow.portable_});
+  wide.states_ = narrow.states_;
+  for (std::uint64_t s = 0; s < narrow.sets(); ++s)
+    for (std::size_t i = 0; i < narrow.ways(); ++i) {
+      const Entry e = narrow.packing_.entry(s, narrow.words_[s * narrow.stride_ + i]);
+      if (e == kEmpty) continue;
+      const std::uint64_t tag = wide.packing_.place(line_of(e)).tag;
+      wide.words_[s * wide.stride_ + i] = wide.packing_.word(tag, e);
+    }
+  return wide;
 }
 
 }  // namespace tilewright::cache

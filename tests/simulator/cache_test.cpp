@@ -195,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(Geometries, RandomTrace, ::testing::ValuesIn(geometries
 TEST(Cache, EveryWayOfKeepingSetsIsTheSame) {
   for (const std::int64_t ways : {1, 2, 7, 8, 9, 11, 12, 16, 17, 20, 24, 25, 31, 32})
     for (const std::uint64_t sets : {1u, 3u, 8u}) {
+      cache::Tags packed(sets, ways, 5), packed_portable(sets, ways, 5, true);
       cache::Rows portable(sets, ways, true), fast(sets, ways);
       cache::Lists table(sets, ways);
       std::mt19937_64 random(static_cast<std::uint64_t>(ways) * 10 + sets);
@@ -203,24 +204,43 @@ TEST(Cache, EveryWayOfKeepingSetsIsTheSame) {
         const cache::Entry first =
             cache::entry_of(random() % lines, static_cast<int>(random() % 5), random() % 3 == 0);
         const std::size_t n = random() % 20 + 1;
-        cache::Miss a[20], b[20], c[20];
+        cache::Miss a[20], b[20];
         const std::size_t missed = portable.run(first, n, a);
-        ASSERT_EQ(fast.run(first, n, b), missed) << ways << " ways, step " << i;
-        ASSERT_EQ(table.run(first, n, c), missed) << ways << " ways, step " << i;
-        for (std::size_t k = 0; k < missed; ++k) {
-          ASSERT_EQ(a[k].line, b[k].line);
-          ASSERT_EQ(a[k].victim, b[k].victim) << ways << " ways, step " << i;
-          ASSERT_EQ(a[k].line, c[k].line);
-          ASSERT_EQ(a[k].victim, c[k].victim) << ways << " ways, step " << i;
+        const auto same = [&](auto& other) {
+          ASSERT_EQ(other.run(first, n, b), missed) << ways << " ways, step " << i;
+          for (std::size_t k = 0; k < missed; ++k) {
+            ASSERT_EQ(a[k].line, b[k].line);
+            ASSERT_EQ(a[k].victim, b[k].victim) << ways << " ways, step " << i;
+          }
+        };
+        same(fast);
+        same(table);
+        if (i % 2 == 0) {
+          same(packed);
+          same(packed_portable);
+        } else {  // line by line
+          for (const auto by : {&packed, &packed_portable}) {
+            std::size_t k = 0;
+            for (std::size_t l = 0; l < n; ++l) {
+              const cache::Answer answer = by->touch(first + (l << cache::kMetaBits));
+              if (!answer.missed) continue;
+              ASSERT_LT(k, missed);
+              ASSERT_EQ(cache::line_of(first) + l, a[k].line);
+              ASSERT_EQ(answer.victim, a[k++].victim);
+            }
+            ASSERT_EQ(k, missed);
+          }
         }
+        if (HasFatalFailure()) return;
       }
       for (std::uint64_t s = 0; s < sets; ++s) {
-        std::vector<cache::Entry> x, y, z;
-        portable.each(s, [&](cache::Entry e) { x.push_back(e); });
-        fast.each(s, [&](cache::Entry e) { y.push_back(e); });
-        table.each(s, [&](cache::Entry e) { z.push_back(e); });
-        EXPECT_EQ(x, y);
-        EXPECT_EQ(x, z);
+        const auto held = [s](const auto& in) {
+          std::vector<cache::Entry> entries;
+          in.each(s, [&](cache::Entry e) { entries.push_back(e); });
+          return entries;
+        };
+        for (const auto& other : {held(fast), held(table), held(packed), held(packed_portable)})
+          EXPECT_EQ(other, held(portable));
       }
     }
 }

@@ -170,16 +170,22 @@ TEST(Replacement, ProcessorsWithAndWithoutVectorsAreAlike) {
   for (const char* name : {"fifo", "random", "tree_plru", "bit_plru", "srrip"})
     for (const std::int64_t ways : {1, 5, 8, 12, 17, 64}) {
       const Replacement r = *replacement_from_name(name);
-      cache::Ways fast(5, ways, r, 1), portable(5, ways, r, 1, true);
+      cache::Ways fast(5, ways, r, {.tensors = 100}),
+          portable(5, ways, r, {.tensors = 100, .portable = true});
+      cache::WideWays wide(5, ways, r, {.tensors = 32767});
       std::mt19937_64 random(static_cast<std::uint64_t>(ways));
       for (int i = 0; i < 3000; ++i) {
         const cache::Entry first =
             cache::entry_of(random() % static_cast<std::uint64_t>(8 * ways),
-                            static_cast<int>(random() % 200), random() % 3 == 0);
-        cache::Miss a[8], b[8];
+                            static_cast<int>(random() % 100), random() % 3 == 0);
+        cache::Miss a[8], b[8], c[8];
         const std::size_t n = random() % 8 + 1, missed = fast.run(first, n, a);
         ASSERT_EQ(portable.run(first, n, b), missed);
-        for (std::size_t k = 0; k < missed; ++k) ASSERT_EQ(a[k].victim, b[k].victim);
+        ASSERT_EQ(wide.run(first, n, c), missed);
+        for (std::size_t k = 0; k < missed; ++k) {
+          ASSERT_EQ(a[k].victim, b[k].victim);
+          ASSERT_EQ(a[k].victim, c[k].victim);
+        }
       }
     }
 }
