@@ -67,6 +67,16 @@ Reproduced reproduce_shared(const Experiment& e);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e);
 
+/// Chimera's: peaks over bandwidths and the shares of operators; rows of a configuration table with the
+/// model's plan and what small tiles compute again; how long searches take.
+Reproduced reproduce_devices(const Experiment& e);
+Reproduced reproduce_chains(const Experiment& e);
+Reproduced reproduce_searches(const Experiment& e);
+/// Chains fused against a kernel an operator, both planned over every level: simulated hit rates and
+/// traffic by level; times that the model predicts, the compute's at the machine's peak included.
+Reproduced reproduce_levels(const Experiment& e, const Request& request);
+Reproduced reproduce_speedups(const Experiment& e, const Request& request);
+
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {
   std::string_view name;  ///< "chimera/fig8d"

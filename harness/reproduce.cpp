@@ -54,13 +54,18 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "tuning") return reproduce_tuning(e);
   if (e.method == "shared") return reproduce_shared(e);
   if (e.method == "comparison") return reproduce_comparison(e);
+  if (e.method == "devices") return reproduce_devices(e);
+  if (e.method == "chains") return reproduce_chains(e);
+  if (e.method == "searches") return reproduce_searches(e);
+  if (e.method == "levels") return reproduce_levels(e, request);
+  if (e.method == "speedups") return reproduce_speedups(e, request);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);
   if (e.method == "counters") return reproduce_counters(e, request, options);
   Field(*e.document, e.where)
       .at("method")
-      .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, panels, "
-            "bounds, counters");
+      .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, devices, "
+            "chains, searches, levels, speedups, panels, bounds, counters");
 }
 
 /// --size and --data are for counted misses only.
