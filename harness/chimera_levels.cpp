@@ -47,9 +47,10 @@ ordered_json level_json(const Setting& s, const chimera::LevelPrice& p,
   const bool known = moved != nullptr && at != moved->end();
   json["exact_bytes"] = known ? ordered_json(at->second.value) : ordered_json(nullptr);
   const Bytes room = bytes_of(p.capacity, w.dtype());
-  const auto proven = bounds_json(w, room, known ? std::optional(at->second) : std::nullopt)["proven"];
-  json["bound_bytes"] = proven["bytes"];
-  json["gap"] = proven["gap"];
+  const std::int64_t bound = bounds::proven(w, room).bytes.value;
+  json["bound_bytes"] = bound;
+  json["gap"] = known && bound > 0 ? ordered_json(double(at->second.value) / double(bound))
+                                   : ordered_json(nullptr);
   json["tensors"] = tensors_json(w, p.price);
   ordered_json runs = ordered_json::object();
   for (std::size_t o = 0; o < w.operators().size(); ++o) runs[w.operators()[o].name] = p.runs[o];
@@ -152,7 +153,7 @@ Result<Optimum> levels_optimise(const Request& request, const Setting& setting) 
         best.memory[setting.machine->level(best.price.levels[d].at.level).name].value;
   }
   add_costs(json, setting, planned.options, best.price);
-  const ordered_json& outermost = json["levels"].front();
+  const ordered_json outermost = json["levels"].front();  // a copy: new keys move the old
   json["volume_bytes"] = outermost["volume_bytes"];
   json["exact_bytes"] = outermost["exact_bytes"];
   json["bound_bytes"] = outermost["bound_bytes"];
@@ -217,7 +218,8 @@ Answer levels_price(const Request& request, const Setting& setting,
       w, m, plan ? *plan : chimera::plan_of(w, tilings, m, options.model));
   json["levels"] = levels_json(setting, price, exactly);
   add_costs(json, setting, options, price);
-  json["volume_bytes"] = json["levels"].front()["volume_bytes"];
+  const ordered_json volume = json["levels"].front()["volume_bytes"];
+  json["volume_bytes"] = volume;
   json["options"] = options_json(options.model);
   return {std::move(json), Status::done};
 }

@@ -46,7 +46,8 @@ struct LevelPrice {
   LevelTiling at;
   Elements capacity;
   /// Algorithm 1 of the block of the level above, each operator's tensors counted as often as the
-  /// outer levels' loops run it: `volume` is DV_d of the whole workload.
+  /// outer levels' loops run it: `volume` is DV_d of the whole workload. An intermediate that an outer
+  /// level holds, because its loops turn between the operators, is an input and an output here.
   Price price;
   std::vector<std::int64_t> runs;  ///< by OpId: how often
   double cost = 0;                 ///< Cost_d; seconds where the machine gives every bandwidth

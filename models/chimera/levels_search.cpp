@@ -77,12 +77,15 @@ class LevelsSearch {
   }
 
   /// The best tiles of one level, a few, best first: inside the tiles `around`, no smaller than those
-  /// `within`, or where `multiples`, multiples of them; private loops as `pinned` has them.
+  /// `within`, or where `multiples`, multiples of them; below the loops of the levels `outer`, where
+  /// those are known; private loops as `pinned` has them.
   std::vector<LevelTiling> solve(std::size_t depth, const Tiles* around, const Tiles* within,
-                                 const std::vector<std::int64_t>& runs, bool multiples,
+                                 std::span<const LevelTiling> outer, bool multiples,
                                  const Tiles* pinned = nullptr) {
     const Workload block = around != nullptr ? block_of(w_, *around) : w_;
-    Options o = detail::at_level(options_.model, {runs.begin(), runs.end()});
+    Options o = outer.empty() ? options_.model
+                              : detail::at_level(options_.model, chain_,
+                                                 detail::nest_of(chain_, outer), depth);
     if (pinned != nullptr)
       for (LoopId l : private_)
         o.pinned[l] = std::min(block.loop(l).extent, (*pinned)[l.index()]);
@@ -119,8 +122,7 @@ class LevelsSearch {
   bool fill_inward(std::vector<LevelTiling>& t, std::size_t depth) {
     for (std::size_t d = depth + 1; d < t.size(); ++d) {
       const auto outer = std::span<const LevelTiling>(t).first(d);
-      const auto found = solve(d, &t[d - 1].tiles, nullptr,
-                               detail::runs_of(chain_, detail::nest_of(chain_, outer), d), false);
+      const auto found = solve(d, &t[d - 1].tiles, nullptr, outer, false);
       if (found.empty()) return false;
       t[d] = found.front();
     }
@@ -178,17 +180,17 @@ class LevelsSearch {
       const std::vector<LevelTiling> t = current();
       const Tiles* around = d > 0 ? &t[d - 1].tiles : nullptr;
       const Tiles* within = d + 1 < t.size() ? &t[d + 1].tiles : nullptr;
-      const auto runs = detail::runs_of(chain_, detail::nest_of(chain_, t), d);
+      const auto outer = std::span<const LevelTiling>(t).first(d);
       for (bool multiples : {true, false}) {
         if (multiples && within == nullptr) continue;
-        for (const LevelTiling& one : solve(d, around, within, runs, multiples)) {
+        for (const LevelTiling& one : solve(d, around, within, outer, multiples)) {
           std::vector<LevelTiling> changed = t;
           changed[d] = one;
           better |= offer(changed);
         }
       }
       if (within == nullptr || around == nullptr) continue;
-      for (const LevelTiling& one : solve(d, around, nullptr, runs, false)) {
+      for (const LevelTiling& one : solve(d, around, nullptr, outer, false)) {
         std::vector<LevelTiling> changed = t;
         changed[d] = one;
         if (fill_inward(changed, d)) better |= offer(changed);
