@@ -50,6 +50,7 @@ class LevelsSearch {
         t[d] = liked.front();
         build_outward(std::move(t), d, d);
       }
+    try_every_outer_tiling();
     for (int round = 0; best_ && round < kRounds && improve(); ++round) {
     }
     return best_;
@@ -68,7 +69,7 @@ class LevelsSearch {
   std::int64_t solves = 0, priced = 0;
 
  private:
-  static constexpr std::size_t kKept = 2;
+  static constexpr std::size_t kKept = 2, kFew = 256;
   static constexpr int kRounds = 6;
 
   std::pair<double, double> rank(const LevelsPrice& p) const {
@@ -146,6 +147,34 @@ class LevelsSearch {
         build_outward(t, done - 1, pivot);
         break;
       }
+    }
+  }
+
+  /// Where they are few, every tiling of the outermost level, with the best blocks inside it.
+  void try_every_outer_tiling() {
+    const Flat f(w_, orders_.front(), options_.model);
+    const detail::Mask uncut = detail::left_whole(f) | f.implicit();
+    std::vector<std::pair<LoopId, std::vector<detail::Candidate>>> loops;
+    std::size_t tilings = 1;
+    for (std::size_t i = 0; i < f.size() && tilings <= kFew; ++i) {
+      if (detail::has(uncut, i)) continue;
+      const std::int64_t least = detail::least_tile(options_.model, f.loop(i), f.extent(i));
+      loops.emplace_back(f.loop(i), detail::candidates(f.extent(i), least));
+      tilings *= loops.back().second.size();
+    }
+    if (tilings > kFew) return;
+    for (std::size_t n = 0; n < tilings; ++n) {
+      Tiles tiles = whole_;
+      std::size_t rest = n;
+      for (const auto& [loop, candidates] : loops) {
+        tiles[loop.index()] = candidates[rest % candidates.size()].tile;
+        rest /= candidates.size();
+      }
+      std::vector<LevelTiling> t{
+          {levels_[0], orders_.front(), detail::tiles_of(f, f.point(tiles))}};
+      if (!detail::choose_orders(w_, m_, t, orders_, options_)) continue;
+      t.resize(levels_.size());
+      if (fill_inward(t, 0)) offer(std::move(t));
     }
   }
 
