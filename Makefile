@@ -1,6 +1,7 @@
 # make        the release command at build/tilewright
 # make demo   installs what is missing, builds, runs the whole way once, ends with demo.png
 # make test   everything that a machine without a GPU can test
+# make test-long  emitted kernels at full length: every row of the papers' tables, 300 random plans a kind
 # make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all
 # make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
 # make bench  speeds beside oneDNN, OpenBLAS, BLIS and the machine's own limits; ARGS="--rows G2 --json FILE"
@@ -11,7 +12,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 VENV := .venv
 
-.PHONY: build demo test bench setup python clean dev sanitize fuzz format
+.PHONY: build demo test test-long bench setup python clean dev sanitize fuzz format
 
 setup:
 	@scripts/setup system
@@ -28,6 +29,10 @@ demo: build python
 
 test: build python
 	@scripts/test $(PRESET)
+
+test-long: build
+	@TILEWRIGHT_LONG=1 TILEWRIGHT_CASES=300 ctest --preset $(PRESET) --output-on-failure --timeout 3600 \
+	  -R '^(CudaFamilies|RandomCudaKernels|RandomKernels)'
 
 bench: setup
 	@scripts/setup bench

@@ -172,17 +172,19 @@ std::vector<Option> make_verb_options() {
        false, [](Invocation& i, const std::string&) { i.curve = i.walk.curve = true; }},
       {"--target", "", "NAME", "cpu, cuda, cuda-emulated, npu (tilewright targets)", false,
        [](Invocation& i, const std::string& v) {
-         i.request.target = i.emit.target = i.run.target = v;
+         i.request.target = i.emit.target = i.run.target = i.measure.target = v;
        }},
       {"--isa", "", "NAME", "avx512, avx2, generic (default: the widest that runs here)", false,
-       [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = v; }},
+       [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = i.measure.isa = v; }},
       {"--prefetch", "", "", "ask for the lines of tiles in place before they are used", false,
-       [](Invocation& i, const std::string&) { i.emit.prefetch = i.run.prefetch = true; }},
+       [](Invocation& i, const std::string&) { i.emit.prefetch = i.run.prefetch = i.measure.prefetch = true; }},
       {"--micro-kernel", "", "NAME",
        "6x4, 5x5 (avx512), 6x2, 4x3 (avx2), scalar; cuda: mma, wmma2x2, simt (default: the one that "
        "fits each product)",
        false,
-       [](Invocation& i, const std::string& v) { i.emit.micro_kernel = i.run.micro_kernel = v; }},
+       [](Invocation& i, const std::string& v) {
+         i.emit.micro_kernel = i.run.micro_kernel = i.measure.micro_kernel = v;
+       }},
       {"--out", "-o", "PATH", "the file (plan, run --batch) or folder (emit, reproduce) to write", false,
        [](Invocation& i, const std::string& v) {
          i.out = v;
@@ -193,16 +195,20 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string& v) { i.models = v; }},
       {"--orders", "", "mlkn,mlnk", "the orders to validate (default: the model's best)", false,
        [](Invocation& i, const std::string& v) { i.validate.orders = split_orders(v); }},
-      {"--samples", "", "N", "tilings an order", false,
+      {"--samples", "", "N", "tilings an order; explain: candidates drawn", false,
        [](Invocation& i, const std::string& v) {
          i.validate.samples = whole<std::int64_t>("--samples", v, 1, 1'000'000);
-         i.reproduce.samples = i.validate.samples;
+         i.reproduce.samples = i.request.fuser.samples = i.validate.samples;
        }},
       {"--size", "", "NAME", "of the kernels: small, medium (default) or large", false,
        [](Invocation& i, const std::string& v) { i.reproduce.size = v; }},
-      {"--data", "", "DIR", "where counted misses lie (default ../shared/data/polybench-papi)", false,
+      {"--data", "", "DIR", "where counted misses or recordings lie", false,
        [](Invocation& i, const std::string& v) { i.reproduce.data = v; }},
-      {"--truth", "", "NAME", "what the prediction is held against: simulator", false,
+      {"--meter", "", "NAME", "what measures: cachegrind (default), perf, ... (tilewright meters)", false,
+       [](Invocation& i, const std::string& v) { i.measure.meter = v; }},
+      {"--executed", "", "", "also every address executed, through simulated caches, and the causes", false,
+       [](Invocation& i, const std::string&) { i.measure.executed = true; }},
+      {"--truth", "", "NAME", "what the prediction is held against: simulator (default) or a meter", false,
        [](Invocation& i, const std::string& v) { i.validate.truth = v; }},
       {"--min-r2", "", "NUMBER", "the least R² about y = x; below it the exit status is 3", false,
        [](Invocation& i, const std::string& v) {
@@ -212,6 +218,8 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string&) { i.validate.beyond = true; }},
       {"--spill", "", "C", "an intermediate that goes home and back (Chimera's Fig. 8 f)", false,
        [](Invocation& i, const std::string& v) { i.validate.spill = v; }},
+      {"--recorded", "", "FILE", "truth ncu, cuda-events: what experiments/gpu/counters has written", false,
+       [](Invocation& i, const std::string& v) { i.validate.recorded = v; }},
       {"--csv", "", "FILE", "the points", false,
        [](Invocation& i, const std::string& v) { i.validate.csv = i.walk.csv = v; }},
       {"--trace", "", "FILE", "a recorded trace instead of a plan: din, lackey or --save-trace's", false,
@@ -233,6 +241,24 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string& v) {
          i.walk.cores = whole<int>("--cores", v, 1, 1024);
        }},
+      {"--schedule", "", "NAME", "GPU: blocks are timed (default), in lockstep, or serial", false,
+       [](Invocation& i, const std::string& v) { i.walk.schedule = v; }},
+      {"--blocks-per-sm", "", "N", "GPU: blocks that an SM holds (default: by memory, at most 8)", false,
+       [](Invocation& i, const std::string& v) {
+         i.walk.blocks_per_sm = whole<std::int64_t>("--blocks-per-sm", v, 1, 64);
+       }},
+      {"--partitions", "", "N", "GPU: of L2: 1 (default), or 2 that copy what the other one is home of",
+       false, [](Invocation& i, const std::string& v) {
+         i.walk.partitions = whole<int>("--partitions", v, 1, 2);
+       }},
+      {"--jitter", "", "NUMBER", "GPU: how far a block's pace is off, at most (default 0.1)", false,
+       [](Invocation& i, const std::string& v) {
+         i.walk.jitter = number("--jitter", v, 0, 0.9, "a number from 0 to 0.9");
+       }},
+      {"--sample-waves", "", "N", "GPU: approximate: so many waves of blocks stand for all", false,
+       [](Invocation& i, const std::string& v) {
+         i.walk.sample_waves = whole<std::int64_t>("--sample-waves", v, 1, 1'000'000);
+       }},
       {"--json", "", "", "one JSON document instead of a table", false,
        [](Invocation& i, const std::string&) { i.json = true; }},
   };
@@ -242,20 +268,22 @@ std::vector<Option> make_cuda_options() {
   return {
       {"--warps", "", "N", "cuda: warps that compute, a block (default: by the tiles)", false,
        [](Invocation& i, const std::string& v) {
-         i.emit.cuda.warps = i.run.cuda.warps = whole<int>("--warps", v, 1, 16);
+         i.emit.cuda.warps = i.run.cuda.warps = i.measure.cuda.warps = whole<int>("--warps", v, 1, 16);
        }},
       {"--stages", "", "N", "cuda: copies of a loaded tile (default: two where they fit)", false,
        [](Invocation& i, const std::string& v) {
-         i.emit.cuda.stages = i.run.cuda.stages = whole<int>("--stages", v, 1, 8);
+         i.emit.cuda.stages = i.run.cuda.stages = i.measure.cuda.stages = whole<int>("--stages", v, 1, 8);
        }},
       {"--arch", "", "NAME", "cuda: built for sm_80, sm_90a (default: the device's; emit: both)", false,
-       [](Invocation& i, const std::string& v) { i.emit.cuda.arch = i.run.cuda.arch = v; }},
+       [](Invocation& i, const std::string& v) { i.emit.cuda.arch = i.run.cuda.arch = i.measure.cuda.arch = v; }},
       {"--cache", "", "DIR", "cuda: a folder where built kernels are kept and found again", false,
-       [](Invocation& i, const std::string& v) { i.emit.cuda.cache = i.run.cuda.cache = v; }},
+       [](Invocation& i, const std::string& v) { i.emit.cuda.cache = i.run.cuda.cache = i.measure.cuda.cache = v; }},
       {"--cold", "", "", "cuda: time on tensors in turn that are together larger than L2", false,
        [](Invocation& i, const std::string&) { i.run.cuda.cold = true; }},
       {"--build-only", "", "", "cuda: build, and stop before a device is needed", false,
-       [](Invocation& i, const std::string&) { i.run.cuda.build_only = true; }},
+       [](Invocation& i, const std::string&) { i.run.cuda.build_only = i.measure.cuda.build_only = true; }},
+      {"--count", "", "", "cuda: run each verified kernel once more for a profiler; not timed", false,
+       [](Invocation& i, const std::string&) { i.run.cuda.count = true; }},
       {"--seconds", "", "NUMBER", "of timing, about (default: 2 on cpu, 0.25 on cuda)", false,
        [](Invocation& i, const std::string& v) {
          i.run.seconds = number("--seconds", v, 0, 3600, "a number from 0 to 3600");

@@ -15,6 +15,7 @@ struct Invocation {
   harness::Request request = {};
   harness::EmitOptions emit = {};
   harness::RunOptions run = {};
+  harness::MeasureOptions measure = {};
   harness::ValidateOptions validate = {};
   harness::ReproduceOptions reproduce = {};
   harness::WalkOptions walk = {};

@@ -51,10 +51,27 @@ std::string rows_of(const ordered_json& records) {
   return text;
 }
 
+std::string gpu_lines(const ordered_json& gpu) {
+  std::string text = formatted("{:<16} {} SMs, L2 in {} partition{}, blocks {}\n", "GPU", cell(gpu["sms"]),
+                               cell(gpu["partitions"]), gpu["partitions"] == 1 ? "" : "s",
+                               gpu["schedule"] == "timed"
+                                   ? formatted("timed, paces within {:.0f} %", 100 * gpu["jitter"].get<double>())
+                                   : gpu["schedule"].get<std::string>());
+  for (const ordered_json& k : gpu["kernels"]) {
+    text += formatted("{:<16} {} blocks, {} resident, {} an SM", "kernel", cell(k["blocks"]),
+                      cell(k["resident_blocks"]), cell(k["blocks_per_sm"]));
+    text += k["simulated_blocks"] == k["blocks"]
+                ? "\n"
+                : formatted("; approximate: {} blocks simulated\n", cell(k["simulated_blocks"]));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string simulate_table(const ordered_json& j) {
   std::string text = traffic_table(j);
+  if (j.contains("gpu")) text += gpu_lines(j["gpu"]);
   if (j.contains("trace"))
     text +=
         formatted("{:<16} {}, {} reads, {} writes; {} instruction fetches left out\n", "trace",

@@ -124,7 +124,7 @@ std::string closed_form(const ordered_json& c) {
                         : "");
 }
 
-void agreement_row(Table& table, const char* name, const ordered_json& b) {
+void agreement_row(Table& table, const std::string& name, const ordered_json& b) {
   table.add({name, fixed(get(b, "r2_identity"), 4), fixed(get(b, "r2_fit"), 4),
              percent(get(b, "mape")), percent(get(b, "worst")), percent(get(b, "bias"))});
 }
@@ -252,7 +252,9 @@ std::string availability_table(const ordered_json& j) {
   const ordered_json& rows = j.contains("targets") ? j["targets"] : j["meters"];
   for (const ordered_json& t : rows)
     table.add({text(t, "name"), text(t, "usable"), text(t, "summary"),
-               get(t, "reason").is_null() ? text(t, "detail") : text(t, "reason")});
+               get(t, "reason").is_null() ? text(t, "detail")
+               : get(t, "help").is_null() ? text(t, "reason")
+                                          : text(t, "reason") + "; try: " + text(t, "help")});
   return table.text();
 }
 
@@ -393,8 +395,38 @@ std::string run_table(const ordered_json& j) {
   return lines.str() + cuda_launches_table(j);
 }
 
+namespace {
+
+/// Of counted kernels: every model, over all tilings and by expression; what parts the difference has.
+std::string validate_gpu_table(const ordered_json& j) {
+  std::string out = formatted(
+      "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}\n\n",
+      text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"), text(j, "asked"),
+      text(j, "valid"), text(j, "failed"), text(j, "seed"));
+  Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
+  const auto rows = [&table](const std::string& name, const ordered_json& models) {
+    for (const char* model : {"exact", "chimera", "chimera_full_edges", "mcfuser"})
+      if (models[model].is_object())
+        agreement_row(table, formatted("{}: {}", name, model), models[model]);
+  };
+  rows("all", j["agreement"]);
+  for (const auto& [name, models] : j["agreement"]["groups"].items()) rows(name, models);
+  out += table.text() + "\n";
+  const ordered_json& residuals = j["agreement"]["residuals"];
+  if (residuals.is_object()) out += "Chimera's bias by cause: " + pairs(residuals) + "\n";
+  for (const ordered_json& f : j["failures"])
+    out += formatted("failed: {}: {}\n", text(f, "name"), text(f, "reason"));
+  return out;
+}
+
+}  // namespace
+
 std::string validate_table(const ordered_json& j) {
   if (!j.contains("points")) return "";
+  if (j.contains("agreement")) return validate_gpu_table(j);
+  if (j.contains("times"))
+    return formatted("{} on {}: {} candidates timed, {} failed\n{}\n", text(j, "workload"),
+                     text(j, "machine"), text(j, "valid"), text(j, "failed"), pairs(j["times"]));
   std::string out = formatted(
       "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}; {}\n"
       "layout {}\n\n",
@@ -414,10 +446,11 @@ std::string validate_table(const ordered_json& j) {
   std::int64_t written = 0, dirty = 0, read = 0;
   for (const ordered_json& p : j["points"]) {
     read += p["true_bytes"].get<std::int64_t>();
+    if (p["resident_dirty_bytes"].is_null()) continue;  // not every truth counts these
     written += p["written_bytes"].get<std::int64_t>();
     dirty += p["resident_dirty_bytes"].get<std::int64_t>();
   }
-  if (!j["points"].empty())
+  if (!j["points"].empty() && !j["points"].front()["resident_dirty_bytes"].is_null())
     out += formatted(
         "apart from the truth: written back {} a byte read, dirty at the end {} a point; packing {}\n",
         fixed(static_cast<double>(written) / static_cast<double>(std::max<std::int64_t>(read, 1)), 3),

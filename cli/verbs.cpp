@@ -58,7 +58,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"explain",
                    "per tensor: footprint, movement, what decides it; all orders ranked",
                    "W|PLAN",
-                   kPlan + kModel + kFuser + Names{"--resolved", "--curve", "--json"},
+                   kPlan + kModel + kFuser + Names{"--samples", "--resolved", "--curve", "--json"},
                    "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
                    "for the level. Of a plan (--resolved): the schedule, every default made visible. --curve: the\n"
                    "least bytes by buffer size, proven and attainable, fused and not (-m is optional then).",
@@ -99,11 +99,15 @@ std::vector<Verb> make_verbs() {
                    "PLAN",
                    kPlan + kModel + kFuser +
                        Names{"--layout", "--trace", "--save-trace", "--curve", "--csv", "--attribute",
-                             "--occupancy", "--stride", "--no-skip", "--cores", "--threads", "--json"},
+                             "--occupancy", "--stride", "--no-skip", "--cores", "--threads", "--schedule",
+                             "--blocks-per-sm", "--partitions", "--jitter", "--sample-waves", "--json"},
                    std::string(kPlanHelp) +
                        "\nWith --trace FILE there is no plan: its accesses walk through the machine's caches.\n"
                        "Blocks of a plan are dealt to --cores in turn and run one after the other. --threads share\n"
-                       "the sets of the caches: a thread walks the whole plan and touches its own sets.",
+                       "the sets of the caches: a thread walks the whole plan and touches its own sets.\n"
+                       "On a GPU blocks run side by side on the SMs and meet in L2, row-major tensors unless --layout\n"
+                       "says otherwise; with --cores, --curve, --csv, --attribute, --occupancy or --save-trace one\n"
+                       "after the other.",
                    [](const Invocation& i) { return harness::simulate(i.request, i.walk); },
                    simulate_table});
   verbs.push_back({"emit",
@@ -121,8 +125,8 @@ std::vector<Verb> make_verbs() {
                    "PLAN",
                    kPlan + kModel + Names{"--target", "--isa", "--micro-kernel", "--prefetch",
                                           "--threads", "--seed", "--seconds", "--warps", "--stages",
-                                          "--arch", "--cache", "--cold", "--build-only", "--batch", "--out",
-                                          "--json"},
+                                          "--arch", "--cache", "--cold", "--build-only", "--count", "--batch",
+                                          "--out", "--json"},
                    std::string(kPlanHelp) +
                        "\nSpeed counts the workload's own operations, recomputation not. On cpu the peak is\n"
                        "measured in the same run, turn by turn with the kernel; on cuda it is the machine\n"
@@ -134,17 +138,35 @@ std::vector<Verb> make_verbs() {
                                     : harness::run(i.request, i.run);
                    },
                    run_table});
+  verbs.push_back({"measure",
+                   "measured traffic of the plan's verified kernel",
+                   "PLAN",
+                   kPlan + kModel + Names{"--target", "--meter", "--executed", "--isa", "--micro-kernel",
+                                          "--prefetch", "--threads", "--seed", "--warps", "--stages",
+                                          "--arch", "--cache", "--build-only", "--batch", "--out",
+                                          "--json"},
+                   std::string(kPlanHelp) +
+                       "\nEmits, builds and verifies the kernel, then runs it under the meter. --executed traces it\n"
+                       "too and says, by cause, why the count differs from the simulation of the plan. --target\n"
+                       "cuda --meter ncu: also what models predict; --batch as run's, counted in one process.",
+                   [](const Invocation& i) {
+                     return i.batch ? harness::measure_batch(i.request, i.measure, *i.batch, i.out)
+                                    : harness::measure(i.request, i.measure);
+                   },
+                   measure_table});
   verbs.push_back({"validate",
                    "predicted against true traffic over many tilings",
                    "W",
                    Names{"--machine", "--model", "--orders", "--order", "--samples", "--truth",
-                         "--min-r2", "--beyond", "--spill", "--csv", "--level", "--capacity",
+                         "--min-r2", "--beyond", "--spill", "--csv", "--recorded", "--level", "--capacity",
                          "--layout", "--seed", "--threads"} +
                        kModel + Names{"--json"},
                    "Chimera with exact edges at the boundary into the innermost level. Tilings are drawn,\n"
                    "each with equal probability, from those whose memory use is at most half the\n"
                    "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
-                   "past half the capacity, and with smaller tiles. Errors are fractions of the true bytes.",
+                   "past half the capacity, and with smaller tiles. Errors are fractions of the true bytes.\n"
+                   "--truth ncu: on a GPU, in MCFuser's expressions, or of a file with --recorded;\n"
+                   "--truth cuda-events: MCFuser's estimates against the times in such a file.",
                    [](const Invocation& i) { return harness::validate(i.request, i.validate); },
                    validate_table});
   verbs.push_back({"reproduce",
@@ -152,8 +174,9 @@ std::vector<Verb> make_verbs() {
                    "ID",
                    {"--out", "--samples", "--size", "--data", "--threads", "--json"},
                    "Writes report.md, result.json and points.csv into the folder (default results/ID).\n"
-                   "--size and --data are for validation/polybench, which reads others' counts from a\n"
-                   "folder: the exit status is 3 where there is none. Its large size takes minutes.",
+                   "--size and --data are for validation/polybench, which reads others' counts from a folder\n"
+                   "(../shared/data/polybench-papi); --data also for what was recorded on a GPU\n"
+                   "(experiments/results). Where there is none the exit status is 3.",
                    [](const Invocation& i) { return harness::reproduce(i.request, i.reproduce); },
                    reproduce_table});
   return verbs;

@@ -22,7 +22,8 @@ Result<cuda::Source> cuda_source_of(const Scheduled& on,
   }
   return cuda::emit(*on.schedule, {.micro_kernel = micro_kernel.value_or(""),
                                    .warps = options.warps.value_or(0),
-                                   .stages = options.stages.value_or(0)});
+                                   .stages = options.stages.value_or(0),
+                                   .prefix = options.prefix.value_or("tilewright")});
 }
 
 namespace {

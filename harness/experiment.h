@@ -18,7 +18,7 @@ struct Experiment {
   std::string id;      ///< "chimera/fig8d"
   std::string title;
   std::string source;  ///< paper, section, figure
-  std::string method;  ///< "validate", "formulas", "reuse", "panels", "bounds", "counters"
+  std::string method;  ///< "validate", "formulas", "reuse", "panels", "bounds", "counters", "blocks"
   std::string about;   ///< what is done here and how it differs from the paper
   std::string where;   ///< the file, for errors
   std::shared_ptr<const DocumentValue> document;
@@ -51,6 +51,8 @@ Reproduced reproduce_bounds(const Experiment& e);
 /// PolyBench's kernels simulated, against counted misses that lie in a folder outside the library.
 Reproduced reproduce_counters(const Experiment& e, const Request& request,
                               const ReproduceOptions& options);
+/// A tiled product on a GPU by size, with what hardware counted beside it.
+Reproduced reproduce_blocks(const Experiment& e, const Request& request);
 /// Why it cannot: nothing where its data are there.
 std::optional<std::string> counters_missing(const ReproduceOptions& options);
 /// MCFuser's: section II-A's ratio, the counts of the space, the compared works, the rows of a
@@ -75,7 +77,23 @@ Reproduced reproduce_searches(const Experiment& e);
 /// Chains fused against a kernel an operator, both planned over every level: simulated hit rates and
 /// traffic by level; times that the model predicts, the compute's at the machine's peak included.
 Reproduced reproduce_levels(const Experiment& e, const Request& request);
-Reproduced reproduce_speedups(const Experiment& e, const Request& request);
+Reproduced reproduce_fusion(const Experiment& e, const Request& request);
+
+/// What experiments/gpu has recorded, beside a paper's: times over PyTorch's, MCFuser's predicted
+/// against measured times, predicted against counted bytes.
+bool is_recorded(std::string_view method);
+/// Why there is none here; nothing where there is.
+std::optional<std::string> recording_missing(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options);
+Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& options);
+/// Recorded plans simulated again: bytes from memory.
+Reproduced reproduce_memory(const Experiment& e, const Request& request,
+                            const ReproduceOptions& options);
+/// Where an experiment's recording lies: in --data, else in experiments/results.
+std::string recording_path(const Experiment& e, const ReproduceOptions& options);
+/// The device, the day and the command of a recording, in its result and its report.
+void add_provenance(Reproduced& done, const Field& recording, const std::string& path);
 
 /// The methods' only way to a number of the paper's: printed beside ours, never used.
 struct ExperimentFile {

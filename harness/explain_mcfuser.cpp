@@ -118,6 +118,16 @@ Answer mcfuser_explain(const Request& request, const Setting& setting) {
   if (!space) return refuse(std::move(json), space.reason());
   json["candidates"] = space_json(*space);
   json["expressions"] = expressions_json(c, *space, o);
+  if (request.fuser.samples) {
+    json["seed"] = request.seed;
+    json["drawn"] = ordered_json::array();
+    for (const mcfuser::Candidate& one :
+         mcfuser::draw_candidates(c, *space, on->device, o,
+                                  static_cast<std::size_t>(*request.fuser.samples), request.seed))
+      json["drawn"].push_back({{"expression", mcfuser::to_text(c, one.group->first)},
+                               {"tiles", tiles_json(c, one.tiles)},
+                               {"seconds", one.seconds}});
+  }
   const Result<Shown> shown = shown_of(request, *on, o, *space);
   if (!shown) return refuse(std::move(json), shown.reason());
   mcfuser::Mask once = 0;

@@ -2,6 +2,7 @@
 #include "harness/experiment.h"
 #include "harness/registry.h"
 #include "harness/verbs.h"
+#include "profilers/meter.h"
 
 namespace tilewright::harness {
 namespace {
@@ -13,6 +14,7 @@ ordered_json here_json(std::string_view name, std::string_view summary, const Av
           {"summary", summary},
           {"usable", here.usable},
           {"reason", here.usable ? ordered_json(nullptr) : ordered_json(here.reason)},
+          {"help", here.help.empty() ? ordered_json(nullptr) : ordered_json(here.help)},
           {"detail", here.detail.empty() ? ordered_json(nullptr) : ordered_json(here.detail)}};
 }
 
@@ -93,8 +95,10 @@ Answer list_targets() {
 Answer list_meters() {
   auto json = document();
   json["meters"] = ordered_json::array();
-  for (const MeterRecord& m : meters())
+  for (const profilers::MeterRecord& m : profilers::meters()) {
     json["meters"].push_back(here_json(m.name, m.summary, m.here()));
+    json["meters"].back()["target"] = m.target;
+  }
   return {std::move(json), Status::done};
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/ir/availability.h"
 #include "core/ir/error.h"
 #include "core/ir/plan.h"
 #include "harness/answer.h"
@@ -43,13 +44,6 @@ std::span<const ModelRecord> models();
 /// Throws InputError with the names, nearest first.
 const ModelRecord& find_model(std::string_view name);
 
-/// Something outside this program that a verb may use: usable here, or the reason why not.
-struct Availability {
-  bool usable = false;
-  std::string reason;  ///< why not; empty where usable
-  std::string detail;  ///< what was found
-};
-
 struct TargetRecord {
   std::string_view name;
   std::string_view summary;
@@ -57,13 +51,6 @@ struct TargetRecord {
 };
 std::span<const TargetRecord> targets();
 const TargetRecord& find_target(std::string_view name);
-
-struct MeterRecord {
-  std::string_view name;
-  std::string_view summary;
-  Availability (*here)();
-};
-std::span<const MeterRecord> meters();
 
 /// The plan that a request says: its file, its tree, its --order (Chimera's tree of it), or the best of
 /// its --model. A Reason where the order has no tree or the model finds nothing; throws InputError

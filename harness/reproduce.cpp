@@ -58,17 +58,22 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "chains") return reproduce_chains(e);
   if (e.method == "searches") return reproduce_searches(e);
   if (e.method == "levels") return reproduce_levels(e, request);
-  if (e.method == "speedups") return reproduce_speedups(e, request);
+  if (e.method == "fusion") return reproduce_fusion(e, request);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);
+  if (e.method == "blocks") return reproduce_blocks(e, request);
   if (e.method == "counters") return reproduce_counters(e, request, options);
+  if (e.method == "speedups") return reproduce_speedups(e, options);
+  if (e.method == "times") return reproduce_times(e, options);
+  if (e.method == "traffic") return reproduce_traffic(e, options);
+  if (e.method == "memory") return reproduce_memory(e, request, options);
   Field(*e.document, e.where)
       .at("method")
       .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, devices, "
-            "chains, searches, levels, speedups, panels, bounds, counters");
+            "chains, searches, levels, fusion, panels, bounds, counters, blocks, speedups, times, traffic, memory");
 }
 
-/// --size and --data are for counted misses only.
+/// --size is for counted misses only, --data for them and for recordings.
 void check_options(const Experiment& e, const ReproduceOptions& options) {
   const bool counters = e.method == "counters";
   const auto refuse_option = [&](const char* option, const std::string& value) {
@@ -78,7 +83,7 @@ void check_options(const Experiment& e, const ReproduceOptions& options) {
                       .accepted = "an experiment on counted misses, as validation/polybench"});
   };
   if (options.size && !counters) refuse_option("--size", *options.size);
-  if (options.data && !counters) refuse_option("--data", *options.data);
+  if (options.data && !counters && !is_recorded(e.method)) refuse_option("--data", *options.data);
   if (options.size && !polybench::size_from_name(*options.size))
     throw InputError({.where = "--size",
                       .value = options.size->empty() ? "nothing" : *options.size,
@@ -91,14 +96,16 @@ void check_options(const Experiment& e, const ReproduceOptions& options) {
 Answer reproduce(const Request& request, const ReproduceOptions& options) {
   const Experiment& e = find_experiment(options.id);
   check_options(e, options);
-  if (e.method == "counters")
-    if (const auto why = counters_missing(options)) {
-      auto json = document();
-      json["id"] = e.id;
-      json["title"] = e.title;
-      json["paper"] = e.source;
-      return refuse(std::move(json), e.id + " is not available: " + *why);
-    }
+  std::optional<std::string> missing;
+  if (e.method == "counters") missing = counters_missing(options);
+  if (is_recorded(e.method)) missing = recording_missing(e, options);
+  if (missing) {
+    auto json = document();
+    json["id"] = e.id;
+    json["title"] = e.title;
+    json["paper"] = e.source;
+    return refuse(std::move(json), e.id + " is not available: " + *missing);
+  }
   const std::string folder = options.out.value_or("results/" + e.id);
   make_folder(folder, "--out");
   Reproduced done = run_method(e, request, options);

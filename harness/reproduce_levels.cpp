@@ -1,4 +1,4 @@
-// The methods `levels` and `speedups`: Chimera's Fig. 8 a to c and Fig. 5, a chain fused against its
+// The methods `levels` and `fusion`: Chimera's Fig. 8 a to c and Fig. 5, a chain fused against its
 // operators one kernel each, both planned over every level of the hierarchy.
 #include <algorithm>
 #include <cmath>
@@ -176,7 +176,7 @@ Reproduced reproduce_levels(const Experiment& e, const Request& request) {
   return done;
 }
 
-Reproduced reproduce_speedups(const Experiment& e, const Request& request) {
+Reproduced reproduce_fusion(const Experiment& e, const Request& request) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "machine", "panels"});
   Reproduced done;

@@ -29,6 +29,7 @@ struct FuserOptions {
   std::optional<std::int64_t> tile_step = {}, population = {}, top = {}, patience = {},
       generations = {};
   bool no_guard = false;
+  std::optional<std::int64_t> samples = {};  ///< explain: candidates drawn from the pruned space
 };
 
 struct Request {

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "codegen/cpu/cpu.h"
+#include "harness/meters.h"
 #include "harness/registry.h"
 #include "harness/run_cuda.h"
 #include "harness/schedules.h"
@@ -15,12 +16,7 @@ namespace tilewright::harness {
 namespace {
 
 cpu::Isa isa_of(const std::optional<std::string>& name) {
-  if (!name) return cpu::host_isa();
-  if (const auto isa = cpu::isa_from_name(*name)) return *isa;
-  throw InputError({.where = "--isa",
-                    .value = name->empty() ? "nothing" : *name,
-                    .problem = "is no instruction set",
-                    .accepted = "avx512, avx2, generic"});
+  return name ? isa_named(*name) : cpu::host_isa();
 }
 
 /// The source of a schedule for the processor; bad input where an option names what is not there.

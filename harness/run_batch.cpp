@@ -106,12 +106,15 @@ CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJ
   line.count("warps", 16, job.options.cuda.warps);
   line.count("stages", 8, job.options.cuda.stages);
   line.flag("cold", job.options.cuda.cold);
+  line.text("prefix", job.options.cuda.prefix);
   line.finish();
   job.json["name"] = name.empty() ? where : name;
   return job;
 }
 
-std::vector<CudaJob> jobs_of(const std::string& file, const CudaJob& shared) {
+}  // namespace
+
+std::vector<CudaJob> batch_jobs(const std::string& file, const CudaJob& shared) {
   std::vector<CudaJob> jobs;
   std::istringstream lines(read_file(file, "--batch"));
   int number = 0;
@@ -136,7 +139,6 @@ std::vector<CudaJob> jobs_of(const std::string& file, const CudaJob& shared) {
   return jobs;
 }
 
-/// A request that is wrong in itself (a tile larger than its loop, say) is that line's outcome.
 void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step) {
   if (job.refusal) return;
   try {
@@ -145,6 +147,8 @@ void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step) {
     job.refuse_with(e.what());
   }
 }
+
+namespace {
 
 /// What each job's kernel is verified on, once for every workload.
 std::map<std::string, Reference> references_of(const std::vector<CudaJob>& jobs, int threads,
@@ -218,7 +222,7 @@ Answer run_batch(const Request& request, const RunOptions& options, const std::s
                       .accepted = "--target cuda"});
   CudaJob shared{.request = request, .options = options};
   shared.request.progress = {};
-  std::vector<CudaJob> jobs = jobs_of(batch, shared);
+  std::vector<CudaJob> jobs = batch_jobs(batch, shared);
   auto json = document();
   json["target"] = options.target;
   std::optional<cuda::DeviceInfo> info;

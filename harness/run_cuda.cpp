@@ -141,6 +141,11 @@ void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device,
   add_verification(job, checked);
   if (!checked.kernel) return;
   auto& kernel = static_cast<CudaKernel&>(checked.kernel->kernel()).kernel();
+  if (job.options.cuda.count) {
+    if (const auto why = kernel.run_profiled())
+      job.refuse_with("the kernel failed while it was counted: " + why->text);
+    return;
+  }
   const Result<CudaTiming> timing = time(kernel, job.options.seconds.value_or(kSeconds));
   if (!timing) return job.refuse_with("the kernel failed while it was timed: " + timing.reason());
   add_timing(job, *timing, copies);

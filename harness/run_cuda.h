@@ -31,6 +31,11 @@ void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device, const Re
 /// faults.
 void emulate_job(CudaJob& job, const Reference& reference);
 
+/// The lines of a batch's file over what they share. Throws InputError.
+std::vector<CudaJob> batch_jobs(const std::string& file, const CudaJob& shared);
+/// A request that is wrong in itself (a tile larger than its loop, say) is that line's outcome.
+void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step);
+
 /// Into its document: verified, relative_error, tolerance; a refusal where it is wrong or failed.
 void add_verification(CudaJob& job, const VerifyResult& checked);
 /// The headers that stand in for CUDA on the host: name and text.

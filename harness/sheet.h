@@ -1,7 +1,8 @@
-// A table of an experiment: Markdown, CSV and JSON of the same cells.
+// A table of an experiment's result, in every form that a result has.
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/experiment.h"

@@ -7,6 +7,7 @@
 #include "harness/schedules.h"
 #include "harness/simulate_json.h"
 #include "harness/verbs.h"
+#include "simulator/gpu/gpu.h"
 #include "simulator/simulator.h"
 
 namespace tilewright::harness {
@@ -55,6 +56,55 @@ class TraceFile {
   std::optional<TraceWriter> writer_;
 };
 
+/// What asks for the walk of blocks one after the other, on a GPU too: those that follow each touch.
+bool asks_for_walk(const WalkOptions& o) {
+  return o.cores || o.curve || o.csv || o.attribute || o.occupancy || o.stride || o.save_trace;
+}
+
+/// The first of the options for blocks side by side that is given.
+std::optional<std::pair<const char*, std::string>> gpu_option(const WalkOptions& o) {
+  if (o.schedule) return std::pair("--schedule", *o.schedule);
+  if (o.blocks_per_sm) return std::pair("--blocks-per-sm", std::to_string(*o.blocks_per_sm));
+  if (o.partitions) return std::pair("--partitions", std::to_string(*o.partitions));
+  if (o.jitter) return std::pair("--jitter", std::to_string(*o.jitter));
+  if (o.sample_waves) return std::pair("--sample-waves", std::to_string(*o.sample_waves));
+  return std::nullopt;
+}
+
+gpu::Options gpu_options(const Request& request, const WalkOptions& options) {
+  gpu::Options how{.blocks_per_sm = options.blocks_per_sm,
+                   .partitions = options.partitions.value_or(1),
+                   .seed = request.seed,
+                   .threads = request.threads ? threads_of(request) : 1,
+                   .sample_waves = options.sample_waves.value_or(0),
+                   .walk_all = !options.skip};
+  if (request.layout) how.layout = layout_of(request);
+  if (options.jitter) how.jitter = *options.jitter;
+  if (!options.schedule) return how;
+  const auto order = gpu::block_order_from_name(*options.schedule);
+  if (!order)
+    throw InputError({.where = "--schedule",
+                      .value = options.schedule->empty() ? "nothing" : *options.schedule,
+                      .problem = "is no order of blocks",
+                      .accepted = "timed, lockstep, serial"});
+  how.order = *order;
+  return how;
+}
+
+/// Blocks side by side on the SMs of a GPU.
+Answer simulate_side_by_side(nlohmann::ordered_json json, const Scheduled& on, const Request& request,
+                       const WalkOptions& options) {
+  const gpu::Options how = gpu_options(request, options);
+  if (request.progress) request.progress("simulating", 0);
+  const gpu::Simulated result = gpu::simulate_blocks(*on.schedule, how);
+  merge(json, to_json(result.traffic));
+  json["layout"] = name_of(how.layout);
+  json["packing_bytes"] = AddressMap(*on.schedule, how.layout).packing_bytes().value;
+  json["seed"] = how.seed;
+  json["gpu"] = gpu_json(result, how);
+  return {std::move(json), Status::done};
+}
+
 }  // namespace
 
 Answer simulate(const Request& request, const WalkOptions& options) {
@@ -75,9 +125,17 @@ Answer simulate(const Request& request, const WalkOptions& options) {
   }
   json["fits"] = true;
   const Machine& machine = *on.setting.machine;
+  const bool side_by_side = gpu::simulates(machine) && !asks_for_walk(options);
+  if (const auto asked = gpu_option(options); asked && !side_by_side)
+    throw InputError({.where = asked->first,
+                      .value = asked->second,
+                      .problem = "is for blocks that run side by side on a GPU",
+                      .accepted = "a GPU with an L2, such as h200, without --cores, --curve, --csv, "
+                                  "--attribute, --occupancy, --save-trace"});
+  if (side_by_side) return simulate_side_by_side(std::move(json), on, request, options);
   const std::vector<std::string> tensors = tensor_names(*schedule.workload);
   SimulateOptions how{.layout = layout,
-                      .cores = options.cores,
+                      .cores = options.cores.value_or(1),
                       .seed = request.seed,
                       .attribute = options.attribute,
                       .skip = options.skip,
@@ -86,7 +144,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
   std::optional<CachesOf> caches;  // that anything beside the traffic is of
   for (const auto& [asked, option] :
        {std::pair(curve, "--curve"), std::pair(options.attribute, "--attribute"),
-        std::pair(options.cores != 1, "--cores"),
+        std::pair(options.cores.value_or(1) != 1, "--cores"),
         std::pair(options.occupancy.has_value(), "--occupancy"),
         std::pair(options.save_trace.has_value(), "--save-trace")})
     if (asked) caches = caches_of(machine, option);
@@ -128,7 +186,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
     if (!result.why_serial.empty()) json["why_serial"] = result.why_serial;
   }
   if (occupancy) json["occupancy"] = occupancy->summary();
-  if (options.cores != 1) json["cores"] = options.cores;
+  if (options.cores.value_or(1) != 1) json["cores"] = *options.cores;
   if (options.attribute) json["attribution"] = blame_json(result.blame, result.loops, tensors);
   if (machine.level(machine.home()).rows.row_bytes != 0) json["dram"] = dram_json(result.dram);
   if (options.curve) json["curve"] = curves->json(tensors);

@@ -73,6 +73,25 @@ ordered_json dram_json(const DramCount& d) {
           {"row_conflicts", d.row_conflicts}};
 }
 
+ordered_json gpu_json(const gpu::Simulated& s, const gpu::Options& how) {
+  ordered_json kernels = ordered_json::array();
+  bool exact = true;
+  for (const gpu::KernelRun& k : s.kernels) {
+    exact = exact && k.simulated == k.blocks;
+    kernels.push_back({{"blocks", k.blocks},
+                       {"blocks_per_sm", k.blocks_per_sm},
+                       {"resident_blocks", k.resident},
+                       {"walked_blocks", k.walked},
+                       {"simulated_blocks", k.simulated}});
+  }
+  return {{"sms", s.sms},
+          {"partitions", s.partitions},
+          {"schedule", gpu::name_of(how.order)},
+          {"jitter", how.jitter},
+          {"approximate", !exact},
+          {"kernels", std::move(kernels)}};
+}
+
 namespace {
 
 std::int64_t sets_of(const CacheGeometry& g) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/verbs.h"
+#include "simulator/gpu/gpu.h"
 #include "simulator/simulator.h"
 #include "simulator/stack_distance.h"
 
@@ -22,6 +23,8 @@ nlohmann::ordered_json blame_json(const std::vector<Blame>& blame,
 nlohmann::ordered_json behaviour_json(
     const std::vector<std::pair<std::string, std::vector<CacheCount>>>& caches);
 nlohmann::ordered_json dram_json(const DramCount& d);
+/// {"sms", "partitions", "schedule", "jitter", "sample_waves", "kernels": [{"blocks", ...}]}
+nlohmann::ordered_json gpu_json(const gpu::Simulated& s, const gpu::Options& how);
 
 /// The distances that --curve counts: of fully associative caches, and of the innermost cache's
 /// sets.

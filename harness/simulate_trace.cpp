@@ -37,8 +37,8 @@ void refuse_plans(const Request& request, const WalkOptions& options) {
   if (!options.skip) bad("--no-skip", "given", "is of a plan's loops, which a trace does not have");
   if (request.threads) bad("--threads", std::to_string(*request.threads), "are of a plan's walk");
   if (options.occupancy) bad("--occupancy", *options.occupancy, "is of a plan's walk");
-  if (options.cores != 1)
-    bad("--cores", std::to_string(options.cores), "are not told apart in a trace");
+  if (options.cores.value_or(1) != 1)
+    bad("--cores", std::to_string(*options.cores), "are not told apart in a trace");
 }
 
 Traffic traffic_of(const Machine& m, const CachesOf& of, const CacheHierarchy& caches,

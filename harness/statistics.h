@@ -19,6 +19,11 @@ struct Agreement {
 /// 1 where every prediction is exact, else 0. Points with y = 0 count as an error of 1 unless x = 0.
 Agreement agreement(std::span<const double> predicted, std::span<const double> truth);
 
+/// Pearson's correlation of two spans of the same length, from -1 to 1; 0 where either has no spread.
+double correlation(std::span<const double> x, std::span<const double> y);
+/// Spearman's: Pearson's of the ranks, equal values sharing the mean of theirs.
+double rank_correlation(std::span<const double> x, std::span<const double> y);
+
 /// The middle value, or the mean of the two; of at least one.
 double median(std::vector<double> values);
 

@@ -1,4 +1,4 @@
-// Targets and meters: which there are, and whether they are usable here.
+// Targets: which there are, and whether they are usable here.
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -25,9 +25,6 @@ Availability cpu_here() {
 Availability no_npu() {
   return {.reason = "not available yet: this version has no NPU code generator"};
 }
-Availability no_meter() {
-  return {.reason = "not available yet: this version measures no traffic (only time, by run)"};
-}
 
 constexpr TargetRecord kTargets[] = {
     {"cpu", "C++ for the host with AVX-512 or AVX2 outer-product micro-kernels", cpu_here},
@@ -37,18 +34,9 @@ constexpr TargetRecord kTargets[] = {
     {"npu", "programs for Ascend-like NPUs", no_npu},
 };
 
-constexpr MeterRecord kMeters[] = {
-    {"perf-event", "hardware counters by Linux perf_event", no_meter},
-    {"likwid", "hardware counters by LIKWID", no_meter},
-    {"pcm", "hardware counters by Intel PCM", no_meter},
-    {"ncu", "NVIDIA Nsight Compute", no_meter},
-    {"cachegrind", "Valgrind's cache simulation of the built kernel", no_meter},
-};
-
 }  // namespace
 
 std::span<const TargetRecord> targets() { return kTargets; }
-std::span<const MeterRecord> meters() { return kMeters; }
 
 const TargetRecord& find_target(std::string_view name) {
   std::vector<std::string> names;

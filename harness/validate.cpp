@@ -1,15 +1,17 @@
 // validate: Chimera's prediction against the true bytes into the innermost level, over many tilings.
 #include <algorithm>
-#include <cctype>
-#include <cstring>
 #include <optional>
 
 #include "harness/chimera_request.h"
+#include "harness/metered_kernel.h"
+#include "harness/meters.h"
 #include "harness/parallel.h"
 #include "harness/registry.h"
 #include "harness/sampler.h"
 #include "harness/schedules.h"
 #include "harness/statistics.h"
+#include "harness/validate_command.h"
+#include "harness/validate_cuda.h"
 #include "harness/verbs.h"
 #include "simulator/simulator.h"
 
@@ -41,6 +43,8 @@ struct Subject {
   std::string boundary;
   Bytes capacity;
   Layout layout = Layout::tiled;
+  const profilers::MeterRecord* meter = nullptr;  ///< the truth; null: the simulator
+  std::optional<Reference> reference = {};        ///< with a meter: what kernels are verified on
 };
 
 struct Point {
@@ -49,8 +53,9 @@ struct Point {
   std::int64_t predicted = 0;       ///< bytes, exact edges
   std::int64_t predicted_full = 0;  ///< bytes, full edges
   std::int64_t truth = 0;           ///< bytes towards the level
-  std::int64_t written = 0;         ///< bytes out of it
-  std::int64_t resident_dirty = 0;
+  // Not every truth counts these.
+  std::optional<std::int64_t> written = {};         ///< bytes out of it
+  std::optional<std::int64_t> resident_dirty = {};
   std::int64_t memory = 0;
   std::int64_t packing = 0;
   std::string failure = {};         ///< why it has no truth
@@ -77,6 +82,46 @@ double touches(const Workload& w, const Point& p, const chimera::Price& price) {
   return sum;
 }
 
+/// The truth by a meter, of the plan's kernel on the whole machine. A Reason where there is none.
+std::optional<Reason> metered(const Subject& s, Point& p) {
+  const Machine& m = *s.setting.machine;
+  const Plan plan = chimera::plan_of(workload(s), p.order, p.tiles, m, s.level, s.exact_edges);
+  const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.setting.machine);
+  if (!schedule) return Reason{schedule.reason()};
+  const auto kernel = MeteredKernel::make(*schedule, {.isa = isa_for(*s.meter)}, *s.reference);
+  if (!kernel) return Reason{kernel.reason()};
+  const auto measured = s.meter->make()->measure((*kernel)->built(), m);
+  if (!measured) return Reason{measured.reason()};
+  const Traffic& t = measured->traffic;
+  if (const auto why = t.unavailable.find(s.boundary); why != t.unavailable.end())
+    return Reason{why->second};
+  p.truth = t.total(s.boundary).read.value;
+  if (t.counts.write_back) p.written = t.total(s.boundary).written.value;
+  return std::nullopt;
+}
+
+/// The truth by the simulator.
+void simulated(const Subject& s, const Schedule& schedule, const chimera::Price& price, Point& p) {
+  const Workload& w = workload(s);
+  const LoopId outermost = p.order.front();
+  const std::int64_t trips = ceil_div(w.loop(outermost).extent, p.tiles[outermost.index()]);
+  const double sure = touches(w, p, price) * std::min(1.0, 2.0 / static_cast<double>(trips));
+  Simulated done{.finished = false};
+  if (sure <= kMostTouches)
+    done = simulate_in_detail(schedule, {.layout = s.layout, .most_work = kMostWork});
+  if (!done.finished) {
+    p.failure = "its walk would take more than " + std::to_string(kMostWork / 1'000'000'000) +
+                " billion steps";
+    return;
+  }
+  const Traffic& traffic = done.traffic;
+  const TrafficEntry total = traffic.total(s.walked_boundary);
+  p.truth = total.read.value;
+  p.written = total.written.value;
+  p.resident_dirty = total.resident_dirty.value;
+  p.packing = AddressMap(schedule, s.layout).packing_bytes().value;
+}
+
 /// Fills in everything but order and tiles.
 void evaluate(const Subject& s, Point& p) {
   const Workload& w = workload(s);
@@ -101,23 +146,12 @@ void evaluate(const Subject& s, Point& p) {
     p.failure = why->text;
     return;
   }
-  const LoopId outermost = p.order.front();
-  const std::int64_t trips = ceil_div(w.loop(outermost).extent, p.tiles[outermost.index()]);
-  const double sure = touches(w, p, price) * std::min(1.0, 2.0 / static_cast<double>(trips));
-  Simulated done{.finished = false};
-  if (sure <= kMostTouches)
-    done = simulate_in_detail(*schedule, {.layout = s.layout, .most_work = kMostWork});
-  if (!done.finished) {
-    p.failure = "its walk would take more than " + std::to_string(kMostWork / 1'000'000'000) +
-                " billion steps";
-    return;
-  }
-  const Traffic& traffic = done.traffic;
-  const TrafficEntry total = traffic.total(s.walked_boundary);
-  p.truth = total.read.value;
-  p.written = total.written.value;
-  p.resident_dirty = total.resident_dirty.value;
-  p.packing = AddressMap(*schedule, s.layout).packing_bytes().value;
+  if (s.meter == nullptr) return simulated(s, *schedule, price, p);
+  if (const auto why = metered(s, p)) p.failure = why->text;
+}
+
+ordered_json number_json(const std::optional<std::int64_t>& n) {
+  return n ? ordered_json(*n) : ordered_json(nullptr);
 }
 
 ordered_json point_json(const Subject& s, const Point& p) {
@@ -127,8 +161,8 @@ ordered_json point_json(const Subject& s, const Point& p) {
   json["predicted_bytes"] = p.predicted;
   json["true_bytes"] = p.truth;
   json["predicted_full_edges_bytes"] = p.predicted_full;
-  json["written_bytes"] = p.written;
-  json["resident_dirty_bytes"] = p.resident_dirty;
+  json["written_bytes"] = number_json(p.written);
+  json["resident_dirty_bytes"] = number_json(p.resident_dirty);
   json["memory_bytes"] = p.memory;
   json["packing_bytes"] = p.packing;
   return json;
@@ -176,7 +210,9 @@ void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& p
 
 std::vector<Point> evaluated(const Subject& s, std::vector<Point> points, const Request& request,
                              std::string_view what) {
-  parallel_for(points.size(), threads_of(request), [&](std::size_t i) { evaluate(s, points[i]); },
+  // Hardware counters see what else the machine does: then one kernel at a time.
+  const bool alone = s.meter != nullptr && !s.meter->valgrind;
+  parallel_for(points.size(), alone ? 1 : threads_of(request), [&](std::size_t i) { evaluate(s, points[i]); },
                request.progress, what);
   return points;
 }
@@ -231,9 +267,10 @@ std::string csv_of(const Subject& s,
       std::replace(order.begin(), order.end(), ',', ' ');
       csv += std::string(block) + "," + order;
       for (LoopId l : chimera::order_loops(w)) csv += "," + std::to_string(p.tiles[l.index()]);
-      for (std::int64_t v : {p.predicted, p.truth, p.predicted_full, p.written, p.resident_dirty,
-                             p.memory})
-        csv += "," + std::to_string(v);
+      for (const std::optional<std::int64_t>& v :
+           {std::optional(p.predicted), std::optional(p.truth), std::optional(p.predicted_full),
+            p.written, p.resident_dirty, std::optional(p.memory)})
+        csv += "," + (v ? std::to_string(*v) : "");
       csv += "\n";
     }
   }
@@ -272,6 +309,12 @@ Subject subject_of(const Request& request, const ValidateOptions& options) {
                       .problem = "is a plan, and the tilings are drawn",
                       .accepted = "a workload with --orders"});
   s.layout = layout_of(request);
+  if (options.truth != "simulator") s.meter = &find_meter(options.truth, "--truth", "simulator");
+  if (s.meter != nullptr && request.layout)
+    throw InputError({.where = "--layout",
+                      .value = *request.layout,
+                      .problem = "is not what a built kernel has: its tensors are row-major",
+                      .accepted = "--truth simulator"});
   s.exact_edges = chimera_options(request);
   if (!request.edges) s.exact_edges.edges = chimera::Edges::exact;
   if (options.spill)
@@ -308,64 +351,24 @@ std::vector<chimera::Order> orders_of(const Subject& s, const ValidateOptions& o
   return orders;
 }
 
-/// The command that gives this answer again.
-std::string command_of(const Request& r, const ValidateOptions& o) {
-  std::string text = "tilewright validate";
-  const auto add = [&text](const std::string& word) {
-    const bool plain = std::all_of(word.begin(), word.end(), [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("-_=:,./@+", c) != nullptr;
-    });
-    text += " " + (plain && !word.empty() ? word : "'" + word + "'");
-  };
-  const auto option = [&add](const char* name, const std::optional<std::string>& value) {
-    if (!value) return;
-    add(name);
-    add(*value);
-  };
-  add(r.subject);
-  option("-m", r.machine);
-  if (!o.orders.empty()) {
-    const bool long_names = std::any_of(o.orders.begin(), o.orders.end(), [](const std::string& t) {
-      return t.find(',') != std::string::npos;
-    });
-    option("--orders", join(o.orders, long_names ? ";" : ","));
-  }
-  option("--order", r.order);
-  option("--samples", std::to_string(o.samples));
-  option("--seed", std::to_string(r.seed));
-  option("--truth", o.truth);
-  option("--spill", o.spill);
-  option("--level", r.level);
-  option("--capacity", r.capacity);
-  option("--layout", r.layout);
-  option("--reading", r.reading);
-  option("--edges", r.edges);
-  option("--memory", r.memory);
-  if (r.write_weight) option("--write-weight", nlohmann::json(*r.write_weight).dump());
-  if (r.min_tile) option("--min-tile", std::to_string(*r.min_tile));
-  if (o.beyond) add("--beyond");
-  return text;
-}
-
 /// Where the truth asked for is not to be had, why.
 std::optional<std::string> no_truth(const std::string& truth) {
   if (truth == "simulator") return std::nullopt;
-  std::vector<std::string> names = {"simulator"};
-  for (const MeterRecord& m : meters()) {
-    if (m.name == truth) return "truth " + truth + ": " + m.here().reason;
-    names.emplace_back(m.name);
-  }
-  throw InputError({.where = "--truth",
-                    .value = truth.empty() ? "nothing" : truth,
-                    .problem = "is no truth",
-                    .accepted = join(names)});
+  if (auto why = absent(find_meter(truth, "--truth", "simulator"))) return why->text;
+  return std::nullopt;
 }
 
 }  // namespace
 
 Answer validate(const Request& request, const ValidateOptions& options) {
+  if (on_gpu(options.truth)) return validate_cuda(request, options);
+  if (options.recorded)
+    throw InputError({.where = "--recorded",
+                      .value = *options.recorded,
+                      .problem = "is not what this truth reads",
+                      .accepted = "--truth ncu, cuda-events"});
   const auto absent = no_truth(options.truth);
-  const Subject s = subject_of(request, options);
+  Subject s = subject_of(request, options);
   auto json = document();
   json["workload"] = s.setting.workload_name;
   json["machine"] = s.setting.machine->name;
@@ -377,9 +380,10 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["level"] = s.setting.machine->level(s.level).name;
   json["capacity_bytes"] = s.capacity.value;
   json["spilled"] = options.spill ? ordered_json(*options.spill) : ordered_json(nullptr);
-  json["layout"] = name_of(s.layout);
+  json["layout"] = s.meter != nullptr ? "row-major" : name_of(s.layout);
   json["seed"] = request.seed;
   json["options"] = options_json(s.exact_edges);
+  if (s.meter != nullptr) s.reference = reference_of(workload(s), request.seed);
   const auto orders = orders_of(s, options, request);
   if (orders.empty()) return refuse(std::move(json), "no order of the workload fits the level");
 

@@ -53,7 +53,13 @@ struct WalkOptions {
   std::optional<std::string> occupancy = {};   ///< where to write who holds what, .csv or .json
   std::optional<std::int64_t> stride = {};     ///< of occupancy, accesses
   bool skip = true;        ///< passes over iterations that repeat themselves
-  int cores = 1;           ///< that blocks are dealt to (SimulateOptions::cores)
+  std::optional<int> cores = {};  ///< that blocks are dealt to (SimulateOptions::cores)
+  // On a GPU, see gpu::Options.
+  std::optional<std::string> schedule = {};  ///< timed, lockstep, serial
+  std::optional<std::int64_t> blocks_per_sm = {};
+  std::optional<int> partitions = {};
+  std::optional<double> jitter = {};
+  std::optional<std::int64_t> sample_waves = {};
 };
 /// Simulated traffic of a plan, or of a trace, at every boundary. Refused for an illegal plan and for
 /// one that overflows a software-managed level (`fits` false). Cost: one visit a line touched.
@@ -68,6 +74,9 @@ struct CudaOptions {
   std::optional<std::string> cache = {};    ///< a folder where built kernels are kept and found again
   bool cold = false;     ///< time on sets of tensors in turn that are together larger than L2
   bool build_only = false;  ///< stop before a device is needed
+  /// Instead of timing, the verified kernels once more, for a profiler that starts when told to.
+  bool count = false;
+  std::optional<std::string> prefix = {};  ///< of the kernels' names, so that a profiler tells them apart
 };
 
 struct EmitOptions {
@@ -104,6 +113,27 @@ Answer run(const Request& request, const RunOptions& options = {});
 Answer run_batch(const Request& request, const RunOptions& options, const std::string& batch,
                  const std::optional<std::string>& out = {});
 
+struct MeasureOptions {
+  std::string target = "cpu";
+  std::string meter = "cachegrind";
+  std::optional<std::string> isa = {};           ///< none: the widest that the meter knows
+  std::optional<std::string> micro_kernel = {};
+  bool prefetch = false;
+  bool executed = false;  ///< also the addresses executed, through simulated caches
+  CudaOptions cuda = {};
+};
+/// Measured traffic of the plan's kernel, built and verified before. Refused where the meter is not
+/// usable here, saying what is missing. With `executed`, why the count differs from the simulation of
+/// the plan, by cause. Cost: cachegrind runs the kernel some hundred times slower, twice.
+/// For target cuda (meter ncu) also "predicted", what models say of the plan, and "counted" under both
+/// settings of the tool's cache control.
+Answer measure(const Request& request, const MeasureOptions& options = {});
+
+/// The same of many plans on cuda by ncu, in one process of it: as run_batch, answers to `out` once all
+/// are counted.
+Answer measure_batch(const Request& request, const MeasureOptions& options, const std::string& batch,
+                     const std::optional<std::string>& out = {});
+
 // ---- Validation ---------------------------------------------------------------------------------
 struct ValidateOptions {
   std::vector<std::string> orders = {};      ///< empty: the model's best order
@@ -113,6 +143,7 @@ struct ValidateOptions {
   bool beyond = false;                       ///< tilings past half the capacity too, in their own block
   std::optional<std::string> spill = {};     ///< an intermediate pinned to home
   std::optional<std::string> csv = {};       ///< the points
+  std::optional<std::string> recorded = {};  ///< truth ncu: a file of experiments/gpu/counters
 };
 /// Predicted against true bytes over N seeded tilings (convention 8). Points are simulated on
 /// --threads threads; the answer does not depend on how many.

@@ -35,6 +35,11 @@ constexpr Verb kVerbs[] = {
        return i.batch ? harness::run_batch(i.request, i.run, *i.batch, i.out)
                       : harness::run(i.request, i.run);
      }},
+    {"measure",
+     [](const Invocation& i) {
+       return i.batch ? harness::measure_batch(i.request, i.measure, *i.batch, i.out)
+                      : harness::measure(i.request, i.measure);
+     }},
     {"validate", [](const Invocation& i) { return harness::validate(i.request, i.validate); }},
     {"reproduce", [](const Invocation& i) { return harness::reproduce(i.request, i.reproduce); }},
 };

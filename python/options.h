@@ -14,6 +14,7 @@ namespace tilewright::python {
 struct Invocation {
   harness::Request request = {};
   harness::EmitOptions emit = {};
+  harness::MeasureOptions measure = {};
   harness::RunOptions run = {};
   harness::ValidateOptions validate = {};
   harness::ReproduceOptions reproduce = {};

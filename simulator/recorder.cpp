@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/error.h"
+#include "core/ir/units.h"
 
 namespace tilewright {
 namespace {
@@ -27,6 +28,40 @@ Recorder::Recorder(CacheHierarchy& caches, const RecorderOptions& options)
     : caches_(&caches), addresses_only_(options.addresses_only) {
   if (options.walks) walks_.emplace(*options.walks);
   captured_.reserve(64);
+}
+
+Recorder::Recorder(TraceWriter& trace) : trace_(&trace) {}
+Recorder::Recorder(StackDistances& distances) : distances_(&distances) {}
+
+int Recorder::tensors() const {
+  if (caches_ != nullptr) return caches_->tensors();
+  return trace_ != nullptr ? trace_->tensors() : distances_->tensors();
+}
+
+void Recorder::elsewhere(std::int64_t address, std::int64_t bytes, bool write, int tensor) {
+  if (trace_ != nullptr)
+    trace_->access(address, bytes, write, tensor);
+  else
+    distances_->access(address, bytes, tensor);
+}
+
+/// Takes the next addresses for an array.
+std::int64_t Recorder::place(std::initializer_list<std::int64_t> extents, std::int64_t element) {
+  constexpr std::int64_t kPage = 4096, kEnd = std::int64_t{1} << 52;
+  const std::int64_t base = ceil_div(next_, kPage) * kPage;
+  std::optional<std::int64_t> bytes = element;
+  std::string text;
+  for (const std::int64_t n : extents) {
+    text += (text.empty() ? "" : " x ") + std::to_string(n);
+    bytes = n > 0 && bytes ? checked_mul(*bytes, n) : std::nullopt;
+  }
+  if (!bytes || *bytes > kEnd - base)
+    throw InputError({.field = "traced array",
+                      .value = text,
+                      .problem = "cannot be laid out",
+                      .accepted = "positive sizes, 2^52 bytes together"});
+  next_ = base + *bytes;
+  return base;
 }
 
 /// `captured_` holds iterations 0, 1 and count - 1: makes all of them.

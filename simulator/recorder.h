@@ -1,4 +1,5 @@
-// A recorder for ordinary code: arrays whose element reads and writes go to simulated caches.
+// A recorder for ordinary code: arrays whose element reads and writes go to simulated caches, or into a
+// trace, or to stack distances.
 //
 //   CacheHierarchy caches({{.name = "L1", .capacity = Bytes(32 << 10), .ways = 8}}, 3);
 //   Recorder recorder(caches);
@@ -11,11 +12,22 @@
 //     y(i) = sum;
 //   }
 //   caches.total(0).misses
+//
+// Where no data are there already, the recorder gives arrays storage and addresses:
+//
+//   TraceWriter trace(file, {"a", "b", "c"});
+//   Recorder recorder(trace);
+//   auto a = recorder.array<float>({n, n}), b = recorder.array<float>({n, n}), c = ...;
+//   for (...) c(i, j) += a(i, k) * b(k, j);   // loads of c, a and b, and a store of c
+//
+// An expression's loads come in the order in which C++ evaluates it, which for operands of + or *
+// is up to the compiler; `x += y` loads y, then x, and stores x.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -24,6 +36,8 @@
 #include "core/ir/error.h"
 #include "simulator/cache.h"
 #include "simulator/page_walks.h"
+#include "simulator/stack_distance.h"
+#include "simulator/trace.h"
 
 namespace tilewright {
 
@@ -35,14 +49,20 @@ struct RecorderOptions {
   std::optional<PageWalkOptions> walks = {};  ///< none: translation costs nothing
 };
 
+template <class T>
+class StoredArray;
+
 /// Where the accesses of traced arrays go, in the order in which the program makes them: a
-/// hierarchy's caches, and before them translation buffers where there are any. Neither the
-/// hierarchy nor the recorder is safe for several threads.
-/// Cost: CacheHierarchy's an access; translation adds PageWalks'.
+/// hierarchy's caches, and before them translation buffers where there are any; or a trace; or
+/// stack distances. Neither these nor the recorder is safe for several threads.
+/// Cost: that of an access of where it goes; translation adds PageWalks'.
 class Recorder {
  public:
   /// `caches` must outlive it. Throws InputError for wrong translation buffers.
   explicit Recorder(CacheHierarchy& caches, const RecorderOptions& options = {});
+  /// The same for the others, before which nothing is translated.
+  explicit Recorder(TraceWriter& trace);
+  explicit Recorder(StackDistances& distances);
 
   void touch(std::int64_t address, std::int64_t bytes, bool write, int tensor) {
     if (capturing_) {
@@ -50,9 +70,16 @@ class Recorder {
       return;
     }
     ++accesses_;
+    if (caches_ == nullptr) return elsewhere(address, bytes, write, tensor);
     if (walks_) walks_->touch(*caches_, address);
     caches_->access(address, bytes, write, tensor);
   }
+
+  /// An array with storage of its own (zeros), at the next multiple of 4096 from 256 MiB on; tensors
+  /// are numbered as they are made. `extents`: one to three, outermost first. Throws InputError for
+  /// sizes below 1, and where the addresses would not end below 2^52.
+  template <class T>
+  StoredArray<T> array(std::initializer_list<std::int64_t> extents);
 
   /// The loop `for (i = first; i != first + count * step; i += step) body(i)`, whose body makes
   /// the same accesses in every iteration, at addresses that grow by constants (an innermost loop
@@ -73,7 +100,13 @@ class Recorder {
     replay(count);
   }
 
-  CacheHierarchy& caches() const { return *caches_; }
+  /// Of a recorder before caches.
+  CacheHierarchy& caches() const {
+    TW_CHECK(caches_ != nullptr, "a recorder that is before no caches");
+    return *caches_;
+  }
+  /// How many tensors are told apart where the accesses go.
+  int tensors() const;
   /// Element reads and writes so far; page walks not counted.
   std::int64_t accesses() const { return accesses_; }
   /// Null without translation buffers.
@@ -81,16 +114,23 @@ class Recorder {
 
  private:
   static constexpr std::int64_t kFewest = 5;
+  void elsewhere(std::int64_t address, std::int64_t bytes, bool write, int tensor);
+  std::int64_t place(std::initializer_list<std::int64_t> extents, std::int64_t element);
   void replay(std::int64_t count);
   bool iterate(std::span<const Stream> streams, std::int64_t i);
   void replay_translated(std::span<Stream> streams, std::int64_t count);
 
-  CacheHierarchy* caches_;
-  bool addresses_only_;
+  // One of them.
+  CacheHierarchy* caches_ = nullptr;
+  TraceWriter* trace_ = nullptr;
+  StackDistances* distances_ = nullptr;
+  bool addresses_only_ = false;
   bool capturing_ = false;
   std::int64_t accesses_ = 0;
   std::optional<PageWalks> walks_;
   std::vector<Stream> captured_;
+  std::int64_t next_ = 0x1000'0000;  // where the next array may begin
+  int arrays_ = 0;
 };
 
 /// An array of one to three dimensions, row-major, at a stated address; a(i), a(i, j), a(i, j, k)
@@ -137,7 +177,7 @@ class traced {
          int tensor = 0)
       : to_(&to), data_(data), address_(address), tensor_(tensor) {
     TW_CHECK(extents.size() >= 1 && extents.size() <= 3, "one to three dimensions");
-    TW_CHECK(tensor >= 0 && tensor < to.caches().tensors(), "a tensor the hierarchy does not know");
+    TW_CHECK(tensor >= 0 && tensor < to.tensors(), "a tensor that the recorder does not know");
     auto extent = extents.end();
     plane_ = row_ = *--extent;
     if (extent != extents.begin()) plane_ = row_ * *--extent;
@@ -159,5 +199,29 @@ class traced {
   std::int64_t row_ = 1, plane_ = 1;  // elements between rows, between planes
   int tensor_;
 };
+
+/// A traced array and its storage, which copies share.
+template <class T>
+class StoredArray : public traced<T> {
+ public:
+  /// The values, told to nobody.
+  std::vector<T>& untraced() const { return *data_; }
+  std::int64_t base() const { return base_; }
+
+ private:
+  friend class Recorder;
+  StoredArray(Recorder& to, std::shared_ptr<std::vector<T>> data, std::int64_t base,
+              std::initializer_list<std::int64_t> extents, int tensor)
+      : traced<T>(to, data->data(), base, extents, tensor), data_(std::move(data)), base_(base) {}
+  std::shared_ptr<std::vector<T>> data_;
+  std::int64_t base_;
+};
+
+template <class T>
+StoredArray<T> Recorder::array(std::initializer_list<std::int64_t> extents) {
+  const std::int64_t base = place(extents, sizeof(T));
+  const auto count = static_cast<std::size_t>((next_ - base) / static_cast<std::int64_t>(sizeof(T)));
+  return {*this, std::make_shared<std::vector<T>>(count), base, extents, arrays_++};
+}
 
 }  // namespace tilewright

@@ -11,6 +11,7 @@ BufferContents::State& BufferContents::state(BufferId b, std::int64_t instance) 
   Instances& i = instances_[b.index()];
   if (i.last == nullptr || i.last_key != instance) {
     i.last = &i.all[instance];
+    i.last->instance = instance;
     i.last_key = instance;
   }
   return *i.last;
@@ -52,10 +53,11 @@ void BufferContents::begin(int kernel) {
   instances_.assign(kernel_->buffers.size(), {});
 }
 
-void BufferContents::move(BufferId b, const Box& box, bool inward) {
+void BufferContents::move(BufferId b, const State& st, const Box& box, bool inward) {
   if (box.empty()) return;
   move_({.kernel = event_->kernel,
          .buffer = b,
+         .instance = st.instance,
          .box = box,
          .inward = inward,
          .tiles = event_->tiles});
@@ -66,7 +68,7 @@ void BufferContents::load(BufferId b, std::int64_t instance, const Box& tile) {
   State& st = state(b, instance);
   if (st.valid && st.held == tile) return;
   const bool part = st.valid && buffer(b).sliding;
-  move(b, part ? new_part(st.held, tile) : tile, true);
+  move(b, st, part ? new_part(st.held, tile) : tile, true);
   st.held = tile;
   st.valid = true;
 }
@@ -105,12 +107,12 @@ void BufferContents::read_back(BufferId b, State& st) {
       read_back(outer, from);
     }
   }
-  move(b, st.held, true);
+  move(b, st, st.held, true);
 }
 
 /// Writes what is held when it has to go: the sink is the tile that held it when it was made.
 void BufferContents::write(BufferId b, State& st) {
-  move(b, st.held, false);
+  move(b, st, st.held, false);
   st.changed = false;
   const BufferId outer = buffer(b).outer;
   if (!managed(outer)) return;
@@ -125,7 +127,7 @@ void BufferContents::write(BufferId b, State& st) {
 void BufferContents::store(BufferId b, std::int64_t instance, bool initialises) {
   State& st = state(b, instance);
   if (!st.changed) return;
-  move(b, st.held, false);
+  move(b, st, st.held, false);
   st.changed = false;
   const BufferId outer = buffer(b).outer;
   if (managed(outer))

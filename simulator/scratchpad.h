@@ -15,6 +15,7 @@ namespace tilewright {
 struct Movement {
   int kernel = 0;
   BufferId buffer;
+  std::int64_t instance = 0;  ///< which one of the buffer's
   Box box;
   bool inward = true;
   const Box* tiles = nullptr;  ///< by BufferId: current tile of every fixed buffer
@@ -32,6 +33,7 @@ class BufferContents {
 
  private:
   struct State {
+    std::int64_t instance = 0;
     Box held;
     bool valid = false;
     bool changed = false;
@@ -57,7 +59,7 @@ class BufferContents {
   void store(BufferId b, std::int64_t instance, bool initialises);
   void replace(BufferId b, State& st, const Box& tile);
   void end();
-  void move(BufferId b, const Box& box, bool inward);
+  void move(BufferId b, const State& st, const Box& box, bool inward);
 
   const Schedule& s_;
   Mover move_;

@@ -65,7 +65,8 @@ class Teller {
   const TraceSink& sink_;
 };
 
-void read_din(std::istream& in, std::string_view where, TraceSummary& summary, Teller tell) {
+void read_din(std::istream& in, std::string_view where, TraceSummary& summary, Teller tell,
+              const FetchSink& fetch) {
   each_line(in, where, [&](std::int64_t n, std::string_view text) {
     std::string_view rest = text;
     const std::string_view label = word(rest);
@@ -74,14 +75,14 @@ void read_din(std::istream& in, std::string_view where, TraceSummary& summary, T
       fail(where, n, text, "has no such label", "0 read, 1 write or 2 fetch, and an address");
     if (!number(word(rest), 16, address))
       fail(where, n, text, "has no address", "a hexadecimal number up to 2^52");
-    if (label == "2")
-      ++summary.fetches;
-    else
-      tell(address, kDinBytes, label == "1");
+    if (label != "2") return tell(address, kDinBytes, label == "1");
+    ++summary.fetches;
+    if (fetch) fetch(address, kDinBytes);
   });
 }
 
-void read_lackey(std::istream& in, std::string_view where, TraceSummary& summary, Teller tell) {
+void read_lackey(std::istream& in, std::string_view where, TraceSummary& summary, Teller tell,
+                 const FetchSink& fetch) {
   each_line(in, where, [&](std::int64_t n, std::string_view text) {
     if (text.starts_with("==") || text.starts_with("--")) return;
     std::string_view rest = text;
@@ -94,6 +95,7 @@ void read_lackey(std::istream& in, std::string_view where, TraceSummary& summary
       fail(where, n, text, "is no access", "I, L, S or M, then ADDRESS,SIZE");
     if (kind == "I") {
       ++summary.fetches;
+      if (fetch) fetch(address, bytes);
       return;
     }
     if (kind != "S") tell(address, bytes, false);
@@ -151,14 +153,15 @@ std::vector<std::string> trace_tensors(std::istream& in, std::string_view where)
   return names;
 }
 
-TraceSummary read_trace(std::istream& in, std::string_view where, const TraceSink& sink) {
+TraceSummary read_trace(std::istream& in, std::string_view where, const TraceSink& sink,
+                        const FetchSink& fetch) {
   TraceSummary summary{.format = trace_format(beginning_of(in), where), .tensors = {"trace"}};
   switch (summary.format) {
     case TraceFormat::din:
-      read_din(in, where, summary, Teller(summary, sink));
+      read_din(in, where, summary, Teller(summary, sink), fetch);
       break;
     case TraceFormat::lackey:
-      read_lackey(in, where, summary, Teller(summary, sink));
+      read_lackey(in, where, summary, Teller(summary, sink), fetch);
       break;
     case TraceFormat::tilewright:
       read_binary(in, where, summary, sink);

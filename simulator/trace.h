@@ -9,7 +9,8 @@
 //            ignored.
 //   tilewright   binary, about a byte for eight accesses of a loop nest; see trace_binary.cpp.
 //
-// Instruction fetches are counted and left out: caches here are of data.
+// Instruction fetches are counted, and left out unless their own sink is given: caches here are of
+// data.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,9 @@ TraceFormat trace_format(std::string_view beginning, std::string_view where);
 /// What a reader finds: `count` rounds of `streams` in order, the whole of an access or of a loop.
 using TraceSink = std::function<void(std::span<const Stream> streams, std::int64_t count)>;
 
+/// An instruction that was fetched.
+using FetchSink = std::function<void(std::int64_t address, std::int64_t bytes)>;
+
 struct TraceSummary {
   TraceFormat format = TraceFormat::tilewright;
   std::vector<std::string> tensors;  ///< one, "trace", but where the format names them
@@ -46,7 +50,8 @@ std::vector<std::string> trace_tensors(std::istream& in, std::string_view where)
 /// Reads a trace of any format. A modification is a read and a write. Throws InputError with the
 /// line (text) or the position (binary) at fault. Cost: 50 to 100 ns a line of text; of our own
 /// format, what the sink costs.
-TraceSummary read_trace(std::istream& in, std::string_view where, const TraceSink& sink);
+TraceSummary read_trace(std::istream& in, std::string_view where, const TraceSink& sink,
+                        const FetchSink& fetch = {});
 
 /// Writes a trace, finding loops on the way: rounds of up to eight accesses that repeat with a
 /// stride each. What is read back is the same accesses in the same order.
@@ -58,6 +63,7 @@ class TraceWriter {
   /// bytes 1 to 2^31 - 1; tensor one of those given.
   void access(std::int64_t address, std::int64_t bytes, bool write, int tensor = 0);
   void streams(std::span<const Stream> streams, std::int64_t count);
+  int tensors() const { return tensors_; }
   /// Writes what is pending and the end mark, without which a trace is refused as cut off. Throws
   /// InputError where the stream has failed.
   void finish();
@@ -65,6 +71,7 @@ class TraceWriter {
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
+  int tensors_;
 };
 
 }  // namespace tilewright

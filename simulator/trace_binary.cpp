@@ -273,7 +273,7 @@ class TraceWriter::Impl {
 };
 
 TraceWriter::TraceWriter(std::ostream& out, const std::vector<std::string>& tensors)
-    : impl_(std::make_unique<Impl>(out, tensors)) {}
+    : impl_(std::make_unique<Impl>(out, tensors)), tensors_(static_cast<int>(tensors.size())) {}
 TraceWriter::~TraceWriter() = default;
 
 void TraceWriter::access(std::int64_t address, std::int64_t bytes, bool write, int tensor) {

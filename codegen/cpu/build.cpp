@@ -66,6 +66,11 @@ Result<Loaded> compile_and_load(std::span<const Source> sources, const BuildOpti
   words.push_back(object.string());
   words.push_back((dir.path() / "kernel.cpp").string());
   if (auto reason = run_program(words, dir.path() / "log")) return *reason;
+  if (!options.object.empty()) {
+    std::error_code error;
+    fs::copy_file(object, options.object, fs::copy_options::overwrite_existing, error);
+    if (error) return Reason{"cannot keep the built kernel: " + error.message()};
+  }
   void* handle = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return Reason{"the built kernel does not load: " + std::string(dlerror())};
   const bool openmp = std::ranges::find(flags, "-fopenmp") != flags.end();

@@ -136,6 +136,7 @@ struct BuildOptions {
   std::string compiler = {};         ///< empty: $CXX, else c++, g++, clang++ on the PATH
   std::string optimisation = {};     ///< replaces -O3, e.g. "-O1"
   std::filesystem::path directory = {};  ///< temporary files go under here; empty: the system's
+  std::filesystem::path object = {};     ///< where to keep the shared object too; empty: nowhere
 };
 
 /// Compiles into a fresh temporary directory, loads, and removes the directory. The compiler is

@@ -46,6 +46,8 @@ using Address = unsigned long long;
   F(cuStreamEndCapture, (Handle, Handle*))                                                         \
   F(cuGraphInstantiateWithFlags, (Handle*, Handle, unsigned long long))                            \
   F(cuGraphLaunch, (Handle, Handle))                                                               \
+  F(cuProfilerStart, ())                                                                           \
+  F(cuProfilerStop, ())                                                                            \
   F(cuGraphExecDestroy, (Handle))                                                                  \
   F(cuGraphDestroy, (Handle))                                                                      \
   F(cuEventCreate, (Handle*, unsigned))                                                            \
@@ -379,13 +381,9 @@ Result<Graph> Device::capture(const std::vector<GraphNode>& nodes) {
   return graph;
 }
 
-Result<double> Device::run(const Graph& graph, int times, double most_seconds) {
-  if (auto why = make_current()) return *why;
+std::optional<Reason> Device::wait(double most_seconds) {
   const Table& t = *driver();
-  if (auto why = failed(t.cuEventRecord(before_, stream_), "an event")) return *why;
-  for (int i = 0; i < times; ++i)
-    if (auto why = failed(t.cuGraphLaunch(graph.exec_, stream_), "launching a graph")) return *why;
-  if (auto why = failed(t.cuEventRecord(after_, stream_), "an event")) return *why;
+  if (auto why = failed(t.cuEventRecord(after_, stream_), "an event")) return why;
   // Asked again and again, so that a kernel that never ends is found out.
   const auto start = std::chrono::steady_clock::now();
   int code = 0;
@@ -398,11 +396,32 @@ Result<double> Device::run(const Graph& graph, int times, double most_seconds) {
     }
     if (waited.count() > 0.01) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  if (auto why = failed(code, "running the kernel")) return *why;
+  return failed(code, "running the kernel");
+}
+
+Result<double> Device::run(const Graph& graph, int times, double most_seconds) {
+  if (auto why = make_current()) return *why;
+  const Table& t = *driver();
+  if (auto why = failed(t.cuEventRecord(before_, stream_), "an event")) return *why;
+  for (int i = 0; i < times; ++i)
+    if (auto why = failed(t.cuGraphLaunch(graph.exec_, stream_), "launching a graph")) return *why;
+  if (auto why = wait(most_seconds)) return *why;
   float milliseconds = 0;
   if (auto why = failed(t.cuEventElapsedTime(&milliseconds, before_, after_), "timing"))
     return *why;
   return milliseconds * 1e-3;
+}
+
+std::optional<Reason> Device::run_profiled(const std::vector<GraphNode>& nodes, double most_seconds) {
+  if (auto why = make_current()) return why;
+  const Table& t = *driver();
+  if (auto why = failed(t.cuProfilerStart(), "starting the profiler")) return why;
+  std::optional<Reason> wrong;
+  for (const GraphNode& node : nodes)
+    if (!wrong) wrong = enqueue(node);
+  if (!wrong) wrong = wait(most_seconds);
+  const auto stopped = failed(t.cuProfilerStop(), "stopping the profiler");
+  return wrong ? wrong : stopped;
 }
 
 }  // namespace tilewright::cuda

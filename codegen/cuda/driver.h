@@ -129,6 +129,9 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Seconds of `times` launches of the graph, back to back, by events around them. A Reason where
   /// they do not end within `most_seconds`: the device has then hung.
   Result<double> run(const Graph& graph, int times, double most_seconds = 20);
+  /// The nodes once, one after the other, launched directly between the profiler's start and stop: what
+  /// a profiler that begins with neither counts. It may run a kernel many times and takes its time.
+  std::optional<Reason> run_profiled(const std::vector<GraphNode>& nodes, double most_seconds = 120);
 
  private:
   friend class Buffer;
@@ -138,6 +141,8 @@ class Device : public std::enable_shared_from_this<Device> {
   std::optional<Reason> failed(int code, const char* what);
   std::optional<Reason> make_current();
   std::optional<Reason> enqueue(const GraphNode& node);
+  /// Until all that was asked for has ended; it hangs where that takes longer.
+  std::optional<Reason> wait(double most_seconds);
 
   DeviceInfo info_;
   int ordinal_ = 0;

@@ -124,10 +124,7 @@ std::string KernelEmitter::point(OpId id, const Access& a, BufferId b,
              (p.stride.size() > d && p.stride[d] != 1 ? "(" + index + ") * " + std::to_string(p.stride[d]) : index);
     }
   }
-  std::string data = name(b) + "_data";
-  if (p.form == Form::ring)
-    data += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
-  return name(b) + "_layout{" + data + "}.at(" + (row.empty() ? "0" : row) + ", " + column + ")";
+  return tile_text(b) + ".at(" + (row.empty() ? "0" : row) + ", " + column + ")";
 }
 
 /// Every point of the outputs by one thread, which runs the reductions.

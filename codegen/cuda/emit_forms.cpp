@@ -38,7 +38,7 @@ void KernelEmitter::choose_forms() {
     p.columns = p.most.empty() ? 1 : p.most.back();
     p.stride.assign(p.most.size(), 1);
     for (std::size_t d = p.most.size(); d-- > 2;) p.stride[d - 2] = p.stride[d - 1] * p.most[d - 1];
-    p.plain = b.role == BufferRole::output && b.store.valid() && b.fixed_at.valid() &&
+    p.plain = b.role == BufferRole::output && !b.sliding && b.store.valid() && b.fixed_at.valid() &&
               fresh_at_fix_[i] == "true";
     for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n) {
       for (const OutputUse& w : k_.nodes[n].writes)
@@ -47,7 +47,7 @@ void KernelEmitter::choose_forms() {
     }
   }
   for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i].form == Form::loaded && made_before_all_wait(BufferId(i)))
+    if (places_[i].form == Form::loaded && !k_.buffers[i].sliding && made_before_all_wait(BufferId(i)))
       places_[i].form = Form::ring;
   std::set<BufferId> banned;
   for (;;) {
@@ -138,7 +138,7 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
     for (const OutputUse& w : n.writes) {
       TilePlace& p = places_[w.buffer.index()];
       const Access& a = o.outputs[static_cast<std::size_t>(w.output)].target;
-      if (banned.contains(w.buffer) || !p.covered) continue;
+      if (banned.contains(w.buffer) || !p.covered || buffer(w.buffer).sliding) continue;
       p.row_dim = dimension_of(a, *row);
       p.column_dim = column ? dimension_of(a, *column) : -1;
       if (p.row_dim < 0) continue;
@@ -284,7 +284,7 @@ void KernelEmitter::lay_out() {
     p.swizzled = !wmma && (chunks % 8 == 0 || chunks == 4 || chunks == 2 || chunks == 1);
     p.pitch = p.swizzled ? p.need_columns : (wmma ? chunks + 1 : chunks | 1) * vector;
     if (wmma && p.need_columns % 16 == 0 && p.element_bytes == 4) p.pitch = p.need_columns + 4;
-    p.stages = 1;
+    p.stages = slides(BufferId(i)) ? 2 : 1;
     if (p.form == Form::ring) {
       bool again = false;
       for (std::size_t n = 0; n < k_.nodes.size(); ++n) {

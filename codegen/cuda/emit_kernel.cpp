@@ -21,7 +21,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
     if (k_.buffers[i].role != BufferRole::input) continue;
     const OpId producer = workload_.producer(k_.buffers[i].tensor);
     const bool own = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
-    places_[i].form = own ? Form::loaded : Form::ring;
+    places_[i].form = own || k_.buffers[i].sliding ? Form::loaded : Form::ring;
   }
 }
 
@@ -44,7 +44,7 @@ std::string KernelEmitter::expression_text(
   return expression(e, real(), of_output);
 }
 
-std::string KernelEmitter::ref(BufferId b) const { return name(b); }
+std::string KernelEmitter::ref(BufferId b) const { return name(b) + "_held"; }
 
 Result<KernelText> KernelEmitter::emit() {
   try {
@@ -153,7 +153,6 @@ void KernelEmitter::check() const {
     if (level.managed != Managed::software || level.private_to != Unit::grid)
       throw Refused{what + ": tiles lie where software puts them and a block owns them"};
     if (b.outer.valid()) throw Refused{what + " comes from another level's tile, not from home"};
-    if (b.sliding && b.role != BufferRole::output) throw Refused{what + " slides: the cuda target loads whole tiles"};
   }
   check_sums(workload_, k_, "cuda");
 }
@@ -192,7 +191,7 @@ void KernelEmitter::pass() {
     if (p.form != Form::tile || !is_operand(BufferId(i))) continue;
     if (!filled) out_.comment("Products read whole blocks: what lies beyond a tile adds nothing.");
     filled = true;
-    out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch) + "; i += " +
+    out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch * p.stages) + "; i += " +
               std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = 0;");
   }
   if (filled) out_.line("barrier(1, " + std::to_string(threads()) + ");");
@@ -215,7 +214,10 @@ void KernelEmitter::walk() {
     const std::string rank = std::to_string(p.most.size());
     if (p.form == Form::ring)
       out_.line("Ring<" + rank + ", " + std::to_string(p.stages) + "> " + name(b) + "_ring{" + name(b) + "_barriers};");
+    const bool sliding_region = slides(b) && buffer(b).role == BufferRole::intermediate;
+    if (sliding_region && (copying_ || !is_written(b))) out_.line("Held<" + rank + "> " + name(b) + "_held;");
     if (copying_) continue;
+    if (slides(b)) out_.line("int " + name(b) + "_place = 0;");
     if (p.form == Form::sums || p.form == Form::rows) out_.line(sums_type(b) + " " + name(b) + ";");
     if (p.form == Form::loaded || (is_written(b) && !p.plain))
       out_.line("Held<" + rank + "> " + name(b) + "_held;");
@@ -251,6 +253,18 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
     const SymBox tile = tile_of(buffer(b), ranges);
     record(b, tile);
     fixed_[b.index()] = tile;
+    if (slides(b) && buffer(b).role == BufferRole::intermediate) {
+      const std::string now = names_.fresh(name(b) + "_now");
+      out_.line("const Box<" + std::to_string(tile.size()) + "> " + now + " = " + box_text(tile) + ";");
+      out_.open("if (!" + name(b) + "_held.is(" + now + "))");
+      if (is_written(b) && !copying_) {
+        out_.open("if (" + name(b) + "_held.changed)");
+        write_out(b, nullptr);
+        out_.close();
+      }
+      slide(b, now);
+      out_.close();
+    }
     if (!is_written(b)) continue;
     const OpId op = workload_.producer(buffer(b).tensor);
     fresh_at_fix_[b.index()] = initialises(op, ranges, buffer(b).atomic);

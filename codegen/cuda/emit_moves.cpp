@@ -43,6 +43,19 @@ bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements
   return true;
 }
 
+/// Whether the box is as large as the tile with its padding, its rows one dimension's.
+bool KernelEmitter::fills_tile(BufferId b, const SymBox& box) const {
+  const TilePlace& p = places_[b.index()];
+  int row_dimensions = 0;
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    const Linear size = box[d].hi - box[d].lo;
+    const bool last = d + 1 == box.size();
+    if (!size.is_constant() || size.constant != p.most[d]) return false;
+    if (!last && p.most[d] > 1) ++row_dimensions;
+  }
+  return row_dimensions <= 1 && p.rows == p.need_rows && p.columns == p.need_columns;
+}
+
 void KernelEmitter::declare() {
   std::int64_t barrier = 0;
   std::string starts;
@@ -140,15 +153,26 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
   const std::string columns = columns_text(n.buffer, &box);
   if (p.form == Form::ring) {
-    const std::string at = tile + "_layout{" + tile + "_data + " + tile + "_ring.stage * " +
-                           std::to_string(p.need_rows * p.pitch) + "}";
+    const std::string at = tile_text(n.buffer);
     if (!copying_)
       return out_.line("if (" + condition + tile + "_ring.needs(" + here + ")) " + tile +
                        "_ring.take(" + here + ", me.lane);");
     out_.open("if (" + condition + tile + "_ring.needs(" + here + "))");
     out_.line(tile + "_ring.fill(" + here + ");");
     const std::int64_t vector = 16 / p.element_bytes;
-    if (aligned(n.buffer, box, vector)) {
+    if (aligned(n.buffer, box, vector) && fills_tile(n.buffer, box)) {
+      const auto stride = home_strides(n.tensor);
+      std::string from = home(n.tensor);
+      std::int64_t rows_apart = 0;
+      for (std::size_t d = 0; d < box.size(); ++d) {
+        const std::string low = variables_.text(box[d].lo);
+        if (low != "0") from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
+        if (d + 1 < box.size() && p.most[d] > 1) rows_apart = stride[d];
+      }
+      out_.line("copy_whole<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " + from + ", " +
+                std::to_string(rows_apart) + ");");
+      out_.line(tile + "_ring.copies_started();");
+    } else if (aligned(n.buffer, box, vector)) {
       out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " + columns + ", " + home(n.tensor) + ", " +
                 row_lambda(n.buffer, &box, false) + ");");
       out_.line(tile + "_ring.copies_started();");
@@ -169,12 +193,53 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     out_.close();
   }
   out_.open("if (" + condition + "!" + tile + "_held.is(" + here + "))");
-  out_.line(tile + "_held.now(" + here + ");");
-  out_.line("barrier(1, " + std::to_string(threads()) + ");");
-  out_.line("copy_elements(" + tile + "_layout{" + tile + "_data}, thread, " +
-            std::to_string(threads()) + ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
-  out_.line("barrier(1, " + std::to_string(threads()) + ");");
+  const std::string meet = "barrier(1, " + std::to_string(threads()) + ");";
+  if (slides(n.buffer)) {
+    out_.line("const " + type_of_box(box.size()) + " part = needed(" + tile + "_held, " + here + ");");
+    slide(n.buffer, here);
+    std::string strides, home_strides_text;
+    const auto strides_home = home_strides(n.tensor);
+    for (std::size_t d = 0; d < box.size(); ++d) {
+      strides += (d == 0 ? "" : ", ") + std::to_string(d + 1 < box.size() ? p.stride[d] : 1);
+      home_strides_text += (d == 0 ? "" : ", ") + std::to_string(strides_home[d]);
+    }
+    out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" + strides + "}, " + here +
+              ", part, " + home(n.tensor) + ", {" + home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
+  } else {
+    out_.line(tile + "_held.now(" + here + ");");
+    out_.line(meet);
+    out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) + ", " + columns + ", " +
+              row_lambda(n.buffer, &box, false) + ");");
+  }
+  out_.line(meet);
   out_.close();
+}
+
+std::string KernelEmitter::tile_text(BufferId b) const {
+  const TilePlace& p = places_[b.index()];
+  std::string data = name(b) + "_data";
+  if (p.form == Form::ring)
+    data += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
+  if (slides(b)) data += " + " + name(b) + "_place * " + std::to_string(p.need_rows * p.pitch);
+  return name(b) + "_layout{" + data + "}";
+}
+
+/// The tile becomes another: what both share moves to where it lies in the new one (rule 8), in the
+/// other of the buffer's two places.
+void KernelEmitter::slide(BufferId b, const std::string& box) {
+  const TilePlace& p = places_[b.index()];
+  const std::string n = name(b), rank = std::to_string(p.most.size());
+  if (!copying_) {
+    std::string strides;
+    for (std::size_t d = 0; d < p.most.size(); ++d)
+      strides += (d == 0 ? "" : ", ") + std::to_string(d + 1 < p.most.size() ? p.stride[d] : 1);
+    const std::string other = n + "_layout{" + n + "_data + (1 - " + n + "_place) * " + std::to_string(p.need_rows * p.pitch) + "}";
+    out_.line("barrier(1, " + std::to_string(threads()) + ");");
+    out_.line("if (!equal(needed(" + n + "_held, " + box + "), " + box + ")) keep_shared<" + rank + ">(" + other + ", " + tile_text(b) + ", {" + strides + "}, " + box +
+              ", " + n + "_held.box, thread, " + std::to_string(threads()) + ");");
+    out_.line(n + "_place = 1 - " + n + "_place;");
+  }
+  out_.line(n + "_held.now(" + box + ");");
 }
 
 /// Writes a tile home (or adds it, where blocks share it). `box`: null: what its record says.
@@ -188,8 +253,7 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
       if (o.target.tensor == buf.tensor && o.combine != Combine::sum)
         throw Refused{"S." + tensor_name(buf.tensor) + "!atomic: the cuda target adds, and nothing else, at home"};
   if (p.form == Form::tile) {
-    out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + ">(" + n +
-              "_layout{" + n + "_data}, thread, " + t + ", " + columns + ", " + row + ");");
+    out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + ">(" + tile_text(b) + ", thread, " + t + ", " + columns + ", " + row + ");");
   } else if (p.form == Form::rows) {
     out_.line(std::string(buf.atomic ? "add_rows" : "write_rows") + "<" + type + ">(" + n +
               ", me, " + row + ");");
@@ -255,12 +319,11 @@ void KernelEmitter::hold(NodeId, const OutputUse& w, const SymBox& box, const st
     const std::string row = row_lambda(w.buffer, &box, false), columns = columns_text(w.buffer, &box);
     if (p.form == Form::tile) {
       out_.line("barrier(1, " + t + ");");
-      out_.line("read_tile<" + type + ">(" + n + "_layout{" + n + "_data}, thread, " + t + ", " +
+      out_.line("read_tile<" + type + ">(" + tile_text(w.buffer) + ", thread, " + t + ", " +
                 columns + ", " + row + ");");
     } else if (p.form == Form::rows) {
-      out_.line("each_row<" + std::to_string(sums_rows(w.buffer)) +
-                ">(me, [&](int i, int h, int r_) { const auto at = " + row + "; " + n +
-                ".x[i][h] = at(r_) != nullptr ? to_float(load_global(at(r_))) : 0.0f; });");
+      out_.line("read_rows<" + type + ", " + t + ">(" + n + ", me, scratch, " + row + ");");
+      row_floats_ = std::max(row_floats_, sums_rows(w.buffer) * 16 * warp_rows_ * warp_columns_);
     } else {
       const std::string read = "read_sums<" + type + ">(" + n + ", me, " + first_column(w.buffer) +
                                ", " + columns + ", " + row + ");";

@@ -19,15 +19,25 @@ bool has_loop(const Access& a, LoopId loop) {
   });
 }
 
-bool indexes_plainly(const Access& a, LoopId loop) {
-  return std::ranges::any_of(a.index, [&](const Affine& i) { return i.plain_loop() == loop; });
-}
-
 bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
 
 }  // namespace
 
 std::span<const MicroKernel> micro_kernels() { return kMicroKernels; }
+
+/// The loop that an index runs along, one step an iteration, other loops in it standing still: k in
+/// 64 * p + k within one p.
+std::optional<LoopId> KernelEmitter::runs_along(OpId id, const Affine& index,
+                                                const SymRanges& ranges) const {
+  if (const auto plain = index.plain_loop()) return plain;
+  std::optional<LoopId> found;
+  for (const Term& t : index.terms) {
+    if (range(ranges, id, workload_.local_index(id, t.loop)).most == 1) continue;
+    if (found || t.coefficient != 1) return std::nullopt;
+    found = t.loop;
+  }
+  return found;
+}
 
 std::string KernelEmitter::micro_kernel() const {
   if (!p_.options.micro_kernel.empty()) return p_.options.micro_kernel;
@@ -68,7 +78,9 @@ std::optional<Product> KernelEmitter::as_product(NodeId id, const SymRanges& ran
       if (at != p.rows && at != p.columns && at != p.depth && most(at) > 1) only_these = false;
     }
     const auto plain = [&](const Access& x, int l) {
-      return indexes_plainly(x, op.loops[static_cast<std::size_t>(l)]);
+      return std::ranges::any_of(x.index, [&](const Affine& i) {
+        return runs_along(n.op, i, ranges) == op.loops[static_cast<std::size_t>(l)];
+      });
     };
     if (only_these && plain(a, p.rows) && plain(a, p.depth) && plain(b, p.columns) &&
         plain(b, p.depth) && plain(out.target, p.rows))
@@ -87,13 +99,14 @@ bool KernelEmitter::operand_fits(NodeId id, int input, int outer, int depth, boo
   const BufferId b = input < 0 ? n.writes.front().buffer : buffer_of_input(n, input);
   TilePlace& p = places_[b.index()];
   if (p.form == Form::sums || p.form == Form::rows) return true;
+  if (buffer(b).sliding) return false;  // what lies beyond it is an older tile's
   const SymBox& tile = *fixed_[b.index()];
   const SymBox box = access_box(n.op, a, ranges);
   const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)], op.loops[static_cast<std::size_t>(depth)]};
   std::int64_t need_rows = p.need_rows, need_columns = p.need_columns;
   int row_dims = 0;
   for (std::size_t d = 0; d < a.index.size(); ++d) {
-    const auto loop = a.index[d].plain_loop();
+    const auto loop = runs_along(n.op, a.index[d], ranges);
     const bool mine = loop && (*loop == loops[0] || *loop == loops[1]);
     const bool last = d + 1 == a.index.size();
     if (!mine) {
@@ -142,24 +155,22 @@ std::string KernelEmitter::operand(NodeId id, int input, int outer, int depth,
   const Operator& op = workload_.op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(input)];
   const BufferId b = buffer_of_input(n, input);
-  const TilePlace& p = places_[b.index()];
   const SymBox& tile = *fixed_[b.index()];
   const LoopId depth_loop = op.loops[static_cast<std::size_t>(depth)];
   const LoopId outer_loop = op.loops[static_cast<std::size_t>(outer)];
-  const bool along = a.index.back().plain_loop() == depth_loop;
+  const bool along = runs_along(n.op, a.index.back(), ranges) == depth_loop;
   std::string row = "0", column = "0";
   for (std::size_t d = 0; d < a.index.size(); ++d) {
-    const auto loop = a.index[d].plain_loop();
+    const auto loop = runs_along(n.op, a.index[d], ranges);
     if (loop != depth_loop && loop != outer_loop) continue;
-    const SymRange& r = range(ranges, n.op, loop == depth_loop ? depth : outer);
-    (d + 1 == a.index.size() ? column : row) = variables_.text(r.lo - tile[d].lo);
+    Linear low = number(a.index[d].offset);
+    for (const Term& t : a.index[d].terms)
+      low = low + t.coefficient * range(ranges, n.op, workload_.local_index(n.op, t.loop)).lo;
+    (d + 1 == a.index.size() ? column : row) = variables_.text(low - tile[d].lo);
   }
   std::string text = other;
   if (text.empty()) {
-    text = name(b) + "_layout{" + name(b) + "_data";
-    if (p.form == Form::ring)
-      text += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
-    text += "}";
+    text = tile_text(b);
   }
   const std::string type = other.empty() ? name(b) + "_layout" : "Half";
   return std::string(along ? "AlongDepth<" : "AcrossDepth<") + type + ">{" + text + ", " + row +
@@ -235,14 +246,14 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
   const SymRange& rows = range(ranges, n.op, p.rows);
   const SymRange& columns = range(ranges, n.op, p.columns);
   const SymRange& depth = range(ranges, n.op, p.depth);
-  const std::string sum_tile = name(out) + "_layout{" + name(out) + "_data}";
+  const std::string sum_tile = tile_text(out);
   const TensorId left_tensor = op.inputs[static_cast<std::size_t>(p.left)].tensor;
   const std::int64_t whole_depth = ceil_div(depth.most, 16) * 16;
   out_.line("barrier(1, " + t + ");");
   if (micro == "wmma2x2") {
     const std::int64_t whole_rows = ceil_div(rows.most, 16) * 16, whole_columns = ceil_div(columns.most, 16) * 16;
     const auto along = [&](int input) {
-      return op.inputs[static_cast<std::size_t>(input)].index.back().plain_loop() ==
+      return runs_along(n.op, op.inputs[static_cast<std::size_t>(input)].index.back(), ranges) ==
              op.loops[static_cast<std::size_t>(p.depth)];
     };
     std::string half;

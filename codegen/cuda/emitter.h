@@ -123,6 +123,7 @@ class KernelEmitter : private RangeEmitter {
   std::string sums_type(BufferId b) const;
 
   // emit_moves.cpp
+  bool fills_tile(BufferId b, const SymBox& box) const;
   void declare();
   void visit_load(NodeId id, const SymRanges& ranges);
   void visit_store(NodeId id, const SymRanges& ranges);
@@ -147,6 +148,7 @@ class KernelEmitter : private RangeEmitter {
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
 
   // emit_product.cpp
+  std::optional<LoopId> runs_along(OpId op, const Affine& index, const SymRanges& ranges) const;
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   bool product_fits(NodeId id, const Product& p, const SymRanges& ranges);
   bool operand_fits(NodeId id, int input, int outer, int depth, bool left, const SymRanges& ranges);
@@ -183,6 +185,12 @@ class KernelEmitter : private RangeEmitter {
   std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering
   std::map<int, std::int64_t> divisors_;   ///< of variables
   int copying_threads() const { return has_copies(NodeId(0)) ? 32 * p_.options.copy_warps : 0; }
+  /// A tile that keeps what the next one shares with it, in two places in turn.
+  bool slides(BufferId b) const {
+    return buffer(b).sliding && (places_[b.index()].form == Form::tile || places_[b.index()].form == Form::loaded);
+  }
+  std::string tile_text(BufferId b) const;  ///< the tile in shared memory that holds what is current
+  void slide(BufferId b, const std::string& box);
   int threads() const { return warp_rows_ * warp_columns_ * 32; }
 };
 

@@ -112,6 +112,8 @@ std::optional<Reason> Kernel::read(TensorId tensor, void* to) {
 
 Result<double> Kernel::run_once() { return device_->run(once_, 1); }
 
+std::optional<Reason> Kernel::run_profiled() { return device_->run_profiled(nodes(0)); }
+
 Result<double> Kernel::run_repeated(int graphs) {
   TW_CHECK(runs_ > 0, "a graph that was not captured");
   const Result<double> seconds = device_->run(repeated_, graphs);

@@ -24,6 +24,8 @@ class Kernel {
   std::optional<Reason> read(TensorId tensor, void* to);
   /// The launches once, on the first set. The workspace is zeroed before.
   Result<double> run_once();
+  /// The same, for a profiler: see Device::run_profiled.
+  std::optional<Reason> run_profiled();
   /// Captures the graph that run_repeated() launches: so many runs, one after the other.
   std::optional<Reason> capture(int runs);
   /// Seconds a run, of `graphs` launches of that graph; zeroing the workspace is part of a run.

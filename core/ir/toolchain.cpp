@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 extern char** environ;
 
@@ -28,6 +29,26 @@ std::string first_diagnostic(const fs::path& log) {
     if (line.find("error") != std::string::npos) return line;
   }
   return first.empty() ? "no diagnostic" : first;
+}
+
+/// This process's environment with some entries replaced.
+std::vector<std::string> environment_with(std::vector<std::string> entries) {
+  const std::size_t replaced = entries.size();
+  for (char** e = environ; *e != nullptr; ++e) {
+    const std::string_view entry = *e;
+    const std::string_view name = entry.substr(0, entry.find('=') + 1);
+    bool kept = true;
+    for (std::size_t i = 0; i < replaced; ++i) kept = kept && !entries[i].starts_with(name);
+    if (kept) entries.emplace_back(entry);
+  }
+  return entries;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> p;
+  for (std::string& w : words) p.push_back(w.data());
+  p.push_back(nullptr);
+  return p;
 }
 
 }  // namespace
@@ -84,17 +105,17 @@ Result<std::vector<std::string>> compiler_command(const std::string& asked) {
   return Reason{"no C++ compiler on the PATH: tried c++, g++ and clang++; CXX may name one"};
 }
 
-std::optional<Reason> run_program(const std::vector<std::string>& words, const fs::path& log) {
-  std::vector<char*> argv;
-  for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
-  argv.push_back(nullptr);
+std::optional<Reason> run_program(const std::vector<std::string>& words, const fs::path& log,
+                                  const std::vector<std::string>& environment) {
+  std::vector<std::string> arguments = words, variables = environment_with(environment);
+  const std::vector<char*> argv = pointers(arguments), envp = pointers(variables);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   pid_t child = 0;
-  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return Reason{words.front() + " does not start: " + std::strerror(failed)};
   int status = 0;

@@ -33,9 +33,11 @@ std::string text_of(const std::filesystem::path& file);
 /// The C++ compiler and what comes before its own arguments ("ccache g++" is two words): `asked`, else
 /// CXX, else the first of c++, g++ and clang++.
 Result<std::vector<std::string>> compiler_command(const std::string& asked);
-/// Runs a program to its end, its output in `log`. Nothing where it succeeded; else the first line of
-/// the output that says "error".
+/// Runs a program to its end, its output in `log`, `environment` ("NAME=value") in place of what this
+/// process has of those names. Nothing where it succeeded; else the first line of the output that
+/// says "error".
 std::optional<Reason> run_program(const std::vector<std::string>& words,
-                                  const std::filesystem::path& log);
+                                  const std::filesystem::path& log,
+                                  const std::vector<std::string>& environment = {});
 
 }  // namespace tilewright

@@ -13,8 +13,9 @@ namespace {
 
 // Below this many points packing costs more than it saves.
 constexpr std::int64_t kLeastPoints = 4096;
-// Beyond this many elements (512 MiB) of one packed operand the plain loop nest is used.
-constexpr std::int64_t kMostPacked = std::int64_t{1} << 26;
+// Beyond this many elements (2 GiB) of one packed operand the plain loop nest is used. Chains past the L2
+// of a GPU have operands of a GiB, and the loop nest would take minutes for them.
+constexpr std::int64_t kMostPacked = std::int64_t{1} << 28;
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 

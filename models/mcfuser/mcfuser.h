@@ -330,6 +330,11 @@ Result<Found> search_all(const Chain& c, const Space& s, const Device& d, const 
 Result<Found> evolve(const Chain& c, const Space& s, const Device& d, const Options& o,
                      const Evolution& e);
 
+/// `count` different candidates of the pruned space, drawn with equal probability, or all that a
+/// thousand draws for each have found. The same for the same seed.
+std::vector<Candidate> draw_candidates(const Chain& c, const Space& s, const Device& d,
+                                       const Options& o, std::size_t count, std::uint64_t seed);
+
 // ---- Plans --------------------------------------------------------------------------------------
 
 /// One kernel at `level`: bound loops `@grid`, outermost; loads and stores where `place` puts them,

@@ -85,6 +85,11 @@ _OPTIONS = {
                  "chrome://tracing read",
     "stride": "of occupancy, in accesses (512 to 1024 samples)",
     "cores": "cores that blocks are dealt to, sharing the outer caches (1)",
+    "schedule": "GPU: blocks are 'timed' (default), in 'lockstep', or 'serial'",
+    "blocks_per_sm": "GPU: blocks that an SM holds (by memory, at most 8)",
+    "partitions": "GPU: of L2: 1 (default), or 2 that copy what the other one is home of",
+    "jitter": "GPU: how far a block's pace is off, at most (0.1)",
+    "sample_waves": "GPU: approximate: so many waves of blocks stand for all",
     "target": "'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its "
               "micro-kernel",
     "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
@@ -96,19 +101,23 @@ _OPTIONS = {
     "cache": "cuda: a folder where built kernels are kept and found again",
     "cold": "cuda: time on tensors in turn that are together larger than L2 (False)",
     "build_only": "cuda: build, and stop before a device is needed (False)",
+    "count": "cuda: run each verified kernel once more for a profiler; not timed (False)",
     "seconds": "of timing, about (2 on cpu, 0.25 on cuda)",
     "batch": "cuda: a file of many runs, a JSON object of options a line; the subject is then None",
     "prefetch": "ask for the lines of tiles in place before they are used (False)",
+    "meter": "what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', 'ncu', see meters()",
+    "executed": "also every address executed, through simulated caches, and the causes (False)",
     "out": "the file (plan, run with a batch) or folder (emit, reproduce) to write",
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
-    "samples": "tilings an order (60)",
+    "samples": "tilings an order (60); explain: candidates drawn from MCFuser's pruned space",
     "size": "of the kernels: 'small', 'medium' (default) or 'large'",
-    "data": "the folder where counted misses lie ('../shared/data/polybench-papi')",
-    "truth": "what the prediction is held against: 'simulator'",
+    "data": "the folder where counted misses lie ('../shared/data/polybench-papi'), or recordings ('experiments/results')",
+    "truth": "what the prediction is held against: 'simulator' (default) or a meter",
     "min_r2": "the least R² about y = x; below it the answer is refused",
     "beyond": "tilings past half the capacity too, in a block of their own (False)",
     "spill": "an intermediate that goes home and back (Chimera's Fig. 8 f)",
     "csv": "a file for the points",
+    "recorded": "truth 'ncu', 'cuda-events': a file that experiments/gpu/counters has written, instead of a GPU",
 }
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
@@ -163,6 +172,7 @@ _CONVERT = {
     "capacity": _capacity,
     "out": _os.fspath,
     "csv": _os.fspath,
+    "recorded": _os.fspath,
     "trace": _os.fspath,
     "batch": _os.fspath,
     "cache": _os.fspath,
@@ -245,7 +255,7 @@ experiments = _list("experiments", "The tables and figures that reproduce() know
 
 explain = _verb(
     "explain", ["subject", "machine"],
-    _PLAN + _MODEL + ["expression"] + _FUSER + ["resolved", "curve"],
+    _PLAN + _MODEL + ["expression"] + _FUSER + ["samples", "resolved", "curve"],
     "Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says\n"
     "what any plan must move, by buffer size.\n\n"
     "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
@@ -269,7 +279,8 @@ simulate = _verb(
     "simulate", ["subject", "machine"],
     _PLAN + _MODEL + ["expression"] + _FUSER +
     ["layout", "trace", "save_trace", "curve", "csv", "attribute", "occupancy",
-     "stride", "no_skip", "cores", "threads"],
+     "stride", "no_skip", "cores", "threads", "schedule", "blocks_per_sm", "partitions", "jitter",
+     "sample_waves"],
     "What a plan moves, by a walk over its accesses; or a recorded trace (subject None, trace=FILE).\n\n"
     "Returns a traffic document as predict() does, with 'source': 'simulated'.")
 emit = _verb(
@@ -280,13 +291,22 @@ emit = _verb(
 run = _verb(
     "run", ["subject", "machine"],
     _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "seed", "threads", "seconds",
-                      "warps", "stages", "arch", "cache", "cold", "build_only", "batch", "out"],
+                      "warps", "stages", "arch", "cache", "cold", "build_only", "count", "batch",
+                      "out"],
     "Emits, builds, verifies against the reference evaluator and times a plan's kernel.\n\n"
     "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.")
+measure = _verb(
+    "measure", ["subject", "machine"],
+    _PLAN + _MODEL + ["target", "meter", "executed", "isa", "micro_kernel", "prefetch", "seed", "threads",
+                      "warps", "stages", "arch", "cache", "build_only", "batch", "out"],
+    "What a plan's verified kernel moves, by a meter.\n\n"
+    "Returns a traffic document as predict() does, of one tensor 'total', with 'counters' and 'notes';\n"
+    "with executed=True 'comparison': plan, executed addresses and meter, and every difference's cause.\n"
+    "target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.")
 validate = _verb(
     "validate", ["workload", "machine"],
     ["model", "level", "capacity", "order", "orders", "samples", "truth", "min_r2", "beyond",
-     "spill", "csv"] + _MODEL + ["layout", "seed", "threads"],
+     "spill", "csv", "recorded"] + _MODEL + ["layout", "seed", "threads"],
     "Predicted against true bytes over many tilings.\n\n"
     "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"
     "'predicted_bytes', 'true_bytes'}], ...}.")
@@ -295,6 +315,7 @@ reproduce = _verb(
     "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
 
 __all__ = [
-    "InputError", "Refused", "compare", "emit", "experiments", "explain", "machines", "meters", "models",
+    "InputError", "Refused", "compare", "emit", "experiments", "explain", "machines", "measure", "meters",
+    "models",
     "plan", "predict", "reproduce", "run", "simulate", "targets", "validate", "workloads",
 ]

@@ -16,8 +16,11 @@
 
 namespace tilewright::testing {
 
-/// Several sources (with different prefixes) as one program.
-inline Result<cuda_host::Module> build_cuda(const std::vector<cuda::Source>& sources) {
+/// Several sources (with different prefixes) as one program. `from`, `to`: what is replaced, wherever it
+/// stands in sources and headers, to plant a fault.
+inline Result<cuda_host::Module> build_cuda(const std::vector<cuda::Source>& sources,
+                                            const std::string& from = "", const std::string& to = "",
+                                            const std::vector<cuda_host::Header>& more = {}) {
   cuda_host::Program program;
   for (const cuda::Source& s : sources) {
     program.text += s.text;
@@ -25,6 +28,18 @@ inline Result<cuda_host::Module> build_cuda(const std::vector<cuda::Source>& sou
   }
   for (const auto& h : cuda::device_headers())
     program.headers.push_back({std::string(h.name), std::string(h.text)});
+  program.headers.insert(program.headers.end(), more.begin(), more.end());
+  int replaced = 0;
+  const auto plant = [&](std::string& text) {
+    for (std::size_t at = 0; !from.empty() && (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+      text.replace(at, from.size(), to);
+      ++replaced;
+    }
+  };
+  plant(program.text);
+  for (cuda_host::Header& h : program.headers)
+    if (h.name != "tilewright_device.h") plant(h.text);
+  EXPECT_TRUE(from.empty() || replaced > 0) << from << " stands nowhere";
   return cuda_host::Module::build(program);
 }
 

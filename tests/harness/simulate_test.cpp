@@ -108,6 +108,27 @@ TEST(SimulateVerb, CoresHavePrivateCachesOfTheirOwn) {
   EXPECT_EQ(sum(three.json, "DRAM/L3", "misses"), sum(one.json, "DRAM/L3", "misses"));
 }
 
+TEST(SimulateVerb, BlocksRunSideBySideOnAGpu) {
+  Request r{.subject = "gemm:m=512,n=256,k=256"};
+  r.machine = "h200";
+  r.tree = "m@grid n@grid ( k ( C.gemm ) S.C )";
+  r.tiles = "m=32,n=32,k=16";
+  const Answer a = simulate(r);
+  ASSERT_TRUE(a.ok());
+  EXPECT_EQ(a.json["by"], "gpu");
+  EXPECT_EQ(a.json["layout"], "row-major");
+  EXPECT_EQ(a.json["gpu"]["sms"], 132);
+  EXPECT_EQ(a.json["gpu"]["approximate"], false);
+  EXPECT_EQ(a.json["gpu"]["kernels"][0]["resident_blocks"], 128);
+  // Each of 16 x 8 blocks reads 32 rows of A and 32 columns of B; all of it fits in L2.
+  EXPECT_EQ(sum(a.json, "L2/shared", "read_bytes"), 128 * 2 * 32 * 256 * 4);
+  EXPECT_EQ(sum(a.json, "DRAM/L2", "read_bytes"), (512 * 256 + 256 * 256) * 4);
+  const Answer walked = simulate(r, {.cores = 1});
+  EXPECT_EQ(walked.json["by"], "cache");
+  EXPECT_FALSE(walked.json.contains("gpu"));
+  EXPECT_EQ(sum(walked.json, "L2/shared", "read_bytes"), sum(a.json, "L2/shared", "read_bytes"));
+}
+
 TEST(SimulateVerb, WhatIsSkippedAndWhoWalksChangesNoCount) {
   Request r = chain();
   r.subject = "gemm-chain:m=256,n=32,k=64,l=64";

@@ -190,7 +190,8 @@ def test_numbers_of_other_libraries():
     assert tilewright.plan(CHAIN, MACHINE, min_tile=numpy.int32(4))["schema"] == 1
 
 
-VERBS = ["explain", "plan", "predict", "compare", "simulate", "emit", "run", "validate", "reproduce"]
+VERBS = ["explain", "plan", "predict", "compare", "simulate", "emit", "run", "measure",
+         "validate", "reproduce"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "core/ir/error.h"
-#include "simulator/sink_recorder.h"
+#include "simulator/recorder.h"
 
 namespace tilewright {
 namespace {
@@ -166,10 +166,10 @@ TEST(Trace, BadTextNamesItsLine) {
 TEST(Recorder, TouchesWhatTheCodeSays) {
   std::ostringstream out;
   TraceWriter w(out, {"a", "x", "y"});
-  SinkRecorder<TraceWriter> record(w);
-  auto a = record.array<float>(2, 3);
-  auto x = record.array<float>(3);
-  auto y = record.array<double>(2);
+  Recorder record(w);
+  auto a = record.array<float>({2, 3});
+  auto x = record.array<float>({3});
+  auto y = record.array<double>({2});
   for (std::size_t i = 0; i < 6; ++i) a.untraced()[i] = static_cast<float>(i);
   for (std::int64_t i = 0; i < 3; ++i) x(i) = 2;
   for (std::int64_t i = 0; i < 2; ++i) {
@@ -203,9 +203,9 @@ TEST(Recorder, EverySinkSeesTheSame) {
   const std::vector<CacheGeometry> levels{{.name = "L1", .capacity = Bytes(1024), .ways = 2},
                                           {.name = "L2", .capacity = Bytes(8192), .ways = 4}};
   const auto code = [](auto& sink) {
-    SinkRecorder record(sink);
-    auto a = record.template array<float>(20, 20);
-    auto b = record.template array<float>(20, 20);
+    Recorder record(sink);
+    auto a = record.array<float>({20, 20});
+    auto b = record.array<float>({20, 20});
     for (std::int64_t i = 0; i < 20; ++i)
       for (std::int64_t j = 0; j < 20; ++j) b(j, i) = a(i, j);
   };
@@ -225,6 +225,14 @@ TEST(Recorder, EverySinkSeesTheSame) {
   }
   EXPECT_EQ(stack.total().first, direct.total(1).misses);
   EXPECT_EQ(stack.total().touches(), 800);
+}
+
+TEST(Recorder, RefusesArraysThatCannotBeLaidOut) {
+  StackDistances stack(Bytes(64));
+  Recorder record(stack);
+  for (const std::int64_t n : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 50, INT64_MAX})
+    EXPECT_THROW(record.array<double>({n, 2}), InputError) << n;
+  EXPECT_DEATH(record.caches(), "no caches");
 }
 
 }  // namespace

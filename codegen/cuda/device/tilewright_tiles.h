@@ -74,6 +74,29 @@ struct Held {
   TW_MEMBER void now(const Box<R>& b) { box = b, full = true, changed = false; }
 };
 
+/// What of `now` is not held where the two differ in one dimension only, and that is one range; all of
+/// it where nothing can be kept (rule 8).
+template <int R>
+TW_DEVICE Box<R> needed(const Held<R>& h, const Box<R>& now) {
+  if (!h.full || R == 0 || empty(h.box) || empty(now)) return now;
+  int differs = 0, differences = 0;
+  bool held = true;
+  for (int i = 0; i < R; ++i) {
+    held = held && h.box.d[i].lo <= now.d[i].lo && now.d[i].hi <= h.box.d[i].hi;
+    if (equal(h.box.d[i], now.d[i])) continue;
+    differs = i;
+    ++differences;
+  }
+  Box<R> part = now;
+  const Range before = h.box.d[differs], after = now.d[differs];
+  if (held)
+    part.d[differs] = {after.lo, after.lo};
+  else if (differences == 1 && most(before.lo, after.lo) < least(before.hi, after.hi) &&
+           !(after.lo < before.lo && after.hi > before.hi))
+    part.d[differs] = after.lo < before.lo ? Range{after.lo, before.lo} : Range{before.hi, after.hi};
+  return part;
+}
+
 // ---- tiles in shared memory --------------------------------------------------------------------
 /// Rows of Pitch elements, Pitch * sizeof(T) a multiple of 16. Swizzled: 16-byte chunks are exchanged
 /// within a row by its number, so that eight rows' chunks of one column lie in different banks.
@@ -110,13 +133,34 @@ TW_DEVICE void copy_async(const Tile& tile, int thread, int columns,
   };
   if constexpr (Threads % kChunks == 0) {  // every thread has a column of chunks to itself
     constexpr int kStep = Threads / kChunks;
-    const int c = thread % kChunks * Tile::kVector;
-    TW_UNROLL_BY(8)
-    for (int r = thread / kChunks; r < Tile::kRows; r += kStep) chunk(r, c);
+    const int first = thread / kChunks, c = thread % kChunks * Tile::kVector;
+    TW_UNROLL_BY(16)
+    for (int n = 0; n < (Tile::kRows + kStep - 1) / kStep; ++n)
+      if (Tile::kRows % kStep == 0 || first + n * kStep < Tile::kRows) chunk(first + n * kStep, c);
   } else {
     TW_UNROLL_BY(8)
     for (int i = thread; i < Tile::kRows * kChunks; i += Threads)
       chunk(i / kChunks, i % kChunks * Tile::kVector);
+  }
+}
+/// The same for a box that is as large as the tile, its rows `stride` elements apart from `from` on.
+template <int Threads, class Tile>
+TW_DEVICE void copy_whole(const Tile& tile, int thread, const typename Tile::Element* from, i64 stride) {
+  constexpr int kChunks = Tile::kColumns / Tile::kVector;
+  if constexpr (Threads % kChunks == 0) {
+    constexpr int kStep = Threads / kChunks;
+    const int first = thread / kChunks, c = thread % kChunks * Tile::kVector;
+    from += first * stride + c;
+    TW_UNROLL_BY(16)
+    for (int n = 0; n < (Tile::kRows + kStep - 1) / kStep; ++n)
+      if (Tile::kRows % kStep == 0 || first + n * kStep < Tile::kRows)
+        cp_async16(tile.at(first + n * kStep, c), from + n * kStep * stride, 16);
+  } else {
+    TW_UNROLL_BY(8)
+    for (int i = thread; i < Tile::kRows * kChunks; i += Threads) {
+      const int r = i / kChunks, c = i % kChunks * Tile::kVector;
+      cp_async16(tile.at(r, c), from + r * stride + c, 16);
+    }
   }
 }
 /// The same, element by element through registers, for rows that begin anywhere.
@@ -155,6 +199,52 @@ TW_DEVICE void add_tile(const Tile& tile, int thread, int threads, int columns, 
     T* const to = row(r);
     if (to != nullptr && c < columns) atomic_add(to + c, *tile.at(r, c));
   }
+}
+
+/// f(index by dimension) for every point of a box, shared out among threads.
+template <int R, class F>
+TW_DEVICE void each_point(const Box<R>& box, int thread, int threads, const F& f) {
+  int count = 1;
+  for (int d = 0; d < R; ++d) count *= most(box.d[d].hi - box.d[d].lo, 0);
+  for (int p = thread; p < count; p += threads) {
+    int index[R > 0 ? R : 1], rest = p;
+    for (int d = R - 1; d >= 0; --d) {
+      const int size = box.d[d].hi - box.d[d].lo;
+      index[d] = box.d[d].lo + rest % size;
+      rest /= size;
+    }
+    f(index);
+  }
+}
+/// An element of a tile that holds `box`; `stride`: rows of the tile, by dimension but the last.
+template <int R, class Tile>
+TW_DEVICE typename Tile::Element* element(const Tile& tile, const int (&stride)[R], const Box<R>& box,
+                                          const int (&index)[R]) {
+  int row = 0;
+  for (int d = 0; d + 1 < R; ++d) row += (index[d] - box.d[d].lo) * stride[d];
+  return tile.at(row, index[R - 1] - box.d[R - 1].lo);
+}
+/// What two tiles of a sliding buffer share, from the old to the new.
+template <int R, class Tile>
+TW_DEVICE void keep_shared(const Tile& to, const Tile& from, const int (&stride)[R], const Box<R>& now,
+                           const Box<R>& old, int thread, int threads) {
+  Box<R> both = now;
+  for (int d = 0; d < R; ++d)
+    both.d[d] = {most(now.d[d].lo, old.d[d].lo), least(now.d[d].hi, old.d[d].hi)};
+  each_point(both, thread, threads, [&](const int (&index)[R]) {
+    *element<R>(to, stride, now, index) = *element<R>(from, stride, old, index);
+  });
+}
+/// Part of a tile from its tensor.
+template <int R, class Tile>
+TW_DEVICE void load_part(const Tile& tile, const int (&stride)[R], const Box<R>& box, const Box<R>& part,
+                         const typename Tile::Element* home, const i64 (&home_stride)[R], int thread,
+                         int threads) {
+  each_point(part, thread, threads, [&](const int (&index)[R]) {
+    i64 at = 0;
+    for (int d = 0; d < R; ++d) at += index[d] * home_stride[d];
+    *element<R>(tile, stride, box, index) = load_global(home + at);
+  });
 }
 
 /// Tiles of one tensor that the copying warps bring while the others compute: `Stages` of them in a
@@ -420,6 +510,19 @@ TW_DEVICE void write_rows(const RowValues<M>& v, const Place& p, const Element& 
     T* const to = element(row);
     if (to != nullptr) store_global(to, Rounded<T>::of(v.x[i][h]));
   });
+}
+/// Each element once, by whom write_rows has write it; the others get it through `scratch`, which holds a
+/// float for every row of the tile.
+template <class T, int Threads, int M, class Element>
+TW_DEVICE void read_rows(RowValues<M>& v, const Place& p, float* scratch, const Element& element) {
+  barrier(1, Threads);
+  if (p.column == 0 && p.lane % 4 == 0)
+    each_row<M>(p, [&](int, int, int row) {
+      const T* const from = element(row);
+      scratch[row] = from != nullptr ? to_float(load_global(from)) : 0.0f;
+    });
+  barrier(1, Threads);
+  each_row<M>(p, [&](int i, int h, int row) { v.x[i][h] = scratch[row]; });
 }
 template <class T, int M, class Element>
 TW_DEVICE void add_rows(const RowValues<M>& v, const Place& p, const Element& element) {

@@ -1,0 +1,131 @@
+#include "harness/recorded.h"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/request.h"
+#include "harness/statistics.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kIntoSm = "l1tex__m_xbar2l1tex_read_bytes.sum";
+
+std::optional<double> read_bytes(const Field& predicted, const char* model) {
+  const auto said = predicted.get(model);
+  const auto bytes = said ? said->get("read_bytes") : std::nullopt;
+  return bytes ? std::optional(bytes->real()) : std::nullopt;
+}
+
+using Prediction = std::optional<double> (*)(const CountedPoint&);
+
+/// What a model says of the points that it prices, against the truth.
+ordered_json agreement_json(const std::vector<CountedPoint>& points, Prediction of) {
+  std::vector<double> x, y;
+  for (const CountedPoint& p : points)
+    if (const auto said = of(p)) x.push_back(*said), y.push_back(p.truth);
+  if (x.empty()) return nullptr;
+  const Agreement a = agreement(x, y);
+  return {{"points", x.size()}, {"r2_identity", a.r2_identity},
+          {"r2_fit", a.r2_fit}, {"mape", a.mape},
+          {"worst", a.worst},   {"bias", a.bias}};
+}
+
+ordered_json residuals_json(const std::vector<CountedPoint>& points) {
+  double edges = 0, retention = 0, l2 = 0, priced = 0;
+  for (const CountedPoint& p : points) {
+    if (!p.chimera || !p.chimera_full || p.truth <= 0) continue;
+    edges += (*p.chimera_full - *p.chimera) / p.truth;
+    retention += (*p.chimera - p.exact) / p.truth;
+    l2 += (p.exact - p.truth) / p.truth;
+    priced += 1;
+  }
+  if (priced == 0) return nullptr;
+  return {{"edges", edges / priced}, {"retention", retention / priced}, {"l2", l2 / priced}};
+}
+
+ordered_json models_json(const std::vector<CountedPoint>& points) {
+  const auto exact = [](const CountedPoint& p) { return std::optional(p.exact); };
+  return {{"exact", agreement_json(points, exact)},
+          {"chimera", agreement_json(points, [](const CountedPoint& p) { return p.chimera; })},
+          {"chimera_full_edges",
+           agreement_json(points, [](const CountedPoint& p) { return p.chimera_full; })},
+          {"mcfuser", agreement_json(points, [](const CountedPoint& p) { return p.mcfuser; })},
+          {"residuals", residuals_json(points)}};
+}
+
+}  // namespace
+
+DocumentValue read_recording(const std::string& path, std::string_view option) {
+  const std::string text = read_file(path, option);
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded())
+    throw InputError({.where = path,
+                      .value = text.substr(0, 40),
+                      .problem = "is no recording",
+                      .accepted = "the JSON that experiments/gpu/counters or run writes"});
+  return read_json(json, path);
+}
+
+std::vector<CountedPoint> counted_points(const Field& block, std::string_view control) {
+  std::vector<CountedPoint> points;
+  for (const Field& p : block.at("points").items()) {
+    const auto counted = p.at("counted").get(control);
+    const auto truth = counted ? counted->at("metrics").get(kIntoSm) : std::nullopt;
+    const Field predicted = p.at("predicted");
+    const auto exact = read_bytes(predicted, "exact");
+    if (!truth || !exact) continue;
+    const auto group = p.get("expression") ? p.get("expression") : p.get("tree");
+    points.push_back({.name = p.at("name").text(),
+                      .group = group ? group->text() : "",
+                      .truth = truth->real(),
+                      .exact = *exact,
+                      .chimera = read_bytes(predicted, "chimera"),
+                      .chimera_full = read_bytes(predicted, "chimera_full_edges"),
+                      .mcfuser = read_bytes(predicted, "mcfuser")});
+  }
+  return points;
+}
+
+ordered_json traffic_agreement_json(const std::vector<CountedPoint>& points) {
+  ordered_json json = models_json(points);
+  json["groups"] = ordered_json::object();
+  std::map<std::string, std::vector<CountedPoint>> groups;
+  for (const CountedPoint& p : points) groups[p.group].push_back(p);
+  for (const auto& [name, some] : groups) json["groups"][name] = models_json(some);
+  return json;
+}
+
+std::vector<TimedPoint> timed_points(const Field& block) {
+  std::vector<TimedPoint> points;
+  for (const Field& p : block.at("points").items())
+    points.push_back({p.at("predicted_seconds").real(), p.at("seconds_median").real()});
+  return points;
+}
+
+ordered_json time_agreement_json(const std::vector<TimedPoint>& points) {
+  if (points.empty()) return nullptr;
+  std::vector<double> predicted, measured;
+  for (const TimedPoint& p : points) {
+    predicted.push_back(p.predicted);
+    measured.push_back(p.measured);
+  }
+  std::vector<TimedPoint> order = points;
+  std::stable_sort(order.begin(), order.end(), [](const TimedPoint& a, const TimedPoint& b) {
+    return a.predicted < b.predicted;
+  });
+  const double best = *std::min_element(measured.begin(), measured.end());
+  double eight = order.front().measured;
+  for (std::size_t i = 0; i < std::min<std::size_t>(8, order.size()); ++i)
+    eight = std::min(eight, order[i].measured);
+  return {{"points", points.size()},
+          {"pearson", correlation(predicted, measured)},
+          {"spearman", rank_correlation(predicted, measured)},
+          {"best_seconds", best},
+          {"first_choice_over_best", order.front().measured / best},
+          {"best_of_first_eight_over_best", eight / best}};
+}
+
+}  // namespace tilewright::harness

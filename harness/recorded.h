@@ -1,0 +1,42 @@
+// Recordings of experiments/gpu: counted plans and timed candidates, and how well models agree with
+// them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/document.h"
+#include "harness/answer.h"
+
+namespace tilewright::harness {
+
+/// A recording's file. Throws InputError for one that is no JSON.
+DocumentValue read_recording(const std::string& path, std::string_view option);
+
+/// A counted plan: what went into the SMs, and what models say of it. Bytes.
+struct CountedPoint {
+  std::string name, group;  ///< group: the expression, else the tree
+  double truth = 0;
+  double exact = 0;
+  std::optional<double> chimera = {}, chimera_full = {}, mcfuser = {};  ///< none: not priced
+};
+/// The points of a block of `experiments/gpu/counters`, counted under `control`: "all" or "none".
+std::vector<CountedPoint> counted_points(const Field& block, std::string_view control);
+/// By model {"points", "r2_identity", ...}, over all points and by group; and of Chimera's full
+/// edges the residuals, each a mean fraction of the true bytes: "edges" (partial tiles counted as
+/// full), "retention" (what Chimera says is loaded and the plan keeps, or the other way round),
+/// "l2" (what the plan loads and the counter does not see, or the other way round). They sum to the
+/// bias.
+nlohmann::ordered_json traffic_agreement_json(const std::vector<CountedPoint>& points);
+
+struct TimedPoint {
+  double predicted = 0, measured = 0;  ///< seconds
+};
+std::vector<TimedPoint> timed_points(const Field& block);
+/// Pearson's and Spearman's correlation, and what is lost by taking the model's first choice, or
+/// the best of its first eight, instead of the fastest: times its time, above 1.
+nlohmann::ordered_json time_agreement_json(const std::vector<TimedPoint>& points);
+
+}  // namespace tilewright::harness

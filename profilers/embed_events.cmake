@@ -1,0 +1,11 @@
+# Writes TO, a C++ file with the text of every FROM/TABLE.yaml (profilers/event_table.h).
+set(SOURCE "// Generated from profilers/events/*.yaml.\n#include \"profilers/event_table.h\"\n\n")
+string(APPEND SOURCE "namespace tilewright::profilers {\nnamespace {\nconstexpr EventFile kFiles[] = {\n")
+foreach(NAME IN LISTS TABLES)
+  file(READ ${FROM}/${NAME}.yaml TEXT)
+  string(APPEND SOURCE "{\"${NAME}\", R\"yaml_text(${TEXT})yaml_text\"},\n")
+endforeach()
+string(APPEND SOURCE "};\n}  // namespace\n\n")
+string(APPEND SOURCE "std::span<const EventFile> event_files() { return kFiles; }\n")
+string(APPEND SOURCE "}  // namespace tilewright::profilers\n")
+file(WRITE ${TO} "${SOURCE}")

@@ -1,0 +1,126 @@
+// What was recorded on a GPU, read back: correlations, residuals and tables by hand-made recordings
+// (recordings/, in which nothing was measured).
+#include "harness/recorded.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/ir/toolchain.h"
+#include "harness/statistics.h"
+#include "harness/verbs.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+constexpr const char* kFolder = TILEWRIGHT_RECORDINGS;
+
+ReproduceOptions of(const char* id, const TemporaryDirectory& out, const char* data = kFolder) {
+  return {.id = id, .out = out.path().string(), .data = data};
+}
+
+TEST(Correlation, OfValuesAndOfRanks) {
+  const std::vector<double> x = {1, 2, 3, 4}, y = {1, 4, 9, 16}, ties = {1, 1, 2, 2};
+  EXPECT_NEAR(correlation(x, y), 0.9843740387, 1e-9);
+  EXPECT_DOUBLE_EQ(rank_correlation(x, y), 1);
+  EXPECT_NEAR(rank_correlation(x, ties), 0.894427191, 1e-9);
+  EXPECT_DOUBLE_EQ(correlation(x, std::vector<double>{4, 3, 2, 1}), -1);
+  EXPECT_DOUBLE_EQ(correlation(x, std::vector<double>(4, 7.0)), 0);
+}
+
+TEST(Recorded, TimesSayWhatTheFirstChoiceLoses) {
+  const TemporaryDirectory out;
+  const Answer answer = reproduce({}, of("mcfuser/fig11", out));
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  const ordered_json& g1 = answer.json["rows"]["mcfuser/G1"];
+  EXPECT_DOUBLE_EQ(g1["pearson"], 0.5);
+  EXPECT_DOUBLE_EQ(g1["first_choice_over_best"], 2);
+  EXPECT_DOUBLE_EQ(g1["best_of_first_eight_over_best"], 1);
+  EXPECT_DOUBLE_EQ(g1["paper_pearson"], 0.86);
+  EXPECT_DOUBLE_EQ(answer.json["rows"]["mcfuser/G4"]["spearman"], 1);
+}
+
+TEST(Recorded, TrafficPartsChimerasBias) {
+  const TemporaryDirectory out;
+  const Answer answer = reproduce({}, of("chimera/fig8-gpu", out));
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  const ordered_json& said = answer.json["agreement"];
+  EXPECT_EQ(said["exact"]["points"], 3);
+  EXPECT_EQ(said["chimera"]["points"], 2);
+  EXPECT_NEAR(said["residuals"]["edges"], 0.1, 1e-12);      // 20 % and none
+  EXPECT_NEAR(said["residuals"]["retention"], 0.1, 1e-12);  // 10 % each
+  EXPECT_NEAR(said["residuals"]["l2"], 0, 1e-12);
+  EXPECT_NEAR(said["chimera_full_edges"]["bias"], 0.2, 1e-12);
+  EXPECT_NEAR(said["groups"]["ml(k,n)"]["exact"]["bias"], 0.025, 1e-12);
+  EXPECT_TRUE(said["groups"]["ml(k,n)"]["chimera"].is_null());
+}
+
+TEST(Recorded, MemoryIsSimulatedAgain) {
+  const TemporaryDirectory out;
+  const Answer answer = reproduce({}, of("validation/dram-gpu", out));
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  // A and B once each fit in the L2: 2 x 64 x 64 x 4 bytes from memory, C's lines apart.
+  EXPECT_EQ(answer.json["cold"]["points"], 1);
+  EXPECT_EQ(answer.json["table"][0][3], "0.03");
+  EXPECT_GE(std::stod(answer.json["table"][0][5].get<std::string>()), 1);
+  EXPECT_LE(std::stod(answer.json["table"][0][5].get<std::string>()), 1.5);
+  EXPECT_THAT(answer.json["table"][1][6].get<std::string>(), HasSubstr("longer than asked for"));
+}
+
+TEST(Recorded, ValidateTakesTimesFromARecordingOnly) {
+  Request request{.subject = "mcfuser/G1", .machine = "h200"};
+  ValidateOptions options{.truth = "cuda-events"};
+  EXPECT_FALSE(validate(request, options).ok());
+  options.recorded = std::string(kFolder) + "/h200-counters.json";
+  const Answer answer = validate(request, options);
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_DOUBLE_EQ(answer.json["times"]["pearson"], 0.5);
+  EXPECT_EQ(answer.json["points"].size(), 3U);
+  request.model = "chimera";
+  EXPECT_THROW(validate(request, options), InputError);
+  request.model.reset(), request.subject = "mcfuser/G5";
+  EXPECT_THROW(validate(request, options), InputError);
+}
+
+TEST(Recorded, SpeedupsHaveTheGeometricMean) {
+  const TemporaryDirectory out;
+  const Answer answer = reproduce({}, of("chimera/fig6", out));
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_DOUBLE_EQ(answer.json["means"]["chimera/G"]["geometric_mean"], 4);
+  EXPECT_DOUBLE_EQ(answer.json["means"]["chimera/G"]["paper"], 2.77);
+  // None of mcfuser's rows is in it.
+  EXPECT_FALSE(reproduce({}, of("mcfuser/fig8", out)).ok());
+}
+
+TEST(Recorded, WithoutARecordingThereIsNoNumber) {
+  const TemporaryDirectory out;
+  for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu",
+                         "validation/dram-gpu"}) {
+    const Answer answer = reproduce({}, of(id, out, "/proc/no/such"));
+    EXPECT_FALSE(answer.ok());
+    EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("needs a recording of a GPU"));
+    EXPECT_FALSE(answer.json.contains("table"));
+  }
+}
+
+TEST(Recorded, ValidateReadsARecording) {
+  Request request{.subject = "gemm-chain:m=256,l=256,k=64,n=64,dtype=f16", .machine = "h200"};
+  ValidateOptions options{.truth = "ncu", .recorded = std::string(kFolder) + "/h200-counters.json"};
+  const Answer answer = validate(request, options);
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_EQ(answer.json["asked"], 4);
+  EXPECT_EQ(answer.json["valid"], 3);
+  EXPECT_EQ(answer.json["points"][0]["true_bytes"], 1000);
+  EXPECT_TRUE(answer.json["points"][2]["predicted_bytes"].is_null());
+  options.min_r2 = 0.99;
+  EXPECT_FALSE(validate(request, options).ok());
+  request.subject = "gemm-chain:m=512,l=256,k=64,n=64,dtype=f16";
+  EXPECT_THROW(validate(request, options), InputError);
+  options.truth = "simulator";
+  EXPECT_THROW(validate(request, options), InputError);
+}
+
+}  // namespace
+}  // namespace tilewright::harness
