@@ -84,6 +84,8 @@ std::vector<Option> make_model_options() {
        [](Invocation& i, const std::string& v) { i.request.edges = v; }},
       {"--memory", "", "NAME", "memory use: creq (default), paper, sum", false,
        [](Invocation& i, const std::string& v) { i.request.memory = v; }},
+      {"--objective", "", "NAME", "with --level all, of the levels' costs: largest (default), sum",
+       false, [](Invocation& i, const std::string& v) { i.request.objective = v; }},
       {"--write-weight", "", "NUMBER", "what an output's movement counts (default 1)", false,
        [](Invocation& i, const std::string& v) {
          i.request.write_weight = number("--write-weight", v, 0, 1e6, "a number from 0 to 1e6");

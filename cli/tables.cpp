@@ -77,6 +77,31 @@ std::string orders_table(const ordered_json& j) {
   return table.text();
 }
 
+/// Chimera's blocks over several levels, outermost first.
+std::string levels_table(const ordered_json& j) {
+  const bool timed = text(j, "cost_is") == "seconds";
+  const auto cost = [&](const ordered_json& c) { return timed ? seconds(c) : cell(c); };
+  Table table({"level", "order", "tiles", "volume B", "exact B", "bound B", "cost", "alone",
+               "needs B", "of B"});
+  Table tensors({"boundary", "tensor", "tile", "moved elements", "decided by"});
+  for (const ordered_json& l : j["levels"]) {
+    table.add({text(l, "level"), text(l, "order"), pairs(l["tiles"]), text(l, "volume_bytes"),
+               text(l, "exact_bytes"), text(l, "bound_bytes"), cost(l["cost"]),
+               cost(get(l, "cost_alone")), text(l, l.contains("needs_bytes") ? "needs_bytes" : "memory_bytes"),
+               text(l, "capacity_bytes")});
+    for (const auto& [name, t] : l["tensors"].items())
+      tensors.add({text(l, "boundary"), name, text(t, "footprint_elements"),
+                   text(t, "movement_elements"), text(t, "decided_by")});
+  }
+  Lines lines;
+  lines.add("cost", cost(get(j, "cost")) + " (the " + text(j, "objective") + ")");
+  lines.add("recomputed", text(j, "recomputed_operations") + " operations");
+  lines.add("search", seconds(get(j, "search_seconds")));
+  lines.add("candidates", cell(get(j, "candidates")));
+  lines.add("written", text(j, "written"));
+  return table.text() + "\n" + tensors.text() + "\n" + lines.str();
+}
+
 std::string reasons(const ordered_json& j) {
   std::string out;
   for (const ordered_json& o : j["orders"]) {
@@ -251,6 +276,10 @@ std::string explain_table(const ordered_json& j) {
                        text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
            orders_table(j) + closed_form(get(j, "closed_form")) + reasons(j);
   if (!j.contains("trees")) return "";
+  if (j.contains("levels"))
+    return formatted("{} on {}\n\n{}\n\n", text(j, "workload"), text(j, "machine"),
+                     cell(j["trees"].front())) +
+           levels_table(j);
   Lines lines;
   lines.add("workload", text(j, "workload"));
   lines.add("machine", text(j, "machine"));
@@ -267,6 +296,7 @@ std::string plan_table(const ordered_json& j) {
   Lines lines;
   lines.add("model", text(j, "model"));
   lines.add("level", text(j, "level"));
+  if (j.contains("levels")) return trees(j["plan"]) + lines.str() + "\n" + levels_table(j);
   lines.add("order", text(j, "order"));
   if (j.contains("expression"))
     lines.add("expression", formatted("{} (the paper's letters: {})", text(j, "expression"),

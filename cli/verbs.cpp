@@ -15,7 +15,7 @@ Names operator+(Names a, const Names& b) {
 }
 
 // What several verbs take.
-const Names kModel = {"--reading", "--edges", "--memory", "--write-weight", "--min-tile"};
+const Names kModel = {"--reading", "--edges", "--memory", "--objective", "--write-weight", "--min-tile"};
 const Names kPlan = {"--machine", "--model", "--tree", "--tiles",    "--pin",
                      "--flag",    "--level", "--order", "--capacity"};
 

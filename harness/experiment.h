@@ -69,6 +69,16 @@ Reproduced reproduce_shared(const Experiment& e);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e);
 
+/// Chimera's: peaks over bandwidths and the shares of operators; rows of a configuration table with the
+/// model's plan and what small tiles compute again; how long searches take.
+Reproduced reproduce_devices(const Experiment& e);
+Reproduced reproduce_chains(const Experiment& e);
+Reproduced reproduce_searches(const Experiment& e);
+/// Chains fused against a kernel an operator, both planned over every level: simulated hit rates and
+/// traffic by level; times that the model predicts, the compute's at the machine's peak included.
+Reproduced reproduce_levels(const Experiment& e, const Request& request);
+Reproduced reproduce_fusion(const Experiment& e, const Request& request);
+
 /// What experiments/gpu has recorded, beside a paper's: times over PyTorch's, MCFuser's predicted
 /// against measured times, predicted against counted bytes.
 bool is_recorded(std::string_view method);

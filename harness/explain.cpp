@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "harness/bounds_request.h"
+#include "harness/chimera_levels.h"
 #include "harness/chimera_request.h"
 #include "harness/mcfuser_request.h"
 #include "harness/schedules.h"
@@ -198,7 +199,10 @@ Answer explain(const Request& request, bool resolved) {
   if (request.fuser.expression ||
       (request.model && find_model(*request.model).name.starts_with("mcfuser")))
     return mcfuser_explain(request, setting);
-  return explain_orders(request, setting);
+  if (over_levels(request, *setting.machine)) return levels_explain(request, setting);
+  Request one = request;
+  if (one.level == "all") one.level.reset();
+  return explain_orders(one, setting);
 }
 
 }  // namespace tilewright::harness

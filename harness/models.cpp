@@ -1,8 +1,10 @@
 // The models: a record each, and the two functions that every verb reaches a model through.
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "harness/bounds_request.h"
+#include "harness/chimera_levels.h"
 #include "harness/chimera_request.h"
 #include "harness/mcfuser_request.h"
 #include "harness/registry.h"
@@ -52,7 +54,21 @@ Traffic traffic_of(const Setting& s, const OrderedTiling& t, const chimera::Pric
   return traffic;
 }
 
-Answer chimera_price(const Request& request, const Setting& setting) {
+/// Whether a plan brings tiles to several levels, so that Algorithm 1 prices each.
+bool brings_to_several(const Node& tree, std::set<std::string>& levels) {
+  if (tree.kind == Node::Kind::load && !tree.level.empty()) levels.insert(tree.level);
+  for (const Node& c : tree.children) brings_to_several(c, levels);
+  return levels.size() > 1;
+}
+
+Answer chimera_price(const Request& asked, const Setting& setting) {
+  Request request = asked;
+  if (request.level == "all" && !over_levels(request, *setting.machine)) request.level.reset();
+  const std::optional<Plan> said = plan_in_place(request, setting);
+  std::set<std::string> levels;
+  if (request.level == "all" || (said && said->kernels.size() == 1 &&
+                                 brings_to_several(said->kernels.front().tree, levels)))
+    return levels_price(request, setting, said);
   auto json = document();
   json["workload"] = setting.workload_name;
   const bool by_order = request.order && !request.tree && !setting.file;
@@ -113,7 +129,10 @@ ordered_json counted_json(const chimera::Search& search) {
   return json;
 }
 
-Result<Optimum> chimera_optimise(const Request& request, const Setting& setting) {
+Result<Optimum> chimera_optimise(const Request& asked, const Setting& setting) {
+  if (over_levels(asked, *setting.machine)) return levels_optimise(asked, setting);
+  Request request = asked;
+  if (request.level == "all") request.level.reset();
   const Workload& w = *setting.workload;
   chimera::Options options = chimera_options(request, w);
   const LevelId level = level_of(request, *setting.machine);
@@ -215,6 +234,8 @@ const std::vector<ModelRecord>& table() {
        .options = {{"--reading", "observed", "Algorithm 1's line 11: observed, literal, trip-one"},
                    {"--edges", "full", "partial tiles at the edges: full, exact"},
                    {"--memory", "creq", "memory use: creq, paper, sum"},
+                   {"--objective", "largest",
+                    "with --level all, of the levels' costs: largest (eq. 3), sum"},
                    {"--write-weight", "1", "what an output's movement counts"},
                    {"--min-tile", "1", "the smallest tile tried"}},
        .optimise = chimera_optimise,

@@ -1,22 +1,12 @@
 // plan: a model's best plan, what it says of it, and how far that is from what must move.
 #include "harness/bounds_request.h"
+#include "harness/chimera_levels.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
-namespace {
-
 using nlohmann::ordered_json;
-
-int on_chip_levels(const Machine& m) {
-  int n = 0;
-  for (const Level& l : m.levels)
-    n += l.kind != LevelKind::home && l.kind != LevelKind::registers ? 1 : 0;
-  return n;
-}
-
-}  // namespace
 
 Answer plan(const Request& asked, const std::optional<std::string>& out) {
   Request request = asked;
@@ -37,11 +27,10 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
                       .value = model.name,
                       .problem = "makes no plans",
                       .accepted = "a model that does: chimera, mcfuser, bounds"});
-  if (request.level == "all") {
-    if (on_chip_levels(*setting.machine) > 1)
-      return refuse(std::move(json), "--level all: a plan over several levels is not available yet");
-    request.level.reset();
-  }
+  if (request.level == "all" && !over_levels(request, *setting.machine)) request.level.reset();
+  const bool several = request.level == "all";
+  if (several && model.name != "chimera")
+    return refuse(std::move(json), "--level all: " + model.name + " plans for one level");
   if (request.progress) request.progress("searching", 0);
   Result<Optimum> best = model.optimise(request, setting);
   if (!best) {
@@ -55,8 +44,16 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
                 .model = model.name,
                 .plan = best->plan};
   json["plan"] = to_json(file);
-  json["level"] = setting.machine->level(best->level).name;
+  json["level"] = several ? "all" : setting.machine->level(best->level).name;
   merge(json, best->document);
+  const auto written = [&](ordered_json done) {
+    if (out) {
+      write_file(*out, to_yaml(file), "-o");
+      done["written"] = *out;
+    }
+    return Answer{std::move(done), Status::done};
+  };
+  if (several) return written(std::move(json));
 
   const Result<Alone> alone = alone_at(setting, best->plan, best->level);
   const Result<Bytes> exactly = alone ? Result<Bytes>(alone->total()) : Reason{alone.reason()};
@@ -71,11 +68,7 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
   json["gap"] = json["bounds"]["proven"]["gap"];
   if (exactly) TW_CHECK(*exactly >= bound, "a plan cannot move less than what is proven");
   if (json["gap"].is_null()) json["gap_reason"] = exactly ? "nothing must move" : exactly.reason();
-  if (out) {
-    write_file(*out, to_yaml(file), "-o");
-    json["written"] = *out;
-  }
-  return {std::move(json), Status::done};
+  return written(std::move(json));
 }
 
 }  // namespace tilewright::harness

@@ -54,6 +54,11 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "tuning") return reproduce_tuning(e);
   if (e.method == "shared") return reproduce_shared(e);
   if (e.method == "comparison") return reproduce_comparison(e);
+  if (e.method == "devices") return reproduce_devices(e);
+  if (e.method == "chains") return reproduce_chains(e);
+  if (e.method == "searches") return reproduce_searches(e);
+  if (e.method == "levels") return reproduce_levels(e, request);
+  if (e.method == "fusion") return reproduce_fusion(e, request);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);
   if (e.method == "blocks") return reproduce_blocks(e, request);
@@ -64,8 +69,8 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "memory") return reproduce_memory(e, request, options);
   Field(*e.document, e.where)
       .at("method")
-      .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, panels, "
-            "bounds, counters, blocks, speedups, times, traffic, memory");
+      .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, devices, "
+            "chains, searches, levels, fusion, panels, bounds, counters, blocks, speedups, times, traffic, memory");
 }
 
 /// --size is for counted misses only, --data for them and for recordings.

@@ -50,6 +50,7 @@ struct Request {
   std::optional<std::string> reading = {};    ///< observed, literal, trip-one
   std::optional<std::string> edges = {};      ///< full, exact
   std::optional<std::string> memory = {};     ///< creq, paper, sum
+  std::optional<std::string> objective = {};  ///< over several levels: largest, sum
   std::optional<double> write_weight = {};
   std::optional<std::int64_t> min_tile = {};
   std::optional<std::string> target = {};     ///< --target: a plan's tiles suit its micro-kernel

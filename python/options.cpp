@@ -140,6 +140,7 @@ Invocation invocation_of(const Json& options) {
   read.text("reading", r.reading);
   read.text("edges", r.edges);
   read.text("memory", r.memory);
+  read.text("objective", r.objective);
   read.number("write_weight", 0, 1e6, r.write_weight);
   read.whole("min_tile", 1, 1'000'000'000, r.min_tile);
   harness::FuserOptions& f = r.fuser;

@@ -111,11 +111,18 @@ struct Signature {
 Signature signature_of(const Workload& w, const Order& order, const Options& options, Mask cuttable) {
   Signature all;
   const Flat f(w, order, options);
+  // An inner level may have to move an intermediate that an outer one holds.
+  Options home = options;
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (w.is_intermediate(TensorId(t))) home.spilled.insert(TensorId(t));
+  const Flat apart(w, order, home);
   const Mask always = f.loops_at(f.implicit());
   for (Mask multi = cuttable;; multi = (multi - 1) & cuttable) {
     const Mask loops = multi | always, at = f.positions_of(loops);
     for (const detail::Use& u : f.uses())
       all.multiplied.push_back(f.loops_at(f.multipliers(u, at)) & loops);
+    for (const detail::Use& u : apart.uses())
+      all.multiplied.push_back(apart.loops_at(apart.multipliers(u, at)) & loops);
     const detail::Structure& s = f.structure(at);
     for (Mask m : s.foreign) all.multiplied.push_back(f.loops_at(m) & loops);
     for (Mask m : s.cut) all.cut.push_back(f.loops_at(m) & loops);
@@ -169,21 +176,15 @@ Result<std::vector<Order>> distinct_orders(const Workload& w, const Options& opt
 
 namespace detail {
 
-Options at_level(const Options& options, std::vector<double> runs) {
+Options at_level(const Options& options, const Chain& c, const Nest& nest, std::size_t depth) {
   Options o = options;
-  o.op_weights = std::move(runs);
+  const std::vector<std::int64_t> runs = runs_of(c, nest, depth);
+  o.op_weights.assign(runs.begin(), runs.end());
+  o.spilled.merge(held_outside(c, nest, depth));
   return o;
 }
 
 }  // namespace detail
-
-namespace {
-
-std::vector<double> as_weights(const std::vector<std::int64_t>& runs) {
-  return {runs.begin(), runs.end()};
-}
-
-}  // namespace
 
 LevelsPrice price_levels(const Workload& w, const Machine& m, std::span<const LevelTiling> tilings,
                          const LevelsOptions& options) {
@@ -197,7 +198,7 @@ LevelsPrice price_levels(const Workload& w, const Machine& m, std::span<const Le
     const LevelTiling& t = tilings[d];
     const Workload block = d == 0 ? w : block_of(w, tilings[d - 1].tiles);
     LevelPrice p{.at = t, .runs = detail::runs_of(whole, nest, d)};
-    const Options o = detail::at_level(options.model, as_weights(p.runs));
+    const Options o = detail::at_level(options.model, whole, nest, d);
     p.price = price(block, t.order, t.tiles, o);
     p.capacity = detail::room(w, m, t.level, options);
     p.cost = static_cast<double>(bytes_of(p.price.volume, w.dtype()).value) / bandwidth[d];
@@ -232,8 +233,7 @@ bool choose_orders(const Workload& w, const Machine& m, std::vector<LevelTiling>
   for (std::size_t d = 0; d < tilings.size(); ++d) {
     const Workload block = d == 0 ? w : block_of(w, tilings[d - 1].tiles);
     const std::span<const LevelTiling> outer = std::span(tilings).first(d + 1);
-    const std::vector<double> runs = as_weights(runs_of(whole, nest_of(whole, outer), d));
-    const Options o = at_level(options.model, runs);
+    const Options o = at_level(options.model, whole, nest_of(whole, outer), d);
     const Elements most = room(w, m, tilings[d].level, options);
     const Order* best = nullptr;
     std::tuple<bool, std::int64_t, std::int64_t> least;

@@ -46,7 +46,8 @@ struct LevelPrice {
   LevelTiling at;
   Elements capacity;
   /// Algorithm 1 of the block of the level above, each operator's tensors counted as often as the
-  /// outer levels' loops run it: `volume` is DV_d of the whole workload.
+  /// outer levels' loops run it: `volume` is DV_d of the whole workload. An intermediate that an outer
+  /// level holds, because its loops turn between the operators, is an input and an output here.
   Price price;
   std::vector<std::int64_t> runs;  ///< by OpId: how often
   double cost = 0;                 ///< Cost_d; seconds where the machine gives every bandwidth
@@ -105,8 +106,9 @@ struct LevelsPlan {
 
 /// The best plan found over all of chip_levels, whose schedule stays within every capacity. Each level
 /// in turn gets the tiles it would like best; the levels outside it then get multiples of them, those
-/// inside it blocks of them; then level by level is improved while that helps. Not proven best; it
-/// is where price.largest is the largest of `alone`. A Reason when nothing fits.
+/// inside it blocks of them; every tiling of the outermost level is tried where those are few; then
+/// level by level is improved while that helps. Not proven best: tests hold it against brute force on
+/// small problems. A Reason when nothing fits.
 Result<LevelsPlan> best_levels(const Workload& w, const Machine& m, const LevelsOptions& options);
 
 }  // namespace tilewright::chimera

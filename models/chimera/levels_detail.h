@@ -13,8 +13,9 @@ namespace tilewright::chimera::detail {
 /// A level's capacity in elements of the workload's type.
 Elements room(const Workload& w, const Machine& m, LevelId level, const LevelsOptions& options);
 
-/// The options of a level whose operators run that often.
-Options at_level(const Options& options, std::vector<double> runs);
+/// The options of a level below the loops of `nest` before `depth`: how often they run each operator,
+/// and as spilled, which intermediates they hold.
+Options at_level(const Options& options, const Chain& c, const Nest& nest, std::size_t depth);
 
 /// A level's loops with several trips in the order in which the tree has them first; batch loops and
 /// those that stand in for others aside.

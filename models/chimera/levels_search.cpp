@@ -50,6 +50,7 @@ class LevelsSearch {
         t[d] = liked.front();
         build_outward(std::move(t), d, d);
       }
+    try_every_outer_tiling();
     for (int round = 0; best_ && round < kRounds && improve(); ++round) {
     }
     return best_;
@@ -68,7 +69,7 @@ class LevelsSearch {
   std::int64_t solves = 0, priced = 0;
 
  private:
-  static constexpr std::size_t kKept = 2;
+  static constexpr std::size_t kKept = 2, kFew = 256;
   static constexpr int kRounds = 6;
 
   std::pair<double, double> rank(const LevelsPrice& p) const {
@@ -77,12 +78,15 @@ class LevelsSearch {
   }
 
   /// The best tiles of one level, a few, best first: inside the tiles `around`, no smaller than those
-  /// `within`, or where `multiples`, multiples of them; private loops as `pinned` has them.
+  /// `within`, or where `multiples`, multiples of them; below the loops of the levels `outer`, where
+  /// those are known; private loops as `pinned` has them.
   std::vector<LevelTiling> solve(std::size_t depth, const Tiles* around, const Tiles* within,
-                                 const std::vector<std::int64_t>& runs, bool multiples,
+                                 std::span<const LevelTiling> outer, bool multiples,
                                  const Tiles* pinned = nullptr) {
     const Workload block = around != nullptr ? block_of(w_, *around) : w_;
-    Options o = detail::at_level(options_.model, {runs.begin(), runs.end()});
+    Options o = outer.empty() ? options_.model
+                              : detail::at_level(options_.model, chain_,
+                                                 detail::nest_of(chain_, outer), depth);
     if (pinned != nullptr)
       for (LoopId l : private_)
         o.pinned[l] = std::min(block.loop(l).extent, (*pinned)[l.index()]);
@@ -119,8 +123,7 @@ class LevelsSearch {
   bool fill_inward(std::vector<LevelTiling>& t, std::size_t depth) {
     for (std::size_t d = depth + 1; d < t.size(); ++d) {
       const auto outer = std::span<const LevelTiling>(t).first(d);
-      const auto found = solve(d, &t[d - 1].tiles, nullptr,
-                               detail::runs_of(chain_, detail::nest_of(chain_, outer), d), false);
+      const auto found = solve(d, &t[d - 1].tiles, nullptr, outer, false);
       if (found.empty()) return false;
       t[d] = found.front();
     }
@@ -144,6 +147,34 @@ class LevelsSearch {
         build_outward(t, done - 1, pivot);
         break;
       }
+    }
+  }
+
+  /// Where they are few, every tiling of the outermost level, with the best blocks inside it.
+  void try_every_outer_tiling() {
+    const Flat f(w_, orders_.front(), options_.model);
+    const detail::Mask uncut = detail::left_whole(f) | f.implicit();
+    std::vector<std::pair<LoopId, std::vector<detail::Candidate>>> loops;
+    std::size_t tilings = 1;
+    for (std::size_t i = 0; i < f.size() && tilings <= kFew; ++i) {
+      if (detail::has(uncut, i)) continue;
+      const std::int64_t least = detail::least_tile(options_.model, f.loop(i), f.extent(i));
+      loops.emplace_back(f.loop(i), detail::candidates(f.extent(i), least));
+      tilings *= loops.back().second.size();
+    }
+    if (tilings > kFew) return;
+    for (std::size_t n = 0; n < tilings; ++n) {
+      Tiles tiles = whole_;
+      std::size_t rest = n;
+      for (const auto& [loop, candidates] : loops) {
+        tiles[loop.index()] = candidates[rest % candidates.size()].tile;
+        rest /= candidates.size();
+      }
+      std::vector<LevelTiling> t{
+          {levels_[0], orders_.front(), detail::tiles_of(f, f.point(tiles))}};
+      if (!detail::choose_orders(w_, m_, t, orders_, options_)) continue;
+      t.resize(levels_.size());
+      if (fill_inward(t, 0)) offer(std::move(t));
     }
   }
 
@@ -178,17 +209,17 @@ class LevelsSearch {
       const std::vector<LevelTiling> t = current();
       const Tiles* around = d > 0 ? &t[d - 1].tiles : nullptr;
       const Tiles* within = d + 1 < t.size() ? &t[d + 1].tiles : nullptr;
-      const auto runs = detail::runs_of(chain_, detail::nest_of(chain_, t), d);
+      const auto outer = std::span<const LevelTiling>(t).first(d);
       for (bool multiples : {true, false}) {
         if (multiples && within == nullptr) continue;
-        for (const LevelTiling& one : solve(d, around, within, runs, multiples)) {
+        for (const LevelTiling& one : solve(d, around, within, outer, multiples)) {
           std::vector<LevelTiling> changed = t;
           changed[d] = one;
           better |= offer(changed);
         }
       }
       if (within == nullptr || around == nullptr) continue;
-      for (const LevelTiling& one : solve(d, around, nullptr, runs, false)) {
+      for (const LevelTiling& one : solve(d, around, nullptr, outer, false)) {
         std::vector<LevelTiling> changed = t;
         changed[d] = one;
         if (fill_inward(changed, d)) better |= offer(changed);

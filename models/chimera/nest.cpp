@@ -106,6 +106,31 @@ std::vector<std::int64_t> runs_of(const Chain& c, const Nest& nest, std::size_t 
   return runs;
 }
 
+std::size_t depth_of(const Chain& c, const Nest& nest, TensorId t, std::size_t innermost) {
+  const Workload& w = c.workload();
+  Mask users = bit(c.position(w.producer(t)));
+  for (OpId q : w.consumers(t)) users |= bit(c.position(q));
+  std::size_t outermost = innermost;
+  for (const NestItem& leaf : nest) {
+    if (leaf.item.op < 0 || !has(users, static_cast<std::size_t>(leaf.item.op))) continue;
+    for (int i = leaf.item.parent; i >= 0; i = nest[static_cast<std::size_t>(i)].item.parent) {
+      const NestItem& loop = nest[static_cast<std::size_t>(i)];
+      if ((users & ~loop.item.inside) == 0) break;
+      outermost = std::min(outermost, loop.depth);
+    }
+  }
+  return outermost;
+}
+
+std::set<TensorId> held_outside(const Chain& c, const Nest& nest, std::size_t depth) {
+  std::set<TensorId> held;
+  const Workload& w = c.workload();
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (w.is_intermediate(TensorId(t)) && depth_of(c, nest, TensorId(t), depth) < depth)
+      held.insert(TensorId(t));
+  return held;
+}
+
 }  // namespace detail
 
 namespace {
@@ -145,7 +170,7 @@ class Planner {
       const TensorId id(t);
       const bool spilled = options_.spilled.contains(id);
       if (w_.is_intermediate(id) && !spilled) {
-        const std::size_t at = depth_of(id);
+        const std::size_t at = detail::depth_of(c_, nest_, id, last());
         store_outward(id, at);
         load_inward(id, at + 1);
         continue;
@@ -221,29 +246,6 @@ class Planner {
     bool inside = false;
     for (OpId q : w_.consumers(t)) inside |= has(at(loop).item.inside, c_.position(q));
     return inside;
-  }
-
-  /// The level that holds an intermediate: that of the outermost loop that turns while its region
-  /// lives, unless the region is one block of a level further in.
-  std::size_t depth_of(TensorId t) const {
-    const OpId producer = w_.producer(t);
-    Mask users = bit(c_.position(producer));
-    for (OpId q : w_.consumers(t)) users |= bit(c_.position(q));
-    std::size_t outermost = last(), indexing = tilings_.size();
-    const auto below = [&](std::size_t p, const Access& a) {
-      for (int i = at(leaf_[p]).item.parent; i >= 0; i = at(i).item.parent) {
-        if ((users & ~at(i).item.inside) == 0) break;
-        outermost = std::min(outermost, at(i).depth);
-        if (indexes(i, p, a)) indexing = std::min(indexing, at(i).depth);
-      }
-    };
-    below(c_.position(producer), target(producer, t));
-    for (OpId q : w_.consumers(t))
-      for (const Access& in : w_.op(q).inputs)
-        if (in.tensor == t) below(c_.position(q), in);
-    // Whole blocks of the level that the outermost indexing loop cuts lie in the level above that.
-    const std::size_t block = indexing == 0 ? 0 : indexing - 1;
-    return std::max(outermost, std::min(block, last()));
   }
 
   Node loop_node(int i) {

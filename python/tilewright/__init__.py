@@ -50,6 +50,7 @@ _OPTIONS = {
     "reading": "Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'",
     "edges": "tiles at the edges: 'full' (default; validate: 'exact') or 'exact'",
     "memory": "memory use: 'creq' (default), 'paper', 'sum'",
+    "objective": "with level='all', of the levels' costs: 'largest' (default), 'sum'",
     "write_weight": "what an output's movement counts (1)",
     "min_tile": "the smallest tile tried (1)",
     "expression": "MCFuser's tiling expression in the workload's loops: 'mnlk', 'ml(k,n)'",
@@ -121,7 +122,7 @@ _OPTIONS = {
 }
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
-_MODEL = ["reading", "edges", "memory", "write_weight", "min_tile"]
+_MODEL = ["reading", "edges", "memory", "objective", "write_weight", "min_tile"]
 _FUSER = ["hoist", "rule1", "rule4", "stores", "phi", "rules", "slack", "padding", "tile_step",
           "search", "population", "top", "epsilon", "patience", "generations", "no_guard", "seed"]
 

@@ -1,0 +1,223 @@
+// The methods `levels` and `fusion`: Chimera's Fig. 8 a to c and Fig. 5, a chain fused against its
+// operators one kernel each, both planned over every level of the hierarchy.
+#include <algorithm>
+#include <cmath>
+
+#include "core/ir/format.h"
+#include "harness/chimera_levels.h"
+#include "harness/sheet.h"
+#include "simulator/simulator.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+void fail(Reproduced& done, const std::string& reason) {
+  done.holds = false;
+  done.reason += (done.reason.empty() ? "" : "; ") + reason;
+}
+
+Setting setting_for(const std::string& workload, const std::string& machine) {
+  Request r;
+  r.subject = workload;
+  r.machine = machine;
+  return setting_of(r);
+}
+
+/// One operator of a workload as a workload: what it reads is input, what it writes output.
+Workload alone(const Workload& w, OpId id) {
+  WorkloadSpec spec{.name = w.op(id).name, .dtype = w.dtype()};
+  Operator op = w.op(id);
+  std::map<LoopId, LoopId> loops;
+  std::map<TensorId, TensorId> tensors;
+  for (LoopId& l : op.loops) {
+    loops[l] = LoopId(spec.loops.size());
+    spec.loops.push_back(w.loop(l));
+    l = loops[l];
+  }
+  const auto rename = [&](Access& a) {
+    const auto [at, fresh] = tensors.emplace(a.tensor, TensorId(spec.tensors.size()));
+    if (fresh) spec.tensors.push_back(w.tensor(a.tensor));
+    a.tensor = at->second;
+    for (Affine& index : a.index)
+      for (Term& t : index.terms) t.loop = loops.at(t.loop);
+  };
+  for (Access& a : op.inputs) rename(a);
+  for (Output& o : op.outputs) {
+    rename(o.target);
+    spec.outputs.push_back(o.target.tensor);
+  }
+  spec.operators = {std::move(op)};
+  return Workload::create(std::move(spec));
+}
+
+struct Plans {
+  Result<chimera::LevelsPlan> fused = Reason{""};
+  Plan unfused;               ///< a kernel an operator, each the model's best
+  double unfused_cost = 0;    ///< sum of their largest costs
+  std::string why;            ///< why there is no unfused one
+};
+
+Plans plans_of(const Setting& s) {
+  Plans p;
+  const chimera::LevelsOptions options;
+  p.fused = chimera::best_levels(*s.workload, *s.machine, options);
+  for (OpId op : s.workload->topological_order()) {
+    const Workload one = alone(*s.workload, op);
+    const auto best = chimera::best_levels(one, *s.machine, options);
+    if (!best) {
+      p.why = one.name() + ": " + best.reason();
+      return p;
+    }
+    Kernel kernel = best->plan.kernels.front();
+    kernel.name = one.name();
+    p.unfused.kernels.push_back(std::move(kernel));
+    p.unfused_cost += best->price.largest;
+  }
+  return p;
+}
+
+/// A level's requests from within and what came through its outer boundary.
+struct LevelCount {
+  std::string level, boundary;
+  std::int64_t hits = 0, misses = 0, moved = 0;
+  double hit_rate() const {
+    return hits + misses > 0 ? static_cast<double>(hits) / static_cast<double>(hits + misses) : 0;
+  }
+};
+
+Result<std::vector<LevelCount>> simulated(const Setting& s, const Plan& plan) {
+  const auto schedule = resolve(plan, s.workload, s.machine);
+  if (!schedule) return Reason{schedule.reason()};
+  const Traffic traffic = simulate(*schedule);
+  std::vector<LevelCount> counts;  // outermost first
+  LevelId outer = s.machine->home();
+  for (LevelId id : chimera::chip_levels(*s.machine)) {
+    LevelCount c{s.machine->level(id).name, s.machine->boundary(outer, id)};
+    for (const TrafficEntry& e : traffic.entries) {
+      if (e.boundary != c.boundary) continue;
+      c.hits += e.hits;
+      c.misses += e.misses;
+      // Lines left dirty are written sooner or later.
+      c.moved += e.read.value + e.written.value + e.resident_dirty.value;
+    }
+    counts.push_back(std::move(c));
+    outer = id;
+  }
+  return counts;
+}
+
+std::string percent(double x) { return formatted("{:.2f}", 100 * x); }
+
+}  // namespace
+
+Reproduced reproduce_levels(const Experiment& e, const Request& request) {
+  const Field top(*e.document, e.where);
+  top.only({"id", "title", "source", "method", "about", "machine", "workloads", "paper", "must_hold"});
+  std::vector<std::string> header{"workload"};
+  const auto levels_of = [](const Machine& m) {
+    std::vector<std::string> names;
+    for (LevelId id : chimera::chip_levels(m)) names.push_back(m.level(id).name);
+    return names;
+  };
+  Reproduced done;
+  done.holds = true;
+  std::optional<Sheet> sheet;
+  std::map<std::string, double> changed;  // by boundary: sum of 1 - fused / unfused
+  std::vector<std::string> boundaries;
+  const auto workloads = top.at("workloads").items();
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    const std::string name = workloads[i].text();
+    if (request.progress) request.progress(name, double(i) / double(workloads.size()));
+    const Setting s = setting_for(name, top.at("machine").text());
+    if (!sheet) {
+      for (const std::string& level : levels_of(*s.machine))
+        for (const char* what : {"hit % fused", "hit % unfused", "bytes fused", "bytes unfused",
+                                 "reduced by %"})
+          header.push_back(formatted("{} {} (simulated)", level, what));
+      sheet.emplace(header);
+    }
+    const Plans plans = plans_of(s);
+    if (!plans.fused || !plans.why.empty()) {
+      fail(done, name + ": " + (plans.fused ? plans.why : plans.fused.reason()));
+      continue;
+    }
+    const auto fused = simulated(s, plans.fused->plan), apart = simulated(s, plans.unfused);
+    if (!fused || !apart) {
+      fail(done, name + ": " + (fused ? apart.reason() : fused.reason()));
+      continue;
+    }
+    std::vector<std::string> row{name};
+    for (std::size_t d = 0; d < fused->size(); ++d) {
+      const LevelCount &a = (*fused)[d], &b = (*apart)[d];
+      const double less = 1 - static_cast<double>(a.moved) / static_cast<double>(b.moved);
+      if (changed.emplace(a.boundary, 0).second) boundaries.push_back(a.boundary);
+      changed[a.boundary] += less;
+      row.insert(row.end(), {percent(a.hit_rate()), percent(b.hit_rate()), std::to_string(a.moved),
+                             std::to_string(b.moved), percent(less)});
+    }
+    sheet->add(std::move(row));
+  }
+  sheet->into(done);
+  done.report += "\n| boundary | reduced by % on average (paper) | reduced by % on average "
+                 "(simulated) |\n|---|---|---|\n";
+  for (const std::string& boundary : boundaries) {
+    const double mean = 100 * changed[boundary] / double(workloads.size());
+    std::string paper = "-";
+    for (const Field& p : top.at("paper").items())
+      if (p.at("boundary").text() == boundary) paper = p.at("reduced_percent").text();
+    done.report += formatted("| {} | {} | {:.2f} |\n", boundary, paper, mean);
+    done.result["reduced_percent"][boundary] = mean;
+    for (const Field& must : top.at("must_hold").at("reduced").items())
+      if (must.at("boundary").text() == boundary && mean < must.at("at_least_percent").real())
+        fail(done, formatted("traffic at {} falls by {:.2f} % only", boundary, mean));
+  }
+  return done;
+}
+
+Reproduced reproduce_fusion(const Experiment& e, const Request& request) {
+  const Field top(*e.document, e.where);
+  top.only({"id", "title", "source", "method", "about", "machine", "panels"});
+  Reproduced done;
+  done.holds = true;
+  Sheet sheet({"panel", "workload", "computing us (predicted)", "fused, slowest level us (predicted)",
+               "unfused, slowest levels us (predicted)", "speed-up by fusion (predicted)"});
+  std::string averages;
+  for (const Field& panel : top.at("panels").items()) {
+    panel.only({"name", "workloads", "paper"});
+    double product = 0;
+    const auto workloads = panel.at("workloads").items();
+    for (const Field& f : workloads) {
+      if (request.progress) request.progress(f.text(), 0);
+      const Setting s = setting_for(f.text(), top.at("machine").text());
+      const Plans plans = plans_of(s);
+      if (!plans.fused || !plans.why.empty()) {
+        fail(done, f.text() + ": " + (plans.fused ? plans.why : plans.fused.reason()));
+        continue;
+      }
+      double peak = 0;
+      for (const ComputeUnit& u : s.machine->units)
+        if (const auto at = u.peak.find(std::string(name_of(s.workload->dtype()))); at != u.peak.end())
+          peak = std::max(peak, at->second.value);
+      const double compute = s.workload->flops() / peak;
+      const double fused = std::max(compute, plans.fused->price.largest);
+      const double apart = std::max(compute, plans.unfused_cost);
+      product += std::log(apart / fused);
+      sheet.add({panel.at("name").text(), f.text(), formatted("{:.2f}", 1e6 * compute),
+                 formatted("{:.2f}", 1e6 * plans.fused->price.largest),
+                 formatted("{:.2f}", 1e6 * plans.unfused_cost), formatted("{:.2f}", apart / fused)});
+    }
+    averages += formatted("| {} | {:.2f} |", panel.at("name").text(),
+                          std::exp(product / double(workloads.size())));
+    for (const auto& [system, times] : panel.at("paper").entries())
+      averages += formatted(" {} {};", system, times.text());
+    averages += " |\n";
+  }
+  sheet.into(done);
+  done.report += "\n| panel | by fusion, geometric mean (predicted) | Chimera over others (paper) "
+                 "|\n|---|---|---|\n" + averages;
+  return done;
+}
+
+}  // namespace tilewright::harness
