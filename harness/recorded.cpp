@@ -1,5 +1,7 @@
 #include "harness/recorded.h"
 
+#include <sstream>
+#include <cstdlib>
 #include <algorithm>
 #include <map>
 
@@ -69,6 +71,26 @@ DocumentValue read_recording(const std::string& path, std::string_view option) {
   return read_json(json, path);
 }
 
+namespace {
+
+/// Why a kernel moves more than its plan says, where that is known of it: registers that spill go through
+/// L2 as local memory; of rows that are no power of two long, requests fetch more than they ask for.
+std::string known_cause(const Field& point) {
+  if (const auto spilled = point.get("spill_store_bytes"); spilled && spilled->integer(0, 1 << 30) > 0)
+    return ", registers spill";
+  const auto tiles = point.get("tiles");
+  if (!tiles) return "";
+  std::istringstream parts(tiles->text());
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::size_t equals = part.find('=');
+    const long size = equals == std::string::npos ? 0 : std::strtol(part.c_str() + equals + 1, nullptr, 10);
+    if (part[0] != 'm' && size > 0 && (size & (size - 1)) != 0) return ", rows no power of two";
+  }
+  return "";
+}
+
+}  // namespace
+
 std::vector<CountedPoint> counted_points(const Field& block, std::string_view control) {
   std::vector<CountedPoint> points;
   for (const Field& p : block.at("points").items()) {
@@ -79,7 +101,7 @@ std::vector<CountedPoint> counted_points(const Field& block, std::string_view co
     if (!truth || !exact) continue;
     const auto group = p.get("expression") ? p.get("expression") : p.get("tree");
     points.push_back({.name = p.at("name").text(),
-                      .group = group ? group->text() : "",
+                      .group = (group ? group->text() : "") + known_cause(p),
                       .truth = truth->real(),
                       .exact = *exact,
                       .chimera = read_bytes(predicted, "chimera"),

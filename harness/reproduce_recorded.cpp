@@ -166,11 +166,17 @@ Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& option
   done.report += formatted("\n\nThe paper, on another machine and another boundary: R² {}.\n",
                            ratio(top.at("paper").at("r2").real()));
   const double least = top.at("must_hold").at("min_r2_exact").real();
-  const auto got = number_at(said, "exact", "r2_identity");
-  done.holds = got && *got >= least;
-  if (!done.holds)
-    done.reason = got ? formatted("exact's R² about y = x is {:.4f}, below {}", *got, least)
-                      : "the recording has no counted tiling";
+  // Groups with a comma in their name have a known cause beside the model.
+  done.holds = !said["groups"].empty();
+  for (const auto& [name, models] : said["groups"].items()) {
+    if (name.find(',') != std::string::npos) continue;
+    const auto got = number_at(models, "exact", "r2_identity");
+    if (got && *got >= least) continue;
+    done.holds = false;
+    done.reason = name + (got ? formatted(": exact's R² about y = x is {:.4f}, below {}", *got, least)
+                              : std::string(": nothing was counted"));
+  }
+  if (said["groups"].empty()) done.reason = "the recording has no counted tiling";
   return done;
 }
 

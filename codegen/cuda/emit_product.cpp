@@ -13,6 +13,8 @@ constexpr MicroKernel kMicroKernels[] = {
     {"simt", "fused multiply-adds, one row pair and column pair of sums a thread", false, true},
 };
 
+constexpr std::int64_t kSumsAtOnce = 64;  // floats a thread, of a product on sums in shared memory
+
 bool has_loop(const Access& a, LoopId loop) {
   return std::ranges::any_of(a.index, [&](const Affine& i) {
     return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
@@ -281,23 +283,31 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
               operand(id, p.left, p.rows, p.depth, ranges, half) + ", " +
               operand(id, p.right, p.columns, p.depth, ranges) + ", warp, " + std::to_string(threads() / 32) + ");");
   } else {
-    const std::string m = std::to_string(blocks_of_rows(rows.most)), c = std::to_string(blocks_of_columns(columns.most));
-    const std::string first = "me.column * " + c;
-    out_.line("Sums<" + m + ", " + c + "> sums;");
+    // A part of a warp's columns at a time, so that the sums find room in registers.
+    const std::int64_t m = blocks_of_rows(rows.most), all = blocks_of_columns(columns.most);
+    std::int64_t part = 2;
+    for (std::int64_t n = 2; n <= all; n += 2)
+      if (all % n == 0 && m * n * 4 <= kSumsAtOnce) part = n;
+    if (op.outputs[0].rescale && forms_chosen_)
+      throw Refused{"operator " + op.name +
+                    " is rescaled: its sums must stay in registers, which the plan does not allow"};
+    out_.open("for (int part = 0; part < " + std::to_string(all / part) + "; ++part)");
+    out_.line("const int first = me.column * " + std::to_string(all) + " + part * " + std::to_string(part) + ";");
+    out_.line("Sums<" + std::to_string(m) + ", " + std::to_string(part) + "> sums;");
     if (fresh == "true") {
       out_.line("fill(sums, 0);");
     } else {
       if (fresh != "false") out_.line("if (" + fresh + ") fill(sums, 0); else");
-      out_.line("sums_from_tile(sums, me, " + first + ", " + sum_tile + ", " + row + ", " + column + ");");
+      out_.line("sums_from_tile(sums, me, first, " + sum_tile + ", " + row + ", " + column + ");");
     }
-    if (op.outputs[0].rescale && forms_chosen_) throw Refused{"operator " + op.name + " is rescaled: its sums must stay in registers, which the plan does not allow"};
     const std::string call = operand(id, p.left, p.rows, p.depth, ranges) + ", " +
-                             operand(id, p.right, p.columns, p.depth, ranges) + ", me, " + first;
+                             operand(id, p.right, p.columns, p.depth, ranges) + ", me, first";
     if (micro == "mma")
       out_.line("Mma<" + element_type(left_tensor) + ">::template multiply<" + std::to_string(whole_depth) + ">(sums, " + call + ");");
     else
       out_.line("Simt::multiply(sums, " + call + ", " + size_text(depth) + ");");
-    out_.line("sums_to_tile(sums, me, " + first + ", " + sum_tile + ", " + row + ", " + column + ");");
+    out_.line("sums_to_tile(sums, me, first, " + sum_tile + ", " + row + ", " + column + ");");
+    out_.close();
   }
   out_.line("barrier(1, " + t + ");");
 }

@@ -511,6 +511,7 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const Place& p, int first, int colu
 }
 template <class T, bool Whole, int M, int N, class Row>
 TW_DEVICE void read_sums(Sums<M, N>& s, const Place& p, int first, int columns, const Row& row) {
+  warp_sync();  // other lanes wrote what this one reads, and will write it again
   const int t = p.lane % 4, four = p.lane - t;
   TW_UNROLL
   for (int i = 0; i < M; ++i)
@@ -556,6 +557,7 @@ TW_DEVICE void read_sums(Sums<M, N>& s, const Place& p, int first, int columns, 
         }
       }
     }
+  warp_sync();
 }
 /// One value a row, to a tensor and back: by the lanes with lane % 4 == 0 of the first column of warps.
 template <class T, int M, class Element>
