@@ -18,12 +18,6 @@ Workload gemm_chain(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t
                         ",k=" + std::to_string(k) + ",l=" + std::to_string(l));
 }
 
-std::vector<LevelTiling> tilings_of(const LevelsPrice& p) {
-  std::vector<LevelTiling> t;
-  for (const LevelPrice& l : p.levels) t.push_back(l.at);
-  return t;
-}
-
 std::map<std::string, std::int64_t> bytes_by_boundary(const Traffic& t) {
   std::map<std::string, std::int64_t> sum;
   for (const TrafficEntry& e : t.entries) sum[e.boundary] += e.read.value + e.written.value;
