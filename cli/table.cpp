@@ -82,4 +82,12 @@ std::string pairs(const nlohmann::ordered_json& object) {
   return out;
 }
 
+const nlohmann::ordered_json& get(const nlohmann::ordered_json& j, const char* key) {
+  static const nlohmann::ordered_json none = nullptr;
+  const auto at = j.find(key);
+  return at == j.end() ? none : *at;
+}
+
+std::string text(const nlohmann::ordered_json& j, const char* key) { return cell(get(j, key)); }
+
 }  // namespace tilewright::cli

@@ -27,6 +27,9 @@ std::string grouped(std::int64_t n);
 std::string human_bytes(std::int64_t n);
 /// Strings bare, whole numbers grouped, reals with four digits, lists joined, null as "-".
 std::string cell(const nlohmann::ordered_json& value);
+/// The value, or null where the document has none (a refusal's lacks most keys); and its cell.
+const nlohmann::ordered_json& get(const nlohmann::ordered_json& j, const char* key);
+std::string text(const nlohmann::ordered_json& j, const char* key);
 /// {"m":64,"l":32} -> "m=64 l=32"
 std::string pairs(const nlohmann::ordered_json& object);
 

@@ -10,15 +10,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The value, or null where the document has none (a refusal's lacks most keys).
-const ordered_json& get(const ordered_json& j, const char* key) {
-  static const ordered_json none = nullptr;
-  const auto at = j.find(key);
-  return at == j.end() ? none : *at;
-}
-
-std::string text(const ordered_json& j, const char* key) { return cell(get(j, key)); }
-
 std::string bytes(const ordered_json& value) {
   if (!value.is_number_integer()) return "-";
   const auto n = value.get<std::int64_t>();

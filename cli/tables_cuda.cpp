@@ -10,14 +10,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-const ordered_json& get(const ordered_json& j, const char* key) {
-  static const ordered_json none = nullptr;
-  const auto at = j.find(key);
-  return at == j.end() ? none : *at;
-}
-
-std::string text(const ordered_json& j, const char* key) { return cell(get(j, key)); }
-
 std::string launches_table(const ordered_json& launches) {
   Table table({"kernel", "blocks", "threads", "shared B", "registers", "spill stores B",
                "spill loads B", "static shared B"});

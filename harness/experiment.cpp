@@ -44,4 +44,16 @@ const Experiment& find_experiment(std::string_view id) {
                     .accepted = join(ids) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
 
+void fail(Reproduced& done, const std::string& reason) {
+  done.holds = false;
+  done.reason += (done.reason.empty() ? "" : "; ") + reason;
+}
+
+Request request_for(const std::string& workload, const std::string& machine) {
+  Request r;
+  r.subject = workload;
+  r.machine = machine;
+  return r;
+}
+
 }  // namespace tilewright::harness

@@ -37,6 +37,10 @@ struct Reproduced {
   bool holds = false;
   std::string reason;  ///< what does not hold
 };
+/// It does not hold, for one more reason.
+void fail(Reproduced& done, const std::string& reason);
+/// What an experiment asks about: a workload on a machine.
+Request request_for(const std::string& workload, const std::string& machine);
 
 /// Chimera's predictions against the simulator over drawn tilings; `paper` may give the paper's R².
 Reproduced reproduce_validation(const Experiment& e, const Request& request,

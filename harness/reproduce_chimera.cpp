@@ -13,18 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-Request request_for(const std::string& workload, const std::string& machine) {
-  Request r;
-  r.subject = workload;
-  r.machine = machine;
-  return r;
-}
-
-void fail(Reproduced& done, const std::string& reason) {
-  done.holds = false;
-  done.reason += (done.reason.empty() ? "" : "; ") + reason;
-}
-
 std::string fixed(double x, int digits) { return formatted("{:.{}f}", x, digits); }
 
 std::string tiles_text(const ordered_json& tiles) {

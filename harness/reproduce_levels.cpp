@@ -13,16 +13,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-void fail(Reproduced& done, const std::string& reason) {
-  done.holds = false;
-  done.reason += (done.reason.empty() ? "" : "; ") + reason;
-}
-
 Setting setting_for(const std::string& workload, const std::string& machine) {
-  Request r;
-  r.subject = workload;
-  r.machine = machine;
-  return setting_of(r);
+  return setting_of(request_for(workload, machine));
 }
 
 /// One operator of a workload as a workload: what it reads is input, what it writes output.

@@ -15,18 +15,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-Request request_for(const std::string& workload, const std::string& machine) {
-  Request r;
-  r.subject = workload;
-  r.machine = machine;
-  return r;
-}
-
-void fail(Reproduced& done, const std::string& reason) {
-  done.holds = false;
-  done.reason += (done.reason.empty() ? "" : "; ") + reason;
-}
-
 std::string milliseconds(double seconds) { return formatted("{:.3f}", 1e3 * seconds); }
 
 }  // namespace

@@ -374,19 +374,22 @@ std::vector<CacheCount> CacheHierarchy::counts(std::size_t level) const {
   return counts;
 }
 
+CacheCount& CacheCount::operator+=(const CacheCount& more) {
+  hits += more.hits;
+  misses += more.misses;
+  read += more.read;
+  written += more.written;
+  resident_dirty += more.resident_dirty;
+  handed += more.handed;
+  prefetches += more.prefetches;
+  useful_prefetches += more.useful_prefetches;
+  invalidations += more.invalidations;
+  return *this;
+}
+
 CacheCount CacheHierarchy::total(std::size_t level) const {
   CacheCount sum;
-  for (const CacheCount& c : counts(level)) {
-    sum.hits += c.hits;
-    sum.misses += c.misses;
-    sum.read += c.read;
-    sum.written += c.written;
-    sum.resident_dirty += c.resident_dirty;
-    sum.handed += c.handed;
-    sum.prefetches += c.prefetches;
-    sum.useful_prefetches += c.useful_prefetches;
-    sum.invalidations += c.invalidations;
-  }
+  for (const CacheCount& c : counts(level)) sum += c;
   return sum;
 }
 

@@ -41,6 +41,7 @@ struct CacheCount {
   std::int64_t prefetches = 0;  ///< lines that a prefetcher of this level asked for
   std::int64_t useful_prefetches = 0;  ///< of those, that a touch from within then found
   std::int64_t invalidations = 0;      ///< lines taken out by an inclusive level or another core
+  CacheCount& operator+=(const CacheCount& more);
   friend bool operator==(const CacheCount&, const CacheCount&) = default;
 };
 

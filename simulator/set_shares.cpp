@@ -13,19 +13,6 @@ namespace tilewright {
 
 namespace {
 
-CacheCount& operator+=(CacheCount& a, const CacheCount& b) {
-  a.hits += b.hits;
-  a.misses += b.misses;
-  a.read += b.read;
-  a.written += b.written;
-  a.resident_dirty += b.resident_dirty;
-  a.handed += b.handed;
-  a.prefetches += b.prefetches;
-  a.useful_prefetches += b.useful_prefetches;
-  a.invalidations += b.invalidations;
-  return a;
-}
-
 /// Why what one set does may depend on another one; empty: it does not.
 std::string coupled(const Level& l) {
   if (l.behaviour.index != Index::modulo) return l.name + " chooses sets by a hash";

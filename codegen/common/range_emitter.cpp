@@ -46,6 +46,38 @@ SymRanges RangeEmitter::whole_ranges() const {
   return ranges;
 }
 
+RangeEmitter::Cut RangeEmitter::cut(NodeId loop, const SymRanges& around) {
+  const ScheduleNode& n = k_.node(loop);
+  const SymRange outer = around.at[slot(n.cuts.front())];
+  const std::string& loop_name = workload_.loop(n.loop).name;
+  const Linear size = outer.hi - outer.lo;
+  const std::int64_t last = variables_.upper(outer.hi);
+  Cut c{.name = names_.fresh(identifier("l_", loop_name)),
+        .end = names_.fresh(identifier("l_", loop_name + "_end")),
+        .low = variables_.text(outer.lo),
+        .high = variables_.text(outer.hi),
+        .step = n.step,
+        .inner = {.most = std::min(n.step, outer.most)},
+        .whole_steps = size.is_constant() && size.constant % n.step == 0};
+  if (c.whole_steps) {
+    c.inner.lo = variables_.add(c.name, variables_.lower(outer.lo), last - n.step);
+    c.inner.hi = c.inner.lo + number(n.step);
+  } else {
+    c.inner = variables_.add_range(c.name, c.end, {variables_.lower(outer.lo), last}, c.inner.most, true);
+  }
+  return c;
+}
+
+SymRanges RangeEmitter::inside_of(NodeId loop, const Cut& cut, const SymRanges& around) const {
+  const ScheduleNode& n = k_.node(loop);
+  SymRanges inside = around;
+  for (const OpLoop& c : n.cuts) {
+    inside.at[slot(c)] = cut.inner;
+    if (n.binding == Binding::grid) inside.low[slot(c)] = cut.inner.lo;
+  }
+  return inside;
+}
+
 std::string RangeEmitter::nonempty(const SymBox& box) const {
   std::string text;
   for (const SymRange& r : box)

@@ -60,6 +60,18 @@ class RangeEmitter {
   std::string nonempty(const SymBox& box) const;
   std::string initialises(OpId op, const SymRanges& ranges, bool atomic) const;
   std::string not_yet_added(OpId op, bool atomic) const;
+  /// A loop of the emitted program, its names and the range of one iteration. Where steps do not divide
+  /// the range, `end` is to be declared: the least of next() and `high`.
+  struct Cut {
+    std::string name, end, low, high;  ///< identifiers; the range around, as text
+    std::int64_t step = 1;
+    SymRange inner;
+    bool whole_steps = false;
+    std::string next() const { return name + " + " + std::to_string(step); }
+  };
+  Cut cut(NodeId loop, const SymRanges& around);
+  /// The ranges within an iteration, before anything is inferred.
+  SymRanges inside_of(NodeId loop, const Cut& cut, const SymRanges& around) const;
   const SymRange& range(const SymRanges& r, OpId op, int local) const {
     return r.at[k_.range_base[op.index()] + static_cast<std::size_t>(local)];
   }

@@ -1,6 +1,7 @@
 // emit: a schedule as one C++ file.
 #include <algorithm>
 
+#include "codegen/common/program_head.h"
 #include "codegen/cpu/emitter.h"
 #include "core/ir/files.h"
 
@@ -33,29 +34,15 @@ Result<std::int64_t> element_bytes(const Schedule& s) {
 }
 
 void check(const EmitOptions& o) {
-  if (!is_identifier(o.prefix))
-    throw InputError({.field = "prefix", .value = o.prefix.substr(0, 80),
-                      .problem = "is no identifier",
-                      .accepted = "letters, digits and underscores, no C++ keyword"});
+  check_prefix(o.prefix);
   if (o.threads < 1 || o.threads > 4096)
     throw InputError({.field = "threads", .value = std::to_string(o.threads),
                       .problem = "is no number of threads", .accepted = "1..4096"});
 }
 
 std::string head(const Program& p, const Source& source) {
-  const Workload& w = p.workload();
-  std::string text = "// " + harmless(w.name()) + " for " + harmless(p.machine().name) +
-                     ", emitted by Tilewright.\n//   " + source.build_command_text + "\n//\n";
-  for (std::size_t i = 0; i < w.operators().size(); ++i)
-    text += "// " + one_line(to_text(w, OpId(i))) + "\n";
-  text += "// over";
-  for (std::size_t i = 0; i < w.loops().size(); ++i)
-    text += (i == 0 ? " " : ", ") + w.loops()[i].name + " < " + std::to_string(w.loops()[i].extent);
-  text += "\n//\n";
-  for (std::size_t i = 0; i < p.schedule.resolved.kernels.size(); ++i)
-    text += "// kernel " + std::to_string(i) + ": " +
-            one_line(to_text(p.schedule.resolved.kernels[i].tree)) + "\n";
-  text += "//\n// A packed tile is copied at its load into an array of its own, and written tiles are copied"
+  std::string text = program_head(p.schedule, source.build_command_text);
+  text += "// A packed tile is copied at its load into an array of its own, and written tiles are copied"
           " back;\n// the lines of others come into the cache as they are used.\n";
   for (const TileUse& t : source.tiles)
     text += "//   " + one_line(t.tensor + " at " + t.level + ": " +

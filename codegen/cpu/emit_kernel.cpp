@@ -169,42 +169,23 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
 
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   const ScheduleNode& n = k_.node(id);
-  const SymRange outer = around.at[slot(n.cuts.front())];
-  const std::string& loop_name = p_.workload().loop(n.loop).name;
-  const std::string name = names_.fresh(identifier("l_", loop_name));
-  const std::string end = names_.fresh(identifier("l_", loop_name + "_end"));
-  const std::string step = std::to_string(n.step);
-
-  const std::int64_t last = variables_.upper(outer.hi);
-  const Linear size = outer.hi - outer.lo;
-  const bool whole_steps = size.is_constant() && size.constant % n.step == 0;
-  SymRange inner{.most = std::min(n.step, outer.most)};
-  if (whole_steps) {
-    inner.lo = variables_.add(name, variables_.lower(outer.lo), last - n.step);
-    inner.hi = inner.lo + number(n.step);
-  } else {
-    inner = variables_.add_range(name, end, {variables_.lower(outer.lo), last}, inner.most, true);
-  }
+  const Cut c = cut(id, around);
   if (is_parallel(id))
     out_.directive(split_ ? "#pragma omp for schedule(static) nowait"
                           : "#pragma omp parallel for schedule(static) num_threads(kThreads)");
   defined_.emplace_back();
-  out_.open("for (int64_t " + name + " = " + variables_.text(outer.lo) + "; " + name + " < " +
-            variables_.text(outer.hi) + "; " + name + " += " + step + ")");
-  if (!whole_steps)
-    out_.line("const int64_t " + end + " = min(" + name + " + " + step + ", " +
-              variables_.text(outer.hi) + ");");
+  out_.open("for (int64_t " + c.name + " = " + c.low + "; " + c.name + " < " + c.high + "; " +
+            c.name + " += " + std::to_string(c.step) + ")");
+  if (!c.whole_steps)
+    out_.line("const int64_t " + c.end + " = min(" + c.next() + ", " + c.high + ");");
 
-  SymRanges inside = around;
+  SymRanges inside = inside_of(id, c, around);
   const std::string outer_block = block_;
-  for (const OpLoop& c : n.cuts) {
-    inside.at[slot(c)] = inner;
-    if (n.binding == Binding::grid) inside.low[slot(c)] = inner.lo;
-  }
   if (n.binding == Binding::grid && blocks_numbered_) {
     const std::string block = names_.fresh("block");
-    out_.line("const int64_t " + block + " = " + outer_block + " + (" + name + " - " +
-              variables_.text(outer.lo, true) + ") / " + step + " * " +
+    out_.line("const int64_t " + block + " = " + outer_block + " + (" + c.name + " - " +
+              variables_.text(around.at[slot(n.cuts.front())].lo, true) + ") / " +
+              std::to_string(c.step) + " * " +
               std::to_string(blocks_below(k_, id)) + ";");
     block_ = block;
   }
@@ -214,8 +195,8 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   in_scope_.push_back(id);
   declare(mine);
   enter_body(id, inside);
-  open_.push_back({id, name, end, variables_.text(outer.lo), variables_.text(outer.hi), around});
-  for (NodeId c : n.children) visit(c, inside);
+  open_.push_back({id, c.name, c.end, c.low, c.high, around});
+  for (NodeId child : n.children) visit(child, inside);
   open_.pop_back();
   leave_scope(mine);
   in_scope_.pop_back();

@@ -54,10 +54,18 @@ struct Source {
 struct MicroKernel {
   std::string_view name;      ///< "mma", "wmma2x2", "simt"
   std::string_view summary;
-  bool half = false;          ///< f16 and bf16 operands (wmma2x2: f16 only)
-  bool fragments = false;     ///< its sums may stay in registers between calls: their layout is known
+  std::string_view text;      ///< the device code's struct; '@' stands for the element type
+  bool f16 = false, bf16 = false, f32 = false;  ///< operands that it takes
+  bool fragments = false;     ///< sums lie as Sums has them: they may stay in registers between calls
+  bool blocks = false;        ///< its depth is blocks of 16, rounded up
+  bool plain_rows = false;    ///< rows of its tiles are padded instead of swizzled
+  bool takes(DType type) const {
+    return type == DType::f16 ? f16 : type == DType::bf16 ? bf16 : type == DType::f32 && f32;
+  }
 };
 std::span<const MicroKernel> micro_kernels();
+/// By name; none: no such micro-kernel. An empty name: the first that takes the type.
+const MicroKernel* find_micro_kernel(std::string_view name, DType type);
 
 struct EmitOptions {
   std::string micro_kernel = {};      ///< empty: mma for f16 and bf16, simt otherwise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/common/program_head.h"
 #include "codegen/cuda/emitter.h"
 #include "core/ir/files.h"
 
@@ -10,10 +11,7 @@ namespace tilewright::cuda {
 namespace {
 
 void check(const EmitOptions& o) {
-  if (!is_identifier(o.prefix))
-    throw InputError({.field = "prefix", .value = o.prefix.substr(0, 80),
-                      .problem = "is no identifier",
-                      .accepted = "letters, digits and underscores, no C++ keyword"});
+  check_prefix(o.prefix);
   if (o.warps < 0 || o.warps > 16)
     throw InputError({.field = "warps", .value = std::to_string(o.warps),
                       .problem = "is no number of warps", .accepted = "1..16, or 0 for as many as suit the tiles"});
@@ -39,31 +37,19 @@ std::optional<Reason> types_refused(const Workload& w) {
 
 std::optional<Reason> micro_kernel_refused(const Workload& w, const std::string& name) {
   if (name.empty()) return std::nullopt;
-  std::vector<std::string> names;
-  for (const MicroKernel& m : micro_kernels()) {
-    names.emplace_back(m.name);
-    if (m.name != name) continue;
-    const bool half = w.dtype() == DType::f16 || (w.dtype() == DType::bf16 && name != "wmma2x2");
-    if (m.half && !half)
-      return Reason{"micro-kernel " + name + " takes no " + std::string(name_of(w.dtype()))};
+  const MicroKernel* const m = find_micro_kernel(name, w.dtype());
+  if (m != nullptr && (m->takes(w.dtype()) || (w.dtype() == DType::f64 && !m->blocks)))
     return std::nullopt;
-  }
+  if (m != nullptr)
+    return Reason{"micro-kernel " + name + " takes no " + std::string(name_of(w.dtype()))};
+  std::vector<std::string> names;
+  for (const MicroKernel& each : micro_kernels()) names.emplace_back(each.name);
   return Reason{"the cuda target has no micro-kernel " + name.substr(0, 40) + " (it has " + join(names) + ")"};
 }
 
 std::string head(const Program& p, const Source& source) {
-  const Workload& w = p.workload();
-  std::string text = "// " + harmless(w.name()) + " for " + harmless(p.machine().name) +
-                     ", emitted by Tilewright.\n//   " + source.build_command_text + "\n//\n";
-  for (std::size_t i = 0; i < w.operators().size(); ++i)
-    text += "// " + one_line(to_text(w, OpId(i))) + "\n";
-  text += "// over";
-  for (std::size_t i = 0; i < w.loops().size(); ++i)
-    text += (i == 0 ? " " : ", ") + w.loops()[i].name + " < " + std::to_string(w.loops()[i].extent);
-  text += "\n//\n";
-  for (std::size_t i = 0; i < p.schedule.resolved.kernels.size(); ++i)
-    text += "// kernel " + std::to_string(i) + ": " + one_line(to_text(p.schedule.resolved.kernels[i].tree)) + "\n";
-  text += "//\n// Tiles:\n";
+  std::string text = program_head(p.schedule, source.build_command_text);
+  text += "// Tiles:\n";
   for (const TileUse& t : source.tiles) {
     std::string line = t.tensor + " at " + t.level + ": " + t.place;
     if (t.bytes > 0) line += ", " + std::to_string(t.bytes) + " bytes";

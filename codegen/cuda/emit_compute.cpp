@@ -5,17 +5,9 @@
 #include "codegen/common/expression.h"
 #include "core/ir/files.h"
 #include "codegen/cuda/emitter.h"
+#include "core/ir/expr.h"
 
 namespace tilewright::cuda {
-
-namespace {
-
-bool names_outputs(const Expr& e) {
-  if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) return true;
-  return std::ranges::any_of(e.args, names_outputs);
-}
-
-}  // namespace
 
 void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   if (copying_) return;
@@ -49,7 +41,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     }
     if (!fixed_[w.buffer.index()]) throw Refused{tensor_name(w.tensor) + " is written before its tile is known"};
     if (box != *fixed_[w.buffer.index()]) places_[w.buffer.index()].covered = false;
-    hold(id, w, *fixed_[w.buffer.index()], fresh);
+    hold(w, *fixed_[w.buffer.index()], fresh);
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const BufferId b = buffer_of_input(n, static_cast<int>(i));
@@ -144,7 +136,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     total += (total.empty() ? "" : " * ") + ("(" + size_text(range_l) + ")");
   }
   const bool runs = std::ranges::any_of(op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
-  out_.line("barrier(1, " + t + ");");
+  out_.line(meet());
   out_.open("for (int point = thread; point < " + (total.empty() ? "1" : total) + "; point += " + t + ")");
   out_.line("int rest_of_point = point;");
   for (std::size_t i = outer.size(); i-- > 0;) {
@@ -207,7 +199,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     out_.line("*" + point(n.op, out.target, n.writes[o].buffer, loops) + " = " + result(o) + ";");
   }
   out_.close();
-  out_.line("barrier(1, " + t + ");");
+  out_.line(meet());
 }
 
 }  // namespace tilewright::cuda

@@ -97,7 +97,7 @@ bool KernelEmitter::made_before_all_wait(BufferId b) const {
 
 /// Optimistic: what could stay in registers, does; misused() then says what cannot.
 void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
-  const bool registers = p_.options.registers && !p_.f64 && micro_kernel() != "wmma2x2";
+  const bool registers = p_.options.registers && !p_.f64 && micro_kernel().fragments;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     if (k_.buffers[i].role == BufferRole::input) continue;
     places_[i].form = Form::tile;
@@ -272,7 +272,7 @@ std::string KernelEmitter::sums_type(BufferId b) const {
 
 /// Everything in the block's shared memory: barriers, tiles, what warps exchange.
 void KernelEmitter::lay_out() {
-  const bool wmma = micro_kernel() == "wmma2x2";
+  const bool plain = micro_kernel().plain_rows;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     TilePlace& p = places_[i];
     p.bytes = 0;
@@ -283,9 +283,9 @@ void KernelEmitter::lay_out() {
     p.need_rows = std::max(p.need_rows, p.rows);
     p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
     const std::int64_t chunks = p.need_columns / vector;
-    p.swizzled = !wmma && (chunks % 8 == 0 || chunks == 4 || chunks == 2 || chunks == 1);
-    p.pitch = p.swizzled ? p.need_columns : (wmma ? chunks + 1 : chunks | 1) * vector;
-    if (wmma && p.need_columns % 16 == 0 && p.element_bytes == 4) p.pitch = p.need_columns + 4;
+    p.swizzled = !plain && (chunks % 8 == 0 || chunks == 4 || chunks == 2 || chunks == 1);
+    p.pitch = p.swizzled ? p.need_columns : (plain ? chunks + 1 : chunks | 1) * vector;
+    if (plain && p.need_columns % 16 == 0 && p.element_bytes == 4) p.pitch = p.need_columns + 4;
     p.stages = slides(BufferId(i)) ? 2 : 1;
     if (p.form == Form::ring) {
       bool again = false;

@@ -25,8 +25,8 @@ KernelEmitter::KernelEmitter(Program& program, int index)
   }
 }
 
-std::string KernelEmitter::element_type(TensorId t) const {
-  switch (workload_.tensor(t).dtype) {
+std::string KernelEmitter::element_type(DType type) {
+  switch (type) {
     case DType::f16: return "f16";
     case DType::bf16: return "bf16";
     case DType::f64: return "double";
@@ -194,7 +194,7 @@ void KernelEmitter::pass() {
     out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch * p.stages) + "; i += " +
               std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = 0;");
   }
-  if (filled) out_.line("barrier(1, " + std::to_string(threads()) + ");");
+  if (filled) out_.line(meet());
   walk();
   names_ = kept;
 }
@@ -302,94 +302,54 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
     case NodeKind::store: return visit_store(id, ranges);
     case NodeKind::sync:
       if (n.scope == Unit::grid) return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
-      if (!copying_) out_.line("barrier(1, " + std::to_string(threads()) + ");");
+      if (!copying_) out_.line(meet());
   }
 }
 
 /// The block's iteration of a grid loop, where it has one.
 void KernelEmitter::visit_grid_loop(NodeId id, const SymRanges& around) {
-  const ScheduleNode& n = k_.node(id);
-  const SymRange outer = around.at[slot(n.cuts.front())];
-  const std::string& loop_name = workload_.loop(n.loop).name;
   const std::string outer_rest = rest_;
   const std::int64_t inner_blocks = blocks_below(k_, id);
-  const std::string index = names_.fresh(identifier("i_", loop_name));
-  const std::string name = names_.fresh(identifier("l_", loop_name));
-  const std::string end = names_.fresh(identifier("l_", loop_name + "_end"));
-  const std::string step = std::to_string(n.step);
+  const std::string index = names_.fresh(identifier("i_", workload_.loop(k_.node(id).loop).name));
+  const Cut c = cut(id, around);
   out_.line("const int " + index + " = " + outer_rest +
             (inner_blocks == 1 ? "" : " / " + std::to_string(inner_blocks)) + ";");
-  const std::string low = variables_.text(outer.lo);
-  out_.line("const int " + name + " = " + (low == "0" ? "" : low + " + ") + index + " * " + step + ";");
-  const Linear size = outer.hi - outer.lo;
-  const bool whole_steps = size.is_constant() && size.constant % n.step == 0;
-  const std::int64_t last = variables_.upper(outer.hi);
-  SymRange inner{.most = std::min(n.step, outer.most)};
-  if (whole_steps) {
-    inner.lo = variables_.add(name, variables_.lower(outer.lo), last - n.step);
-    inner.hi = inner.lo + number(n.step);
-  } else {
-    inner = variables_.add_range(name, end, {variables_.lower(outer.lo), last}, inner.most, true);
-    out_.line("const int " + end + " = least(" + name + " + " + step + ", " + variables_.text(outer.hi) + ");");
-  }
-  divisors_[inner.lo.terms.begin()->first] = std::gcd(n.step, divisor(outer.lo));
-  defined_.emplace_back();
-  out_.open("if (" + name + " < " + variables_.text(outer.hi) + ")");
+  out_.line("const int " + c.name + " = " + (c.low == "0" ? "" : c.low + " + ") + index + " * " +
+            std::to_string(c.step) + ";");
+  out_.open("if (" + c.name + " < " + c.high + ")");
   if (inner_blocks > 1) {
     rest_ = names_.fresh("rest");
     out_.line("const int " + rest_ + " = " + outer_rest + " % " + std::to_string(inner_blocks) + ";");
   } else {
     rest_ = "0";
   }
-  visit_body(id, name, end, outer, inner, around);
-  out_.close();
-  defined_.pop_back();
+  visit_body(id, c, around);
   rest_ = outer_rest;
 }
 
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
-  const ScheduleNode& n = k_.node(id);
-  const SymRange outer = around.at[slot(n.cuts.front())];
-  const std::string& loop_name = workload_.loop(n.loop).name;
-  const std::string name = names_.fresh(identifier("l_", loop_name));
-  const std::string end = names_.fresh(identifier("l_", loop_name + "_end"));
-  const std::string step = std::to_string(n.step);
-  const std::int64_t last = variables_.upper(outer.hi);
-  const Linear size = outer.hi - outer.lo;
-  const bool whole_steps = size.is_constant() && size.constant % n.step == 0;
-  SymRange inner{.most = std::min(n.step, outer.most)};
-  if (whole_steps) {
-    inner.lo = variables_.add(name, variables_.lower(outer.lo), last - n.step);
-    inner.hi = inner.lo + number(n.step);
-  } else {
-    inner = variables_.add_range(name, end, {variables_.lower(outer.lo), last}, inner.most, true);
-  }
-  divisors_[inner.lo.terms.begin()->first] = std::gcd(n.step, divisor(outer.lo));
-  defined_.emplace_back();
-  if (n.binding == Binding::unroll || n.binding == Binding::vector) out_.line("TW_UNROLL");
-  else out_.line("TW_NO_UNROLL");
-  out_.open("for (int " + name + " = " + variables_.text(outer.lo) + "; " + name + " < " +
-            variables_.text(outer.hi) + "; " + name + " += " + step + ")");
-  if (!whole_steps)
-    out_.line("const int " + end + " = least(" + name + " + " + step + ", " + variables_.text(outer.hi) + ");");
-  visit_body(id, name, end, outer, inner, around);
-  out_.close();
-  defined_.pop_back();
+  const Binding binding = k_.node(id).binding;
+  const Cut c = cut(id, around);
+  out_.line(binding == Binding::unroll || binding == Binding::vector ? "TW_UNROLL" : "TW_NO_UNROLL");
+  out_.open("for (int " + c.name + " = " + c.low + "; " + c.name + " < " + c.high + "; " + c.name +
+            " += " + std::to_string(c.step) + ")");
+  visit_body(id, c, around);
 }
 
-void KernelEmitter::visit_body(NodeId id, const std::string& name, const std::string& end,
-                               const SymRange& outer, const SymRange& inner,
-                               const SymRanges& around) {
+/// What stands within an iteration, and its end.
+void KernelEmitter::visit_body(NodeId id, const Cut& c, const SymRanges& around) {
   const ScheduleNode& n = k_.node(id);
-  SymRanges inside = around;
-  for (const OpLoop& c : n.cuts) {
-    inside.at[slot(c)] = inner;
-    if (n.binding == Binding::grid) inside.low[slot(c)] = inner.lo;
-  }
+  const Linear& low = around.at[slot(n.cuts.front())].lo;
+  divisors_[c.inner.lo.terms.begin()->first] = std::gcd(n.step, divisor(low));
+  defined_.emplace_back();
+  if (!c.whole_steps) out_.line("const int " + c.end + " = least(" + c.next() + ", " + c.high + ");");
+  SymRanges inside = inside_of(id, c, around);
   enter_body(id, inside);
-  open_.push_back({id, name, end, variables_.text(outer.lo), variables_.text(outer.hi), around});
-  for (NodeId c : n.children) visit(c, inside);
+  open_.push_back({id, c.name, c.end, c.low, c.high, around});
+  for (NodeId child : n.children) visit(child, inside);
   open_.pop_back();
+  defined_.pop_back();
+  out_.close();
 }
 
 }  // namespace tilewright::cuda

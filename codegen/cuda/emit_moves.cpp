@@ -193,7 +193,6 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     out_.close();
   }
   out_.open("if (" + condition + "!" + tile + "_held.is(" + here + "))");
-  const std::string meet = "barrier(1, " + std::to_string(threads()) + ");";
   if (slides(n.buffer)) {
     out_.line("const " + type_of_box(box.size()) + " part = needed(" + tile + "_held, " + here + ");");
     slide(n.buffer, here);
@@ -207,11 +206,11 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
               ", part, " + home(n.tensor) + ", {" + home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
   } else {
     out_.line(tile + "_held.now(" + here + ");");
-    out_.line(meet);
+    out_.line(meet());
     out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) + ", " + columns + ", " +
               row_lambda(n.buffer, &box, false) + ");");
   }
-  out_.line(meet);
+  out_.line(meet());
   out_.close();
 }
 
@@ -234,7 +233,7 @@ void KernelEmitter::slide(BufferId b, const std::string& box) {
     for (std::size_t d = 0; d < p.most.size(); ++d)
       strides += (d == 0 ? "" : ", ") + std::to_string(d + 1 < p.most.size() ? p.stride[d] : 1);
     const std::string other = n + "_layout{" + n + "_data + (1 - " + n + "_place) * " + std::to_string(p.need_rows * p.pitch) + "}";
-    out_.line("barrier(1, " + std::to_string(threads()) + ");");
+    out_.line(meet());
     out_.line("if (!equal(needed(" + n + "_held, " + box + "), " + box + ")) keep_shared<" + rank + ">(" + other + ", " + tile_text(b) + ", {" + strides + "}, " + box +
               ", " + n + "_held.box, thread, " + std::to_string(threads()) + ");");
     out_.line(n + "_place = 1 - " + n + "_place;");
@@ -258,23 +257,13 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     out_.line(std::string(buf.atomic ? "add_rows" : "write_rows") + "<" + type + ">(" + n +
               ", me, " + row + ");");
   } else {
-    std::string sums = n, first = first_column(b);
-    const bool joins = p.split == Split::partial;
-    if (joins) {
-      const std::int64_t own = sums_columns(b) / warp_columns_;
-      sums = names_.fresh(n + "_total");
-      first = "me.column * " + std::to_string(own);
-      out_.line("Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(own) + "> " + sums + ";");
-      out_.line("join<" + std::to_string(warp_columns_) + ", " + t + ">(" + sums + ", " + n + ", me, scratch);");
-      join_floats_ = std::max(join_floats_, sums_rows(b) * 128 * warp_columns_ * warp_columns_ * warp_rows_);
-    }
+    const Joined sums = joined(b);
     std::string pairs;
     if (!buf.atomic) {
-      const SymBox at = box != nullptr ? *box : SymBox{};
-      pairs = box != nullptr && aligned(b, at, type == "float" ? 2 : 4) ? ", true" : ", false";
+      pairs = box != nullptr && aligned(b, *box, type == "float" ? 2 : 4) ? ", true" : ", false";
     }
-    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + pairs + ">(" + sums +
-              ", me, " + first + ", " + columns + ", " + row + ");");
+    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + pairs + ">(" + sums.name +
+              ", me, " + sums.first + ", " + columns + ", " + row + ");");
   }
   if (!p.plain) out_.line(n + "_held.changed = false;");
 }
@@ -301,7 +290,7 @@ void KernelEmitter::visit_store(NodeId id, const SymRanges&) {
 
 /// Makes the tile that a compute writes what its buffer holds: another one is written if changed, and
 /// the new one is read back unless it starts afresh (rules 10 and 12).
-void KernelEmitter::hold(NodeId, const OutputUse& w, const SymBox& box, const std::string& fresh) {
+void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::string& fresh) {
   const TilePlace& p = places_[w.buffer.index()];
   const Buffer& buf = buffer(w.buffer);
   if (!is_written(w.buffer) || p.plain) return;
@@ -318,7 +307,7 @@ void KernelEmitter::hold(NodeId, const OutputUse& w, const SymBox& box, const st
     if (fresh != "false") out_.open("if (!(" + fresh + "))");
     const std::string row = row_lambda(w.buffer, &box, false), columns = columns_text(w.buffer, &box);
     if (p.form == Form::tile) {
-      out_.line("barrier(1, " + t + ");");
+      out_.line(meet());
       out_.line("read_tile<" + type + ">(" + tile_text(w.buffer) + ", thread, " + t + ", " +
                 columns + ", " + row + ");");
     } else if (p.form == Form::rows) {

@@ -8,12 +8,27 @@ namespace tilewright::cuda {
 namespace {
 
 constexpr MicroKernel kMicroKernels[] = {
-    {"mma", "tensor cores: mma.m16n8k16 on operands by ldmatrix, sums in registers", true, true},
-    {"wmma2x2", "Chimera's: 2 x 2 WMMA fragments of 16 x 16, sums in shared memory between calls", true, false},
-    {"simt", "fused multiply-adds, one row pair and column pair of sums a thread", false, true},
+    {.name = "mma",
+     .summary = "tensor cores: mma.m16n8k16 on operands by ldmatrix, sums in registers",
+     .text = "Mma<@>",
+     .f16 = true,
+     .bf16 = true,
+     .fragments = true,
+     .blocks = true},
+    {.name = "wmma2x2",
+     .summary = "Chimera's: 2 x 2 WMMA fragments of 16 x 16, sums in shared memory between calls",
+     .text = "Wmma2x2",
+     .f16 = true,
+     .blocks = true,
+     .plain_rows = true},
+    {.name = "simt",
+     .summary = "fused multiply-adds, one row pair and column pair of sums a thread",
+     .text = "Simt",
+     .f16 = true,
+     .bf16 = true,
+     .f32 = true,
+     .fragments = true},
 };
-
-constexpr std::int64_t kSumsAtOnce = 64;  // floats a thread, of a product on sums in shared memory
 
 bool has_loop(const Access& a, LoopId loop) {
   return std::ranges::any_of(a.index, [&](const Affine& i) {
@@ -21,11 +36,15 @@ bool has_loop(const Access& a, LoopId loop) {
   });
 }
 
-bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
-
 }  // namespace
 
 std::span<const MicroKernel> micro_kernels() { return kMicroKernels; }
+
+const MicroKernel* find_micro_kernel(std::string_view name, DType type) {
+  for (const MicroKernel& m : kMicroKernels)
+    if (name.empty() ? m.takes(type) : m.name == name) return &m;
+  return nullptr;
+}
 
 /// The loop that an index runs along, one step an iteration, other loops in it standing still: k in
 /// 64 * p + k within one p.
@@ -41,9 +60,21 @@ std::optional<LoopId> KernelEmitter::runs_along(OpId id, const Affine& index,
   return found;
 }
 
-std::string KernelEmitter::micro_kernel() const {
-  if (!p_.options.micro_kernel.empty()) return p_.options.micro_kernel;
-  return is_half(workload_.dtype()) ? "mma" : "simt";
+const MicroKernel& KernelEmitter::micro_kernel() const {
+  // emit() has refused names that it does not know; f64, which none takes, has no products.
+  const MicroKernel* const m = find_micro_kernel(p_.options.micro_kernel, workload_.dtype());
+  return m != nullptr ? *m : kMicroKernels[0];
+}
+
+/// The micro-kernel's struct for operands of that type; it is noted as used.
+std::string KernelEmitter::kernel_text(DType type) {
+  const MicroKernel& m = micro_kernel();
+  const std::string name(m.name);
+  if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
+  std::string text(m.text);
+  if (const std::size_t at = text.find('@'); at != std::string::npos)
+    text.replace(at, 1, element_type(type));
+  return text;
 }
 
 /// The operator as a matrix product, with the loops that are largest; nothing where it is none.
@@ -137,12 +168,12 @@ bool KernelEmitter::product_fits(NodeId id, const Product& p, const SymRanges& r
   const Operator& op = workload_.op(n.op);
   const DType type = workload_.tensor(op.inputs[static_cast<std::size_t>(p.left)].tensor).dtype;
   if (workload_.tensor(op.inputs[static_cast<std::size_t>(p.right)].tensor).dtype != type) return false;
-  const std::string micro = micro_kernel();
-  const bool exact_depth = micro == "simt";
-  if (!exact_depth && !is_half(type)) return false;
-  if (micro == "wmma2x2" &&
-      (type != DType::f16 || places_[buffer_of_input(n, p.right).index()].form == Form::tile ||
-       op.outputs[0].rescale))
+  const MicroKernel& micro = micro_kernel();
+  const bool exact_depth = !micro.blocks;
+  if (!micro.takes(type)) return false;
+  // Without fragments, operands are elements in shared memory, and sums are not rescaled in between.
+  if (!micro.fragments &&
+      (places_[buffer_of_input(n, p.right).index()].form == Form::tile || op.outputs[0].rescale))
     return false;
   return operand_fits(id, p.left, p.rows, p.depth, exact_depth, ranges) &&
          operand_fits(id, p.right, p.columns, p.depth, exact_depth, ranges) &&
@@ -179,6 +210,35 @@ std::string KernelEmitter::operand(NodeId id, int input, int outer, int depth,
          ", " + column + "}";
 }
 
+/// Sums that every warp has a part of become the totals of its own columns; others stay as they are.
+KernelEmitter::Joined KernelEmitter::joined(BufferId b) {
+  const TilePlace& p = places_[b.index()];
+  if (p.split != Split::partial) return {name(b), first_column(b), sums_columns(b)};
+  const std::int64_t own = sums_columns(b) / warp_columns_;
+  const std::string total = names_.fresh(name(b) + "_total");
+  out_.line("Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(own) + "> " + total + ";");
+  out_.line("join<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) + ">(" + total +
+            ", " + name(b) + ", me, scratch);");
+  join_floats_ = std::max(join_floats_,
+                          sums_rows(b) * 128 * warp_columns_ * warp_columns_ * warp_rows_);
+  return {total, "me.column * " + std::to_string(own), own};
+}
+
+/// Both operands in shared memory, the sums by name.
+void KernelEmitter::call_product(NodeId id, const Product& p, const SymRanges& ranges,
+                                 const std::string& sums, const std::string& first) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const SymRange& depth = range(ranges, n.op, p.depth);
+  const DType type = workload_.tensor(op.inputs[static_cast<std::size_t>(p.left)].tensor).dtype;
+  const bool blocks = micro_kernel().blocks;
+  out_.line(kernel_text(type) + "::" +
+            (blocks ? "template multiply<" + std::to_string(ceil_div(depth.most, 16) * 16) + ">(" : "multiply(") +
+            sums + ", " + operand(id, p.left, p.rows, p.depth, ranges) + ", " +
+            operand(id, p.right, p.columns, p.depth, ranges) + ", me, " + first +
+            (blocks ? "" : ", " + size_text(depth)) + ");");
+}
+
 /// The sums of a product stay in registers.
 void KernelEmitter::multiply(NodeId id, const Product& p, const SymRanges& ranges,
                              const std::string& fresh) {
@@ -186,130 +246,19 @@ void KernelEmitter::multiply(NodeId id, const Product& p, const SymRanges& range
   const Operator& op = workload_.op(n.op);
   const BufferId out = n.writes.front().buffer, left = buffer_of_input(n, p.left);
   const std::string sums = name(out);
-  const std::string micro = micro_kernel();
-  if (std::ranges::find(p_.used, micro) == p_.used.end()) p_.used.push_back(micro);
   if (fresh == "true") {
     out_.line("fill(" + sums + ", 0);");
   } else if (fresh != "false") {
     out_.line("if (" + fresh + ") fill(" + sums + ", 0);");
   }
-  rescale(id, ranges, fresh);
-  const TensorId left_tensor = op.inputs[static_cast<std::size_t>(p.left)].tensor;
-  const std::string kernel = micro == "mma" ? "Mma<" + element_type(left_tensor) + ">" : "Simt";
-  const std::string right = operand(id, p.right, p.columns, p.depth, ranges);
-  if (places_[left.index()].form == Form::sums) {
-    std::string from = name(left), first = "0";
-    const TilePlace& l = places_[left.index()];
-    if (l.split == Split::partial) {
-      const std::int64_t own = sums_columns(left) / warp_columns_;
-      from = names_.fresh(name(left) + "_total");
-      first = "me.column * " + std::to_string(own);
-      out_.line("Sums<" + std::to_string(sums_rows(left)) + ", " + std::to_string(own) + "> " + from + ";");
-      out_.line("join<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) + ">(" + from +
-                ", " + name(left) + ", me, scratch);");
-      join_floats_ = std::max(join_floats_, sums_rows(left) * 128 * warp_columns_ * warp_columns_ * warp_rows_);
-    } else if (l.split == Split::columns) {
-      first = first_column(left);
-    }
-    out_.line(kernel + "::multiply_sums(" + sums + ", " + from + ", " + right + ", me, " +
-              first_column(out) + ", " + first + ");");
-    return;
-  }
-  const SymRange& depth = range(ranges, n.op, p.depth);
-  const std::string call = operand(id, p.left, p.rows, p.depth, ranges) + ", " + right + ", me, " + first_column(out);
-  if (micro == "mma")
-    out_.line(kernel + "::template multiply<" + std::to_string(ceil_div(depth.most, 16) * 16) + ">(" + sums + ", " + call + ");");
-  else
-    out_.line(kernel + "::multiply(" + sums + ", " + call + ", " + size_text(depth) + ");");
-}
-
-std::int64_t KernelEmitter::blocks_of_rows(std::int64_t rows) const {
-  return ceil_div(rows, 16) / warp_rows_;
-}
-std::int64_t KernelEmitter::blocks_of_columns(std::int64_t columns) const {
-  return ceil_div(columns, 16) * 2 / warp_columns_;
-}
-
-/// Sums come from a tile in shared memory and go back there.
-void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges& ranges,
-                                   const std::string& fresh) {
-  const ScheduleNode& n = k_.node(id);
-  const Operator& op = workload_.op(n.op);
-  const BufferId out = n.writes.front().buffer;
-  const Access& target = op.outputs[0].target;
-  const SymBox& tile = *fixed_[out.index()];
-  const std::string micro = micro_kernel(), t = std::to_string(threads());
-  if (std::ranges::find(p_.used, micro) == p_.used.end()) p_.used.push_back(micro);
-  std::string row = "0", column = "0";
-  for (std::size_t d = 0; d < target.index.size(); ++d)
-    for (const int l : {p.rows, p.columns})
-      if (target.index[d].plain_loop() == op.loops[static_cast<std::size_t>(l)])
-        (d + 1 == target.index.size() ? column : row) = variables_.text(range(ranges, n.op, l).lo - tile[d].lo);
-  const SymRange& rows = range(ranges, n.op, p.rows);
-  const SymRange& columns = range(ranges, n.op, p.columns);
-  const SymRange& depth = range(ranges, n.op, p.depth);
-  const std::string sum_tile = tile_text(out);
-  const TensorId left_tensor = op.inputs[static_cast<std::size_t>(p.left)].tensor;
-  const std::int64_t whole_depth = ceil_div(depth.most, 16) * 16;
-  out_.line("barrier(1, " + t + ");");
-  if (micro == "wmma2x2") {
-    const std::int64_t whole_rows = ceil_div(rows.most, 16) * 16, whole_columns = ceil_div(columns.most, 16) * 16;
-    const auto along = [&](int input) {
-      return runs_along(n.op, op.inputs[static_cast<std::size_t>(input)].index.back(), ranges) ==
-             op.loops[static_cast<std::size_t>(p.depth)];
-    };
-    std::string half;
-    const BufferId left = buffer_of_input(n, p.left);
-    if (places_[left.index()].form == Form::tile) {
-      const TilePlace& l = places_[left.index()];
-      const std::int64_t pitch = ceil_div(l.need_columns, 8) * 8 + 8;
-      half_bytes_ = std::max(half_bytes_, l.need_rows * pitch * 2 + 128);
-      out_.line("using Half = Tile<f16, " + std::to_string(l.need_rows) + ", " + std::to_string(l.need_columns) +
-                ", " + std::to_string(pitch) + ", false>;");
-      half = "Half{reinterpret_cast<f16*>(memory + " + std::to_string(shared_bytes_ - half_bytes_ + 127 - (shared_bytes_ - half_bytes_ + 127) % 128) + ")}";
-      out_.line("round_tile(" + name(left) + "_layout{" + name(left) + "_data}, " + half + ", thread, " + t + ");");
-    }
-    if (fresh != "false") {
-      if (fresh != "true") out_.open("if (" + fresh + ")");
-      out_.line("for (int i = thread; i < " + std::to_string(whole_rows * whole_columns) + "; i += " + t + ")");
-      out_.line("  *" + sum_tile + ".at(" + row + " + i / " + std::to_string(whole_columns) + ", " + column +
-                " + i % " + std::to_string(whole_columns) + ") = 0;");
-      if (fresh != "true") out_.close();
-    }
-    out_.line("barrier(1, " + t + ");");
-    out_.line("Wmma2x2::template multiply<" + std::to_string(whole_rows) + ", " + std::to_string(whole_columns) + ", " +
-              std::to_string(whole_depth) + ", " + (along(p.left) ? "false" : "true") + ", " +
-              (along(p.right) ? "true" : "false") + ">(" + sum_tile + ", " + row + ", " + column + ", " +
-              operand(id, p.left, p.rows, p.depth, ranges, half) + ", " +
-              operand(id, p.right, p.columns, p.depth, ranges) + ", warp, " + std::to_string(threads() / 32) + ");");
-  } else {
-    // A part of a warp's columns at a time, so that the sums find room in registers.
-    const std::int64_t m = blocks_of_rows(rows.most), all = blocks_of_columns(columns.most);
-    std::int64_t part = 2;
-    for (std::int64_t n = 2; n <= all; n += 2)
-      if (all % n == 0 && m * n * 4 <= kSumsAtOnce) part = n;
-    if (op.outputs[0].rescale && forms_chosen_)
-      throw Refused{"operator " + op.name +
-                    " is rescaled: its sums must stay in registers, which the plan does not allow"};
-    out_.open("for (int part = 0; part < " + std::to_string(all / part) + "; ++part)");
-    out_.line("const int first = me.column * " + std::to_string(all) + " + part * " + std::to_string(part) + ";");
-    out_.line("Sums<" + std::to_string(m) + ", " + std::to_string(part) + "> sums;");
-    if (fresh == "true") {
-      out_.line("fill(sums, 0);");
-    } else {
-      if (fresh != "false") out_.line("if (" + fresh + ") fill(sums, 0); else");
-      out_.line("sums_from_tile(sums, me, first, " + sum_tile + ", " + row + ", " + column + ");");
-    }
-    const std::string call = operand(id, p.left, p.rows, p.depth, ranges) + ", " +
-                             operand(id, p.right, p.columns, p.depth, ranges) + ", me, first";
-    if (micro == "mma")
-      out_.line("Mma<" + element_type(left_tensor) + ">::template multiply<" + std::to_string(whole_depth) + ">(sums, " + call + ");");
-    else
-      out_.line("Simt::multiply(sums, " + call + ", " + size_text(depth) + ");");
-    out_.line("sums_to_tile(sums, me, first, " + sum_tile + ", " + row + ", " + column + ");");
-    out_.close();
-  }
-  out_.line("barrier(1, " + t + ");");
+  rescale(id, fresh);
+  if (places_[left.index()].form != Form::sums)
+    return call_product(id, p, ranges, sums, first_column(out));
+  const Joined from = joined(left);
+  const DType type = workload_.tensor(op.inputs[static_cast<std::size_t>(p.left)].tensor).dtype;
+  out_.line(kernel_text(type) + "::multiply_sums(" + sums + ", " + from.name + ", " +
+            operand(id, p.right, p.columns, p.depth, ranges) + ", me, " + first_column(out) + ", " +
+            from.first + ");");
 }
 
 }  // namespace tilewright::cuda

@@ -3,19 +3,10 @@
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
+#include "core/ir/expr.h"
 
 namespace tilewright::cuda {
 namespace {
-
-bool names_outputs(const Expr& e) {
-  if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) return true;
-  return std::ranges::any_of(e.args, names_outputs);
-}
-
-bool reads_input(const Expr& e, int input) {
-  if (e.kind == Expr::Kind::input) return e.input == input;
-  return std::ranges::any_of(e.args, [&](const Expr& x) { return reads_input(x, input); });
-}
 
 const char* functor(Combine c) {
   switch (c) {
@@ -29,7 +20,7 @@ const char* functor(Combine c) {
 }  // namespace
 
 /// What the result so far of a product is multiplied by before this block is added (rule 14).
-void KernelEmitter::rescale(NodeId id, const SymRanges& ranges, const std::string& fresh) {
+void KernelEmitter::rescale(NodeId id, const std::string& fresh) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
   const auto& by = op.outputs[0].rescale;
@@ -54,7 +45,6 @@ void KernelEmitter::rescale(NodeId id, const SymRanges& ranges, const std::strin
   out_.end();
   out_.line("});");
   if (fresh != "false") out_.close();
-  (void)ranges;
 }
 
 void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh) {
@@ -82,21 +72,11 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     const TilePlace& p = places_[b.index()];
     if (p.form == Form::rows) values[x] = name(b);
     if (p.form != Form::sums) continue;
-    values[x] = name(b);
-    std::int64_t own = sums_columns(b);
-    std::string from = first_column(b);
-    if (p.split == Split::partial) {
-      own /= warp_columns_;
-      from = "me.column * " + std::to_string(own);
-      values[x] = names_.fresh(name(b) + "_total");
-      out_.line("Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(own) + "> " + values[x] + ";");
-      out_.line("join<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) + ">(" + values[x] +
-                ", " + name(b) + ", me, scratch);");
-      join_floats_ = std::max(join_floats_, sums_rows(b) * 128 * warp_columns_ * warp_columns_ * warp_rows_);
-    }
+    const Joined sums = joined(b);
+    values[x] = sums.name;
     if (column < 0)
       column = workload_.local_index(n.op, *op.inputs[x].index[static_cast<std::size_t>(p.column_dim)].plain_loop());
-    if (columns == 0) take_columns(b, own, from);
+    if (columns == 0) take_columns(b, sums.columns, sums.first);
   }
   const SymRange& row_range = range(ranges, n.op, row);
   const auto bound = [&](const SymRange& r, std::int64_t blocks_of, const std::string& index) {

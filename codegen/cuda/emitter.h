@@ -1,6 +1,6 @@
 // The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live (emit_forms.cpp),
 // what is loaded and written (emit_moves.cpp), and its computes (emit_compute.cpp, emit_product.cpp,
-// emit_rows.cpp).
+// emit_product_tiles.cpp, emit_rows.cpp).
 //
 // A block's warps walk the plan's tree twice over: some meet only the loads and copy tiles into
 // rings in shared memory, the others wait for the same tiles and compute. Every load is
@@ -94,14 +94,14 @@ class KernelEmitter : private RangeEmitter {
   void visit(NodeId id, const SymRanges& ranges);
   void visit_loop(NodeId id, const SymRanges& ranges);
   void visit_grid_loop(NodeId id, const SymRanges& ranges);
-  void visit_body(NodeId id, const std::string& name, const std::string& end, const SymRange& outer,
-                  const SymRange& inner, const SymRanges& around);
+  void visit_body(NodeId id, const Cut& cut, const SymRanges& around);
   bool has_copies(NodeId id) const;
   std::string ref(BufferId b) const override;
   std::string tensor_name(TensorId t) const { return workload_.tensor(t).name; }
   std::string home(TensorId t) const { return identifier("", tensor_name(t)) + "_home"; }
   std::string name(BufferId b) const { return names_of_[b.index()]; }
-  std::string element_type(TensorId t) const;
+  static std::string element_type(DType type);
+  std::string element_type(TensorId t) const { return element_type(workload_.tensor(t).dtype); }
   std::string real() const { return p_.f64 ? "double" : "float"; }
   std::string literal_text(double value) const;
   std::string expression_text(const Expr& e,
@@ -132,7 +132,7 @@ class KernelEmitter : private RangeEmitter {
   std::string columns_text(BufferId b, const SymBox* box) const;
   bool aligned(BufferId b, const SymBox& box, std::int64_t elements) const;
   std::int64_t divisor(const Linear& x) const;
-  void hold(NodeId compute, const OutputUse& w, const SymBox& box, const std::string& fresh);
+  void hold(const OutputUse& w, const SymBox& box, const std::string& fresh);
   void record(BufferId b, const SymBox& tile);
   std::vector<std::int64_t> home_strides(TensorId t) const;
   bool is_written(BufferId b) const;
@@ -153,16 +153,33 @@ class KernelEmitter : private RangeEmitter {
   bool product_fits(NodeId id, const Product& p, const SymRanges& ranges);
   bool operand_fits(NodeId id, int input, int outer, int depth, bool left, const SymRanges& ranges);
   void multiply(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh);
-  void multiply_tiles(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh);
   std::string operand(NodeId id, int input, int outer, int depth, const SymRanges& ranges,
                       const std::string& tile = "") const;
-  std::string micro_kernel() const;
-  std::int64_t blocks_of_rows(std::int64_t rows) const;
-  std::int64_t blocks_of_columns(std::int64_t columns) const;
+  const MicroKernel& micro_kernel() const;
+  std::string kernel_text(DType type);
+  /// Sums whose columns are a warp's own: their name, the first block of columns, how many.
+  struct Joined {
+    std::string name, first;
+    std::int64_t columns = 0;
+  };
+  Joined joined(BufferId b);
+  void call_product(NodeId id, const Product& p, const SymRanges& ranges, const std::string& sums,
+                    const std::string& first);
+
+  // emit_product_tiles.cpp
+  /// Where a box begins in its tile.
+  struct Corner {
+    std::string row = "0", column = "0";
+  };
+  void multiply_tiles(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh);
+  void multiply_parts(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh,
+                      const Corner& at);
+  void multiply_whole(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh,
+                      const Corner& at);
 
   // emit_rows.cpp
   void row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh);
-  void rescale(NodeId id, const SymRanges& ranges, const std::string& fresh);
+  void rescale(NodeId id, const std::string& fresh);
 
   Program& p_;
   int index_;
@@ -191,6 +208,8 @@ class KernelEmitter : private RangeEmitter {
   }
   std::string tile_text(BufferId b) const;  ///< the tile in shared memory that holds what is current
   void slide(BufferId b, const std::string& box);
+  /// All computing threads of the block come together.
+  std::string meet() const { return "barrier(1, " + std::to_string(threads()) + ");"; }
   int threads() const { return warp_rows_ * warp_columns_ * 32; }
 };
 

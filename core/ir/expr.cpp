@@ -1,9 +1,10 @@
 // The functions that expressions may call, and how operators combine.
+#include "core/ir/expr.h"
+
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-
-#include "core/ir/workload.h"
 
 namespace tilewright {
 namespace {
@@ -67,6 +68,17 @@ double identity_of(Combine c) {
     case Combine::min: return std::numeric_limits<double>::infinity();
   }
   return 0.0;
+}
+
+bool names_outputs(const Expr& e) {
+  if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) return true;
+  return std::any_of(e.args.begin(), e.args.end(), names_outputs);
+}
+
+bool reads_input(const Expr& e, int input) {
+  if (e.kind == Expr::Kind::input) return e.input == input;
+  return std::any_of(e.args.begin(), e.args.end(),
+                     [input](const Expr& x) { return reads_input(x, input); });
 }
 
 }  // namespace tilewright

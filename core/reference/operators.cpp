@@ -2,15 +2,11 @@
 
 #include <algorithm>
 
+#include "core/ir/expr.h"
 #include "core/reference/sweep.h"
 
 namespace tilewright::reference {
 namespace {
-
-bool names_outputs(const Expr& e) {
-  if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) return true;
-  return std::any_of(e.args.begin(), e.args.end(), names_outputs);
-}
 
 Target target_of(const Workload& w, const Output& o, TensorValues& values) {
   const TensorId t = o.target.tensor;
