@@ -13,7 +13,8 @@ bool is_inside(const ScheduledKernel& k, NodeId n, NodeId ancestor) {
 }
 
 /// What is read from `b` must have come there: from its producer, or by a store from within.
-void check_made(const Workload& w, const ScheduledKernel& k, BufferId b, TensorId t, NodeId reader) {
+void check_made(const Workload& w, const ScheduledKernel& k, BufferId b, TensorId t,
+                NodeId reader) {
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& n = k.nodes[i];
     const bool makes =
@@ -39,8 +40,7 @@ void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
     if (l.binding == Binding::grid && around_compute && !around_store && w.is_reduction(op, l.loop))
       throw Refused{what + "it stands outside loop " + w.loop(l.loop).name +
                     "@grid, whose blocks have the partial results"};
-    if (std::ranges::any_of(l.cuts, [&](const OpLoop& c) { return c.op == op; }))
-      continue;
+    if (std::ranges::any_of(l.cuts, [&](const OpLoop& c) { return c.op == op; })) continue;
     if (around_store || (l.binding == Binding::grid && around_compute))
       throw Refused{what + "every iteration of loop " + w.loop(l.loop).name +
                     " would add the same result"};
@@ -55,12 +55,10 @@ void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
 void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target) {
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& n = k.nodes[i];
-    if (n.kind == NodeKind::load && n.flush.valid())
-      check_made(w, k, n.flush, n.tensor, NodeId(i));
+    if (n.kind == NodeKind::load && n.flush.valid()) check_made(w, k, n.flush, n.tensor, NodeId(i));
     if (n.kind == NodeKind::load)
       for (BufferId b = k.buffer(n.buffer).outer; b.valid(); b = k.buffer(b).outer)
-        if (k.buffer(b).role == BufferRole::intermediate)
-          check_made(w, k, b, n.tensor, NodeId(i));
+        if (k.buffer(b).role == BufferRole::intermediate) check_made(w, k, b, n.tensor, NodeId(i));
     for (const InputUse& use : n.reads)
       if (k.buffer(use.buffer).role == BufferRole::intermediate)
         check_made(w, k, use.buffer, use.tensor, NodeId(i));
@@ -69,12 +67,12 @@ void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& 
     for (const OutputUse& out : k.nodes[i].writes)
       if (out.atomic) check_atomic(w, k, NodeId(i), out);
   for (const Buffer& b : k.buffers)
-    if (b.atomic && (b.outer.valid() ||
-                     std::ranges::any_of(k.buffers, [&](const Buffer& o) {
+    if (b.atomic && (b.outer.valid() || std::ranges::any_of(k.buffers, [&](const Buffer& o) {
                        return o.outer.valid() && &k.buffer(o.outer) == &b;
                      })))
       throw Refused{"S." + w.tensor(b.tensor).name +
-                    "!atomic goes through several levels, which the " + target + " target does not combine"};
+                    "!atomic goes through several levels, which the " + target +
+                    " target does not combine"};
 }
 
 }  // namespace tilewright::codegen

@@ -30,11 +30,16 @@ std::string expression(const Expr& e, const std::string& real,
 
 std::string combined(Combine c, const std::string& y, const std::string& value) {
   switch (c) {
-    case Combine::assign: return y + " = " + value + ";";
-    case Combine::sum: return y + " += " + value + ";";
-    case Combine::product: return y + " *= " + value + ";";
-    case Combine::max: return y + " = f_max(" + y + ", " + value + ");";
-    case Combine::min: return y + " = f_min(" + y + ", " + value + ");";
+    case Combine::assign:
+      return y + " = " + value + ";";
+    case Combine::sum:
+      return y + " += " + value + ";";
+    case Combine::product:
+      return y + " *= " + value + ";";
+    case Combine::max:
+      return y + " = f_max(" + y + ", " + value + ");";
+    case Combine::min:
+      return y + " = f_min(" + y + ", " + value + ");";
   }
   return "";
 }

@@ -24,7 +24,8 @@ std::string program_head(const Schedule& s, const std::string& build_command) {
     text += (i == 0 ? " " : ", ") + w.loops()[i].name + " < " + std::to_string(w.loops()[i].extent);
   text += "\n//\n";
   for (std::size_t i = 0; i < s.resolved.kernels.size(); ++i)
-    text += "// kernel " + std::to_string(i) + ": " + one_line(to_text(s.resolved.kernels[i].tree)) + "\n";
+    text += "// kernel " + std::to_string(i) + ": " +
+            one_line(to_text(s.resolved.kernels[i].tree)) + "\n";
   return text + "//\n";
 }
 

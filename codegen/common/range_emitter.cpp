@@ -1,8 +1,8 @@
 // The Ranges API of core/lowering/schedule.h, step by step, on expressions.
+#include "codegen/common/range_emitter.h"
+
 #include <algorithm>
 #include <cctype>
-
-#include "codegen/common/range_emitter.h"
 
 namespace tilewright::codegen {
 
@@ -41,7 +41,8 @@ SymRanges RangeEmitter::whole_ranges() const {
   ranges.low.resize(k_.range_count);
   for (OpId op : k_.ops) {
     std::size_t slot = k_.range_base[op.index()];
-    for (LoopId l : workload_.op(op).loops) ranges.at[slot++] = whole_range(workload_.loop(l).extent);
+    for (LoopId l : workload_.op(op).loops)
+      ranges.at[slot++] = whole_range(workload_.loop(l).extent);
   }
   return ranges;
 }
@@ -63,7 +64,8 @@ RangeEmitter::Cut RangeEmitter::cut(NodeId loop, const SymRanges& around) {
     c.inner.lo = variables_.add(c.name, variables_.lower(outer.lo), last - n.step);
     c.inner.hi = c.inner.lo + number(n.step);
   } else {
-    c.inner = variables_.add_range(c.name, c.end, {variables_.lower(outer.lo), last}, c.inner.most, true);
+    c.inner =
+        variables_.add_range(c.name, c.end, {variables_.lower(outer.lo), last}, c.inner.most, true);
   }
   return c;
 }
@@ -88,7 +90,7 @@ std::string RangeEmitter::nonempty(const SymBox& box) const {
 
 /// One dimension of a footprint, before clipping.
 SymRange RangeEmitter::reach(const Operator& op, const Affine& index, std::size_t base,
-                              const SymRanges& ranges) {
+                             const SymRanges& ranges) {
   SymRange r{.lo = number(index.offset), .hi = number(index.offset + 1), .most = 1};
   std::string call = "reach(" + std::to_string(index.offset);
   for (const Term& t : index.terms) {
@@ -110,7 +112,7 @@ SymRange RangeEmitter::reach(const Operator& op, const Affine& index, std::size_
 
 /// A range of the emitted program by a name of its own; the same value keeps the name that it has.
 SymRange RangeEmitter::defined(const std::string& base, const std::string& value, Interval bounds,
-                                std::int64_t most, bool nonempty) {
+                               std::int64_t most, bool nonempty) {
   for (const auto& block : defined_)
     if (const auto found = block.find(value); found != block.end()) return found->second.front();
   const std::string name = names_.fresh(base);
@@ -133,8 +135,8 @@ SymBox RangeEmitter::access_box(OpId id, const Access& access, const SymRanges& 
   const Tensor& tensor = workload_.tensor(access.tensor);
   SymBox box;
   for (std::size_t d = 0; d < access.index.size(); ++d)
-    box.push_back(clipped(reach(op, access.index[d], k_.range_base[id.index()], ranges),
-                          tensor.shape[d]));
+    box.push_back(
+        clipped(reach(op, access.index[d], k_.range_base[id.index()], ranges), tensor.shape[d]));
   return box;
 }
 
@@ -147,7 +149,7 @@ std::string RangeEmitter::box_text(const SymBox& box) const {
 
 /// A box of the emitted program by a name of its own, no larger than `like`.
 SymBox RangeEmitter::defined_box(const std::string& base, const std::string& value,
-                                  const SymBox& like, TensorId tensor) {
+                                 const SymBox& like, TensorId tensor) {
   for (const auto& block : defined_)
     if (const auto found = block.find(value); found != block.end()) return found->second;
   const std::string name = names_.fresh(base);
@@ -181,8 +183,7 @@ SymBox RangeEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor) 
       if (!folded) break;
       SymRange r{.lo = variables_.lower(lows) >= 0 ? all[d].lo : b[d].lo,
                  .hi = variables_.lower(highs) >= 0 ? b[d].hi : all[d].hi};
-      r.most = std::min(variables_.upper(r.hi - r.lo),
-                        workload_.tensor(tensor).shape[d]);
+      r.most = std::min(variables_.upper(r.hi - r.lo), workload_.tensor(tensor).shape[d]);
       both.push_back(r);
     }
     if (!folded) {
@@ -200,11 +201,11 @@ SymBox RangeEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor) 
 }
 
 SymBox RangeEmitter::reads_box(const std::vector<ReadRef>& reads, TensorId tensor,
-                                const SymRanges& ranges) {
+                               const SymRanges& ranges) {
   std::vector<SymBox> boxes;
   for (const ReadRef& r : reads)
-    boxes.push_back(access_box(
-        r.op, workload_.op(r.op).inputs[static_cast<std::size_t>(r.input)], ranges));
+    boxes.push_back(
+        access_box(r.op, workload_.op(r.op).inputs[static_cast<std::size_t>(r.input)], ranges));
   return hull_of(boxes, tensor);
 }
 
@@ -240,8 +241,8 @@ SymBox RangeEmitter::tile_of(const Buffer& b, const SymRanges& ranges) {
   if (!b.reads.empty()) return reads_box(b.reads, b.tensor, ahead);
   std::vector<SymBox> boxes;
   for (const auto& [op, output] : b.writes)
-    boxes.push_back(access_box(
-        op, workload_.op(op).outputs[static_cast<std::size_t>(output)].target, ahead));
+    boxes.push_back(
+        access_box(op, workload_.op(op).outputs[static_cast<std::size_t>(output)].target, ahead));
   return hull_of(boxes, b.tensor);
 }
 

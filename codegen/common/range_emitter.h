@@ -60,8 +60,8 @@ class RangeEmitter {
   std::string nonempty(const SymBox& box) const;
   std::string initialises(OpId op, const SymRanges& ranges, bool atomic) const;
   std::string not_yet_added(OpId op, bool atomic) const;
-  /// A loop of the emitted program, its names and the range of one iteration. Where steps do not divide
-  /// the range, `end` is to be declared: the least of next() and `high`.
+  /// A loop of the emitted program, its names and the range of one iteration. Where steps do not
+  /// divide the range, `end` is to be declared: the least of next() and `high`.
   struct Cut {
     std::string name, end, low, high;  ///< identifiers; the range around, as text
     std::int64_t step = 1;
@@ -91,7 +91,7 @@ class RangeEmitter {
     std::string first, last;  ///< of the range that it cuts
     SymRanges around;
   };
-  std::vector<OpenLoop> open_;     ///< loops around the current place
+  std::vector<OpenLoop> open_;  ///< loops around the current place
   /// What has been given a name, by its text: the innermost block last.
   std::vector<std::map<std::string, SymBox>> defined_;
 };

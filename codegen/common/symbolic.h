@@ -29,8 +29,8 @@ Linear operator*(std::int64_t factor, const Linear& a);
 /// A range [lo, hi) of the emitted program.
 struct SymRange {
   Linear lo, hi;
-  std::int64_t most = 0;   ///< no larger than this, ever
-  bool nonempty = true;    ///< never empty
+  std::int64_t most = 0;  ///< no larger than this, ever
+  bool nonempty = true;   ///< never empty
   friend bool operator==(const SymRange&, const SymRange&) = default;
 };
 using SymBox = std::vector<SymRange>;
@@ -56,7 +56,7 @@ class Variables {
     std::string text;
     std::int64_t min = 0;
     std::int64_t max = 0;
-    int low = -1;             ///< of the end of a range: its beginning
+    int low = -1;  ///< of the end of a range: its beginning
     std::int64_t most = 0;
   };
   std::vector<Variable> all_;

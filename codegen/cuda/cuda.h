@@ -25,40 +25,41 @@ struct TileUse {
 /// One kernel launch, in order. Its parameters are `tensors` (device pointers) and then, where
 /// `workspace`, one pointer to Source::workspace_bytes of zeroed memory.
 struct Launch {
-  std::string symbol;                 ///< extern "C" name
-  std::vector<TensorId> tensors;      ///< its pointer parameters, in order
+  std::string symbol;             ///< extern "C" name
+  std::vector<TensorId> tensors;  ///< its pointer parameters, in order
   bool workspace = false;
-  std::int64_t blocks = 1;            ///< grid is one-dimensional
-  int threads = 128;                  ///< a block
-  std::int64_t shared_bytes = 0;      ///< dynamic shared memory a block
-  bool cooperative = false;           ///< blocks wait for one another: all must be resident
+  std::int64_t blocks = 1;        ///< grid is one-dimensional
+  int threads = 128;              ///< a block
+  std::int64_t shared_bytes = 0;  ///< dynamic shared memory a block
+  bool cooperative = false;       ///< blocks wait for one another: all must be resident
 };
 
 /// Emitted source and what its user must know. Tensors are row-major as declared, each from a
 /// multiple of 16 bytes (256, as cudaMalloc gives them).
 struct Source {
-  std::string file_name;              ///< "gemm_chain.cu"
-  std::string text;                   ///< compiles alone with nvcc -std=c++17 -I DIR, DIR holding
-                                      ///< device_headers(); the same text runs on simulator/cuda_host
-  std::string build_command_text;     ///< for people
-  std::string prefix;                 ///< of every symbol
+  std::string file_name;           ///< "gemm_chain.cu"
+  std::string text;                ///< compiles alone with nvcc -std=c++17 -I DIR, DIR holding
+                                   ///< device_headers(); the same text runs on simulator/cuda_host
+  std::string build_command_text;  ///< for people
+  std::string prefix;              ///< of every symbol
   std::vector<Launch> launches;
-  std::vector<bool> needed;           ///< by TensorId: some kernel reads or writes it at home
-  std::int64_t workspace_bytes = 0;   ///< zeroed before the first launch of every run
-  std::string micro_kernel;           ///< those that its products run on, "mma, simt"
+  std::vector<bool> needed;          ///< by TensorId: some kernel reads or writes it at home
+  std::int64_t workspace_bytes = 0;  ///< zeroed before the first launch of every run
+  std::string micro_kernel;          ///< those that its products run on, "mma, simt"
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
 };
 
-/// A way for a block to compute C[i,j] += A[i,k] * B[k,j] on tiles in shared memory. One record a way.
+/// A way for a block to compute C[i,j] += A[i,k] * B[k,j] on tiles in shared memory. One record a
+/// way.
 struct MicroKernel {
-  std::string_view name;      ///< "mma", "wmma2x2", "simt"
+  std::string_view name;  ///< "mma", "wmma2x2", "simt"
   std::string_view summary;
-  std::string_view text;      ///< the device code's struct; '@' stands for the element type
+  std::string_view text;  ///< the device code's struct; '@' stands for the element type
   bool f16 = false, bf16 = false, f32 = false;  ///< operands that it takes
-  bool fragments = false;     ///< sums lie as Sums has them: they may stay in registers between calls
-  bool blocks = false;        ///< its depth is blocks of 16, rounded up
-  bool plain_rows = false;    ///< rows of its tiles are padded instead of swizzled
+  bool fragments = false;   ///< sums lie as Sums has them: they may stay in registers between calls
+  bool blocks = false;      ///< its depth is blocks of 16, rounded up
+  bool plain_rows = false;  ///< rows of its tiles are padded instead of swizzled
   bool takes(DType type) const {
     return type == DType::f16 ? f16 : type == DType::bf16 ? bf16 : type == DType::f32 && f32;
   }
@@ -68,18 +69,18 @@ std::span<const MicroKernel> micro_kernels();
 const MicroKernel* find_micro_kernel(std::string_view name, DType type);
 
 struct EmitOptions {
-  std::string micro_kernel = {};      ///< empty: mma for f16 and bf16, simt otherwise
-  int warps = 0;                      ///< that compute, a block; 0: by the tiles
-  int copy_warps = 4;                 ///< that copy tiles ahead, a block
-  int stages = 0;                     ///< of loaded tiles in shared memory; 0: two where they fit
-  bool registers = true;              ///< keep sums in registers where a plan allows it
-  std::int64_t shared_room = 0;       ///< bytes of shared memory a block may have; 0: as the machine has
+  std::string micro_kernel = {};  ///< empty: mma for f16 and bf16, simt otherwise
+  int warps = 0;                  ///< that compute, a block; 0: by the tiles
+  int copy_warps = 4;             ///< that copy tiles ahead, a block
+  int stages = 0;                 ///< of loaded tiles in shared memory; 0: two where they fit
+  bool registers = true;          ///< keep sums in registers where a plan allows it
+  std::int64_t shared_room = 0;  ///< bytes of shared memory a block may have; 0: as the machine has
   std::string prefix = "tilewright";  ///< an identifier
 };
 
-/// Translates a schedule whose kernels run at a level that software manages and blocks own (`shared`).
-/// A Reason: what cannot be emitted, and why. Throws InputError for options that no schedule could
-/// make right.
+/// Translates a schedule whose kernels run at a level that software manages and blocks own
+/// (`shared`). A Reason: what cannot be emitted, and why. Throws InputError for options that no
+/// schedule could make right.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
 /// A header that emitted sources include, by the name that they include it by.

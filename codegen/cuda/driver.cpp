@@ -412,7 +412,8 @@ Result<double> Device::run(const Graph& graph, int times, double most_seconds) {
   return milliseconds * 1e-3;
 }
 
-std::optional<Reason> Device::run_profiled(const std::vector<GraphNode>& nodes, double most_seconds) {
+std::optional<Reason> Device::run_profiled(const std::vector<GraphNode>& nodes,
+                                           double most_seconds) {
   if (auto why = make_current()) return why;
   const Table& t = *driver();
   if (auto why = failed(t.cuProfilerStart(), "starting the profiler")) return why;

@@ -129,9 +129,11 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Seconds of `times` launches of the graph, back to back, by events around them. A Reason where
   /// they do not end within `most_seconds`: the device has then hung.
   Result<double> run(const Graph& graph, int times, double most_seconds = 20);
-  /// The nodes once, one after the other, launched directly between the profiler's start and stop: what
-  /// a profiler that begins with neither counts. It may run a kernel many times and takes its time.
-  std::optional<Reason> run_profiled(const std::vector<GraphNode>& nodes, double most_seconds = 120);
+  /// The nodes once, one after the other, launched directly between the profiler's start and stop:
+  /// what a profiler that begins with neither counts. It may run a kernel many times and takes its
+  /// time.
+  std::optional<Reason> run_profiled(const std::vector<GraphNode>& nodes,
+                                     double most_seconds = 120);
 
  private:
   friend class Buffer;

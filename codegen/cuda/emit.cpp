@@ -1,9 +1,8 @@
 // emit: a schedule as one .cu file.
-#include "codegen/cuda/cuda.h"
-
 #include <algorithm>
 
 #include "codegen/common/program_head.h"
+#include "codegen/cuda/cuda.h"
 #include "codegen/cuda/emitter.h"
 #include "core/ir/files.h"
 
@@ -13,25 +12,33 @@ namespace {
 void check(const EmitOptions& o) {
   check_prefix(o.prefix);
   if (o.warps < 0 || o.warps > 16)
-    throw InputError({.field = "warps", .value = std::to_string(o.warps),
-                      .problem = "is no number of warps", .accepted = "1..16, or 0 for as many as suit the tiles"});
+    throw InputError({.field = "warps",
+                      .value = std::to_string(o.warps),
+                      .problem = "is no number of warps",
+                      .accepted = "1..16, or 0 for as many as suit the tiles"});
   if (o.copy_warps < 1 || o.copy_warps > 8)
-    throw InputError({.field = "copy warps", .value = std::to_string(o.copy_warps),
-                      .problem = "is no number of warps", .accepted = "1..8"});
+    throw InputError({.field = "copy warps",
+                      .value = std::to_string(o.copy_warps),
+                      .problem = "is no number of warps",
+                      .accepted = "1..8"});
   if (o.stages < 0 || o.stages > 8)
-    throw InputError({.field = "stages", .value = std::to_string(o.stages),
-                      .problem = "is no number of stages", .accepted = "1..8, or 0 for as many as fit"});
+    throw InputError({.field = "stages",
+                      .value = std::to_string(o.stages),
+                      .problem = "is no number of stages",
+                      .accepted = "1..8, or 0 for as many as fit"});
 }
 
 std::optional<Reason> types_refused(const Workload& w) {
   bool f64 = false, other = false;
   for (const Tensor& t : w.tensors()) {
-    if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32 && t.dtype != DType::f64)
+    if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32 &&
+        t.dtype != DType::f64)
       return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
                     ": the cuda target emits f16, bf16, f32 and f64"};
     (t.dtype == DType::f64 ? f64 : other) = true;
   }
-  if (f64 && other) return Reason{"tensors of f64 and of other types: the cuda target computes in one of the two"};
+  if (f64 && other)
+    return Reason{"tensors of f64 and of other types: the cuda target computes in one of the two"};
   return std::nullopt;
 }
 
@@ -44,7 +51,8 @@ std::optional<Reason> micro_kernel_refused(const Workload& w, const std::string&
     return Reason{"micro-kernel " + name + " takes no " + std::string(name_of(w.dtype()))};
   std::vector<std::string> names;
   for (const MicroKernel& each : micro_kernels()) names.emplace_back(each.name);
-  return Reason{"the cuda target has no micro-kernel " + name.substr(0, 40) + " (it has " + join(names) + ")"};
+  return Reason{"the cuda target has no micro-kernel " + name.substr(0, 40) + " (it has " +
+                join(names) + ")"};
 }
 
 std::string head(const Program& p, const Source& source) {
@@ -56,11 +64,13 @@ std::string head(const Program& p, const Source& source) {
     if (t.stages > 1) line += " in " + std::to_string(t.stages) + " stages";
     text += "//   " + one_line(line + " (" + t.reason + ")") + "\n";
   }
-  if (!source.micro_kernel.empty()) text += "// Matrix products run on micro-kernels " + source.micro_kernel + ".\n";
+  if (!source.micro_kernel.empty())
+    text += "// Matrix products run on micro-kernels " + source.micro_kernel + ".\n";
   text += "// Launches, in order:\n";
   for (const Launch& l : source.launches)
-    text += "//   " + l.symbol + "<<<" + std::to_string(l.blocks) + ", " + std::to_string(l.threads) + ", " +
-            std::to_string(l.shared_bytes) + ">>>" + (l.cooperative ? ", cooperative" : "") + "\n";
+    text += "//   " + l.symbol + "<<<" + std::to_string(l.blocks) + ", " +
+            std::to_string(l.threads) + ", " + std::to_string(l.shared_bytes) + ">>>" +
+            (l.cooperative ? ", cooperative" : "") + "\n";
   for (const std::string& note : source.notes) text += "// Note: " + one_line(note) + ".\n";
   return text;
 }
@@ -85,13 +95,16 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     source.tiles.insert(source.tiles.end(), text->tiles.begin(), text->tiles.end());
     source.notes.insert(source.notes.end(), text->notes.begin(), text->notes.end());
     if (text->launches.back().workspace)
-      source.workspace_bytes = 256 * ceil_div(4 * static_cast<std::int64_t>(k + 1), std::int64_t{256});
+      source.workspace_bytes =
+          256 * ceil_div(4 * static_cast<std::int64_t>(k + 1), std::int64_t{256});
   }
   source.file_name = harmless(s.workload->name()) + ".cu";
-  source.build_command_text = "nvcc -std=c++17 -I . -gencode arch=compute_90a,code=sm_90a -cubin " + source.file_name;
+  source.build_command_text =
+      "nvcc -std=c++17 -I . -gencode arch=compute_90a,code=sm_90a -cubin " + source.file_name;
   source.needed = p.needed;
   source.micro_kernel = join(p.used);
-  source.text = head(p, source) + "#include \"tilewright_tiles.h\"\n\nusing namespace tw;\n\n" + kernels;
+  source.text =
+      head(p, source) + "#include \"tilewright_products.h\"\n\nusing namespace tw;\n\n" + kernels;
   return source;
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "codegen/common/expression.h"
-#include "core/ir/files.h"
 #include "codegen/cuda/emitter.h"
 #include "core/ir/expr.h"
+#include "core/ir/files.h"
 
 namespace tilewright::cuda {
 
@@ -19,7 +19,8 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     SymRange& r = here.at[k_.range_base[n.op.index()] + l];
     if (!r.nonempty)
-      condition += (condition.empty() ? "" : " && ") + variables_.text(r.lo) + " < " + variables_.text(r.hi);
+      condition +=
+          (condition.empty() ? "" : " && ") + variables_.text(r.lo) + " < " + variables_.text(r.hi);
     r.nonempty = true;
   }
   out_.open(condition.empty() ? "" : "if (" + condition + ")");
@@ -34,18 +35,21 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
   const Operator& op = workload_.op(n.op);
   const std::string fresh = initialises(n.op, ranges, n.writes.front().atomic);
   for (const OutputUse& w : n.writes) {
-    const SymBox box = access_box(n.op, op.outputs[static_cast<std::size_t>(w.output)].target, ranges);
+    const SymBox box =
+        access_box(n.op, op.outputs[static_cast<std::size_t>(w.output)].target, ranges);
     if (!buffer(w.buffer).fixed_at.valid()) {
       record(w.buffer, box);
       fixed_[w.buffer.index()] = box;
     }
-    if (!fixed_[w.buffer.index()]) throw Refused{tensor_name(w.tensor) + " is written before its tile is known"};
+    if (!fixed_[w.buffer.index()])
+      throw Refused{tensor_name(w.tensor) + " is written before its tile is known"};
     if (box != *fixed_[w.buffer.index()]) places_[w.buffer.index()].covered = false;
     hold(w, *fixed_[w.buffer.index()], fresh);
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const BufferId b = buffer_of_input(n, static_cast<int>(i));
-    if (!fixed_[b.index()]) throw Refused{tensor_name(op.inputs[i].tensor) + " is read before its tile is known"};
+    if (!fixed_[b.index()])
+      throw Refused{tensor_name(op.inputs[i].tensor) + " is read before its tile is known"};
     if (buffer(b).role != BufferRole::input &&
         access_box(n.op, op.inputs[i], ranges) != *fixed_[b.index()])
       places_[b.index()].covered = false;
@@ -79,8 +83,9 @@ std::string KernelEmitter::index_text(OpId id, const Affine& a,
                                       const std::vector<std::string>& loops) const {
   std::string text;
   for (const Term& t : a.terms)
-    text += (text.empty() ? "" : " + ") +
-            times(t.coefficient, loops[static_cast<std::size_t>(workload_.local_index(id, t.loop))]);
+    text +=
+        (text.empty() ? "" : " + ") +
+        times(t.coefficient, loops[static_cast<std::size_t>(workload_.local_index(id, t.loop))]);
   if (text.empty()) return std::to_string(a.offset);
   if (a.offset == 0) return text;
   return text + (a.offset < 0 ? " - " : " + ") + std::to_string(std::abs(a.offset));
@@ -112,8 +117,9 @@ std::string KernelEmitter::point(OpId id, const Access& a, BufferId b,
     if (d + 1 == a.index.size()) {
       column = index;
     } else if (p.most[d] > 1 || measuring_) {
-      row += (row.empty() ? "" : " + ") +
-             (p.stride.size() > d && p.stride[d] != 1 ? "(" + index + ") * " + std::to_string(p.stride[d]) : index);
+      row += (row.empty() ? "" : " + ") + (p.stride.size() > d && p.stride[d] != 1
+                                               ? "(" + index + ") * " + std::to_string(p.stride[d])
+                                               : index);
     }
   }
   return tile_text(b) + ".at(" + (row.empty() ? "0" : row) + ", " + column + ")";
@@ -135,9 +141,11 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     const SymRange& range_l = range(ranges, n.op, static_cast<int>(l));
     total += (total.empty() ? "" : " * ") + ("(" + size_text(range_l) + ")");
   }
-  const bool runs = std::ranges::any_of(op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
+  const bool runs = std::ranges::any_of(
+      op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
   out_.line(meet());
-  out_.open("for (int point = thread; point < " + (total.empty() ? "1" : total) + "; point += " + t + ")");
+  out_.open("for (int point = thread; point < " + (total.empty() ? "1" : total) +
+            "; point += " + t + ")");
   out_.line("int rest_of_point = point;");
   for (std::size_t i = outer.size(); i-- > 0;) {
     const SymRange& range_l = range(ranges, n.op, static_cast<int>(outer[i]));
@@ -153,23 +161,29 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     const std::string at = point(n.op, out.target, n.writes[o].buffer, loops);
     const std::string identity = literal_text(identity_of(out.combine));
     std::string start = "*" + at;
-    if (!reduces || fresh == "true") start = identity;
-    else if (fresh != "false") start = "(" + fresh + ") ? " + identity + " : " + start;
+    if (!reduces || fresh == "true")
+      start = identity;
+    else if (fresh != "false")
+      start = "(" + fresh + ") ? " + identity + " : " + start;
     out_.line(r + " " + result(o) + " = " + start + ";");
     if (runs) out_.line("const " + r + " before" + std::to_string(o) + " = " + result(o) + ";");
   }
   const auto inputs = [&](const std::vector<std::string>& at) {
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       const std::string in = inside(n.op, op.inputs[i], at);
-      const std::string value = "to_float(*" + point(n.op, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), at) + ")";
-      out_.line("const " + r + " x" + std::to_string(i) + " = " + (in.empty() ? value : in + " ? " + value + " : " + r + "(0)") + ";");
+      const std::string value =
+          "to_float(*" + point(n.op, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), at) +
+          ")";
+      out_.line("const " + r + " x" + std::to_string(i) + " = " +
+                (in.empty() ? value : in + " ? " + value + " : " + r + "(0)") + ";");
     }
   };
   for (std::size_t o = 0; o < n.writes.size(); ++o) {
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
     if (!out.rescale || fresh == "true") continue;
     std::vector<std::string> at = loops;
-    for (std::size_t l : reductions) at[l] = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
+    for (std::size_t l : reductions)
+      at[l] = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
     out_.open(fresh == "false" ? "" : "if (!(" + fresh + "))");
     inputs(at);
     out_.line(result(o) + " *= " + expression_text(*out.rescale) + ";");
@@ -177,15 +191,16 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
   }
   for (std::size_t l : reductions) {
     const SymRange& range_l = range(ranges, n.op, static_cast<int>(l));
-    out_.open("for (int " + loops[l] + " = " + variables_.text(range_l.lo) + "; " + loops[l] + " < " +
-              variables_.text(range_l.hi) + "; ++" + loops[l] + ")");
+    out_.open("for (int " + loops[l] + " = " + variables_.text(range_l.lo) + "; " + loops[l] +
+              " < " + variables_.text(range_l.hi) + "; ++" + loops[l] + ")");
   }
   if (!reduces) out_.open("");
   inputs(loops);
   for (std::size_t o = 0; o < n.writes.size(); ++o) {
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
     if (!names_outputs(out.value))
-      out_.line(combined(reduces ? out.combine : Combine::assign, result(o), expression_text(out.value)));
+      out_.line(
+          combined(reduces ? out.combine : Combine::assign, result(o), expression_text(out.value)));
   }
   for (std::size_t l = 0; l < std::max<std::size_t>(1, reductions.size()); ++l) out_.close();
   const auto named = [&](int output, bool before) {
@@ -195,7 +210,8 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
   };
   for (std::size_t o = 0; o < n.writes.size(); ++o) {
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-    if (names_outputs(out.value)) out_.line(combined(out.combine, result(o), expression_text(out.value, named)));
+    if (names_outputs(out.value))
+      out_.line(combined(out.combine, result(o), expression_text(out.value, named)));
     out_.line("*" + point(n.op, out.target, n.writes[o].buffer, loops) + " = " + result(o) + ";");
   }
   out_.close();

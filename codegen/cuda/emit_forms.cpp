@@ -1,5 +1,5 @@
-// Where tiles live: which sums stay in registers, how warps share them, and the layout of the rest in
-// shared memory.
+// Where tiles live: which sums stay in registers, how warps share them, and the layout of the rest
+// in shared memory.
 #include <algorithm>
 
 #include "codegen/cuda/emitter.h"
@@ -7,9 +7,9 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::int64_t kMostShared = 232448;   // what a block can have on compute capability 9.0
-constexpr std::int64_t kRegisters = 65536;     // of a multiprocessor
-constexpr std::int64_t kOtherRegisters = 72;   // that a thread needs beside its sums, about
+constexpr std::int64_t kMostShared = 232448;  // what a block can have on compute capability 9.0
+constexpr std::int64_t kRegisters = 65536;    // of a multiprocessor
+constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
 constexpr std::int64_t kSharedLine = 128;
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return ceil_div(value, to) * to; }
@@ -48,7 +48,8 @@ void KernelEmitter::choose_forms() {
     }
   }
   for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i].form == Form::loaded && !k_.buffers[i].sliding && made_before_all_wait(BufferId(i)))
+    if (places_[i].form == Form::loaded && !k_.buffers[i].sliding &&
+        made_before_all_wait(BufferId(i)))
       places_[i].form = Form::ring;
   std::set<BufferId> banned;
   for (;;) {
@@ -66,15 +67,16 @@ void KernelEmitter::choose_forms() {
       floats += mine;
       if (mine > largest) largest = mine, victim = BufferId(i);
     }
-    const std::int64_t each = std::min<std::int64_t>(255, kRegisters / (threads() + copying_threads()) / 8 * 8);
+    const std::int64_t each =
+        std::min<std::int64_t>(255, kRegisters / (threads() + copying_threads()) / 8 * 8);
     if (floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
     places_[victim->index()].reason = "its sums would need too many registers";
   }
 }
 
-/// Whether every block has written the tensor, and waited for all others, before it is loaded: then it
-/// can be copied ahead like an input.
+/// Whether every block has written the tensor, and waited for all others, before it is loaded: then
+/// it can be copied ahead like an input.
 bool KernelEmitter::made_before_all_wait(BufferId b) const {
   const TensorId t = buffer(b).tensor;
   NodeId last_write, first_load;
@@ -295,7 +297,9 @@ void KernelEmitter::lay_out() {
           again = again || (k_.node(l).kind == NodeKind::loop && k_.node(l).max_trips > 1 &&
                             k_.node(l).binding != Binding::grid);
       }
-      p.stages = !again ? 1 : p_.options.stages > 0 ? p_.options.stages : std::max(2, k_.buffers[i].copies);
+      p.stages = !again                  ? 1
+                 : p_.options.stages > 0 ? p_.options.stages
+                                         : std::max(2, k_.buffers[i].copies);
     }
   }
   const auto total = [&] {
@@ -339,7 +343,8 @@ std::vector<TileUse> KernelEmitter::tile_uses() const {
     const TilePlace& p = places_[i];
     std::string reason = p.reason;
     if (reason.empty() && p.form == Form::sums)
-      reason = p.split == Split::partial ? "every warp has a part of the sums" : "its sums stay with the warps that make them";
+      reason = p.split == Split::partial ? "every warp has a part of the sums"
+                                         : "its sums stay with the warps that make them";
     if (reason.empty() && p.form == Form::rows) reason = "one value a row";
     if (reason.empty() && p.form == Form::ring)
       reason = p.stages > 1 ? "copied ahead of its use" : "copied once";
@@ -347,8 +352,9 @@ std::vector<TileUse> KernelEmitter::tile_uses() const {
     if (reason.empty()) reason = "warps share it";
     uses.push_back({.tensor = tensor_name(k_.buffers[i].tensor),
                     .level = p_.machine().level(k_.buffers[i].level).name,
-                    .place = in_registers(p.form) ? "registers"
-                             : p.form == Form::tile ? "shared, " + real() : "shared",
+                    .place = in_registers(p.form)   ? "registers"
+                             : p.form == Form::tile ? "shared, " + real()
+                                                    : "shared",
                     .stages = p.stages,
                     .bytes = p.bytes,
                     .reason = reason});

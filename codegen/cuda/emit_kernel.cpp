@@ -27,10 +27,14 @@ KernelEmitter::KernelEmitter(Program& program, int index)
 
 std::string KernelEmitter::element_type(DType type) {
   switch (type) {
-    case DType::f16: return "f16";
-    case DType::bf16: return "bf16";
-    case DType::f64: return "double";
-    default: return "float";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "double";
+    default:
+      return "float";
   }
 }
 
@@ -49,10 +53,10 @@ std::string KernelEmitter::ref(BufferId b) const { return name(b) + "_held"; }
 Result<KernelText> KernelEmitter::emit() {
   try {
     check();
-    pass();          // how large tiles are, and which computes use them whole
+    pass();  // how large tiles are, and which computes use them whole
     choose_forms();
     forms_chosen_ = true;
-    pass();          // what products read of them
+    pass();  // what products read of them
     lay_out();
     measuring_ = false;
     pass();
@@ -75,10 +79,12 @@ Result<KernelText> KernelEmitter::emit() {
   for (TensorId t : k_.zeroed) {
     const std::string zero = symbol + "_zero_" + identifier("", tensor_name(t));
     const std::int64_t elements = workload_.tensor(t).elements().value;
-    text.text += "// Blocks add to " + tensor_name(t) + ": it starts from nothing.\nextern \"C\" __global__ void " +
-                 zero + "(" + element_type(t) + "* " + home(t) + ") {\n  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
-                 std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" + home(t) + " + i, " +
-                 element_type(t) + "{});\n}\n\n";
+    text.text +=
+        "// Blocks add to " + tensor_name(t) +
+        ": it starts from nothing.\nextern \"C\" __global__ void " + zero + "(" + element_type(t) +
+        "* " + home(t) + ") {\n  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
+        std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" +
+        home(t) + " + i, " + element_type(t) + "{});\n}\n\n";
     text.launches.push_back({.symbol = zero,
                              .tensors = {t},
                              .blocks = std::min<std::int64_t>(1024, ceil_div(elements, 256)),
@@ -93,10 +99,8 @@ Result<KernelText> KernelEmitter::emit() {
                 .cooperative = k_.co_resident};
   std::string list;
   for (TensorId t : parameters) {
-    const bool written =
-        std::ranges::any_of(k_.buffers, [&](const Buffer& b) {
-          return b.tensor == t && b.role != BufferRole::input;
-        });
+    const bool written = std::ranges::any_of(
+        k_.buffers, [&](const Buffer& b) { return b.tensor == t && b.role != BufferRole::input; });
     list += (list.empty() ? "" : ", ") + std::string(written ? "" : "const ") + element_type(t) +
             "* " + home(t);
   }
@@ -124,23 +128,27 @@ void KernelEmitter::check() const {
     if (n.kind == NodeKind::sync && n.scope == Unit::grid && grid.valid())
       throw Refused{"Y.grid stands inside loop " + workload_.loop(k_.node(grid).loop).name +
                     "@grid: blocks that have no iteration left would not come to it"};
-    const bool acts = n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
+    const bool acts =
+        n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
     const std::int64_t blocks = grid.valid() ? blocks_below(k_, grid) : k_.blocks;
     if (acts && blocks > 1)
-      throw Refused{"a node stands outside a grid loop beside it, which only one of its blocks would run"};
+      throw Refused{
+          "a node stands outside a grid loop beside it, which only one of its blocks would run"};
     if (n.kind == NodeKind::compute && n.once)
-      throw Refused{"C." + workload_.op(n.op).name + "!once: the cuda target keeps no record of what is complete"};
+      throw Refused{"C." + workload_.op(n.op).name +
+                    "!once: the cuda target keeps no record of what is complete"};
     // Blocks run in any order: what they write home must be each one's own.
     for (const OutputUse& w : n.writes)
-      for (NodeId p = n.parent; p.valid() && is_written(w.buffer) && !buffer(w.buffer).atomic; p = k_.node(p).parent) {
+      for (NodeId p = n.parent; p.valid() && is_written(w.buffer) && !buffer(w.buffer).atomic;
+           p = k_.node(p).parent) {
         const ScheduleNode& l = k_.node(p);
         if (l.kind != NodeKind::loop || l.binding != Binding::grid || l.max_trips <= 1) continue;
         const bool own = std::ranges::any_of(l.cuts, [&](const OpLoop& c) {
           return c.op == n.op && !workload_.is_reduction(n.op, l.loop);
         });
         if (!own)
-          throw Refused{"every block of loop " + workload_.loop(l.loop).name + "@grid would write " +
-                        tensor_name(w.tensor) + " home"};
+          throw Refused{"every block of loop " + workload_.loop(l.loop).name +
+                        "@grid would write " + tensor_name(w.tensor) + " home"};
       }
     if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
       throw Refused{"loop " + workload_.loop(n.loop).name + " is bound to " +
@@ -191,8 +199,8 @@ void KernelEmitter::pass() {
     if (p.form != Form::tile || !is_operand(BufferId(i))) continue;
     if (!filled) out_.comment("Products read whole blocks: what lies beyond a tile adds nothing.");
     filled = true;
-    out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch * p.stages) + "; i += " +
-              std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = 0;");
+    out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch * p.stages) +
+              "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = 0;");
   }
   if (filled) out_.line(meet());
   walk();
@@ -213,9 +221,11 @@ void KernelEmitter::walk() {
     const TilePlace& p = places_[i];
     const std::string rank = std::to_string(p.most.size());
     if (p.form == Form::ring)
-      out_.line("Ring<" + rank + ", " + std::to_string(p.stages) + "> " + name(b) + "_ring{" + name(b) + "_barriers};");
+      out_.line("Ring<" + rank + ", " + std::to_string(p.stages) + "> " + name(b) + "_ring{" +
+                name(b) + "_barriers};");
     const bool sliding_region = slides(b) && buffer(b).role == BufferRole::intermediate;
-    if (sliding_region && (copying_ || !is_written(b))) out_.line("Held<" + rank + "> " + name(b) + "_held;");
+    if (sliding_region && (copying_ || !is_written(b)))
+      out_.line("Held<" + rank + "> " + name(b) + "_held;");
     if (copying_) continue;
     if (slides(b)) out_.line("int " + name(b) + "_place = 0;");
     if (p.form == Form::sums || p.form == Form::rows) out_.line(sums_type(b) + " " + name(b) + ";");
@@ -255,7 +265,8 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
     fixed_[b.index()] = tile;
     if (slides(b) && buffer(b).role == BufferRole::intermediate) {
       const std::string now = names_.fresh(name(b) + "_now");
-      out_.line("const Box<" + std::to_string(tile.size()) + "> " + now + " = " + box_text(tile) + ";");
+      out_.line("const Box<" + std::to_string(tile.size()) + "> " + now + " = " + box_text(tile) +
+                ";");
       out_.open("if (!" + name(b) + "_held.is(" + now + "))");
       if (is_written(b) && !copying_) {
         out_.open("if (" + name(b) + "_held.changed)");
@@ -297,11 +308,15 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       rest_ = outer;
       return;
     }
-    case NodeKind::load: return visit_load(id, ranges);
-    case NodeKind::compute: return visit_compute(id, ranges);
-    case NodeKind::store: return visit_store(id, ranges);
+    case NodeKind::load:
+      return visit_load(id, ranges);
+    case NodeKind::compute:
+      return visit_compute(id, ranges);
+    case NodeKind::store:
+      return visit_store(id, ranges);
     case NodeKind::sync:
-      if (n.scope == Unit::grid) return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
+      if (n.scope == Unit::grid)
+        return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
       if (!copying_) out_.line(meet());
   }
 }
@@ -319,7 +334,8 @@ void KernelEmitter::visit_grid_loop(NodeId id, const SymRanges& around) {
   out_.open("if (" + c.name + " < " + c.high + ")");
   if (inner_blocks > 1) {
     rest_ = names_.fresh("rest");
-    out_.line("const int " + rest_ + " = " + outer_rest + " % " + std::to_string(inner_blocks) + ";");
+    out_.line("const int " + rest_ + " = " + outer_rest + " % " + std::to_string(inner_blocks) +
+              ";");
   } else {
     rest_ = "0";
   }
@@ -330,7 +346,8 @@ void KernelEmitter::visit_grid_loop(NodeId id, const SymRanges& around) {
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   const Binding binding = k_.node(id).binding;
   const Cut c = cut(id, around);
-  out_.line(binding == Binding::unroll || binding == Binding::vector ? "TW_UNROLL" : "TW_NO_UNROLL");
+  out_.line(binding == Binding::unroll || binding == Binding::vector ? "TW_UNROLL"
+                                                                     : "TW_NO_UNROLL");
   out_.open("for (int " + c.name + " = " + c.low + "; " + c.name + " < " + c.high + "; " + c.name +
             " += " + std::to_string(c.step) + ")");
   visit_body(id, c, around);
@@ -342,7 +359,8 @@ void KernelEmitter::visit_body(NodeId id, const Cut& c, const SymRanges& around)
   const Linear& low = around.at[slot(n.cuts.front())].lo;
   divisors_[c.inner.lo.terms.begin()->first] = std::gcd(n.step, divisor(low));
   defined_.emplace_back();
-  if (!c.whole_steps) out_.line("const int " + c.end + " = least(" + c.next() + ", " + c.high + ");");
+  if (!c.whole_steps)
+    out_.line("const int " + c.end + " = least(" + c.next() + ", " + c.high + ");");
   SymRanges inside = inside_of(id, c, around);
   enter_body(id, inside);
   open_.push_back({id, c.name, c.end, c.low, c.high, around});

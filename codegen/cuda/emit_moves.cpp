@@ -73,8 +73,9 @@ void KernelEmitter::declare() {
     if (p.form != Form::ring) continue;
     out_.line("u64* const " + n + "_barriers = reinterpret_cast<u64*>(memory) + " +
               std::to_string(barrier) + ";");
-    starts += (starts.empty() ? "" : " ") + ("start_ring<" + std::to_string(p.stages) + ">(" + n +
-              "_barriers, " + std::to_string(copying_threads()) + ", " + std::to_string(threads() / 32) + ");");
+    starts += (starts.empty() ? "" : " ") +
+              ("start_ring<" + std::to_string(p.stages) + ">(" + n + "_barriers, " +
+               std::to_string(copying_threads()) + ", " + std::to_string(threads() / 32) + ");");
     barrier += 2 * p.stages;
   }
   out_.line("float* const scratch = reinterpret_cast<float*>(memory + " +
@@ -118,7 +119,8 @@ std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_wri
     } else {
       if (d + 1 == stride.size() || p.most[d] == 1) continue;
       row = p.stride[d] == 1 ? "r" : "r / " + std::to_string(p.stride[d]);
-      if (!first) row = (p.stride[d] == 1 ? "r" : "(" + row + ")") + " % " + std::to_string(p.most[d]);
+      if (!first)
+        row = (p.stride[d] == 1 ? "r" : "(" + row + ")") + " % " + std::to_string(p.most[d]);
     }
     condition += (condition.empty() ? "" : " && ") + row + " < " + size(d);
     add(row, stride[d]);
@@ -166,21 +168,24 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
       std::int64_t rows_apart = 0;
       for (std::size_t d = 0; d < box.size(); ++d) {
         const std::string low = variables_.text(box[d].lo);
-        if (low != "0") from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
+        if (low != "0")
+          from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
         if (d + 1 < box.size() && p.most[d] > 1) rows_apart = stride[d];
       }
-      out_.line("copy_whole<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " + from + ", " +
-                std::to_string(rows_apart) + ");");
+      out_.line("copy_whole<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " +
+                from + ", " + std::to_string(rows_apart) + ");");
       out_.line(tile + "_ring.copies_started();");
     } else if (aligned(n.buffer, box, vector)) {
-      out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " + columns + ", " + home(n.tensor) + ", " +
-                row_lambda(n.buffer, &box, false) + ");");
+      out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " +
+                columns + ", " + home(n.tensor) + ", " + row_lambda(n.buffer, &box, false) + ");");
       out_.line(tile + "_ring.copies_started();");
     } else {
-      out_.line("copy_elements(" + at + ", copier, " + std::to_string(copying_threads()) + ", " + columns + ", " +
-                row_lambda(n.buffer, &box, false) + ");");
+      out_.line("copy_elements(" + at + ", copier, " + std::to_string(copying_threads()) + ", " +
+                columns + ", " + row_lambda(n.buffer, &box, false) + ");");
       out_.line(tile + "_ring.elements_stored();");
-      const std::string note = "rows of " + tensor + " do not begin at multiples of 16 bytes: they are copied element by element";
+      const std::string note =
+          "rows of " + tensor +
+          " do not begin at multiples of 16 bytes: they are copied element by element";
       if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
     }
     return out_.close();
@@ -194,7 +199,8 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   }
   out_.open("if (" + condition + "!" + tile + "_held.is(" + here + "))");
   if (slides(n.buffer)) {
-    out_.line("const " + type_of_box(box.size()) + " part = needed(" + tile + "_held, " + here + ");");
+    out_.line("const " + type_of_box(box.size()) + " part = needed(" + tile + "_held, " + here +
+              ");");
     slide(n.buffer, here);
     std::string strides, home_strides_text;
     const auto strides_home = home_strides(n.tensor);
@@ -202,13 +208,14 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
       strides += (d == 0 ? "" : ", ") + std::to_string(d + 1 < box.size() ? p.stride[d] : 1);
       home_strides_text += (d == 0 ? "" : ", ") + std::to_string(strides_home[d]);
     }
-    out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" + strides + "}, " + here +
-              ", part, " + home(n.tensor) + ", {" + home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
+    out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" +
+              strides + "}, " + here + ", part, " + home(n.tensor) + ", {" + home_strides_text +
+              "}, thread, " + std::to_string(threads()) + ");");
   } else {
     out_.line(tile + "_held.now(" + here + ");");
     out_.line(meet());
-    out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) + ", " + columns + ", " +
-              row_lambda(n.buffer, &box, false) + ");");
+    out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) +
+              ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
   }
   out_.line(meet());
   out_.close();
@@ -232,10 +239,12 @@ void KernelEmitter::slide(BufferId b, const std::string& box) {
     std::string strides;
     for (std::size_t d = 0; d < p.most.size(); ++d)
       strides += (d == 0 ? "" : ", ") + std::to_string(d + 1 < p.most.size() ? p.stride[d] : 1);
-    const std::string other = n + "_layout{" + n + "_data + (1 - " + n + "_place) * " + std::to_string(p.need_rows * p.pitch) + "}";
+    const std::string other = n + "_layout{" + n + "_data + (1 - " + n + "_place) * " +
+                              std::to_string(p.need_rows * p.pitch) + "}";
     out_.line(meet());
-    out_.line("if (!equal(needed(" + n + "_held, " + box + "), " + box + ")) keep_shared<" + rank + ">(" + other + ", " + tile_text(b) + ", {" + strides + "}, " + box +
-              ", " + n + "_held.box, thread, " + std::to_string(threads()) + ");");
+    out_.line("if (!equal(needed(" + n + "_held, " + box + "), " + box + ")) keep_shared<" + rank +
+              ">(" + other + ", " + tile_text(b) + ", {" + strides + "}, " + box + ", " + n +
+              "_held.box, thread, " + std::to_string(threads()) + ");");
     out_.line(n + "_place = 1 - " + n + "_place;");
   }
   out_.line(n + "_held.now(" + box + ");");
@@ -250,9 +259,11 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
   if (buf.atomic)
     for (const Output& o : workload_.op(workload_.producer(buf.tensor)).outputs)
       if (o.target.tensor == buf.tensor && o.combine != Combine::sum)
-        throw Refused{"S." + tensor_name(buf.tensor) + "!atomic: the cuda target adds, and nothing else, at home"};
+        throw Refused{"S." + tensor_name(buf.tensor) +
+                      "!atomic: the cuda target adds, and nothing else, at home"};
   if (p.form == Form::tile) {
-    out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + ">(" + tile_text(b) + ", thread, " + t + ", " + columns + ", " + row + ");");
+    out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + ">(" +
+              tile_text(b) + ", thread, " + t + ", " + columns + ", " + row + ");");
   } else if (p.form == Form::rows) {
     out_.line(std::string(buf.atomic ? "add_rows" : "write_rows") + "<" + type + ">(" + n +
               ", me, " + row + ");");
@@ -262,8 +273,8 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     if (!buf.atomic) {
       pairs = box != nullptr && aligned(b, *box, type == "float" ? 2 : 4) ? ", true" : ", false";
     }
-    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + pairs + ">(" + sums.name +
-              ", me, " + sums.first + ", " + columns + ", " + row + ");");
+    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + pairs + ">(" +
+              sums.name + ", me, " + sums.first + ", " + columns + ", " + row + ");");
   }
   if (!p.plain) out_.line(n + "_held.changed = false;");
 }
@@ -288,13 +299,14 @@ void KernelEmitter::visit_store(NodeId id, const SymRanges&) {
   out_.close();
 }
 
-/// Makes the tile that a compute writes what its buffer holds: another one is written if changed, and
-/// the new one is read back unless it starts afresh (rules 10 and 12).
+/// Makes the tile that a compute writes what its buffer holds: another one is written if changed,
+/// and the new one is read back unless it starts afresh (rules 10 and 12).
 void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::string& fresh) {
   const TilePlace& p = places_[w.buffer.index()];
   const Buffer& buf = buffer(w.buffer);
   if (!is_written(w.buffer) || p.plain) return;
-  const std::string n = name(w.buffer), type = element_type(w.tensor), t = std::to_string(threads());
+  const std::string n = name(w.buffer), type = element_type(w.tensor),
+                    t = std::to_string(threads());
   const std::string here = names_.fresh(n + "_now");
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
   out_.open("if (!" + n + "_held.is(" + here + "))");
@@ -305,7 +317,8 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
   const bool reads = fresh != "true" && buf.role == BufferRole::output && !buf.atomic;
   if (reads) {
     if (fresh != "false") out_.open("if (!(" + fresh + "))");
-    const std::string row = row_lambda(w.buffer, &box, false), columns = columns_text(w.buffer, &box);
+    const std::string row = row_lambda(w.buffer, &box, false),
+                      columns = columns_text(w.buffer, &box);
     if (p.form == Form::tile) {
       out_.line(meet());
       out_.line("read_tile<" + type + ">(" + tile_text(w.buffer) + ", thread, " + t + ", " +
@@ -314,9 +327,10 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
       out_.line("read_rows<" + type + ", " + t + ">(" + n + ", me, scratch, " + row + ");");
       row_floats_ = std::max(row_floats_, sums_rows(w.buffer) * 16 * warp_rows_ * warp_columns_);
     } else {
-      const std::string whole = aligned(w.buffer, box, type == "float" ? 2 : 4) ? ", true" : ", false";
-      const std::string read = "read_sums<" + type + whole + ">(" + n + ", me, " + first_column(w.buffer) +
-                               ", " + columns + ", " + row + ");";
+      const std::string whole =
+          aligned(w.buffer, box, type == "float" ? 2 : 4) ? ", true" : ", false";
+      const std::string read = "read_sums<" + type + whole + ">(" + n + ", me, " +
+                               first_column(w.buffer) + ", " + columns + ", " + row + ");";
       if (p.split == Split::partial) {
         out_.line("if (me.column == 0) " + read);
         out_.line("else fill(" + n + ", 0);");

@@ -1,5 +1,5 @@
-// Matrix products: which loops of an operator make one, whether its tiles suit the micro-kernel, and
-// the call.
+// Matrix products: which loops of an operator make one, whether its tiles suit the micro-kernel,
+// and the call.
 #include <algorithm>
 
 #include "codegen/cuda/emitter.h"
@@ -99,9 +99,11 @@ std::optional<Product> KernelEmitter::as_product(NodeId id, const SymRanges& ran
     };
     for (std::size_t l = 0; l < op.loops.size(); ++l) {
       const LoopId loop = op.loops[l];
-      const bool in_a = has_loop(a, loop), in_b = has_loop(b, loop), in_out = has_loop(out.target, loop);
+      const bool in_a = has_loop(a, loop), in_b = has_loop(b, loop),
+                 in_out = has_loop(out.target, loop);
       if (in_out && in_a && !in_b) pick(p.rows, l);
-      if (in_out && in_b && !in_a && out.target.index.back().plain_loop() == loop) pick(p.columns, l);
+      if (in_out && in_b && !in_a && out.target.index.back().plain_loop() == loop)
+        pick(p.columns, l);
       if (!in_out && in_a && in_b) pick(p.depth, l);
     }
     if (p.rows < 0 || p.columns < 0 || p.depth < 0) continue;
@@ -122,8 +124,8 @@ std::optional<Product> KernelEmitter::as_product(NodeId id, const SymRanges& ran
   return std::nullopt;
 }
 
-/// Whether the box that one operand or the result takes of a tile consists of whole blocks of 16, or is
-/// all there is. Notes how large the tile must be for whole blocks.
+/// Whether the box that one operand or the result takes of a tile consists of whole blocks of 16,
+/// or is all there is. Notes how large the tile must be for whole blocks.
 bool KernelEmitter::operand_fits(NodeId id, int input, int outer, int depth, bool exact_depth,
                                  const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
@@ -135,7 +137,8 @@ bool KernelEmitter::operand_fits(NodeId id, int input, int outer, int depth, boo
   if (buffer(b).sliding) return false;  // what lies beyond it is an older tile's
   const SymBox& tile = *fixed_[b.index()];
   const SymBox box = access_box(n.op, a, ranges);
-  const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)], op.loops[static_cast<std::size_t>(depth)]};
+  const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)],
+                          op.loops[static_cast<std::size_t>(depth)]};
   std::int64_t need_rows = p.need_rows, need_columns = p.need_columns;
   int row_dims = 0;
   for (std::size_t d = 0; d < a.index.size(); ++d) {
@@ -167,11 +170,13 @@ bool KernelEmitter::product_fits(NodeId id, const Product& p, const SymRanges& r
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
   const DType type = workload_.tensor(op.inputs[static_cast<std::size_t>(p.left)].tensor).dtype;
-  if (workload_.tensor(op.inputs[static_cast<std::size_t>(p.right)].tensor).dtype != type) return false;
+  if (workload_.tensor(op.inputs[static_cast<std::size_t>(p.right)].tensor).dtype != type)
+    return false;
   const MicroKernel& micro = micro_kernel();
   const bool exact_depth = !micro.blocks;
   if (!micro.takes(type)) return false;
-  // Without fragments, operands are elements in shared memory, and sums are not rescaled in between.
+  // Without fragments, operands are elements in shared memory, and sums are not rescaled in
+  // between.
   if (!micro.fragments &&
       (places_[buffer_of_input(n, p.right).index()].form == Form::tile || op.outputs[0].rescale))
     return false;
@@ -180,8 +185,8 @@ bool KernelEmitter::product_fits(NodeId id, const Product& p, const SymRanges& r
          operand_fits(id, -1, p.rows, p.columns, false, ranges);
 }
 
-/// A box of a tile in shared memory as an operand. `outer`, `depth`: loops, by position; `tile`: the
-/// text of another tile that holds the same, rounded.
+/// A box of a tile in shared memory as an operand. `outer`, `depth`: loops, by position; `tile`:
+/// the text of another tile that holds the same, rounded.
 std::string KernelEmitter::operand(NodeId id, int input, int outer, int depth,
                                    const SymRanges& ranges, const std::string& other) const {
   const ScheduleNode& n = k_.node(id);
@@ -210,17 +215,19 @@ std::string KernelEmitter::operand(NodeId id, int input, int outer, int depth,
          ", " + column + "}";
 }
 
-/// Sums that every warp has a part of become the totals of its own columns; others stay as they are.
+/// Sums that every warp has a part of become the totals of its own columns; others stay as they
+/// are.
 KernelEmitter::Joined KernelEmitter::joined(BufferId b) {
   const TilePlace& p = places_[b.index()];
   if (p.split != Split::partial) return {name(b), first_column(b), sums_columns(b)};
   const std::int64_t own = sums_columns(b) / warp_columns_;
   const std::string total = names_.fresh(name(b) + "_total");
-  out_.line("Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(own) + "> " + total + ";");
-  out_.line("join<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) + ">(" + total +
-            ", " + name(b) + ", me, scratch);");
-  join_floats_ = std::max(join_floats_,
-                          sums_rows(b) * 128 * warp_columns_ * warp_columns_ * warp_rows_);
+  out_.line("Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(own) + "> " + total +
+            ";");
+  out_.line("join<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) + ">(" +
+            total + ", " + name(b) + ", me, scratch);");
+  join_floats_ =
+      std::max(join_floats_, sums_rows(b) * 128 * warp_columns_ * warp_columns_ * warp_rows_);
   return {total, "me.column * " + std::to_string(own), own};
 }
 
@@ -233,7 +240,8 @@ void KernelEmitter::call_product(NodeId id, const Product& p, const SymRanges& r
   const DType type = workload_.tensor(op.inputs[static_cast<std::size_t>(p.left)].tensor).dtype;
   const bool blocks = micro_kernel().blocks;
   out_.line(kernel_text(type) + "::" +
-            (blocks ? "template multiply<" + std::to_string(ceil_div(depth.most, 16) * 16) + ">(" : "multiply(") +
+            (blocks ? "template multiply<" + std::to_string(ceil_div(depth.most, 16) * 16) + ">("
+                    : "multiply(") +
             sums + ", " + operand(id, p.left, p.rows, p.depth, ranges) + ", " +
             operand(id, p.right, p.columns, p.depth, ranges) + ", me, " + first +
             (blocks ? "" : ", " + size_text(depth)) + ");");

@@ -43,7 +43,8 @@ void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges&
                   " is rescaled: its sums must stay in registers, which the plan does not allow"};
   const std::string sum_tile = tile_text(n.writes.front().buffer);
   const std::int64_t rows = ceil_div(range(ranges, n.op, p.rows).most, 16) / warp_rows_;
-  const std::int64_t columns = ceil_div(range(ranges, n.op, p.columns).most, 16) * 2 / warp_columns_;
+  const std::int64_t columns =
+      ceil_div(range(ranges, n.op, p.columns).most, 16) * 2 / warp_columns_;
   std::int64_t part = 2;
   for (std::int64_t c = 2; c <= columns; c += 2)
     if (columns % c == 0 && rows * c * 4 <= kSumsAtOnce) part = c;
@@ -55,7 +56,8 @@ void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges&
     out_.line("fill(sums, 0);");
   } else {
     if (fresh != "false") out_.line("if (" + fresh + ") fill(sums, 0); else");
-    out_.line("sums_from_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column + ");");
+    out_.line("sums_from_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column +
+              ");");
   }
   call_product(id, p, ranges, "sums", "first");
   out_.line("sums_to_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column + ");");
@@ -91,8 +93,8 @@ void KernelEmitter::multiply_whole(NodeId id, const Product& p, const SymRanges&
   if (fresh != "false") {
     if (fresh != "true") out_.open("if (" + fresh + ")");
     out_.line("for (int i = thread; i < " + rows + " * " + across + "; i += " + t + ")");
-    out_.line("  *" + sum_tile + ".at(" + at.row + " + i / " + across + ", " + at.column + " + i % " +
-              across + ") = 0;");
+    out_.line("  *" + sum_tile + ".at(" + at.row + " + i / " + across + ", " + at.column +
+              " + i % " + across + ") = 0;");
     if (fresh != "true") out_.close();
   }
   out_.line(meet());

@@ -10,10 +10,14 @@ namespace {
 
 const char* functor(Combine c) {
   switch (c) {
-    case Combine::max: return "MaxOf{}";
-    case Combine::min: return "MinOf{}";
-    case Combine::product: return "ProductOf{}";
-    default: return "AddOf{}";
+    case Combine::max:
+      return "MaxOf{}";
+    case Combine::min:
+      return "MinOf{}";
+    case Combine::product:
+      return "ProductOf{}";
+    default:
+      return "AddOf{}";
   }
 }
 
@@ -64,7 +68,8 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     row = workload_.local_index(n.op, *a.index[static_cast<std::size_t>(p.row_dim)].plain_loop());
     m = sums_rows(w.buffer);
     if (p.form != Form::sums) continue;
-    column = workload_.local_index(n.op, *a.index[static_cast<std::size_t>(p.column_dim)].plain_loop());
+    column =
+        workload_.local_index(n.op, *a.index[static_cast<std::size_t>(p.column_dim)].plain_loop());
     take_columns(w.buffer, sums_columns(w.buffer), first_column(w.buffer));
   }
   for (std::size_t x = 0; x < op.inputs.size(); ++x) {
@@ -75,7 +80,8 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     const Joined sums = joined(b);
     values[x] = sums.name;
     if (column < 0)
-      column = workload_.local_index(n.op, *op.inputs[x].index[static_cast<std::size_t>(p.column_dim)].plain_loop());
+      column = workload_.local_index(
+          n.op, *op.inputs[x].index[static_cast<std::size_t>(p.column_dim)].plain_loop());
     if (columns == 0) take_columns(b, sums.columns, sums.first);
   }
   const SymRange& row_range = range(ranges, n.op, row);
@@ -94,7 +100,8 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     std::vector<std::string> loops(op.loops.size());
     for (std::size_t l = 0; l < loops.size(); ++l) {
       const std::string low = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
-      const bool is_row = static_cast<int>(l) == row, is_column = static_cast<int>(l) == column && with_column;
+      const bool is_row = static_cast<int>(l) == row,
+                 is_column = static_cast<int>(l) == column && with_column;
       loops[l] = is_row ? "(" + low + " + r)" : is_column ? "(" + low + " + c)" : low;
     }
     return loops;
@@ -141,16 +148,19 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
       inputs(out.value, true);
       const std::string y = target + ".x[i][j][e]";
       if (out.combine != Combine::assign) {
-        if (out.rescale) throw Refused{"operator " + op.name + " is rescaled and no matrix product"};
+        if (out.rescale)
+          throw Refused{"operator " + op.name + " is rescaled and no matrix product"};
         if (fresh != "false")
-          out_.line((fresh == "true" ? "" : "if (" + fresh + ") ") + y + " = " + literal_text(identity_of(out.combine)) + ";");
+          out_.line((fresh == "true" ? "" : "if (" + fresh + ") ") + y + " = " +
+                    literal_text(identity_of(out.combine)) + ";");
       }
       out_.line(combined(out.combine, y, expression_text(out.value)));
       out_.end();
       out_.line("});");
       continue;
     }
-    const bool reduces = column >= 0 && workload_.is_reduction(n.op, op.loops[static_cast<std::size_t>(column)]);
+    const bool reduces =
+        column >= 0 && workload_.is_reduction(n.op, op.loops[static_cast<std::size_t>(column)]);
     if (!reduces || names_outputs(out.value)) continue;
     parts[o] = names_.fresh(target + "_part");
     out_.line("RowValues<" + std::to_string(m) + "> " + parts[o] + ";");
@@ -162,15 +172,14 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     out_.line(combined(out.combine, parts[o] + ".x[i][e / 2]", expression_text(out.value)));
     out_.end();
     out_.line("});");
-    out_.line("combine_rows<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) + ">(" + parts[o] +
-              ", me, scratch, " + functor(out.combine) + ");");
+    out_.line("combine_rows<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) +
+              ">(" + parts[o] + ", me, scratch, " + functor(out.combine) + ");");
     row_floats_ = std::max(row_floats_, m * 16 * warp_columns_ * warp_rows_);
   }
 
   // One value a row: the result so far, rescaled, and this block's part.
-  const bool any_rows = std::ranges::any_of(n.writes, [&](const OutputUse& w) {
-    return places_[w.buffer.index()].form == Form::rows;
-  });
+  const bool any_rows = std::ranges::any_of(
+      n.writes, [&](const OutputUse& w) { return places_[w.buffer.index()].form == Form::rows; });
   if (!any_rows) return;
   out_.open("each_row<" + std::to_string(m) + ">(me, [&](int i, int h, int r)");
   out_.line("(void)i, (void)h, (void)r;");
@@ -183,12 +192,16 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
   const auto all_outputs = [&](bool naming) {
     for (std::size_t o = 0; o < n.writes.size(); ++o) {
       const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-      if (places_[n.writes[o].buffer.index()].form != Form::rows || names_outputs(out.value) != naming) continue;
+      if (places_[n.writes[o].buffer.index()].form != Form::rows ||
+          names_outputs(out.value) != naming)
+        continue;
       const std::string at = name(n.writes[o].buffer) + ".x[i][h]", y = "y" + std::to_string(o);
       const std::string identity = literal_text(identity_of(out.combine));
       std::string start = at;
-      if (fresh == "true" || !reductions) start = identity;
-      else if (fresh != "false") start = "(" + fresh + ") ? " + identity + " : " + at;
+      if (fresh == "true" || !reductions)
+        start = identity;
+      else if (fresh != "false")
+        start = "(" + fresh + ") ? " + identity + " : " + at;
       if (naming && out.combine == Combine::assign) start = "0";
       out_.line("const float before" + std::to_string(o) + " = " + start + ";");
       out_.line("(void)before" + std::to_string(o) + ";");
@@ -204,8 +217,10 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
         out_.line(combined(out.combine, y, parts[o] + ".x[i][h]"));
       } else {
         inputs(out.value, false);
-        out_.line(combined(reductions && !naming ? out.combine : naming ? out.combine : Combine::assign, y,
-                           expression_text(out.value, named)));
+        out_.line(combined(reductions && !naming ? out.combine
+                           : naming              ? out.combine
+                                                 : Combine::assign,
+                           y, expression_text(out.value, named)));
       }
       out_.close();
       out_.line(at + " = " + y + ";");

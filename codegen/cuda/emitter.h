@@ -1,6 +1,6 @@
-// The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live (emit_forms.cpp),
-// what is loaded and written (emit_moves.cpp), and its computes (emit_compute.cpp, emit_product.cpp,
-// emit_product_tiles.cpp, emit_rows.cpp).
+// The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live
+// (emit_forms.cpp), what is loaded and written (emit_moves.cpp), and its computes
+// (emit_compute.cpp, emit_product.cpp, emit_product_tiles.cpp, emit_rows.cpp).
 //
 // A block's warps walk the plan's tree twice over: some meet only the loads and copy tiles into
 // rings in shared memory, the others wait for the same tiles and compute. Every load is
@@ -36,36 +36,36 @@ enum class Split : std::uint8_t {
   partial,  ///< all columns of a part of the sum
 };
 
-/// One buffer, and how it lies. A tile's rows are all of its dimensions but the last, its columns the
-/// last.
+/// One buffer, and how it lies. A tile's rows are all of its dimensions but the last, its columns
+/// the last.
 struct TilePlace {
   Form form = Form::tile;
   Split split = Split::whole;
   std::string reason;
-  std::vector<std::int64_t> most;    ///< largest tile, by dimension
-  std::vector<std::int64_t> stride;  ///< rows of the tile, by dimension but the last
-  int row_dim = -1, column_dim = -1; ///< sums, rows: the tensor's dimensions that they run along
-  std::int64_t rows = 1, columns = 1;      ///< of the largest tile
+  std::vector<std::int64_t> most;      ///< largest tile, by dimension
+  std::vector<std::int64_t> stride;    ///< rows of the tile, by dimension but the last
+  int row_dim = -1, column_dim = -1;   ///< sums, rows: the tensor's dimensions that they run along
+  std::int64_t rows = 1, columns = 1;  ///< of the largest tile
   std::int64_t need_rows = 1, need_columns = 1;  ///< products read and write whole blocks
-  std::int64_t pitch = 0;            ///< elements between rows
+  std::int64_t pitch = 0;                        ///< elements between rows
   bool swizzled = true;
   std::int64_t element_bytes = 4;
   int stages = 1;
   std::int64_t bytes = 0, offset = 0;  ///< of all stages, in the block's shared memory
-  bool covered = true;               ///< every compute uses the whole tile
-  bool plain = false;                ///< written: stored by its node each time, never read back
+  bool covered = true;                 ///< every compute uses the whole tile
+  bool plain = false;                  ///< written: stored by its node each time, never read back
 };
 
 /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]; loops by position in op.loops.
 struct Product {
-  int left = 0, right = 1;           ///< positions in op.inputs
+  int left = 0, right = 1;  ///< positions in op.inputs
   int rows = -1, columns = -1, depth = -1;
 };
 
 struct Program {
   const Schedule& schedule;
   const EmitOptions& options;
-  std::vector<bool> needed;          ///< by TensorId
+  std::vector<bool> needed;            ///< by TensorId
   std::vector<std::string> used = {};  ///< micro-kernels, as they are met
   bool f64 = false;
   const Workload& workload() const { return *schedule.workload; }
@@ -75,7 +75,7 @@ struct Program {
 /// What the whole program needs to know of a kernel.
 struct KernelText {
   std::string text;
-  std::vector<Launch> launches;      ///< zeroing first
+  std::vector<Launch> launches;  ///< zeroing first
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
 };
@@ -171,11 +171,12 @@ class KernelEmitter : private RangeEmitter {
   struct Corner {
     std::string row = "0", column = "0";
   };
-  void multiply_tiles(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh);
-  void multiply_parts(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh,
-                      const Corner& at);
-  void multiply_whole(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh,
-                      const Corner& at);
+  void multiply_tiles(NodeId id, const Product& p, const SymRanges& ranges,
+                      const std::string& fresh);
+  void multiply_parts(NodeId id, const Product& p, const SymRanges& ranges,
+                      const std::string& fresh, const Corner& at);
+  void multiply_whole(NodeId id, const Product& p, const SymRanges& ranges,
+                      const std::string& fresh, const Corner& at);
 
   // emit_rows.cpp
   void row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh);
@@ -185,28 +186,30 @@ class KernelEmitter : private RangeEmitter {
   int index_;
   std::vector<TilePlace> places_;
   std::vector<std::string> names_of_;
-  std::map<NodeId, Product> products_;  ///< as the first pass found them
+  std::map<NodeId, Product> products_;                 ///< as the first pass found them
   std::map<NodeId, std::vector<std::int64_t>> mosts_;  ///< by compute: its loops' largest ranges
   int warp_rows_ = 1, warp_columns_ = 1;
   std::int64_t barrier_bytes_ = 0, scratch_offset_ = 0, shared_bytes_ = 0;
   std::int64_t join_floats_ = 0, row_floats_ = 0;
-  std::int64_t half_bytes_ = 0;         ///< room for a rounded left operand (wmma)
+  std::int64_t half_bytes_ = 0;  ///< room for a rounded left operand (wmma)
   bool forms_chosen_ = false;
-  bool measuring_ = true;               ///< the first passes: what is as large as what
+  bool measuring_ = true;  ///< the first passes: what is as large as what
   std::vector<std::string> notes_;
 
   // of one pass
   bool copying_ = false;
-  std::string rest_ = "0";              ///< of the block's number, within the grid loops so far
+  std::string rest_ = "0";  ///< of the block's number, within the grid loops so far
   std::vector<std::optional<SymBox>> fixed_;
   std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering
   std::map<int, std::int64_t> divisors_;   ///< of variables
   int copying_threads() const { return has_copies(NodeId(0)) ? 32 * p_.options.copy_warps : 0; }
   /// A tile that keeps what the next one shares with it, in two places in turn.
   bool slides(BufferId b) const {
-    return buffer(b).sliding && (places_[b.index()].form == Form::tile || places_[b.index()].form == Form::loaded);
+    return buffer(b).sliding &&
+           (places_[b.index()].form == Form::tile || places_[b.index()].form == Form::loaded);
   }
-  std::string tile_text(BufferId b) const;  ///< the tile in shared memory that holds what is current
+  std::string tile_text(
+      BufferId b) const;  ///< the tile in shared memory that holds what is current
   void slide(BufferId b, const std::string& box);
   /// All computing threads of the block come together.
   std::string meet() const { return "barrier(1, " + std::to_string(threads()) + ");"; }

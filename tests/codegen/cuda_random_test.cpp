@@ -73,15 +73,20 @@ void run_batch(const testing::RandomOptions& options, std::uint64_t seed, int co
     const Drawn& d = drawn[i];
     const auto run = testing::run_cuda(*module, d.source, *d.c.workload, seed + i);
     ASSERT_TRUE(run) << run.reason();
-    const std::string what = d.source.prefix + ", " + std::string(name_of(d.c.workload->dtype())) + ", " +
-                             d.source.micro_kernel + "\n" + testing::describe(d.c) +
+    const std::string what = d.source.prefix + ", " + std::string(name_of(d.c.workload->dtype())) +
+                             ", " + d.source.micro_kernel + "\n" + testing::describe(d.c) +
                              "resolved: " + to_text(d.schedule.resolved.kernels.front().tree);
     EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text << "\n" << what;
     // An output that is read back and added to is rounded each time.
-    EXPECT_LT(run->error, d.c.workload->dtype() == DType::f32 ? 1e-5 : d.c.workload->dtype() == DType::f16 ? 4e-3 : 3e-2) << what;
+    EXPECT_LT(run->error, d.c.workload->dtype() == DType::f32   ? 1e-5
+                          : d.c.workload->dtype() == DType::f16 ? 4e-3
+                                                                : 3e-2)
+        << what;
     EXPECT_EQ(run->bytes, testing::exact_bytes(d.schedule))
-        << "the kernel moved\n" << testing::text(run->bytes) << "\nexact counts\n"
-        << testing::text(testing::exact_bytes(d.schedule)) << "\n" << what;
+        << "the kernel moved\n"
+        << testing::text(run->bytes) << "\nexact counts\n"
+        << testing::text(testing::exact_bytes(d.schedule)) << "\n"
+        << what;
     if (std::getenv("TILEWRIGHT_FIRST") != nullptr && ::testing::Test::HasFailure()) return;
   }
 }

@@ -16,10 +16,11 @@
 
 namespace tilewright::testing {
 
-/// Several sources (with different prefixes) as one program. `from`, `to`: what is replaced, wherever it
-/// stands in sources and headers, to plant a fault.
+/// Several sources (with different prefixes) as one program. `from`, `to`: what is replaced,
+/// wherever it stands in sources and headers, to plant a fault.
 inline Result<cuda_host::Module> build_cuda(const std::vector<cuda::Source>& sources,
-                                            const std::string& from = "", const std::string& to = "",
+                                            const std::string& from = "",
+                                            const std::string& to = "",
                                             const std::vector<cuda_host::Header>& more = {}) {
   cuda_host::Program program;
   for (const cuda::Source& s : sources) {
@@ -31,7 +32,8 @@ inline Result<cuda_host::Module> build_cuda(const std::vector<cuda::Source>& sou
   program.headers.insert(program.headers.end(), more.begin(), more.end());
   int replaced = 0;
   const auto plant = [&](std::string& text) {
-    for (std::size_t at = 0; !from.empty() && (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    for (std::size_t at = 0; !from.empty() && (at = text.find(from, at)) != std::string::npos;
+         at += to.size()) {
       text.replace(at, from.size(), to);
       ++replaced;
     }
@@ -58,7 +60,7 @@ inline std::vector<double> read_back(const Tensor& t, const std::vector<char>& b
 
 struct CudaRun {
   cuda_host::Report report;
-  double error = 0;                                                ///< the worst of the outputs
+  double error = 0;                                                    ///< the worst of the outputs
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> bytes;  ///< tensor: read, written
 };
 
@@ -92,8 +94,10 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
   CudaRun run{.report = std::move(report).value()};
   const TensorValues reference = evaluate(w, inputs);
   for (TensorId t : w.outputs())
-    run.error = std::max(run.error, relative_error(std::span<const double>(read_back(w.tensor(t), memory[t.index()])),
-                                                   std::span<const double>(reference[t.index()])));
+    run.error =
+        std::max(run.error,
+                 relative_error(std::span<const double>(read_back(w.tensor(t), memory[t.index()])),
+                                std::span<const double>(reference[t.index()])));
   for (const cuda_host::LaunchCounts& l : run.report.launches)
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
       const cuda_host::TensorBytes& b = l.tensors[t];
@@ -102,7 +106,8 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
       written += b.written + b.atomic;
       EXPECT_EQ(b.read_through_l1 + b.written_through_l1, 0) << w.tensors()[t].name;
     }
-  std::erase_if(run.bytes, [](const auto& b) { return b.second == std::pair<std::int64_t, std::int64_t>(); });
+  std::erase_if(run.bytes,
+                [](const auto& b) { return b.second == std::pair<std::int64_t, std::int64_t>(); });
   return run;
 }
 
@@ -112,7 +117,8 @@ inline std::map<std::string, std::pair<std::int64_t, std::int64_t>> exact_bytes(
   const std::string home = s.machine->level(s.machine->home()).name;
   for (const TrafficEntry& e : exact(s).entries)
     if (e.boundary.starts_with(home + "/")) bytes[e.tensor] = {e.read.value, e.written.value};
-  std::erase_if(bytes, [](const auto& b) { return b.second == std::pair<std::int64_t, std::int64_t>(); });
+  std::erase_if(bytes,
+                [](const auto& b) { return b.second == std::pair<std::int64_t, std::int64_t>(); });
   return bytes;
 }
 

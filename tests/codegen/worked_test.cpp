@@ -12,6 +12,7 @@
 
 #include "models/exact/exact.h"
 #include "tests/codegen/kernel_support.h"
+#include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tilewright {
@@ -278,17 +279,7 @@ TEST(Golden, GemmChain) {
                                  "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "m=4,n=3,k=4,l=5");
   const std::string text =
       cpu::emit(s, {.isa = cpu::Isa::avx512, .prefix = "worked_chain"}).value().text;
-  const std::string path = TILEWRIGHT_SOURCE_DIR "/tests/codegen/golden/worked_chain.cpp";
-  if (std::getenv("TILEWRIGHT_REGENERATE") != nullptr) std::ofstream(path) << text;
-  std::stringstream kept;
-  kept << std::ifstream(path).rdbuf();
-  std::istringstream now(text);
-  std::string line, golden;
-  for (int number = 1; std::getline(now, line); ++number)
-    ASSERT_TRUE(std::getline(kept, golden) && line == golden)
-        << "line " << number << " is\n  " << line << "\nand was\n  " << golden
-        << "\nrun with TILEWRIGHT_REGENERATE=1 to accept the new text";
-  EXPECT_FALSE(std::getline(kept, golden)) << "the text ends before\n  " << golden;
+  testing::expect_golden("worked_chain.cpp", text);
 }
 
 /// Prints, gates nothing: how far an emitted kernel is from the machine's FMA rate.

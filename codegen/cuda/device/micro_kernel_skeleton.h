@@ -4,8 +4,8 @@
 // name and what it takes; everything else of a kernel (loops, loads, rings, rescaling, reductions along
 // rows, stores) stays as it is. Four places:
 //
-//   1. A struct like this one, in tilewright_tiles.h beside Mma and Simt (or in a header of its own that
-//      tilewright_tiles.h includes and codegen/CMakeLists.txt embeds).
+//   1. A struct like this one, in tilewright_products.h beside Mma and Simt (or in a header of its own that
+//      tilewright_products.h includes and codegen/CMakeLists.txt embeds).
 //   2. A record in kMicroKernels (emit_product.cpp): name, summary, whether it takes f16 and bf16, and
 //      whether its sums may stay in registers: only if they lie as Sums has them, because row reductions,
 //      element-wise operators and stores read them there. One with a layout of its own (wmma2x2) works on
@@ -18,7 +18,7 @@
 //      simulator/cuda_host/device/tilewright_host.h, or nothing of it can be tested without a GPU.
 #pragma once
 
-#include "tilewright_tiles.h"
+#include "tilewright_products.h"
 
 namespace tw {
 

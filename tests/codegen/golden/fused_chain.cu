@@ -18,7 +18,7 @@
 // Matrix products run on micro-kernels mma.
 // Launches, in order:
 //   chain_0<<<8, 256, 41088>>>
-#include "tilewright_tiles.h"
+#include "tilewright_products.h"
 
 using namespace tw;
 

@@ -1,0 +1,277 @@
+// What emitted kernels are made of, third part: operands of matrix products, the micro-kernels, and the
+// functions of expressions.
+#pragma once
+
+#include "tilewright_sums.h"
+
+namespace tw {
+
+// ---- operands of a product ---------------------------------------------------------------------
+/// Fragments of 16-bit pairs made of a tile of floats, element by element: what ldmatrix would bring.
+template <class T, class Operand>
+TW_DEVICE u32 pair(const Operand& o, int outer, int k) {
+  return Packed<T>::of(o.value(outer, k), o.value(outer, k + 1));
+}
+template <class T, class Operand>
+TW_DEVICE void left_pairs(const Operand& o, u32 (&a)[4], int m, int k, int lane) {
+  const int g = lane / 4, t = lane % 4 * 2;
+  a[0] = pair<T>(o, m + g, k + t), a[1] = pair<T>(o, m + g + 8, k + t);
+  a[2] = pair<T>(o, m + g, k + t + 8), a[3] = pair<T>(o, m + g + 8, k + t + 8);
+}
+template <class T, class Operand>
+TW_DEVICE void right_pairs(const Operand& o, u32 (&b)[4], int n, int k, int lane) {
+  const int g = lane / 4, t = lane % 4 * 2;
+  b[0] = pair<T>(o, n + g, k + t), b[1] = pair<T>(o, n + g, k + t + 8);
+  b[2] = pair<T>(o, n + g + 8, k + t), b[3] = pair<T>(o, n + g + 8, k + t + 8);
+}
+/// A box of a tile whose rows run along the product's rows (a left operand, [m][k]) or columns (a
+/// right one, [n][k]) and whose columns run along its depth.
+template <class Tile_>
+struct AlongDepth {
+  using Tile = Tile_;
+  Tile tile;
+  int row, column;  // where the box begins
+  TW_MEMBER auto value(int outer, int k) const { return to_float(*tile.at(row + outer, column + k)); }
+  template <class T>
+  TW_MEMBER void left(u32 (&a)[4], int m, int k, int lane) const {
+    if constexpr (sizeof(typename Tile::Element) == 2) {
+      ldmatrix4(a, tile.at(row + m + lane % 16, column + k + lane / 16 * 8));
+    } else {
+      left_pairs<T>(*this, a, m, k, lane);
+    }
+  }
+  template <class T>
+  TW_MEMBER void right(u32 (&b)[4], int n, int k, int lane) const {
+    if constexpr (sizeof(typename Tile::Element) == 2) {
+      ldmatrix4(b, tile.at(row + n + lane % 8 + lane / 16 * 8, column + k + lane / 8 % 2 * 8));
+    } else {
+      right_pairs<T>(*this, b, n, k, lane);
+    }
+  }
+};
+/// The other way round: [k][m] or [k][n].
+template <class Tile_>
+struct AcrossDepth {
+  using Tile = Tile_;
+  Tile tile;
+  int row, column;
+  TW_MEMBER auto value(int outer, int k) const { return to_float(*tile.at(row + k, column + outer)); }
+  template <class T>
+  TW_MEMBER void left(u32 (&a)[4], int m, int k, int lane) const {
+    if constexpr (sizeof(typename Tile::Element) == 2) {
+      ldmatrix4_transposed(
+          a, tile.at(row + k + lane % 8 + lane / 16 * 8, column + m + lane / 8 % 2 * 8));
+    } else {
+      left_pairs<T>(*this, a, m, k, lane);
+    }
+  }
+  template <class T>
+  TW_MEMBER void right(u32 (&b)[4], int n, int k, int lane) const {
+    if constexpr (sizeof(typename Tile::Element) == 2) {
+      ldmatrix4_transposed(b, tile.at(row + k + lane % 16, column + n + lane / 16 * 8));
+    } else {
+      right_pairs<T>(*this, b, n, k, lane);
+    }
+  }
+};
+
+// ---- micro-kernels: c += a * b on a warp's part of a tile ------------------------------------------
+/// Tensor cores by mma.m16n8k16, operands by ldmatrix. T: f16 or bf16; Depth a multiple of 16.
+template <class T>
+struct Mma {
+  /// Both operands in shared memory.
+  template <int Depth, int M, int N, class Left, class Right>
+  TW_MEMBER static void multiply(Sums<M, N>& c, const Left& a, const Right& b, const Place& p,
+                                 int first) {
+    TW_UNROLL
+    for (int k = 0; k < Depth; k += 16) {
+      u32 x[M][4];
+      TW_UNROLL
+      for (int i = 0; i < M; ++i) a.template left<T>(x[i], (p.row * M + i) * 16, k, p.lane);
+      TW_UNROLL
+      for (int j = 0; j < N; j += 2) step(c, x, b, j, (first + j) * 8, k, p.lane);
+    }
+  }
+  /// The left operand is sums: columns 8 * first_depth .. of the tile that they are a part of.
+  template <int M, int N, int K, class Right>
+  TW_MEMBER static void multiply_sums(Sums<M, N>& c, const Sums<M, K>& a, const Right& b,
+                                      const Place& p, int first, int first_depth) {
+    TW_UNROLL
+    for (int k = 0; k < K; k += 2) {
+      u32 x[M][4];
+      TW_UNROLL
+      for (int i = 0; i < M; ++i) {
+        x[i][0] = Packed<T>::of(a.x[i][k][0], a.x[i][k][1]);
+        x[i][1] = Packed<T>::of(a.x[i][k][2], a.x[i][k][3]);
+        x[i][2] = Packed<T>::of(a.x[i][k + 1][0], a.x[i][k + 1][1]);
+        x[i][3] = Packed<T>::of(a.x[i][k + 1][2], a.x[i][k + 1][3]);
+      }
+      TW_UNROLL
+      for (int j = 0; j < N; j += 2)
+        step(c, x, b, j, (first + j) * 8, (first_depth + k) * 8, p.lane);
+    }
+  }
+
+ private:
+  template <int M, int N, class Right>
+  TW_MEMBER static void step(Sums<M, N>& c, const u32 (&x)[M][4], const Right& b, int j, int n,
+                             int k, int lane) {
+    u32 y[4];
+    b.template right<T>(y, n, k, lane);
+    TW_UNROLL
+    for (int i = 0; i < M; ++i) {
+      mma_16x8x16<T>(c.x[i][j], x[i], y[0], y[1]);
+      mma_16x8x16<T>(c.x[i][j + 1], x[i], y[2], y[3]);
+    }
+  }
+};
+
+/// Fused multiply-adds in the same layout of sums; any type, sums in float.
+struct Simt {
+  template <int M, int N, class Left, class Right>
+  TW_MEMBER static void multiply(Sums<M, N>& c, const Left& a, const Right& b, const Place& p,
+                                 int first, int depth) {
+    TW_UNROLL_BY(4)
+    for (int k = 0; k < depth; ++k) {
+      float x[M][2];
+      TW_UNROLL
+      for (int i = 0; i < M; ++i)
+        TW_UNROLL
+        for (int h = 0; h < 2; ++h) x[i][h] = a.value(p.template row_of<M>(i, h), k);
+      step(c, x, b, p, first, k);
+    }
+  }
+  template <int M, int N, int K, class Right>
+  TW_MEMBER static void multiply_sums(Sums<M, N>& c, const Sums<M, K>& a, const Right& b,
+                                      const Place& p, int first, int first_depth) {
+    TW_UNROLL
+    for (int q = 0; q < K; ++q)
+      TW_UNROLL
+      for (int k = 0; k < 8; ++k) {
+        float x[M][2];
+        TW_UNROLL
+        for (int i = 0; i < M; ++i)
+          TW_UNROLL
+          for (int h = 0; h < 2; ++h)
+            x[i][h] = shuffle(a.x[i][q][2 * h + k % 2], p.lane / 4 * 4 + k / 2);
+        step(c, x, b, p, first, (first_depth + q) * 8 + k);
+      }
+  }
+
+ private:
+  template <int M, int N, class Right>
+  TW_MEMBER static void step(Sums<M, N>& c, const float (&x)[M][2], const Right& b, const Place& p,
+                             int first, int k) {
+    TW_UNROLL
+    for (int j = 0; j < N; ++j) {
+      const float y0 = b.value(p.column_of(first, j, 0), k);
+      const float y1 = b.value(p.column_of(first, j, 1), k);
+      TW_UNROLL
+      for (int i = 0; i < M; ++i) {
+        c.x[i][j][0] += x[i][0] * y0, c.x[i][j][1] += x[i][0] * y1;
+        c.x[i][j][2] += x[i][1] * y0, c.x[i][j][3] += x[i][1] * y1;
+      }
+    }
+  }
+};
+
+/// Chimera's micro-kernel for tensor cores (section V-B): 2 x 2 fragments of 16 x 16 stay loaded while
+/// the depth runs. The fragments' layout is the hardware's own, so sums come from shared memory and go
+/// back there. Warps take the 32 x 32 blocks of the tile in turn; Rows, Columns, Depth multiples of 16.
+struct Wmma2x2 {
+  template <int Rows, int Columns, int Depth, bool LeftAcross, bool RightAlong, class Sum, class Left,
+            class Right>
+  TW_MEMBER static void multiply(const Sum& c, int row, int column, const Left& a, const Right& b,
+                                 int warp, int warps) {
+    constexpr int kAcross = (Columns + 31) / 32, kBlocks = (Rows + 31) / 32 * kAcross;
+    for (int block = warp; block < kBlocks; block += warps) {
+      const int m = block / kAcross * 32, n = block % kAcross * 32;
+      WmmaSums s[2][2];
+      TW_UNROLL
+      for (int i = 0; i < 2; ++i)
+        TW_UNROLL
+        for (int j = 0; j < 2; ++j)
+          if (m + 16 * i < Rows && n + 16 * j < Columns)
+            wmma_load_sums(s[i][j], c.at(row + m + 16 * i, column + n + 16 * j), Sum::kPitch);
+      for (int k = 0; k < Depth; k += 16) {
+        WmmaOperand x[2], y[2];
+        TW_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          if (m + 16 * i < Rows) {
+            if constexpr (LeftAcross)
+              wmma_load_a_transposed(x[i], a.tile.at(a.row + k, a.column + m + 16 * i), Left::Tile::kPitch);
+            else
+              wmma_load_a(x[i], a.tile.at(a.row + m + 16 * i, a.column + k), Left::Tile::kPitch);
+          }
+          if (n + 16 * i < Columns) {
+            if constexpr (RightAlong)
+              wmma_load_b_transposed(y[i], b.tile.at(b.row + n + 16 * i, b.column + k), Right::Tile::kPitch);
+            else
+              wmma_load_b(y[i], b.tile.at(b.row + k, b.column + n + 16 * i), Right::Tile::kPitch);
+          }
+        }
+        TW_UNROLL
+        for (int i = 0; i < 2; ++i)
+          TW_UNROLL
+          for (int j = 0; j < 2; ++j)
+            if (m + 16 * i < Rows && n + 16 * j < Columns)
+              wmma_multiply<LeftAcross, RightAlong>(s[i][j], x[i], y[j]);
+      }
+      TW_UNROLL
+      for (int i = 0; i < 2; ++i)
+        TW_UNROLL
+        for (int j = 0; j < 2; ++j)
+          if (m + 16 * i < Rows && n + 16 * j < Columns)
+            wmma_store_sums(c.at(row + m + 16 * i, column + n + 16 * j), s[i][j], Sum::kPitch);
+    }
+  }
+};
+/// A tile of floats rounded to another tile's type: what a matrix instruction takes.
+template <class From, class To>
+TW_DEVICE void round_tile(const From& from, const To& to, int thread, int threads) {
+  for (int i = thread; i < To::kRows * To::kColumns; i += threads) {
+    const int r = i / To::kColumns, c = i % To::kColumns;
+    *to.at(r, c) = Rounded<typename To::Element>::of(*from.at(r, c));
+  }
+}
+
+// ---- functions of expressions ------------------------------------------------------------------
+template <class R> TW_DEVICE R f_add(R a, R b) { return a + b; }
+template <class R> TW_DEVICE R f_sub(R a, R b) { return a - b; }
+template <class R> TW_DEVICE R f_mul(R a, R b) { return a * b; }
+template <class R> TW_DEVICE R f_div(R a, R b) { return a / b; }
+TW_DEVICE float f_max(float a, float b) { return fmaxf(a, b); }
+TW_DEVICE double f_max(double a, double b) { return fmax(a, b); }
+TW_DEVICE float f_min(float a, float b) { return fminf(a, b); }
+TW_DEVICE double f_min(double a, double b) { return fmin(a, b); }
+TW_DEVICE float f_pow(float a, float b) { return powf(a, b); }
+TW_DEVICE double f_pow(double a, double b) { return pow(a, b); }
+template <class R> TW_DEVICE R f_lt(R a, R b) { return a < b ? R(1) : R(0); }
+template <class R> TW_DEVICE R f_select(R a, R b, R c) { return a != R(0) ? b : c; }
+template <class R> TW_DEVICE R f_neg(R a) { return -a; }
+#if defined(__CUDACC__)
+/// ex2.approx of a * log2(e): within 2 + 1.16 |a| units in the last place (CUDA C++ Programming Guide).
+TW_DEVICE float f_exp(float a) { return __expf(a); }
+#else
+TW_DEVICE float f_exp(float a) { return expf(a); }
+#endif
+TW_DEVICE double f_exp(double a) { return exp(a); }
+TW_DEVICE float f_log(float a) { return logf(a); }
+TW_DEVICE double f_log(double a) { return log(a); }
+TW_DEVICE float f_sqrt(float a) { return sqrtf(a); }
+TW_DEVICE double f_sqrt(double a) { return sqrt(a); }
+template <class R> TW_DEVICE R f_rsqrt(R a) { return R(1) / f_sqrt(a); }
+template <class R> TW_DEVICE R f_recip(R a) { return R(1) / a; }
+template <class R> TW_DEVICE R f_relu(R a) { return a > R(0) ? a : R(0); }
+TW_DEVICE float f_tanh(float a) { return tanhf(a); }
+TW_DEVICE double f_tanh(double a) { return tanh(a); }
+template <class R> TW_DEVICE R f_sigmoid(R a) { return R(1) / (R(1) + f_exp(-a)); }
+TW_DEVICE float f_erf(float a) { return erff(a); }
+TW_DEVICE double f_erf(double a) { return erf(a); }
+template <class R> TW_DEVICE R f_gelu(R a) {
+  return R(0.5) * a * (R(1) + f_erf(a * R(0.70710678118654752440)));
+}
+template <class R> TW_DEVICE R f_abs(R a) { return a < R(0) ? -a : a; }
+template <class R> TW_DEVICE R f_square(R a) { return a * a; }
+
+}  // namespace tw

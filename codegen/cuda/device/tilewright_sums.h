@@ -1,0 +1,317 @@
+// What emitted kernels are made of, second part: sums in registers, and their ways to tensors and to tiles.
+//
+// Of a block's warps the first ones compute and the others copy. Computing warps form a grid, `rows` x
+// `columns` of them; a warp has whole 16-row blocks of a tile.
+#pragma once
+
+#include "tilewright_tiles.h"
+
+namespace tw {
+
+/// A warp's part of a tile of float sums, as mma.m16n8k16 leaves them: x[i][j][e] is row
+/// 16 i + lane / 4 + 8 (e / 2), column 8 j + lane % 4 * 2 + e % 2 of its part.
+template <int M, int N>
+struct Sums { float x[M][N][4]; };
+/// One value a row of that part, the same in the four lanes that share the row (and in all warps that
+/// share it).
+template <int M>
+struct RowValues { float x[M][2]; };
+
+/// Where a computing warp stands in the block.
+struct Place {
+  int row, column;  // of the grid of warps
+  int lane;
+  template <int M>
+  TW_MEMBER int row_of(int i, int half) const { return (row * M + i) * 16 + lane / 4 + 8 * half; }
+  TW_MEMBER int column_of(int first, int j, int odd) const {
+    return (first + j) * 8 + lane % 4 * 2 + odd;
+  }
+};
+
+template <int M, int N>
+TW_DEVICE void fill(Sums<M, N>& s, float value) {
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int j = 0; j < N; ++j)
+      TW_UNROLL
+      for (int e = 0; e < 4; ++e) s.x[i][j][e] = value;
+}
+template <int M>
+TW_DEVICE void fill(RowValues<M>& v, float value) {
+  TW_UNROLL
+  for (int i = 0; i < M; ++i) v.x[i][0] = v.x[i][1] = value;
+}
+/// f(i, j, e, row, column) for every element that this thread has; `first`: the part's first block of
+/// eight columns.
+template <int M, int N, class F>
+TW_DEVICE void each(const Place& p, int first, const F& f) {
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int j = 0; j < N; ++j)
+      TW_UNROLL
+      for (int e = 0; e < 4; ++e)
+        f(i, j, e, p.template row_of<M>(i, e / 2), p.column_of(first, j, e % 2));
+}
+/// f(i, half, row) for every row that this thread has a value of.
+template <int M, class F>
+TW_DEVICE void each_row(const Place& p, const F& f) {
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int h = 0; h < 2; ++h) f(i, h, p.template row_of<M>(i, h));
+}
+TW_DEVICE u32 bits_of(float x) {
+  union { float f; u32 u; } both{x};
+  return both.u;
+}
+#if defined(__CUDACC_RTC__)
+constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000u);  // it has no __builtin_huge_valf
+#else
+constexpr float kInfinity = __builtin_huge_valf();
+#endif
+
+struct AddOf { TW_MEMBER float operator()(float a, float b) const { return a + b; } };
+struct ProductOf { TW_MEMBER float operator()(float a, float b) const { return a * b; } };
+struct MaxOf { TW_MEMBER float operator()(float a, float b) const { return fmaxf(a, b); } };
+struct MinOf { TW_MEMBER float operator()(float a, float b) const { return fminf(a, b); } };
+
+/// Combines each row's values over the lanes and the warps that share the row. `scratch`: Warps *
+/// M * 16 floats; all computing warps come together, `Threads` threads.
+template <int WarpColumns, int Threads, int M, class Combine>
+TW_DEVICE void combine_rows(RowValues<M>& v, const Place& p, float* scratch, const Combine& f) {
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 1));
+      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 2));
+    }
+  if constexpr (WarpColumns > 1) {
+    float* const mine = scratch + (p.row * WarpColumns + p.column) * M * 16;
+    if (p.lane % 4 == 0) {
+      TW_UNROLL
+      for (int i = 0; i < M; ++i)
+        TW_UNROLL
+        for (int h = 0; h < 2; ++h) mine[i * 16 + p.lane / 4 + 8 * h] = v.x[i][h];
+    }
+    barrier(1, Threads);
+    TW_UNROLL
+    for (int i = 0; i < M; ++i)
+      TW_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const float* const at = scratch + p.row * WarpColumns * M * 16 + i * 16 + p.lane / 4 + 8 * h;
+        float all = at[0];
+        TW_UNROLL
+        for (int w = 1; w < WarpColumns; ++w) all = f(all, at[w * M * 16]);
+        v.x[i][h] = all;
+      }
+    barrier(1, Threads);
+  }
+}
+
+/// Sums of which every warp of a row of warps has a part, over all columns: each warp gets the totals
+/// of its own columns. `scratch`: Warps * WarpColumns * M * 128 floats.
+template <int WarpColumns, int Threads, int M, int N>
+TW_DEVICE void join(Sums<M, N / WarpColumns>& total, const Sums<M, N>& part, const Place& p,
+                    float* scratch) {
+  constexpr int kOwn = N / WarpColumns;
+  constexpr int kBlock = M * 128;
+  float* const row = scratch + p.row * WarpColumns * WarpColumns * kBlock;
+  TW_UNROLL
+  for (int j = 0; j < kOwn; ++j) {
+    TW_UNROLL
+    for (int w = 0; w < WarpColumns; ++w)
+      TW_UNROLL
+      for (int i = 0; i < M; ++i)
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e)
+          row[(p.column * WarpColumns + w) * kBlock + (i * 4 + e) * 32 + p.lane] =
+              part.x[i][w * kOwn + j][e];
+    barrier(1, Threads);
+    TW_UNROLL
+    for (int i = 0; i < M; ++i)
+      TW_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        float all = 0;
+        TW_UNROLL
+        for (int w = 0; w < WarpColumns; ++w)
+          all += row[(w * WarpColumns + p.column) * kBlock + (i * 4 + e) * 32 + p.lane];
+        total.x[i][j][e] = all;
+      }
+    barrier(1, Threads);
+  }
+}
+
+TW_DEVICE u32 shuffle_bits(u32 x, int lane) {
+  union { float f; u32 u; } in, out;
+  in.u = x;
+  out.f = shuffle(in.f, lane);
+  return out.u;
+}
+/// Sums to a tensor and back; row(r) as for copy_async. Whole: rows begin at multiples of 8 bytes, and the
+/// four lanes of a row move 32 bytes of it at a time (in 16-bit types two blocks of columns, exchanged
+/// among them), so that no sector is asked for twice.
+template <class T, bool Whole, int M, int N, class Row>
+TW_DEVICE void write_sums(const Sums<M, N>& s, const Place& p, int first, int columns,
+                          const Row& row) {
+  const int t = p.lane % 4, four = p.lane - t;
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      T* const to = row(p.template row_of<M>(i, h));
+      if constexpr (Whole && sizeof(T) == 2) {
+        TW_UNROLL
+        for (int j = 0; j < N; j += 2) {
+          const u32 left = Packed<T>::of(s.x[i][j][2 * h], s.x[i][j][2 * h + 1]);
+          const u32 right = Packed<T>::of(s.x[i][j + 1][2 * h], s.x[i][j + 1][2 * h + 1]);
+          const int from = four + 2 * (t % 2);
+          const u32 a = shuffle_bits(left, from), b = shuffle_bits(left, from + 1);
+          const u32 c = shuffle_bits(right, from), d = shuffle_bits(right, from + 1);
+          const b64 words = t < 2 ? b64{a, b} : b64{c, d};
+          const int at = (first + j) * 8 + 4 * t;
+          if (to == nullptr) continue;
+          if (at + 3 < columns) {
+            store_global(reinterpret_cast<b64*>(to + at), words);
+            continue;
+          }
+          TW_UNROLL
+          for (int e = 0; e < 4; ++e)
+            if (at + e < columns) {
+              T x;
+              x.bits = u16((e < 2 ? words.x : words.y) >> (16 * (e % 2)));
+              store_global(to + at + e, x);
+            }
+        }
+      } else {
+        if (to == nullptr) continue;
+        TW_UNROLL
+        for (int j = 0; j < N; ++j) {
+          const int c = p.column_of(first, j, 0);
+          const float x = s.x[i][j][2 * h], y = s.x[i][j][2 * h + 1];
+          if constexpr (Whole) {
+            if (c + 1 < columns) {
+              store_global(reinterpret_cast<b64*>(to + c), b64{bits_of(x), bits_of(y)});
+              continue;
+            }
+          }
+          if (c < columns) store_global(to + c, Rounded<T>::of(x));
+          if (c + 1 < columns) store_global(to + c + 1, Rounded<T>::of(y));
+        }
+      }
+    }
+}
+template <class T, int M, int N, class Row>
+TW_DEVICE void add_sums(const Sums<M, N>& s, const Place& p, int first, int columns, const Row& row) {
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      T* const to = row(p.template row_of<M>(i, h));
+      if (to == nullptr) continue;
+      TW_UNROLL
+      for (int j = 0; j < N; ++j)
+        TW_UNROLL
+        for (int o = 0; o < 2; ++o)
+          if (p.column_of(first, j, o) < columns)
+            atomic_add(to + p.column_of(first, j, o), s.x[i][j][2 * h + o]);
+    }
+}
+template <class T, bool Whole, int M, int N, class Row>
+TW_DEVICE void read_sums(Sums<M, N>& s, const Place& p, int first, int columns, const Row& row) {
+  warp_sync();  // other lanes wrote what this one reads, and will write it again
+  const int t = p.lane % 4, four = p.lane - t;
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const T* const from = row(p.template row_of<M>(i, h));
+      const auto value = [&](int c) {
+        return from != nullptr && c < columns ? to_float(load_global(from + c)) : 0.0f;
+      };
+      if constexpr (Whole && sizeof(T) == 2) {
+        TW_UNROLL
+        for (int j = 0; j < N; j += 2) {
+          const int at = (first + j) * 8 + 4 * t;
+          b64 words{0, 0};
+          if (from != nullptr && at + 3 < columns)
+            words = load_global(reinterpret_cast<const b64*>(from + at));
+          else
+            words = {Packed<T>::of(value(at), value(at + 1)), Packed<T>::of(value(at + 2), value(at + 3))};
+          TW_UNROLL
+          for (int half = 0; half < 2; ++half) {
+            const int owner = four + 2 * half + t / 2;
+            const u32 a = shuffle_bits(words.x, owner), b = shuffle_bits(words.y, owner);
+            const u32 pair = t % 2 == 0 ? a : b;
+            s.x[i][j + half][2 * h] = to_float(T{u16(pair)});
+            s.x[i][j + half][2 * h + 1] = to_float(T{u16(pair >> 16)});
+          }
+        }
+      } else {
+        TW_UNROLL
+        for (int j = 0; j < N; ++j) {
+          const int c = p.column_of(first, j, 0);
+          if constexpr (Whole) {
+            if (from != nullptr && c + 1 < columns) {
+              const b64 words = load_global(reinterpret_cast<const b64*>(from + c));
+              union { u32 u; float f; } x{words.x}, y{words.y};
+              s.x[i][j][2 * h] = x.f;
+              s.x[i][j][2 * h + 1] = y.f;
+              continue;
+            }
+          }
+          s.x[i][j][2 * h] = value(c);
+          s.x[i][j][2 * h + 1] = value(c + 1);
+        }
+      }
+    }
+  warp_sync();
+}
+/// One value a row, to a tensor and back: by the lanes with lane % 4 == 0 of the first column of warps.
+template <class T, int M, class Element>
+TW_DEVICE void write_rows(const RowValues<M>& v, const Place& p, const Element& element) {
+  if (p.column != 0 || p.lane % 4 != 0) return;
+  each_row<M>(p, [&](int i, int h, int row) {
+    T* const to = element(row);
+    if (to != nullptr) store_global(to, Rounded<T>::of(v.x[i][h]));
+  });
+}
+/// Each element once, by whom write_rows has write it; the others get it through `scratch`, which holds a
+/// float for every row of the tile.
+template <class T, int Threads, int M, class Element>
+TW_DEVICE void read_rows(RowValues<M>& v, const Place& p, float* scratch, const Element& element) {
+  barrier(1, Threads);
+  if (p.column == 0 && p.lane % 4 == 0)
+    each_row<M>(p, [&](int, int, int row) {
+      const T* const from = element(row);
+      scratch[row] = from != nullptr ? to_float(load_global(from)) : 0.0f;
+    });
+  barrier(1, Threads);
+  each_row<M>(p, [&](int i, int h, int row) { v.x[i][h] = scratch[row]; });
+}
+template <class T, int M, class Element>
+TW_DEVICE void add_rows(const RowValues<M>& v, const Place& p, const Element& element) {
+  if (p.column != 0 || p.lane % 4 != 0) return;
+  each_row<M>(p, [&](int i, int h, int row) {
+    T* const to = element(row);
+    if (to != nullptr) atomic_add(to, v.x[i][h]);
+  });
+}
+template <int M, int N, class Tile>
+TW_DEVICE void sums_to_tile(const Sums<M, N>& s, const Place& p, int first, const Tile& tile,
+                            int row, int column) {
+  each<M, N>(p, first, [&](int i, int j, int e, int r, int c) {
+    *tile.at(row + r, column + c) = s.x[i][j][e];
+  });
+}
+template <int M, int N, class Tile>
+TW_DEVICE void sums_from_tile(Sums<M, N>& s, const Place& p, int first, const Tile& tile, int row,
+                              int column) {
+  each<M, N>(p, first, [&](int i, int j, int e, int r, int c) {
+    s.x[i][j][e] = *tile.at(row + r, column + c);
+  });
+}
+
+}  // namespace tw
