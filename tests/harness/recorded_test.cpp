@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "core/ir/toolchain.h"
 #include "harness/statistics.h"
 #include "harness/verbs.h"
@@ -45,7 +47,9 @@ TEST(Recorded, TimesSayWhatTheFirstChoiceLoses) {
 TEST(Recorded, TrafficPartsChimerasBias) {
   const TemporaryDirectory out;
   const Answer answer = reproduce({}, of("chimera/fig8-gpu", out));
-  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  // Its one tiling of ml(k,n) is 2.5 % off, and every expression is judged.
+  EXPECT_FALSE(answer.ok());
+  EXPECT_THAT(answer.json.dump(), HasSubstr("ml(k,n): exact's R"));
   const ordered_json& said = answer.json["agreement"];
   EXPECT_EQ(said["exact"]["points"], 3);
   EXPECT_EQ(said["chimera"]["points"], 2);
@@ -55,6 +59,25 @@ TEST(Recorded, TrafficPartsChimerasBias) {
   EXPECT_NEAR(said["chimera_full_edges"]["bias"], 0.2, 1e-12);
   EXPECT_NEAR(said["groups"]["ml(k,n)"]["exact"]["bias"], 0.025, 1e-12);
   EXPECT_TRUE(said["groups"]["ml(k,n)"]["chimera"].is_null());
+}
+
+TEST(Recorded, KernelsThatMoveMoreForAKnownReasonStandApart) {
+  const TemporaryDirectory folder;
+  const std::string path = (folder.path() / "points.json").string();
+  const auto point = [](const std::string& tiles, const std::string& more) {
+    return R"({"name": "a", "expression": "mnlk", "tiles": ")" + tiles + "\"" + more +
+           R"(, "predicted": {"exact": {"read_bytes": 1}}, "counted": {"all": {"metrics": )"
+           R"({"l1tex__m_xbar2l1tex_read_bytes.sum": 1}}}})";
+  };
+  std::ofstream(path) << R"({"block": {"points": [)" << point("m=48,l=64,k=64,n=16", "") << ", "
+                      << point("m=48,l=80,k=64,n=16", R"(, "spill_store_bytes": 0)") << ", "
+                      << point("m=64,l=80,k=64,n=16", R"(, "spill_store_bytes": 8)") << "]}}";
+  const DocumentValue value = read_recording(path, "--data");
+  const auto points = counted_points(Field(value, path).at("block"), "all");
+  ASSERT_EQ(points.size(), 3U);
+  EXPECT_EQ(points[0].group, "mnlk");  // rows of A may be any number
+  EXPECT_EQ(points[1].group, "mnlk, rows no power of two");
+  EXPECT_EQ(points[2].group, "mnlk, registers spill");
 }
 
 TEST(Recorded, MemoryIsSimulatedAgain) {
