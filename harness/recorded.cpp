@@ -84,6 +84,7 @@ std::string known_cause(const Field& point) {
   for (std::string part; std::getline(parts, part, ',');) {
     const std::size_t equals = part.find('=');
     const long size = equals == std::string::npos ? 0 : std::strtol(part.c_str() + equals + 1, nullptr, 10);
+    // m runs along no row of A, B or D.
     if (part[0] != 'm' && size > 0 && (size & (size - 1)) != 0) return ", rows no power of two";
   }
   return "";
