@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "codegen/cuda/driver.h"
 #include "core/ir/toolchain.h"
 #include "tests/codegen/cuda/hand_written.h"
@@ -72,7 +74,10 @@ TEST(Ptxas, AnythingElseIsPassedOver) {
 }
 
 TEST(Headers, AreTheFilesByteForByte) {
-  ASSERT_EQ(device_headers().size(), 2u);
+  std::size_t there = 0;
+  for (const auto& file : std::filesystem::directory_iterator(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device"))
+    there += file.path().filename().string().starts_with("tilewright_") ? 1 : 0;
+  ASSERT_EQ(device_headers().size(), there);
   for (const DeviceHeader& h : device_headers()) {
     const std::string text =
         text_of(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device/" + std::string(h.name));
