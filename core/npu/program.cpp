@@ -116,6 +116,8 @@ const DataPath* path_between(const NpuCore& core, Memory from, Memory to) {
   return nullptr;
 }
 
+const ComputeUnit* cube_unit(const Machine& machine) { return find(machine.units, "cube"); }
+
 std::optional<Pipe> copy_pipe(const NpuCore& core, Memory from, Memory to) {
   const DataPath* path = path_between(core, from, to);
   return path == nullptr ? std::nullopt : pipe_from_name(path->pipe);
