@@ -57,6 +57,12 @@ std::vector<double> bandwidths(const Machine& m, std::span<const LevelId> levels
   return all;
 }
 
+Tiles with_inferred(const Workload& w, Tiles tiles) {
+  const Flat f(w, order_loops(w), {});
+  detail::check_tiles(f, tiles);
+  return detail::tiles_of(f, f.point(tiles));
+}
+
 namespace {
 
 /// Where an access of the block begins, and how far it reaches.
