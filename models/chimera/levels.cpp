@@ -95,8 +95,10 @@ Workload block_of(const Workload& w, const Tiles& tiles) {
             written = hull(written, reach(op, o.target.index[d], tiles));
       }
       const std::int64_t size = written.empty() ? read.size() : written.size();
-      if (size >= shape[d]) continue;
-      shape[d] = size;
+      // A cut window may read padding alone.
+      const bool beside = !reads.empty() && intersect(read, {0, shape[d]}).empty();
+      if (size >= shape[d] && !beside) continue;
+      shape[d] = std::min(size, shape[d]);
       for (Affine* index : reads) index->offset -= read.lo;
     }
   }
