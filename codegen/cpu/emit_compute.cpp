@@ -1,5 +1,5 @@
 // A compute on its box: outer products where the operator is a matrix product in some three of its
-// loops (emit_product.cpp), plain loops otherwise (emit_scalar.cpp).
+// loops (emit_product.cpp), its points otherwise (emit_points.cpp).
 #include <algorithm>
 
 #include "codegen/cpu/emitter.h"
@@ -67,7 +67,7 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   if (const auto product = as_product(id, ranges))
     outer_products(id, *product, ranges);
   else
-    scalar_loops(id, ranges);
+    point_loops(id, ranges);
   if (!adds.empty()) out_.close();
   if (!n.once) return;
   std::string finished;

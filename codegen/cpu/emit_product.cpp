@@ -6,9 +6,6 @@
 
 namespace tilewright::cpu {
 
-namespace {
-
-/// Elements between neighbours of a loop in a tensor that lies with these strides.
 std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride) {
   std::int64_t sum = 0;
   for (std::size_t d = 0; d < a.index.size(); ++d)
@@ -16,6 +13,8 @@ std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::in
       if (t.loop == loop) sum += t.coefficient * stride[d];
   return sum;
 }
+
+namespace {
 
 bool has_loop(const Access& a, LoopId loop) {
   for (const Affine& index : a.index)
@@ -33,14 +32,16 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
-  if (op.outputs.size() != 1 || op.inputs.size() != 2) return std::nullopt;
+  if (op.outputs.size() != 1) return std::nullopt;
   const Output& out = op.outputs[0];
   const Expr& e = out.value;
-  if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
+  if (out.combine != Combine::sum || e.kind != Expr::Kind::call ||
       e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
       e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
     return std::nullopt;
-  if (can_leave(w, op, op.inputs[0]) || can_leave(w, op, op.inputs[1])) return std::nullopt;
+  const int factors[] = {e.args[0].input, e.args[1].input};
+  for (int i : factors)
+    if (can_leave(w, op, op.inputs[static_cast<std::size_t>(i)])) return std::nullopt;
 
   const auto stride_in = [&](const Access& a, BufferId b, LoopId l) {
     return loop_stride(a, l, layouts_[b.index()].stride);
@@ -48,7 +49,7 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   std::optional<Product> best;
   std::int64_t best_size = -1;
   for (int left : {0, 1}) {
-    Product p{.left = left, .right = 1 - left};
+    Product p{.left = factors[left], .right = factors[1 - left]};
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
     const auto pick = [&](int& slot, std::size_t l) {
@@ -125,6 +126,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   record_panels(id, p, kernel, ranges);
   p_.prelude.products = true;
   if (std::ranges::find(p_.used, kernel.name) == p_.used.end()) p_.used.emplace_back(kernel.name);
+  if (op.outputs[0].rescale) rescale(id, ranges);
 
   // Loops that the product leaves over stand around it; of reductions, only the first step starts
   // from zero.

@@ -2,7 +2,7 @@
 // refuses (emit_check.cpp), ranges and boxes
 // (codegen/common/range_emitter.h), where tiles live (emit_tiles.cpp),
 // which of them are packed (emit_place.cpp),
-// computes (emit_compute.cpp, emit_product.cpp, emit_scalar.cpp).
+// computes (emit_compute.cpp, emit_product.cpp, emit_points.cpp).
 #pragma once
 
 #include <map>
@@ -50,6 +50,7 @@ struct Program {
   const EmitOptions& options;
   std::optional<MicroKernel> micro_kernel;  ///< the one asked for; none: each product's own
   std::int64_t element_bytes = 4;
+  int vector_bytes = 0;                 ///< of every vector in the program; 0: it has none
   std::vector<std::string> boundaries;  ///< in the order that `counts` has them
   PreludeOptions prelude;               ///< filled in by the kernels
   std::vector<bool> needed;             ///< by TensorId
@@ -115,9 +116,10 @@ class KernelEmitter : private RangeEmitter {
   void visit_compute(NodeId id, const SymRanges& ranges);
   void compute_box(NodeId id, const SymRanges& ranges);
 
-  // emit_scalar.cpp
+  // emit_points.cpp
   class Points;
-  void scalar_loops(NodeId id, const SymRanges& ranges);
+  void point_loops(NodeId id, const SymRanges& ranges);
+  void rescale(NodeId id, const SymRanges& ranges);
 
   // emit_product.cpp
   /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]: which input is which, and which
@@ -158,6 +160,8 @@ class KernelEmitter : private RangeEmitter {
   std::vector<NodeId> in_scope_;   ///< grid loops whose blocks' tiles are declared here
 };
 
+/// Elements between neighbours of a loop in a tensor that lies with these strides.
+std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride);
 /// Throws Refused where a kernel is one that the cpu target has no code for.
 void check_emittable(const Workload& w, const ScheduledKernel& k);
 

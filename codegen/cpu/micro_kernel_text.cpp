@@ -24,40 +24,6 @@ TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t de
 }
 )";
 
-constexpr const char* kLanes512 = R"(
-constexpr int kLanes = 64 / sizeof(Real);
-typedef Real Vector __attribute__((vector_size(64)));
-typedef Real Unaligned __attribute__((vector_size(64), aligned(sizeof(Real)), may_alias));
-// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
-typedef __mmaskBITS Lanes;
-TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
-  return static_cast<Lanes>((1u << n) - 1);
-}
-TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
-  return (Vector)_mm512_maskz_loadu_SUFFIX(lanes, p);
-}
-TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
-  _mm512_mask_storeu_SUFFIX(p, lanes, (REGISTER)v);
-}
-)";
-
-constexpr const char* kLanes256 = R"(
-constexpr int kLanes = 32 / sizeof(Real);
-typedef Real Vector __attribute__((vector_size(32)));
-typedef Real Unaligned __attribute__((vector_size(32), aligned(sizeof(Real)), may_alias));
-// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
-typedef __m256i Lanes;
-TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
-  return FIRST;
-}
-TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
-  return (Vector)_mm256_maskload_SUFFIX(p, lanes);
-}
-TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
-  _mm256_maskstore_SUFFIX(p, lanes, (REGISTER)v);
-}
-)";
-
 constexpr const char* kOuterProduct = R"(
 // The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
 // (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
@@ -235,24 +201,6 @@ inline void pack(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int
 }
 )";
 
-std::string replaced(std::string text, std::string_view from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
-    text.replace(at, from.size(), to), at += to.size();
-  return text;
-}
-
-std::string lanes_text(int vector_bytes, bool f64) {
-  std::string text = vector_bytes == 64 ? kLanes512 : kLanes256;
-  text = replaced(text, "BITS", f64 ? "8" : "16");
-  text = replaced(text, "SUFFIX", f64 ? "pd" : "ps");
-  text = replaced(text, "REGISTER",
-                  std::string(vector_bytes == 64 ? "__m512" : "__m256") + (f64 ? "d" : ""));
-  return replaced(text, "FIRST",
-                  f64 ? "_mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))"
-                      : "_mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),\n"
-                        "                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))");
-}
-
 }  // namespace
 
 std::string target_attribute(Isa isa) {
@@ -267,10 +215,9 @@ std::string target_attribute(Isa isa) {
   return "";
 }
 
-std::string micro_kernel_text(int vector_bytes, bool f64) {
+std::string micro_kernel_text(int vector_bytes) {
   if (vector_bytes == 0) return std::string(kScalar) + kPack;
-  return lanes_text(vector_bytes, f64) +
-         "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n" +
+  return std::string("constexpr int at_most(int size, int most) { return size < most ? size : most; }\n") +
          kOuterProduct + kPanelOf + kMultiply + kPack;
 }
 
