@@ -39,6 +39,8 @@ Result<KernelText> KernelEmitter::emit() {
     pass();
     choose_places();
     lay_out();
+    pass();  // which operands are packed once for many products depends on the strides
+    lay_out();
     pass();
     lay_out();
   } catch (const Refused& refused) {
@@ -170,6 +172,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   const ScheduleNode& n = k_.node(id);
   const Cut c = cut(id, around);
+  emit_hoists(id, around);
   if (is_parallel(id))
     out_.directive(split_ ? "#pragma omp for schedule(static) nowait"
                           : "#pragma omp parallel for schedule(static) num_threads(kThreads)");

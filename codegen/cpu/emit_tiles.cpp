@@ -117,6 +117,11 @@ void KernelEmitter::lay_out() {
     offset += product(l.bytes + (each ? 1024 : 0), copies);
     product(offset, 1);
   }
+  for (auto& [compute, hoist] : hoists_) {
+    hoist.offset = offset;
+    offset += ceil_div(hoist.bytes, kLine) * kLine;
+    product(offset, 1);
+  }
   scratch_offset_ = offset;
   workspace_ = ceil_div(offset + scratch_, 4096) * 4096;
 }

@@ -131,11 +131,39 @@ class KernelEmitter : private RangeEmitter {
   };
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   void outer_products(NodeId id, const Product& p, const SymRanges& ranges);
-  MicroKernel kernel_of(OpId op, const Product& p, const SymRanges& ranges) const;
+  MicroKernel kernel_of(OpId op, int rows, std::int64_t columns, const SymRanges& ranges);
   void record_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges);
+  /// Loops around a product, and where each of its loops begins.
+  struct Surroundings {
+    std::vector<std::string> at;  ///< by op.loops: an index, as text
+    std::string fresh;            ///< whether the sums start from zero
+    int opened = 0;
+  };
+  Surroundings surround(NodeId id, const std::vector<int>& inner, const SymRanges& ranges);
+  /// Where an access's element lies with the loops at these indices.
+  std::string corner(const Operator& op, const Access& access, BufferId buffer,
+                     const std::vector<std::string>& at) const;
+  std::int64_t stride_of(const Operator& op, const Access& access, BufferId buffer, int local) const;
+  std::string size_of_loop(OpId op, int local, const SymRanges& ranges) const;
+  /// Room for `bytes` at `offset` of the scratch memory of one compute, as a pointer.
+  std::string scratch(std::int64_t bytes, std::int64_t& offset, const std::string& type);
+
+  // emit_operand.cpp
+  /// A right operand that is packed once for all iterations of a loop that it does not depend on.
+  struct Hoist {
+    NodeId before;           ///< the loop
+    Product product;
+    std::int64_t row = 0;    ///< elements from one step of the depth to the next
+    std::int64_t bytes = 0, offset = 0;
+    std::string name = {};   ///< of its array, where it was declared in this pass
+    std::string low_depth = {}, low_columns = {};  ///< what the array begins with
+  };
+  void look_for_hoist(NodeId id, const Product& p);
+  void emit_hoists(NodeId loop, const SymRanges& around);
 
   Program& p_;
   int index_;
+  std::map<NodeId, Hoist> hoists_;  ///< by compute
   std::vector<TileLayout> layouts_;
   std::vector<TileScope> scopes_;
   std::vector<bool> once_;         ///< by buffer: some compute !once writes it

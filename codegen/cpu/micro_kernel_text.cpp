@@ -196,10 +196,60 @@ constexpr const char* kPack = R"(
 // B[k,j] into rows of whole vectors, where its columns are not contiguous as they are.
 inline void pack(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int64_t b_column,
                  Real* packed, int64_t packed_k) {
-  for (int64_t k = 0; k < depth; ++k)
+TRANSPOSED  for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; ++j) packed[k * packed_k + j] = b[k * b_k + j * b_column];
 }
 )";
+
+constexpr const char* kPackTransposed = R"(  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
+)";
+
+constexpr const char* kTranspose = R"(
+// B[k,j], contiguous along k, into rows of whole vectors: kLanes x kLanes at a time. Rows i and
+// i + kLanes/2 are interleaved; after log2(kLanes) rounds, rows are columns.
+TILEWRIGHT_TARGET inline void transpose(int64_t columns, int64_t depth, const Real* b,
+                                        int64_t b_column, Real* packed, int64_t packed_k) {
+  for (int64_t j = 0; j < columns; j += kLanes)
+    for (int64_t k = 0; k < depth; k += kLanes) {
+      const int64_t steps = min(depth - k, kLanes), rows = min(columns - j, kLanes);
+      const Lanes lanes = first_lanes(steps);
+      Vector from[kLanes], to[kLanes];
+      for (int i = 0; i < kLanes; ++i)
+        from[i] = i >= rows ? Vector{}
+                  : steps == kLanes
+                      ? *reinterpret_cast<const Unaligned*>(b + (j + i) * b_column + k)
+                      : load_part(b + (j + i) * b_column + k, lanes);
+#pragma GCC unroll 4
+      for (int round = 1; round < kLanes; round *= 2) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kLanes / 2; ++i) {
+          to[2 * i] = interleave_first(from[i], from[i + kLanes / 2]);
+          to[2 * i + 1] = interleave_last(from[i], from[i + kLanes / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) from[i] = to[i];
+      }
+      for (int i = 0; i < steps; ++i)
+        *reinterpret_cast<Unaligned*>(packed + (k + i) * packed_k + j) = from[i];
+    }
+}
+)";
+
+/// The first, or the last, halves of two vectors, lane by lane in turn.
+std::string interleavings(int lanes) {
+  std::string text;
+  for (const bool last : {false, true}) {
+    text += std::string("\nTILEWRIGHT_TARGET inline Vector interleave_") +
+            (last ? "last" : "first") + "(Vector a, Vector b) {\n" +
+            "  return __builtin_shufflevector(a, b";
+    for (int i = 0; i < lanes / 2; ++i) {
+      const int lane = i + (last ? lanes / 2 : 0);
+      text += ", " + std::to_string(lane) + ", " + std::to_string(lane + lanes);
+    }
+    text += ");\n}";
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -215,10 +265,14 @@ std::string target_attribute(Isa isa) {
   return "";
 }
 
-std::string micro_kernel_text(int vector_bytes) {
-  if (vector_bytes == 0) return std::string(kScalar) + kPack;
+std::string micro_kernel_text(int vector_bytes, bool f64) {
+  const int lanes = vector_bytes / (f64 ? 8 : 4);
+  std::string pack = kPack;
+  const std::string_view hole = "TRANSPOSED";
+  pack.replace(pack.find(hole), hole.size(), vector_bytes == 0 ? "" : kPackTransposed);
+  if (vector_bytes == 0) return kScalar + pack;
   return std::string("constexpr int at_most(int size, int most) { return size < most ? size : most; }\n") +
-         kOuterProduct + kPanelOf + kMultiply + kPack;
+         kOuterProduct + kPanelOf + kMultiply + interleavings(lanes) + kTranspose + pack;
 }
 
 }  // namespace tilewright::cpu

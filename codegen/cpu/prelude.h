@@ -32,7 +32,7 @@ std::string lanes_text(int vector_bytes, bool f64);
 std::string vector_functions_text(int vector_bytes, bool f64);
 /// `multiply<MI, NI, Whole>` (C[i,j] += A[i,k] * B[k,j] on any sizes) on vectors of that many bytes
 /// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
-std::string micro_kernel_text(int vector_bytes);
+std::string micro_kernel_text(int vector_bytes, bool f64);
 /// The function attribute that the isa needs, or nothing.
 std::string target_attribute(Isa isa);
 
