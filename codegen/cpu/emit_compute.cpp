@@ -64,7 +64,9 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
-  if (const auto product = as_product(id, ranges))
+  if (const auto window = as_window(id, ranges))
+    convolve(id, *window, ranges);
+  else if (const auto product = as_product(id, ranges))
     outer_products(id, *product, ranges);
   else
     point_loops(id, ranges);

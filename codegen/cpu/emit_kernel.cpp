@@ -19,6 +19,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
       index_(index) {
   layouts_.resize(k_.buffers.size());
   panels_.resize(k_.buffers.size());
+  dense_.assign(k_.buffers.size(), false);
   packed_.assign(k_.buffers.size(), "not yet decided");
   plain_.assign(k_.buffers.size(), false);
   fixed_.resize(k_.buffers.size());

@@ -14,8 +14,6 @@ std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::in
   return sum;
 }
 
-namespace {
-
 bool has_loop(const Access& a, LoopId loop) {
   for (const Affine& index : a.index)
     for (const Term& t : index.terms)
@@ -23,7 +21,15 @@ bool has_loop(const Access& a, LoopId loop) {
   return false;
 }
 
-}  // namespace
+std::optional<std::array<int, 2>> factors_of(const Operator& op) {
+  const Output& out = op.outputs[0];
+  const Expr& e = out.value;
+  if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
+      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
+      e.args[0].input == e.args[1].input)
+    return std::nullopt;
+  return std::array{e.args[0].input, e.args[1].input};
+}
 
 /// The operator as a matrix product on its tiles, with the loops that are largest; nothing where it
 /// is none, or reads beyond its tensors.
@@ -34,13 +40,9 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   const Operator& op = w.op(n.op);
   if (op.outputs.size() != 1) return std::nullopt;
   const Output& out = op.outputs[0];
-  const Expr& e = out.value;
-  if (out.combine != Combine::sum || e.kind != Expr::Kind::call ||
-      e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
-      e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
-    return std::nullopt;
-  const int factors[] = {e.args[0].input, e.args[1].input};
-  for (int i : factors)
+  const auto factors = factors_of(op);
+  if (!factors) return std::nullopt;
+  for (int i : *factors)
     if (can_leave(w, op, op.inputs[static_cast<std::size_t>(i)])) return std::nullopt;
 
   const auto stride_in = [&](const Access& a, BufferId b, LoopId l) {
@@ -49,7 +51,8 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   std::optional<Product> best;
   std::int64_t best_size = -1;
   for (int left : {0, 1}) {
-    Product p{.left = factors[left], .right = factors[1 - left]};
+    Product p{.left = (*factors)[static_cast<std::size_t>(left)],
+              .right = (*factors)[static_cast<std::size_t>(1 - left)]};
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
     const auto pick = [&](int& slot, std::size_t l) {

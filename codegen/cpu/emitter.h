@@ -5,6 +5,7 @@
 // computes (emit_compute.cpp, emit_product.cpp, emit_points.cpp).
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -148,6 +149,30 @@ class KernelEmitter : private RangeEmitter {
   /// Room for `bytes` at `offset` of the scratch memory of one compute, as a pointer.
   std::string scratch(std::int64_t bytes, std::int64_t& offset, const std::string& type);
 
+  // emit_window.cpp
+  /// How an operator is a matrix product whose right operand is read through a window: positions in
+  /// op.inputs and op.loops (-1: none) and dimensions of the right operand's tensor.
+  struct Window {
+    int left = 0, right = 1;
+    int rows = -1, columns = -1;
+    int outer = -1;               ///< a second loop of columns, whose rows follow one another in C
+    std::vector<int> depth = {};  ///< as the left operand has them, innermost last
+    int column_dim = -1, row_dim = -1;  ///< that columns, and outer ones or padding, move
+    std::int64_t step = 1;        ///< elements from one column to the next
+    bool left_dense = true;       ///< the left operand's steps are all left_step apart
+    std::int64_t left_step = 1;
+    bool direct = false;          ///< the right operand lies as a plain product needs it
+  };
+  std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
+  bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
+  bool dense(BufferId b, std::int64_t stride, std::int64_t width);
+  std::string emit_steps(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
+  std::string index_without_depth(NodeId id, const Window& x, int dim,
+                                  const std::vector<std::string>& at) const;
+  std::string pack_left(NodeId id, const Window& x, const SymRanges& ranges,
+                        const std::string& depth, std::int64_t& offset);
+  void convolve(NodeId id, const Window& x, const SymRanges& ranges);
+
   // emit_operand.cpp
   /// A right operand that is packed once for all iterations of a loop that it does not depend on.
   struct Hoist {
@@ -165,6 +190,7 @@ class KernelEmitter : private RangeEmitter {
   int index_;
   std::map<NodeId, Hoist> hoists_;  ///< by compute
   std::vector<TileLayout> layouts_;
+  std::vector<bool> dense_;        ///< by buffer: its last two dimensions lie without a gap
   std::vector<TileScope> scopes_;
   std::vector<bool> once_;         ///< by buffer: some compute !once writes it
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
@@ -190,6 +216,9 @@ class KernelEmitter : private RangeEmitter {
 
 /// Elements between neighbours of a loop in a tensor that lies with these strides.
 std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride);
+bool has_loop(const Access& a, LoopId loop);
+/// The two inputs whose product an operator sums; none where it sums something else.
+std::optional<std::array<int, 2>> factors_of(const Operator& op);
 /// Throws Refused where a kernel is one that the cpu target has no code for.
 void check_emittable(const Workload& w, const ScheduledKernel& k);
 
