@@ -61,6 +61,33 @@ struct ComputeUnit {
   friend bool operator==(const ComputeUnit&, const ComputeUnit&) = default;
 };
 
+/// One way that data takes into or out of an NPU core's buffers, and the pipe that moves it.
+struct DataPath {
+  std::string from, to;      ///< levels
+  std::string pipe;          ///< "MTE1", "MTE2", "MTE3", "V" or "FIX"
+  Bytes width;               ///< a clock, in one core
+  std::int64_t startup = 0;  ///< cycles that the pipe spends on a transfer besides its bytes
+  std::int64_t latency = 0;  ///< cycles until the last byte is there, when the pipe is free again
+  std::map<std::string, std::string> sources;
+  friend bool operator==(const DataPath&, const DataPath&) = default;
+};
+
+/// What emulating an NPU's cores takes besides levels and units; a machine file's `npu_core`.
+/// Cycles are those of the unit named cube.
+struct NpuCore {
+  std::vector<DataPath> paths;
+  BytesPerSecond shared_bandwidth;     ///< of the cache into all cores together
+  std::int64_t issue_cycles = 1;       ///< of the scalar unit, for each instruction
+  std::int64_t cube_startup = 0;       ///< cycles of a matrix instruction besides its fractals
+  std::int64_t vector_startup = 0;     ///< cycles of a vector instruction besides its repeats
+  std::int64_t slow_repeat = 1;        ///< cycles of a repeat of div, exp, log, sqrt, rsqrt, recip
+  std::int64_t reduction_repeat = 1;   ///< cycles of a repeat of a reduction
+  std::int64_t bank_groups = 1;        ///< of the Unified Buffer, interleaved by 32 bytes
+  std::int64_t events = 8;             ///< flags between two pipes
+  std::map<std::string, std::string> sources;
+  friend bool operator==(const NpuCore&, const NpuCore&) = default;
+};
+
 /// Levels are listed outermost (home) first.
 struct Machine {
   std::string name;
@@ -68,6 +95,7 @@ struct Machine {
   std::string kind;  ///< "cpu", "gpu", "npu", "scratchpad", "cache"
   std::vector<Level> levels;
   std::vector<ComputeUnit> units;
+  std::optional<NpuCore> npu_core = {};  ///< NPUs that the emulator knows
   /// The plan's default level where the innermost one would be the wrong choice (an NPU's sibling
   /// buffers); a machine file's `default_level`. Empty: the rule of default_level().
   std::string plan_level = {};
