@@ -57,9 +57,16 @@ struct ComputeUnit {
   std::map<std::string, FlopsPerSecond> peak;   ///< whole machine, by dtype name, dense
   Bytes vector_width;                           ///< 0: none
   std::int64_t registers = 0;                   ///< vector registers of a core, 32-bit ones of an SM
+  /// Cycles until a warp's instruction of a class has its result, by instruction_classes().
+  std::map<std::string, double> cycles = {};
   std::map<std::string, std::string> sources;
   friend bool operator==(const ComputeUnit&, const ComputeUnit&) = default;
 };
+
+/// Classes of a GPU's instructions that a machine file may give cycles of: "light" (an add, a
+/// product, a comparison), "expensive" (exp, sqrt, a division), "shuffle", "shared", "global",
+/// "barrier".
+std::span<const std::string_view> instruction_classes();
 
 /// Levels are listed outermost (home) first.
 struct Machine {
