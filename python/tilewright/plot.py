@@ -1,7 +1,8 @@
 """``tilewright plot RESULT.json``: predicted against true bytes, from validate or reproduce; the least
 bytes by buffer size, from explain --curve or reproduce (drawn by slope.py); counted misses beside
 simulated ones, from reproduce validation/polybench (see plot_counters); who holds the caches over
-time, from simulate --occupancy (see plot_occupancy).
+time, from simulate --occupancy (see plot_occupancy); seconds of a search by the size of its graph, from
+reproduce fusionstitching/overhead (see plot_growth).
 
 One panel for each validation in the file: a point for each tiling, the line y = x, and the tiling
 that the model predicts the fewest bytes for. Below each panel stand the figures of merit, where the
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import textwrap
 
-from . import plot_counters, plot_occupancy
+from . import plot_counters, plot_growth, plot_occupancy
 from .plot_input import BadInput
 
 # Okabe and Ito's colours: told apart by the colour-blind, and apart in grey by shape and filling.
@@ -308,6 +309,8 @@ def main(arguments=None):
             counters = plot_counters.Counters(document, options.result)
         elif plot_occupancy.is_occupancy(document):
             occupancy = plot_occupancy.Occupancy(document, options.result)
+        elif plot_growth.is_growth(document):
+            growth = plot_growth.Growth(document, options.result)
         elif not slope:
             panels = panels_of(document, options.result)
         try:
@@ -324,6 +327,8 @@ def main(arguments=None):
             figure = plot_counters.draw(counters)
         elif plot_occupancy.is_occupancy(document):
             figure = plot_occupancy.draw(occupancy)
+        elif plot_growth.is_growth(document):
+            figure = plot_growth.draw(growth)
         else:
             figure = draw(panels, options.scale)
         save(figure, options.out)
