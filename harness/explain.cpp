@@ -6,6 +6,7 @@
 #include "harness/chimera_levels.h"
 #include "harness/chimera_request.h"
 #include "harness/mcfuser_request.h"
+#include "harness/schedule_json.h"
 #include "harness/schedules.h"
 #include "harness/stitch_request.h"
 #include "harness/verbs.h"
@@ -171,6 +172,7 @@ Answer explain_plan(const Request& request) {
   json["resolved"] = to_json(schedule.resolved);
   json["trees"] = ordered_json::array();
   for (const Kernel& k : schedule.resolved.kernels) json["trees"].push_back(to_text(k.tree));
+  json["kernels"] = kernels_json(schedule);
   return {std::move(json), Status::done};
 }
 

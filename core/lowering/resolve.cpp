@@ -127,7 +127,10 @@ Kernel resolved_kernel(const Draft& d) {
     if (d.spilled(id) || d.on_chip(id)) r.pins[name].level = level_name(d, d.level_of.at(id));
     if (d.home_at.contains(id)) r.pins[name].at = d.home_at.at(id);
   }
-  for (const auto& [name, pin] : d.plan.pins) r.pins.try_emplace(name, pin);
+  for (const auto& [name, pin] : d.plan.pins) {
+    Pin& kept = r.pins.try_emplace(name, pin).first->second;
+    if (kept.level.empty()) kept.level = pin.level;  // there for its `at`
+  }
   r.flags = d.plan.flags;
   return r;
 }

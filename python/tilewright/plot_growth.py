@@ -9,7 +9,7 @@ from .plot_input import BadInput
 
 
 def is_growth(document):
-    return isinstance(document, dict) and "growth" in document
+    return "growth" in document
 
 
 class Growth:

@@ -75,6 +75,17 @@ INSTANTIATE_TEST_SUITE_P(Rows, Worked, ::testing::ValuesIn(worked_rows()),
                            return name;
                          });
 
+// What another kernel made is an input here: its pin keeps both its level and its `at`.
+TEST(Resolve, APinWithALevelAndALoopResolvesToItself) {
+  const auto w = worked_workload(worked_rows().front());
+  const auto m = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1M,1M"));
+  Plan plan{.kernels = {{.tree = compute("gemm1")}, {.tree = compute("gemm2")}}};
+  plan.kernels[1].pins["C"] = {.level = "L2", .at = "l"};
+  const auto once = resolve(plan, w, m);
+  ASSERT_TRUE(once.ok()) << once.reason();
+  EXPECT_EQ(once->resolved.kernels[1].pins.at("C"), plan.kernels[1].pins["C"]);
+}
+
 TEST(Resolve, PrintsRuleNinesLoadsInParenthesesOfTheirOwn) {
   const auto s = resolve_row(chain_row("m n l ( k ( C.gemm1 ) C.gemm2 )"));
   ASSERT_TRUE(s.ok()) << s.reason();

@@ -31,7 +31,7 @@ std::string text_of(const Machine& m, const std::vector<std::pair<LevelId, Level
 TEST(MachineFiles, AreThoseOfTheInterface) {
   EXPECT_EQ(machine_names(),
             (std::vector<std::string>{"host", "xeon-gold-6240", "core-i9-10980xe", "epyc-zen5", "a100", "h100", "h200",
-                                      "rtx3080", "v100", "ascend910", "ascend910b", "mlu370"}));
+                                      "rtx3080", "v100", "ascend910", "ascend910-256", "ascend910b", "mlu370"}));
 }
 
 TEST(MachineFiles, EveryNumberHasASourceAndEveryFileReadsBack) {
