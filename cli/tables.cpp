@@ -262,6 +262,10 @@ std::string explain_table(const ordered_json& j) {
                        text(j, "dtype")) +
            curve_table(j);
   if (j.contains("products")) return expressions_table(j);
+  if (j.contains("stitched"))
+    return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
+                     text(j, "model")) +
+           stitched_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
                        text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
@@ -310,7 +314,8 @@ std::string plan_table(const ordered_json& j) {
   lines.add("search", seconds(get(j, "search_seconds")));
   lines.add("candidates", cell(get(j, "candidates")));
   lines.add("written", text(j, "written"));
-  return trees(j["plan"]) + lines.str();
+  return trees(j["plan"]) + (j.contains("stitched") ? "\n" + stitched_table(j) + "\n" : "") +
+         lines.str();
 }
 
 std::string traffic_table(const ordered_json& j) {

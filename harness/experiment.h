@@ -73,6 +73,14 @@ Reproduced reproduce_shared(const Experiment& e);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e);
 
+/// FusionStitching's: graphs and what they are made of; the printed table's sums and our own table in its
+/// form; kernels of XLA's rule and stitched; speedups; how long the explorer takes by size.
+Reproduced reproduce_graphs(const Experiment& e);
+Reproduced reproduce_breakdown(const Experiment& e);
+Reproduced reproduce_kernels(const Experiment& e);
+Reproduced reproduce_graph_speedups(const Experiment& e);
+Reproduced reproduce_graph_search(const Experiment& e);
+
 /// Chimera's: peaks over bandwidths and the shares of operators; rows of a configuration table with the
 /// model's plan and what small tiles compute again; how long searches take.
 Reproduced reproduce_devices(const Experiment& e);

@@ -26,6 +26,9 @@ Answer list_experiments();
 /// solved for the level's capacity where --tiles is not given. A plan with `resolved`: the schedule in
 /// the plan's notation. Cost: about a millisecond for the 24 orders of a GEMM chain.
 Answer explain(const Request& request, bool resolved = false);
+/// The same; with FusionStitching's models, the drawing of the graph written to `out` (.dot, or .svg
+/// through Graphviz; refused where that is not here).
+Answer explain(const Request& request, bool resolved, const std::optional<std::string>& out);
 
 /// The least bytes by buffer size, proven and attainable, each operator alone and fused: the ski slope,
 /// its minima, and the size from which on fusion pays. A machine's levels are marked where -m names one.

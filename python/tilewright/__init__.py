@@ -84,6 +84,7 @@ _OPTIONS = {
     "patience": "evolutionary: rounds within epsilon that end it (4)",
     "generations": "evolutionary: rounds at most (200)",
     "no_guard": "evolutionary: the last round's best, as Algorithm 1 prints it (False)",
+    "stitch": "FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}",
     "models": "the models to compare, with commas between ('all')",
     "layout": "tensors in memory: 'tiled' (default) or 'row-major'",
     "seed": "of everything random (1)",
@@ -136,7 +137,8 @@ _OPTIONS = {
 }
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
-_MODEL = ["reading", "edges", "memory", "objective", "write_weight", "min_tile"]
+_MODEL = ["reading", "edges", "memory", "objective", "write_weight", "min_tile",
+          "stitch"]
 _FUSER = ["hoist", "rule1", "rule4", "stores", "phi", "rules", "slack", "padding", "tile_step",
           "search", "population", "top", "epsilon", "patience", "generations", "no_guard", "seed"]
 
@@ -182,6 +184,7 @@ _CONVERT = {
     "tiles": _tiles,
     "pins": _assignments,
     "flags": _assignments,
+    "stitch": _assignments,
     "order": _order,
     "orders": _orders,
     "capacity": _capacity,
@@ -270,7 +273,7 @@ experiments = _list("experiments", "The tables and figures that reproduce() know
 
 explain = _verb(
     "explain", ["subject", "machine"],
-    _PLAN + _MODEL + ["expression"] + _FUSER + ["samples", "resolved", "curve"],
+    _PLAN + _MODEL + ["expression"] + _FUSER + ["samples", "resolved", "curve", "out"],
     "Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says\n"
     "what any plan must move, by buffer size.\n\n"
     "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
