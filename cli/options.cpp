@@ -204,6 +204,8 @@ std::vector<Option> make_verb_options() {
        }},
       {"--size", "", "NAME", "of the kernels: small, medium (default) or large", false,
        [](Invocation& i, const std::string& v) { i.reproduce.size = v; }},
+      {"--all", "", "", "every experiment; those that are finished stay as they are", false,
+       [](Invocation& i, const std::string&) { i.reproduce.all = true; }},
       {"--data", "", "DIR", "where counted misses or recordings lie", false,
        [](Invocation& i, const std::string& v) { i.reproduce.data = v; }},
       {"--meter", "", "NAME", "what measures: cachegrind (default), perf, ... (tilewright meters)", false,

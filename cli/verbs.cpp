@@ -175,8 +175,11 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"reproduce",
                    "a paper's table or figure: our numbers beside the paper's",
                    "ID",
-                   {"--out", "--samples", "--size", "--data", "--threads", "--json"},
-                   "Writes report.md, result.json and points.csv into the folder (default results/ID).\n"
+                   {"--all", "--out", "--samples", "--size", "--data", "--threads", "--json"},
+                   "Writes report.md, result.json, points.csv and figure.svg into the folder (default results/ID).\n"
+                   "What takes long is kept point by point in journal.jsonl: killed, it goes on from there. Of a\n"
+                   "paper (chimera), a list with commas, or --all: each into results/ID with results/index.md, those\n"
+                   "that are finished left as they are, those that cannot be run here with the reason.\n"
                    "--size and --data are for validation/polybench, which reads others' counts from a folder\n"
                    "(../shared/data/polybench-papi); --data also for what was recorded on a GPU\n"
                    "(experiments/results). Where there is none the exit status is 3.",

@@ -202,6 +202,7 @@ Invocation invocation_of(const Json& options) {
   read.text("batch", i.batch);
   read.texts("orders", i.validate.orders);
   read.whole("samples", 1, 1'000'000, i.reproduce.samples);
+  read.flag("all", i.reproduce.all);
   read.text("size", i.reproduce.size);
   read.text("data", i.reproduce.data);
   read.text("truth", i.validate.truth);

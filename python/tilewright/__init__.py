@@ -127,6 +127,7 @@ _OPTIONS = {
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
     "samples": "tilings an order (60); explain: candidates drawn from MCFuser's pruned space",
     "size": "of the kernels: 'small', 'medium' (default) or 'large'",
+    "all": "every experiment; those that are finished stay as they are (False)",
     "data": "the folder where counted misses lie ('../shared/data/polybench-papi'), or recordings ('experiments/results')",
     "truth": "what the prediction is held against: 'simulator' (default) or a meter",
     "min_r2": "the least R² about y = x; below it the answer is refused",
@@ -329,8 +330,10 @@ validate = _verb(
     "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"
     "'predicted_bytes', 'true_bytes'}], ...}.")
 reproduce = _verb(
-    "reproduce", ["id"], ["out", "samples", "size", "data", "threads"],
-    "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
+    "reproduce", ["id"], ["all", "out", "samples", "size", "data", "threads"],
+    "A paper's table or figure: our numbers beside the paper's. Writes into the folder out. Of a paper\n"
+    "('chimera'), or with all=True (and id None): each into out/ID, those that are finished left as they\n"
+    "are.")
 
 __all__ = [
     "Access", "Answer", "Buffer", "Choice", "Infeasible", "InputError", "Kernel", "Level", "Machine", "Model",
