@@ -102,8 +102,9 @@ class Checker {
   void check_expr(const IntExpr& e) const {
     for (const IntExpr::Node& node : e.code()) {
       if (node.op == IntOp::scalar && !defined_.contains(node.scalar)) {
-        fail(node.scalar, "is used where it may have no value",
-             "a scalar that a let before it assigned, a counter of a loop around it, block, blocks");
+        fail(
+            node.scalar, "is used where it may have no value",
+            "a scalar that a let before it assigned, a counter of a loop around it, block, blocks");
       }
     }
   }

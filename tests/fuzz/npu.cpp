@@ -1,7 +1,6 @@
 // Assembly of the NPU, and whether a program makes sense.
 #include "core/ir/files.h"
 #include "core/npu/assembly.h"
-
 #include "tests/fuzz/fuzz.h"
 
 namespace tilewright::fuzz {
