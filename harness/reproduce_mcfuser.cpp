@@ -286,7 +286,8 @@ Reproduced reproduce_comparison(const Experiment& e) {
                "chimera bytes (predicted)", "mcfuser bytes (predicted)", "mcfuser us (predicted)",
                "largest difference of mcfuser's price", "its cause"});
   for (const Field& w : top.at("workloads").items()) {
-    const Answer answer = compare(request_for(w.text(), top.at("machine").text()));
+    const Answer answer = compare(request_for(w.text(), top.at("machine").text()),
+                                  "chimera,mcfuser,mcfuser-chimera,bounds");
     for (const ordered_json& p : answer.json["plans"]) {
       std::vector<std::string> row{w.text(), p["model"].get<std::string>(),
                                    answer.json["bound_bytes"].dump()};
