@@ -226,10 +226,12 @@ Result<OrderedTiling> ordered_tiling(const Request& request, const Setting& sett
   std::optional<OrderedTiling> best;
   std::int64_t least = 0;
   // A plan of another model says where to load and what runs in parallel; its order is its loops'.
+  const Kernel& resolved = schedule->resolved.kernels.front();
+  const auto orders = chimera::orders_of(w, resolved.tree, *tiles);
   for (bool bare : {false, true}) {
-    for (const chimera::Order& order : chimera::all_orders(w)) {
-      if (!same_schedule(setting, order, *tiles, options, kernel.level,
-                         schedule->resolved.kernels.front(), bare))
+    for (const chimera::Order& order : orders) {
+      if (!same_schedule(setting, order, *tiles, options, kernel.level, resolved,
+                         bare))
         continue;
       const std::int64_t volume = chimera::price(w, order, *tiles, options).volume.value;
       if (best && volume >= least) continue;
