@@ -78,6 +78,8 @@ Reproduced reproduce_comparison(const Experiment& e);
 Reproduced reproduce_devices(const Experiment& e);
 Reproduced reproduce_chains(const Experiment& e);
 Reproduced reproduce_searches(const Experiment& e);
+/// A table of what works do and on which hardware, beside which of them has a model and targets here.
+Reproduced reproduce_properties(const Experiment& e);
 /// Chains fused against a kernel an operator, both planned over every level: simulated hit rates and
 /// traffic by level; times that the model predicts, the compute's at the machine's peak included.
 Reproduced reproduce_levels(const Experiment& e, const Request& request);

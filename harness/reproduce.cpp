@@ -56,6 +56,7 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "comparison") return reproduce_comparison(e);
   if (e.method == "devices") return reproduce_devices(e);
   if (e.method == "chains") return reproduce_chains(e);
+  if (e.method == "properties") return reproduce_properties(e);
   if (e.method == "searches") return reproduce_searches(e);
   if (e.method == "levels") return reproduce_levels(e, request);
   if (e.method == "fusion") return reproduce_fusion(e, request);
@@ -70,7 +71,7 @@ Reproduced run_method(const Experiment& e, const Request& request,
   Field(*e.document, e.where)
       .at("method")
       .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, devices, "
-            "chains, searches, levels, fusion, panels, bounds, counters, blocks, speedups, times, traffic, memory");
+            "chains, properties, searches, levels, fusion, panels, bounds, counters, blocks, speedups, times, traffic, memory");
 }
 
 /// --size is for counted misses only, --data for them and for recordings.
