@@ -112,6 +112,14 @@ std::int64_t least_depth(std::int64_t extent) {
   return extent <= 2 * kDepth ? extent : kDepth;
 }
 
+/// A matrix product, rescaled between blocks of its reduction or not.
+bool multiplies(const Workload& w, OpId op) {
+  if (w.is_contraction(op)) return true;
+  const auto& outputs = w.op(op).outputs;
+  return outputs.size() == 1 && outputs[0].rescale && outputs[0].combine == Combine::sum &&
+         outputs[0].value.function == "mul";
+}
+
 }  // namespace
 
 chimera::Options chimera_options(const Request& r, const Workload& w) {
@@ -128,7 +136,7 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
     least = std::max(least, std::min(size, w.loop(loop).extent));
   };
   for (OpId op : w.topological_order()) {
-    if (!w.is_contraction(op)) continue;
+    if (!multiplies(w, op)) continue;
     for (LoopId l : w.reduction_loops(op)) at_least(l, least_depth(w.loop(l).extent));
     const auto& index = w.op(op).outputs.front().target.index;
     for (std::size_t d = 0; d < index.size(); ++d)

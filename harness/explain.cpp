@@ -5,6 +5,7 @@
 #include "harness/chimera_levels.h"
 #include "harness/chimera_request.h"
 #include "harness/mcfuser_request.h"
+#include "harness/schedule_json.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
 
@@ -169,6 +170,7 @@ Answer explain_plan(const Request& request) {
   json["resolved"] = to_json(schedule.resolved);
   json["trees"] = ordered_json::array();
   for (const Kernel& k : schedule.resolved.kernels) json["trees"].push_back(to_text(k.tree));
+  json["kernels"] = kernels_json(schedule);
   return {std::move(json), Status::done};
 }
 

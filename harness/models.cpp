@@ -265,20 +265,7 @@ const std::vector<ModelRecord>& table() {
 
 }  // namespace
 
-std::span<const ModelRecord> models() { return table(); }
-
-const ModelRecord& find_model(std::string_view name) {
-  std::vector<std::string> names;
-  for (const ModelRecord& m : table()) {
-    if (m.name == name) return m;
-    names.push_back(m.name);
-  }
-  const std::string near = nearest(name, names);
-  throw InputError({.where = "--model",
-                    .value = name.empty() ? "nothing" : std::string(name),
-                    .problem = "is no model",
-                    .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
-}
+std::span<const ModelRecord> builtin_models() { return table(); }
 
 Result<Plan> plan_of(const Request& request, const Setting& setting) {
   if (auto plan = plan_in_place(request, setting)) return *plan;

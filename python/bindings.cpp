@@ -1,7 +1,10 @@
-// The module: one function, from a verb and its options as JSON to the answer as JSON. The package
-// around it (tilewright/__init__.py) gives the verbs their signatures.
+// The module: one function, from a verb and its options as JSON to the answer as JSON, and two for
+// models written in Python. The package around it (tilewright/__init__.py) gives the verbs their
+// signatures.
 #include <pybind11/pybind11.h>
 
+#include "harness/registry.h"
+#include "python/added_model.h"
 #include "python/options.h"
 
 namespace tilewright::python {
@@ -70,4 +73,6 @@ PYBIND11_MODULE(_tilewright, m) {
     }
     return py::make_tuple(py::str(answer.first), answer.second);
   });
+  m.def("add_model", &tilewright::python::add_model);
+  m.def("remove_model", &tilewright::harness::remove_model);
 }

@@ -71,6 +71,7 @@ class Checker {
     check_paths();
     check_plan_level();
     check_units();
+    if (m_.npu_core) check_npu_core(*m_.npu_core);
   }
 
  private:
@@ -260,6 +261,35 @@ class Checker {
       std::vector<std::string> names;
       for (const Level& level : std::span(m_.levels).subspan(1)) names.push_back(level.name);
       fail("default_level", m_.plan_level, "is no level on chip", join(names));
+    }
+  }
+
+  void check_npu_core(const NpuCore& core) const {
+    static const std::vector<std::string> kPipes = {"V", "MTE1", "MTE2", "MTE3", "FIX"};
+    if (m_.kind != "npu") fail("npu_core", m_.kind, "belongs to another kind of machine", "npu");
+    if (!(core.shared_bandwidth.value > 0)) {
+      fail("npu_core: shared_bandwidth", "", "is not positive", "a positive number of bytes");
+    }
+    std::set<std::pair<std::string, std::string>> ways;
+    for (std::size_t i = 0; i < core.paths.size(); ++i) {
+      const DataPath& path = core.paths[i];
+      const std::string prefix = "npu_core: path " + std::to_string(i) + ": ";
+      for (const std::string& end : {path.from, path.to}) {
+        const auto level = m_.find(end);
+        if (!level || m_.level(*level).name != end || *level == m_.home()) {
+          fail(prefix + "from, to", end, "names no level on chip", "levels of this machine");
+        }
+      }
+      if (path.from == path.to || !ways.emplace(path.from, path.to).second) {
+        fail(prefix + "from, to", path.from + " to " + path.to, "leads nowhere, or is there twice",
+             "two levels, and each pair once");
+      }
+      if (std::find(kPipes.begin(), kPipes.end(), path.pipe) == kPipes.end()) {
+        fail(prefix + "pipe", path.pipe, "moves no data", join(kPipes));
+      }
+      if (path.width.value <= 0) {
+        fail(prefix + "width", to_text(path.width), "is not positive", "bytes a clock");
+      }
     }
   }
 

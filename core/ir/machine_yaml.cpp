@@ -21,6 +21,7 @@ constexpr std::array kWriteMisses = {WriteMiss::fetch, WriteMiss::validate, Writ
 constexpr std::array kIndices = {Index::modulo, Index::folded, Index::slices};
 constexpr std::array kPrefetches = {PrefetchKind::next_line, PrefetchKind::adjacent,
                                     PrefetchKind::stride};
+constexpr std::int64_t kMaxCycles = 1'000'000;
 const std::vector<std::string> kMachineKinds = {"cpu", "gpu", "npu", "scratchpad", "cache"};
 
 template <class T, std::size_t N>
@@ -128,7 +129,7 @@ Level read_level(const Field& f, bool first, Lines& lines) {
 }
 
 ComputeUnit read_unit(const Field& f, Lines& lines) {
-  f.only({"name", "count", "clock", "peak", "vector_width", "registers"});
+  f.only({"name", "count", "clock", "peak", "vector_width", "registers", "cycles"});
   ComputeUnit unit;
   unit.name = f.at("name").text();
   const std::string prefix = "unit " + unit.name;
@@ -143,6 +144,16 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
   read("clock", [&](const Field& v) { unit.clock_hz = quantity(v, "Hz"); });
   read("vector_width", [&](const Field& v) { unit.vector_width = size_in(v); });
   read("registers", [&](const Field& v) { unit.registers = v.integer(0, INT64_MAX); });
+  if (const auto cycles = f.get("cycles")) {
+    const auto known = instruction_classes();
+    for (const auto& [name, field] : cycles->entries()) {
+      if (std::ranges::find(known, name) == known.end())
+        field.fail("is no class of instructions", join(std::vector<std::string>(known.begin(), known.end())));
+      const Field v = number(field, "cycles." + name, unit.sources);
+      unit.cycles[name] = v.real();
+      if (!(unit.cycles[name] > 0)) v.fail("is no number of cycles", "a positive number");
+    }
+  }
   if (const auto peak = f.get("peak")) {
     lines.emplace(prefix + ": peak", peak->line());
     for (const auto& [type, field] : peak->entries()) {
@@ -154,6 +165,57 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
     }
   }
   return unit;
+}
+
+DataPath read_path(const Field& f, const std::string& prefix, Lines& lines) {
+  f.only({"from", "to", "pipe", "width", "startup", "latency"});
+  DataPath path;
+  path.from = f.at("from").text();
+  path.to = f.at("to").text();
+  path.pipe = f.at("pipe").text();
+  lines.emplace(prefix, f.line());
+  path.width = size_in(number(f.at("width"), "width", path.sources));
+  const auto cycles = [&](const char* key, std::int64_t& to) {
+    if (const auto v = f.get(key)) to = number(*v, key, path.sources).integer(0, kMaxCycles);
+  };
+  cycles("startup", path.startup);
+  cycles("latency", path.latency);
+  return path;
+}
+
+/// The scalar entries of npu_core, by key, with the least that each may be.
+struct CoreEntry {
+  const char* key;
+  std::int64_t NpuCore::*value;
+  std::int64_t least, most;
+};
+constexpr CoreEntry kCoreEntries[] = {
+    {"issue_cycles", &NpuCore::issue_cycles, 0, kMaxCycles},
+    {"cube_startup", &NpuCore::cube_startup, 0, kMaxCycles},
+    {"vector_startup", &NpuCore::vector_startup, 0, kMaxCycles},
+    {"slow_repeat", &NpuCore::slow_repeat, 1, kMaxCycles},
+    {"reduction_repeat", &NpuCore::reduction_repeat, 1, kMaxCycles},
+    {"bank_groups", &NpuCore::bank_groups, 1, 1024},
+    {"events", &NpuCore::events, 1, 64},
+};
+
+NpuCore read_npu_core(const Field& f, Lines& lines) {
+  f.only({"paths", "shared_bandwidth", "issue_cycles", "cube_startup", "vector_startup",
+          "slow_repeat", "reduction_repeat", "bank_groups", "events"});
+  NpuCore core;
+  lines.emplace("npu_core", f.line());
+  for (const Field& path : f.at("paths").items()) {
+    const std::string prefix = "npu_core: path " + std::to_string(core.paths.size());
+    core.paths.push_back(read_path(path, prefix, lines));
+  }
+  core.shared_bandwidth = BytesPerSecond(
+      quantity(number(f.at("shared_bandwidth"), "shared_bandwidth", core.sources), "B/s"));
+  for (const CoreEntry& entry : kCoreEntries) {
+    if (const auto v = f.get(entry.key)) {
+      core.*entry.value = number(*v, entry.key, core.sources).integer(entry.least, entry.most);
+    }
+  }
+  return core;
 }
 
 /// Line of the longest known part of a field's name: "level L2: ways", else "level L2", else 0.
@@ -269,14 +331,53 @@ void write_unit(Writer& w, const ComputeUnit& u) {
       w.number(6, type, quantity_text(rate.value, "FLOP/s"), false, u.sources, "peak." + type);
     }
   }
+  if (!u.cycles.empty()) {
+    w.line("    cycles:");
+    for (const auto& [name, cycles] : u.cycles)
+      w.number(6, name, shortest(cycles), false, u.sources, "cycles." + name);
+  }
+}
+
+/// {value: V, source: S}, inside a line.
+std::string sourced(const std::string& value, const std::map<std::string, std::string>& sources,
+                    const std::string& key) {
+  const auto source = sources.find(key);
+  return "{value: " + value +
+         ", source: " + yaml_scalar(source == sources.end() ? "assumed" : source->second) + "}";
+}
+
+void write_npu_core(Writer& w, const NpuCore& core) {
+  w.line("npu_core:");
+  w.line("  paths:");
+  for (const DataPath& p : core.paths) {
+    w.line("    - from: " + yaml_scalar(p.from));
+    w.text(6, "to", p.to);
+    w.text(6, "pipe", p.pipe);
+    w.key(6, "width", sourced(to_text(p.width), p.sources, "width"));
+    w.number(6, "startup", std::to_string(p.startup), p.startup == 0, p.sources, "startup");
+    w.number(6, "latency", std::to_string(p.latency), p.latency == 0, p.sources, "latency");
+  }
+  w.key(2, "shared_bandwidth", sourced(quantity_text(core.shared_bandwidth.value, "B/s"),
+                                       core.sources, "shared_bandwidth"));
+  const NpuCore plain;
+  for (const CoreEntry& entry : kCoreEntries) {
+    w.number(2, entry.key, std::to_string(core.*entry.value),
+             core.*entry.value == plain.*entry.value, core.sources, entry.key);
+  }
 }
 
 }  // namespace
 
+std::span<const std::string_view> instruction_classes() {
+  static constexpr std::array<std::string_view, 6> kClasses = {"light",  "expensive", "shuffle",
+                                                               "shared", "global",    "barrier"};
+  return kClasses;
+}
+
 Machine machine_from_yaml(std::string_view text, std::string_view where) {
   const DocumentValue document = read_yaml(text, where);
   const Field f(document, std::string(where));
-  f.only({"name", "summary", "kind", "default_level", "levels", "units", "sources"});
+  f.only({"name", "summary", "kind", "default_level", "levels", "units", "npu_core", "sources"});
   Machine m;
   Lines lines;
   m.name = f.at("name").text();
@@ -304,6 +405,7 @@ Machine machine_from_yaml(std::string_view text, std::string_view where) {
     lines.emplace("units", units->line());
     for (const Field& unit : units->items()) m.units.push_back(read_unit(unit, lines));
   }
+  if (const auto core = f.get("npu_core")) m.npu_core = read_npu_core(*core, lines);
   if (const auto sources = f.get("sources")) {
     for (const auto& [key, v] : sources->entries()) m.sources[key] = v.text();
   }
@@ -327,6 +429,7 @@ std::string to_yaml(const Machine& m) {
   for (std::size_t i = 0; i < m.levels.size(); ++i) write_level(w, m.levels[i], i == 0);
   if (!m.units.empty()) w.line("units:");
   for (const ComputeUnit& u : m.units) write_unit(w, u);
+  if (m.npu_core) write_npu_core(w, *m.npu_core);
   if (!m.sources.empty()) w.line("sources:");
   for (const auto& [key, source] : m.sources) {
     w.key(2, yaml_scalar(key), source.empty() ? "\"\"" : yaml_scalar(source));

@@ -222,6 +222,11 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
   if (plan.kernels.empty())
     throw InputError({.where = "plan", .field = "kernels", .value = "none",
                       .problem = "leaves nothing to run", .accepted = "one kernel or more"});
+  for (OpId op : workload->topological_order())
+    if (workload->gathers(op))
+      return Reason{formatted("{} gathers: which elements it reads, its input's values say, so no "
+                              "plan of it can be counted or emitted",
+                              workload->op(op).name)};
   const lowering::Placement placement = lowering::place_operators(plan, *workload);
   std::vector<std::pair<ScheduledKernel, Kernel>> done;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {

@@ -1,12 +1,21 @@
 """How much data will a plan for fused tensor kernels move, and is that true?
 
 Each verb of the ``tilewright`` command is a function here. It takes what the command line takes and
-returns the same JSON document, as a dict:
+returns the same JSON document, as an :class:`Answer`: a dict that is also a table (``frame()`` for
+pandas, ``arrays()`` for NumPy) and a picture (``plot()``):
 
 >>> import tilewright
 >>> best = tilewright.plan("gemm-chain:m=512,n=64,k=64,l=512", "scratchpad:32K")
+>>> best["exact_bytes"], best["plan"]["kernels"][0]["tree"]
+(2621440, 'm n l ( k ( C.gemm1 ) C.gemm2 )')
 >>> true = tilewright.simulate(best)
->>> report = tilewright.validate("gemm-chain", "scratchpad:32K", samples=60)
+>>> int(true.arrays()["read_bytes"].sum() + true.arrays()["written_bytes"].sum())
+2621440
+>>> list(true.frame().columns[:4])
+['tensor', 'boundary', 'read_bytes', 'written_bytes']
+>>> report = tilewright.validate("gemm-chain", "cache:32K/8", orders=["mlkn"], samples=20, seed=1)
+>>> report["valid"], len(report["points"])
+(20, 20)
 
 A workload is a built-in name, the path of a workload file, or what such a file says as a dict. A
 plan is the path of a plan file, such a file as a dict, the answer of :func:`plan`, or a workload
@@ -15,7 +24,9 @@ dict.
 
 Bad input raises :class:`InputError`, a ``ValueError`` of one line that names what, where and what
 is accepted. An outcome that says no (nothing fits, not available, below the R² asked for) is an
-answer like any other, with its ``"reason"``; with ``check=True`` it raises :class:`Refused`.
+answer like any other, with its ``"reason"``; with ``check=True`` it raises :class:`Refused`. Verbs let
+other Python threads run. Models written in Python (:class:`Model`, :func:`register`) are asked like the
+built-in ones.
 """
 
 import difflib as _difflib
@@ -25,6 +36,9 @@ import math as _math
 import os as _os
 
 from ._tilewright import InputError, call as _call
+from .answer import Answer
+from .model import (Access, Buffer, Choice, Infeasible, Kernel, Level, Machine, Model, Node, Operator, Price,
+                    Question, Tensor, Workload, register, unregister)
 
 __version__ = "0.1.0"
 
@@ -207,7 +221,7 @@ def _ask(verb, options, check):
     except (AttributeError, TypeError, ValueError) as e:
         raise InputError(f"{verb}: an option is not accepted: {e}") from None
     document, done = _call(verb, text)
-    answer = _json.loads(document)
+    answer = Answer(_json.loads(document))
     if check and not done:
         raise Refused(answer.get("reason", "refused"), answer)
     return answer
@@ -316,7 +330,8 @@ reproduce = _verb(
     "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
 
 __all__ = [
-    "InputError", "Refused", "compare", "emit", "experiments", "explain", "machines", "measure", "meters",
-    "models",
-    "plan", "predict", "reproduce", "run", "simulate", "targets", "validate", "workloads",
+    "Access", "Answer", "Buffer", "Choice", "Infeasible", "InputError", "Kernel", "Level", "Machine", "Model",
+    "Node", "Operator", "Price", "Question", "Refused", "Tensor", "Workload", "compare", "emit",
+    "experiments", "explain", "machines", "measure", "meters", "models", "plan", "predict", "register",
+    "reproduce", "run", "simulate", "targets", "unregister", "validate", "workloads",
 ]

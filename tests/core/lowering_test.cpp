@@ -119,6 +119,16 @@ INSTANTIATE_TEST_SUITE_P(
         Illegal{"l@grid m ( k ( C.gemm1 ) l/2 ( n ( C.gemm2 S.E!atomic ) ) )",
                 "more than once"}));
 
+TEST(Resolve, AGatherIsNoPlanYet) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "loops: {b: 4, d: 3}\ntensors: {T: [9, d], ids: [b]}\ndtypes: {ids: i32}\n"
+      "operators:\n  - y[b,d] = T[ids[b],d]\n", "t"));
+  const Plan plan{.kernels = {{.tree = parse_tree("b/1 ( C.y )")}}};
+  const auto s = resolve(plan, w, std::make_shared<const Machine>(named_machine("scratchpad:4K")));
+  ASSERT_FALSE(s.ok());
+  EXPECT_THAT(s.reason(), HasSubstr("y gathers"));
+}
+
 TEST(Resolve, RefusesALoopWhoseOperatorsHaveDifferentRanges) {
   // g makes only what u needs around o; v, an output, makes everything. One loop cannot cut both.
   WorkedRow row;

@@ -31,7 +31,7 @@ std::string text_of(const Machine& m, const std::vector<std::pair<LevelId, Level
 TEST(MachineFiles, AreThoseOfTheInterface) {
   EXPECT_EQ(machine_names(),
             (std::vector<std::string>{"host", "xeon-gold-6240", "core-i9-10980xe", "epyc-zen5", "a100", "h100", "h200",
-                                      "rtx3080", "v100", "ascend910", "ascend910b", "mlu370"}));
+                                      "rtx3080", "v100", "ascend910", "ascend910-256", "ascend910b", "mlu370"}));
 }
 
 TEST(MachineFiles, EveryNumberHasASourceAndEveryFileReadsBack) {
@@ -494,6 +494,24 @@ TEST(MachineBehaviour, PoliciesWithAStateTakeUpTo64Ways) {
   m = parse_synthetic_machine("cache:12K/4");
   m.levels[1].behaviour.index = Index::folded;  // 48 sets
   EXPECT_THROW(check(m), InputError);
+}
+
+TEST(Machine, CyclesOfInstructionsHaveSources) {
+  const Machine v100 = named_machine("v100");
+  const ComputeUnit& sm = v100.units.front();
+  for (std::string_view c : instruction_classes()) {
+    EXPECT_GT(sm.cycles.at(std::string(c)), 0) << c;
+    EXPECT_FALSE(sm.sources.at("cycles." + std::string(c)).empty()) << c;
+  }
+  EXPECT_EQ(machine_from_yaml(to_yaml(v100), "t"), v100);
+  std::string text = to_yaml(v100);
+  text.replace(text.find("shuffle:"), 7, "shuffel");
+  try {
+    machine_from_yaml(text, "t");
+    FAIL() << "accepted";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("no class of instructions"), std::string::npos);
+  }
 }
 
 }  // namespace
