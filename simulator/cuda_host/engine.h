@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/cuda_host/clocks.h"
+#include "simulator/vector_clocks.h"
 #include "simulator/cuda_host/fiber.h"
 #include "simulator/cuda_host/findings.h"
 #include "simulator/cuda_host/global_memory.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/cuda_host/clocks.h"
+#include "simulator/vector_clocks.h"
 #include "simulator/cuda_host/cuda_host.h"
 
 namespace tilewright::cuda_host {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "simulator/cuda_host/clocks.h"
+#include "simulator/vector_clocks.h"
 
 namespace tilewright::cuda_host {
 
