@@ -101,12 +101,13 @@ Json one_row(const std::string& row, int threads, const Settings& settings) {
   model.threads = threads;
   const harness::Setting setting = harness::setting_of(model);
   const harness::Reference reference = harness::reference_of(*setting.workload, settings.seed);
-  Result<Tried> ours = tried(model, settings, threads, reference);
+  Result<Tried> best_of_model = tried(model, settings, threads, reference);
   Json json = {{"row", row}, {"threads", threads}};
-  if (!ours) {
-    json["reason"] = ours.reason();
+  if (!best_of_model) {
+    json["reason"] = best_of_model.reason();
     return json;
   }
+  const Tried ours = std::move(best_of_model).value();
   std::vector<Tried> others;
   int failed = 0;
   for (const harness::Request& r : drawn(model, setting, settings.tilings, settings.seed)) {
@@ -128,11 +129,11 @@ Json one_row(const std::string& row, int threads, const Settings& settings) {
     return json;
   }
   std::vector<Contestant> contestants;
-  const auto enter = [&](Tried& t, const std::string& name) {
+  const auto enter = [&](const Tried& t, const std::string& name) {
     harness::VerifiedKernel* const kernel = t.kernel.get();
     contestants.push_back({.name = name, .sample = [kernel] { return kernel->run(); }});
   };
-  enter(*ours, "model");
+  enter(ours, "model");
   for (std::size_t i = 0; i < std::min(kFinalists, others.size()); ++i)
     enter(others[i], "drawn " + std::to_string(i + 1));
   const auto samples = interleave(contestants, {.rounds = settings.rounds,
@@ -142,7 +143,7 @@ Json one_row(const std::string& row, int threads, const Settings& settings) {
   for (std::size_t i = 2; i < samples.size(); ++i)
     if (samples[i].median() < samples[best].median()) best = i;
   const double ratio = samples[0].median() / samples[best].median();
-  json["model"] = tried_json(*ours, samples[0]);
+  json["model"] = tried_json(ours, samples[0]);
   json["fastest_drawn"] = tried_json(others[best - 1], samples[best]);
   json["ratio"] = ratio;
   json["ratio_of_fastest_runs"] = samples[0].least() / samples[best].least();
