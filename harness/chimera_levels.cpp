@@ -125,11 +125,15 @@ bool over_levels(const Request& request, const Machine& machine) {
 
 chimera::LevelsOptions levels_options(const Request& request) {
   chimera::LevelsOptions o{.model = chimera_options(request)};
-  if (request.capacity)
-    throw InputError({.where = "--capacity",
-                      .value = *request.capacity,
+  const auto refuse_one = [](const char* option, const std::string& value) {
+    throw InputError({.where = option,
+                      .value = value,
                       .problem = "is of one level",
                       .accepted = "--level all without it: every level has its own"});
+  };
+  if (request.capacity) refuse_one("--capacity", *request.capacity);
+  if (request.order && *request.order != "all") refuse_one("--order", *request.order);
+  if (request.tiles && !request.tree) refuse_one("--tiles", *request.tiles);
   if (!request.objective) return o;
   const auto objective = chimera::objective_from_name(*request.objective);
   if (!objective)

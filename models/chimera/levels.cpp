@@ -37,6 +37,7 @@ Machine as_scratchpads(const Machine& m, std::span<const LevelId> levels) {
   Machine r = m;
   r.levels = {m.level(m.home())};
   r.plan_level.clear();
+  r.npu_core.reset();  // speaks of levels that are not here
   for (LevelId id : levels) {
     Level level = as_scratchpad(m, id).levels[1];
     level.bandwidth = m.level(id).bandwidth;

@@ -88,6 +88,15 @@ TEST(ChimeraLevels, BlocksOfConvolutionsHaveTheirHalos) {
       EXPECT_LE(b.tensors()[t].shape[d], w.tensors()[t].shape[d]);
 }
 
+TEST(ChimeraLevels, EveryMachinesLevelsAreScratchpads) {
+  for (const std::string& name : machine_names()) {
+    if (name == "host") continue;  // whatever runs the test
+    const Machine m = named_machine(name);
+    const auto levels = chip_levels(m);
+    EXPECT_EQ(as_scratchpads(m, levels).levels.size(), levels.size() + 1) << name;
+  }
+}
+
 /// Every order that may differ (DistinctOrdersLoseNoPrice) and every tiling of every level by powers of
 /// two: the least objective below `best`, else that. What is tried is decided here, what it costs by
 /// price_levels.
