@@ -1,5 +1,5 @@
-// Section: the model's tiling among tilings drawn at random. Each is emitted, built and verified like
-// the model's; a short heat finds the fastest of them, which then take turns with the model's.
+// Section: the model's tiling among tilings drawn at random. Each is emitted, built and verified
+// like the model's; a short heat finds the fastest of them, which then take turns with the model's.
 #include <algorithm>
 #include <random>
 
@@ -15,7 +15,7 @@
 namespace tilewright::bench {
 namespace {
 
-constexpr double kWithin = 1.05;      // of the fastest drawn one's median
+constexpr double kWithin = 1.05;       // of the fastest drawn one's median
 constexpr std::size_t kFinalists = 6;  // of the heat, by their fastest runs
 constexpr int kHeatRuns = 4;
 
@@ -48,16 +48,16 @@ Result<Tried> tried(const harness::Request& request, const Settings& settings, i
   return t;
 }
 
-/// Tilings of legal orders, each of an order drawn from all; within the capacity that the model plans
-/// for, no smaller than its own least tiles and of the same multiples, so that what differs is the
-/// choice and not the micro-kernel.
+/// Tilings of legal orders, each of an order drawn from all; within the capacity that the model
+/// plans for, no smaller than its own least tiles and of the same multiples, so that what differs
+/// is the choice and not the micro-kernel.
 std::vector<harness::Request> drawn(const harness::Request& model, const harness::Setting& setting,
                                     int count, std::uint64_t seed) {
   const Workload& w = *setting.workload;
   chimera::Options options = harness::chimera_options(model, w);
   options.memory = chimera::Memory::held;
-  const Elements most = harness::capacity_elements(
-      model, setting, harness::level_of(model, *setting.machine));
+  const Elements most =
+      harness::capacity_elements(model, setting, harness::level_of(model, *setting.machine));
   std::vector<chimera::Order> orders;
   for (const chimera::Order& o : chimera::all_orders(w))
     if (chimera::legality(w, o, {}).legal) orders.push_back(o);
@@ -160,11 +160,13 @@ Json tilings(const Settings& settings) {
   Json json;
   json["tilings"] = Json::array();
   for (int threads : settings.threads) {
-    print(formatted("\nThe model's tiling and the fastest of {} drawn ones, {}, {} thread{}, medians "
-                    "of {} interleaved turns\n",
-                    settings.tilings, cpu::name_of(settings.isa), threads, threads == 1 ? "" : "s",
-                    settings.rounds));
-    Table table({"row", "model ms", "fastest drawn ms", "ratio", "of the fastest runs", "the drawn one"});
+    print(
+        formatted("\nThe model's tiling and the fastest of {} drawn ones, {}, {} thread{}, medians "
+                  "of {} interleaved turns\n",
+                  settings.tilings, cpu::name_of(settings.isa), threads, threads == 1 ? "" : "s",
+                  settings.rounds));
+    Table table(
+        {"row", "model ms", "fastest drawn ms", "ratio", "of the fastest runs", "the drawn one"});
     int within = 0;
     for (const std::string& row : rows) {
       Json one = one_row(row, threads, settings);
@@ -185,8 +187,8 @@ Json tilings(const Settings& settings) {
     }
     progress("");
     print(table.text());
-    print(formatted("the model's within 5 % of the fastest drawn one, or faster: {} of {}\n", within,
-                    rows.size()));
+    print(formatted("the model's within 5 % of the fastest drawn one, or faster: {} of {}\n",
+                    within, rows.size()));
   }
   return json;
 }
