@@ -55,6 +55,7 @@ Json row_json(const Rate& r, const Samples& s) {
 Json rates(const Settings& settings) {
   std::vector<Rate> rows = model_rates();
   for (Rate& r : simulator_rates()) rows.push_back(std::move(r));
+  for (Rate& r : npu_rates()) rows.push_back(std::move(r));
   const std::vector<Samples> fast = measure(rows, settings, false);
   const std::vector<Samples> slow = measure(rows, settings, true);
   progress("");

@@ -21,5 +21,6 @@ struct Rate {
 
 std::vector<Rate> model_rates();      ///< Algorithm 1, searches, resolve, exact
 std::vector<Rate> simulator_rates();  ///< accesses through a hierarchy of caches
+std::vector<Rate> npu_rates();        ///< the emulated NPU: multiply-accumulates, instructions
 
 }  // namespace tilewright::bench

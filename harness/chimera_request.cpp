@@ -120,6 +120,17 @@ bool multiplies(const Workload& w, OpId op) {
          outputs[0].value.function == "mul";
 }
 
+/// Whether some operand is read through a window that overlaps itself, as a convolution's input is.
+bool reads_window(const Workload& w, OpId op) {
+  for (const Access& a : w.op(op).inputs)
+    for (const Affine& index : a.index)
+      if (std::ranges::count_if(index.terms, [&](const Term& t) {
+            return w.loop(t.loop).extent > 1;
+          }) > 1)
+        return true;
+  return false;
+}
+
 }  // namespace
 
 chimera::Options chimera_options(const Request& r, const Workload& w) {
@@ -144,7 +155,10 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
         const bool columns = d + 1 == index.size();
         // A panel is two vectors at least; what one micro-kernel nearly covers is not cut.
         const std::int64_t extent = w.loop(*loop).extent, wide = kernel->vectors * lanes;
-        at_least(*loop, !columns ? kernel->rows : 2 * extent <= 3 * wide ? extent : 2 * lanes);
+        // What is gathered from a window serves the rows of one tile: with 96 of them the gathering is
+        // a small part of the multiplying.
+        const std::int64_t rows = d + 3 == index.size() && reads_window(w, op) ? 96 : kernel->rows;
+        at_least(*loop, !columns ? rows : 2 * extent <= 3 * wide ? extent : 2 * lanes);
         if (columns) o.multiples[*loop] = lanes;
       }
   }

@@ -86,9 +86,17 @@ Answer list_meters() {
 Answer list_experiments() {
   auto json = document();
   json["experiments"] = ordered_json::array();
-  for (const Experiment& e : experiments())
-    json["experiments"].push_back(
-        {{"id", e.id}, {"title", e.title}, {"source", e.source}, {"method", e.method}});
+  for (const Experiment& e : experiments()) {
+    const auto why = missing(e, {});
+    json["experiments"].push_back({{"id", e.id},
+                                   {"title", e.title},
+                                   {"source", e.source},
+                                   {"method", e.method},
+                                   {"status", name_of(method_of(e).how)},
+                                   {"available", !why.has_value()},
+                                   {"reason", why ? ordered_json(*why) : ordered_json(nullptr)},
+                                   {"needs", e.needs ? ordered_json(*e.needs) : ordered_json(nullptr)}});
+  }
   return {std::move(json), Status::done};
 }
 

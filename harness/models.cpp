@@ -9,6 +9,7 @@
 #include "harness/mcfuser_request.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
+#include "harness/stitch_request.h"
 #include "models/exact/exact.h"
 
 namespace tilewright::harness {
@@ -223,8 +224,8 @@ Answer exact_price(const Request& request, const Setting& setting) {
 
 // ---- the table ----------------------------------------------------------------------------------
 
-const std::vector<ModelRecord>& table() {
-  static const std::vector<ModelRecord> records = {
+std::vector<ModelRecord> chain_records() {
+  return {
       {.name = "chimera",
        .summary = "data movement of a chain under an order of its tiled loops, and the best order",
        .source = "Zheng et al., Chimera, HPCA 2023, section IV, Algorithm 1",
@@ -260,6 +261,14 @@ const std::vector<ModelRecord>& table() {
        .optimise = bounds_optimise,
        .price = bounds_price},
   };
+}
+
+const std::vector<ModelRecord>& table() {
+  static const std::vector<ModelRecord> records = [] {
+    std::vector<ModelRecord> all = chain_records();
+    for (ModelRecord& r : stitch_records()) all.push_back(std::move(r));
+    return all;
+  }();
   return records;
 }
 

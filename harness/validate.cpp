@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "core/ir/format.h"
 #include "harness/chimera_request.h"
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"
@@ -266,13 +267,44 @@ void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& p
   }
 }
 
+std::optional<std::int64_t> number_from(const ordered_json& j) {
+  return j.is_null() ? std::nullopt : std::optional(j.get<std::int64_t>());
+}
+
+/// evaluate, but for a tiling that was finished before.
+void evaluate_once(const Subject& s, Point& p, const std::string& block, const Once& once) {
+  const std::string key = formatted("{} {} {}", block, chimera::to_text(workload(s), p.order),
+                                    tiles_json(workload(s), p.order, p.tiles).dump());
+  const ordered_json found = once(key, [&] {
+    evaluate(s, p);
+    ordered_json json = point_json(s, p);
+    json["predicted_full"] = p.predicted_full;
+    json["predicted_by"] = p.predicted_by;
+    json["truth_by"] = p.truth_by;
+    json["failure"] = p.failure;
+    return json;
+  });
+  p.predicted = found["predicted_bytes"];
+  p.predicted_full = found["predicted_full"];
+  p.truth = found["true_bytes"];
+  p.written = number_from(found["written_bytes"]);
+  p.resident_dirty = number_from(found["resident_dirty_bytes"]);
+  p.memory = found["memory_bytes"];
+  p.packing = found["packing_bytes"];
+  p.predicted_by = found["predicted_by"].get<std::map<std::string, std::int64_t>>();
+  p.truth_by = found["truth_by"].get<std::map<std::string, std::int64_t>>();
+  p.failure = found["failure"];
+}
+
 std::vector<Point> evaluated(const Subject& s, std::vector<Point> points, const Request& request,
-                             std::string_view what) {
+                             const Once& once, const std::string& what) {
   // Hardware counters see what else the machine does: then one kernel at a time.
   const bool alone = s.meter != nullptr && !s.meter->valgrind;
-  parallel_for(
-      points.size(), alone ? 1 : threads_of(request),
-      [&](std::size_t i) { evaluate(s, points[i]); }, request.progress, what);
+  const auto work = [&](std::size_t i) {
+    if (once) evaluate_once(s, points[i], what, once);
+    else evaluate(s, points[i]);
+  };
+  parallel_for(points.size(), alone ? 1 : threads_of(request), work, request.progress, what);
   return points;
 }
 
@@ -295,7 +327,7 @@ std::vector<Point> drawn(const Subject& s, const std::vector<chimera::Order>& or
 /// The least that the model predicts for any of the orders in the space that tilings are drawn
 /// from, and what that truly moves; null where there is none.
 ordered_json optimum_json(const Subject& s, const std::vector<chimera::Order>& orders,
-                          const SampleSpace& space) {
+                          const SampleSpace& space, const Once& once) {
   if (s.model != nullptr) return nullptr;  // only Chimera's model is solved over this space
   chimera::Options options = s.exact_edges;
   options.memory = chimera::Memory::held;
@@ -309,7 +341,8 @@ ordered_json optimum_json(const Subject& s, const std::vector<chimera::Order>& o
     if (!best || p.predicted < best->predicted) best = std::move(p);
   }
   if (!best) return nullptr;
-  evaluate(s, *best);
+  if (once) evaluate_once(s, *best, "optimum", once);
+  else evaluate(s, *best);
   return best->failure.empty() ? point_json(s, *best) : ordered_json(nullptr);
 }
 
@@ -458,20 +491,20 @@ Answer validate(const Request& request, const ValidateOptions& options) {
                       "uniform over the integer tilings with memory use of at most half the "
                       "capacity and no tile smaller than min_tile"},
                      {"min_tile", min_tile}};
-  const auto block = [&](const SampleSpace& space, bool first, std::string_view what) {
-    return evaluated(s, drawn(s, orders, options, request, space, first), request, what);
+  const auto block = [&](const SampleSpace& space, bool first, const std::string& what) {
+    return evaluated(s, drawn(s, orders, options, request, space, first), request, options.once, what);
   };
   const SampleSpace inside{.most = half, .min_tile = min_tile};
   const auto within = block(inside, true, "simulating tilings");
   add_block(json, s, within);
-  json["optimum"] = optimum_json(s, orders, inside);
+  json["optimum"] = optimum_json(s, orders, inside, options.once);
   std::vector<Point> beyond, small;
   if (options.beyond) {
     const SampleSpace past{.least = half, .most = whole, .min_tile = min_tile};
     beyond = block(past, false, "simulating tilings past half the capacity");
     json["beyond"] = {{"law", "as the sampler's, with memory use past half the capacity"}};
     add_block(json["beyond"], s, beyond);
-    json["beyond"]["optimum"] = optimum_json(s, orders, past);
+    json["beyond"]["optimum"] = optimum_json(s, orders, past, options.once);
     if (min_tile > 1) {
       small = block({.most = half, .min_tile = 1, .some_below = min_tile}, false,
                     "simulating tilings with small tiles");

@@ -26,7 +26,7 @@ constexpr Verb kVerbs[] = {
     {"experiments", [](const Invocation&) { return harness::list_experiments(); }},
     {"explain",
      [](const Invocation& i) {
-       return i.curve ? harness::explain_curve(i.request) : harness::explain(i.request, i.resolved);
+       return i.curve ? harness::explain_curve(i.request) : harness::explain(i.request, i.resolved, i.out);
      }},
     {"plan", [](const Invocation& i) { return harness::plan(i.request, i.out); }},
     {"predict", [](const Invocation& i) { return harness::predict(i.request); }},

@@ -1,13 +1,13 @@
-// Vector clocks of a block's threads. Each thread has two components: its own, and that of its
-// asynchronous copies, which happen after their issue and, for anyone, before what has waited for
-// them.
+// Vector clocks: of a CUDA block's threads, of an NPU core's pipes ("threads" here). Each thread has
+// two components: its own, and that of its asynchronous copies, which happen after their issue and,
+// for anyone, before what has waited for them.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-namespace tilewright::cuda_host {
+namespace tilewright {
 
 using Clock = std::uint32_t;
 using ClockVector = std::vector<Clock>;
@@ -62,4 +62,4 @@ class Clocks {
   ClockVector all_, together_;
 };
 
-}  // namespace tilewright::cuda_host
+}  // namespace tilewright

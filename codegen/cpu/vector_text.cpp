@@ -77,8 +77,7 @@ constexpr const char* kExponential = R"(
 // e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln(2) / 2. The high part of ln 2 times n is exact.
 // Off by less than one unit in the last place; 0 and infinity where e^x is out of range.
 TILEWRIGHT_TARGET inline Vector f_exp(Vector x) {
-  x = x < splat(EXP_LOW) ? splat(EXP_LOW) : x;  // NaN stays what it is
-  x = x > splat(EXP_HIGH) ? splat(EXP_HIGH) : x;
+  x = f_min(f_max(x, splat(EXP_LOW)), splat(EXP_HIGH));  // NaN stays what it is
   const Vector shifted = x * Real(1.44269504088896340736) + Real(EXP_ROUND);
   const Vector n = shifted - Real(EXP_ROUND);
   const Vector r = (x - n * Real(LN2_HIGH)) - n * Real(LN2_LOW);
@@ -94,8 +93,6 @@ TILEWRIGHT_TARGET inline Vector f_add(Vector a, Vector b) { return a + b; }
 TILEWRIGHT_TARGET inline Vector f_sub(Vector a, Vector b) { return a - b; }
 TILEWRIGHT_TARGET inline Vector f_mul(Vector a, Vector b) { return a * b; }
 TILEWRIGHT_TARGET inline Vector f_div(Vector a, Vector b) { return a / b; }
-TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) { return b > a ? b : a; }
-TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) { return b < a ? b : a; }
 TILEWRIGHT_TARGET inline Vector f_lt(Vector a, Vector b) { return a < b ? splat(1) : splat(0); }
 TILEWRIGHT_TARGET inline Vector f_select(Vector a, Vector b, Vector c) {
   return a != splat(0) ? b : c;
@@ -186,7 +183,9 @@ std::string vector_functions_text(int vector_bytes, bool f64) {
          "TILEWRIGHT_TARGET inline Vector vector_at(const Real* p) {\n"
          "  return *reinterpret_cast<const Unaligned*>(p);\n}\n"
          "TILEWRIGHT_TARGET inline void store(Real* p, Vector v) {\n"
-         "  *reinterpret_cast<Unaligned*>(p) = v;\n}" +
+         "  *reinterpret_cast<Unaligned*>(p) = v;\n}\n"
+         "TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) { return b > a ? b : a; }\n"
+         "TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) { return b < a ? b : a; }\n" +
          specialised(vector_bytes == 64 ? kHardware512 : kHardware256, vector_bytes, f64) +
          exponential(f64) + kFunctions + "// One value of a vector's.\n" +
          across("sum", "f_add", lanes) + across("product", "f_mul", lanes) +

@@ -47,7 +47,9 @@ RawWorkload gelu(const Values& v) {
 
 RawWorkload batchnorm(const Values& v) {
   return Draft(v.dtype)
-      .loop("n", v["batch"]).loop("c", v["channels"]).loop("s", v["size"])
+      .loop("n", v["batch"])
+      .loop("c", v["channels"])
+      .loop("s", v["size"])
       .op("rstd: rstd[c] = rsqrt(variance[c] + 1e-05)")
       .op("scale: scale[c] = rstd[c] * gain[c]")
       .op("shift: shift[c] = bias[c] - mean[c] * scale[c]")
@@ -60,7 +62,10 @@ RawWorkload groupnorm(const Values& v) {
   const std::string each =
       number_text(1.0 / (static_cast<double>(v["channels"]) * static_cast<double>(v["size"])));
   return Draft(v.dtype)
-      .loop("n", v["batch"]).loop("g", v["groups"]).loop("c", v["channels"]).loop("s", v["size"])
+      .loop("n", v["batch"])
+      .loop("g", v["groups"])
+      .loop("c", v["channels"])
+      .loop("s", v["size"])
       .op("sum: sum[n,g] += x[n,g,c,s]")
       .op("mean: mean[n,g] = sum[n,g] * " + each)
       .op("sub: sub[n,g,c,s] = x[n,g,c,s] - mean[n,g]")
@@ -99,7 +104,9 @@ RawWorkload adam(const Values& v) {
       .op("root: root[i] = sqrt(vhat[i])")
       .op("step: step[i] = mhat[i] / (root[i] + 1e-08)")
       .op("update: p1[i] = p[i] - 0.001 * step[i]")
-      .output("m1").output("v1").output("p1")
+      .output("m1")
+      .output("v1")
+      .output("p1")
       .take();
 }
 
@@ -109,7 +116,9 @@ RawWorkload lstm_cell(const Values& v) {
                      : "pre[b,j+" + std::to_string(gate * v["hidden"]) + "]";
   };
   return Draft(v.dtype)
-      .loop("b", v["batch"]).loop("g", 4 * v["hidden"]).loop("j", v["hidden"])
+      .loop("b", v["batch"])
+      .loop("g", 4 * v["hidden"])
+      .loop("j", v["hidden"])
       .op("pre: pre[b,g] = xw[b,g] + hw[b,g] + bias[g]")
       .op("input: i[b,j] = sigmoid(" + slice(0) + ")")
       .op("forget: f[b,j] = sigmoid(" + slice(1) + ")")
@@ -119,13 +128,17 @@ RawWorkload lstm_cell(const Values& v) {
       .op("state: c1[b,j] = kept[b,j] + i[b,j] * z[b,j]")
       .op("bent: bent[b,j] = tanh(c1[b,j])")
       .op("hidden: h1[b,j] = o[b,j] * bent[b,j]")
-      .output("c1").output("h1")
+      .output("c1")
+      .output("h1")
       .take();
 }
 
 RawWorkload masked_softmax(const Values& v) {
   return Draft(v.dtype)
-      .loop("b", v["batch"]).loop("h", v["heads"]).loop("m", v["m"]).loop("l", v["l"])
+      .loop("b", v["batch"])
+      .loop("h", v["heads"])
+      .loop("m", v["m"])
+      .loop("l", v["l"])
       .op("scaled: T[b,h,m,l] = S[b,h,m,l] * 0.125")
       .op("masked: U[b,h,m,l] = select(lt(keep[b,l], 0), -10000, T[b,h,m,l])")
       .op("rowmax: R[b,h,m] max= U[b,h,m,l]")
@@ -137,7 +150,10 @@ RawWorkload masked_softmax(const Values& v) {
 
 RawWorkload squeeze_excite(const Values& v) {
   return Draft(v.dtype)
-      .loop("n", v["batch"]).loop("c", v["channels"]).loop("s", v["size"]).loop("j", v["squeezed"])
+      .loop("n", v["batch"])
+      .loop("c", v["channels"])
+      .loop("s", v["size"])
+      .loop("j", v["squeezed"])
       .op("sum: sum[n,c] += x[n,c,s]")
       .op("mean: mean[n,c] = sum[n,c] / " + std::to_string(v["size"]))
       .op("squeeze: z[n,j] += mean[n,c] * W1[c,j]")
@@ -175,23 +191,47 @@ RawWorkload attention_unit(const Values& v) {
 std::vector<Family> graph_families() {
   const Parameter rows{"rows", 4096}, cols{"cols", 768};
   return {
-      {"layernorm-backward", "gradients of layer normalisation to its input, gain and bias",
-       "", {rows, cols}, layernorm_backward},
+      {"layernorm-backward",
+       "gradients of layer normalisation to its input, gain and bias",
+       "",
+       {rows, cols},
+       layernorm_backward},
       {"gelu", "bias and GELU (by tanh) as five operators", "", {rows, cols}, gelu},
-      {"batchnorm", "batch normalisation in inference, [batch, channels, size]", "",
-       {{"batch", 32}, {"channels", 64}, {"size", 3136}}, batchnorm},
-      {"groupnorm", "group normalisation, [batch, groups, channels of a group, size]", "",
-       {{"batch", 32}, {"groups", 32}, {"channels", 8}, {"size", 784}}, groupnorm},
-      {"residual-layernorm", "bias, dropout (a given mask), residual, layer normalisation", "",
-       {rows, cols}, residual_layernorm},
-      {"adam", "one step of Adam; moments and parameters are outputs", "", {{"size", 4194304}},
+      {"batchnorm",
+       "batch normalisation in inference, [batch, channels, size]",
+       "",
+       {{"batch", 32}, {"channels", 64}, {"size", 3136}},
+       batchnorm},
+      {"groupnorm",
+       "group normalisation, [batch, groups, channels of a group, size]",
+       "",
+       {{"batch", 32}, {"groups", 32}, {"channels", 8}, {"size", 784}},
+       groupnorm},
+      {"residual-layernorm",
+       "bias, dropout (a given mask), residual, layer normalisation",
+       "",
+       {rows, cols},
+       residual_layernorm},
+      {"adam",
+       "one step of Adam; moments and parameters are outputs",
+       "",
+       {{"size", 4194304}},
        adam},
-      {"lstm-cell", "the element-wise part of an LSTM cell; gates are slices of one tensor", "",
-       {{"batch", 4096}, {"hidden", 768, 1, 268435456}}, lstm_cell},
-      {"masked-softmax", "attention's scaling, masking and softmax", "",
-       {{"batch", 8}, {"heads", 12}, {"m", 128}, {"l", 384}}, masked_softmax},
-      {"squeeze-excite", "a squeeze-and-excite gate with its two small products", "",
-       {{"batch", 32}, {"channels", 256}, {"size", 784}, {"squeezed", 16}}, squeeze_excite},
+      {"lstm-cell",
+       "the element-wise part of an LSTM cell; gates are slices of one tensor",
+       "",
+       {{"batch", 4096}, {"hidden", 768, 1, 268435456}},
+       lstm_cell},
+      {"masked-softmax",
+       "attention's scaling, masking and softmax",
+       "",
+       {{"batch", 8}, {"heads", 12}, {"m", 128}, {"l", 384}},
+       masked_softmax},
+      {"squeeze-excite",
+       "a squeeze-and-excite gate with its two small products",
+       "",
+       {{"batch", 32}, {"channels", 256}, {"size", 784}, {"squeezed", 16}},
+       squeeze_excite},
       {"attention-unit",
        "a recommendation model's attention over a user's items, looked up by id (gather=1)",
        "after DIEN's attention unit; FusionStitching, table 1 (DIEN)",

@@ -20,7 +20,8 @@ struct Made {
 class Drawing {
  public:
   explicit Drawing(const Values& v)
-      : engine_(static_cast<std::uint64_t>(v["seed"])), reach_(static_cast<std::size_t>(v["reach"])),
+      : engine_(static_cast<std::uint64_t>(v["seed"])),
+        reach_(static_cast<std::size_t>(v["reach"])),
         draft_(v.dtype) {
     draft_.loop("r", v["rows"]).loop("c", v["cols"]);
   }
@@ -56,10 +57,14 @@ class Drawing {
     Made a = operand();
     switch (below(8)) {
       case 0:
-      case 1: return reduce(t, a);
-      case 2: return expensive(t, a);
-      case 3: return shifted(t, a);
-      default: return binary(t, a, operand());
+      case 1:
+        return reduce(t, a);
+      case 2:
+        return expensive(t, a);
+      case 3:
+        return shifted(t, a);
+      default:
+        return binary(t, a, operand());
     }
   }
 
@@ -77,7 +82,8 @@ class Drawing {
 
   void expensive(const std::string& t, const Made& a) {
     constexpr std::array<const char*, 4> kCalls = {"exp", "tanh", "sigmoid", "erf"};
-    write(t, a.shape, std::string(" = ") + kCalls[below(kCalls.size())] + "(0.1 * " + read(a) + ")");
+    write(t, a.shape,
+          std::string(" = ") + kCalls[below(kCalls.size())] + "(0.1 * " + read(a) + ")");
   }
 
   /// A slice that ends in padding: the elements one further on.

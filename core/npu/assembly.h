@@ -8,8 +8,8 @@
 
 namespace tilewright::npu {
 
-/// Reads assembly. Throws InputError with the line for what is no program's text; whether the program
-/// makes sense for a machine is check()'s question.
+/// Reads assembly. Throws InputError with the line for what is no program's text; whether the
+/// program makes sense for a machine is check()'s question.
 Program parse_assembly(std::string_view text, std::string_view where);
 /// parse_assembly reads it back to the same program.
 std::string to_text(const Program& program);

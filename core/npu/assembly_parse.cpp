@@ -1,233 +1,17 @@
-// Reading assembly: one statement a line, integer expressions by recursive descent.
-#include <array>
-#include <charconv>
-#include <cmath>
+// Reading assembly: one statement a line.
 #include <utility>
 
 #include "core/npu/assembly.h"
+#include "core/npu/assembly_line.h"
 
 namespace tilewright::npu {
 namespace {
 
 constexpr std::size_t kMaxText = std::size_t{4} << 20;
-constexpr int kMaxDepth = 32;                ///< loops and branches inside one another
-constexpr int kMaxParentheses = 32;
-constexpr std::size_t kMaxNodes = 512;       ///< of one expression
-constexpr std::size_t kMaxShown = 32;
+constexpr int kMaxDepth = 32;  ///< loops and branches inside one another
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
-}
-
-std::string shown(std::string_view text) {
-  std::string r;
-  for (char c : text.substr(0, kMaxShown)) {
-    r += (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) ? '?' : c;
-  }
-  return text.size() > kMaxShown ? r + "..." : r;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
-
-/// One line, without its comment. Every failure names its line and column.
-class Line {
- public:
-  Line(std::string_view text, std::string where) : text_(text), where_(std::move(where)) {}
-
-  [[noreturn]] void fail(std::size_t at, std::string_view found, std::string expected) const {
-    throw InputError({.where = where_,
-                      .field = "column " + std::to_string(at + 1),
-                      .value = found.empty() ? "end of line" : shown(found),
-                      .problem = "is not accepted here",
-                      .accepted = std::move(expected)});
-  }
-  [[noreturn]] void fail(std::string expected) {
-    skip();
-    fail(at_, text_.substr(at_), std::move(expected));
-  }
-
-  bool at_end() {
-    skip();
-    return at_ == text_.size();
-  }
-  void end() {
-    if (!at_end()) fail("the end of the line");
-  }
-  /// Takes the symbol if it comes next.
-  bool take(std::string_view symbol) {
-    skip();
-    if (text_.substr(at_, symbol.size()) != symbol) return false;
-    at_ += symbol.size();
-    return true;
-  }
-  void expect(std::string_view symbol) {
-    if (!take(symbol)) fail("'" + std::string(symbol) + "'");
-  }
-  std::string_view word() {
-    skip();
-    const std::size_t from = at_;
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
-    return text_.substr(from, at_ - from);
-  }
-  /// Takes that word if it comes next.
-  bool take_word(std::string_view wanted) {
-    const std::size_t from = at_;
-    if (word() == wanted) return true;
-    at_ = from;
-    return false;
-  }
-  void expect_word(std::string_view wanted) {
-    if (!take_word(wanted)) fail(std::string(wanted));
-  }
-  std::string identifier(const char* what) {
-    skip();
-    const std::size_t from = at_;
-    const std::string_view name = word();
-    if (!is_identifier(name)) {
-      fail(from, name.empty() ? text_.substr(from) : name,
-           std::string(what) + ": letters, digits and _, at most 64, no C++ keyword");
-    }
-    return std::string(name);
-  }
-  /// A word that `from_name` knows.
-  template <class F>
-  auto named(F from_name, const char* accepted) {
-    skip();
-    const std::size_t from = at_;
-    const std::string_view name = word();
-    const auto value = from_name(name);
-    if (!value) fail(from, name.empty() ? text_.substr(from) : name, accepted);
-    return *value;
-  }
-  std::int64_t integer(std::int64_t least, std::int64_t most) {
-    skip();
-    const std::size_t from = at_;
-    const std::string_view digits = word();
-    std::int64_t value = 0;
-    const char* const last = digits.data() + digits.size();
-    const auto [end, error] = std::from_chars(digits.data(), last, value);
-    if (digits.empty() || error != std::errc() || end != last || value < least || value > most) {
-      fail(from, digits.empty() ? text_.substr(from) : digits,
-           "an integer from " + std::to_string(least) + " to " + std::to_string(most));
-    }
-    return value;
-  }
-  double real() {
-    skip();
-    const std::size_t from = at_;
-    std::string_view rest = text_.substr(at_);
-    if (take("-inf")) return -__builtin_inf();
-    if (take("inf")) return __builtin_inf();
-    double value = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-    if (error != std::errc() || !std::isfinite(value)) fail(from, rest, "a number, inf or -inf");
-    at_ += static_cast<std::size_t>(end - rest.data());
-    return value;
-  }
-
-  /// or > and > comparison > sum > product > unary > primary
-  IntExpr expression() {
-    IntExpr e = conjunction();
-    while (take("||")) e = combined(IntOp::logical_or, std::move(e), conjunction());
-    return e;
-  }
-
- private:
-  void skip() {
-    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-  }
-  IntExpr combined(IntOp op, IntExpr a, const IntExpr& b) {
-    if (a.code().size() + b.code().size() > kMaxNodes) {
-      fail("an expression of at most " + std::to_string(kMaxNodes) + " parts");
-    }
-    return IntExpr::binary(op, std::move(a), b);
-  }
-  IntExpr conjunction() {
-    IntExpr e = comparison();
-    while (take("&&")) e = combined(IntOp::logical_and, std::move(e), comparison());
-    return e;
-  }
-  IntExpr comparison() {
-    static constexpr std::array<std::pair<std::string_view, IntOp>, 6> kSymbols = {
-        {{"<=", IntOp::less_equal}, {">=", IntOp::greater_equal}, {"==", IntOp::equal},
-         {"!=", IntOp::not_equal}, {"<", IntOp::less}, {">", IntOp::greater}}};
-    IntExpr e = sum();
-    for (const auto& [symbol, op] : kSymbols) {
-      if (take(symbol)) return combined(op, std::move(e), sum());
-    }
-    return e;
-  }
-  IntExpr sum() {
-    IntExpr e = product();
-    while (true) {
-      if (take("+")) e = combined(IntOp::add, std::move(e), product());
-      else if (take("-")) e = combined(IntOp::subtract, std::move(e), product());
-      else return e;
-    }
-  }
-  IntExpr product() {
-    IntExpr e = unary();
-    while (true) {
-      if (take("*")) e = combined(IntOp::multiply, std::move(e), unary());
-      else if (take("/")) e = combined(IntOp::divide, std::move(e), unary());
-      else if (take("%")) e = combined(IntOp::modulo, std::move(e), unary());
-      else return e;
-    }
-  }
-  IntExpr unary() {
-    Nested nested(*this);
-    skip();
-    if (text_.substr(at_, 2) != "!=" && take("!")) {
-      return IntExpr::unary(IntOp::logical_not, unary());
-    }
-    if (take("-")) return IntExpr::unary(IntOp::negate, unary());
-    return primary();
-  }
-  IntExpr primary() {
-    if (take("(")) {
-      IntExpr e = expression();
-      expect(")");
-      return e;
-    }
-    skip();
-    if (at_ < text_.size() && is_digit(text_[at_])) return integer(0, INT64_MAX);
-    const std::size_t from = at_;
-    const std::string name = identifier("a number, a scalar or an expression in parentheses");
-    if (!take("(")) return scalar(name);
-    if (name != "min" && name != "max") fail(from, name, "min(a, b) or max(a, b)");
-    IntExpr a = expression();
-    expect(",");
-    const IntExpr b = expression();
-    expect(")");
-    return combined(name == "min" ? IntOp::minimum : IntOp::maximum, std::move(a), b);
-  }
-
-  /// Bounds recursion: parentheses and signs inside one another.
-  struct Nested {
-    explicit Nested(Line& l) : line(l) {
-      if (++line.depth_ > kMaxParentheses) {
-        line.fail("at most " + std::to_string(kMaxParentheses) + " parentheses and signs deep");
-      }
-    }
-    ~Nested() { --line.depth_; }
-    Nested(const Nested&) = delete;
-    Nested& operator=(const Nested&) = delete;
-    Line& line;
-  };
-
-  std::string_view text_;
-  std::string where_;
-  std::size_t at_ = 0;
-  int depth_ = 0;
-};
-
-// Operands and instructions ------------------------------------------------------------------------
+// Operands and instructions
+// ------------------------------------------------------------------------
 
 std::optional<DType> element_type(std::string_view name) {
   const auto type = dtype_from_name(name);
@@ -280,9 +64,12 @@ Copy read_copy(Line& l) {
   c.rows = read_setting(l, "rows");
   c.columns = read_setting(l, "columns");
   while (l.take(",")) {
-    if (!c.transpose && l.take_word("transpose")) c.transpose = true;
-    else if (!c.add && l.take_word("add")) c.add = true;
-    else l.fail("transpose or add, once");
+    if (!c.transpose && l.take_word("transpose"))
+      c.transpose = true;
+    else if (!c.add && l.take_word("add"))
+      c.add = true;
+    else
+      l.fail("transpose or add, once");
   }
   return c;
 }
@@ -334,7 +121,8 @@ Barrier read_barrier(Line& l) {
           .pipe = l.named(pipe_from_name, "all, grid, or a pipe: S, V, M, MTE1, MTE2, MTE3, FIX")};
 }
 
-// The program --------------------------------------------------------------------------------------
+// The program
+// --------------------------------------------------------------------------------------
 
 class Reader {
  public:

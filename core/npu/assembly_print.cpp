@@ -92,25 +92,25 @@ std::string pipe_text(const Program& p, const NpuCore& core, const Statement& s)
     return buffer == nullptr ? Memory::gm : buffer->memory;
   };
   const auto pipe = std::visit(
-      Overloaded{[&](const Copy& c) {
-                   return copy_pipe(core, memory(c.from.place), memory(c.to.place));
-                 },
-                 [](const Mad&) { return std::optional(Pipe::cube); },
-                 [](const Vector&) { return std::optional(Pipe::vector); },
-                 [](const SetFlag& f) { return std::optional(f.from); },
-                 [](const WaitFlag& f) { return std::optional(f.to); },
-                 [](const Barrier& b) {
-                   return b.scope == Barrier::Scope::pipe ? std::optional(b.pipe) : std::nullopt;
-                 },
-                 [](const Note&) { return std::optional<Pipe>(); },
-                 [](const auto&) { return std::optional(Pipe::scalar); }},
+      Overloaded{
+          [&](const Copy& c) { return copy_pipe(core, memory(c.from.place), memory(c.to.place)); },
+          [](const Mad&) { return std::optional(Pipe::cube); },
+          [](const Vector&) { return std::optional(Pipe::vector); },
+          [](const SetFlag& f) { return std::optional(f.from); },
+          [](const WaitFlag& f) { return std::optional(f.to); },
+          [](const Barrier& b) {
+            return b.scope == Barrier::Scope::pipe ? std::optional(b.pipe) : std::nullopt;
+          },
+          [](const Note&) { return std::optional<Pipe>(); },
+          [](const auto&) { return std::optional(Pipe::scalar); }},
       s.action);
   return pipe ? std::string(name_of(*pipe)) : "";
 }
 
 class Printer {
  public:
-  /// What stands before a statement's indentation; of lines that are no statement (else, end): null.
+  /// What stands before a statement's indentation; of lines that are no statement (else, end):
+  /// null.
   using Margin = std::function<std::string(const Statement*)>;
   explicit Printer(Margin margin) : margin_(std::move(margin)) {}
 

@@ -16,37 +16,70 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 /// How tightly an operator binds in text; 7 needs no parentheses.
 int precedence(IntOp op) {
   switch (op) {
-    case IntOp::logical_or: return 0;
-    case IntOp::logical_and: return 1;
-    case IntOp::less: case IntOp::less_equal: case IntOp::greater: case IntOp::greater_equal:
-    case IntOp::equal: case IntOp::not_equal: return 2;
-    case IntOp::add: case IntOp::subtract: return 3;
-    case IntOp::multiply: case IntOp::divide: case IntOp::modulo: return 4;
-    case IntOp::negate: case IntOp::logical_not: return 5;
-    default: return 7;
+    case IntOp::logical_or:
+      return 0;
+    case IntOp::logical_and:
+      return 1;
+    case IntOp::less:
+    case IntOp::less_equal:
+    case IntOp::greater:
+    case IntOp::greater_equal:
+    case IntOp::equal:
+    case IntOp::not_equal:
+      return 2;
+    case IntOp::add:
+    case IntOp::subtract:
+      return 3;
+    case IntOp::multiply:
+    case IntOp::divide:
+    case IntOp::modulo:
+      return 4;
+    case IntOp::negate:
+    case IntOp::logical_not:
+      return 5;
+    default:
+      return 7;
   }
 }
 
 std::string_view symbol(IntOp op) {
   switch (op) {
-    case IntOp::negate: return "-";
-    case IntOp::logical_not: return "!";
-    case IntOp::multiply: return "*";
-    case IntOp::divide: return "/";
-    case IntOp::modulo: return "%";
-    case IntOp::add: return "+";
-    case IntOp::subtract: return "-";
-    case IntOp::less: return "<";
-    case IntOp::less_equal: return "<=";
-    case IntOp::greater: return ">";
-    case IntOp::greater_equal: return ">=";
-    case IntOp::equal: return "==";
-    case IntOp::not_equal: return "!=";
-    case IntOp::logical_and: return "&&";
-    case IntOp::logical_or: return "||";
-    case IntOp::minimum: return "min";
-    case IntOp::maximum: return "max";
-    default: return "";
+    case IntOp::negate:
+      return "-";
+    case IntOp::logical_not:
+      return "!";
+    case IntOp::multiply:
+      return "*";
+    case IntOp::divide:
+      return "/";
+    case IntOp::modulo:
+      return "%";
+    case IntOp::add:
+      return "+";
+    case IntOp::subtract:
+      return "-";
+    case IntOp::less:
+      return "<";
+    case IntOp::less_equal:
+      return "<=";
+    case IntOp::greater:
+      return ">";
+    case IntOp::greater_equal:
+      return ">=";
+    case IntOp::equal:
+      return "==";
+    case IntOp::not_equal:
+      return "!=";
+    case IntOp::logical_and:
+      return "&&";
+    case IntOp::logical_or:
+      return "||";
+    case IntOp::minimum:
+      return "min";
+    case IntOp::maximum:
+      return "max";
+    default:
+      return "";
   }
 }
 
@@ -93,13 +126,25 @@ Result<std::int64_t> apply(IntOp op, std::int64_t a, std::int64_t b) {
   std::int64_t r = 0;
   bool overflow = false;
   switch (op) {
-    case IntOp::literal: case IntOp::scalar: return Reason{"is no operator"};
-    case IntOp::negate: overflow = __builtin_sub_overflow(std::int64_t{0}, a, &r); break;
-    case IntOp::logical_not: return std::int64_t{a == 0};
-    case IntOp::multiply: overflow = __builtin_mul_overflow(a, b, &r); break;
-    case IntOp::add: overflow = __builtin_add_overflow(a, b, &r); break;
-    case IntOp::subtract: overflow = __builtin_sub_overflow(a, b, &r); break;
-    case IntOp::divide: case IntOp::modulo:
+    case IntOp::literal:
+    case IntOp::scalar:
+      return Reason{"is no operator"};
+    case IntOp::negate:
+      overflow = __builtin_sub_overflow(std::int64_t{0}, a, &r);
+      break;
+    case IntOp::logical_not:
+      return std::int64_t{a == 0};
+    case IntOp::multiply:
+      overflow = __builtin_mul_overflow(a, b, &r);
+      break;
+    case IntOp::add:
+      overflow = __builtin_add_overflow(a, b, &r);
+      break;
+    case IntOp::subtract:
+      overflow = __builtin_sub_overflow(a, b, &r);
+      break;
+    case IntOp::divide:
+    case IntOp::modulo:
       if (b == 0) return Reason{"divides by zero"};
       if (b == -1) {  // INT64_MIN / -1 traps
         if (op == IntOp::modulo) return std::int64_t{0};
@@ -108,16 +153,26 @@ Result<std::int64_t> apply(IntOp op, std::int64_t a, std::int64_t b) {
         r = op == IntOp::divide ? floor_div(a, b) : a - floor_div(a, b) * b;
       }
       break;
-    case IntOp::less: return std::int64_t{a < b};
-    case IntOp::less_equal: return std::int64_t{a <= b};
-    case IntOp::greater: return std::int64_t{a > b};
-    case IntOp::greater_equal: return std::int64_t{a >= b};
-    case IntOp::equal: return std::int64_t{a == b};
-    case IntOp::not_equal: return std::int64_t{a != b};
-    case IntOp::logical_and: return std::int64_t{a != 0 && b != 0};
-    case IntOp::logical_or: return std::int64_t{a != 0 || b != 0};
-    case IntOp::minimum: return std::min(a, b);
-    case IntOp::maximum: return std::max(a, b);
+    case IntOp::less:
+      return std::int64_t{a < b};
+    case IntOp::less_equal:
+      return std::int64_t{a <= b};
+    case IntOp::greater:
+      return std::int64_t{a > b};
+    case IntOp::greater_equal:
+      return std::int64_t{a >= b};
+    case IntOp::equal:
+      return std::int64_t{a == b};
+    case IntOp::not_equal:
+      return std::int64_t{a != b};
+    case IntOp::logical_and:
+      return std::int64_t{a != 0 && b != 0};
+    case IntOp::logical_or:
+      return std::int64_t{a != 0 || b != 0};
+    case IntOp::minimum:
+      return std::min(a, b);
+    case IntOp::maximum:
+      return std::max(a, b);
   }
   if (overflow) return Reason{"leaves 64 bits"};
   return r;

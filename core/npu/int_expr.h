@@ -13,12 +13,25 @@ namespace tilewright::npu {
 
 /// What an expression does, in the order of its postfix code.
 enum class IntOp : std::uint8_t {
-  literal, scalar,
-  negate, logical_not,
-  multiply, divide, modulo, add, subtract,
-  less, less_equal, greater, greater_equal, equal, not_equal,
-  logical_and, logical_or,
-  minimum, maximum,
+  literal,
+  scalar,
+  negate,
+  logical_not,
+  multiply,
+  divide,
+  modulo,
+  add,
+  subtract,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  equal,
+  not_equal,
+  logical_and,
+  logical_or,
+  minimum,
+  maximum,
 };
 
 /// A 64-bit integer expression over literals and scalars (loop counters, what `set` assigned,

@@ -22,15 +22,12 @@ struct OpRecord {
 };
 /// In the order of VectorOp.
 constexpr std::array<OpRecord, 24> kOps = {{
-    {"vadd", 2, false}, {"vsub", 2, false}, {"vmul", 2, false}, {"vdiv", 2, false},
-    {"vmax", 2, false}, {"vmin", 2, false},
-    {"vexp", 1, false}, {"vlog", 1, false}, {"vsqrt", 1, false}, {"vrsqrt", 1, false},
-    {"vrecip", 1, false}, {"vrelu", 1, false}, {"vabs", 1, false},
-    {"vcopy", 1, false}, {"vcast", 1, false},
-    {"vadds", 1, true}, {"vsubs", 1, true}, {"vmuls", 1, true}, {"vmaxs", 1, true},
-    {"vmins", 1, true},
-    {"vdup", 0, true},
-    {"vrsum", 1, false}, {"vrmax", 1, false}, {"vrmin", 1, false},
+    {"vadd", 2, false},  {"vsub", 2, false},   {"vmul", 2, false},   {"vdiv", 2, false},
+    {"vmax", 2, false},  {"vmin", 2, false},   {"vexp", 1, false},   {"vlog", 1, false},
+    {"vsqrt", 1, false}, {"vrsqrt", 1, false}, {"vrecip", 1, false}, {"vrelu", 1, false},
+    {"vabs", 1, false},  {"vcopy", 1, false},  {"vcast", 1, false},  {"vadds", 1, true},
+    {"vsubs", 1, true},  {"vmuls", 1, true},   {"vmaxs", 1, true},   {"vmins", 1, true},
+    {"vdup", 0, true},   {"vrsum", 1, false},  {"vrmax", 1, false},  {"vrmin", 1, false},
 }};
 constexpr OpRecord kBrcb = {"vbrcb", 1, false};
 
@@ -90,10 +87,16 @@ std::int64_t Tensor::elements() const {
 
 std::int64_t alignment_of(Memory m) {
   switch (m) {
-    case Memory::gm: return 1;
-    case Memory::l1: case Memory::ub: return kBlock;
-    case Memory::l0a: case Memory::l0b: return kFractal * kFractal * 2;
-    case Memory::l0c: return 64;
+    case Memory::gm:
+      return 1;
+    case Memory::l1:
+    case Memory::ub:
+      return kBlock;
+    case Memory::l0a:
+    case Memory::l0b:
+      return kFractal * kFractal * 2;
+    case Memory::l0c:
+      return 64;
   }
   return 1;
 }
@@ -112,6 +115,8 @@ const DataPath* path_between(const NpuCore& core, Memory from, Memory to) {
   }
   return nullptr;
 }
+
+const ComputeUnit* cube_unit(const Machine& machine) { return find(machine.units, "cube"); }
 
 std::optional<Pipe> copy_pipe(const NpuCore& core, Memory from, Memory to) {
   const DataPath* path = path_between(core, from, to);

@@ -27,11 +27,11 @@ constexpr int kPipes = 7;
 enum class Layout : std::uint8_t { nd, Nz, Zz, Zn };
 enum class Role : std::uint8_t { input, output, scratch };
 
-constexpr std::int64_t kFractal = 16;             ///< rows and columns of a fractal
-constexpr std::int64_t kBlock = 32;               ///< bytes: the grain of UB, L1 and DMA
-constexpr std::int64_t kVector = 256;             ///< bytes of one repeat of a vector instruction
-constexpr std::int64_t kMaxRepeat = 255;          ///< of one vector instruction
-constexpr std::int64_t kMaxStride = 255;          ///< in blocks, of vector operands
+constexpr std::int64_t kFractal = 16;     ///< rows and columns of a fractal
+constexpr std::int64_t kBlock = 32;       ///< bytes: the grain of UB, L1 and DMA
+constexpr std::int64_t kVector = 256;     ///< bytes of one repeat of a vector instruction
+constexpr std::int64_t kMaxRepeat = 255;  ///< of one vector instruction
+constexpr std::int64_t kMaxStride = 255;  ///< in blocks, of vector operands
 
 std::string_view name_of(Memory m);  ///< "GM", "L1", "L0A", "L0B", "L0C", "UB"
 std::string_view name_of(Pipe p);    ///< "S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"
@@ -57,10 +57,10 @@ struct Tensor {
 struct Buffer {
   std::string name;
   Memory memory = Memory::ub;
-  std::int64_t address = 0;   ///< bytes; a multiple of alignment_of(memory)
+  std::int64_t address = 0;  ///< bytes; a multiple of alignment_of(memory)
   std::int64_t elements = 0;
   DType type = DType::f16;
-  std::string tensor;         ///< what it holds: byte counters are kept by this name
+  std::string tensor;  ///< what it holds: byte counters are kept by this name
   std::int64_t bytes() const { return elements * size_of(type); }
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
@@ -88,7 +88,7 @@ struct MatrixPlace {
 
 /// What a vector instruction walks: a repeat is up to eight blocks of 32 bytes, `block_stride`
 /// apart; repeats are `repeat_stride` apart. In blocks; at most 255. A reduction's destination has
-/// one element a repeat, `repeat_stride` elements apart.
+/// one element a repeat, and brcb's source eight, `repeat_stride` elements apart.
 struct VectorPlace {
   Place place;
   std::optional<IntExpr> repeat_stride = {};  ///< default: the blocks of a full repeat (1 element)
@@ -118,17 +118,35 @@ struct Mad {
 };
 
 enum class VectorOp : std::uint8_t {
-  add, sub, mul, div, max, min,              // two sources
-  exp, log, sqrt, rsqrt, recip, relu, abs,   // one source
-  copy, cast,                                // one source; cast: of the other type
-  adds, subs, muls, maxs, mins,              // one source and an immediate
-  dup,                                       // an immediate
-  rsum, rmax, rmin,                          // one source; each repeat becomes one element
-  brcb,                                      // one source; each element fills a block
+  add,
+  sub,
+  mul,
+  div,
+  max,
+  min,  // two sources
+  exp,
+  log,
+  sqrt,
+  rsqrt,
+  recip,
+  relu,
+  abs,  // one source
+  copy,
+  cast,  // one source; cast: of the other type
+  adds,
+  subs,
+  muls,
+  maxs,
+  mins,  // one source and an immediate
+  dup,   // an immediate
+  rsum,
+  rmax,
+  rmin,  // one source; each repeat becomes one element
+  brcb,  // one source; each element fills a block
 };
 std::string_view name_of(VectorOp op);  ///< with the v: "vadd"
 std::optional<VectorOp> vector_op_from_name(std::string_view name);
-int sources_of(VectorOp op);             ///< 0, 1 or 2
+int sources_of(VectorOp op);  ///< 0, 1 or 2
 bool has_immediate(VectorOp op);
 bool is_reduction(VectorOp op);
 /// Elements of one repeat: 256 bytes of the wider type; brcb: 8.
@@ -140,8 +158,8 @@ struct Vector {
   VectorPlace to;
   std::vector<VectorPlace> from = {};
   double immediate = 0;
-  IntExpr repeat = 1;                 ///< 0 to 255
-  std::optional<IntExpr> mask = {};   ///< default: all of a repeat
+  IntExpr repeat = 1;                ///< 0 to 255
+  std::optional<IntExpr> mask = {};  ///< default: all of a repeat
   friend bool operator==(const Vector&, const Vector&) = default;
 };
 
@@ -224,13 +242,17 @@ std::string_view level_of(Memory m);
 const DataPath* path_between(const NpuCore& core, Memory from, Memory to);
 /// The pipe that copies between two memories, or nothing where that machine cannot.
 std::optional<Pipe> copy_pipe(const NpuCore& core, Memory from, Memory to);
+/// The unit that multiplies fractals, whose count is that of cores and whose clock times are in;
+/// null where the machine has none.
+const ComputeUnit* cube_unit(const Machine& machine);
 /// Layout changes that a copy can make: docs/npu.md, "Copies".
 bool copies_layout(Memory from, Layout source, Memory to, Layout destination);
 
 /// Throws InputError (field: "statement N" or a name) unless names are unique identifiers, what
 /// instructions name exists and is in the right memory with the right type and layout, the path
 /// between two memories exists, scalars are assigned before they are used, and each buffer is
-/// aligned and within its memory of `machine`, which must have an npu_core.
+/// aligned and within its memory of `machine`, which must have an npu_core, an L2, and a unit named
+/// cube with a clock.
 void check(const Program& program, const Machine& machine);
 
 }  // namespace tilewright::npu

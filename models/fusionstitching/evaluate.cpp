@@ -17,15 +17,15 @@ bool in(std::span<const int> vertices, int v) {
   return std::binary_search(vertices.begin(), vertices.end(), v);
 }
 
-/// How often each of the part's operators is computed: in the group of each reduction that it feeds,
-/// and once in that of the roots, which share a loop.
+/// How often each of the part's operators is computed: in the group of each reduction that it
+/// feeds, and once in that of the roots, which share a loop.
 std::vector<int> groups_with(const Graph& g, const Component& part) {
   std::vector<std::uint64_t> feeds(part.vertices.size());
   std::vector<int> counts(part.vertices.size());
   constexpr std::uint64_t kRoots = 1;
   const auto place = [&part](int v) {
-    return static_cast<std::size_t>(std::lower_bound(part.vertices.begin(), part.vertices.end(), v) -
-                                    part.vertices.begin());
+    return static_cast<std::size_t>(
+        std::lower_bound(part.vertices.begin(), part.vertices.end(), v) - part.vertices.begin());
   };
   for (std::size_t i = part.vertices.size(); i-- > 0;) {
     const Vertex& v = g.vertex(part.vertices[i]);
@@ -36,11 +36,11 @@ std::vector<int> groups_with(const Graph& g, const Component& part) {
     for (int c : v.consumers) {
       if (!in(part.vertices, c)) continue;
       const std::size_t at = place(c);
-      feeds[i] |= g.vertex(c).kind == Kind::reduction ? std::uint64_t{1} << (at % 63 + 1) : feeds[at];
+      feeds[i] |=
+          g.vertex(c).kind == Kind::reduction ? std::uint64_t{1} << (at % 63 + 1) : feeds[at];
     }
-    const bool leaves = v.leaves || std::ranges::any_of(v.consumers, [&](int c) {
-                          return !in(part.vertices, c);
-                        });
+    const bool leaves =
+        v.leaves || std::ranges::any_of(v.consumers, [&](int c) { return !in(part.vertices, c); });
     if (leaves || feeds[i] == 0) feeds[i] |= kRoots;
     counts[i] = std::popcount(feeds[i]);
   }
@@ -58,7 +58,8 @@ struct Evaluator::Memory {
     }
   };
   std::unordered_map<Pattern, std::optional<double>, Hash> scores;
-  std::vector<double> alone;  ///< by vertex: simplified latency of it alone, negative: not yet known
+  std::vector<double>
+      alone;  ///< by vertex: simplified latency of it alone, negative: not yet known
 };
 
 namespace {
@@ -66,7 +67,8 @@ namespace {
 /// The simplified latency-evaluator: cycles of the pattern without global memory's instructions.
 class Simplified {
  public:
-  Simplified(const Graph& g, const Device& d, int registers) : g_(g), d_(d), registers_(registers) {}
+  Simplified(const Graph& g, const Device& d, int registers)
+      : g_(g), d_(d), registers_(registers) {}
 
   double cycles(std::span<const Component> parts) const {
     double shared = 0;
@@ -114,9 +116,12 @@ class Simplified {
   }
   double warps(const Component& p) const {
     switch (row(p)) {
-      case Row::thread: return std::ceil(p.row_count / kWarp);
-      case Row::warp: return p.row_count;
-      case Row::block: return p.row_count * (kThreads / kWarp);
+      case Row::thread:
+        return std::ceil(p.row_count / kWarp);
+      case Row::warp:
+        return p.row_count;
+      case Row::block:
+        return p.row_count * (kThreads / kWarp);
     }
     return 1;
   }

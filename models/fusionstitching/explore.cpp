@@ -125,7 +125,8 @@ struct BufferSet {
   std::vector<Taken> taken;  ///< ascending; those that what is still to come can meet
   std::vector<Scored> patterns() const {
     std::vector<Scored> all;
-    for (const Picked* p = last.get(); p != nullptr; p = p->before.get()) all.push_back(*p->pattern);
+    for (const Picked* p = last.get(); p != nullptr; p = p->before.get())
+      all.push_back(*p->pattern);
     std::ranges::reverse(all);
     return all;
   }
@@ -233,7 +234,8 @@ class Beam {
                   .end = std::max(s.end, c.pattern.back() + 1)};
     std::vector<Taken> own;
     for (int v : c.pattern) own.emplace_back(v, &c);
-    std::ranges::merge(s.taken, own, std::back_inserter(out.taken), {}, &Taken::first, &Taken::first);
+    std::ranges::merge(s.taken, own, std::back_inserter(out.taken), {}, &Taken::first,
+                       &Taken::first);
     return out;
   }
 

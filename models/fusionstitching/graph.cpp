@@ -24,7 +24,8 @@ Mask loops_of(const Access& a) {
 
 void count_calls(const Expr& e, Vertex& v) {
   if (e.kind == Expr::Kind::call) {
-    // Compilers divide by a constant as they multiply by its reciprocal (XLA's algebraic simplifier).
+    // Compilers divide by a constant as they multiply by its reciprocal (XLA's algebraic
+    // simplifier).
     const bool scales = e.function == "div" && e.args[1].kind == Expr::Kind::constant;
     const bool light = scales || find_expr_function(e.function)->light != 0;
     ++(light ? v.light : v.expensive);
@@ -64,8 +65,8 @@ Vertex vertex_of(const Workload& w, OpId id) {
   return v;
 }
 
-/// Loops along which a block of the reader needs what other blocks make: where the reader's index is
-/// another than the loop that wrote that dimension.
+/// Loops along which a block of the reader needs what other blocks make: where the reader's index
+/// is another than the loop that wrote that dimension.
 Mask crossing(const Output& written, const Access& read) {
   Mask bad = 0;
   for (std::size_t d = 0; d < read.index.size(); ++d) {
@@ -78,21 +79,30 @@ Mask crossing(const Output& written, const Access& read) {
   return bad;
 }
 
-std::int64_t bytes_read(const Workload& w, const Operator& op, const Access& a) {
+}  // namespace
+
+Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   std::vector<Interval> whole;
   for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
   const Box box = footprint(w, op, a, whole);
-  std::int64_t n = size_of(w.tensor(a.tensor).dtype);
-  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) n *= box[d].size();
-  return n;
+  Elements touched(1), points(1);
+  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) touched = touched * box[d].size();
+  Mask named = loops_of(a);
+  bool gathers = false;
+  for (const Affine& index : a.index) {
+    if (index.gathered < 0) continue;
+    gathers = true;
+    named |= loops_of(op.inputs[static_cast<std::size_t>(index.gathered)]);
+  }
+  for (LoopId l : op.loops)
+    if ((named & bit(l)) != 0) points = points * w.loop(l).extent;
+  return bytes_of(gathers ? std::min(touched, points) : touched, w.tensor(a.tensor).dtype);
 }
-
-}  // namespace
 
 Result<Graph> Graph::create(std::shared_ptr<const Workload> w) {
   if (w->loops().size() > 64)
-    return Reason{formatted("FusionStitching: {} has {} loops, more than 64", w->name(),
-                            w->loops().size())};
+    return Reason{
+        formatted("FusionStitching: {} has {} loops, more than 64", w->name(), w->loops().size())};
   Graph g;
   g.workload_ = std::move(w);
   for (const Loop& l : g.workload_->loops()) g.extents_.push_back(l.extent);
@@ -116,12 +126,11 @@ void Graph::connect() {
       const int from = vertex_of[producer.index()];
       Vertex& writer = vertices_[static_cast<std::size_t>(from)];
       const std::vector<Output>& outputs = w.op(producer).outputs;
-      const auto written = std::ranges::find(outputs, a.tensor, [](const Output& o) {
-        return o.target.tensor;
-      });
+      const auto written =
+          std::ranges::find(outputs, a.tensor, [](const Output& o) { return o.target.tensor; });
       reader.in.push_back(static_cast<int>(edges_.size()));
       writer.out.push_back(static_cast<int>(edges_.size()));
-      edges_.push_back({from, to, a.tensor, bytes_read(w, op, a), crossing(*written, a),
+      edges_.push_back({from, to, a.tensor, bytes_read(w, op, a).value, crossing(*written, a),
                         loops_of(written->target)});
       if (writer.consumers.empty() || writer.consumers.back() != to) writer.consumers.push_back(to);
     }
@@ -223,10 +232,10 @@ Mask rows_of(const Graph& g, std::span<const int> vertices) {
       // A reduction is not computed again by every block along a loop that its value has not.
       rows &= ~(v.loops & ~g.edge(e).indexed);
     }
-    const bool read_inside = std::ranges::any_of(
-        v.consumers, [&](int c) { return position_in(vertices, c) >= 0; });
-    const bool read_outside = std::ranges::any_of(
-        v.consumers, [&](int c) { return position_in(vertices, c) < 0; });
+    const bool read_inside =
+        std::ranges::any_of(v.consumers, [&](int c) { return position_in(vertices, c) >= 0; });
+    const bool read_outside =
+        std::ranges::any_of(v.consumers, [&](int c) { return position_in(vertices, c) < 0; });
     if (!read_inside || read_outside || v.leaves) rows &= v.loops & ~v.reduced;
   }
   return rows;
@@ -236,8 +245,8 @@ Mask rows_of(const Graph& g, std::span<const int> vertices) {
 
 std::optional<std::vector<Component>> components_of(const Graph& g, std::span<const int> pattern,
                                                     int most_operators) {
-  const bool product = std::ranges::any_of(
-      pattern, [&g](int v) { return g.vertex(v).kind == Kind::product; });
+  const bool product =
+      std::ranges::any_of(pattern, [&g](int v) { return g.vertex(v).kind == Kind::product; });
   if (pattern.size() > static_cast<std::size_t>(most_operators)) return std::nullopt;
   if (product && pattern.size() > 1) return std::nullopt;
   if (!g.convex(pattern)) return std::nullopt;
@@ -252,8 +261,8 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
 
 Result<Device> device_of(const Machine& m) {
   const auto missing = [&m](const std::string& what) {
-    return Reason{formatted("FusionStitching plans for GPUs whose machine file gives {}: {} does not",
-                            what, m.name)};
+    return Reason{formatted(
+        "FusionStitching plans for GPUs whose machine file gives {}: {} does not", what, m.name)};
   };
   const auto shared = m.find("shared"), registers = m.find("registers");
   if (m.kind != "gpu" || m.units.empty() || !shared || !registers)
@@ -262,8 +271,10 @@ Result<Device> device_of(const Machine& m) {
   for (std::string_view c : instruction_classes())
     if (!sm.cycles.contains(std::string(c)))
       return missing("cycles of " + std::string(c) + " instructions");
-  const auto l2 = std::ranges::find_if(m.levels, [](const Level& l) { return l.bandwidth.value > 0; });
-  if (sm.clock_hz <= 0 || sm.count < 1 || l2 == m.levels.end()) return missing("clock and bandwidth");
+  const auto l2 =
+      std::ranges::find_if(m.levels, [](const Level& l) { return l.bandwidth.value > 0; });
+  if (sm.clock_hz <= 0 || sm.count < 1 || l2 == m.levels.end())
+    return missing("clock and bandwidth");
   Device d{.sms = sm.count,
            .threads_per_sm = m.level(*registers).instances / sm.count,
            .registers_per_sm = sm.registers,
@@ -277,7 +288,8 @@ Result<Device> device_of(const Machine& m) {
   d.shared = sm.cycles.at("shared");
   d.global = sm.cycles.at("global");
   d.barrier = sm.cycles.at("barrier");
-  if (d.threads_per_sm < 32 || d.registers_per_sm < 1) return missing("threads and registers of an SM");
+  if (d.threads_per_sm < 32 || d.registers_per_sm < 1)
+    return missing("threads and registers of an SM");
   return d;
 }
 

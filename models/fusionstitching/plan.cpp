@@ -7,8 +7,8 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr std::int64_t kRun = 256;      // elements of a cut loop within a row
-constexpr std::int64_t kProduct = 64;   // a product's blocks; section 4 leaves products to libraries
+constexpr std::int64_t kRun = 256;     // elements of a cut loop within a row
+constexpr std::int64_t kProduct = 64;  // a product's blocks; section 4 leaves products to libraries
 constexpr std::int64_t kReduced = 16;
 
 Mask bit(LoopId l) { return Mask{1} << l.index(); }
@@ -31,8 +31,7 @@ std::vector<Cut> grid_over(const Workload& w, Mask rows, const Operator& root,
   std::vector<Cut> cuts;
   for (LoopId l : root.loops)
     if ((rows & bit(l)) != 0) cuts.push_back({l, 1, Binding::grid});
-  if (!cuts.empty())
-    cuts.back().step = std::min(rows_per_block, w.loop(cuts.back().loop).extent);
+  if (!cuts.empty()) cuts.back().step = std::min(rows_per_block, w.loop(cuts.back().loop).extent);
   return cuts;
 }
 
@@ -42,10 +41,10 @@ std::vector<Cut> cuts_within(const Graph& g, const Component& c) {
   for (int v : c.vertices) {
     const Vertex& x = g.vertex(v);
     common &= x.loops & ~c.rows;
-    const bool handed_on = x.kind == Kind::reduction &&
-                           std::ranges::any_of(x.consumers, [&c](int reader) {
-                             return std::ranges::binary_search(c.vertices, reader);
-                           });
+    const bool handed_on =
+        x.kind == Kind::reduction && std::ranges::any_of(x.consumers, [&c](int reader) {
+          return std::ranges::binary_search(c.vertices, reader);
+        });
     if (handed_on) return {};
     for (int e : x.in)
       if (std::ranges::binary_search(c.vertices, g.edge(e).from)) common &= ~g.edge(e).bad;
@@ -60,12 +59,16 @@ std::vector<Cut> cuts_within(const Graph& g, const Component& c) {
 
 Node tree_of(const Graph& g, const Stitched& s) {
   const Workload& w = g.workload();
+  const Component& c = s.component;
   std::vector<Node> computes;
-  for (int v : s.component.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
-  std::vector<Cut> cuts = grid_over(w, s.component.rows,
-                                    w.op(g.vertex(s.component.vertices.back()).op),
-                                    s.rows_per_block);
-  const std::vector<Cut> within = cuts_within(g, s.component);
+  for (int v : c.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
+  std::vector<Cut> cuts =
+      grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op), s.rows_per_block);
+  // A block's rows are taken one at a time, so that a buffer holds one; a row of a point needs none.
+  const bool long_rows = std::ranges::any_of(
+      c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.rows) > 1; });
+  if (long_rows && !cuts.empty() && cuts.back().step > 1) cuts.push_back({cuts.back().loop});
+  const std::vector<Cut> within = cuts_within(g, c);
   cuts.insert(cuts.end(), within.begin(), within.end());
   return nest(w, cuts, sequence(std::move(computes)));
 }

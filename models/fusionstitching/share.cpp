@@ -6,8 +6,9 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-/// Immediate dominators of a part's vertices under a virtual entry, by position; -1: the entry. Vertices
-/// are in topological order and there is no cycle, so that one pass of the algorithm is enough.
+/// Immediate dominators of a part's vertices under a virtual entry, by position; -1: the entry.
+/// Vertices are in topological order and there is no cycle, so that one pass of the algorithm is
+/// enough.
 class Dominators {
  public:
   Dominators(const Graph& g, std::span<const int> vertices) : vertices_(vertices) {

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::array<std::int64_t, 4> kThreads = {128, 256, 512, 1024};
 constexpr std::int64_t kWarp = 32;
-constexpr std::int64_t kAddressing = 8;      // registers beside the values: indices, pointers (assumed)
-constexpr std::int64_t kMostRegisters = 255; // of a thread: CUDA C++ Programming Guide
-constexpr std::size_t kMostGroups = 6;       // of which every combination of schemes is tried
-constexpr std::size_t kMostExpensive = 8;    // of which every subset is tried
+constexpr std::int64_t kAddressing = 8;  // registers beside the values: indices, pointers (assumed)
+constexpr std::int64_t kMostRegisters = 255;  // of a thread: CUDA C++ Programming Guide
+constexpr std::size_t kMostGroups = 6;        // of which every combination of schemes is tried
+constexpr std::size_t kMostExpensive = 8;     // of which every subset is tried
 
 bool in(std::span<const int> vertices, int v) {
   return std::binary_search(vertices.begin(), vertices.end(), v);
@@ -66,11 +66,13 @@ class Part {
     return static_cast<std::size_t>(std::ranges::lower_bound(c_.vertices, v) - c_.vertices.begin());
   }
   bool read_inside(int v) const {
-    return std::ranges::any_of(g_.vertex(v).consumers, [this](int c) { return in(c_.vertices, c); });
+    return std::ranges::any_of(g_.vertex(v).consumers,
+                               [this](int c) { return in(c_.vertices, c); });
   }
   bool written_home(int v) const {
     const Vertex& x = g_.vertex(v);
-    return x.leaves || std::ranges::any_of(x.consumers, [this](int c) { return !in(c_.vertices, c); });
+    return x.leaves ||
+           std::ranges::any_of(x.consumers, [this](int c) { return !in(c_.vertices, c); });
   }
   /// Points of a row.
   double inner(int v) const { return g_.points(g_.vertex(v).loops & ~c_.rows); }
@@ -82,7 +84,8 @@ class Part {
 
   // ---- Groups -----------------------------------------------------------------------------------
 
-  /// Which vertices are sub-roots: reductions that are read here always, expensive operators by choice.
+  /// Which vertices are sub-roots: reductions that are read here always, expensive operators by
+  /// choice.
   std::vector<std::vector<bool>> groupings() const {
     std::vector<bool> reductions(c_.vertices.size());
     std::vector<std::size_t> expensive, widened;
@@ -92,9 +95,8 @@ class Part {
       if (g_.vertex(v).kind == Kind::reduction) reductions[i] = true;
       if (g_.vertex(v).kind != Kind::expensive) continue;
       expensive.push_back(i);
-      const bool wider = std::ranges::any_of(g_.vertex(v).consumers, [&](int c) {
-        return in(c_.vertices, c) && inner(c) > inner(v);
-      });
+      const bool wider = std::ranges::any_of(
+          g_.vertex(v).consumers, [&](int c) { return in(c_.vertices, c) && inner(c) > inner(v); });
       if (wider) widened.push_back(i);
     }
     const auto with = [&](std::span<const std::size_t> more) {
@@ -123,7 +125,8 @@ class Part {
       const int v = c_.vertices[i];
       if (!sub_roots[i] && read_inside(v)) continue;
       Group group{.root = v, .sub_root = sub_roots[i], .vertices = feeding(v, sub_roots)};
-      // Roots that run over the same points share a loop: kernel packing's loop fusion (section 4.1).
+      // Roots that run over the same points share a loop: kernel packing's loop fusion
+      // (section 4.1).
       const auto same = std::ranges::find_if(out, [&](const Group& o) {
         return !o.sub_root && !group.sub_root && g_.vertex(v).reduced == 0 &&
                g_.vertex(o.root).reduced == 0 &&
@@ -162,8 +165,8 @@ class Part {
 
   // ---- Schemes ----------------------------------------------------------------------------------
 
-  /// Calls f with every combination of schemes; of many groups, with all roots alike and all sub-roots
-  /// alike.
+  /// Calls f with every combination of schemes; of many groups, with all roots alike and all
+  /// sub-roots alike.
   template <class F>
   void for_each_schemes(Stitched& s, F&& f) const {
     constexpr std::array<Scheme, 3> kSchemes = {Scheme::thread, Scheme::warp, Scheme::block};
@@ -221,10 +224,10 @@ class Part {
       s.rows_per_block = std::max(s.rows_per_block, g.scheme == Scheme::thread ? threads
                                                     : g.scheme == Scheme::warp ? threads / kWarp
                                                                                : 1);
-    s.rows_per_block = static_cast<std::int64_t>(
-        std::min(static_cast<double>(s.rows_per_block), c_.row_count));
-    s.blocks = static_cast<std::int64_t>(
-        ceil_over(c_.row_count, static_cast<double>(s.rows_per_block)));
+    s.rows_per_block =
+        static_cast<std::int64_t>(std::min(static_cast<double>(s.rows_per_block), c_.row_count));
+    s.blocks =
+        static_cast<std::int64_t>(ceil_over(c_.row_count, static_cast<double>(s.rows_per_block)));
     std::vector<SharedRequest> requests;
     std::int64_t partials = 0;
     for (const Group& g : s.groups) {
@@ -247,8 +250,8 @@ class Part {
 
   static std::int64_t words(const Vertex& v) { return (v.row_bytes + 3) / 4; }
 
-  /// The most values alive at once in a thread: a value lives from its operator to the last that reads
-  /// it in the group; a sub-root's in registers, to the last group that does.
+  /// The most values alive at once in a thread: a value lives from its operator to the last that
+  /// reads it in the group; a sub-root's in registers, to the last group that does.
   std::int64_t registers(const Stitched& s) const {
     std::int64_t most = 0;
     for (std::size_t at = 0; at < s.groups.size(); ++at) {
@@ -286,15 +289,18 @@ class Part {
   /// Times that a warp of a block of R rows goes through `points` points a row.
   static double rounds(Scheme scheme, double points, double rows, double threads) {
     switch (scheme) {
-      case Scheme::thread: return ceil_over(rows, threads) * points;
-      case Scheme::warp: return ceil_over(rows, threads / kWarp) * ceil_over(points, kWarp);
-      case Scheme::block: return rows * ceil_over(points, threads);
+      case Scheme::thread:
+        return ceil_over(rows, threads) * points;
+      case Scheme::warp:
+        return ceil_over(rows, threads / kWarp) * ceil_over(points, kWarp);
+      case Scheme::block:
+        return rows * ceil_over(points, threads);
     }
     return 0;
   }
 
-  /// Points of a row at which a group computes each of its operators: where its readers do, once for
-  /// those that read at the same index, again for each other index; once where it is the row's.
+  /// Points of a row at which a group computes each of its operators: where its readers do, once
+  /// for those that read at the same index, again for each other index; once where it is the row's.
   std::vector<double> evaluations(const Group& g) const {
     std::vector<double> out(g.vertices.size());
     for (std::size_t i = g.vertices.size(); i-- > 0;) {
@@ -303,8 +309,8 @@ class Part {
       for (int e : g_.vertex(v).out) {
         const Edge& edge = g_.edge(e);
         if (!in(g.vertices, edge.to)) continue;
-        const auto to = static_cast<std::size_t>(
-            std::ranges::lower_bound(g.vertices, edge.to) - g.vertices.begin());
+        const auto to = static_cast<std::size_t>(std::ranges::lower_bound(g.vertices, edge.to) -
+                                                 g.vertices.begin());
         if (edge.bad == 0)
           aligned = std::max(aligned, out[to]);
         else
@@ -425,13 +431,16 @@ Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p,
     if (k.occupancy > 0 && (!best || k.cycles < best->cycles)) best = std::move(k);
   }
   if (!best)
-    return Reason{formatted("no schedule of {} fits an SM",
-                            g.workload().op(g.vertex(p.front()).op).name)};
+    return Reason{
+        formatted("no schedule of {} fits an SM", g.workload().op(g.vertex(p.front()).op).name)};
   best->schedules = tried;
   return *best;
 }
 
-Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o) {
+Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
+                        Known* known) {
+  Known own;
+  Known& stitched = known != nullptr ? *known : own;
   PlanPrice out;
   std::vector<bool> taken(static_cast<std::size_t>(g.size()));
   std::vector<Pattern> all;
@@ -445,10 +454,12 @@ Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, co
     if (g.vertex(pattern.front()).kind == Kind::product) {
       out.kernels.emplace_back();
     } else {
-      Result<StitchedKernel> k = stitch(g, d, pattern, o);
+      auto it = stitched.find(pattern);
+      if (it == stitched.end()) it = stitched.emplace(pattern, stitch(g, d, pattern, o)).first;
+      const Result<StitchedKernel>& k = it->second;
       if (!k) return Reason{k.reason()};
       out.seconds += k->seconds;
-      out.kernels.push_back(std::move(*k));
+      out.kernels.push_back(*k);
     }
     out.patterns.push_back(std::move(pattern));
   }

@@ -84,6 +84,7 @@ _OPTIONS = {
     "patience": "evolutionary: rounds within epsilon that end it (4)",
     "generations": "evolutionary: rounds at most (200)",
     "no_guard": "evolutionary: the last round's best, as Algorithm 1 prints it (False)",
+    "stitch": "FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}",
     "models": "the models to compare, with commas between ('all')",
     "layout": "tensors in memory: 'tiled' (default) or 'row-major'",
     "seed": "of everything random (1)",
@@ -126,6 +127,7 @@ _OPTIONS = {
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
     "samples": "tilings an order (60); explain: candidates drawn from MCFuser's pruned space",
     "size": "of the kernels: 'small', 'medium' (default) or 'large'",
+    "all": "every experiment; those that are finished stay as they are (False)",
     "data": "the folder where counted misses lie ('../shared/data/polybench-papi'), or recordings ('experiments/results')",
     "truth": "what the prediction is held against: 'simulator' (default) or a meter",
     "min_r2": "the least R² about y = x; below it the answer is refused",
@@ -136,7 +138,8 @@ _OPTIONS = {
 }
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
-_MODEL = ["reading", "edges", "memory", "objective", "write_weight", "min_tile"]
+_MODEL = ["reading", "edges", "memory", "objective", "write_weight", "min_tile",
+          "stitch"]
 _FUSER = ["hoist", "rule1", "rule4", "stores", "phi", "rules", "slack", "padding", "tile_step",
           "search", "population", "top", "epsilon", "patience", "generations", "no_guard", "seed"]
 
@@ -182,6 +185,7 @@ _CONVERT = {
     "tiles": _tiles,
     "pins": _assignments,
     "flags": _assignments,
+    "stitch": _assignments,
     "order": _order,
     "orders": _orders,
     "capacity": _capacity,
@@ -270,7 +274,7 @@ experiments = _list("experiments", "The tables and figures that reproduce() know
 
 explain = _verb(
     "explain", ["subject", "machine"],
-    _PLAN + _MODEL + ["expression"] + _FUSER + ["samples", "resolved", "curve"],
+    _PLAN + _MODEL + ["expression"] + _FUSER + ["samples", "resolved", "curve", "out"],
     "Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says\n"
     "what any plan must move, by buffer size.\n\n"
     "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
@@ -326,8 +330,10 @@ validate = _verb(
     "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"
     "'predicted_bytes', 'true_bytes'}], ...}.")
 reproduce = _verb(
-    "reproduce", ["id"], ["out", "samples", "size", "data", "threads"],
-    "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
+    "reproduce", ["id"], ["all", "out", "samples", "size", "data", "threads"],
+    "A paper's table or figure: our numbers beside the paper's. Writes into the folder out. Of a paper\n"
+    "('chimera'), or with all=True (and id None): each into out/ID, those that are finished left as they\n"
+    "are.")
 
 __all__ = [
     "Access", "Answer", "Buffer", "Choice", "Infeasible", "InputError", "Kernel", "Level", "Machine", "Model",

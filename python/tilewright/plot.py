@@ -12,7 +12,7 @@ What a file is drawn as depends on what it holds; where that is several pictures
 - ``traffic``: bytes by level and tensor, from predict, simulate and measure; ``compared``: every model's
   plan and price, from compare;
 - ``occupancy``: who holds the caches over time, from simulate --occupancy; ``counters``: counted misses
-  beside simulated ones, from reproduce.
+  beside simulated ones, and ``growth``: seconds of a search by the size of its graph, from reproduce.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import os
 import sys
 import tempfile
 
-from . import (plot_agreement, plot_counters, plot_occupancy, plot_orders, plot_traffic, plot_tree,
-               slope)
+from . import (plot_agreement, plot_counters, plot_growth, plot_occupancy, plot_orders, plot_traffic,
+               plot_tree, slope)
 from .plot_agreement import LOG_FROM
 from .plot_input import BadInput
 
@@ -62,6 +62,8 @@ KINDS = [
      lambda d, where, _: plot_counters.draw(plot_counters.Counters(d, where))),
     ("occupancy", plot_occupancy.is_occupancy,
      lambda d, where, _: plot_occupancy.draw(plot_occupancy.Occupancy(d, where))),
+    ("growth", plot_growth.is_growth,
+     lambda d, where, _: plot_growth.draw(plot_growth.Growth(d, where))),
     ("agreement", _has_points, _draw_agreement),
     ("residuals", _has_points, _draw_residuals),
     ("compared", plot_traffic.is_compared, _plain(plot_traffic.draw_compared)),

@@ -19,8 +19,8 @@ const Device& v100() {
 
 /// A graph of one tensor shape from index notation.
 Graph graph_from(const std::string& operators) {
-  return *Graph::create(std::make_shared<const Workload>(workload_from_yaml(
-      "name: test\nloops: {r: 512, c: 256}\noperators:\n" + operators, "test")));
+  return *Graph::create(std::make_shared<const Workload>(
+      workload_from_yaml("name: test\nloops: {r: 512, c: 256}\noperators:\n" + operators, "test")));
 }
 
 std::vector<Pattern> patterns(const FusionPlan& p) {
@@ -42,16 +42,18 @@ TEST(FusionStitchingGraph, ClassesAndEdges) {
 }
 
 TEST(FusionStitchingGraph, CyclesAreSeen) {
-  const Graph g = graph_from("  - a[r,c] = exp(x[r,c])\n  - b[r,c] = exp(a[r,c])\n"
-                             "  - d[r,c] = a[r,c] + b[r,c]\n");
+  const Graph g = graph_from(
+      "  - a[r,c] = exp(x[r,c])\n  - b[r,c] = exp(a[r,c])\n"
+      "  - d[r,c] = a[r,c] + b[r,c]\n");
   EXPECT_FALSE(g.convex(std::vector<int>{0, 2}));  // figure 6: a and d around b
   EXPECT_TRUE(g.convex(std::vector<int>{0, 1, 2}));
   EXPECT_FALSE(components_of(g, std::vector<int>{0, 2}, 64).has_value());
 }
 
 TEST(FusionStitchingGraph, TwoPatternsMayWaitForEachOther) {
-  const Graph g = graph_from("  - a[r,c] = exp(x[r,c])\n  - b[r,c] = exp(z[r,c])\n"
-                             "  - p[r,c] = a[r,c] + b[r,c]\n  - q[r,c] = a[r,c] - b[r,c]\n");
+  const Graph g = graph_from(
+      "  - a[r,c] = exp(x[r,c])\n  - b[r,c] = exp(z[r,c])\n"
+      "  - p[r,c] = a[r,c] + b[r,c]\n  - q[r,c] = a[r,c] - b[r,c]\n");
   // {a, p} and {b, q}: p needs b, and q needs a.
   const std::vector<Scored> both = {{{0, 2}, 1}, {{1, 3}, 1}};
   EXPECT_TRUE(g.convex(both[0].pattern) && g.convex(both[1].pattern));
@@ -67,8 +69,9 @@ TEST(FusionStitchingGraph, BlocksDoNotCommunicate) {
   EXPECT_EQ(parts->front().rows, Mask{1});  // r, not c
   EXPECT_EQ(parts->front().row_count, 4096);
   // Sums over rows and over columns in one part leave no loop to split between blocks.
-  const Graph both = graph_from("  - a[r,c] = exp(x[r,c])\n  - s[r] += a[r,c]\n"
-                                "  - t[c] += a[r,c]\n  - y[r,c] = a[r,c] * s[r] * t[c]\n");
+  const Graph both = graph_from(
+      "  - a[r,c] = exp(x[r,c])\n  - s[r] += a[r,c]\n"
+      "  - t[c] += a[r,c]\n  - y[r,c] = a[r,c] * s[r] * t[c]\n");
   EXPECT_FALSE(components_of(both, std::vector<int>{0, 1, 2, 3}, 64).has_value());
   EXPECT_TRUE(components_of(both, std::vector<int>{0, 1}, 64).has_value());
   // A product is never fused; sizes are bounded.
@@ -98,8 +101,9 @@ TEST(DeltaEvaluator, ByHand) {
 
 TEST(DeltaEvaluator, RecomputingIsPenalised) {
   // exp in every reader's group: by both reductions and the root.
-  const Graph g = graph_from("  - a[r,c] = exp(x[r,c])\n  - s[r] += a[r,c]\n"
-                             "  - y[r,c] = a[r,c] * s[r]\n");
+  const Graph g = graph_from(
+      "  - a[r,c] = exp(x[r,c])\n  - s[r] += a[r,c]\n"
+      "  - y[r,c] = a[r,c] * s[r]\n");
   Evaluator e(g, v100(), {.call_seconds = 0});
   const double saved = (2 * 512 * 256 * 4 + 512 * 256 * 4) / 900e9 +
                        (512 * 4 * 2) * (1 / 900e9 - 1 / (128.0 * 80 * 1.53e9));
@@ -111,8 +115,7 @@ TEST(Explorer, LayerNormIsOneKernel) {
   Evaluator e(g, v100(), {});
   EXPECT_EQ(patterns(explore(e).plans.front()), (std::vector<Pattern>{{0, 1, 2, 3, 4, 5, 6}}));
   // Figure 1: XLA makes four kernels of it.
-  EXPECT_EQ(xla_kernels(g, 64),
-            (std::vector<Pattern>{{0}, {1, 2, 3, 4}, {5}, {1, 2, 6}}));
+  EXPECT_EQ(xla_kernels(g, 64), (std::vector<Pattern>{{0}, {1, 2, 3, 4}, {5}, {1, 2, 6}}));
   // Without computing mean and sub twice it takes five.
   EXPECT_EQ(kernels_of(g, xla_rule(e)), 5);
 }
@@ -127,9 +130,9 @@ Found against_oracle(const Options& o, int graphs) {
   Found f;
   for (int seed = 1; seed <= graphs; ++seed) {
     const int n = 2 + seed % 9;
-    const Graph g = graph_of("random-graph:vertices=" + std::to_string(n) +
-                             ",seed=" + std::to_string(seed) +
-                             (seed % 2 == 0 ? ",rows=8192,cols=1024" : ",rows=256,cols=64"));
+    const Graph g =
+        graph_of("random-graph:vertices=" + std::to_string(n) + ",seed=" + std::to_string(seed) +
+                 (seed % 2 == 0 ? ",rows=8192,cols=1024" : ",rows=256,cols=64"));
     Evaluator e(g, v100(), o);
     const FusionPlan best = *exhaustive(e);
     const FusionPlan got = explore(e).plans.front();
@@ -154,9 +157,10 @@ TEST(Explorer, NearExhaustiveOnRandomGraphs) {
 
 TEST(Explorer, ReadingsOfTheLastStep) {
   // Four readers in two groups: selecting, no pattern has readers of both.
-  const Graph g = graph_from("  - a[r,c] = abs(x[r,c])\n  - b[r,c] = abs(a[r,c])\n"
-                             "  - d[r,c] = neg(a[r,c])\n  - e[r,c] = square(a[r,c])\n"
-                             "  - f[r,c] = relu(a[r,c])\n");
+  const Graph g = graph_from(
+      "  - a[r,c] = abs(x[r,c])\n  - b[r,c] = abs(a[r,c])\n"
+      "  - d[r,c] = neg(a[r,c])\n  - e[r,c] = square(a[r,c])\n"
+      "  - f[r,c] = relu(a[r,c])\n");
   const auto largest = [&](LastStep last) {
     Evaluator e(g, v100(), {.last_step = last, .remote = false, .seed = false});
     return explore(e).plans.front().patterns.front().pattern.size();

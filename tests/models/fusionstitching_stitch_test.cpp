@@ -18,8 +18,8 @@ std::shared_ptr<const Workload> workload(const std::string& name) {
 }
 Graph graph_of(const std::string& name) { return *Graph::create(workload(name)); }
 Graph graph_from(const std::string& operators) {
-  return *Graph::create(std::make_shared<const Workload>(workload_from_yaml(
-      "name: test\nloops: {r: 512, c: 256}\noperators:\n" + operators, "test")));
+  return *Graph::create(std::make_shared<const Workload>(
+      workload_from_yaml("name: test\nloops: {r: 512, c: 256}\noperators:\n" + operators, "test")));
 }
 const Device& v100() {
   static const Device d = *device_of(named_machine("v100"));
@@ -32,9 +32,11 @@ Pattern whole(const Graph& g) {
 }
 
 TEST(Share, OnlyWhatIsOverIsReused) {
-  // a -> b -> d -> e: a's space is free for d once b, its only reader, has run; b's is not, d reads it.
-  const Graph g = graph_from("  - a[r] += x[r,c]\n  - b[r] = exp(a[r])\n  - d[r] = exp(b[r])\n"
-                             "  - e[r] = exp(d[r])\n");
+  // a -> b -> d -> e: a's space is free for d once b, its only reader, has run; b's is not, d reads
+  // it.
+  const Graph g = graph_from(
+      "  - a[r] += x[r,c]\n  - b[r] = exp(a[r])\n  - d[r] = exp(b[r])\n"
+      "  - e[r] = exp(d[r])\n");
   const std::vector<int> all = {0, 1, 2, 3};
   const std::vector<SharedRequest> chain = {{0, 64, {1}}, {1, 64, {2}}, {2, 64, {3}}};
   EXPECT_THAT(share(g, all, chain).offsets, ElementsAre(0, 64, 0));
@@ -49,8 +51,9 @@ TEST(Share, OnlyWhatIsOverIsReused) {
 
 TEST(Share, SiblingsDoNotDominate) {
   // b and d both follow a; neither is on every path to e, so e cannot have their space.
-  const Graph g = graph_from("  - a[r] += x[r,c]\n  - b[r] = exp(a[r])\n  - d[r] = abs(a[r])\n"
-                             "  - e[r] = b[r] + d[r]\n  - f[r] = exp(e[r])\n");
+  const Graph g = graph_from(
+      "  - a[r] += x[r,c]\n  - b[r] = exp(a[r])\n  - d[r] = abs(a[r])\n"
+      "  - e[r] = b[r] + d[r]\n  - f[r] = exp(e[r])\n");
   const std::vector<int> all = {0, 1, 2, 3, 4};
   EXPECT_EQ(share(g, all, std::vector<SharedRequest>{{1, 64, {3}}, {3, 64, {4}}}).bytes, 128);
   EXPECT_EQ(share(g, all, std::vector<SharedRequest>{{0, 64, {1, 2}}, {3, 64, {4}}}).bytes, 128);
@@ -86,8 +89,7 @@ TEST(Stitch, ReductionsAreHandedOnWithinTheirScope) {
       if (!sub_root.sub_root || sub_root.scheme == Scheme::block) continue;
       for (const Group& reader : s.groups) {
         const bool reads = std::ranges::any_of(g.edges(), [&](const Edge& e) {
-          return e.from == sub_root.root &&
-                 std::ranges::binary_search(reader.vertices, e.to);
+          return e.from == sub_root.root && std::ranges::binary_search(reader.vertices, e.to);
         });
         if (reads) {
           EXPECT_EQ(reader.scheme, sub_root.scheme);
@@ -119,8 +121,8 @@ TEST(Stitch, MoreOccupancyIsNeverSlower) {
   }
 }
 
-/// What one kernel moves is what it must: each output once, nothing made on the way, and of the inputs
-/// those once that every block has its own part of.
+/// What one kernel moves is what it must: each output once, nothing made on the way, and of the
+/// inputs those once that every block has its own part of.
 void expect_compulsory(const Workload& w, const Traffic& t, Mask rows) {
   for (const TrafficEntry& e : t.entries) {
     SCOPED_TRACE(e.tensor);

@@ -1,0 +1,114 @@
+#include "simulator/npu/half.h"
+
+#include <cstring>
+
+#include "simulator/cuda_host/device/tilewright_half.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define TILEWRIGHT_AVX512 __attribute__((target("avx512f")))
+#endif
+
+namespace tilewright::npu {
+namespace {
+
+#if defined(__x86_64__)
+bool has_avx512() {
+  static const bool has = __builtin_cpu_supports("avx512f");
+  return has;
+}
+
+TILEWRIGHT_AVX512 std::size_t floats_avx512(const std::uint16_t* from, float* to, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i));
+    _mm512_storeu_ps(to + i, _mm512_cvtph_ps(h));
+  }
+  return i;
+}
+
+TILEWRIGHT_AVX512 std::size_t halves_avx512(const float* from, std::uint16_t* to, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m512 x = _mm512_loadu_ps(from + i);
+    if (_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0) break;  // NaN: one by one
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  return i;
+}
+#endif
+
+}  // namespace
+
+void floats_of_halves(const std::uint16_t* from, float* to, std::size_t n) {
+  std::size_t i = 0;
+#if defined(__x86_64__)
+  if (has_avx512()) i = floats_avx512(from, to, n);
+#endif
+  for (; i < n; ++i) to[i] = tw_half::float_of_f16(from[i]);
+}
+
+void halves_of_floats(const float* from, std::uint16_t* to, std::size_t n) {
+  std::size_t i = 0;
+#if defined(__x86_64__)
+  if (has_avx512()) i = halves_avx512(from, to, n);
+#endif
+  for (; i < n; ++i) to[i] = tw_half::f16_of_float(from[i]);
+}
+
+void load_elements(const std::byte* from, DType type, float* to, std::size_t n) {
+  if (type == DType::f32) {
+    std::memcpy(to, from, n * sizeof(float));
+  } else {
+    floats_of_halves(reinterpret_cast<const std::uint16_t*>(from), to, n);
+  }
+}
+
+void store_elements(const float* from, DType type, std::byte* to, std::size_t n) {
+  if (type == DType::f32) {
+    std::memcpy(to, from, n * sizeof(float));
+  } else {
+    halves_of_floats(from, reinterpret_cast<std::uint16_t*>(to), n);
+  }
+}
+
+#if defined(__x86_64__)
+namespace {
+
+/// 8 x 8 halves, rows 16 apart: three rounds of interleaving 16, 32 and 64 bits (SSE2).
+void transpose_8(const std::uint16_t* from, std::uint16_t* to) {
+  __m128i a[8], b[8];
+  for (int r = 0; r < 8; ++r)
+    a[r] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 16 * r));
+  for (int r = 0; r < 4; ++r) {
+    b[2 * r] = _mm_unpacklo_epi16(a[r], a[r + 4]);
+    b[2 * r + 1] = _mm_unpackhi_epi16(a[r], a[r + 4]);
+  }
+  for (int r = 0; r < 4; ++r) {
+    a[2 * r] = _mm_unpacklo_epi16(b[r], b[r + 4]);
+    a[2 * r + 1] = _mm_unpackhi_epi16(b[r], b[r + 4]);
+  }
+  for (int r = 0; r < 4; ++r) {
+    b[2 * r] = _mm_unpacklo_epi16(a[r], a[r + 4]);
+    b[2 * r + 1] = _mm_unpackhi_epi16(a[r], a[r + 4]);
+  }
+  for (int r = 0; r < 8; ++r) _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 16 * r), b[r]);
+}
+
+}  // namespace
+
+void transpose_fractal(const std::uint16_t* from, std::uint16_t* to) {
+  for (int r = 0; r < 16; r += 8) {
+    for (int c = 0; c < 16; c += 8) transpose_8(from + 16 * r + c, to + 16 * c + r);
+  }
+}
+#else
+void transpose_fractal(const std::uint16_t* from, std::uint16_t* to) {
+  for (int r = 0; r < 16; ++r) {
+    for (int c = 0; c < 16; ++c) to[16 * c + r] = from[16 * r + c];
+  }
+}
+#endif
+
+}  // namespace tilewright::npu
