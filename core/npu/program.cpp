@@ -103,6 +103,8 @@ std::int64_t alignment_of(Memory m) {
 
 bool Loop::operator==(const Loop&) const = default;
 bool Branch::operator==(const Branch&) const = default;
+bool Statement::operator==(const Statement&) const = default;
+bool Program::operator==(const Program&) const = default;
 
 const Tensor* Program::tensor(std::string_view n) const { return find(tensors, n); }
 const Buffer* Program::buffer(std::string_view n) const { return find(buffers, n); }

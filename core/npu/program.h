@@ -219,7 +219,7 @@ struct Note {
 struct Statement {
   std::variant<Note, Assign, Loop, Branch, Copy, Mad, Vector, SetFlag, WaitFlag, Barrier> action;
   std::string comment = {};  ///< one line
-  friend bool operator==(const Statement&, const Statement&) = default;
+  bool operator==(const Statement&) const;
 };
 
 /// Every block runs it, with the scalars `block` (from 0) and `blocks`. Block b runs on core b mod
@@ -233,7 +233,7 @@ struct Program {
 
   const Tensor* tensor(std::string_view name) const;
   const Buffer* buffer(std::string_view name) const;
-  friend bool operator==(const Program&, const Program&) = default;
+  bool operator==(const Program&) const;
 };
 
 /// The level of a machine that is this memory; gm is what `npu_core` paths call L2.
