@@ -69,7 +69,7 @@ Prepared prepare(const std::string& row, const Settings& settings, int threads) 
   // the second, and the micro-kernel blocks for the first.
   if (kind_of(*harness::workload_of({.subject = row}).workload) == Kind::convolutions)
     request.level = "L2";
-  Prepared p{harness::schedule_of(request), {}};
+  Prepared p{harness::schedule_for_threads(request), {}};
   p.ours = verified(p.on, settings, threads);
   return p;
 }

@@ -140,7 +140,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
   const auto absent = missing(options.target);
   if (is_cuda(options.target)) return emit_cuda(request, options);
   const cpu::Isa isa = isa_of(options.isa);
-  Scheduled on = schedule_of(suited(request, options.target, options.isa, options.micro_kernel));
+  Scheduled on = schedule_for_threads(suited(request, options.target, options.isa, options.micro_kernel));
   if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   const Result<cpu::Source> source =
@@ -167,7 +167,7 @@ Answer run(const Request& request, const RunOptions& options) {
   const auto absent = missing(options.target);
   if (is_cuda(options.target)) return run_cuda(request, options);
   const cpu::Isa isa = isa_of(options.isa);
-  Scheduled on = schedule_of(suited(request, options.target, options.isa, options.micro_kernel));
+  Scheduled on = schedule_for_threads(suited(request, options.target, options.isa, options.micro_kernel));
   if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   auto json = head(on, options.target);

@@ -228,3 +228,12 @@ def test_the_command_finds_it_and_says_how_fast(tmp_path):
                           env={**os.environ, "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]})
     assert done.returncode == 0, done.stderr
     assert "128 points" in done.stdout and "/s on" in done.stdout
+
+
+@pytest.mark.parametrize("name, points", [("ten-thousand", 10_000), ("buffer-sizes", 72)])
+def test_the_sweeps_of_the_documentation(tmp_path, name, points):
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    spec = os.path.join(root, "experiments", "sweeps", name + ".yaml")
+    said = tilewright.sweep(spec, tmp_path / "rows.jsonl")
+    assert said["points"] == points == said["rows"]["done"]
+    print(f"{points} points in {said['seconds']:.2f} s")

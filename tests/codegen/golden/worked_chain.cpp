@@ -542,9 +542,45 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
   }
 }
 
+TILEWRIGHT_TARGET inline Vector interleave_first(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+TILEWRIGHT_TARGET inline Vector interleave_last(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+// B[k,j], contiguous along k, into rows of whole vectors: kLanes x kLanes at a time. Rows i and
+// i + kLanes/2 are interleaved; after log2(kLanes) rounds, rows are columns.
+TILEWRIGHT_TARGET inline void transpose(int64_t columns, int64_t depth, const Real* b,
+                                        int64_t b_column, Real* packed, int64_t packed_k) {
+  for (int64_t j = 0; j < columns; j += kLanes)
+    for (int64_t k = 0; k < depth; k += kLanes) {
+      const int64_t steps = min(depth - k, kLanes), rows = min(columns - j, kLanes);
+      const Lanes lanes = first_lanes(steps);
+      Vector from[kLanes], to[kLanes];
+      for (int i = 0; i < kLanes; ++i)
+        from[i] = i >= rows ? Vector{}
+                  : steps == kLanes
+                      ? *reinterpret_cast<const Unaligned*>(b + (j + i) * b_column + k)
+                      : load_part(b + (j + i) * b_column + k, lanes);
+#pragma GCC unroll 4
+      for (int round = 1; round < kLanes; round *= 2) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kLanes / 2; ++i) {
+          to[2 * i] = interleave_first(from[i], from[i + kLanes / 2]);
+          to[2 * i + 1] = interleave_last(from[i], from[i + kLanes / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) from[i] = to[i];
+      }
+      for (int i = 0; i < steps; ++i)
+        *reinterpret_cast<Unaligned*>(packed + (k + i) * packed_k + j) = from[i];
+    }
+}
+
 // B[k,j] into rows of whole vectors, where its columns are not contiguous as they are.
 inline void pack(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int64_t b_column,
                  Real* packed, int64_t packed_k) {
+  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; ++j) packed[k * packed_k + j] = b[k * b_k + j * b_column];
 }
