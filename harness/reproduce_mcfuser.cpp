@@ -305,7 +305,11 @@ Reproduced reproduce_comparison(const Experiment& e, const Run& run) {
       [&](std::size_t i) {
         const std::string name = workloads[i].text();
         answers[i] = run.points.once(
-            e.id, name, [&] { return compare(request_for(name, top.at("machine").text())).json; });
+            e.id, name, [&] {
+              return compare(request_for(name, top.at("machine").text()),
+                             "chimera,mcfuser,mcfuser-chimera,bounds")
+                  .json;
+            });
       },
       run.request.progress, "comparing");
   for (std::size_t i = 0; i < workloads.size(); ++i) {

@@ -306,8 +306,9 @@ Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options
   out.candidates = found.candidates;
   out.evaluated = found.evaluated;
   std::string why;
+  fs::Known known;
   for (fs::FusionPlan& plan : found.plans) {
-    Result<fs::PlanPrice> price = fs::price(out.graph, out.device, plan, options);
+    Result<fs::PlanPrice> price = fs::price(out.graph, out.device, plan, options, &known);
     if (!price) {
       why = price.reason();
       continue;
@@ -334,20 +335,14 @@ Traffic stitched_traffic(const Setting& setting, const fs::Graph& g,
   const std::string boundary = boundary_into(*setting.machine, setting.machine->default_level());
   std::map<TensorId, TrafficEntry> entries;
   for (const fs::Pattern& kernel : kernels) {
-    std::map<TensorId, std::int64_t> reads;
+    std::map<TensorId, Bytes> reads;
     std::set<OpId> own;
     for (int v : kernel) own.insert(g.vertex(v).op);
     for (OpId id : own) {
       const Operator& op = w.op(id);
-      std::vector<Interval> whole;
-      for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
-      for (const Access& a : op.inputs) {
-        if (own.contains(w.producer(a.tensor))) continue;
-        const Box box = footprint(w, op, a, whole);
-        std::int64_t bytes = size_of(w.tensor(a.tensor).dtype);
-        for (std::size_t d = 0; d < a.index.size(); ++d) bytes *= box[static_cast<int>(d)].size();
-        reads[a.tensor] = std::max(reads[a.tensor], bytes);
-      }
+      for (const Access& a : op.inputs)
+        if (!own.contains(w.producer(a.tensor)))
+          reads[a.tensor] = std::max(reads[a.tensor], fs::bytes_read(w, op, a));
       for (const Output& o : op.outputs) {
         const TensorId t = o.target.tensor;
         const bool leaves = w.is_output(t) || std::ranges::any_of(w.consumers(t), [&](OpId c) {
@@ -357,7 +352,7 @@ Traffic stitched_traffic(const Setting& setting, const fs::Graph& g,
       }
       traffic.operations[op.name] = w.operations(id);
     }
-    for (const auto& [tensor, bytes] : reads) entries[tensor].read += Bytes(bytes);
+    for (const auto& [tensor, bytes] : reads) entries[tensor].read += bytes;
   }
   for (auto& [tensor, entry] : entries) {
     entry.tensor = w.tensor(tensor).name;

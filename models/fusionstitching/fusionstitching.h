@@ -75,6 +75,10 @@ struct Device {
 /// A Reason where the machine is no GPU or its file gives no cycles of instructions.
 Result<Device> device_of(const Machine& m);
 
+/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
+/// most an element a point of the loops that its indices name.
+Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
+
 /// One consumer of a vertex's tensor.
 struct Edge {
   int from = -1, to = -1;  ///< vertices
@@ -286,7 +290,9 @@ struct PlanPrice {
   std::vector<StitchedKernel> kernels;  ///< in launch order; a product's is empty
   std::vector<Pattern> patterns;        ///< theirs
 };
-Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o);
+using Known = std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched before, for the same options
+Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
+                        Known* known = nullptr);
 
 /// The plan in the plan language: a kernel a pattern in launch order, a grid over the rows,
 /// operators in topological order, values on chip; a part whose sums nobody waits for is cut within

@@ -79,16 +79,25 @@ Mask crossing(const Output& written, const Access& read) {
   return bad;
 }
 
-std::int64_t bytes_read(const Workload& w, const Operator& op, const Access& a) {
+}  // namespace
+
+Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   std::vector<Interval> whole;
   for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
   const Box box = footprint(w, op, a, whole);
-  std::int64_t n = size_of(w.tensor(a.tensor).dtype);
-  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) n *= box[d].size();
-  return n;
+  Elements touched(1), points(1);
+  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) touched = touched * box[d].size();
+  Mask named = loops_of(a);
+  bool gathers = false;
+  for (const Affine& index : a.index) {
+    if (index.gathered < 0) continue;
+    gathers = true;
+    named |= loops_of(op.inputs[static_cast<std::size_t>(index.gathered)]);
+  }
+  for (LoopId l : op.loops)
+    if ((named & bit(l)) != 0) points = points * w.loop(l).extent;
+  return bytes_of(gathers ? std::min(touched, points) : touched, w.tensor(a.tensor).dtype);
 }
-
-}  // namespace
 
 Result<Graph> Graph::create(std::shared_ptr<const Workload> w) {
   if (w->loops().size() > 64)
@@ -121,7 +130,7 @@ void Graph::connect() {
           std::ranges::find(outputs, a.tensor, [](const Output& o) { return o.target.tensor; });
       reader.in.push_back(static_cast<int>(edges_.size()));
       writer.out.push_back(static_cast<int>(edges_.size()));
-      edges_.push_back({from, to, a.tensor, bytes_read(w, op, a), crossing(*written, a),
+      edges_.push_back({from, to, a.tensor, bytes_read(w, op, a).value, crossing(*written, a),
                         loops_of(written->target)});
       if (writer.consumers.empty() || writer.consumers.back() != to) writer.consumers.push_back(to);
     }

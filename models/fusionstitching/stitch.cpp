@@ -437,7 +437,10 @@ Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p,
   return *best;
 }
 
-Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o) {
+Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
+                        Known* known) {
+  Known own;
+  Known& stitched = known != nullptr ? *known : own;
   PlanPrice out;
   std::vector<bool> taken(static_cast<std::size_t>(g.size()));
   std::vector<Pattern> all;
@@ -451,10 +454,12 @@ Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, co
     if (g.vertex(pattern.front()).kind == Kind::product) {
       out.kernels.emplace_back();
     } else {
-      Result<StitchedKernel> k = stitch(g, d, pattern, o);
+      auto it = stitched.find(pattern);
+      if (it == stitched.end()) it = stitched.emplace(pattern, stitch(g, d, pattern, o)).first;
+      const Result<StitchedKernel>& k = it->second;
       if (!k) return Reason{k.reason()};
       out.seconds += k->seconds;
-      out.kernels.push_back(std::move(*k));
+      out.kernels.push_back(*k);
     }
     out.patterns.push_back(std::move(pattern));
   }

@@ -106,7 +106,7 @@ class Workload:
         return tuple(t for t in self.tensors if t not in self.inputs and t not in self.outputs)
 
     def footprint(self, access: Access, tiles: _typing.Mapping[str, int]) -> int:
-        """Elements of the box that a tile touches: per dimension 1 + sum |c_j| (T_j - 1), clipped to the
+        """Elements of the box that a tile touches: per dimension 1 + sum abs(c_j) (T_j - 1), clipped to the
         tensor. A loop that ``tiles`` does not name is whole."""
         shape = self.tensors[access.tensor].shape
         size = 1
