@@ -22,6 +22,7 @@ from .model import (
     register as register,
     unregister as unregister,
 )
+from .sweeps import read_rows as read_rows, sweep as sweep
 
 __version__: str
 __all__: list[str]
@@ -389,9 +390,9 @@ def predict(
     """
 
 def reproduce(
-    id: str | None, *, all: bool | None = ..., out: str | PathLike[str] | None = ..., samples:
-    int | None = ..., size: str | None = ..., data: str | None = ..., threads: int | None = ...,
-    check: bool = ...
+    id: str | None = ..., *, all: bool | None = ..., out: str | PathLike[str] | None = ...,
+    samples: int | None = ..., size: str | None = ..., data: str | None = ..., threads: int |
+    None = ..., check: bool = ...
 ) -> Answer:
     """A paper's table or figure: our numbers beside the paper's. Writes into the folder out. Of a paper
     ('chimera'), or with all=True (and id None): each into out/ID, those that are finished left as they
