@@ -83,9 +83,9 @@ TEST(Bfloat16, ComputesAndCountsEveryKind) {
     for (cpu::Isa isa : testing::isas_here()) {
       const bool count = isa == cpu::Isa::generic;
       schedules.push_back(schedule_of(c, count ? machine : testing::cached(*machine)));
-      auto source = cpu::emit(schedules.back(), {.isa = isa,
-                                                 .count = count,
-                                                 .prefix = "k" + std::to_string(sources.size())});
+      auto source =
+          cpu::emit(schedules.back(),
+                    {.isa = isa, .count = count, .prefix = "k" + std::to_string(sources.size())});
       ASSERT_TRUE(source.ok()) << source.reason();
       EXPECT_THAT(source->notes, ::testing::Contains(HasSubstr("converted")));
       sources.push_back(std::move(source).value());
@@ -98,7 +98,8 @@ TEST(Bfloat16, ComputesAndCountsEveryKind) {
     const double error =
         run(*schedules[i].workload, kernels.value()[i], counts ? &counted : nullptr);
     // An output is rounded once, or once a block that adds to it: half a unit in 2^8 each.
-    EXPECT_LT(error, 0x1p-8) << schedules[i].workload->name() << " " << cpu::name_of(sources[i].isa);
+    EXPECT_LT(error, 0x1p-8) << schedules[i].workload->name() << " "
+                             << cpu::name_of(sources[i].isa);
     EXPECT_GT(error, 0x1p-12) << "as exact as f32: nothing was rounded";
     if (counts) {
       EXPECT_EQ(testing::table(counted), testing::table(exact(schedules[i]).entries));
