@@ -83,6 +83,10 @@ Reproduced reproduce_searches(const Experiment& e);
 Reproduced reproduce_levels(const Experiment& e, const Request& request);
 Reproduced reproduce_fusion(const Experiment& e, const Request& request);
 
+/// Chains on an emulated NPU, fused and with a kernel an operator, planned over the core's paths:
+/// simulated times of verified programs.
+Reproduced reproduce_npu_fusion(const Experiment& e, const Request& request);
+
 /// What experiments/gpu has recorded, beside a paper's: times over PyTorch's, MCFuser's predicted
 /// against measured times, predicted against counted bytes.
 bool is_recorded(std::string_view method);

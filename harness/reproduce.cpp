@@ -59,6 +59,7 @@ Reproduced run_method(const Experiment& e, const Request& request,
   if (e.method == "searches") return reproduce_searches(e);
   if (e.method == "levels") return reproduce_levels(e, request);
   if (e.method == "fusion") return reproduce_fusion(e, request);
+  if (e.method == "npu-fusion") return reproduce_npu_fusion(e, request);
   if (e.method == "panels") return reproduce_panels(e, request, options);
   if (e.method == "bounds") return reproduce_bounds(e);
   if (e.method == "blocks") return reproduce_blocks(e, request);
@@ -70,7 +71,7 @@ Reproduced run_method(const Experiment& e, const Request& request,
   Field(*e.document, e.where)
       .at("method")
       .fail("is no method", "validate, formulas, reuse, intensity, space, works, configurations, tuning, comparison, devices, "
-            "chains, searches, levels, fusion, panels, bounds, counters, blocks, speedups, times, traffic, memory");
+            "chains, searches, levels, fusion, npu-fusion, panels, bounds, counters, blocks, speedups, times, traffic, memory");
 }
 
 /// --size is for counted misses only, --data for them and for recordings.
