@@ -4,6 +4,7 @@
 # make test-long  emitted kernels at full length: every row of the papers' tables, 300 random plans a kind
 # make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all
 # make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
+# make docs   the documentation as a site, out/site/index.html
 # make bench  speeds beside oneDNN, OpenBLAS, BLIS and the machine's own limits; ARGS="--rows G2 --json FILE"
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -12,7 +13,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 VENV := .venv
 
-.PHONY: build demo test test-long bench setup python clean dev sanitize fuzz format
+.PHONY: docs build demo test test-long bench setup python clean dev sanitize fuzz format
 
 setup:
 	@scripts/setup system
@@ -33,6 +34,9 @@ test: build python
 test-long: build
 	@TILEWRIGHT_LONG=1 TILEWRIGHT_CASES=300 ctest --preset $(PRESET) --output-on-failure --timeout 3600 \
 	  -R '^(CudaFamilies|RandomCudaKernels|RandomKernels)'
+
+docs: build python
+	@scripts/site
 
 bench: setup
 	@scripts/setup bench

@@ -1,24 +1,14 @@
 #include "bench/chain.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
-#include <new>
 #include <span>
 
+#include "bench/problem.h"
 #include "core/reference/evaluate.h"
 
 namespace tilewright::bench {
 namespace {
-
-constexpr std::size_t kAlignment = 4096;
-
-std::shared_ptr<float[]> floats(std::int64_t count) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
-  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return {static_cast<float*>(memory), [](float* p) { std::free(p); }};
-}
 
 /// The extent of a loop; 1 for a batch loop that is not there.
 std::int64_t extent(const Workload& w, std::string_view name) {
@@ -54,9 +44,9 @@ Result<Chain> Chain::create(const Workload& w, std::uint64_t seed) {
   Chain c;
   c.batch_ = extent(w, "b");
   c.m_ = extent(w, "m"), c.n_ = extent(w, "n"), c.k_ = extent(w, "k"), c.l_ = extent(w, "l");
-  c.a_ = floats(c.batch_ * c.m_ * c.k_), c.b_ = floats(c.batch_ * c.k_ * c.l_);
-  c.d_ = floats(c.batch_ * c.l_ * c.n_), c.c_ = floats(c.batch_ * c.m_ * c.l_);
-  c.e_ = floats(c.batch_ * c.m_ * c.n_);
+  c.a_ = aligned_floats(c.batch_ * c.m_ * c.k_), c.b_ = aligned_floats(c.batch_ * c.k_ * c.l_);
+  c.d_ = aligned_floats(c.batch_ * c.l_ * c.n_), c.c_ = aligned_floats(c.batch_ * c.m_ * c.l_);
+  c.e_ = aligned_floats(c.batch_ * c.m_ * c.n_);
 
   TensorValues inputs = random_inputs(w, seed);
   const auto copy = [&](std::string_view name, const Floats& to) {

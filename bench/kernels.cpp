@@ -1,9 +1,12 @@
-// Section 1: chains on the processor. For each row and number of threads: the plan that chimera
+// Section 1: fused kernels on the processor. For each row and number of threads: the plan that chimera
 // makes for target cpu, emitted, built, verified, then timed turn by turn with the peers and the
 // peak.
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 
 #include "bench/chain.h"
@@ -62,17 +65,46 @@ Prepared prepare(const std::string& row, const Settings& settings, int threads) 
   request.target = "cpu";
   request.threads = threads;
   request.seed = settings.seed;
-  Prepared p{harness::schedule_of(request), {}};
+  // A convolution's window and all channels at its points do not fit the first cache: the plan is for
+  // the second, and the micro-kernel blocks for the first.
+  if (kind_of(*harness::workload_of({.subject = row}).workload) == Kind::convolutions)
+    request.level = "L2";
+  Prepared p{harness::schedule_for_threads(request), {}};
   p.ours = verified(p.on, settings, threads);
   return p;
 }
 
+/// What peers compute, whatever it is.
+struct Task {
+  std::function<void()> forget;
+  std::function<double()> error;
+  /// Empty where the peer does not compute this kind.
+  std::function<std::vector<Entry>(const Peer& peer, int threads)> entries;
+};
+
+Task task_of(const Workload& w, std::uint64_t seed) {
+  if (kind_of(w) == Kind::chain) {
+    const auto chain = std::make_shared<const Chain>(Chain::create(w, seed).value());
+    return {.forget = [chain] { chain->forget(); },
+            .error = [chain] { return chain->error(); },
+            .entries = [chain](const Peer& p, int threads) { return p.prepare(*chain, threads); }};
+  }
+  const auto problem = std::make_shared<const Problem>(w, seed);
+  const Kind kind = kind_of(w);
+  return {.forget = [problem] { problem->forget(); },
+          .error = [problem] { return problem->error(); },
+          .entries = [problem, kind](const Peer& p, int threads) {
+            const auto& prepare = kind == Kind::softmax ? p.softmax : p.convolutions;
+            return prepare ? prepare(*problem, threads) : std::vector<Entry>{};
+          }};
+}
+
 /// Runs the entry once on forgotten outputs and compares; throws where it is wrong.
-Column checked(const Entry& entry, const Chain& chain, double tolerance) {
-  chain.forget();
+Column checked(const Entry& entry, const Task& task, double tolerance) {
+  task.forget();
   entry.run();
   if (entry.collect) entry.collect();
-  const double error = chain.error();
+  const double error = task.error();
   // A library may add in any order, so it is held to the tolerance that our kernels are held to.
   if (!(error <= tolerance))
     throw std::runtime_error(formatted("{} is wrong: relative error {:.3g}, tolerance {:.3g}",
@@ -106,8 +138,7 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
               {"threads", threads},
               {"isa", cpu::name_of(settings.isa)},
               {"flops", w.flops()}};
-  const Result<Chain> chain = Chain::create(w, settings.seed);
-  TW_CHECK(chain.ok(), "check_kernels has looked at the rows");
+  const Task task = task_of(w, settings.seed);
   std::vector<Column> columns;
   std::vector<std::string> notes;
   harness::VerifiedKernel* kernel = prepared.ours.kernel.get();
@@ -125,8 +156,8 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
     columns.push_back({{.name = kOursPrefetching, .sample = [other] { return other->run(); }},
                        other->verification().relative_error});
   for (const Peer& peer : peers) try {
-      for (const Entry& entry : peer.prepare(*chain, threads))
-        columns.push_back(checked(entry, *chain, harness::tolerance_of(w)));
+      for (const Entry& entry : task.entries(peer, threads))
+        columns.push_back(checked(entry, task, harness::tolerance_of(w)));
     } catch (const std::exception& refused) {
       notes.push_back(peer.name + ": " + refused.what());
     }
@@ -183,10 +214,92 @@ std::vector<Peer> available(const Settings& settings, Json& json) {
 }
 
 std::vector<std::string> rows_of(const Settings& settings) {
-  std::vector<std::string> rows = settings.rows;
-  if (rows.empty())
-    for (int i = 1; i <= 12; ++i) rows.push_back(formatted("chimera/G{}", i));
+  if (!settings.rows.empty()) return settings.rows;
+  std::vector<std::string> rows;
+  const bool softmax = settings.set.starts_with("softmax");
+  if (settings.set == "chains" || softmax)
+    for (int i = 1; i <= 12; ++i) {
+      const std::string row = formatted("chimera/G{}", i);
+      if (!softmax) {
+        rows.push_back(row);
+        continue;
+      }
+      const Workload w = *harness::workload_of({.subject = row}).workload;
+      const auto extent = [&](const char* name) {
+        const auto l = w.find_loop(name);
+        return l ? w.loop(*l).extent : 1;
+      };
+      rows.push_back(formatted("attention:heads={},m={},l={},k={},n={}{}", extent("b"), extent("m"),
+                               extent("l"), extent("k"), extent("n"),
+                               settings.set == "softmax-online" ? ",online=1" : ""));
+    }
+  if (settings.set == "large")
+    for (const auto& [m, l, k] : std::initializer_list<std::array<int, 3>>{{4096, 4096, 16},
+                                                                           {4096, 8192, 16},
+                                                                           {8192, 8192, 16},
+                                                                           {4096, 4096, 32},
+                                                                           {8192, 4096, 32},
+                                                                           {8192, 8192, 32},
+                                                                           {8192, 8192, 64}})
+      rows.push_back(formatted("gemm-chain:m={},n={},k={},l={}", m, k, k, l));
+  if (settings.set.starts_with("convolutions"))
+    for (int i = 1; i <= 8; ++i)
+      rows.push_back(formatted("chimera/C{}{}", i,
+                               settings.set == "convolutions-relu" ? ":relu=1" : ""));
   return rows;
+}
+
+/// Ours over every other column, row by row, and over the fastest of each row.
+Json print_ratios(const std::vector<Measured>& rows, const std::vector<std::string>& names,
+                  int threads) {
+  Json json = Json::array();
+  const auto ratio_line = [&](const std::string& title, const auto& other) {
+    std::vector<double> medians, fastest;
+    std::string slowest;
+    for (const Measured& r : rows) {
+      const auto ours = r.cells.find(kOurs);
+      const std::optional<Cell> peer = other(r);
+      if (ours == r.cells.end() || !peer) continue;
+      medians.push_back(ours->second.gflops / peer->gflops);
+      fastest.push_back(ours->second.best / peer->best);
+      if (medians.back() <= *std::ranges::min_element(medians))
+        slowest = r.json["row"].get<std::string>();
+    }
+    if (medians.empty()) return;
+    const double least = *std::ranges::min_element(medians);
+    print(formatted("{} over {}: {:.3f} (of the fastest runs {:.3f}), geometric mean of {} rows; "
+                    "least {:.3f}, {}\n",
+                    kOurs, title, geometric_mean(medians), geometric_mean(fastest), medians.size(),
+                    least, slowest));
+    json.push_back({{"over", title},
+                    {"threads", threads},
+                    {"rows", medians.size()},
+                    {"ratio", geometric_mean(medians)},
+                    {"ratio_of_fastest", geometric_mean(fastest)},
+                    {"least", least},
+                    {"least_row", slowest}});
+  };
+  std::size_t peers = 0;
+  for (const std::string& name : names) {
+    if (name.starts_with(kOurs)) continue;
+    ++peers;
+    ratio_line(name, [&](const Measured& r) {
+      const auto cell = r.cells.find(name);
+      return cell == r.cells.end() ? std::nullopt : std::optional(cell->second);
+    });
+  }
+  if (peers < 2) return json;
+  ratio_line("the fastest peer of each row", [](const Measured& r) {
+    std::optional<Cell> most;
+    for (const auto& [name, cell] : r.cells)
+      if (!name.starts_with(kOurs)) {
+        if (!most) most = cell;
+        most->gflops = std::max(most->gflops, cell.gflops);
+        most->best = std::max(most->best, cell.best);
+      }
+    return most;
+  });
+  return json;
 }
 
 /// Every contestant that any row has, ours first, the others as they first appear.
@@ -202,7 +315,7 @@ std::vector<std::string> names_of(const std::vector<Measured>& rows) {
 
 /// GFLOP/s and, beside it, percent of the peak; the geometric means below, each over the rows that
 /// its column has.
-Json print_table(const std::vector<Measured>& rows, int threads) {
+Json print_table(const std::vector<Measured>& rows, int threads, Json& ratios) {
   const std::vector<std::string> names = names_of(rows);
   std::vector<std::string> head{"GFLOP/s (% of peak)", "peak"};
   head.insert(head.end(), names.begin(), names.end());
@@ -242,6 +355,7 @@ Json print_table(const std::vector<Measured>& rows, int threads) {
   table.add(std::move(last));
   table.add(std::move(fastest));
   print("\n" + table.text());
+  for (Json& ratio : print_ratios(rows, names, threads)) ratios.push_back(std::move(ratio));
   for (const Measured& r : rows)
     for (const Json& note : r.json["notes"])
       print(formatted("{}: {}\n", r.json["row"].get<std::string>(), note.get<std::string>()));
@@ -255,14 +369,30 @@ Json print_table(const std::vector<Measured>& rows, int threads) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> row_sets() {
+  return {{"chains", "chimera/G1 to G12"},
+          {"large", "GEMM chains whose intermediate leaves the last cache"},
+          {"softmax", "G1 to G12 with softmax between the products"},
+          {"softmax-online", "the same in one pass"},
+          {"convolutions", "chimera/C1 to C8"},
+          {"convolutions-relu", "the same with a ReLU between"}};
+}
+
 void check_kernels(const Settings& settings) {
+  std::vector<std::string> sets;
+  for (const auto& [name, summary] : row_sets()) sets.push_back(name);
+  if (std::ranges::find(sets, settings.set) == sets.end())
+    throw InputError({.where = "--set",
+                      .value = settings.set,
+                      .problem = "is no set of rows",
+                      .accepted = join(sets)});
   for (const std::string& row : rows_of(settings)) {
     const harness::Setting on = harness::workload_of({.subject = row});
-    if (const std::string why = Chain::why_not(*on.workload); !why.empty())
+    if (kind_of(*on.workload) == Kind::other)
       throw InputError({.where = "--rows",
                         .value = row,
-                        .problem = "is " + why,
-                        .accepted = "a GEMM chain of float32"});
+                        .problem = "is nothing that peers compute",
+                        .accepted = "float32 GEMM chains, attention without scale, convolution chains"});
   }
   const std::vector<std::string> names = peer_names();
   for (const std::string& name : settings.peers)
@@ -279,6 +409,7 @@ Json kernels(const Settings& settings) {
   const std::vector<Peer> here = available(settings, json["peers"]);
   json["kernels"] = Json::array();
   json["geometric_means"] = Json::array();
+  json["ratios"] = Json::array();
   for (int threads : settings.threads) {
     std::vector<Measured> measured;
     print(formatted("\nChains, {}, float32, {} thread{}, medians of {} interleaved turns\n",
@@ -289,7 +420,7 @@ Json kernels(const Settings& settings) {
       measured.push_back(measure(row, threads, settings, here));
     }
     progress("");
-    for (Json& mean : print_table(measured, threads)) json["geometric_means"].push_back(mean);
+    for (Json& mean : print_table(measured, threads, json["ratios"])) json["geometric_means"].push_back(mean);
     for (Measured& m : measured) json["kernels"].push_back(std::move(m.json));
   }
   return json;

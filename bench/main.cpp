@@ -103,6 +103,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
   app.add_option("--row", a.row,
                  "kernels: one row, such as gemm-chain:m=64,n=32,k=32,l=64; repeated")
       ->allow_extra_args(false);
+  std::string sets;
+  for (const auto& [name, summary] : row_sets())
+    sets += (sets.empty() ? "" : "; ") + name + ": " + summary;
+  app.add_option("--set", a.settings.set, "kernels, without --row: " + sets)->capture_default_str();
   app.add_option("--threads", a.settings.threads, "1,2 by default")->delimiter(',');
   app.add_option("--rounds", a.settings.rounds, "turns of each contestant")->capture_default_str();
   app.add_option("--turn", a.settings.turn_seconds, "seconds a turn")->capture_default_str();

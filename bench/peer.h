@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/chain.h"
+#include "bench/problem.h"
 
 namespace tilewright::bench {
 
@@ -27,6 +28,9 @@ struct Peer {
   /// Ready to run on `threads` threads, everything that can be made before made. The chain must
   /// outlive what is returned. Throws std::runtime_error where the library refuses.
   std::function<std::vector<Entry>(const Chain& chain, int threads)> prepare;
+  /// The same for other kinds of problems; empty: the peer computes chains only.
+  std::function<std::vector<Entry>(const Problem& problem, int threads)> softmax = {};
+  std::function<std::vector<Entry>(const Problem& problem, int threads)> convolutions = {};
 };
 
 /// One function a library; add a peer by adding its function here and its line in peer.cpp.

@@ -2,64 +2,20 @@
 #include "bench/peer.h"
 
 #if TILEWRIGHT_BENCH_ONEDNN
-#include <omp.h>
-
-#include <dnnl.hpp>
 #include <memory>
-#include <unordered_map>
+
+#include "bench/onednn.h"
 #endif
 
 namespace tilewright::bench {
 
 #if TILEWRIGHT_BENCH_ONEDNN
+std::vector<Entry> onednn_softmax(const Problem& problem, int threads);
+std::vector<Entry> onednn_convolutions(const Problem& problem, int threads);
+
 namespace {
 
-using dnnl::memory;
-using Dims = memory::dims;
-
-memory::desc plain(const Dims& dims) {
-  return {dims, memory::data_type::f32,
-          dims.size() == 3 ? memory::format_tag::abc : memory::format_tag::ab};
-}
-
-/// dst = a * b with scratch memory of its own, so that several may run at once. Dims: [b,]m,n,k.
-class Matmul {
- public:
-  Matmul(const dnnl::engine& engine, const Dims& a, const Dims& b, const Dims& dst)
-      : a_(plain(a), engine, nullptr),
-        b_(plain(b), engine, nullptr),
-        dst_(plain(dst), engine, nullptr) {
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-#if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc description(engine, a_.get_desc(), b_.get_desc(),
-                                                   dst_.get_desc(), attributes);
-#else
-    const dnnl::matmul::primitive_desc description(
-        dnnl::matmul::desc(a_.get_desc(), b_.get_desc(), dst_.get_desc()), attributes, engine);
-#endif
-    implementation_ = description.impl_info_str();
-    scratch_ = memory(description.scratchpad_desc(), engine);
-    primitive_ = dnnl::matmul(description);
-    arguments_ = {{DNNL_ARG_SRC, a_},
-                  {DNNL_ARG_WEIGHTS, b_},
-                  {DNNL_ARG_DST, dst_},
-                  {DNNL_ARG_SCRATCHPAD, scratch_}};
-  }
-  void run(const dnnl::stream& stream, const float* a, const float* b, float* dst) {
-    a_.set_data_handle(const_cast<float*>(a));
-    b_.set_data_handle(const_cast<float*>(b));
-    dst_.set_data_handle(dst);
-    primitive_.execute(stream, arguments_);
-  }
-  const std::string& implementation() const { return implementation_; }
-
- private:
-  memory a_, b_, dst_, scratch_;
-  dnnl::matmul primitive_;
-  std::unordered_map<int, memory> arguments_;
-  std::string implementation_;
-};
+using Dims = Matmul::Dims;
 
 /// Both products of some of the batch, on `threads` threads.
 struct Pair {
@@ -162,7 +118,9 @@ Peer onednn() {
               std::vector<Entry> all{batched(chain, threads)};
               if (chain.batch() > 1) all.push_back(hot(chain, threads));
               return all;
-            }};
+            },
+            .softmax = onednn_softmax,
+            .convolutions = onednn_convolutions};
   if (v->cpu_runtime != DNNL_RUNTIME_OMP)
     peer.missing = "built on " + runtime_name(v->cpu_runtime) + ": its threads cannot be set";
   return peer;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/report.h"
@@ -12,7 +13,8 @@
 namespace tilewright::bench {
 
 struct Settings {
-  std::vector<std::string> rows = {};   ///< workloads; empty: chimera/G1 ... chimera/G12
+  std::vector<std::string> rows = {};   ///< workloads; empty: those of `set`
+  std::string set = "chains";           ///< of rows: see row_sets()
   std::vector<int> threads = {};        ///< empty: 1 and 2, or 1 where there is one processor
   std::vector<std::string> peers = {};  ///< names to take; empty: all that there are
   bool no_peers = false;
@@ -26,6 +28,8 @@ struct Settings {
 /// Our fused kernels, verified, beside the peers' two products and the FMA peak, turn by turn.
 /// "kernels": one entry a row and number of threads; "geometric_means"; "peers".
 Json kernels(const Settings& settings);
+/// Names of sets of rows, each with what it is.
+std::vector<std::pair<std::string, std::string>> row_sets();
 /// Throws InputError for rows that are no chains and for names that are no peers.
 void check_kernels(const Settings& settings);
 

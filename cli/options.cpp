@@ -94,6 +94,8 @@ std::vector<Option> make_model_options() {
        [](Invocation& i, const std::string& v) {
          i.request.min_tile = whole<std::int64_t>("--min-tile", v, 1, 1'000'000'000);
        }},
+      {"--stitch", "", "NAME=VALUE", "an option of FusionStitching's (tilewright models lists them)", true,
+       [](Invocation& i, const std::string& v) { i.request.stitch.push_back(v); }},
       {"--layout", "", "NAME", "tensors in memory: tiled (default) or row-major", false,
        [](Invocation& i, const std::string& v) { i.request.layout = v; }},
       {"--seed", "", "N", "of everything random (default 1)", false,
@@ -202,6 +204,8 @@ std::vector<Option> make_verb_options() {
        }},
       {"--size", "", "NAME", "of the kernels: small, medium (default) or large", false,
        [](Invocation& i, const std::string& v) { i.reproduce.size = v; }},
+      {"--all", "", "", "every experiment; those that are finished stay as they are", false,
+       [](Invocation& i, const std::string&) { i.reproduce.all = true; }},
       {"--data", "", "DIR", "where counted misses or recordings lie", false,
        [](Invocation& i, const std::string& v) { i.reproduce.data = v; }},
       {"--meter", "", "NAME", "what measures: cachegrind (default), perf, ... (tilewright meters)", false,

@@ -250,10 +250,18 @@ std::string availability_table(const ordered_json& j) {
 }
 
 std::string experiments_table(const ordered_json& j) {
-  Table table({"id", "title", "source"});
-  for (const ordered_json& e : j["experiments"])
-    table.add({text(e, "id"), text(e, "title"), text(e, "source")});
-  return table.text();
+  Table table({"id", "by", "here", "title"});
+  std::string needs, absent;
+  for (const ordered_json& e : j["experiments"]) {
+    const bool none = text(e, "status") == "needs", here = e["available"].get<bool>();
+    table.add({text(e, "id"), none ? "-" : text(e, "status"),
+               none ? "not reproduced" : !here ? "no" : e["needs"].is_null() ? "yes" : "in part",
+               text(e, "title")});
+    if (!e["needs"].is_null()) needs += formatted("{}: {}\n", text(e, "id"), text(e, "needs"));
+    if (!none && !here) absent += formatted("{}: {}\n", text(e, "id"), text(e, "reason"));
+  }
+  return table.text() + "\nWhat is not reproduced, and what it would need:\n" + needs +
+         (absent.empty() ? "" : "\nNot here:\n" + absent);
 }
 
 std::string explain_table(const ordered_json& j) {
@@ -262,6 +270,10 @@ std::string explain_table(const ordered_json& j) {
                        text(j, "dtype")) +
            curve_table(j);
   if (j.contains("products")) return expressions_table(j);
+  if (j.contains("stitched"))
+    return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
+                     text(j, "model")) +
+           stitched_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
                        text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
@@ -315,7 +327,8 @@ std::string plan_table(const ordered_json& j) {
   lines.add("search", seconds(get(j, "search_seconds")));
   lines.add("candidates", cell(get(j, "candidates")));
   lines.add("written", text(j, "written"));
-  return trees(j["plan"]) + lines.str();
+  return trees(j["plan"]) + (j.contains("stitched") ? "\n" + stitched_table(j) + "\n" : "") +
+         lines.str();
 }
 
 std::string traffic_table(const ordered_json& j) {
@@ -435,8 +448,8 @@ std::string validate_table(const ordered_json& j) {
       formatted("{} ({})", text(j["sampler"], "law"), text(j["sampler"], "min_tile")),
       text(j, "layout"));
   Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
-  agreement_row(table, "exact edges", j);
-  agreement_row(table, "full edges", get(j, "full_edges"));
+  agreement_row(table, j.contains("full_edges") ? "exact edges" : text(j, "model"), j);
+  if (j.contains("full_edges")) agreement_row(table, "full edges", j["full_edges"]);
   const ordered_json& beyond = get(j, "beyond");
   if (!beyond.is_null() && beyond["valid"] != 0)
     agreement_row(table, "past half the capacity", beyond);
@@ -530,13 +543,52 @@ std::string one_panel(const ordered_json& j) {
 
 }  // namespace
 
+namespace {
+
+/// Of several: a row an experiment.
+std::string index_table(const ordered_json& j) {
+  Table table({"experiment", "by", "outcome", "s", "why"});
+  for (const ordered_json& e : j["experiments"])
+    table.add({text(e, "id"), text(e, "status"), text(e, "outcome"),
+               e["already_there"].get<bool>() ? "there"
+               : e["seconds"].is_null()       ? "-"
+                                              : fixed(e["seconds"].get<double>(), 1),
+               e["reason"].is_null() ? "-" : text(e, "reason")});
+  return table.text() + formatted("\n{} hold, {} do not, {} are not available; {} were there; {} s; "
+                                  "written to {}\n",
+                                  text(j, "hold"), text(j, "do_not_hold"), text(j, "not_available"),
+                                  text(j, "already_there"), fixed(j["seconds"].get<double>(), 1),
+                                  text(j, "folder"));
+}
+
+std::string number(const ordered_json& n) {
+  return n.is_null() ? "-" : formatted("{:.5g}", n.get<double>());
+}
+
+std::string compared_table(const ordered_json& compared) {
+  if (compared.empty()) return "";
+  Table table({"compared", "unit", "ours", "the paper's", "difference", "ours is"});
+  for (const ordered_json& c : compared)
+    table.add({text(c, "what"), text(c, "unit"), number(c["ours"]), number(c["paper"]),
+               c["relative_difference"].is_null() ? "-" : percent(c["relative_difference"]),
+               text(c, "ours_source")});
+  return table.text() + "\n";
+}
+
+}  // namespace
+
 std::string reproduce_table(const ordered_json& j) {
+  if (j.contains("experiments")) return index_table(j);
   if (!j.contains("holds")) return "";  // not available: the reason says all
   std::string out = formatted("{}: {}\n{}\n\n", text(j, "id"), text(j, "title"), text(j, "paper"));
   if (j.contains("panels"))
     for (const ordered_json& p : j["panels"]) out += text(p, "id") + "\n" + one_panel(p) + "\n";
   else
     out += one_panel(j) + "\n";
+  out += compared_table(j["compared"]);
+  if (!j["compared"].empty() && !get(j, "difference").is_null())
+    out += "Why they differ: " + text(j, "difference") + "\n";
+  if (!get(j, "needs").is_null()) out += "Not reproduced: it would need " + text(j, "needs") + "\n";
   return out + formatted("{}; written to {}\n",
                            j["holds"].get<bool>() ? "what must hold holds" : "does not hold",
                            text(j, "folder"));

@@ -15,6 +15,8 @@ std::string experiments_table(const nlohmann::ordered_json& j);
 std::string explain_table(const nlohmann::ordered_json& j);
 /// explain with MCFuser.
 std::string expressions_table(const nlohmann::ordered_json& j);
+/// explain and plan with FusionStitching.
+std::string stitched_table(const nlohmann::ordered_json& j);
 std::string compare_table(const nlohmann::ordered_json& j);
 std::string plan_table(const nlohmann::ordered_json& j);
 /// predict, and simulate's first part

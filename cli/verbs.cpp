@@ -15,7 +15,8 @@ Names operator+(Names a, const Names& b) {
 }
 
 // What several verbs take.
-const Names kModel = {"--reading", "--edges", "--memory", "--objective", "--write-weight", "--min-tile"};
+const Names kModel = {"--reading", "--edges", "--memory", "--objective", "--write-weight", "--min-tile",
+                      "--stitch"};
 const Names kPlan = {"--machine", "--model", "--tree", "--tiles",    "--pin",
                      "--flag",    "--level", "--order", "--capacity"};
 
@@ -58,13 +59,15 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"explain",
                    "per tensor: footprint, movement, what decides it; all orders ranked",
                    "W|PLAN",
-                   kPlan + kModel + kFuser + Names{"--samples", "--resolved", "--curve", "--json"},
+                   kPlan + kModel + kFuser +
+                       Names{"--samples", "--resolved", "--curve", "--out", "--json"},
                    "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
                    "for the level. Of a plan (--resolved): the schedule, every default made visible. --curve: the\n"
-                   "least bytes by buffer size, proven and attainable, fused and not (-m is optional then).",
+                   "least bytes by buffer size, proven and attainable, fused and not (-m is optional then). --model\n"
+                   "fusionstitching: the graph's kernels, groups and schemes; -o draws them (.dot, .svg).",
                    [](const Invocation& i) {
                      return i.curve ? harness::explain_curve(i.request)
-                                    : harness::explain(i.request, i.resolved);
+                                    : harness::explain(i.request, i.resolved, i.out);
                    },
                    explain_table});
   verbs.push_back({"plan",
@@ -172,8 +175,11 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"reproduce",
                    "a paper's table or figure: our numbers beside the paper's",
                    "ID",
-                   {"--out", "--samples", "--size", "--data", "--threads", "--json"},
-                   "Writes report.md, result.json and points.csv into the folder (default results/ID).\n"
+                   {"--all", "--out", "--samples", "--size", "--data", "--threads", "--json"},
+                   "Writes report.md, result.json, points.csv and figure.svg into the folder (default results/ID).\n"
+                   "What takes long is kept point by point in journal.jsonl: killed, it goes on from there. Of a\n"
+                   "paper (chimera), a list with commas, or --all: each into results/ID with results/index.md, those\n"
+                   "that are finished left as they are, those that cannot be run here with the reason.\n"
                    "--size and --data are for validation/polybench, which reads others' counts from a folder\n"
                    "(../shared/data/polybench-papi); --data also for what was recorded on a GPU\n"
                    "(experiments/results). Where there is none the exit status is 3.",

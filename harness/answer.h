@@ -34,6 +34,11 @@ inline Answer refuse(nlohmann::ordered_json json, std::string_view reason) {
   return {std::move(json), Status::refused};
 }
 
+/// What a key stands for: found in a file of what was finished before, or computed by the function and
+/// kept there. Called from several threads.
+using Once = std::function<nlohmann::ordered_json(
+    const std::string& key, const std::function<nlohmann::ordered_json()>& compute)>;
+
 /// Told now and then what a long verb is doing: what, and the fraction done in [0, 1]. May be called
 /// from several threads, one at a time.
 using Progress = std::function<void(std::string_view what, double done)>;

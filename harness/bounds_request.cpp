@@ -101,6 +101,8 @@ ordered_json bounds_json(const Workload& w, Bytes capacity, std::optional<Bytes>
   json["proven"] = {
       {"bytes", proven.bytes.value}, {"is", proven.is}, {"gap", ratio(exactly, proven.bytes)}};
   json["attainable"] = {{"bytes", or_null(best)}, {"gap", ratio(exactly, best)}};
+  json["attainable"]["fused_bytes"] = or_null(fused);
+  json["attainable"]["unfused_bytes"] = or_null(unfused);
   if (best)
     json["attainable"]["kernels"] = one ? ordered_json("fused") : ordered_json("one an operator");
   else

@@ -20,7 +20,7 @@ struct Slopes {
 Slopes slopes_of(const Workload& w);
 
 /// What a plan of `exactly` bytes is held against at that capacity: {"proven": {"bytes", "is",
-/// "gap"}, "attainable": {"bytes", "kernels", "gap"}}; a gap is null where exactly is not known.
+/// "gap"}, "attainable": {"bytes", "kernels", "gap", "fused_bytes", "unfused_bytes"}}; a gap is null where exactly is not known.
 /// Attainable's bytes are null, with a reason, where no curve is known or none goes that low.
 nlohmann::ordered_json bounds_json(const Workload& w, Bytes capacity, std::optional<Bytes> exactly);
 

@@ -112,6 +112,25 @@ std::int64_t least_depth(std::int64_t extent) {
   return extent <= 2 * kDepth ? extent : kDepth;
 }
 
+/// A matrix product, rescaled between blocks of its reduction or not.
+bool multiplies(const Workload& w, OpId op) {
+  if (w.is_contraction(op)) return true;
+  const auto& outputs = w.op(op).outputs;
+  return outputs.size() == 1 && outputs[0].rescale && outputs[0].combine == Combine::sum &&
+         outputs[0].value.function == "mul";
+}
+
+/// Whether some operand is read through a window that overlaps itself, as a convolution's input is.
+bool reads_window(const Workload& w, OpId op) {
+  for (const Access& a : w.op(op).inputs)
+    for (const Affine& index : a.index)
+      if (std::ranges::count_if(index.terms, [&](const Term& t) {
+            return w.loop(t.loop).extent > 1;
+          }) > 1)
+        return true;
+  return false;
+}
+
 }  // namespace
 
 chimera::Options chimera_options(const Request& r, const Workload& w) {
@@ -128,7 +147,7 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
     least = std::max(least, std::min(size, w.loop(loop).extent));
   };
   for (OpId op : w.topological_order()) {
-    if (!w.is_contraction(op)) continue;
+    if (!multiplies(w, op)) continue;
     for (LoopId l : w.reduction_loops(op)) at_least(l, least_depth(w.loop(l).extent));
     const auto& index = w.op(op).outputs.front().target.index;
     for (std::size_t d = 0; d < index.size(); ++d)
@@ -136,7 +155,10 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
         const bool columns = d + 1 == index.size();
         // A panel is two vectors at least; what one micro-kernel nearly covers is not cut.
         const std::int64_t extent = w.loop(*loop).extent, wide = kernel->vectors * lanes;
-        at_least(*loop, !columns ? kernel->rows : 2 * extent <= 3 * wide ? extent : 2 * lanes);
+        // What is gathered from a window serves the rows of one tile: with 96 of them the gathering is
+        // a small part of the multiplying.
+        const std::int64_t rows = d + 3 == index.size() && reads_window(w, op) ? 96 : kernel->rows;
+        at_least(*loop, !columns ? rows : 2 * extent <= 3 * wide ? extent : 2 * lanes);
         if (columns) o.multiples[*loop] = lanes;
       }
   }
@@ -204,10 +226,12 @@ Result<OrderedTiling> ordered_tiling(const Request& request, const Setting& sett
   std::optional<OrderedTiling> best;
   std::int64_t least = 0;
   // A plan of another model says where to load and what runs in parallel; its order is its loops'.
+  const Kernel& resolved = schedule->resolved.kernels.front();
+  const auto orders = chimera::orders_of(w, resolved.tree, *tiles);
   for (bool bare : {false, true}) {
-    for (const chimera::Order& order : chimera::all_orders(w)) {
-      if (!same_schedule(setting, order, *tiles, options, kernel.level,
-                         schedule->resolved.kernels.front(), bare))
+    for (const chimera::Order& order : orders) {
+      if (!same_schedule(setting, order, *tiles, options, kernel.level, resolved,
+                         bare))
         continue;
       const std::int64_t volume = chimera::price(w, order, *tiles, options).volume.value;
       if (best && volume >= least) continue;

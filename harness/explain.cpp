@@ -1,12 +1,15 @@
 // explain: every order of a workload priced and ranked, or a plan with its defaults made visible.
 #include <algorithm>
 
+#include "core/ir/toolchain.h"
 #include "harness/bounds_request.h"
 #include "harness/chimera_levels.h"
 #include "harness/chimera_paths.h"
 #include "harness/chimera_request.h"
 #include "harness/mcfuser_request.h"
+#include "harness/schedule_json.h"
 #include "harness/schedules.h"
+#include "harness/stitch_request.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
@@ -170,6 +173,7 @@ Answer explain_plan(const Request& request) {
   json["resolved"] = to_json(schedule.resolved);
   json["trees"] = ordered_json::array();
   for (const Kernel& k : schedule.resolved.kernels) json["trees"].push_back(to_text(k.tree));
+  json["kernels"] = kernels_json(schedule);
   return {std::move(json), Status::done};
 }
 
@@ -193,10 +197,50 @@ Answer explain_curve(const Request& request) {
   return {std::move(json), Status::done};
 }
 
+namespace {
+
+bool stitches(const ModelRecord& m) {
+  return m.name == "fusionstitching" || m.name == "xla-rule" || m.name == "unfused";
+}
+
+/// `dot` as it is, or drawn by Graphviz where the path ends in .svg. A Reason where that is not here.
+std::optional<Reason> write_drawing(const std::string& dot, const std::string& path) {
+  if (!path.ends_with(".svg")) {
+    write_file(path, dot, "-o");
+    return std::nullopt;
+  }
+  if (!on_path("dot")) return Reason{"Graphviz's dot is not on the PATH; -o FILE.dot needs none"};
+  const TemporaryDirectory folder;
+  const std::string from = (folder.path() / "plan.dot").string();
+  const std::string to = (folder.path() / "plan.svg").string();
+  write_file(from, dot, "-o");
+  if (auto why = run_program({"dot", "-Tsvg", from, "-o", to}, folder.path() / "log")) return why;
+  write_file(path, text_of(to), "-o");
+  return std::nullopt;
+}
+
+}  // namespace
+
+Answer explain(const Request& request, bool resolved, const std::optional<std::string>& out) {
+  Answer answer = explain(request, resolved);
+  if (!out || !answer.ok()) return answer;
+  if (!answer.json.contains("dot"))
+    throw InputError({.where = "-o",
+                      .value = *out,
+                      .problem = "is for a drawing of a graph",
+                      .accepted = "--model fusionstitching beside a workload"});
+  if (const auto why = write_drawing(answer.json["dot"], *out))
+    return refuse(std::move(answer.json), why->text);
+  answer.json["written"] = *out;
+  return answer;
+}
+
 Answer explain(const Request& request, bool resolved) {
   if (resolved) return explain_plan(request);
   const Setting setting = setting_of(request);
   if (setting.file || request.tree) return explain_plan(request);
+  if (request.model && stitches(find_model(*request.model)))
+    return stitch_explain(request, setting);
   if (request.fuser.expression ||
       (request.model && find_model(*request.model).name.starts_with("mcfuser")))
     return mcfuser_explain(request, setting);

@@ -1,5 +1,6 @@
 // The verbs that say what is there, each from its records.
 #include "harness/experiment.h"
+#include "harness/machine_json.h"
 #include "harness/registry.h"
 #include "harness/verbs.h"
 #include "profilers/meter.h"
@@ -16,24 +17,6 @@ ordered_json here_json(std::string_view name, std::string_view summary, const Av
           {"reason", here.usable ? ordered_json(nullptr) : ordered_json(here.reason)},
           {"help", here.help.empty() ? ordered_json(nullptr) : ordered_json(here.help)},
           {"detail", here.detail.empty() ? ordered_json(nullptr) : ordered_json(here.detail)}};
-}
-
-ordered_json level_json(const Level& l) {
-  ordered_json json;
-  json["name"] = l.name;
-  json["managed"] = name_of(l.managed);
-  json["capacity_bytes"] =
-      l.capacity.value > 0 ? ordered_json(l.capacity.value) : ordered_json(nullptr);
-  json["bandwidth_bytes_per_second"] =
-      l.bandwidth.value > 0 ? ordered_json(l.bandwidth.value) : ordered_json(nullptr);
-  if (l.kind == LevelKind::cache) {
-    json["line_bytes"] = l.line.value;
-    json["ways"] = l.ways;
-  }
-  json["private_to"] = name_of(l.private_to);
-  json["instances"] = l.instances;
-  if (!l.sources.empty()) json["sources"] = l.sources;
-  return json;
 }
 
 }  // namespace
@@ -60,10 +43,8 @@ Answer list_machines() {
   json["machines"] = ordered_json::array();
   for (const std::string& name : machine_names()) {
     const Machine m = named_machine(name);
-    ordered_json levels = ordered_json::array();
-    for (const Level& l : m.levels) levels.push_back(level_json(l));
-    json["machines"].push_back(
-        {{"name", name}, {"kind", m.kind}, {"summary", m.summary}, {"levels", levels}});
+    json["machines"].push_back(machine_json(m));
+    json["machines"].back()["name"] = name;
   }
   json["made"] = {{{"name", "scratchpad:SIZE[,SIZE...]"},
                    {"summary", "software-managed levels L1, L2, ... over DRAM"}},
@@ -105,9 +86,17 @@ Answer list_meters() {
 Answer list_experiments() {
   auto json = document();
   json["experiments"] = ordered_json::array();
-  for (const Experiment& e : experiments())
-    json["experiments"].push_back(
-        {{"id", e.id}, {"title", e.title}, {"source", e.source}, {"method", e.method}});
+  for (const Experiment& e : experiments()) {
+    const auto why = missing(e, {});
+    json["experiments"].push_back({{"id", e.id},
+                                   {"title", e.title},
+                                   {"source", e.source},
+                                   {"method", e.method},
+                                   {"status", name_of(method_of(e).how)},
+                                   {"available", !why.has_value()},
+                                   {"reason", why ? ordered_json(*why) : ordered_json(nullptr)},
+                                   {"needs", e.needs ? ordered_json(*e.needs) : ordered_json(nullptr)}});
+  }
   return {std::move(json), Status::done};
 }
 

@@ -1,6 +1,7 @@
 #include "harness/mcfuser_request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "harness/schedules.h"
@@ -157,6 +158,14 @@ Result<Optimum> optimise_with(const Request& request, const Setting& setting, bo
   json["candidates"]["overflowed"] = best->overflowed;
   if (evolution) {
     json["candidates"]["generations"] = best->found.generations;
+    json["candidates"]["rounds"] = ordered_json::array();
+    const auto finite = [](double s) {
+      return std::isfinite(s) ? ordered_json(s) : ordered_json(nullptr);
+    };
+    for (const mcfuser::Round& r : best->found.rounds)
+      json["candidates"]["rounds"].push_back({{"evaluated", r.evaluated},
+                                              {"round_best_seconds", finite(r.seconds)},
+                                              {"best_seconds", finite(r.best)}});
     json["seed"] = evolution->seed;
   }
   json["notes"] = best->space->notes;

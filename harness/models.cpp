@@ -10,6 +10,7 @@
 #include "harness/mcfuser_request.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
+#include "harness/stitch_request.h"
 #include "models/exact/exact.h"
 
 namespace tilewright::harness {
@@ -229,8 +230,8 @@ Answer exact_price(const Request& request, const Setting& setting) {
 
 // ---- the table ----------------------------------------------------------------------------------
 
-const std::vector<ModelRecord>& table() {
-  static const std::vector<ModelRecord> records = {
+std::vector<ModelRecord> chain_records() {
+  return {
       {.name = "chimera",
        .summary = "data movement of a chain under an order of its tiled loops, and the best order",
        .source = "Zheng et al., Chimera, HPCA 2023, section IV, Algorithm 1",
@@ -266,25 +267,20 @@ const std::vector<ModelRecord>& table() {
        .optimise = bounds_optimise,
        .price = bounds_price},
   };
+}
+
+const std::vector<ModelRecord>& table() {
+  static const std::vector<ModelRecord> records = [] {
+    std::vector<ModelRecord> all = chain_records();
+    for (ModelRecord& r : stitch_records()) all.push_back(std::move(r));
+    return all;
+  }();
   return records;
 }
 
 }  // namespace
 
-std::span<const ModelRecord> models() { return table(); }
-
-const ModelRecord& find_model(std::string_view name) {
-  std::vector<std::string> names;
-  for (const ModelRecord& m : table()) {
-    if (m.name == name) return m;
-    names.push_back(m.name);
-  }
-  const std::string near = nearest(name, names);
-  throw InputError({.where = "--model",
-                    .value = name.empty() ? "nothing" : std::string(name),
-                    .problem = "is no model",
-                    .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
-}
+std::span<const ModelRecord> builtin_models() { return table(); }
 
 Result<Plan> plan_of(const Request& request, const Setting& setting) {
   if (auto plan = plan_in_place(request, setting)) return *plan;

@@ -1,4 +1,6 @@
 // plan: a model's best plan, what it says of it, and how far that is from what must move.
+#include <algorithm>
+
 #include "harness/bounds_request.h"
 #include "harness/chimera_levels.h"
 #include "harness/registry.h"
@@ -7,6 +9,30 @@
 
 namespace tilewright::harness {
 using nlohmann::ordered_json;
+
+namespace {
+
+/// The machine's two roofs for the workload at a level; null what the machine file does not say.
+ordered_json roofline_json(const Workload& w, const Machine& m, LevelId level) {
+  ordered_json json;
+  const Level& l = m.level(level);
+  json["boundary"] = boundary_into(m, level);
+  json["dtype"] = name_of(w.dtype());
+  json["flops"] = w.flops();
+  json["peak_flops_per_second"] = nullptr;
+  for (const ComputeUnit& u : m.units)
+    if (const auto peak = u.peak.find(std::string(name_of(w.dtype()))); peak != u.peak.end())
+      json["peak_flops_per_second"] =
+          std::max(peak->second.value, json["peak_flops_per_second"].is_null()
+                                           ? 0.0
+                                           : json["peak_flops_per_second"].get<double>());
+  json["bandwidth_bytes_per_second"] =
+      l.bandwidth.value > 0 ? ordered_json(l.bandwidth.value) : ordered_json(nullptr);
+  json["instances"] = l.instances;
+  return json;
+}
+
+}  // namespace
 
 Answer plan(const Request& asked, const std::optional<std::string>& out) {
   Request request = asked;
@@ -58,14 +84,15 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
   const Result<Alone> alone = alone_at(setting, best->plan, best->level);
   const Result<Bytes> exactly = alone ? Result<Bytes>(alone->total()) : Reason{alone.reason()};
   const Bytes capacity = capacity_of(request, setting, best->level);
-  json["bounds"] = bounds_json(*setting.workload, capacity,
-                               exactly ? std::optional(*exactly) : std::nullopt);
+  json["bounds"] =
+      bounds_json(*setting.workload, capacity, exactly ? std::optional(*exactly) : std::nullopt);
   const Bytes bound(json["bounds"]["proven"]["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";
   json["bound_is"] = json["bounds"]["proven"]["is"];
   json["exact_bytes"] = exactly ? ordered_json(exactly->value) : ordered_json(nullptr);
   json["gap"] = json["bounds"]["proven"]["gap"];
+  json["roofline"] = roofline_json(*setting.workload, *setting.machine, best->level);
   if (exactly) TW_CHECK(*exactly >= bound, "a plan cannot move less than what is proven");
   if (json["gap"].is_null()) json["gap_reason"] = exactly ? "nothing must move" : exactly.reason();
   return written(std::move(json));

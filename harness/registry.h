@@ -2,6 +2,7 @@
 // the contract tests. Hand-written, so that nothing depends on what a linker keeps.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,12 +36,20 @@ struct ModelRecord {
   std::vector<std::string> assumptions;
   std::vector<ModelOption> options;
   /// The model's best plan, for a request that names only a workload. Null: it makes no plans.
-  Result<Optimum> (*optimise)(const Request&, const Setting&);
+  std::function<Result<Optimum>(const Request&, const Setting&)> optimise;
   /// What `predict` answers; the plan is the request's, or the model's own where it says none.
-  Answer (*price)(const Request&, const Setting&);
+  std::function<Answer(const Request&, const Setting&)> price;
 };
 
-std::span<const ModelRecord> models();
+/// The models of this package.
+std::span<const ModelRecord> builtin_models();
+/// Those and the added ones, which stay valid for good. Safe while others are added.
+std::vector<std::reference_wrapper<const ModelRecord>> models();
+/// From now on a model like the built-in ones; one that was added under this name is replaced. Throws
+/// InputError for a built-in model's name, "all", and what is no name.
+void add_model(ModelRecord record);
+/// Throws InputError where no model was added under this name.
+void remove_model(std::string_view name);
 /// Throws InputError with the names, nearest first.
 const ModelRecord& find_model(std::string_view name);
 

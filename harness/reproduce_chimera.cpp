@@ -32,32 +32,43 @@ double peak_of(const Machine& m, const std::string& dtype) {
 }  // namespace
 
 Reproduced reproduce_devices(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "devices", "breakdown"});
+  const Field top = document_of(e, {"devices", "paper_breakdown"});
   Reproduced done;
   done.holds = true;
   Sheet sheet({"device", "TFLOP/s (paper)", "GB/s (paper)", "flop/byte (paper)", "machine", "type",
                "TFLOP/s (machine file)", "GB/s (machine file)", "flop/byte (machine file)"});
   for (const Field& d : top.at("devices").items()) {
-    d.only({"name", "machine", "dtype", "tflops", "gbs", "ratio"});
+    d.only({"name", "machine", "dtype", "paper"});
     const Machine m = named_machine(d.at("machine").text());
-    const double tflops = d.at("tflops").real(), gbs = d.at("gbs").real();
-    const double ratio = d.at("ratio").real();
+    const Field paper = d.at("paper");
+    const double tflops = paper.at("tflops").real(), gbs = paper.at("gbs").real();
+    const double ratio = paper.at("ratio").real();
     // The paper rounds; its own columns have to agree.
     if (std::abs(1e3 * tflops / gbs - ratio) > 1)
       fail(done, formatted("{}: the paper's ratio is not that of its columns", d.at("name").text()));
     const double peak = peak_of(m, d.at("dtype").text());
     const double bandwidth = m.level(chimera::chip_levels(m).front()).bandwidth.value;
     const bool known = peak > 0 && bandwidth > 0;
-    sheet.add({d.at("name").text(), d.at("tflops").text(), d.at("gbs").text(),
-               d.at("ratio").text(), m.name, d.at("dtype").text(),
+    const auto compare_with = [&](const char* what, const char* unit, double ours, double theirs) {
+      if (known)
+        done.compared.push_back({.what = m.name + ", " + what,
+                                 .unit = unit,
+                                 .ours = ours,
+                                 .ours_source = "machine file",
+                                 .paper = theirs});
+    };
+    compare_with("peak", "TFLOP/s", peak / 1e12, tflops);
+    compare_with("bandwidth", "GB/s", bandwidth / 1e9, gbs);
+    compare_with("peak over bandwidth", "flop/byte", peak / bandwidth, ratio);
+    sheet.add({d.at("name").text(), paper.at("tflops").text(), paper.at("gbs").text(),
+               paper.at("ratio").text(), m.name, d.at("dtype").text(),
                known ? fixed(peak / 1e12, 2) : "-", known ? fixed(bandwidth / 1e9, 1) : "-",
                known ? fixed(peak / bandwidth, 1) : "-"});
   }
   sheet.into(done);
   done.report += "\n| model | memory-intensive % (paper) | compute-intensive % (paper) | "
                  "batch GEMM % (paper) | sum |\n|---|---|---|---|---|\n";
-  for (const Field& b : top.at("breakdown").items()) {
+  for (const Field& b : top.at("paper_breakdown").items()) {
     b.only({"name", "mi", "ci", "bmm"});
     const double sum = b.at("mi").real() + b.at("ci").real() + b.at("bmm").real();
     done.report += formatted("| {} | {} | {} | {} | {:.2f} |\n", b.at("name").text(),
@@ -74,7 +85,7 @@ bool same_workload(const Field& row, const Field& columns, const std::string& ki
                    const Workload& named, std::vector<std::string>& cells) {
   std::string text = kind;
   for (const auto& [column, parameter] : columns.entries()) {
-    const std::string value = row.at(column.c_str()).text();
+    const std::string value = row.at("paper").at(column).text();
     cells.push_back(value);
     text += (text == kind ? ":" : ",") + parameter.text() + "=" + value;
   }
@@ -96,9 +107,7 @@ std::int64_t unfused_bytes(const Workload& w) {
 }  // namespace
 
 Reproduced reproduce_chains(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "level", "workload", "columns",
-            "rows", "must_hold"});
+  const Field top = document_of(e, {"machine", "level", "workload", "columns", "rows", "must_hold"});
   top.at("must_hold").only({"recomputed"});
   std::vector<std::string> recomputing;
   for (const Field& f : top.at("must_hold").at("recomputed").items())
@@ -160,9 +169,27 @@ Reproduced reproduce_chains(const Experiment& e) {
   return done;
 }
 
-Reproduced reproduce_searches(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "workloads", "paper", "must_hold"});
+namespace {
+
+/// How long the searches for a workload take: over one level, and over all.
+ordered_json searched(const std::string& workload, const std::string& machine) {
+  Request request = request_for(workload, machine);
+  const Setting setting = setting_of(request);
+  const auto search = [&](const std::optional<std::string>& level) {
+    request.level = level;
+    return find_model("chimera").optimise(request, setting);
+  };
+  const Result<Optimum> one = search(std::nullopt), all = search("all");
+  if (!one || !all) return {{"reason", one ? all.reason() : one.reason()}};
+  return {{"one_level_seconds", one->document["search_seconds"]},
+          {"all_levels_seconds", all->document["search_seconds"]},
+          {"candidates", all->document["candidates"]}};
+}
+
+}  // namespace
+
+Reproduced reproduce_searches(const Experiment& e, const Run& run) {
+  const Field top = document_of(e, {"machine", "workloads", "paper", "must_hold"});
   const double most = top.at("must_hold").at("search_seconds").real();
   Reproduced done;
   done.holds = true;
@@ -170,22 +197,16 @@ Reproduced reproduce_searches(const Experiment& e) {
                "all levels ms (measured)"});
   double sum = 0;
   for (const Field& f : top.at("workloads").items()) {
-    Request request = request_for(f.text(), top.at("machine").text());
-    const Setting setting = setting_of(request);
-    const auto search = [&](const std::optional<std::string>& level) {
-      request.level = level;
-      return find_model("chimera").optimise(request, setting);
-    };
-    const Result<Optimum> one = search(std::nullopt), all = search("all");
-    if (!one || !all) {
-      fail(done, f.text() + ": " + (one ? all.reason() : one.reason()));
+    const ordered_json p = run.points.once(
+        e.id, f.text(), [&] { return searched(f.text(), top.at("machine").text()); });
+    if (p.contains("reason")) {
+      fail(done, f.text() + ": " + p["reason"].get<std::string>());
       continue;
     }
-    const double a = one->document["search_seconds"].get<double>();
-    const double b = all->document["search_seconds"].get<double>();
+    const double a = p["one_level_seconds"], b = p["all_levels_seconds"];
     sum += b;
     if (std::max(a, b) > most) fail(done, formatted("the search for {} took {:.3f} s", f.text(), b));
-    const ordered_json& counted = all->document["candidates"];
+    const ordered_json& counted = p["candidates"];
     sheet.add({f.text(), counted["orders"].dump(), counted["distinct_orders"].dump(),
                counted["solves"].dump(), fixed(1e3 * a, 1), fixed(1e3 * b, 1)});
   }

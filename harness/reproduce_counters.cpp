@@ -229,19 +229,26 @@ void add_plans(Reproduced& done, ordered_json plans) {
 }
 
 /// Our counts of every kernel under every variant.
-Predictions simulated(const Field& top, polybench::Size size, const Request& request,
+Predictions simulated(const Experiment& e, const Field& top, polybench::Size size, const Run& run,
                       ordered_json& kernels) {
   const std::vector<Variant> variants = variants_of(top, size);
   const auto all = polybench::kernels();
-  std::vector<polybench::Counted> counted(variants.size() * all.size());
+  std::vector<ordered_json> counted(variants.size() * all.size());
   const auto count = [&](std::size_t i) {
     const Variant& v = variants[i / all.size()];
     polybench::Options how;
     if (v.walks) how.walks = walks_of(top.at("page_walks"));
     const Kernel& k = all[i % all.size()];
-    counted[i] = polybench::count(k, k.of(size), levels_of(top, v), how);
+    const std::string key = formatted("{} {} {}", k.name, name_of(size), v.name);
+    counted[i] = run.points.once(e.id, key, [&] {
+      const polybench::Counted one = polybench::count(k, k.of(size), levels_of(top, v), how);
+      return ordered_json{{"accesses", one.accesses},
+                          {"page_walks", one.walks},
+                          {"lines", {one.levels[0].lines(), one.levels[1].lines()}}};
+    });
   };
-  parallel_for(counted.size(), threads_of(request), count, request.progress, "simulating kernels");
+  parallel_for(counted.size(), threads_of(run.request), count, run.request.progress,
+               "simulating kernels");
   Predictions predictions;
   for (const Variant& v : variants) {
     predictions.names.push_back(v.name);
@@ -249,12 +256,11 @@ Predictions simulated(const Field& top, polybench::Size size, const Request& req
   }
   for (std::size_t i = 0; i < counted.size(); ++i)
     predictions.misses[i / all.size()][std::string(all[i % all.size()].name)] = {
-        static_cast<double>(counted[i].levels[0].lines()),
-        static_cast<double>(counted[i].levels[1].lines())};
+        counted[i]["lines"][0].get<double>(), counted[i]["lines"][1].get<double>()};
   for (std::size_t k = 0; k < all.size(); ++k)  // of the first variant, which is ours
     kernels.push_back({{"kernel", all[k].name},
-                       {"accesses", counted[k].accesses},
-                       {"page_walks", counted[k].walks}});
+                       {"accesses", counted[k]["accesses"]},
+                       {"page_walks", counted[k]["page_walks"]}});
   return predictions;
 }
 
@@ -285,7 +291,20 @@ void hold(Reproduced& done, const Field& top, polybench::Size size) {
 
 }  // namespace
 
-std::optional<std::string> counters_missing(const ReproduceOptions& options) {
+std::vector<std::string> counters_files(const Experiment& e, const ReproduceOptions& options) {
+  const std::string size =
+      options.size.value_or(Field(*e.document, e.where).at("size").text());
+  std::vector<std::string> files;
+  for (const auto& [tool, rest] :
+       {std::pair("papi-", "-o2.csv"), std::pair("dinero-", "-l1-l2.csv"),
+        std::pair("haystack-", "-l1-l2.csv")}) {
+    const std::string path = folder_of(options) + "/" + tool + size + rest;
+    if (std::filesystem::exists(path)) files.push_back(path);
+  }
+  return files;
+}
+
+std::optional<std::string> counters_missing(const Experiment&, const ReproduceOptions& options) {
   const std::string size = options.size.value_or("medium");
   const std::string path = folder_of(options) + "/papi-" + size + "-o2.csv";
   std::error_code error;
@@ -295,11 +314,9 @@ std::optional<std::string> counters_missing(const ReproduceOptions& options) {
          "dinero-SIZE-l1-l2.csv";
 }
 
-Reproduced reproduce_counters(const Experiment& e, const Request& request,
-                              const ReproduceOptions& options) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "levels", "size", "page_walks",
-            "variants", "must_hold", "plans"});
+Reproduced reproduce_counters(const Experiment& e, const Run& run) {
+  const ReproduceOptions& options = run.options;
+  const Field top = document_of(e, {"machine", "levels", "size", "page_walks", "variants", "must_hold", "plans"});
   const std::string size_name = options.size.value_or(top.at("size").text());
   const polybench::Size size = *polybench::size_from_name(size_name);
   const std::string folder = folder_of(options);
@@ -308,7 +325,7 @@ Reproduced reproduce_counters(const Experiment& e, const Request& request,
 
   Reproduced done;
   ordered_json ours = ordered_json::array();
-  Predictions all = simulated(top, size, request, ours);
+  Predictions all = simulated(e, top, size, run, ours);
   add(all, "dinero", dinero);
   const std::string haystack = folder + "/haystack-" + size_name + "-l1-l2.csv";
   if (std::filesystem::exists(haystack)) add(all, "haystack", read_counts(haystack));
@@ -328,7 +345,16 @@ Reproduced reproduce_counters(const Experiment& e, const Request& request,
   done.report = formatted("Size {}, machine {}; relative errors against PAPI's counts.\n\n",
                           size_name, top.at("machine").text());
   write_tables(done, all);
-  add_plans(done, plans_of(top, size, request));
+  add_plans(done, run.points.once(e.id, "plans " + size_name,
+                                  [&] { return plans_of(top, size, run.request); }));
+  for (const char* level : kLevels) {
+    const ordered_json& errors = done.result["errors"][level];
+    done.compared.push_back({.what = formatted("{}: median error; the paper's: Dinero IV's", level),
+                             .unit = "%",
+                             .ours = 100 * errors["simulated"]["median"].get<double>(),
+                             .ours_source = formatted("simulated against measured (PAPI)"),
+                             .paper = 100 * errors["dinero"]["median"].get<double>()});
+  }
   hold(done, top, size);
   return done;
 }

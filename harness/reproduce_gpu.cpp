@@ -151,10 +151,8 @@ std::vector<std::string> cells(const ordered_json& p) {
 
 }  // namespace
 
-Reproduced reproduce_blocks(const Experiment& e, const Request& request) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "tree", "k_tile", "rows",
-            "must_hold"});
+Reproduced reproduce_blocks(const Experiment& e, const Run& run) {
+  const Field top = document_of(e, {"machine", "tree", "k_tile", "rows", "must_hold"});
   Reproduced done;
   done.holds = true;
   done.result["points"] = ordered_json::array();
@@ -164,9 +162,21 @@ Reproduced reproduce_blocks(const Experiment& e, const Request& request) {
   done.result["table"] = ordered_json::array();
   for (const Field& row : top.at("rows").items()) {
     row.only({"n", "tile", "sample_waves", "blocks_per_sm", "measured"});
-    if (request.progress) request.progress("simulating", 0);
-    ordered_json point = simulated(top, row, request);
-    if (const auto measured = row.get("measured")) put_measured(point, *measured);
+    const auto count = static_cast<double>(top.at("rows").items().size());
+    if (run.request.progress)
+      run.request.progress("simulating", static_cast<double>(done.result["points"].size()) / count);
+    const std::string key = formatted("n={} tile={}", row.at("n").text(), row.at("tile").text());
+    ordered_json point =
+        run.points.once(e.id, key, [&] { return simulated(top, row, run.request); });
+    if (const auto measured = row.get("measured")) {
+      put_measured(point, *measured);
+      done.compared.push_back({.what = key + ", read from DRAM; the paper's: counted",
+                               .unit = "bytes",
+                               .ours = point["dram_read_bytes"].get<double>(),
+                               .ours_source = "simulated (gpu)",
+                               .paper = point["measured_dram_read_bytes"].get<double>(),
+                               .paper_source = point["measured_source"].get<std::string>()});
+    }
     done.result["table"].push_back(cells(point));
     done.result["points"].push_back(std::move(point));
   }

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "core/ir/format.h"
+#include "core/ir/files.h"
 #include "harness/chimera_levels.h"
+#include "harness/parallel.h"
 #include "harness/sheet.h"
 #include "simulator/simulator.h"
 
@@ -102,11 +104,51 @@ Result<std::vector<LevelCount>> simulated(const Setting& s, const Plan& plan) {
 
 std::string percent(double x) { return formatted("{:.2f}", 100 * x); }
 
+ordered_json counts_json(const std::vector<LevelCount>& counts) {
+  ordered_json rows = ordered_json::array();
+  for (const LevelCount& c : counts)
+    rows.push_back({{"level", c.level}, {"boundary", c.boundary}, {"hits", c.hits},
+                    {"misses", c.misses}, {"moved_bytes", c.moved}});
+  return rows;
+}
+
+std::vector<LevelCount> counts_from(const ordered_json& rows) {
+  std::vector<LevelCount> counts;
+  for (const ordered_json& r : rows)
+    counts.push_back({r["level"], r["boundary"], r["hits"], r["misses"], r["moved_bytes"]});
+  return counts;
+}
+
+/// Both plans of a workload, walked; or why not.
+ordered_json walked(const std::string& workload, const std::string& machine) {
+  const Setting s = setting_for(workload, machine);
+  const Plans plans = plans_of(s);
+  if (!plans.fused || !plans.why.empty())
+    return {{"reason", plans.fused ? plans.why : plans.fused.reason()}};
+  const auto fused = simulated(s, plans.fused->plan), apart = simulated(s, plans.unfused);
+  if (!fused || !apart) return {{"reason", fused ? apart.reason() : fused.reason()}};
+  return {{"fused", counts_json(*fused)}, {"unfused", counts_json(*apart)}};
+}
+
+/// Each workload's point, on several threads, in their order.
+std::vector<ordered_json> points_of(const Experiment& e, const std::vector<Field>& workloads,
+                                    const Run& run,
+                                    const std::function<ordered_json(const std::string&)>& compute) {
+  std::vector<ordered_json> points(workloads.size());
+  parallel_for(
+      workloads.size(), threads_of(run.request),
+      [&](std::size_t i) {
+        const std::string name = workloads[i].text();
+        points[i] = run.points.once(e.id, name, [&] { return compute(name); });
+      },
+      run.request.progress, "workloads");
+  return points;
+}
+
 }  // namespace
 
-Reproduced reproduce_levels(const Experiment& e, const Request& request) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "workloads", "paper", "must_hold"});
+Reproduced reproduce_levels(const Experiment& e, const Run& run) {
+  const Field top = document_of(e, {"machine", "workloads", "paper", "must_hold"});
   std::vector<std::string> header{"workload"};
   const auto levels_of = [](const Machine& m) {
     std::vector<std::string> names;
@@ -115,50 +157,50 @@ Reproduced reproduce_levels(const Experiment& e, const Request& request) {
   };
   Reproduced done;
   done.holds = true;
-  std::optional<Sheet> sheet;
   std::map<std::string, double> changed;  // by boundary: sum of 1 - fused / unfused
   std::vector<std::string> boundaries;
   const auto workloads = top.at("workloads").items();
+  const std::string machine = top.at("machine").text();
+  for (const std::string& level : levels_of(named_machine(machine)))
+    for (const char* what :
+         {"hit % fused", "hit % unfused", "bytes fused", "bytes unfused", "reduced by %"})
+      header.push_back(formatted("{} {} (simulated)", level, what));
+  Sheet sheet(header);
+  const auto points =
+      points_of(e, workloads, run, [&](const std::string& name) { return walked(name, machine); });
   for (std::size_t i = 0; i < workloads.size(); ++i) {
     const std::string name = workloads[i].text();
-    if (request.progress) request.progress(name, double(i) / double(workloads.size()));
-    const Setting s = setting_for(name, top.at("machine").text());
-    if (!sheet) {
-      for (const std::string& level : levels_of(*s.machine))
-        for (const char* what : {"hit % fused", "hit % unfused", "bytes fused", "bytes unfused",
-                                 "reduced by %"})
-          header.push_back(formatted("{} {} (simulated)", level, what));
-      sheet.emplace(header);
-    }
-    const Plans plans = plans_of(s);
-    if (!plans.fused || !plans.why.empty()) {
-      fail(done, name + ": " + (plans.fused ? plans.why : plans.fused.reason()));
+    if (points[i].contains("reason")) {
+      fail(done, name + ": " + points[i]["reason"].get<std::string>());
       continue;
     }
-    const auto fused = simulated(s, plans.fused->plan), apart = simulated(s, plans.unfused);
-    if (!fused || !apart) {
-      fail(done, name + ": " + (fused ? apart.reason() : fused.reason()));
-      continue;
-    }
+    const auto fused = counts_from(points[i]["fused"]), apart = counts_from(points[i]["unfused"]);
     std::vector<std::string> row{name};
-    for (std::size_t d = 0; d < fused->size(); ++d) {
-      const LevelCount &a = (*fused)[d], &b = (*apart)[d];
+    for (std::size_t d = 0; d < fused.size(); ++d) {
+      const LevelCount &a = fused[d], &b = apart[d];
       const double less = 1 - static_cast<double>(a.moved) / static_cast<double>(b.moved);
       if (changed.emplace(a.boundary, 0).second) boundaries.push_back(a.boundary);
       changed[a.boundary] += less;
       row.insert(row.end(), {percent(a.hit_rate()), percent(b.hit_rate()), std::to_string(a.moved),
                              std::to_string(b.moved), percent(less)});
     }
-    sheet->add(std::move(row));
+    sheet.add(std::move(row));
   }
-  sheet->into(done);
+  sheet.into(done);
   done.report += "\n| boundary | reduced by % on average (paper) | reduced by % on average "
                  "(simulated) |\n|---|---|---|\n";
   for (const std::string& boundary : boundaries) {
     const double mean = 100 * changed[boundary] / double(workloads.size());
     std::string paper = "-";
-    for (const Field& p : top.at("paper").items())
-      if (p.at("boundary").text() == boundary) paper = p.at("reduced_percent").text();
+    for (const Field& p : top.at("paper").items()) {
+      if (p.at("boundary").text() != boundary) continue;
+      paper = p.at("reduced_percent").text();
+      done.compared.push_back({.what = boundary + ", reduced on average",
+                               .unit = "%",
+                               .ours = mean,
+                               .ours_source = "simulated (cache)",
+                               .paper = p.at("reduced_percent").real()});
+    }
     done.report += formatted("| {} | {} | {:.2f} |\n", boundary, paper, mean);
     done.result["reduced_percent"][boundary] = mean;
     for (const Field& must : top.at("must_hold").at("reduced").items())
@@ -168,42 +210,65 @@ Reproduced reproduce_levels(const Experiment& e, const Request& request) {
   return done;
 }
 
-Reproduced reproduce_fusion(const Experiment& e, const Request& request) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "panels"});
+namespace {
+
+/// What computing a workload takes at the machine's peak, and the slowest levels of both plans.
+ordered_json times_of(const std::string& workload, const std::string& machine) {
+  const Setting s = setting_for(workload, machine);
+  const Plans plans = plans_of(s);
+  if (!plans.fused || !plans.why.empty())
+    return {{"reason", plans.fused ? plans.why : plans.fused.reason()}};
+  double peak = 0;
+  for (const ComputeUnit& u : s.machine->units)
+    if (const auto at = u.peak.find(std::string(name_of(s.workload->dtype()))); at != u.peak.end())
+      peak = std::max(peak, at->second.value);
+  return {{"compute_seconds", s.workload->flops() / peak},
+          {"fused_seconds", plans.fused->price.largest},
+          {"unfused_seconds", plans.unfused_cost}};
+}
+
+}  // namespace
+
+Reproduced reproduce_fusion(const Experiment& e, const Run& run) {
+  const Field top = document_of(e, {"machine", "panels"});
   Reproduced done;
   done.holds = true;
   Sheet sheet({"panel", "workload", "computing us (predicted)", "fused, slowest level us (predicted)",
                "unfused, slowest levels us (predicted)", "speed-up by fusion (predicted)"});
   std::string averages;
+  const std::string machine = top.at("machine").text();
   for (const Field& panel : top.at("panels").items()) {
     panel.only({"name", "workloads", "paper"});
     double product = 0;
     const auto workloads = panel.at("workloads").items();
-    for (const Field& f : workloads) {
-      if (request.progress) request.progress(f.text(), 0);
-      const Setting s = setting_for(f.text(), top.at("machine").text());
-      const Plans plans = plans_of(s);
-      if (!plans.fused || !plans.why.empty()) {
-        fail(done, f.text() + ": " + (plans.fused ? plans.why : plans.fused.reason()));
+    const auto points = points_of(
+        e, workloads, run, [&](const std::string& name) { return times_of(name, machine); });
+    for (std::size_t i = 0; i < workloads.size(); ++i) {
+      const ordered_json& p = points[i];
+      if (p.contains("reason")) {
+        fail(done, workloads[i].text() + ": " + p["reason"].get<std::string>());
         continue;
       }
-      double peak = 0;
-      for (const ComputeUnit& u : s.machine->units)
-        if (const auto at = u.peak.find(std::string(name_of(s.workload->dtype()))); at != u.peak.end())
-          peak = std::max(peak, at->second.value);
-      const double compute = s.workload->flops() / peak;
-      const double fused = std::max(compute, plans.fused->price.largest);
-      const double apart = std::max(compute, plans.unfused_cost);
-      product += std::log(apart / fused);
-      sheet.add({panel.at("name").text(), f.text(), formatted("{:.2f}", 1e6 * compute),
-                 formatted("{:.2f}", 1e6 * plans.fused->price.largest),
-                 formatted("{:.2f}", 1e6 * plans.unfused_cost), formatted("{:.2f}", apart / fused)});
+      const double compute = p["compute_seconds"];
+      const double slowest = p["fused_seconds"], slowest_apart = p["unfused_seconds"];
+      const double gain = std::max(compute, slowest_apart) / std::max(compute, slowest);
+      product += std::log(gain);
+      sheet.add({panel.at("name").text(), workloads[i].text(), formatted("{:.2f}", 1e6 * compute),
+                 formatted("{:.2f}", 1e6 * slowest), formatted("{:.2f}", 1e6 * slowest_apart),
+                 formatted("{:.2f}", gain)});
     }
-    averages += formatted("| {} | {:.2f} |", panel.at("name").text(),
-                          std::exp(product / double(workloads.size())));
-    for (const auto& [system, times] : panel.at("paper").entries())
-      averages += formatted(" {} {};", system, times.text());
+    const double mean = std::exp(product / double(workloads.size()));
+    averages += formatted("| {} | {:.2f} |", panel.at("name").text(), mean);
+    for (const auto& entry : panel.at("paper").entries()) {
+      averages += formatted(" {} {};", entry.first, entry.second.text());
+      done.compared.push_back(
+          {.what = formatted("{}: ours over unfused, the paper's over {}", panel.at("name").text(),
+                             entry.first),
+           .unit = "times",
+           .ours = mean,
+           .ours_source = "predicted (chimera)",
+           .paper = entry.second.real()});
+    }
     averages += " |\n";
   }
   sheet.into(done);

@@ -7,6 +7,7 @@
 #include "core/ir/format.h"
 #include "harness/experiment.h"
 #include "harness/mcfuser_request.h"
+#include "harness/parallel.h"
 #include "harness/schedules.h"
 #include "harness/sheet.h"
 
@@ -20,9 +21,7 @@ std::string milliseconds(double seconds) { return formatted("{:.3f}", 1e3 * seco
 }  // namespace
 
 Reproduced reproduce_intensity(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "dtype", "product", "tile",
-            "extents", "paper", "must_hold"});
+  const Field top = document_of(e, {"machine", "dtype", "product", "tile", "extents", "paper", "must_hold"});
   const double product = static_cast<double>(top.at("product").integer(1, INT64_MAX));
   const double tile = static_cast<double>(top.at("tile").integer(1, 1 << 20));
   const auto must = mcfuser::ratio_from_name(top.at("must_hold").at("reading").text());
@@ -52,6 +51,11 @@ Reproduced reproduce_intensity(const Experiment& e) {
       if (p.at("k").integer(1, INT32_MAX) == k) {
         paper = p.at("phi").text();
         // The paper rounds one down and the other up: within one.
+        done.compared.push_back({.what = formatted("phi at K = {}", k),
+                                 .unit = "flop/element",
+                                 .ours = phi(*must),
+                                 .ours_source = "predicted (mcfuser)",
+                                 .paper = p.at("phi").real()});
         if (std::abs(phi(*must) - p.at("phi").real()) >= 1)
           fail(done, formatted("phi at K = {} is {:.2f}, the paper's {}", k, phi(*must), paper));
       }
@@ -65,9 +69,7 @@ Reproduced reproduce_intensity(const Experiment& e) {
 }
 
 Reproduced reproduce_space(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only(
-      {"id", "title", "source", "method", "about", "workload", "machine", "paper", "must_hold"});
+  const Field top = document_of(e, {"workload", "machine", "paper", "must_hold"});
   const Request request = request_for(top.at("workload").text(), top.at("machine").text());
   const Result<Fused> on = fused_of(request, setting_of(request));
   Reproduced done;
@@ -104,6 +106,11 @@ Reproduced reproduce_space(const Experiment& e) {
         if (!standard) continue;
         const Field must = top.at("must_hold");
         const auto hold = [&](const char* key, std::int64_t is) {
+          done.compared.push_back({.what = key,
+                                   .unit = "",
+                                   .ours = static_cast<double>(is),
+                                   .ours_source = "predicted (mcfuser)",
+                                   .paper = must.at(key).real()});
           if (is != must.at(key).integer(1, INT64_MAX))
             fail(done, formatted("{} is {}, the paper's {}", key, is, must.at(key).text()));
         };
@@ -120,8 +127,7 @@ Reproduced reproduce_space(const Experiment& e) {
 }
 
 Reproduced reproduce_works(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "workload", "machine", "rows"});
+  const Field top = document_of(e, {"workload", "machine", "columns", "rows"});
   const Request request = request_for(top.at("workload").text(), top.at("machine").text());
   const Result<Fused> on = fused_of(request, setting_of(request));
   Reproduced done;
@@ -130,22 +136,26 @@ Reproduced reproduce_works(const Experiment& e) {
     return done;
   }
   done.holds = true;
-  Sheet sheet({"name", "supports MBCI (paper)", "automatic (paper)", "search space (paper)",
-               "memory (paper)", "guidance (paper)", "tuning time (paper)", "model here",
-               "expressions, candidates after pruning (predicted)"});
+  std::vector<std::string> header{"name"};
+  for (const auto& entry : top.at("columns").entries())
+    header.push_back(entry.second.text() + " (paper)");
+  header.insert(header.end(), {"model here", "expressions, candidates after pruning (predicted)"});
+  Sheet sheet(header);
   for (const Field& r : top.at("rows").items()) {
+    std::vector<std::string> row{r.at("name").text()};
+    for (const auto& entry : top.at("columns").entries())
+      row.push_back(r.at("paper").at(entry.first).text());
     std::string model = "-", counted = "not here: no model of it";
     if (const auto named = r.get("model")) {
       model = find_model(named->text()).name;
       const auto space =
-          mcfuser::space_of(on->chain, on->device, {.flat = model != "mcfuser-chimera"});
+          mcfuser::space_of(on->chain, on->device, {.flat = model == "mcfuser"});
       TW_CHECK(space.ok(), "the example's space can be counted");
       counted = formatted("{} of {}, {}", space->counts.back().expressions,
                           space->counts.front().expressions, space->counts.back().candidates);
     }
-    sheet.add({r.at("name").text(), r.at("mbci").text(), r.at("auto").text(), r.at("space").text(),
-               r.at("memory").text(), r.at("guidance").text(), r.at("tuning").text(), model,
-               counted});
+    row.insert(row.end(), {model, counted});
+    sheet.add(std::move(row));
   }
   sheet.into(done);
   return done;
@@ -179,8 +189,7 @@ std::string tiles_text(const ordered_json& tiles) {
 }  // namespace
 
 Reproduced reproduce_configurations(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "columns", "rows", "must_hold"});
+  const Field top = document_of(e, {"machine", "columns", "rows", "must_hold"});
   const double most = top.at("must_hold").at("search_seconds").real();
   std::vector<std::string> header{"workload"};
   for (const auto& [column, loop] : top.at("columns").entries())
@@ -199,7 +208,7 @@ Reproduced reproduce_configurations(const Experiment& e) {
     std::vector<std::string> row{name};
     bool same = true;
     for (const auto& entry : top.at("columns").entries()) {
-      const std::int64_t paper = r.at(entry.first.c_str()).integer(1, INT32_MAX);
+      const std::int64_t paper = r.at("paper").at(entry.first).integer(1, INT32_MAX);
       const auto loop = setting.workload->find_loop(entry.second.text());
       // A batch of one has no loop.
       same = same && paper == (loop ? setting.workload->loop(*loop).extent : 1);
@@ -237,8 +246,7 @@ Reproduced reproduce_configurations(const Experiment& e) {
 }
 
 Reproduced reproduce_tuning(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "groups", "must_hold"});
+  const Field top = document_of(e, {"machine", "groups", "must_hold"});
   const double most = top.at("must_hold").at("search_seconds").real();
   Reproduced done;
   done.holds = true;
@@ -267,6 +275,12 @@ Reproduced reproduce_tuning(const Experiment& e) {
         }
         ours = formatted("{:.5f}", sum);
         why = "-";
+        done.compared.push_back(
+            {.what = formatted("{}, {}", g.at("name").text(), system),
+             .unit = "seconds",
+             .ours = sum,
+             .ours_source = "measured (clock), the search with the model alone",
+             .paper = entry.second.real()});
       } else if (!g.get("workloads")) {
         why = "end-to-end networks are not available here";
       }
@@ -277,19 +291,32 @@ Reproduced reproduce_tuning(const Experiment& e) {
   return done;
 }
 
-Reproduced reproduce_comparison(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "machine", "workloads"});
+Reproduced reproduce_comparison(const Experiment& e, const Run& run) {
+  const Field top = document_of(e, {"machine", "workloads"});
   Reproduced done;
   done.holds = true;
   Sheet sheet({"workload", "plan of", "bound bytes", "exact bytes", "simulated bytes", "gap",
                "chimera bytes (predicted)", "mcfuser bytes (predicted)", "mcfuser us (predicted)",
                "largest difference of mcfuser's price", "its cause"});
-  for (const Field& w : top.at("workloads").items()) {
-    const Answer answer = compare(request_for(w.text(), top.at("machine").text()));
-    for (const ordered_json& p : answer.json["plans"]) {
+  const auto workloads = top.at("workloads").items();
+  std::vector<ordered_json> answers(workloads.size());
+  parallel_for(
+      workloads.size(), threads_of(run.request),
+      [&](std::size_t i) {
+        const std::string name = workloads[i].text();
+        answers[i] = run.points.once(
+            e.id, name, [&] {
+              return compare(request_for(name, top.at("machine").text()),
+                             "chimera,mcfuser,mcfuser-chimera,bounds")
+                  .json;
+            });
+      },
+      run.request.progress, "comparing");
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    const Field& w = workloads[i];
+    for (const ordered_json& p : answers[i]["plans"]) {
       std::vector<std::string> row{w.text(), p["model"].get<std::string>(),
-                                   answer.json["bound_bytes"].dump()};
+                                   answers[i]["bound_bytes"].dump()};
       if (!p.contains("prices")) {
         row.resize(10, "-");
         row.push_back(p["reason"].get<std::string>());

@@ -80,12 +80,30 @@ ordered_json agreement_json(const std::vector<MemoryPoint>& points,
           {"worst", a.worst},   {"bias", a.bias}};
 }
 
+Chart chart_of(const Experiment& e, const std::vector<MemoryPoint>& points,
+               const std::string& device) {
+  Chart chart{.title = e.id + ": " + e.title,
+              .x_label = "simulated, bytes read from memory",
+              .y_label = "measured (ncu), bytes",
+              .caption = formatted("Recorded plans on {}; caches flushed before each kernel (cold) "
+                                   "and not (warm).",
+                                   device),
+              .identity = true};
+  for (const auto& [name, truth] :
+       {std::pair("counted cold", &MemoryPoint::cold), std::pair("counted warm", &MemoryPoint::warm)}) {
+    Series s{.name = name};
+    for (const MemoryPoint& p : points)
+      if (p.simulated && p.*truth) s.x.push_back(*p.simulated), s.y.push_back(*(p.*truth));
+    chart.series.push_back(std::move(s));
+  }
+  return chart;
+}
+
 }  // namespace
 
-Reproduced reproduce_memory(const Experiment& e, const Request& request,
-                            const ReproduceOptions& options) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "recording", "block", "most_bytes"});
+Reproduced reproduce_memory(const Experiment& e, const Run& run) {
+  const ReproduceOptions& options = run.options;
+  const Field top = document_of(e, {"recording", "block", "most_bytes"});
   const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
@@ -98,8 +116,18 @@ Reproduced reproduce_memory(const Experiment& e, const Request& request,
     points.resize(static_cast<std::size_t>(*options.samples));
   const double most = top.at("most_bytes").real();
   parallel_for(
-      points.size(), threads_of(request), [&](std::size_t i) { simulate_point(points[i], most); },
-      request.progress, "simulating");
+      points.size(), threads_of(run.request),
+      [&](std::size_t i) {
+        MemoryPoint& p = points[i];
+        const ordered_json found = run.points.once(e.id, formatted("{} {}", i, p.name), [&] {
+          simulate_point(p, most);
+          return ordered_json{{"read_bytes", p.simulated ? ordered_json(*p.simulated) : nullptr},
+                              {"reason", p.reason}};
+        });
+        if (!found["read_bytes"].is_null()) p.simulated = found["read_bytes"].get<double>();
+        p.reason = found["reason"];
+      },
+      run.request.progress, "simulating");
   Sheet sheet({"plan", "inputs and outputs MB", "simulated MB", "counted MB, cold", "counted MB, warm",
                "simulated/cold", "why not"});
   for (const MemoryPoint& p : points)
@@ -119,6 +147,7 @@ Reproduced reproduce_memory(const Experiment& e, const Request& request,
           name, a["points"].dump(), a["r2_identity"].get<double>(), 100 * a["mape"].get<double>(),
           100 * a["bias"].get<double>());
   done.report += "\n";
+  done.chart = chart_of(e, points, done.result["recording"]["device"].get<std::string>());
   done.holds = done.result["cold"].is_object();
   if (!done.holds) done.reason = "no recorded plan could be simulated";
   return done;

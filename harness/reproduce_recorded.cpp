@@ -41,8 +41,8 @@ std::optional<double> number_at(const ordered_json& j, const char* model, const 
 
 }  // namespace
 
-bool is_recorded(std::string_view method) {
-  return method == "speedups" || method == "times" || method == "traffic" || method == "memory";
+std::vector<std::string> recording_files(const Experiment& e, const ReproduceOptions& options) {
+  return {recording_path(e, options)};
 }
 
 std::optional<std::string> recording_missing(const Experiment& e, const ReproduceOptions& options) {
@@ -53,9 +53,9 @@ std::optional<std::string> recording_missing(const Experiment& e, const Reproduc
          "); --data DIR names a folder with one, and experiments/gpu makes it";
 }
 
-Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& options) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "recording", "groups"});
+Reproduced reproduce_speedups(const Experiment& e, const Run& run) {
+  const ReproduceOptions& options = run.options;
+  const Field top = document_of(e, {"recording", "groups"});
   const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
@@ -85,6 +85,12 @@ Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& optio
       done.result["means"][prefix] = {{"geometric_mean", std::exp(logs / count)},
                                       {"rows", count},
                                       {"paper", group.at("paper").real()}};
+      done.compared.push_back({.what = prefix + "*, over PyTorch",
+                               .unit = "times",
+                               .ours = std::exp(logs / count),
+                               .ours_source = formatted("measured (CUDA events, {})",
+                                                        done.result["recording"]["device"].get<std::string>()),
+                               .paper = group.at("paper").real()});
       sheet.add({prefix + "*, geometric mean", "", "", ratio(std::exp(logs / count)), "", paper});
     }
   }
@@ -95,9 +101,9 @@ Reproduced reproduce_speedups(const Experiment& e, const ReproduceOptions& optio
   return done;
 }
 
-Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "recording", "block", "rows"});
+Reproduced reproduce_times(const Experiment& e, const Run& run) {
+  const ReproduceOptions& options = run.options;
+  const Field top = document_of(e, {"recording", "block", "rows"});
   const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
@@ -117,6 +123,19 @@ Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options)
       continue;
     }
     done.result["rows"][name]["paper_pearson"] = row.at("paper").real();
+    done.compared.push_back(
+        {.what = name + ", correlation of predicted with measured time",
+         .unit = "",
+         .ours = said["pearson"].get<double>(),
+         .ours_source = formatted("predicted (mcfuser) against measured (CUDA events, {})",
+                                  done.result["recording"]["device"].get<std::string>()),
+         .paper = row.at("paper").real()});
+    Series timed{.name = name};
+    for (const TimedPoint& p : timed_points(*found)) {
+      timed.x.push_back(p.predicted);
+      timed.y.push_back(p.measured);
+    }
+    done.chart.series.push_back(std::move(timed));
     sheet.add({name, said["points"].dump(), std::to_string(found->at("failed").items().size()),
                ratio(said["pearson"].get<double>()), ratio(row.at("paper").real()),
                ratio(said["spearman"].get<double>()),
@@ -124,14 +143,19 @@ Reproduced reproduce_times(const Experiment& e, const ReproduceOptions& options)
                ratio(said["best_of_first_eight_over_best"].get<double>())});
   }
   sheet.into(done);
+  done.chart.title = e.id + ": " + e.title;
+  done.chart.x_label = "predicted (mcfuser), seconds";
+  done.chart.y_label = "measured (CUDA events), seconds";
+  done.chart.caption = "Recorded on " + done.result["recording"]["device"].get<std::string>() +
+                       "; a point a candidate.";
+  done.chart.identity = true;
   done.holds = done.reason.empty();
   return done;
 }
 
-Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& options) {
-  const Field top(*e.document, e.where);
-  top.only(
-      {"id", "title", "source", "method", "about", "recording", "block", "paper", "must_hold"});
+Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
+  const ReproduceOptions& options = run.options;
+  const Field top = document_of(e, {"recording", "block", "paper", "must_hold"});
   const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
@@ -165,6 +189,29 @@ Reproduced reproduce_traffic(const Experiment& e, const ReproduceOptions& option
           formatted("\n- {}: {:+.2f} % of the true bytes", cause, 100 * part.get<double>());
   done.report += formatted("\n\nThe paper, on another machine and another boundary: R² {}.\n",
                            ratio(top.at("paper").at("r2").real()));
+  const std::string device = done.result["recording"]["device"];
+  for (const char* model : {"chimera", "mcfuser"})
+    if (said[model].is_object())
+      done.compared.push_back(
+          {.what = formatted("R² about y = x of {}", model),
+           .unit = "",
+           .ours = said[model]["r2_identity"].get<double>(),
+           .ours_source = formatted("predicted ({}) against measured (ncu, {})", model, device),
+           .paper = top.at("paper").at("r2").real()});
+  done.chart = {.title = e.id + ": " + e.title,
+                .x_label = "predicted, bytes into the SMs",
+                .y_label = "measured (ncu), bytes",
+                .caption = "Recorded on " + device + "; a point a tiling.",
+                .identity = true,
+                .series = {{.name = "exact"}, {.name = "chimera"}, {.name = "mcfuser"}}};
+  for (const CountedPoint& p : counted_points(block, "all")) {
+    const auto put = [&p](Series& s, const std::optional<double>& predicted) {
+      if (predicted) s.x.push_back(*predicted), s.y.push_back(p.truth);
+    };
+    put(done.chart.series[0], p.exact);
+    put(done.chart.series[1], p.chimera);
+    put(done.chart.series[2], p.mcfuser);
+  }
   const double least = top.at("must_hold").at("min_r2_exact").real();
   // Groups whose name goes on after ", " have a known cause beside the model.
   done.holds = !said["groups"].empty();

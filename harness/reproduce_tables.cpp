@@ -51,9 +51,7 @@ std::map<std::string, std::int64_t> named_tiles(const Field& field) {
 }  // namespace
 
 Reproduced reproduce_formulas(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "order", "readings", "edges", "cases",
-            "tensors"});
+  const Field top = document_of(e, {"order", "readings", "edges", "cases", "tensors"});
   const auto edges = chimera::edges_from_name(top.at("edges").text());
   if (!edges) top.at("edges").fail("is no way to count edges", "full, exact");
   Reproduced done;
@@ -88,6 +86,17 @@ Reproduced reproduce_formulas(const Experiment& e) {
           done.holds = false;
           done.reason = formatted("{} of {} ({}): {} and {}, the paper {} and {}", tensor, name,
                                     r.text(), ours, tile, paper, paper_tile);
+        }
+        if (done.compared.size() < 2 * top.at("tensors").entries().size()) {  // the first case's
+          const auto add = [&](const char* what, std::int64_t mine, std::int64_t theirs) {
+            done.compared.push_back({.what = formatted("{} of {}, {} ({})", what, tensor, name, tiles_text),
+                                     .unit = "elements",
+                                     .ours = static_cast<double>(mine),
+                                     .ours_source = "predicted (chimera)",
+                                     .paper = static_cast<double>(theirs)});
+          };
+          add("movement", ours, paper);
+          add("footprint", tile, paper_tile);
         }
         done.result["rows"].push_back({{"workload", name},
                                        {"tiles", table},
@@ -164,9 +173,7 @@ std::string list(const std::set<std::string>& loops) {
 }  // namespace
 
 Reproduced reproduce_reuse(const Experiment& e) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "workload", "reading", "paper",
-            "paper_every_order"});
+  const Field top = document_of(e, {"workload", "reading", "paper", "paper_every_order"});
   const Workload w = named_workload(top.at("workload").text());
   const chimera::Reading reading = reading_of(top.at("reading"));
   Reproduced done;

@@ -81,24 +81,49 @@ std::string csv_of(const ordered_json& v) {
   return csv;
 }
 
+Series series_of(const char* name, const ordered_json& points) {
+  Series s{.name = name};
+  for (const ordered_json& p : points) {
+    s.x.push_back(p["predicted_bytes"].get<double>());
+    s.y.push_back(p["true_bytes"].get<double>());
+  }
+  return s;
+}
+
+Chart chart_of(const Experiment& e, const ordered_json& v) {
+  Chart chart{.title = e.id + ": " + e.title,
+              .x_label = "predicted (chimera), bytes",
+              .y_label = "simulated, bytes",
+              .caption = formatted("{} on {}, boundary {}; {} tilings.",
+                                   v["workload"].get<std::string>(), v["machine"].get<std::string>(),
+                                   v["boundary"].get<std::string>(), v["valid"].dump()),
+              .identity = true};
+  chart.series.push_back(series_of("memory use of at most half the capacity", v["points"]));
+  if (v.contains("beyond"))
+    chart.series.push_back(series_of("past half the capacity", v["beyond"]["points"]));
+  if (v.contains("small_tiles"))
+    chart.series.push_back(series_of("some tile smaller than the sampler's least", v["small_tiles"]["points"]));
+  return chart;
+}
+
 }  // namespace
 
-Reproduced reproduce_validation(const Experiment& e, const Request& request,
-                                const ReproduceOptions& options) {
-  const Field top(*e.document, e.where);
-  top.only({"id", "title", "source", "method", "about", "workload", "machine", "orders", "samples",
-            "seed", "beyond", "spill", "paper", "must_hold"});
+Reproduced reproduce_validation(const Experiment& e, const Run& run) {
+  const Field top = document_of(e, {"workload", "machine", "orders", "samples", "seed", "beyond", "spill", "paper", "must_hold"});
   Request asked;
   asked.subject = top.at("workload").text();
   asked.machine = top.at("machine").text();
   asked.seed = static_cast<std::uint64_t>(top.at("seed").integer(0, INT64_MAX));
-  asked.threads = request.threads;
-  asked.progress = request.progress;
+  asked.threads = run.request.threads;
+  asked.progress = run.request.progress;
   ValidateOptions how;
   for (const Field& order : top.at("orders").items()) how.orders.push_back(order.text());
-  how.samples = options.samples.value_or(top.at("samples").integer(1, 1'000'000));
+  how.samples = run.options.samples.value_or(top.at("samples").integer(1, 1'000'000));
   how.beyond = top.at("beyond").boolean();
   if (const auto spill = top.get("spill")) how.spill = spill->text();
+  how.once = [&](const std::string& key, const std::function<ordered_json()>& compute) {
+    return run.points.once(e.id, key, compute);
+  };
   const double least = top.at("must_hold").at("min_r2").real();
 
   const Answer answer = validate(asked, how);
@@ -117,6 +142,13 @@ Reproduced reproduce_validation(const Experiment& e, const Request& request,
   }
   done.csv = csv_of(answer.json);
   done.report = report_of(top, answer.json);
+  const std::string by = formatted("predicted (chimera) against simulated ({})", *asked.machine);
+  done.compared.push_back({.what = "R² about y = x",
+                           .unit = "",
+                           .ours = answer.json["r2_identity"].get<double>(),
+                           .ours_source = by,
+                           .paper = r2 ? std::optional(r2->real()) : std::nullopt});
+  done.chart = chart_of(e, answer.json);
   const double got = answer.json["r2_identity"];
   done.holds = got >= least;
   if (!done.holds) done.reason = formatted("R² about y = x is {:.4f}, below {}", got, least);

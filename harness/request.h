@@ -58,6 +58,7 @@ struct Request {
   std::optional<std::string> micro_kernel = {};
   std::optional<std::string> layout = {};     ///< tiled, row-major
   FuserOptions fuser = {};
+  std::vector<std::string> stitch = {};       ///< FusionStitching's: "last-step=select"
   std::uint64_t seed = 1;
   std::optional<int> threads = {};
   Progress progress = {};

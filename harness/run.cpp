@@ -135,7 +135,7 @@ Answer emit(const Request& request, const EmitOptions& options) {
   if (is_cuda(options.target)) return emit_cuda(request, options);
   if (options.target == "npu") return emit_npu(request, options);
   const cpu::Isa isa = isa_of(options.isa);
-  Scheduled on = schedule_of(suited(request, options.target, options.isa, options.micro_kernel));
+  Scheduled on = schedule_for_threads(suited(request, options.target, options.isa, options.micro_kernel));
   if (!on.schedule) return on.refusal;
   const Result<cpu::Source> source =
       source_of(on, isa, options.micro_kernel, options.prefetch, request.threads.value_or(1));
@@ -162,7 +162,7 @@ Answer run(const Request& request, const RunOptions& options) {
   if (is_cuda(options.target)) return run_cuda(request, options);
   if (options.target == "npu") return run_npu(request, options);
   const cpu::Isa isa = isa_of(options.isa);
-  Scheduled on = schedule_of(suited(request, options.target, options.isa, options.micro_kernel));
+  Scheduled on = schedule_for_threads(suited(request, options.target, options.isa, options.micro_kernel));
   if (!on.schedule) return on.refusal;
   auto json = head(on, options.target);
   json["isa"] = cpu::name_of(isa);

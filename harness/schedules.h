@@ -21,6 +21,13 @@ struct Scheduled {
 
 /// Reads the request, makes the plan it says, resolves it. Throws InputError for bad input.
 Scheduled schedule_of(const Request& request);
+/// The same; where a model made the plan, for as many threads of a processor as the request says. A
+/// model knows of one thread: where its tiles leave some threads idle for a tenth of the time or more,
+/// one loop's tiles are made smaller, so that every thread has as many (rows of outputs before
+/// others, whichever loops are outermost).
+Scheduled schedule_for_threads(const Request& request);
+/// The plan with that changed; itself where nothing is gained. Plans of one kernel without blocks.
+Plan shared_by_threads(const Plan& plan, const Workload& workload, int threads);
 
 /// The boundary whose inner level is `level`: "L2/shared".
 std::string boundary_into(const Machine& m, LevelId level);

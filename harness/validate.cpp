@@ -1,7 +1,10 @@
-// validate: Chimera's prediction against the true bytes into the innermost level, over many tilings.
+// validate: Chimera's prediction against the true bytes into the innermost level, over many
+// tilings.
 #include <algorithm>
+#include <map>
 #include <optional>
 
+#include "core/ir/format.h"
 #include "harness/chimera_request.h"
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"
@@ -21,14 +24,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Tiles below this are drawn only by --beyond, in the block `small_tiles`: of tiles so small a cache
-/// keeps the whole strip that they are cut from, and Algorithm 1's premise, that a tile is gone when
-/// the loop that moves it comes round, does not hold.
+/// Tiles below this are drawn only by --beyond, in the block `small_tiles`: of tiles so small a
+/// cache keeps the whole strip that they are cut from, and Algorithm 1's premise, that a tile is
+/// gone when the loop that moves it comes round, does not hold.
 constexpr std::int64_t kMinTile = 4;
-/// Walks that take more work than this (SimulateOptions::most_work; about ten seconds) are given up.
+/// Walks that take more work than this (SimulateOptions::most_work; about ten seconds) are given
+/// up.
 constexpr std::int64_t kMostWork = 8'000'000'000;
-/// Walks are not begun if two iterations of their outermost loop touch more lines than this: those are
-/// walked at least, though what a loop within them repeats may be passed over, mostly all but a
+/// Walks are not begun if two iterations of their outermost loop touch more lines than this: those
+/// are walked at least, though what a loop within them repeats may be passed over, mostly all but a
 /// twentieth.
 constexpr double kMostTouches = 20.0 * kMostWork;
 
@@ -46,6 +50,8 @@ struct Subject {
   Layout layout = Layout::tiled;
   const profilers::MeterRecord* meter = nullptr;  ///< the truth; null: the simulator
   std::optional<Reference> reference = {};        ///< with a meter: what kernels are verified on
+  const ModelRecord* model = nullptr;             ///< what predicts; null: Chimera's Algorithm 1
+  Request request = {};                           ///< of that model
 };
 
 struct Point {
@@ -55,16 +61,19 @@ struct Point {
   std::int64_t predicted_full = 0;  ///< bytes, full edges
   std::int64_t truth = 0;           ///< bytes towards the level
   // Not every truth counts these.
-  std::optional<std::int64_t> written = {};         ///< bytes out of it
+  std::optional<std::int64_t> written = {};  ///< bytes out of it
   std::optional<std::int64_t> resident_dirty = {};
   std::int64_t memory = 0;
   std::int64_t packing = 0;
-  std::string failure = {};         ///< why it has no truth
+  // By tensor: what makes up `predicted`, and where it is known `truth`.
+  std::map<std::string, std::int64_t> predicted_by = {}, truth_by = {};
+  std::string failure = {};  ///< why it has no truth
 };
 
 const Workload& workload(const Subject& s) { return *s.setting.workload; }
 
-/// About how many cache lines a walk touches: for each operator its computes times its tiles' lines.
+/// About how many cache lines a walk touches: for each operator its computes times its tiles'
+/// lines.
 double touches(const Workload& w, const Point& p, const chimera::Price& price) {
   double sum = 0;
   for (std::size_t o = 0; o < w.operators().size(); ++o) {
@@ -118,18 +127,54 @@ void simulated(const Subject& s, const Schedule& schedule, const chimera::Price&
   const Traffic& traffic = done.traffic;
   const TrafficEntry total = traffic.total(s.walked_boundary);
   p.truth = total.read.value;
+  for (const TrafficEntry& e : traffic.entries)
+    if (e.boundary == s.walked_boundary) p.truth_by[e.tensor] += e.read.value;
   p.written = total.written.value;
   p.resident_dirty = total.resident_dirty.value;
   p.packing = AddressMap(schedule, s.layout).packing_bytes().value;
+}
+
+/// What another model than Chimera's says of the point's plan. Each tensor counts once: a cache
+/// that allocates on writes fills an output's line whether it is read or written next, so that its
+/// bytes towards the level are the larger of the two. A Reason where the model does not price the
+/// plan.
+std::optional<Reason> price_by_model(const Subject& s, Point& p) {
+  const Machine& m = *s.setting.machine;
+  Setting with_plan = s.setting;
+  with_plan.file =
+      PlanFile{.workload = workload(s),
+               .workload_name = s.setting.workload_name,
+               .machine = m.name,
+               .model = {},
+               .plan = chimera::plan_of(workload(s), p.order, p.tiles, m, s.level, s.exact_edges)};
+  const Answer answer = s.model->price(s.request, with_plan);
+  if (!answer.ok()) return Reason{answer.json.value("reason", "not priced by " + s.model->name)};
+  for (const ordered_json& e : answer.json.at("traffic"))
+    if (e.at("boundary") == s.boundary)
+      p.predicted_by[e.at("tensor").get<std::string>()] += std::max(
+          e.at("read_bytes").get<std::int64_t>(), e.at("written_bytes").get<std::int64_t>());
+  for (const auto& [tensor, bytes] : p.predicted_by) p.predicted += bytes;
+  p.predicted_full = p.predicted;
+  return std::nullopt;
+}
+
+/// What Algorithm 1 says, with exact and with full edges.
+void price_by_chimera(const Subject& s, const chimera::Price& price, Point& p) {
+  const Workload& w = workload(s);
+  p.predicted = bytes_of(price.volume, w.dtype()).value;
+  p.predicted_full =
+      bytes_of(chimera::price(w, p.order, p.tiles, s.full_edges).volume, w.dtype()).value;
+  for (const chimera::TensorPrice& t : price.tensors)
+    if (t.movement.value != 0)
+      p.predicted_by[w.tensor(t.tensor).name] =
+          bytes_of(t.movement, w.tensor(t.tensor).dtype).value;
 }
 
 /// Fills in everything but order and tiles.
 void evaluate(const Subject& s, Point& p) {
   const Workload& w = workload(s);
   const chimera::Price price = chimera::price(w, p.order, p.tiles, s.exact_edges);
-  p.predicted = bytes_of(price.volume, w.dtype()).value;
-  p.predicted_full =
-      bytes_of(chimera::price(w, p.order, p.tiles, s.full_edges).volume, w.dtype()).value;
+  if (s.model == nullptr) price_by_chimera(s, price, p);
   if (const auto legal = chimera::legality(w, p.order, p.tiles); !legal.legal) {
     p.failure = legal.reason;
     return;
@@ -147,6 +192,11 @@ void evaluate(const Subject& s, Point& p) {
     p.failure = why->text;
     return;
   }
+  if (s.model != nullptr)
+    if (const auto why = price_by_model(s, p)) {
+      p.failure = why->text;
+      return;
+    }
   if (s.meter == nullptr) return simulated(s, *schedule, price, p);
   if (const auto why = metered(s, p)) p.failure = why->text;
 }
@@ -161,15 +211,23 @@ ordered_json point_json(const Subject& s, const Point& p) {
   json["tiles"] = tiles_json(workload(s), p.order, p.tiles);
   json["predicted_bytes"] = p.predicted;
   json["true_bytes"] = p.truth;
-  json["predicted_full_edges_bytes"] = p.predicted_full;
+  if (s.model == nullptr) json["predicted_full_edges_bytes"] = p.predicted_full;
   json["written_bytes"] = number_json(p.written);
   json["resident_dirty_bytes"] = number_json(p.resident_dirty);
   json["memory_bytes"] = p.memory;
   json["packing_bytes"] = p.packing;
+  if (p.truth_by.empty()) return json;
+  json["tensors"] = ordered_json::object();
+  for (const Tensor& t : workload(s).tensors()) {
+    const auto of = [&t](const auto& by) { return by.contains(t.name) ? by.at(t.name) : 0; };
+    if (of(p.predicted_by) != 0 || of(p.truth_by) != 0)
+      json["tensors"][t.name] = {{"predicted_bytes", of(p.predicted_by)},
+                                 {"true_bytes", of(p.truth_by)}};
+  }
   return json;
 }
 
-Agreement agreement_of(const std::vector<Point>& points, std::int64_t Point::* prediction) {
+Agreement agreement_of(const std::vector<Point>& points, std::int64_t Point::*prediction) {
   std::vector<double> x, y;
   for (const Point& p : points) {
     if (!p.failure.empty()) continue;
@@ -195,7 +253,8 @@ void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& p
   json["valid"] = std::ssize(points) - failed;
   json["failed"] = failed;
   merge(json, agreement_json(agreement_of(points, &Point::predicted)));
-  json["full_edges"] = agreement_json(agreement_of(points, &Point::predicted_full));
+  if (s.model == nullptr)
+    json["full_edges"] = agreement_json(agreement_of(points, &Point::predicted_full));
   json["points"] = ordered_json::array();
   json["failures"] = ordered_json::array();
   for (const Point& p : points) {
@@ -209,12 +268,44 @@ void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& p
   }
 }
 
+std::optional<std::int64_t> number_from(const ordered_json& j) {
+  return j.is_null() ? std::nullopt : std::optional(j.get<std::int64_t>());
+}
+
+/// evaluate, but for a tiling that was finished before.
+void evaluate_once(const Subject& s, Point& p, const std::string& block, const Once& once) {
+  const std::string key = formatted("{} {} {}", block, chimera::to_text(workload(s), p.order),
+                                    tiles_json(workload(s), p.order, p.tiles).dump());
+  const ordered_json found = once(key, [&] {
+    evaluate(s, p);
+    ordered_json json = point_json(s, p);
+    json["predicted_full"] = p.predicted_full;
+    json["predicted_by"] = p.predicted_by;
+    json["truth_by"] = p.truth_by;
+    json["failure"] = p.failure;
+    return json;
+  });
+  p.predicted = found["predicted_bytes"];
+  p.predicted_full = found["predicted_full"];
+  p.truth = found["true_bytes"];
+  p.written = number_from(found["written_bytes"]);
+  p.resident_dirty = number_from(found["resident_dirty_bytes"]);
+  p.memory = found["memory_bytes"];
+  p.packing = found["packing_bytes"];
+  p.predicted_by = found["predicted_by"].get<std::map<std::string, std::int64_t>>();
+  p.truth_by = found["truth_by"].get<std::map<std::string, std::int64_t>>();
+  p.failure = found["failure"];
+}
+
 std::vector<Point> evaluated(const Subject& s, std::vector<Point> points, const Request& request,
-                             std::string_view what) {
+                             const Once& once, const std::string& what) {
   // Hardware counters see what else the machine does: then one kernel at a time.
   const bool alone = s.meter != nullptr && !s.meter->valgrind;
-  parallel_for(points.size(), alone ? 1 : threads_of(request), [&](std::size_t i) { evaluate(s, points[i]); },
-               request.progress, what);
+  const auto work = [&](std::size_t i) {
+    if (once) evaluate_once(s, points[i], what, once);
+    else evaluate(s, points[i]);
+  };
+  parallel_for(points.size(), alone ? 1 : threads_of(request), work, request.progress, what);
   return points;
 }
 
@@ -223,7 +314,8 @@ std::vector<Point> drawn(const Subject& s, const std::vector<chimera::Order>& or
                          const ValidateOptions& options, const Request& request,
                          const SampleSpace& space, bool first) {
   const std::int64_t count =
-      first ? options.samples : std::min(options.samples, std::max<std::int64_t>(8, options.samples / 4));
+      first ? options.samples
+            : std::min(options.samples, std::max<std::int64_t>(8, options.samples / 4));
   std::vector<Point> points;
   std::uint64_t seed = request.seed;
   for (const chimera::Order& order : orders)
@@ -233,10 +325,11 @@ std::vector<Point> drawn(const Subject& s, const std::vector<chimera::Order>& or
   return points;
 }
 
-/// The least that the model predicts for any of the orders in the space that tilings are drawn from, and
-/// what that truly moves; null where there is none.
+/// The least that the model predicts for any of the orders in the space that tilings are drawn
+/// from, and what that truly moves; null where there is none.
 ordered_json optimum_json(const Subject& s, const std::vector<chimera::Order>& orders,
-                          const SampleSpace& space) {
+                          const SampleSpace& space, const Once& once) {
+  if (s.model != nullptr) return nullptr;  // only Chimera's model is solved over this space
   chimera::Options options = s.exact_edges;
   options.memory = chimera::Memory::held;
   options.min_tile = space.min_tile;
@@ -249,7 +342,8 @@ ordered_json optimum_json(const Subject& s, const std::vector<chimera::Order>& o
     if (!best || p.predicted < best->predicted) best = std::move(p);
   }
   if (!best) return nullptr;
-  evaluate(s, *best);
+  if (once) evaluate_once(s, *best, "optimum", once);
+  else evaluate(s, *best);
   return best->failure.empty() ? point_json(s, *best) : ordered_json(nullptr);
 }
 
@@ -279,8 +373,8 @@ std::string csv_of(const Subject& s,
 }
 
 /// The machine that is walked. Where every level is a cache, what the innermost one misses does not
-/// depend on those outside it (none evicts from another unless it is inclusive), so it alone is walked,
-/// over home.
+/// depend on those outside it (none evicts from another unless it is inclusive), so it alone is
+/// walked, over home.
 Machine walked_machine(const Machine& m, LevelId level) {
   const bool caches = std::all_of(m.levels.begin(), m.levels.end(), [](const Level& l) {
     return l.kind == LevelKind::home || l.kind == LevelKind::registers ||
@@ -296,14 +390,18 @@ Machine walked_machine(const Machine& m, LevelId level) {
 }
 
 Subject subject_of(const Request& request, const ValidateOptions& options) {
-  if (request.model.value_or("chimera") != "chimera") {
-    find_model(*request.model);
-    throw InputError({.where = "--model",
-                      .value = *request.model,
-                      .problem = "is not what validate holds against the truth",
-                      .accepted = "chimera"});
-  }
   Subject s{.setting = setting_of(request)};
+  if (request.model.value_or("chimera") != "chimera") {
+    s.model = &find_model(*request.model);
+    s.request = request;
+    s.request.order.reset();  // which tilings are drawn, not which plan is priced
+    s.request.progress = {};
+    if (options.spill)
+      throw InputError({.where = "--spill",
+                        .value = *options.spill,
+                        .problem = "is Chimera's",
+                        .accepted = "--model chimera"});
+  }
   if (s.setting.file || request.tree || request.tiles)
     throw InputError({.where = "validate",
                       .value = request.subject,
@@ -344,9 +442,8 @@ std::vector<chimera::Order> orders_of(const Subject& s, const ValidateOptions& o
   if (orders.empty() && request.order)
     orders.push_back(chimera::parse_order(workload(s), *request.order));
   if (orders.empty()) {
-    const auto best = chimera::best_plan(
-        workload(s), *s.setting.machine, s.level, s.exact_edges,
-        Elements(s.capacity.value / size_of(workload(s).dtype())));
+    const auto best = chimera::best_plan(workload(s), *s.setting.machine, s.level, s.exact_edges,
+                                         Elements(s.capacity.value / size_of(workload(s).dtype())));
     if (best) orders.push_back(best->solution.order);
   }
   return orders;
@@ -374,7 +471,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   auto json = document();
   json["workload"] = s.setting.workload_name;
   json["machine"] = s.setting.machine->name;
-  json["model"] = "chimera";
+  json["model"] = s.model == nullptr ? "chimera" : s.model->name;
   json["truth"] = options.truth;
   json["command"] = command_of(request, options);
   if (absent) return refuse(std::move(json), *absent);
@@ -392,23 +489,24 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   const Elements whole(s.capacity.value / size_of(workload(s).dtype()));
   const Elements half(whole.value / 2);
   const std::int64_t min_tile = request.min_tile.value_or(kMinTile);
-  json["sampler"] = {{"law", "uniform over the integer tilings with memory use of at most half the "
-                             "capacity and no tile smaller than min_tile"},
+  json["sampler"] = {{"law",
+                      "uniform over the integer tilings with memory use of at most half the "
+                      "capacity and no tile smaller than min_tile"},
                      {"min_tile", min_tile}};
-  const auto block = [&](const SampleSpace& space, bool first, std::string_view what) {
-    return evaluated(s, drawn(s, orders, options, request, space, first), request, what);
+  const auto block = [&](const SampleSpace& space, bool first, const std::string& what) {
+    return evaluated(s, drawn(s, orders, options, request, space, first), request, options.once, what);
   };
   const SampleSpace inside{.most = half, .min_tile = min_tile};
   const auto within = block(inside, true, "simulating tilings");
   add_block(json, s, within);
-  json["optimum"] = optimum_json(s, orders, inside);
+  json["optimum"] = optimum_json(s, orders, inside, options.once);
   std::vector<Point> beyond, small;
   if (options.beyond) {
     const SampleSpace past{.least = half, .most = whole, .min_tile = min_tile};
     beyond = block(past, false, "simulating tilings past half the capacity");
     json["beyond"] = {{"law", "as the sampler's, with memory use past half the capacity"}};
     add_block(json["beyond"], s, beyond);
-    json["beyond"]["optimum"] = optimum_json(s, orders, past);
+    json["beyond"]["optimum"] = optimum_json(s, orders, past, options.once);
     if (min_tile > 1) {
       small = block({.most = half, .min_tile = 1, .some_below = min_tile}, false,
                     "simulating tilings with small tiles");
@@ -416,11 +514,14 @@ Answer validate(const Request& request, const ValidateOptions& options) {
       add_block(json["small_tiles"], s, small);
     }
   }
-  if (options.csv) write_file(*options.csv, csv_of(s, {{"half", &within}, {"beyond", &beyond}, {"small_tiles", &small}}), "--csv");
+  if (options.csv)
+    write_file(*options.csv,
+               csv_of(s, {{"half", &within}, {"beyond", &beyond}, {"small_tiles", &small}}),
+               "--csv");
   if (json["valid"] == 0)
-    return refuse(std::move(json), within.empty() ? "no tiling fits half the capacity"
-                                                  : "no tiling could be evaluated: " +
-                                                        within.front().failure);
+    return refuse(std::move(json), within.empty()
+                                       ? "no tiling fits half the capacity"
+                                       : "no tiling could be evaluated: " + within.front().failure);
   const double r2 = json["r2_identity"];
   if (options.min_r2 && !(r2 >= *options.min_r2))
     return refuse(std::move(json), "R² about y = x is " + std::to_string(r2) + ", below " +

@@ -21,6 +21,7 @@ std::string command_of(const Request& r, const ValidateOptions& o) {
   };
   add(r.subject);
   option("-m", r.machine);
+  if (r.model && *r.model != "chimera") option("--model", r.model);
   if (!o.orders.empty()) {
     const bool long_names = std::any_of(o.orders.begin(), o.orders.end(), [](const std::string& t) {
       return t.find(',') != std::string::npos;

@@ -26,6 +26,9 @@ Answer list_experiments();
 /// solved for the level's capacity where --tiles is not given. A plan with `resolved`: the schedule in
 /// the plan's notation. Cost: about a millisecond for the 24 orders of a GEMM chain.
 Answer explain(const Request& request, bool resolved = false);
+/// The same; with FusionStitching's models, the drawing of the graph written to `out` (.dot, or .svg
+/// through Graphviz; refused where that is not here).
+Answer explain(const Request& request, bool resolved, const std::optional<std::string>& out);
 
 /// The least bytes by buffer size, proven and attainable, each operator alone and fused: the ski slope,
 /// its minima, and the size from which on fusion pays. A machine's levels are marked where -m names one.
@@ -145,20 +148,27 @@ struct ValidateOptions {
   std::optional<std::string> spill = {};     ///< an intermediate pinned to home
   std::optional<std::string> csv = {};       ///< the points
   std::optional<std::string> recorded = {};  ///< truth ncu: a file of experiments/gpu/counters
+  Once once = {};                            ///< keeps tilings that are finished; none: all are computed
 };
 /// Predicted against true bytes over N seeded tilings (convention 8). Points are simulated on
 /// --threads threads; the answer does not depend on how many.
 Answer validate(const Request& request, const ValidateOptions& options);
 
 struct ReproduceOptions {
-  std::string id;
-  std::optional<std::string> out = {};       ///< default results/ID
+  std::string id;                            ///< an experiment, or a paper: all of its experiments
+  bool all = false;                          ///< every experiment; no id then
+  std::optional<std::string> out = {};       ///< default results/ID; of several, results
   std::optional<std::int64_t> samples = {};  ///< instead of the experiment's own
   std::optional<std::string> size = {};      ///< small, medium, large: of kernels with counted misses
-  std::optional<std::string> data = {};      ///< the folder where the counted misses lie
+  std::optional<std::string> data = {};      ///< the folder where counted misses or recordings lie
 };
-/// A paper's table or figure, into DIR: report.md, result.json, points.csv. Refused where what must hold
-/// does not, and, before anything is written, where the data of its source are not there.
+/// A paper's table or figure, into DIR: report.md, result.json, points.csv, figure.svg; journal.jsonl has
+/// the points of those that take long, and one that was killed goes on from it. Refused where what must
+/// hold does not, and, before anything is written, where the data of its source are not there.
+///
+/// Of several ("chimera", or `all`): each in DIR/ID, those that are finished there (by this build, from
+/// the same files and options) left as they are, and DIR/index.md and index.json. What this machine
+/// cannot run is a row that says why. Refused where what must hold of one does not.
 Answer reproduce(const Request& request, const ReproduceOptions& options);
 
 }  // namespace tilewright::harness

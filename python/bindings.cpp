@@ -1,7 +1,10 @@
-// The module: one function, from a verb and its options as JSON to the answer as JSON. The package
-// around it (tilewright/__init__.py) gives the verbs their signatures.
+// The module: one function, from a verb and its options as JSON to the answer as JSON, and two for
+// models written in Python. The package around it (tilewright/__init__.py) gives the verbs their
+// signatures.
 #include <pybind11/pybind11.h>
 
+#include "harness/registry.h"
+#include "python/added_model.h"
 #include "python/options.h"
 
 namespace tilewright::python {
@@ -23,7 +26,7 @@ constexpr Verb kVerbs[] = {
     {"experiments", [](const Invocation&) { return harness::list_experiments(); }},
     {"explain",
      [](const Invocation& i) {
-       return i.curve ? harness::explain_curve(i.request) : harness::explain(i.request, i.resolved);
+       return i.curve ? harness::explain_curve(i.request) : harness::explain(i.request, i.resolved, i.out);
      }},
     {"plan", [](const Invocation& i) { return harness::plan(i.request, i.out); }},
     {"predict", [](const Invocation& i) { return harness::predict(i.request); }},
@@ -70,4 +73,6 @@ PYBIND11_MODULE(_tilewright, m) {
     }
     return py::make_tuple(py::str(answer.first), answer.second);
   });
+  m.def("add_model", &tilewright::python::add_model);
+  m.def("remove_model", &tilewright::harness::remove_model);
 }

@@ -161,6 +161,7 @@ Invocation invocation_of(const Json& options) {
   read.whole("patience", 1, 1'000'000, f.patience);
   read.whole("generations", 1, 1'000'000, f.generations);
   read.flag("no_guard", f.no_guard);
+  read.texts("stitch", r.stitch);
   read.text("layout", r.layout);
   read.whole("seed", 0, INT64_MAX, r.seed);
   read.whole("threads", 1, 1024, r.threads);
@@ -201,6 +202,7 @@ Invocation invocation_of(const Json& options) {
   read.text("batch", i.batch);
   read.texts("orders", i.validate.orders);
   read.whole("samples", 1, 1'000'000, i.reproduce.samples);
+  read.flag("all", i.reproduce.all);
   read.text("size", i.reproduce.size);
   read.text("data", i.reproduce.data);
   read.text("truth", i.validate.truth);

@@ -9,6 +9,7 @@
 #include "core/ir/error.h"
 #include "simulator/cache_engine.h"
 #include "simulator/cache_sets.h"
+#include "simulator/cache_walk.h"
 
 namespace tilewright {
 
@@ -95,8 +96,7 @@ void check_together(const std::vector<CacheGeometry>& levels) {
 
 int shift_of(Bytes line) { return std::countr_zero(static_cast<std::uint64_t>(line.value)); }
 
-std::array<std::uint32_t, 2> nowhere{~std::uint32_t{0},
-                                     ~std::uint32_t{0}};  // no word of any address
+cache::Front nowhere;
 
 /// How many further iterations touch exactly the lines that this one does.
 std::int64_t same_lines(const Stream& s, std::int64_t address, int line_shift) {
@@ -171,11 +171,32 @@ CacheHierarchy& CacheHierarchy::operator=(CacheHierarchy&&) noexcept = default;
 
 void CacheHierarchy::renew_quick() {
   quick_ = engine_->quick();
-  if (quick_.words == nullptr) quick_.words = nowhere.data();
+  if (quick_.fronts == nullptr) quick_.fronts = &nowhere;
 }
 
-void CacheHierarchy::range(std::int64_t address, std::int64_t bytes, bool write, int tensor,
-                           std::size_t entry) {
+/// An access that is not to the front of its set.
+void CacheHierarchy::touch(std::int64_t address, std::int64_t bytes, bool write, int tensor) {
+  const auto a = static_cast<std::uint64_t>(address);
+  if (quick_.words != nullptr && static_cast<std::uint64_t>(bytes) - 1 <= (~a & quick_.in_line)) {
+    const std::uint64_t set = ((a >> quick_.row_shift) & quick_.rows) / sizeof(cache::Front);
+    std::uint32_t* const row = quick_.words + (set << quick_.row_words);
+    const std::uint64_t word = ((a >> quick_.word_shift) + 1) << std::bit_width(quick_.meta);
+    if ((row[1] ^ word) <= quick_.meta) {  // two lines that take turns
+      const auto now =
+          static_cast<std::uint32_t>(word | static_cast<std::uint32_t>(tensor) << 1 | 1);
+      const std::uint32_t there = row[1];
+      row[1] = row[0];
+      row[0] = write ? now : there;
+      quick_.fronts[set] = {a & ~std::uint64_t{quick_.in_line}, row[0] & quick_.meta};
+      ++quick_.tally[tensor].hits;
+      return;
+    }
+  }
+  if (!walk(address, bytes, write, tensor, 1, 0)) lines(address, bytes, write, tensor, 1);
+}
+
+void CacheHierarchy::long_range(std::int64_t address, std::int64_t bytes, bool write, int tensor,
+                                std::size_t entry) {
   if (bytes <= 0) return;
   if (entry == 0) return lines(address, bytes, write, tensor, 1);
   if (engine_->range(static_cast<std::uint64_t>(address),
@@ -196,21 +217,27 @@ void CacheHierarchy::lines(std::int64_t address, std::int64_t bytes, bool write,
     if (engine_->range(first, last, write, tensor, 0)) renew_quick();
     const std::int64_t more = touches - static_cast<std::int64_t>(n);
     if (more != 0) engine_->more_hits(tensor, more, 0);
-    return;
+  } else if (quick_.walk != nullptr) {
+    quick_.walk(*quick_.through, cache::entry_of(line, tensor, write), n, touches);
+  } else {
+    run(cache::entry_of(line, tensor, write), n, times, touches);
   }
+}
+
+void CacheHierarchy::run(std::uint64_t first, std::size_t n, std::int64_t times,
+                         std::int64_t touches) {
   cache::Miss misses[cache::Quick::kMost];
-  const std::size_t missed =
-      quick_.run(quick_.sets, cache::entry_of(line, tensor, write), n, misses, times);
+  const std::size_t missed = quick_.run(quick_.sets, first, n, misses, times);
+  const int tensor = cache::tensor_of(first);
   cache::Tally& tally = quick_.tally[tensor];
-  tally.hits += touches;
+  tally.hits += touches - static_cast<std::int64_t>(missed);
   if (missed == 0) return;
-  tally.hits -= static_cast<std::int64_t>(missed);
   tally.misses += static_cast<std::int64_t>(missed);
   engine_->missed(tensor, {misses, missed});
 }
 
-void CacheHierarchy::update(std::int64_t address, std::int64_t bytes, int tensor,
-                            std::size_t entry) {
+void CacheHierarchy::long_update(std::int64_t address, std::int64_t bytes, int tensor,
+                                 std::size_t entry) {
   if (bytes <= 0) return;
   const int shift = entry == 0 ? line_shift_ : shift_of(geometry_[entry].line);
   if (entry == 0 && quick_.settles) return lines(address, bytes, true, tensor, 2);
@@ -230,8 +257,8 @@ void CacheHierarchy::update(std::int64_t address, std::int64_t bytes, int tensor
   }
 }
 
-void CacheHierarchy::elements(std::int64_t address, std::int64_t count, std::int64_t element,
-                              bool write, int tensor) {
+void CacheHierarchy::all_elements(std::int64_t address, std::int64_t count, std::int64_t element,
+                                  bool write, int tensor) {
   if (count <= 0 || element <= 0) return;
   if (!quick_.settles && !engine_->always_settled(0))
     return line_by_line(address, count, element, write, tensor, 1);
@@ -239,8 +266,8 @@ void CacheHierarchy::elements(std::int64_t address, std::int64_t count, std::int
   lines(address, count * element, write, tensor, 1, touches);
 }
 
-void CacheHierarchy::update_elements(std::int64_t address, std::int64_t count, std::int64_t element,
-                                     int tensor) {
+void CacheHierarchy::update_all_elements(std::int64_t address, std::int64_t count,
+                                         std::int64_t element, int tensor) {
   if (count <= 0 || element <= 0) return;
   const bool settles = quick_.settles || engine_->always_settled(0);
   const bool apart = touches_of(address, count, element, line_shift_) == count;
@@ -324,7 +351,7 @@ void CacheHierarchy::streams(std::span<const Stream> streams, std::int64_t count
     bool hit = true;
     for (const Stream& s : streams) {
       const std::int64_t at = s.address + i * s.stride;
-      if (quick(at, s.bytes, s.write, s.tensor)) continue;
+      if (s.bytes <= 0 || quick(at, s.bytes, s.write, s.tensor)) continue;
       const std::int64_t before = engine_->innermost_misses();
       range(at, s.bytes, s.write, s.tensor);
       hit = hit && engine_->innermost_misses() == before;

@@ -10,6 +10,7 @@
 #include "core/ir/cache_behaviour.h"
 #include "core/ir/machine.h"
 #include "core/ir/units.h"
+#include "simulator/cache_entry.h"
 
 namespace tilewright {
 
@@ -90,23 +91,35 @@ struct Tally {
   std::int64_t prefetches = 0, useful_prefetches = 0, invalidations = 0;
 };
 
-/// Where the innermost level can be asked without a call: a row a set whose first word is the line
-/// touched last, packed (see Packing), so that touching it again changes nothing but a count and,
-/// of an order of use, who wrote it. Without such rows, words that no line matches.
+/// The line of a set that was touched last, if touching it again changes nothing but a count: for
+/// reads whoever's it is, for writes where they would leave the same `meta` (tensor << 1 | dirty).
+struct Front {
+  static constexpr std::uint64_t kNowhere = std::uint64_t{1} << 63;  ///< next to no address
+  std::uint64_t address = kNowhere;                                  ///< of its first byte
+  std::uint64_t meta = 0;
+};
+
+struct Walk;
+
+/// Where the innermost level can be asked without a call. Without fronts, one that no address
+/// matches.
 struct Quick {
-  std::uint32_t* words = nullptr;
+  Front* fronts = nullptr;  ///< by set
   Tally* tally = nullptr;
-  // Of an address: how its row is found, what of a shifted one is no tag, and where it lies in its
-  // line. One shift each: this is the hottest path.
-  std::uint64_t rows = 0;     ///< bits that say which byte of `words` its row begins with
-  std::uint64_t lift = 0;     ///< added before the shift, because tags are kept plus one
-  std::uint64_t meta = 0;     ///< bits of a word that are no tag
-  std::uint64_t in_line = 0;  ///< bits of an address within a line
-  int row_shift = 0, word_shift = 63;
-  bool in_order = false;  ///< rows are whole and in order of use
-  bool settles = false;   ///< a line just touched is settled, whatever the policy's state
-  /// Touches `n` lines, at most kMost and below `limit`: see RunSets. Where lines settle, it is
-  /// once for all times.
+  // Not of the type that is counted in, so that a compiler may keep them in registers.
+  std::uint32_t rows = 0;  ///< of an address shifted: which byte of `fronts` its front begins with
+  std::uint32_t in_line = 0;  ///< bits of an address within a line
+  int row_shift = 0;
+  // Of rows in order of use, whose second word is next: see CacheHierarchy::touch.
+  std::uint32_t* words = nullptr;
+  int row_words = 0, word_shift = 0;  ///< log2 of a row's length; what of an address is no tag
+  std::uint32_t meta = 0;             ///< bits of a word that are no tag
+  bool settles = false;  ///< a line just touched is settled, whatever the policy's state
+  /// Touches `n` lines, at most kMost and below `limit`, `touches` times in all, and counts them.
+  /// Where lines settle.
+  void (*walk)(Walk& through, std::uint64_t first, std::size_t n, std::int64_t touches) = nullptr;
+  Walk* through = nullptr;
+  /// Where there is no walk. See RunSets; where lines settle, it is once for all times.
   std::size_t (*run)(void* sets, std::uint64_t first, std::size_t n, Miss* misses,
                      std::int64_t times) = nullptr;
   void* sets = nullptr;
@@ -175,21 +188,33 @@ class CacheHierarchy {
     access(address, bytes, true, tensor);
   }
   void access(std::int64_t address, std::int64_t bytes, bool write, int tensor = 0) {
-    if (!quick(address, bytes, write, tensor)) range(address, bytes, write, tensor);
+    if (bytes > 0 && !quick(address, bytes, write, tensor)) touch(address, bytes, write, tensor);
   }
   /// Touches each line of [address, address + bytes) once, in ascending order. `entry` is the level
   /// that is asked first: software that fills a scratchpad from the second level passes 1.
   void range(std::int64_t address, std::int64_t bytes, bool write, int tensor = 0,
-             std::size_t entry = 0);
+             std::size_t entry = 0) {
+    if (entry != 0 || !walk(address, bytes, write, tensor, 1, 0))
+      long_range(address, bytes, write, tensor, entry);
+  }
   /// Reads each line of the range once and writes it at once: y += x, line by line.
-  void update(std::int64_t address, std::int64_t bytes, int tensor = 0, std::size_t entry = 0);
+  void update(std::int64_t address, std::int64_t bytes, int tensor = 0, std::size_t entry = 0) {
+    if (entry != 0 || !walk(address, bytes, true, tensor, 2, 0))
+      long_update(address, bytes, tensor, entry);
+  }
   /// The same counts and state as `count` single accesses of `element` bytes each, one after the
   /// other from `address` on.
   void elements(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
-                int tensor = 0);
+                int tensor = 0) {
+    if (!apart(address, element) || !walk(address, count * element, write, tensor, 0, count))
+      all_elements(address, count, element, write, tensor);
+  }
   /// The same counts and state as that many times a read and a write of an element: y += x.
   void update_elements(std::int64_t address, std::int64_t count, std::int64_t element,
-                       int tensor = 0);
+                       int tensor = 0) {
+    if (!apart(address, element) || !walk(address, count * element, true, tensor, 0, 2 * count))
+      update_all_elements(address, count, element, tensor);
+  }
   /// The same counts and state as `rows` times elements(), `pitch` bytes apart.
   void tile(std::int64_t address, std::int64_t rows, std::int64_t pitch, std::int64_t count,
             std::int64_t element, bool write, int tensor = 0);
@@ -231,28 +256,46 @@ class CacheHierarchy {
  private:
   bool quick(std::int64_t address, std::int64_t bytes, bool write, int tensor) {
     const auto a = static_cast<std::uint64_t>(address);
-    if (static_cast<std::uint64_t>(bytes) - 1 > (~a & quick_.in_line)) return false;
     const std::uint64_t at = (a >> quick_.row_shift) & quick_.rows;
-    const std::uint64_t word = (a + quick_.lift) >> quick_.word_shift;  // with any meta bits
-    std::uint32_t* const row = quick_.words + at / sizeof(std::uint32_t);
-    if ((row[0] ^ word) > quick_.meta) {
-      if (!quick_.in_order || (row[1] ^ word) > quick_.meta) return false;
-      std::swap(row[0], row[1]);  // two lines that take turns
-    }
-    if (write) {
-      const std::uint64_t now = static_cast<std::uint64_t>(tensor) << 1 | 1;
-      if ((row[0] & quick_.meta) != now) {
-        if (!quick_.in_order) return false;
-        row[0] = static_cast<std::uint32_t>((row[0] & ~quick_.meta) | now);
-      }
-    }
+    const cache::Front& front = quick_.fronts[at / sizeof(cache::Front)];
+    const std::uint64_t first = a - front.address;
+    const std::uint64_t last = first + static_cast<std::uint64_t>(bytes) - 1;
+    if ((first | last) > quick_.in_line) return false;
+    if (write && front.meta != (static_cast<std::uint64_t>(tensor) << 1 | 1)) return false;
     ++quick_.tally[tensor].hits;
     return true;
   }
+  /// Whether no element of an array straddles lines.
+  bool apart(std::int64_t address, std::int64_t element) const {
+    return ((element | address) & (element - 1)) == 0 &&
+           static_cast<std::uint64_t>(element) - 1 <= quick_.in_line;
+  }
+  /// Touches a range, not too long, of lines that settle, if it can. Counts `each` a line and
+  /// `more`.
+  bool walk(std::int64_t address, std::int64_t bytes, bool write, int tensor, std::int64_t each,
+            std::int64_t more) {
+    if (quick_.walk == nullptr || bytes <= 0) return false;
+    const std::uint64_t first = static_cast<std::uint64_t>(address) >> line_shift_;
+    const std::uint64_t last = static_cast<std::uint64_t>(address + bytes - 1) >> line_shift_;
+    if (last - first >= cache::Quick::kMost || last >= quick_.limit) return false;
+    const std::uint64_t n = last - first + 1;
+    quick_.walk(*quick_.through, cache::entry_of(first, tensor, write), n,
+                static_cast<std::int64_t>(n) * each + more);
+    return true;
+  }
+  void touch(std::int64_t address, std::int64_t bytes, bool write, int tensor);
+  void long_range(std::int64_t address, std::int64_t bytes, bool write, int tensor,
+                  std::size_t entry);
+  void long_update(std::int64_t address, std::int64_t bytes, int tensor, std::size_t entry);
+  void all_elements(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
+                    int tensor);
+  void update_all_elements(std::int64_t address, std::int64_t count, std::int64_t element,
+                           int tensor);
   void renew_quick();
   const cache::Engine& settled() const;  ///< the engine, when outer levels have answered
   void lines(std::int64_t address, std::int64_t bytes, bool write, int tensor, std::int64_t times,
              std::int64_t touches = 0);
+  void run(std::uint64_t first, std::size_t n, std::int64_t times, std::int64_t touches);
   void line_by_line(std::int64_t address, std::int64_t count, std::int64_t element, bool write,
                     int tensor, std::int64_t times);
   void each_element(std::int64_t address, std::int64_t count, std::int64_t element, bool write,

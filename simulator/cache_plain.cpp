@@ -10,6 +10,7 @@
 #include "core/ir/error.h"
 #include "simulator/cache_engine.h"
 #include "simulator/cache_sets.h"
+#include "simulator/cache_walk.h"
 
 namespace tilewright::cache {
 
@@ -51,9 +52,8 @@ PlainLevel make_level(const CacheGeometry& g, const CacheOptions& options, std::
     if (lru || ways > Ways::kMaxWays) return Lists(sets, ways, !lru);
     const int tensors = narrow ? options.tensors : kMostTensors;
     const std::uint64_t seed = options.seed + number;
-    const bool innermost = number == 0;
-    if (narrow) return Ways(sets, ways, policy, {tensors, seed, innermost});
-    return WideWays(sets, ways, policy, {tensors, seed, innermost});
+    if (narrow) return Ways(sets, ways, policy, {tensors, seed});
+    return WideWays(sets, ways, policy, {tensors, seed});
   };
   PlainLevel level{.sets = made(),
                    .line_shift = std::countr_zero(static_cast<std::uint64_t>(g.line.value)),
@@ -79,19 +79,16 @@ void bind(PlainLevel& l) {
       l.sets);
 }
 
-/// Lets whoever asks quickly look at rows of 2^row_words words, where one shift of an address finds
-/// them and another one its word.
-void add_rows(Quick& q, int line_shift, const Packing<std::uint32_t>& packing, std::uint32_t* words,
-              int row_words) {
-  const int row_bytes = row_words + 2, tag_shift = line_shift + packing.set_of().shift();
-  if (!packing.set_of().power_of_two() || line_shift < row_bytes || tag_shift < packing.bits())
+/// Where a set's front lies is one shift of an address.
+void add_fronts(Quick& q, int line_shift, std::uint64_t sets, Front* fronts) {
+  constexpr int kBytes = std::countr_zero(sizeof(Front)), kLongestLine = 31;
+  constexpr std::uint64_t kMostFronts = std::uint64_t{1} << 24;
+  if (fronts == nullptr || !std::has_single_bit(sets) || sets > kMostFronts ||
+      line_shift < kBytes || line_shift > kLongestLine)
     return;
-  q.words = words;
-  q.rows = (packing.sets() - 1) << row_bytes;
-  q.lift = std::uint64_t{1} << tag_shift;
-  q.meta = packing.meta();
-  q.row_shift = line_shift - row_bytes;
-  q.word_shift = tag_shift - packing.bits();
+  q.fronts = fronts;
+  q.rows = static_cast<std::uint32_t>((sets - 1) << kBytes);
+  q.row_shift = line_shift - kBytes;
 }
 
 class PlainEngine final : public Engine {
@@ -100,40 +97,53 @@ class PlainEngine final : public Engine {
     for (const CacheGeometry& g : geometry)
       levels_.push_back(make_level(g, options, levels_.size()));
     for (PlainLevel& l : levels_) bind(l);
-    find_far();
+    std::visit(
+        [this]<class S>(S& sets) {
+          if constexpr (std::is_same_v<S, Tags> || kKeepsWays<S>)
+            sets.keep_fronts(levels_.front().line_shift);
+        },
+        levels_.front().sets);
+    find_ways();
   }
 
   bool range(std::uint64_t first, std::uint64_t last, bool write, int tensor,
              std::size_t entry) override {
     const int shift = levels_[entry].line_shift;
-    const std::uint64_t limit = levels_[0].limit;
-    settle();
-    lines(entry, first >> shift, last >> shift, tensor, write);
-    return levels_[0].limit != limit;
+    const int renewed = renewed_;
+    if (entry == 0 && blame_ == nullptr && walks_ != nullptr && (last >> shift) < limit()) {
+      walk(first >> shift, last >> shift, tensor, write);
+    } else {
+      settle();
+      lines(entry, first >> shift, last >> shift, tensor, write);
+    }
+    return renewed_ != renewed;
   }
 
-  /// A level sees only what it is sent, in order, however late. So a miss on its own waits for
-  /// others: a set that lies far from the processor that simulates has time to come closer.
+  /// A miss on its own waits for others: a set that lies far from the processor that simulates has
+  /// time to come closer.
   void missed(int tensor, std::span<const Miss> misses) override {
-    const std::uint64_t address = misses.front().line << levels_[0].line_shift;
+    const Miss& first = misses.front();
+    const std::uint64_t address = first.line << levels_[0].line_shift;
     for (const Far& f : far_) f.prefetch(f.sets, address >> f.line_shift);
     if (misses.size() > 1) {
       settle();
       return fetch(0, tensor, misses);
     }
-    waiting_[waiting_count_] = misses.front();
-    waiting_tensors_[waiting_count_] = tensor;
-    if (++waiting_count_ == kWaiting) settle();
+    walk_.missed(entry_of(first.line, tensor, false), first.victim, levels_[0].tally.data());
+    if (walk_.many()) settle();
   }
 
   void settle() override {
-    if (waiting_count_ == 0) return;
-    const std::size_t n = std::exchange(waiting_count_, 0);
-    for (std::size_t i = 0, end = 0; i < n; i = end) {
-      const int tensor = waiting_tensors_[i];
-      while (end < n && waiting_tensors_[end] == tensor) ++end;
-      fetch(0, tensor, {waiting_ + i, end - i});
+    const std::size_t at = walk_.outer != nullptr ? 1 : 0;
+    for (std::size_t i = 0; i < walk_.asked; ++i) {
+      const Entry e = walk_.asks[i];
+      const Miss miss{line_of(e), kEmpty};
+      if (is_dirty(e))
+        put(at + 1, e);
+      else
+        fetch(at, tensor_of(e), {&miss, 1});
     }
+    walk_.asked = 0;
   }
 
   void store_around(std::uint64_t, std::uint64_t, int) override {
@@ -167,17 +177,21 @@ class PlainEngine final : public Engine {
     if (blame_ != nullptr) return {};
     PlainLevel& l = levels_.front();
     Quick q{.tally = l.tally.data(),
-            .in_line = (std::uint64_t{1} << l.line_shift) - 1,
+            .in_line = static_cast<std::uint32_t>((std::uint64_t{1} << l.line_shift) - 1),
             .settles = !l.ages,
+            .walk = walks_,
+            .through = &walk_,
             .run = l.run,
             .sets = l.at,
-            .limit = l.limit};
-    if (auto* tags = std::get_if<Tags>(&l.sets)) {
-      add_rows(q, l.line_shift, tags->packing(), tags->words(), std::countr_zero(tags->stride()));
-      q.in_order = true;
-    }
-    if (auto* ways = std::get_if<Ways>(&l.sets))
-      add_rows(q, l.line_shift, ways->packing(), ways->fronts(), 0);
+            .limit = limit()};
+    std::visit(
+        [&]<class S>(S& sets) {
+          if constexpr (std::is_same_v<S, Tags> || kKeepsWays<S>)
+            add_fronts(q, l.line_shift, sets.sets(), sets.fronts());
+          if constexpr (std::is_same_v<S, Tags>)
+            if (q.fronts != nullptr) sets.add_words(q, l.line_shift);
+        },
+        l.sets);
     return q;
   }
 
@@ -280,6 +294,19 @@ class PlainEngine final : public Engine {
 
   static constexpr std::size_t kBatch = 64;
 
+  /// Lines from here on need wider words, in a level that quick() has touched.
+  std::uint64_t limit() const {
+    const std::uint64_t inner = levels_.front().limit;
+    return walk_.outer != nullptr ? std::min(inner, walk_.outer->limit()) : inner;
+  }
+
+  void walk(std::uint64_t first, std::uint64_t last, int tensor, bool write) {
+    for (std::uint64_t line = first; line <= last; line += Quick::kMost) {
+      const std::size_t n = std::min<std::uint64_t>(Quick::kMost, last - line + 1);
+      walks_(walk_, entry_of(line, tensor, write), n, static_cast<std::int64_t>(n));
+    }
+  }
+
   template <class F>
   void each(std::size_t level, F&& f) const {
     std::visit(
@@ -312,7 +339,8 @@ class PlainEngine final : public Engine {
     else
       l.sets = widened(std::get<Ways>(l.sets));
     bind(l);
-    find_far();
+    find_ways();
+    ++renewed_;
   }
 
   /// Touches lines [first, last] of a level for whoever asks.
@@ -397,9 +425,15 @@ class PlainEngine final : public Engine {
   }
 
   void write_back(std::size_t at, Entry victim) {
+    ++levels_[at].tally[static_cast<std::size_t>(tensor_of(victim))].written_bytes;
+    put(at + 1, victim);
+  }
+
+  /// Hands a level what the one within it had to write back.
+  void put(std::size_t to, Entry victim) {
+    if (to == levels_.size()) return;
+    const std::size_t at = to - 1;
     const int tensor = tensor_of(victim);
-    ++levels_[at].tally[static_cast<std::size_t>(tensor)].written_bytes;
-    if (at + 1 == levels_.size()) return;
     const auto [first, last] = seen_from_outside(at, line_of(victim));
     PlainLevel& outer = levels_[at + 1];
     const bool covers = outer.line_shift <= levels_[at].line_shift;
@@ -441,7 +475,17 @@ class PlainEngine final : public Engine {
   };
   static constexpr std::size_t kNear = std::size_t{1} << 12;  ///< sets
 
-  void find_far() {
+  /// How levels are asked, now that they keep their sets as they do.
+  void find_ways() {
+    walk_.engine = this;
+    Tags* const inner = std::get_if<Tags>(&levels_[0].sets);
+    Tags* const outer = tags_within(1, 0);
+    walk_.inner = inner;
+    walk_.outer = inner != nullptr ? outer : nullptr;
+    walk_.inner_tally = levels_[0].tally.data();
+    walk_.outer_tally = walk_.outer != nullptr ? levels_[1].tally.data() : nullptr;
+    walk_.beyond = tags_within(walk_.outer != nullptr ? 2 : 1, 0);
+    walks_ = inner != nullptr ? inner->walker(walk_.outer) : nullptr;
     far_.clear();
     for (std::size_t i = 1; i < levels_.size(); ++i)
       std::visit(
@@ -456,14 +500,18 @@ class PlainEngine final : public Engine {
           levels_[i].sets);
   }
 
+  /// A level's sets in order of use, if its lines are as long as another one's.
+  Tags* tags_within(std::size_t at, std::size_t other) {
+    if (at >= levels_.size() || levels_[at].line_shift != levels_[other].line_shift) return nullptr;
+    return std::get_if<Tags>(&levels_[at].sets);
+  }
+
   /// In a tally here, written_bytes counts lines until they are asked for.
   std::vector<PlainLevel> levels_;
   std::vector<Far> far_;
-  /// Misses of the innermost level for which the next one is still to be asked.
-  static constexpr std::size_t kWaiting = 32;
-  std::size_t waiting_count_ = 0;
-  Miss waiting_[kWaiting];
-  int waiting_tensors_[kWaiting];
+  Walk walk_;
+  WalkSets walks_ = nullptr;  ///< none: the innermost level keeps its sets in another way
+  int renewed_ = 0;           ///< how often quick() became another
 };
 
 }  // namespace

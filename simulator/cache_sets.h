@@ -21,6 +21,8 @@ using RunSets = std::size_t (*)(void* sets, Entry first, std::size_t n, Miss* mi
                                 std::int64_t times);
 /// The same of one line, once.
 using TouchSets = Answer (*)(void* sets, Entry now);
+/// See cache_walk.h.
+using WalkSets = void (*)(Walk& through, Entry first, std::size_t n, std::int64_t touches);
 
 /// Up to 32 ways, least recently used first out, and lines below limit(): a row of packed 32-bit
 /// words a set, most recently used first, padded to whole vectors of sixteen.
@@ -55,12 +57,14 @@ class Tags {
   /// each(), the rest kEmpty. Lines are below limit().
   void assign(std::uint64_t set, const Entry* in);
 
-  // For whoever looks at the front of a row without a call.
-  std::uint32_t* words() { return words_.data(); }
-  std::size_t stride() const { return stride_; }
-  const Packing<std::uint32_t>& packing() const { return packing_; }
+  /// From now on walk() is to be used in place of run(), and keeps fronts.
+  void keep_fronts(int line_shift);
+  Front* fronts() { return fronts_.data(); }  ///< none without keep_fronts()
+  void add_words(Quick& q, int line_shift);
+  WalkSets walker(const Tags* outer) const;  ///< see cache_walk.h
 
  private:
+  friend struct Walk;
   static constexpr std::uint32_t kNobody = Packing<std::uint32_t>::kNobody;
   struct Fast;  // how it is done with vectors
   static std::size_t run_plain(void* sets, Entry first, std::size_t n, Miss* misses, std::int64_t);
@@ -71,6 +75,8 @@ class Tags {
   std::size_t ways_;
   std::size_t stride_;  // words a row
   AlignedVector<std::uint32_t> words_;
+  AlignedVector<Front> fronts_;
+  int line_shift_ = 0;
   RunSets run_;
   TouchSets touch_;
 };
@@ -119,6 +125,9 @@ class Rows {
   RunSets run_;
 };
 
+template <class Word, bool kVectors>
+struct WaysBody;  // how ways are touched
+
 /// Up to 64 ways, any policy but least recently used, and lines below limit(): a row of packed
 /// words a set, each in its way for as long as it is in, padded to whole vectors, and the policy's
 /// state.
@@ -126,12 +135,9 @@ template <class Word>
 class WaysOf {
  public:
   static constexpr std::int64_t kMaxWays = 64;
-  /// With `fronts`, a set's line touched last is found without looking for it, and touch() is not
-  /// to be called.
   struct Options {
     int tensors = 1;
     std::uint64_t seed = 1;
-    bool fronts = true;
     bool portable = false;  ///< keeps to instructions that every processor has
   };
   WaysOf(std::uint64_t sets, std::int64_t ways, const Replacement& policy, const Options& options);
@@ -169,39 +175,25 @@ class WaysOf {
 
   /// Whether another touch like `now`, of the line touched last in its set, changes nothing.
   bool settled(Entry now) const {
-    const auto [set, tag] = packing_.place(line_of(now));
-    return line_of(now) < limit() && is_front(fronts_[set], packing_.word(tag, now), now);
+    return line_of(now) < limit() && is_front(fronts_[packing_.place(line_of(now)).set], now);
   }
 
-  // Fronts, one a set: the line touched last, packed, if touching it again would change nothing;
-  // else kNobody.
-  Word* fronts() { return fronts_.data(); }
-  const Packing<Word>& packing() const { return packing_; }
+  /// From now on a set's line touched last is found without looking for it, and touch() is not to
+  /// be called.
+  void keep_fronts(int line_shift);
+  Front* fronts() { return fronts_.data(); }  ///< none without keep_fronts()
 
  private:
   friend WaysOf<std::uint64_t> widened(const WaysOf<std::uint32_t>& narrow);
   static constexpr Word kNobody = Packing<Word>::kNobody;
   static constexpr std::size_t kVector = 64 / sizeof(Word);
-  /// A bit for each way: which hold the line asked for, and which hold nothing.
-  struct Found {
-    std::uint64_t line = 0, nothing = 0;
-  };
-  using Find = Found (*)(const Word* row, std::size_t words, Word wanted, Word meta);
-  static Found find_plain(const Word* row, std::size_t words, Word wanted, Word meta);
-  static Found find_avx512(const Word* row, std::size_t words, Word wanted, Word meta);
-  template <Replacement::Kind K, Find find>
-  static std::size_t run_as(void* sets, Entry first, std::size_t n, Miss* misses,
-                            std::int64_t times);
-  template <Replacement::Kind K, Find find>
-  static Answer touch_as(void* sets, Entry now);
-  template <Replacement::Kind K, Find find>
-  Answer look(std::uint64_t set, Word word, int& way);
-  template <Replacement::Kind K>
-  bool hits(PolicyState& state, int way, std::int64_t times) const;
-  template <Find find>
+  template <class, bool>
+  friend struct WaysBody;
+  template <bool kVectors>
   void choose();
-  bool is_front(Word front, Word word, Entry now) const {
-    return (now & 1) != 0 ? front == word : static_cast<Word>(front ^ word) <= packing_.meta();
+  bool is_front(const Front& front, Entry now) const {
+    return front.address == line_of(now) << line_shift_ &&
+           ((now & 1) == 0 || front.meta == (now & kMeta));
   }
 
   Packing<Word> packing_;
@@ -213,7 +205,8 @@ class WaysOf {
   Policy policy_;
   AlignedVector<Word> words_;
   AlignedVector<PolicyState> states_;
-  std::vector<Word> fronts_;
+  std::vector<Front> fronts_;
+  int line_shift_ = 0;
   RunSets run_ = nullptr;
   TouchSets touch_ = nullptr;
 };

@@ -62,6 +62,16 @@ class Policy {
     }
   }
 
+  /// Whether another hit of `way` would change nothing. Of ages.
+  bool settled(const PolicyState& s, int way) const {
+    const unsigned now = age(s, way);
+    if (r_.hit[now] != now) return false;
+    if (r_.on_miss_only) return true;
+    const std::uint64_t bit = std::uint64_t{1} << way;
+    const std::uint64_t who = r_.update == 1 ? all_ & ~bit : all_;
+    return (s.a & s.b & who) != 0 || who == 0;  // one at 3: none grows
+  }
+
   /// Which way goes, of a set of which `held` are in use, and its state after the fill.
   template <Kind K>
   int fill(PolicyState& s, std::uint64_t held) const {

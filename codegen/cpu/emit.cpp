@@ -103,6 +103,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   }
 
   Program p{.schedule = s, .options = options, .micro_kernel = asked, .element_bytes = *bytes};
+  // All vectors of a program are of one width.
+  p.vector_bytes = asked ? asked->vector_bytes : micro_kernel_for(options.isa, "")->vector_bytes;
   p.boundaries = boundaries_of(s);
   p.needed.assign(s.workload->tensors().size(), false);
   p.prelude.count = options.count;
@@ -135,17 +137,18 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   source.micro_kernel = join(p.used);
 
   std::string text = head(p, source);
-  // All products of a program are vectors of one width, or plain loops.
-  const int vector_bytes =
-      asked ? asked->vector_bytes : micro_kernel_for(options.isa, "")->vector_bytes;
-  if (p.prelude.products && vector_bytes > 0) text += "#include <immintrin.h>\n\n";
+  const bool vectors = p.vector_bytes > 0 && (p.prelude.products || p.prelude.vectors);
+  if (vectors) text += "#include <immintrin.h>\n\n";
   text += "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <new>\n";
   if (parallel) text += "#ifdef _OPENMP\n#include <omp.h>\n#endif\n";
   text += "\n#define TILEWRIGHT_TARGET " + target_attribute(options.isa) + "\n";
   text += "#define TILEWRIGHT_INLINE __attribute__((always_inline)) inline\n";
   text += "\nnamespace " + source.prefix + "_code {\n" + prelude_text(p.prelude);
   if (p.prelude.atomic) text += kZero;
-  if (p.prelude.products) text += micro_kernel_text(vector_bytes, p.prelude.f64);
+  if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
+  if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
+  if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64);
+  if (p.prelude.windows) text += window_text(p.vector_bytes, p.prelude.f64);
   if (parallel) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";
     text += "constexpr int64_t kWorkspace = " + std::to_string(workspace) + ";  // a thread\n";

@@ -1,5 +1,5 @@
 // A compute on its box: outer products where the operator is a matrix product in some three of its
-// loops (emit_product.cpp), plain loops otherwise (emit_scalar.cpp).
+// loops (emit_product.cpp), its points otherwise (emit_points.cpp).
 #include <algorithm>
 
 #include "codegen/cpu/emitter.h"
@@ -64,10 +64,12 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
-  if (const auto product = as_product(id, ranges))
+  if (const auto window = as_window(id, ranges))
+    convolve(id, *window, ranges);
+  else if (const auto product = as_product(id, ranges))
     outer_products(id, *product, ranges);
   else
-    scalar_loops(id, ranges);
+    point_loops(id, ranges);
   if (!adds.empty()) out_.close();
   if (!n.once) return;
   std::string finished;

@@ -19,6 +19,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
       index_(index) {
   layouts_.resize(k_.buffers.size());
   panels_.resize(k_.buffers.size());
+  dense_.assign(k_.buffers.size(), false);
   packed_.assign(k_.buffers.size(), "not yet decided");
   plain_.assign(k_.buffers.size(), false);
   fixed_.resize(k_.buffers.size());
@@ -38,6 +39,8 @@ Result<KernelText> KernelEmitter::emit() {
     // say: the first pass is for these only.
     pass();
     choose_places();
+    lay_out();
+    pass();  // which operands are packed once for many products depends on the strides
     lay_out();
     pass();
     lay_out();
@@ -170,6 +173,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   const ScheduleNode& n = k_.node(id);
   const Cut c = cut(id, around);
+  emit_hoists(id, around);
   if (is_parallel(id))
     out_.directive(split_ ? "#pragma omp for schedule(static) nowait"
                           : "#pragma omp parallel for schedule(static) num_threads(kThreads)");

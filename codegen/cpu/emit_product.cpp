@@ -6,9 +6,6 @@
 
 namespace tilewright::cpu {
 
-namespace {
-
-/// Elements between neighbours of a loop in a tensor that lies with these strides.
 std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride) {
   std::int64_t sum = 0;
   for (std::size_t d = 0; d < a.index.size(); ++d)
@@ -24,7 +21,15 @@ bool has_loop(const Access& a, LoopId loop) {
   return false;
 }
 
-}  // namespace
+std::optional<std::array<int, 2>> factors_of(const Operator& op) {
+  const Output& out = op.outputs[0];
+  const Expr& e = out.value;
+  if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
+      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
+      e.args[0].input == e.args[1].input)
+    return std::nullopt;
+  return std::array{e.args[0].input, e.args[1].input};
+}
 
 /// The operator as a matrix product on its tiles, with the loops that are largest; nothing where it
 /// is none, or reads beyond its tensors.
@@ -33,14 +38,12 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
-  if (op.outputs.size() != 1 || op.inputs.size() != 2) return std::nullopt;
+  if (op.outputs.size() != 1) return std::nullopt;
   const Output& out = op.outputs[0];
-  const Expr& e = out.value;
-  if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
-      e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
-      e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
-    return std::nullopt;
-  if (can_leave(w, op, op.inputs[0]) || can_leave(w, op, op.inputs[1])) return std::nullopt;
+  const auto factors = factors_of(op);
+  if (!factors) return std::nullopt;
+  for (int i : *factors)
+    if (can_leave(w, op, op.inputs[static_cast<std::size_t>(i)])) return std::nullopt;
 
   const auto stride_in = [&](const Access& a, BufferId b, LoopId l) {
     return loop_stride(a, l, layouts_[b.index()].stride);
@@ -48,7 +51,8 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   std::optional<Product> best;
   std::int64_t best_size = -1;
   for (int left : {0, 1}) {
-    Product p{.left = left, .right = 1 - left};
+    Product p{.left = (*factors)[static_cast<std::size_t>(left)],
+              .right = (*factors)[static_cast<std::size_t>(1 - left)]};
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
     const auto pick = [&](int& slot, std::size_t l) {
@@ -76,10 +80,16 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   return best;
 }
 
-MicroKernel KernelEmitter::kernel_of(OpId op, const Product& p, const SymRanges& ranges) const {
-  if (p_.micro_kernel) return *p_.micro_kernel;
-  const auto most = [&](int local) { return local < 0 ? 1 : range(ranges, op, local).most; };
-  return micro_kernel_fitting(p_.options.isa, most(p.rows), most(p.columns), p_.element_bytes);
+/// The micro-kernel for a product's box; from here on the program has it.
+MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns,
+                                     const SymRanges& ranges) {
+  const std::int64_t most = rows < 0 ? 1 : range(ranges, op, rows).most;
+  const MicroKernel kernel =
+      p_.micro_kernel ? *p_.micro_kernel
+                      : micro_kernel_fitting(p_.options.isa, most, columns, p_.element_bytes);
+  p_.prelude.products = true;
+  if (std::ranges::find(p_.used, kernel.name) == p_.used.end()) p_.used.emplace_back(kernel.name);
+  return kernel;
 }
 
 /// What the micro-kernel walks of each operand while it keeps a block of C in registers.
@@ -112,96 +122,126 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   add(op.outputs[0].target, n.writes[0].buffer);
 }
 
-void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {
+/// Loops that the product leaves over stand around it; of reductions, only the first step starts from
+/// zero.
+KernelEmitter::Surroundings KernelEmitter::surround(NodeId id, const std::vector<int>& inner,
+                                                    const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
+  Surroundings s{.at = std::vector<std::string>(op.loops.size()),
+                 .fresh = initialises(n.op, ranges, n.writes[0].atomic)};
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    const SymRange& r = range(ranges, n.op, static_cast<int>(l));
+    if (std::ranges::find(inner, static_cast<int>(l)) != inner.end() || r.most == 1) {
+      s.at[l] = variables_.text(r.lo);
+      continue;
+    }
+    s.at[l] = names_.fresh(identifier("p_", w.loop(op.loops[l]).name));
+    out_.open("for (int64_t " + s.at[l] + " = " + variables_.text(r.lo) + "; " + s.at[l] + " < " +
+              variables_.text(r.hi) + "; ++" + s.at[l] + ")");
+    ++s.opened;
+    if (!w.is_reduction(n.op, op.loops[l]) || s.fresh == "false") continue;
+    const std::string first = s.at[l] + " == " + variables_.text(r.lo);
+    s.fresh = s.fresh == "true" ? first : s.fresh + " && " + first;
+  }
+  return s;
+}
+
+std::string KernelEmitter::corner(const Operator& op, const Access& access, BufferId buffer,
+                                  const std::vector<std::string>& at) const {
+  std::vector<std::string> indices;
+  for (const Affine& affine : access.index) {
+    std::string index;
+    for (const Term& t : affine.terms) {
+      const auto l = std::ranges::find(op.loops, t.loop) - op.loops.begin();
+      const std::string& x = at[static_cast<std::size_t>(l)];
+      const bool simple = x.find(' ') == std::string::npos;
+      index += (index.empty() ? "" : " + ") + times(t.coefficient, simple ? x : "(" + x + ")");
+    }
+    const std::int64_t offset = affine.offset;
+    if (index.empty())
+      index = std::to_string(offset);
+    else if (offset != 0)
+      index += (offset < 0 ? " - " : " + ") + std::to_string(std::abs(offset));
+    indices.push_back(index);
+  }
+  return element_address(buffer, indices);
+}
+
+std::int64_t KernelEmitter::stride_of(const Operator& op, const Access& access, BufferId buffer,
+                                      int local) const {
+  if (local < 0) return 0;
+  return loop_stride(access, op.loops[static_cast<std::size_t>(local)],
+                     layouts_[buffer.index()].stride);
+}
+
+std::string KernelEmitter::size_of_loop(OpId op, int local, const SymRanges& ranges) const {
+  if (local < 0) return "1";
+  const SymRange& r = range(ranges, op, local);
+  return variables_.text(r.hi - r.lo);
+}
+
+std::string KernelEmitter::scratch(std::int64_t bytes, std::int64_t& offset,
+                                   const std::string& type) {
+  const std::string text = "reinterpret_cast<" + type + "*>(memory + " +
+                           std::to_string(scratch_offset_ + offset) + ")";
+  offset += ceil_div(bytes, 64) * 64;
+  scratch_ = std::max(scratch_, offset);
+  return text;
+}
+
+void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
   const Access& c = op.outputs[0].target;
   const BufferId in_a = buffer_of_input(n, p.left), in_b = buffer_of_input(n, p.right);
   const BufferId in_c = n.writes[0].buffer;
-  const MicroKernel kernel = kernel_of(n.op, p, ranges);
+  const SymRange& columns = range(ranges, n.op, p.columns);
+  const MicroKernel kernel = kernel_of(n.op, p.rows, columns.most, ranges);
   record_panels(id, p, kernel, ranges);
-  p_.prelude.products = true;
-  if (std::ranges::find(p_.used, kernel.name) == p_.used.end()) p_.used.emplace_back(kernel.name);
+  if (p.packs) look_for_hoist(id, p);
+  if (op.outputs[0].rescale) rescale(id, ranges);
 
-  // Loops that the product leaves over stand around it; of reductions, only the first step starts
-  // from zero.
-  std::vector<std::string> at(op.loops.size());
-  std::string fresh = initialises(n.op, ranges, n.writes[0].atomic);
-  std::size_t opened = 0;
-  for (std::size_t l = 0; l < op.loops.size(); ++l) {
-    const SymRange& r = range(ranges, n.op, static_cast<int>(l));
-    const int local = static_cast<int>(l);
-    const bool inner = local == p.rows || local == p.columns || local == p.depth;
-    if (inner || r.most == 1) {
-      at[l] = variables_.text(r.lo);
-      continue;
-    }
-    at[l] = names_.fresh(identifier("p_", w.loop(op.loops[l]).name));
-    out_.open("for (int64_t " + at[l] + " = " + variables_.text(r.lo) + "; " + at[l] + " < " +
-              variables_.text(r.hi) + "; ++" + at[l] + ")");
-    ++opened;
-    if (!w.is_reduction(n.op, op.loops[l]) || fresh == "false") continue;
-    const std::string first = at[l] + " == " + variables_.text(r.lo);
-    fresh = fresh == "true" ? first : fresh + " && " + first;
-  }
-  const auto corner = [&](const Access& access, BufferId buf) {
-    std::vector<std::string> indices;
-    for (std::size_t d = 0; d < access.index.size(); ++d) {
-      std::string index;
-      for (const Term& t : access.index[d].terms) {
-        const auto l = std::ranges::find(op.loops, t.loop) - op.loops.begin();
-        const std::string& x = at[static_cast<std::size_t>(l)];
-        const bool simple = x.find(' ') == std::string::npos;
-        index += (index.empty() ? "" : " + ") + times(t.coefficient, simple ? x : "(" + x + ")");
-      }
-      const std::int64_t offset = access.index[d].offset;
-      if (offset != 0 || index.empty())
-        index += (index.empty() ? "" : " + ") + std::to_string(offset);
-      indices.push_back(index);
-    }
-    return element_address(buf, indices);
-  };
-  const auto stride = [&](const Access& access, BufferId buf, int local) {
-    if (local < 0) return std::int64_t{0};
-    return loop_stride(access, op.loops[static_cast<std::size_t>(local)],
-                       layouts_[buf.index()].stride);
-  };
-  const auto size = [&](int local) -> std::string {
-    if (local < 0) return "1";
-    const SymRange& r = range(ranges, n.op, local);
-    return variables_.text(r.hi - r.lo);
-  };
-
-  std::string right = corner(b, in_b);
-  std::string right_stride = std::to_string(stride(b, in_b, p.depth));
-  if (p.packs) {
-    const std::int64_t row = ceil_div(range(ranges, n.op, p.columns).most, 16) * 16;
+  const Surroundings s = surround(id, {p.rows, p.columns, p.depth}, ranges);
+  std::string right = corner(op, b, in_b, s.at);
+  std::string right_stride = std::to_string(stride_of(op, b, in_b, p.depth));
+  if (const auto hoist = hoists_.find(id); hoist != hoists_.end() && !hoist->second.name.empty()) {
+    const Hoist& h = hoist->second;
+    const auto from = [&](int local, const std::string& low) {
+      const std::string& at = s.at[static_cast<std::size_t>(local)];
+      return at == low ? "0" : low == "0" ? "(" + at + ")" : "(" + at + " - (" + low + "))";
+    };
+    right = h.name + " + " + times(h.row, from(p.depth, h.low_depth)) + " + " +
+            from(p.columns, h.low_columns);
+    right_stride = std::to_string(h.row);
+  } else if (p.packs) {
+    const std::int64_t row = ceil_div(columns.most, 16) * 16;
     const auto bytes = checked_mul(row * p_.element_bytes, range(ranges, n.op, p.depth).most + 1);
     if (!bytes) throw Refused{"operator " + op.name + " packs more than 64 bits count"};
-    scratch_ = std::max(scratch_, *bytes);
     const std::string name = names_.fresh("packed");
-    out_.line("Real* const " + name + " = reinterpret_cast<Real*>(memory + " +
-              std::to_string(scratch_offset_) + ");");
-    out_.line("pack(" + size(p.columns) + ", " + size(p.depth) + ", " + right + ", " +
-              right_stride + ", " + std::to_string(stride(b, in_b, p.columns)) + ", " + name +
-              ", " + std::to_string(row) + ");");
+    std::int64_t offset = 0;
+    out_.line("Real* const " + name + " = " + scratch(*bytes, offset, "Real") + ";");
+    out_.line("pack(" + size_of_loop(n.op, p.columns, ranges) + ", " +
+              size_of_loop(n.op, p.depth, ranges) + ", " + right + ", " + right_stride + ", " +
+              std::to_string(stride_of(op, b, in_b, p.columns)) + ", " + name + ", " +
+              std::to_string(row) + ");");
     right = name;
     right_stride = std::to_string(row);
   }
-  const SymRange& columns = range(ranges, n.op, p.columns);
   const Linear width = columns.hi - columns.lo;
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool whole = width.is_constant() && width.constant % lanes == 0;
   out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
-            (whole ? ", true>(" : ", false>(") + size(p.rows) + ", " + size(p.columns) + ", " + size(p.depth) + ", " +
-            corner(a, in_a) + ", " + std::to_string(stride(a, in_a, p.rows)) + ", " +
-            std::to_string(stride(a, in_a, p.depth)) + ",");
-  out_.line("         " + right + ", " + right_stride + ", " + corner(c, in_c) + ", " +
-            std::to_string(stride(c, in_c, p.rows)) + ", " + fresh + ");");
-  for (; opened > 0; --opened) out_.close();
+            (whole ? ", true>(" : ", false>(") + size_of_loop(n.op, p.rows, ranges) + ", " +
+            size_of_loop(n.op, p.columns, ranges) + ", " + size_of_loop(n.op, p.depth, ranges) +
+            ", " + corner(op, a, in_a, s.at) + ", " + std::to_string(stride_of(op, a, in_a, p.rows)) +
+            ", " + std::to_string(stride_of(op, a, in_a, p.depth)) + ",");
+  out_.line("         " + right + ", " + right_stride + ", " + corner(op, c, in_c, s.at) + ", " +
+            std::to_string(stride_of(op, c, in_c, p.rows)) + ", " + s.fresh + ");");
+  for (int opened = s.opened; opened > 0; --opened) out_.close();
 }
 
 }  // namespace tilewright::cpu

@@ -83,7 +83,8 @@ void KernelEmitter::record(BufferId b, const SymBox& tile) {
   for (std::size_t d = 0; d < tile.size(); ++d) most[d] = std::max(most[d], tile[d].most);
 }
 
-/// Rows are an odd number of cache lines long, so that the rows of a tile spread over all sets of a
+/// Rows (planes of rows without a gap where a product walks those as one) are an odd number of cache
+/// lines long, so that the rows of a tile spread over all sets of a
 /// cache. Past the end there is a vector's room: the micro-kernel reads whole vectors.
 void KernelEmitter::lay_out() {
   const std::int64_t line = kLine / p_.element_bytes;
@@ -101,9 +102,11 @@ void KernelEmitter::lay_out() {
     for (std::size_t d = l.most.size(); d-- > 0;) {
       l.stride[d] = elements;
       std::int64_t extent = std::max<std::int64_t>(l.most[d], 1);
-      if (d + 1 == l.most.size() && d > 0 && extent >= line)
+      if (!dense_[i] && d + 1 == l.most.size() && d > 0 && extent >= line)
         extent = (ceil_div(extent, line) | 1) * line;
       elements = product(elements, extent);
+      if (dense_[i] && d + 2 == l.most.size() && elements >= line)
+        elements = (ceil_div(elements, line) | 1) * line;
     }
     l.bytes = ceil_div(product(elements, p_.element_bytes) + kLine, kLine) * kLine;
     if (once_[i]) {
@@ -115,6 +118,11 @@ void KernelEmitter::lay_out() {
     const std::int64_t copies = each ? k_.blocks : 1;
     // The records of the tiles themselves lie before their arrays.
     offset += product(l.bytes + (each ? 1024 : 0), copies);
+    product(offset, 1);
+  }
+  for (auto& [compute, hoist] : hoists_) {
+    hoist.offset = offset;
+    offset += ceil_div(hoist.bytes, kLine) * kLine;
     product(offset, 1);
   }
   scratch_offset_ = offset;

@@ -2,9 +2,10 @@
 // refuses (emit_check.cpp), ranges and boxes
 // (codegen/common/range_emitter.h), where tiles live (emit_tiles.cpp),
 // which of them are packed (emit_place.cpp),
-// computes (emit_compute.cpp, emit_product.cpp, emit_scalar.cpp).
+// computes (emit_compute.cpp, emit_product.cpp, emit_points.cpp).
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -50,6 +51,7 @@ struct Program {
   const EmitOptions& options;
   std::optional<MicroKernel> micro_kernel;  ///< the one asked for; none: each product's own
   std::int64_t element_bytes = 4;
+  int vector_bytes = 0;                 ///< of every vector in the program; 0: it has none
   std::vector<std::string> boundaries;  ///< in the order that `counts` has them
   PreludeOptions prelude;               ///< filled in by the kernels
   std::vector<bool> needed;             ///< by TensorId
@@ -115,9 +117,10 @@ class KernelEmitter : private RangeEmitter {
   void visit_compute(NodeId id, const SymRanges& ranges);
   void compute_box(NodeId id, const SymRanges& ranges);
 
-  // emit_scalar.cpp
+  // emit_points.cpp
   class Points;
-  void scalar_loops(NodeId id, const SymRanges& ranges);
+  void point_loops(NodeId id, const SymRanges& ranges);
+  void rescale(NodeId id, const SymRanges& ranges);
 
   // emit_product.cpp
   /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]: which input is which, and which
@@ -129,12 +132,65 @@ class KernelEmitter : private RangeEmitter {
   };
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   void outer_products(NodeId id, const Product& p, const SymRanges& ranges);
-  MicroKernel kernel_of(OpId op, const Product& p, const SymRanges& ranges) const;
+  MicroKernel kernel_of(OpId op, int rows, std::int64_t columns, const SymRanges& ranges);
   void record_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges);
+  /// Loops around a product, and where each of its loops begins.
+  struct Surroundings {
+    std::vector<std::string> at;  ///< by op.loops: an index, as text
+    std::string fresh;            ///< whether the sums start from zero
+    int opened = 0;
+  };
+  Surroundings surround(NodeId id, const std::vector<int>& inner, const SymRanges& ranges);
+  /// Where an access's element lies with the loops at these indices.
+  std::string corner(const Operator& op, const Access& access, BufferId buffer,
+                     const std::vector<std::string>& at) const;
+  std::int64_t stride_of(const Operator& op, const Access& access, BufferId buffer, int local) const;
+  std::string size_of_loop(OpId op, int local, const SymRanges& ranges) const;
+  /// Room for `bytes` at `offset` of the scratch memory of one compute, as a pointer.
+  std::string scratch(std::int64_t bytes, std::int64_t& offset, const std::string& type);
+
+  // emit_window.cpp
+  /// How an operator is a matrix product whose right operand is read through a window: positions in
+  /// op.inputs and op.loops (-1: none) and dimensions of the right operand's tensor.
+  struct Window {
+    int left = 0, right = 1;
+    int rows = -1, columns = -1;
+    int outer = -1;               ///< a second loop of columns, whose rows follow one another in C
+    std::vector<int> depth = {};  ///< as the left operand has them, innermost last
+    int column_dim = -1, row_dim = -1;  ///< that columns, and outer ones or padding, move
+    std::int64_t step = 1;        ///< elements from one column to the next
+    bool left_dense = true;       ///< the left operand's steps are all left_step apart
+    std::int64_t left_step = 1;
+    bool direct = false;          ///< the right operand lies as a plain product needs it
+  };
+  std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
+  bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
+  bool dense(BufferId b, std::int64_t stride, std::int64_t width);
+  std::string emit_steps(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
+  std::string index_without_depth(NodeId id, const Window& x, int dim,
+                                  const std::vector<std::string>& at) const;
+  std::string pack_left(NodeId id, const Window& x, const SymRanges& ranges,
+                        const std::string& depth, std::int64_t& offset);
+  void convolve(NodeId id, const Window& x, const SymRanges& ranges);
+
+  // emit_operand.cpp
+  /// A right operand that is packed once for all iterations of a loop that it does not depend on.
+  struct Hoist {
+    NodeId before;           ///< the loop
+    Product product;
+    std::int64_t row = 0;    ///< elements from one step of the depth to the next
+    std::int64_t bytes = 0, offset = 0;
+    std::string name = {};   ///< of its array, where it was declared in this pass
+    std::string low_depth = {}, low_columns = {};  ///< what the array begins with
+  };
+  void look_for_hoist(NodeId id, const Product& p);
+  void emit_hoists(NodeId loop, const SymRanges& around);
 
   Program& p_;
   int index_;
+  std::map<NodeId, Hoist> hoists_;  ///< by compute
   std::vector<TileLayout> layouts_;
+  std::vector<bool> dense_;        ///< by buffer: its last two dimensions lie without a gap
   std::vector<TileScope> scopes_;
   std::vector<bool> once_;         ///< by buffer: some compute !once writes it
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
@@ -158,6 +214,11 @@ class KernelEmitter : private RangeEmitter {
   std::vector<NodeId> in_scope_;   ///< grid loops whose blocks' tiles are declared here
 };
 
+/// Elements between neighbours of a loop in a tensor that lies with these strides.
+std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride);
+bool has_loop(const Access& a, LoopId loop);
+/// The two inputs whose product an operator sums; none where it sums something else.
+std::optional<std::array<int, 2>> factors_of(const Operator& op);
 /// Throws Refused where a kernel is one that the cpu target has no code for.
 void check_emittable(const Workload& w, const ScheduledKernel& k);
 

@@ -24,40 +24,6 @@ TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t de
 }
 )";
 
-constexpr const char* kLanes512 = R"(
-constexpr int kLanes = 64 / sizeof(Real);
-typedef Real Vector __attribute__((vector_size(64)));
-typedef Real Unaligned __attribute__((vector_size(64), aligned(sizeof(Real)), may_alias));
-// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
-typedef __mmaskBITS Lanes;
-TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
-  return static_cast<Lanes>((1u << n) - 1);
-}
-TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
-  return (Vector)_mm512_maskz_loadu_SUFFIX(lanes, p);
-}
-TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
-  _mm512_mask_storeu_SUFFIX(p, lanes, (REGISTER)v);
-}
-)";
-
-constexpr const char* kLanes256 = R"(
-constexpr int kLanes = 32 / sizeof(Real);
-typedef Real Vector __attribute__((vector_size(32)));
-typedef Real Unaligned __attribute__((vector_size(32), aligned(sizeof(Real)), may_alias));
-// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
-typedef __m256i Lanes;
-TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
-  return FIRST;
-}
-TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
-  return (Vector)_mm256_maskload_SUFFIX(p, lanes);
-}
-TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
-  _mm256_maskstore_SUFFIX(p, lanes, (REGISTER)v);
-}
-)";
-
 constexpr const char* kOuterProduct = R"(
 // The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
 // (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
@@ -230,27 +196,59 @@ constexpr const char* kPack = R"(
 // B[k,j] into rows of whole vectors, where its columns are not contiguous as they are.
 inline void pack(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int64_t b_column,
                  Real* packed, int64_t packed_k) {
-  for (int64_t k = 0; k < depth; ++k)
+TRANSPOSED  for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; ++j) packed[k * packed_k + j] = b[k * b_k + j * b_column];
 }
 )";
 
-std::string replaced(std::string text, std::string_view from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
-    text.replace(at, from.size(), to), at += to.size();
-  return text;
-}
+constexpr const char* kPackTransposed = R"(  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
+)";
 
-std::string lanes_text(int vector_bytes, bool f64) {
-  std::string text = vector_bytes == 64 ? kLanes512 : kLanes256;
-  text = replaced(text, "BITS", f64 ? "8" : "16");
-  text = replaced(text, "SUFFIX", f64 ? "pd" : "ps");
-  text = replaced(text, "REGISTER",
-                  std::string(vector_bytes == 64 ? "__m512" : "__m256") + (f64 ? "d" : ""));
-  return replaced(text, "FIRST",
-                  f64 ? "_mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))"
-                      : "_mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),\n"
-                        "                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))");
+constexpr const char* kTranspose = R"(
+// B[k,j], contiguous along k, into rows of whole vectors: kLanes x kLanes at a time. Rows i and
+// i + kLanes/2 are interleaved; after log2(kLanes) rounds, rows are columns.
+TILEWRIGHT_TARGET inline void transpose(int64_t columns, int64_t depth, const Real* b,
+                                        int64_t b_column, Real* packed, int64_t packed_k) {
+  for (int64_t j = 0; j < columns; j += kLanes)
+    for (int64_t k = 0; k < depth; k += kLanes) {
+      const int64_t steps = min(depth - k, kLanes), rows = min(columns - j, kLanes);
+      const Lanes lanes = first_lanes(steps);
+      Vector from[kLanes], to[kLanes];
+      for (int i = 0; i < kLanes; ++i)
+        from[i] = i >= rows ? Vector{}
+                  : steps == kLanes
+                      ? *reinterpret_cast<const Unaligned*>(b + (j + i) * b_column + k)
+                      : load_part(b + (j + i) * b_column + k, lanes);
+#pragma GCC unroll 4
+      for (int round = 1; round < kLanes; round *= 2) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kLanes / 2; ++i) {
+          to[2 * i] = interleave_first(from[i], from[i + kLanes / 2]);
+          to[2 * i + 1] = interleave_last(from[i], from[i + kLanes / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) from[i] = to[i];
+      }
+      for (int i = 0; i < steps; ++i)
+        *reinterpret_cast<Unaligned*>(packed + (k + i) * packed_k + j) = from[i];
+    }
+}
+)";
+
+/// The first, or the last, halves of two vectors, lane by lane in turn.
+std::string interleavings(int lanes) {
+  std::string text;
+  for (const bool last : {false, true}) {
+    text += std::string("\nTILEWRIGHT_TARGET inline Vector interleave_") +
+            (last ? "last" : "first") + "(Vector a, Vector b) {\n" +
+            "  return __builtin_shufflevector(a, b";
+    for (int i = 0; i < lanes / 2; ++i) {
+      const int lane = i + (last ? lanes / 2 : 0);
+      text += ", " + std::to_string(lane) + ", " + std::to_string(lane + lanes);
+    }
+    text += ");\n}";
+  }
+  return text;
 }
 
 }  // namespace
@@ -268,10 +266,13 @@ std::string target_attribute(Isa isa) {
 }
 
 std::string micro_kernel_text(int vector_bytes, bool f64) {
-  if (vector_bytes == 0) return std::string(kScalar) + kPack;
-  return lanes_text(vector_bytes, f64) +
-         "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n" +
-         kOuterProduct + kPanelOf + kMultiply + kPack;
+  const int lanes = vector_bytes / (f64 ? 8 : 4);
+  std::string pack = kPack;
+  const std::string_view hole = "TRANSPOSED";
+  pack.replace(pack.find(hole), hole.size(), vector_bytes == 0 ? "" : kPackTransposed);
+  if (vector_bytes == 0) return kScalar + pack;
+  return std::string("constexpr int at_most(int size, int most) { return size < most ? size : most; }\n") +
+         kOuterProduct + kPanelOf + kMultiply + interleavings(lanes) + kTranspose + pack;
 }
 
 }  // namespace tilewright::cpu

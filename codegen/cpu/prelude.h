@@ -15,6 +15,8 @@ struct PreludeOptions {
   bool functions = false;  ///< some operator evaluates an expression
   bool atomic = false;  ///< some store is !atomic
   bool products = false;  ///< some operator is a matrix product
+  bool windows = false;   ///< some right operand is read through a window
+  bool vectors = false;   ///< some operator runs on vectors of points
   bool in_place = false;  ///< some tile is used where its tensor lies
   bool prefetch = false;  ///< some tile's lines are asked for
 };
@@ -23,9 +25,20 @@ struct PreludeOptions {
 /// and after the macro TILEWRIGHT_TARGET.
 std::string prelude_text(const PreludeOptions& options);
 
+/// `Vector`, `Lanes` and their loads and stores, of 64 bytes (AVX-512) or 32 (AVX2), after
+/// <immintrin.h>.
+std::string lanes_text(int vector_bytes, bool f64);
+/// The functions of an expression on vectors, by the names that they have for a number, and
+/// `across_sum` and the like, which join lanes; after lanes_text and the prelude's functions.
+std::string vector_functions_text(int vector_bytes, bool f64);
 /// `multiply<MI, NI, Whole>` (C[i,j] += A[i,k] * B[k,j] on any sizes) on vectors of that many bytes
-/// (64: AVX-512, 32: AVX2, after <immintrin.h>; 0: plain loops, whatever MI and NI).
+/// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
 std::string micro_kernel_text(int vector_bytes, bool f64);
+/// `convolve<MI, NI, STEP>`: the same with the right operand read through a window; after
+/// micro_kernel_text, on vectors only.
+std::string window_text(int vector_bytes, bool f64);
+/// What convolve gathers at a time: with a panel of the left operand it stays in a cache of 48 KiB.
+inline constexpr int kGatheredBytes = 32768;
 /// The function attribute that the isa needs, or nothing.
 std::string target_attribute(Isa isa);
 

@@ -35,6 +35,16 @@ Draft& Draft::op(std::string notation) {
   return *this;
 }
 
+Draft& Draft::type(std::string tensor, DType dtype) {
+  raw_.dtypes.push_back({{std::move(tensor)}, {std::string(name_of(dtype))}});
+  return *this;
+}
+
+Draft& Draft::output(std::string tensor) {
+  raw_.outputs.push_back({std::move(tensor)});
+  return *this;
+}
+
 }  // namespace builtin
 
 namespace {
@@ -47,7 +57,8 @@ using builtin::Values;
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> out = builtin::gemm_families();
-    for (auto&& more : {builtin::row_families(), builtin::conv_families()})
+    for (auto&& more : {builtin::row_families(), builtin::conv_families(),
+                        builtin::graph_families(), builtin::random_families()})
       out.insert(out.end(), more.begin(), more.end());
     return out;
   }();

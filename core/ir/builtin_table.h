@@ -47,6 +47,8 @@ struct Row {
 std::vector<Family> gemm_families();
 std::vector<Family> row_families();
 std::vector<Family> conv_families();
+std::vector<Family> graph_families();
+std::vector<Family> random_families();
 std::vector<Row> paper_rows();
 
 /// A workload written as a file would be: loops and extents, tensors and dimensions, operators.
@@ -56,7 +58,11 @@ class Draft {
   Draft& loop(std::string name, std::int64_t extent);
   /// Dimensions separated by commas: "b,m,k"; integers for what is no loop.
   Draft& tensor(std::string name, std::string_view dimensions);
+  /// A tensor of another type than the workload's.
+  Draft& type(std::string tensor, DType dtype);
   Draft& op(std::string notation);
+  /// Once one is named, all must be; else what nobody reads is an output.
+  Draft& output(std::string tensor);
   RawWorkload take() { return std::move(raw_); }
 
  private:

@@ -101,6 +101,7 @@ class Needs {
     Need need{.elements = 1};
     std::vector<bool> taken(op.loops.size(), false);
     for (std::size_t d = 0; d < in.index.size(); ++d) {
+      // Of a gathered dimension one index at least is read; every value may be the same.
       Set s = {{in.index[d].offset, in.index[d].offset + 1}};
       for (const Term& t : in.index[d].terms) {
         const std::size_t l = local(op, t.loop);

@@ -35,6 +35,7 @@ Workload workload_from_json(const nlohmann::json& j, std::string_view where);
 ///   combine   = "=" | "+=" | "*=" | "max=" | "min="
 ///   access    = tensor "[" [index {"," index}] "]"          x[] is a scalar
 ///   index     = ["-"] part {("+" | "-") part}               2*h + r - 1
+///             | access                                      T[ids[b],d]: a gather (inputs only)
 ///   part      = integer | loop | integer "*" loop | loop "*" integer
 ///   value     = + - * / with the usual precedence, unary -, parentheses, numbers, inf, accesses,
 ///               calls of expr_functions(), and before(tensor), after(tensor)

@@ -18,7 +18,8 @@ namespace tilewright {
 /// Who decides what a level holds.
 enum class Managed : std::uint8_t { hardware, software };
 
-/// Home is where whole tensors live (DRAM, global memory); registers are no default level of a plan.
+/// Home is where whole tensors live (DRAM, global memory); registers are no default level of a
+/// plan.
 enum class LevelKind : std::uint8_t { home, cache, scratchpad, registers };
 
 /// Kinds of parallel unit, outermost first. `machine`: one instance, shared by all.
@@ -31,32 +32,34 @@ struct Level {
   std::string name;
   LevelKind kind = LevelKind::cache;
   Managed managed = Managed::hardware;
-  Bytes capacity;                ///< of one instance; 0 for home means unbounded
-  BytesPerSecond bandwidth;      ///< from the next outer level into one instance; 0: unknown
+  Bytes capacity;            ///< of one instance; 0 for home means unbounded
+  BytesPerSecond bandwidth;  ///< from the next outer level into one instance; 0: unknown
   Bytes line{64};
-  Bytes sector{64};              ///< equals line where the cache has none
-  std::int64_t ways = 0;         ///< caches; 0: fully associative
-  std::string policy = "lru";    ///< caches; see Replacement
-  CacheBehaviour behaviour = {}; ///< caches
-  DramRows rows = {};            ///< home
-  Unit private_to = Unit::grid;  ///< which unit has an instance of its own
-  std::int64_t instances = 1;    ///< in the whole machine
+  Bytes sector{64};               ///< equals line where the cache has none
+  std::int64_t ways = 0;          ///< caches; 0: fully associative
+  std::string policy = "lru";     ///< caches; see Replacement
+  CacheBehaviour behaviour = {};  ///< caches
+  DramRows rows = {};             ///< home
+  Unit private_to = Unit::grid;   ///< which unit has an instance of its own
+  std::int64_t instances = 1;     ///< in the whole machine
   /// Levels that can write into it, outer first. Empty: the level listed before it.
   std::vector<std::string> filled_by;
   std::string note;
   /// Source of each number, by field name ("capacity" -> "Intel SDM ...").
   std::map<std::string, std::string> sources;
-  std::int64_t sets() const;     ///< caches: capacity / (line * ways)
+  std::int64_t sets() const;  ///< caches: capacity / (line * ways)
   friend bool operator==(const Level&, const Level&) = default;
 };
 
 struct ComputeUnit {
-  std::string name;                             ///< "core", "SM", "cube", ...
+  std::string name;  ///< "core", "SM", "cube", ...
   std::int64_t count = 1;
-  double clock_hz = 0;                          ///< 0: unknown
-  std::map<std::string, FlopsPerSecond> peak;   ///< whole machine, by dtype name, dense
-  Bytes vector_width;                           ///< 0: none
-  std::int64_t registers = 0;                   ///< vector registers of a core, 32-bit ones of an SM
+  double clock_hz = 0;                         ///< 0: unknown
+  std::map<std::string, FlopsPerSecond> peak;  ///< whole machine, by dtype name, dense
+  Bytes vector_width;                          ///< 0: none
+  std::int64_t registers = 0;                  ///< vector registers of a core, 32-bit ones of an SM
+  /// Cycles until a warp's instruction of a class has its result, by instruction_classes().
+  std::map<std::string, double> cycles = {};
   std::map<std::string, std::string> sources;
   friend bool operator==(const ComputeUnit&, const ComputeUnit&) = default;
 };
@@ -76,17 +79,22 @@ struct DataPath {
 /// Cycles are those of the unit named cube.
 struct NpuCore {
   std::vector<DataPath> paths;
-  BytesPerSecond shared_bandwidth;     ///< of the cache into all cores together
-  std::int64_t issue_cycles = 1;       ///< of the scalar unit, for each instruction
-  std::int64_t cube_startup = 0;       ///< cycles of a matrix instruction besides its fractals
-  std::int64_t vector_startup = 0;     ///< cycles of a vector instruction besides its repeats
-  std::int64_t slow_repeat = 1;        ///< cycles of a repeat of div, exp, log, sqrt, rsqrt, recip
-  std::int64_t reduction_repeat = 1;   ///< cycles of a repeat of a reduction
-  std::int64_t bank_groups = 1;        ///< of the Unified Buffer, interleaved by 32 bytes
-  std::int64_t events = 8;             ///< flags between two pipes
+  BytesPerSecond shared_bandwidth;    ///< of the cache into all cores together
+  std::int64_t issue_cycles = 1;      ///< of the scalar unit, for each instruction
+  std::int64_t cube_startup = 0;      ///< cycles of a matrix instruction besides its fractals
+  std::int64_t vector_startup = 0;    ///< cycles of a vector instruction besides its repeats
+  std::int64_t slow_repeat = 1;       ///< cycles of a repeat of div, exp, log, sqrt, rsqrt, recip
+  std::int64_t reduction_repeat = 1;  ///< cycles of a repeat of a reduction
+  std::int64_t bank_groups = 1;       ///< of the Unified Buffer, interleaved by 32 bytes
+  std::int64_t events = 8;            ///< flags between two pipes
   std::map<std::string, std::string> sources;
   friend bool operator==(const NpuCore&, const NpuCore&) = default;
 };
+
+/// Classes of a GPU's instructions that a machine file may give cycles of: "light" (an add, a
+/// product, a comparison), "expensive" (exp, sqrt, a division), "shuffle", "shared", "global",
+/// "barrier".
+std::span<const std::string_view> instruction_classes();
 
 /// Levels are listed outermost (home) first.
 struct Machine {

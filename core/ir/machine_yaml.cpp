@@ -129,7 +129,7 @@ Level read_level(const Field& f, bool first, Lines& lines) {
 }
 
 ComputeUnit read_unit(const Field& f, Lines& lines) {
-  f.only({"name", "count", "clock", "peak", "vector_width", "registers"});
+  f.only({"name", "count", "clock", "peak", "vector_width", "registers", "cycles"});
   ComputeUnit unit;
   unit.name = f.at("name").text();
   const std::string prefix = "unit " + unit.name;
@@ -144,6 +144,16 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
   read("clock", [&](const Field& v) { unit.clock_hz = quantity(v, "Hz"); });
   read("vector_width", [&](const Field& v) { unit.vector_width = size_in(v); });
   read("registers", [&](const Field& v) { unit.registers = v.integer(0, INT64_MAX); });
+  if (const auto cycles = f.get("cycles")) {
+    const auto known = instruction_classes();
+    for (const auto& [name, field] : cycles->entries()) {
+      if (std::ranges::find(known, name) == known.end())
+        field.fail("is no class of instructions", join(std::vector<std::string>(known.begin(), known.end())));
+      const Field v = number(field, "cycles." + name, unit.sources);
+      unit.cycles[name] = v.real();
+      if (!(unit.cycles[name] > 0)) v.fail("is no number of cycles", "a positive number");
+    }
+  }
   if (const auto peak = f.get("peak")) {
     lines.emplace(prefix + ": peak", peak->line());
     for (const auto& [type, field] : peak->entries()) {
@@ -321,6 +331,11 @@ void write_unit(Writer& w, const ComputeUnit& u) {
       w.number(6, type, quantity_text(rate.value, "FLOP/s"), false, u.sources, "peak." + type);
     }
   }
+  if (!u.cycles.empty()) {
+    w.line("    cycles:");
+    for (const auto& [name, cycles] : u.cycles)
+      w.number(6, name, shortest(cycles), false, u.sources, "cycles." + name);
+  }
 }
 
 /// {value: V, source: S}, inside a line.
@@ -352,6 +367,12 @@ void write_npu_core(Writer& w, const NpuCore& core) {
 }
 
 }  // namespace
+
+std::span<const std::string_view> instruction_classes() {
+  static constexpr std::array<std::string_view, 6> kClasses = {"light",  "expensive", "shuffle",
+                                                               "shared", "global",    "barrier"};
+  return kClasses;
+}
 
 Machine machine_from_yaml(std::string_view text, std::string_view where) {
   const DocumentValue document = read_yaml(text, where);

@@ -128,8 +128,8 @@ class Parser {
     expect("[");
     Access a;
     if (!at("]")) {
-      a.index.push_back(affine());
-      while (accept(",")) a.index.push_back(affine());
+      a.index.push_back(index());
+      while (accept(",")) a.index.push_back(index());
     }
     expect("]");
     if (a.index.size() > static_cast<std::size_t>(kMaxRank))
@@ -157,6 +157,19 @@ class Parser {
     context_.inferred.resize(spec_.tensors.size(), false);
     context_.inferred.back() = true;
     return TensorId(spec_.tensors.size() - 1);
+  }
+
+  // An affine form, or an access whose value is the index: table[ids[b],d].
+  Affine index() {
+    if (now_.kind != Token::Kind::name || ahead_.text != "[") return affine();
+    const Token name = now_;
+    advance();
+    Access by = access(name.text);
+    for (const Affine& inner : by.index)
+      if (inner.gathered >= 0)
+        fail(name, std::string(name.text), "is an index that is itself gathered by a value",
+             "an index tensor indexed by loops and integers");
+    return {.gathered = input(std::move(by))};
   }
 
   Affine affine() {

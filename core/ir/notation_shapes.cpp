@@ -26,6 +26,11 @@ void infer_shapes(NotationContext& context) {
   const auto grow = [&](const Operator& op, const Access& a) {
     Tensor& tensor = spec.tensors[a.tensor.index()];
     for (std::size_t d = 0; d < a.index.size(); ++d) {
+      if (a.index[d].gathered >= 0)
+        throw InputError({.field = "operators." + op.name,
+                          .value = tensor.name,
+                          .problem = "is indexed by values and has no declared shape",
+                          .accepted = "an entry in tensors"});
       const auto end = end_of(spec, a.index[d]);
       if (!end)
         throw InputError({.field = "operators." + op.name,

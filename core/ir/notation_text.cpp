@@ -37,7 +37,8 @@ class Printer {
     std::string out = w_.tensor(a.tensor).name + "[";
     for (const Affine& index : a.index) {
       if (&index != a.index.data()) out += ",";
-      out += affine(index);
+      out += index.gathered < 0 ? affine(index)
+                                : access(op_.inputs[static_cast<std::size_t>(index.gathered)]);
     }
     return out + "]";
   }

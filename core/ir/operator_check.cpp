@@ -43,6 +43,7 @@ class OperatorChecker {
       for (const Term& t : index.terms)
         if (!t.loop.valid() || t.loop.index() >= spec_.loops.size())
           fail(field_, std::to_string(t.loop.value), "is no loop of this workload");
+    for (const Affine& index : a.index) check_gathered(a, index);
     const std::size_t rank = spec_.tensors[a.tensor.index()].shape.size();
     if (a.index.size() != rank)
       fail(field_, tensor_name(a),
@@ -51,28 +52,56 @@ class OperatorChecker {
            std::to_string(rank) + " indices");
   }
 
+  /// A gather's index: the value of an input that is an affine access to an integer tensor.
+  void check_gathered(const Access& a, const Affine& index) const {
+    if (index.gathered < 0) return;
+    if (static_cast<std::size_t>(index.gathered) >= op_.inputs.size())
+      fail(field_, std::to_string(index.gathered), "is no position of an input");
+    if (!index.terms.empty() || index.offset != 0)
+      fail(field_, tensor_name(a), "is gathered by more than a value", "T[ids[b],d]");
+    const Access& by = op_.inputs[static_cast<std::size_t>(index.gathered)];
+    for (const Affine& inner : by.index)
+      if (inner.gathered >= 0)
+        fail(field_, tensor_name(by), "is an index that is itself gathered by a value",
+             "an index tensor indexed by loops and integers");
+    if (!by.tensor.valid() || by.tensor.index() >= spec_.tensors.size())
+      fail(field_, std::to_string(by.tensor.value), "is no tensor of this workload");
+    const Tensor& ids = spec_.tensors[by.tensor.index()];
+    if (ids.dtype != DType::i32 && ids.dtype != DType::i8)
+      fail(field_, ids.name + " of type " + std::string(name_of(ids.dtype)), "is an index",
+           "i32 or i8, by an entry in dtypes");
+  }
+
   /// Inputs in the order in which the expressions mention them; all mentioned.
   void canonical_inputs() {
     for (const Access& in : op_.inputs) check_ids(in);
     std::vector<int> position(op_.inputs.size(), -1);
     std::vector<Access> ordered;
+    const std::function<int(int)> take = [&](int input) {
+      int& p = position[static_cast<std::size_t>(input)];
+      if (p >= 0) return p;
+      Access a = op_.inputs[static_cast<std::size_t>(input)];
+      for (Affine& index : a.index)  // what a gather is indexed by comes before it
+        if (index.gathered >= 0) index.gathered = take(index.gathered);
+      ordered.push_back(std::move(a));
+      return p = static_cast<int>(ordered.size()) - 1;
+    };
     const std::function<void(Expr&, int)> visit = [&](Expr& e, int depth) {
       if (depth > kMaxExprDepth)
         fail(field_, "", "has an expression nested too deeply",
              "at most " + std::to_string(kMaxExprDepth) + " levels");
       check_node(e);
       if (e.kind == Expr::Kind::input) {
-        int& p = position[static_cast<std::size_t>(e.input)];
-        if (p < 0) {
-          p = static_cast<int>(ordered.size());
-          ordered.push_back(op_.inputs[static_cast<std::size_t>(e.input)]);
-        }
-        e.input = p;
+        e.input = take(e.input);
       }
       for (Expr& a : e.args) visit(a, depth + 1);
     };
     for (Output& out : op_.outputs) {
       check_ids(out.target);
+      for (const Affine& index : out.target.index)
+        if (index.gathered >= 0)
+          fail(field_, tensor_name(out.target), "is written at an index that is a value",
+               "a loop or a constant in each dimension of an output");
       visit(out.value, 1);
       if (out.rescale && !op_.running)
         fail(field_, tensor_name(out.target), "is rescaled but the operator is not running",
@@ -169,6 +198,9 @@ class OperatorChecker {
     std::vector<int> position(op_.inputs.size());
     std::vector<Access> unique;
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
+      for (Affine& index : op_.inputs[i].index)
+        if (index.gathered >= 0)
+          index.gathered = position[static_cast<std::size_t>(index.gathered)];
       const auto it = std::find(unique.begin(), unique.end(), op_.inputs[i]);
       position[i] = static_cast<int>(it - unique.begin());
       if (it == unique.end()) unique.push_back(op_.inputs[i]);
@@ -297,6 +329,7 @@ class OperatorChecker {
   void check_input(const Access& in) const {
     const Tensor& tensor = spec_.tensors[in.tensor.index()];
     for (std::size_t d = 0; d < in.index.size(); ++d) {
+      if (in.index[d].gathered >= 0) continue;
       const Interval reach = span_of(in, in.index[d]);
       if (!intersect(reach, Interval{0, tensor.shape[d]}).empty()) continue;
       fail(field_, tensor.name,

@@ -58,7 +58,7 @@ Box Tensor::whole() const {
 }
 
 std::optional<LoopId> Affine::plain_loop() const {
-  if (terms.size() == 1 && terms[0].coefficient == 1 && offset == 0) return terms[0].loop;
+  if (terms.size() == 1 && terms[0].coefficient == 1 && offset == 0 && gathered < 0) return terms[0].loop;
   return std::nullopt;
 }
 
@@ -112,8 +112,15 @@ Operations Workload::operations(OpId id) const {
   return Operations(n);
 }
 
+bool Workload::gathers(OpId id) const {
+  const auto by_value = [](const Affine& index) { return index.gathered >= 0; };
+  return std::any_of(op(id).inputs.begin(), op(id).inputs.end(), [&](const Access& in) {
+    return std::any_of(in.index.begin(), in.index.end(), by_value);
+  });
+}
+
 bool Workload::is_contraction(OpId id) const {
-  if (reduction_loops(id).empty()) return false;
+  if (reduction_loops(id).empty() || gathers(id)) return false;
   for (const Output& out : op(id).outputs) {
     int inputs = 0;
     if (out.combine != Combine::sum || out.rescale || !is_product(out.value, inputs) || inputs < 2)
@@ -154,9 +161,12 @@ Box footprint(const Workload& w, const Operator& op, const Access& access,
               std::span<const Interval> ranges) {
   const Tensor& tensor = w.tensor(access.tensor);
   Box box(static_cast<int>(access.index.size()));
-  for (std::size_t d = 0; d < access.index.size(); ++d)
-    box[static_cast<int>(d)] =
-        intersect(footprint(op, access.index[d], ranges), Interval{0, tensor.shape[d]});
+  for (std::size_t d = 0; d < access.index.size(); ++d) {
+    const Interval all{0, tensor.shape[d]};
+    box[static_cast<int>(d)] = access.index[d].gathered >= 0
+                                   ? all
+                                   : intersect(footprint(op, access.index[d], ranges), all);
+  }
   return box;
 }
 

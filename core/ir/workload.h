@@ -42,13 +42,17 @@ struct Term {
 struct Affine {
   std::vector<Term> terms;
   std::int64_t offset = 0;
+  /// A gather: this dimension's index is the value of Operator::inputs[gathered], an element of an
+  /// integer tensor; terms and offset are then empty. Which elements are read is known only at run
+  /// time, so a footprint is the whole dimension, and no plan is resolved. -1: affine.
+  int gathered = -1;
   /// The loop, where the form is exactly that loop (coefficient 1, no offset).
   std::optional<LoopId> plain_loop() const;
   friend bool operator==(const Affine&, const Affine&) = default;
 };
 
-/// How an operator indexes a tensor: an affine form of loops for each tensor dimension. Indices
-/// that fall outside the tensor (a convolution's padding) read as zero and move nothing.
+/// How an operator indexes a tensor: an affine form of loops for each tensor dimension, or, in
+/// inputs, another input's value (a gather). Indices that fall outside the tensor (a convolution's padding) read as zero and move nothing.
 struct Access {
   TensorId tensor;
   std::vector<Affine> index;
@@ -102,7 +106,8 @@ struct Output {
 struct Operator {
   std::string name;
   std::vector<LoopId> loops;    ///< in order of first appearance: outputs, then inputs
-  std::vector<Access> inputs;   ///< as written, left to right; equal accesses appear once
+  std::vector<Access> inputs;   ///< as written, left to right; equal accesses appear once; what a
+                                ///< gather is indexed by stands before it
   std::vector<Output> outputs;  ///< all index the same loops
   /// The partial result may be read inside the reduction (plan.md rule 14).
   bool running = false;
@@ -165,6 +170,8 @@ class Workload {
   bool is_batch(LoopId loop) const;
   /// Every point of the operator's iteration space once; multiply-accumulates for a contraction.
   Operations operations(OpId op) const;
+  /// True where an index of one of its inputs is another input's value.
+  bool gathers(OpId op) const;
   /// True where the operator is a product of two or more inputs summed over a loop.
   bool is_contraction(OpId op) const;
   /// 2 a multiply-accumulate, 1 an expression node otherwise, over the whole workload.
@@ -184,10 +191,10 @@ class Workload {
 
 /// The smallest box of the tensor that `access` touches while each of the operator's loops runs
 /// over its range, clipped to the tensor: 1 + sum |coefficient| (T - 1) a dimension. `ranges` is by
-/// position in op.loops.
+/// position in op.loops. A gathered dimension is touched whole.
 Box footprint(const Workload& w, const Operator& op, const Access& access,
               std::span<const Interval> ranges);
-/// One dimension of it before clipping.
+/// One dimension of it before clipping; an affine one.
 Interval footprint(const Operator& op, const Affine& index, std::span<const Interval> ranges);
 
 }  // namespace tilewright

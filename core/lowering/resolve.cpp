@@ -127,7 +127,10 @@ Kernel resolved_kernel(const Draft& d) {
     if (d.spilled(id) || d.on_chip(id)) r.pins[name].level = level_name(d, d.level_of.at(id));
     if (d.home_at.contains(id)) r.pins[name].at = d.home_at.at(id);
   }
-  for (const auto& [name, pin] : d.plan.pins) r.pins.try_emplace(name, pin);
+  for (const auto& [name, pin] : d.plan.pins) {
+    Pin& kept = r.pins.try_emplace(name, pin).first->second;
+    if (kept.level.empty()) kept.level = pin.level;  // there for its `at`
+  }
   r.flags = d.plan.flags;
   return r;
 }
@@ -219,6 +222,11 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
   if (plan.kernels.empty())
     throw InputError({.where = "plan", .field = "kernels", .value = "none",
                       .problem = "leaves nothing to run", .accepted = "one kernel or more"});
+  for (OpId op : workload->topological_order())
+    if (workload->gathers(op))
+      return Reason{formatted("{} gathers: which elements it reads, its input's values say, so no "
+                              "plan of it can be counted or emitted",
+                              workload->op(op).name)};
   const lowering::Placement placement = lowering::place_operators(plan, *workload);
   std::vector<std::pair<ScheduledKernel, Kernel>> done;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {

@@ -7,6 +7,9 @@
 namespace tilewright::npu {
 namespace {
 
+/// Bytes of one of a core's memories: the emulator keeps each.
+constexpr std::int64_t kMaxLocal = std::int64_t{64} << 20;
+constexpr std::int64_t kMaxCores = 1024;
 constexpr std::int64_t kMaxTensor = std::int64_t{1} << 33;  ///< bytes of global memory together
 
 class Checker {
@@ -14,9 +17,7 @@ class Checker {
   Checker(const Program& p, const Machine& m) : p_(p), m_(m) {}
 
   void run() {
-    if (!m_.npu_core) {
-      fail("machine", m_.name, "has no npu_core", "a machine that the emulator knows: ascend910");
-    }
+    check_machine();
     if (p_.blocks < 1) fail("blocks", std::to_string(p_.blocks), "is no number of blocks", "1 up");
     check_tensors();
     for (const Buffer& b : p_.buffers) check_buffer(b);
@@ -37,6 +38,25 @@ class Checker {
   [[noreturn]] void fail(const std::string& value, std::string problem,
                          std::string accepted) const {
     fail("statement " + std::to_string(number_), value, std::move(problem), std::move(accepted));
+  }
+
+  void check_machine() const {
+    if (!m_.npu_core) {
+      fail("machine", m_.name, "has no npu_core", "a machine that the emulator knows: ascend910");
+    }
+    const ComputeUnit* const cube = cube_unit(m_);
+    if (cube == nullptr || cube->clock_hz <= 0 || cube->count > kMaxCores) {
+      fail("machine", m_.name, "has no unit named cube, or one without a clock or of too many",
+           "a clock, and a count of 1 to " + std::to_string(kMaxCores));
+    }
+    if (!m_.find(level_of(Memory::gm))) fail("machine", m_.name, "has no L2", "a level named L2");
+    for (const Memory memory : {Memory::l1, Memory::l0a, Memory::l0b, Memory::l0c, Memory::ub}) {
+      const auto level = m_.find(level_of(memory));
+      if (level && m_.level(*level).capacity.value > kMaxLocal) {
+        fail("machine", m_.name, "has too large an " + std::string(name_of(memory)),
+             std::to_string(kMaxLocal) + " bytes of each memory of a core");
+      }
+    }
   }
 
   void check_name(const std::string& name) {
@@ -234,12 +254,7 @@ class Checker {
       fail("barrier grid", "of more blocks than cores", "at most " + std::to_string(cores()));
     }
   }
-  std::int64_t cores() const {
-    for (const ComputeUnit& unit : m_.units) {
-      if (unit.name == "cube") return unit.count;
-    }
-    return 1;
-  }
+  std::int64_t cores() const { return cube_unit(m_)->count; }
 
   const Program& p_;
   const Machine& m_;

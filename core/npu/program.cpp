@@ -103,6 +103,8 @@ std::int64_t alignment_of(Memory m) {
 
 bool Loop::operator==(const Loop&) const = default;
 bool Branch::operator==(const Branch&) const = default;
+bool Statement::operator==(const Statement&) const = default;
+bool Program::operator==(const Program&) const = default;
 
 const Tensor* Program::tensor(std::string_view n) const { return find(tensors, n); }
 const Buffer* Program::buffer(std::string_view n) const { return find(buffers, n); }
@@ -115,6 +117,8 @@ const DataPath* path_between(const NpuCore& core, Memory from, Memory to) {
   }
   return nullptr;
 }
+
+const ComputeUnit* cube_unit(const Machine& machine) { return find(machine.units, "cube"); }
 
 std::optional<Pipe> copy_pipe(const NpuCore& core, Memory from, Memory to) {
   const DataPath* path = path_between(core, from, to);

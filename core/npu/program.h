@@ -219,7 +219,7 @@ struct Note {
 struct Statement {
   std::variant<Note, Assign, Loop, Branch, Copy, Mad, Vector, SetFlag, WaitFlag, Barrier> action;
   std::string comment = {};  ///< one line
-  friend bool operator==(const Statement&, const Statement&) = default;
+  bool operator==(const Statement&) const;
 };
 
 /// Every block runs it, with the scalars `block` (from 0) and `blocks`. Block b runs on core b mod
@@ -233,7 +233,7 @@ struct Program {
 
   const Tensor* tensor(std::string_view name) const;
   const Buffer* buffer(std::string_view name) const;
-  friend bool operator==(const Program&, const Program&) = default;
+  bool operator==(const Program&) const;
 };
 
 /// The level of a machine that is this memory; gm is what `npu_core` paths call L2.
@@ -242,13 +242,17 @@ std::string_view level_of(Memory m);
 const DataPath* path_between(const NpuCore& core, Memory from, Memory to);
 /// The pipe that copies between two memories, or nothing where that machine cannot.
 std::optional<Pipe> copy_pipe(const NpuCore& core, Memory from, Memory to);
+/// The unit that multiplies fractals, whose count is that of cores and whose clock times are in;
+/// null where the machine has none.
+const ComputeUnit* cube_unit(const Machine& machine);
 /// Layout changes that a copy can make: docs/npu.md, "Copies".
 bool copies_layout(Memory from, Layout source, Memory to, Layout destination);
 
 /// Throws InputError (field: "statement N" or a name) unless names are unique identifiers, what
 /// instructions name exists and is in the right memory with the right type and layout, the path
 /// between two memories exists, scalars are assigned before they are used, and each buffer is
-/// aligned and within its memory of `machine`, which must have an npu_core.
+/// aligned and within its memory of `machine`, which must have an npu_core, an L2, and a unit named
+/// cube with a clock.
 void check(const Program& program, const Machine& machine);
 
 }  // namespace tilewright::npu

@@ -94,7 +94,7 @@ std::int64_t size_over(std::span<const Interval> ranges,
 bool run_contraction(const Workload& w, OpId id, std::span<const Interval> ranges,
                      TensorValues& values) {
   const Operator& op = w.op(id);
-  if (op.outputs.size() != 1 || op.outputs[0].combine != Combine::sum) return false;
+  if (op.outputs.size() != 1 || op.outputs[0].combine != Combine::sum || w.gathers(id)) return false;
   const auto pair = factors(op.outputs[0].value);
   if (!pair) return false;
   const Access& left = op.inputs[static_cast<std::size_t>((*pair)[0])];

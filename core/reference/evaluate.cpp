@@ -57,6 +57,22 @@ void run_block_by_block(const Workload& w, const reference::Group& group, std::i
   }
 }
 
+/// The least extent of what the tensor's values index; 0 where they index nothing.
+std::int64_t gathered_extent(const Workload& w, TensorId t) {
+  std::int64_t least = 0;
+  for (OpId id : w.consumers(t)) {
+    const Operator& op = w.op(id);
+    for (const Access& in : op.inputs)
+      for (std::size_t d = 0; d < in.index.size(); ++d) {
+        const int by = in.index[d].gathered;
+        if (by < 0 || op.inputs[static_cast<std::size_t>(by)].tensor != t) continue;
+        const std::int64_t extent = w.tensor(in.tensor).shape[d];
+        least = least == 0 ? extent : std::min(least, extent);
+      }
+  }
+  return least;
+}
+
 template <class T>
 double relative_error_of(std::span<const T> got, std::span<const double> reference) {
   TW_CHECK(got.size() == reference.size(), "values of different shapes are compared");
@@ -129,8 +145,12 @@ TensorValues random_inputs(const Workload& w, std::uint64_t seed) {
     const Tensor& tensor = w.tensors()[t];
     values[t].resize(static_cast<std::size_t>(tensor.elements().value));
     // Standard distributions differ between libraries; this mapping does not.
-    for (double& x : values[t])
-      x = round_to(tensor.dtype, static_cast<double>(engine() >> 11) * 0x1p-52 - 1.0);
+    const std::int64_t rows = gathered_extent(w, TensorId(t));
+    for (double& x : values[t]) {
+      const double unit = static_cast<double>(engine() >> 11) * 0x1p-53;
+      x = rows > 0 ? round_to(tensor.dtype, std::floor(unit * static_cast<double>(rows)))
+                   : round_to(tensor.dtype, unit * 2.0 - 1.0);
+    }
   }
   return values;
 }

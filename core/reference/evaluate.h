@@ -35,7 +35,7 @@ struct EvaluateOptions {
 TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOptions& options = {});
 
 /// Inputs for `evaluate`: independent, uniform in [-1, 1), rounded to each tensor's type (integers:
-/// -1, 0 or 1). Other tensors stay empty. The same on every platform for the same workload and
+/// -1, 0 or 1; those that index a gather: uniform over what they index). Other tensors stay empty. The same on every platform for the same workload and
 /// seed: the top 53 bits of std::mt19937_64, tensors in workload order.
 TensorValues random_inputs(const Workload& w, std::uint64_t seed);
 

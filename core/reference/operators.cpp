@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/expr.h"
+#include "core/reference/gather.h"
 #include "core/reference/sweep.h"
 
 namespace tilewright::reference {
@@ -13,12 +14,20 @@ Target target_of(const Workload& w, const Output& o, TensorValues& values) {
   return {&o.target, w.tensor(t).shape, values[t.index()].data()};
 }
 
+bool is_gather(const Access& a) {
+  return std::any_of(a.index.begin(), a.index.end(),
+                     [](const Affine& index) { return index.gathered >= 0; });
+}
+
 // The operator's inputs, then for each output its values `before` and `after` (Program's order).
 std::vector<Source> sources_of(const Workload& w, const Operator& op, const TensorValues& values,
-                               const TensorValues& before) {
+                               const TensorValues& before, const std::vector<Gathered>& gathered) {
   std::vector<Source> sources;
   for (const Access& a : op.inputs)
     sources.push_back({&a, w.tensor(a.tensor).shape, values[a.tensor.index()].data()});
+  for (std::size_t i = 0; i < gathered.size(); ++i)
+    if (!gathered[i].data.empty())
+      sources[i] = {&gathered[i].access, gathered[i].shape, gathered[i].data.data()};
   for (std::size_t j = 0; j < before.size(); ++j) {
     const Access& a = op.outputs[j].target;
     sources.push_back({&a, w.tensor(a.tensor).shape, before[j].data()});
@@ -49,7 +58,12 @@ void run_operator(const Workload& w, OpId id, std::span<const Interval> ranges, 
   TensorValues before;  // by output
   if (looks_back)
     for (const Output& o : op.outputs) before.push_back(values[o.target.tensor.index()]);
-  const std::vector<Source> sources = sources_of(w, op, values, before);
+  std::vector<Gathered> gathered;  // by input; empty data where it is affine
+  for (int i = 0; w.gathers(id) && i < inputs; ++i)
+    gathered.push_back(is_gather(op.inputs[static_cast<std::size_t>(i)])
+                           ? gather(w, op, i, ranges, values)
+                           : Gathered{});
+  const std::vector<Source> sources = sources_of(w, op, values, before, gathered);
 
   for (const Output& o : op.outputs)
     if (o.rescale && !initialise)

@@ -217,6 +217,11 @@ Node tree_of(const Workload& w, const Order& order, const Tiles& tiles);
 std::map<std::string, std::int64_t> tile_table(const Workload& w, const Order& order,
                                                const Tiles& tiles);
 
+/// The orders that nest the loops with several trips as a tree does, whoever made it; those of one
+/// trip are outermost, where Algorithm 1 prices them least. At most kMostOrders; whether tree_of any
+/// of them is that tree is for the caller to see.
+std::vector<Order> orders_of(const Workload& w, const Node& tree, const Tiles& tiles);
+
 /// One kernel at `level`: tree, tiles, and spilled intermediates pinned to the machine's home.
 Plan plan_of(const Workload& w, const Order& order, const Tiles& tiles, const Machine& m,
              LevelId level, const Options& options = {});

@@ -57,6 +57,12 @@ std::vector<double> bandwidths(const Machine& m, std::span<const LevelId> levels
   return all;
 }
 
+Tiles with_inferred(const Workload& w, Tiles tiles) {
+  const Flat f(w, order_loops(w), {});
+  detail::check_tiles(f, tiles);
+  return detail::tiles_of(f, f.point(tiles));
+}
+
 namespace {
 
 /// Where an access of the block begins, and how far it reaches.
@@ -89,8 +95,10 @@ Workload block_of(const Workload& w, const Tiles& tiles) {
             written = hull(written, reach(op, o.target.index[d], tiles));
       }
       const std::int64_t size = written.empty() ? read.size() : written.size();
-      if (size >= shape[d]) continue;
-      shape[d] = size;
+      // A cut window may read padding alone.
+      const bool beside = !reads.empty() && intersect(read, {0, shape[d]}).empty();
+      if (size >= shape[d] && !beside) continue;
+      shape[d] = std::min(size, shape[d]);
       for (Affine* index : reads) index->offset -= read.lo;
     }
   }

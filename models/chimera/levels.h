@@ -39,6 +39,9 @@ struct LevelTiling {
   friend bool operator==(const LevelTiling&, const LevelTiling&) = default;
 };
 
+/// The tiles with those of inferred loops as a full tile of their consumers has them: a block.
+Tiles with_inferred(const Workload& w, Tiles tiles);
+
 /// The workload of one block: every loop as long as `tiles` says, tensors no larger than that touches.
 Workload block_of(const Workload& w, const Tiles& tiles);
 

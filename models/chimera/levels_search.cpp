@@ -17,14 +17,39 @@ namespace {
 using detail::Chain;
 using detail::Flat;
 
+/// What the plan's schedule needs at each level; a Reason where it is more than there is.
+Result<std::map<std::string, Bytes>> true_memory(const Plan& plan, const Workload& w,
+                                                 const Machine& m, const LevelsOptions& options) {
+  const std::vector<LevelId> levels = chip_levels(m);
+  const auto machine = std::make_shared<const Machine>(as_scratchpads(m, levels));
+  const auto schedule = resolve(plan, std::make_shared<const Workload>(w), machine);
+  if (!schedule) return Reason{schedule.reason()};
+  std::map<std::string, Bytes> used = memory_use(*schedule);
+  for (LevelId id : levels) {
+    const Bytes most = bytes_of(detail::room(w, m, id, options), w.dtype());
+    const Bytes needs = used[m.level(id).name];
+    if (needs > most)
+      return Reason{m.level(id).name + " needs " + std::to_string(needs.value) + " bytes of " +
+                    std::to_string(most.value)};
+  }
+  return used;
+}
+
+std::pair<double, double> rank(const LevelsPrice& p, const LevelsOptions& options) {
+  return options.objective == Objective::largest ? std::pair(p.largest, p.sum)
+                                                 : std::pair(p.sum, p.largest);
+}
+
 class LevelsSearch {
  public:
+  /// `true_room`: the capacities that a plan's schedule must stay within.
   LevelsSearch(const Workload& w, const Machine& m, const LevelsOptions& options,
-               std::vector<Order> orders)
+               const LevelsOptions& true_room, std::vector<Order> orders)
       : w_(w),
         m_(m),
         chain_(w),
         options_(options),
+        true_room_(true_room),
         levels_(chip_levels(m)),
         bandwidth_(bandwidths(m, levels_)),
         orders_(std::move(orders)) {
@@ -32,6 +57,7 @@ class LevelsSearch {
     const Flat f(w, orders_.front(), options.model);
     const detail::Mask uncut = f.loops_at(detail::left_whole(f));
     for (LoopId l : chain_.order_loops()) {
+      if (!detail::has(uncut, l.index())) cuttable_.push_back(l);
       bool everywhere = true;
       for (std::size_t p = 0; p < chain_.size(); ++p)
         everywhere = everywhere && detail::has(chain_.loops_of(p), l.index());
@@ -53,8 +79,12 @@ class LevelsSearch {
     try_every_outer_tiling();
     for (int round = 0; best_ && round < kRounds && improve(); ++round) {
     }
+    if (best_) move_tiles();
     return best_;
   }
+  const std::map<std::string, Bytes>& memory() const { return memory_; }
+  /// Why a plan that the model says fits does not; empty where none was turned down.
+  const std::string& turned_down() const { return turned_down_; }
 
   /// By level: the least cost it could have alone; infinite where nothing fits.
   std::vector<double> alone() {
@@ -71,11 +101,6 @@ class LevelsSearch {
  private:
   static constexpr std::size_t kKept = 2, kFew = 256;
   static constexpr int kRounds = 6;
-
-  std::pair<double, double> rank(const LevelsPrice& p) const {
-    return options_.objective == Objective::largest ? std::pair(p.largest, p.sum)
-                                                    : std::pair(p.sum, p.largest);
-  }
 
   /// The best tiles of one level, a few, best first: inside the tiles `around`, no smaller than those
   /// `within`, or where `multiples`, multiples of them; below the loops of the levels `outer`, where
@@ -114,9 +139,44 @@ class LevelsSearch {
     for (const Solution& s : found) {
       const bool again = std::any_of(kept.begin(), kept.end(),
                                      [&](const LevelTiling& k) { return k.tiles == s.tiles; });
-      if (!again && kept.size() < kKept) kept.push_back({levels_[depth], s.order, s.tiles});
+      if (again) continue;
+      kept.push_back({levels_[depth], s.order, s.tiles});
+      if (kept.size() == kKept) break;
     }
+    if (depth + 1 < levels_.size())
+      for (LevelTiling& t : kept) t.tiles = grown(Flat(block, t.order, o), t.tiles, capacity);
     return kept;
+  }
+
+  /// Tiles that move no more and still fit, as large as they may be: the solver takes the least memory
+  /// of what moves the same, which leaves the levels inside the least room.
+  Tiles grown(const Flat& f, Tiles tiles, std::int64_t capacity) const {
+    std::vector<std::int64_t> feet(f.foots().size());
+    const auto volume_if_fits = [&](const Tiles& t) {
+      const detail::Point p = f.point(t);
+      f.footprints(p, feet);
+      if (f.memory(f.options().memory, p, feet) > capacity) return double(INFINITY);
+      if (!detail::conflicts_of(f.chain(), f.loops(), f.loops_at(p.multi)).empty())
+        return double(INFINITY);
+      double volume = 0;
+      for (const detail::Use& u : f.uses())
+        volume += u.weight * static_cast<double>(f.movement(u, p, feet));
+      return volume;
+    };
+    const double most = volume_if_fits(tiles);
+    for (bool larger = true; larger;) {
+      larger = false;
+      for (LoopId l : cuttable_) {
+        const std::int64_t extent = f.workload().loop(l).extent, now = tiles[l.index()];
+        if (now >= extent || f.options().pinned.contains(l)) continue;
+        tiles[l.index()] = std::min(extent, 2 * now);
+        if (volume_if_fits(tiles) <= most)
+          larger = true;
+        else
+          tiles[l.index()] = now;
+      }
+    }
+    return detail::tiles_of(f, f.point(tiles));
   }
 
   /// The levels inside `depth`, one after the other, as blocks of those outside them.
@@ -130,24 +190,25 @@ class LevelsSearch {
     return true;
   }
 
-  /// The levels outside `done`, innermost first, each with its private loops free and pinned to the
-  /// inner blocks' (an intermediate then stays in one place while they turn); then those inside `pivot`.
+  /// The levels outside `done`, innermost first, each with its private loops free, pinned to the inner
+  /// blocks' or, next to the pivot, whole (an intermediate then stays in one place while they turn);
+  /// then those inside `pivot`.
   void build_outward(std::vector<LevelTiling> t, std::size_t done, std::size_t pivot) {
     if (done == 0) {
       if (fill_inward(t, pivot)) offer(std::move(t));
       return;
     }
-    for (bool pinned : {false, true}) {
-      const Tiles inner = t[done].tiles;
+    const Tiles inner = t[done].tiles;
+    std::vector<const Tiles*> pins{nullptr, &inner};
+    if (done == pivot) pins.push_back(&whole_);
+    for (const Tiles* pinned : pins)
       for (bool multiples : {true, false}) {
-        const auto found =
-            solve(done - 1, nullptr, &inner, {}, multiples, pinned ? &inner : nullptr);
+        const auto found = solve(done - 1, nullptr, &inner, {}, multiples, pinned);
         if (found.empty()) continue;
         t[done - 1] = found.front();
         build_outward(t, done - 1, pivot);
         break;
       }
-    }
   }
 
   /// Where they are few, every tiling of the outermost level, with the best blocks inside it.
@@ -188,12 +249,96 @@ class LevelsSearch {
   }
 
   bool offer(std::vector<LevelTiling> t) {
-    if (!detail::choose_orders(w_, m_, t, orders_, options_)) return false;
+    return detail::choose_orders(w_, m_, t, orders_, options_) && consider(t);
+  }
+  /// With these orders: the best so far where its plan truly fits.
+  bool consider(const std::vector<LevelTiling>& t) {
     ++priced;
     LevelsPrice p = price_levels(w_, m_, t, options_);
-    if (!p.fits || !p.legal || (best_ && rank(p) >= rank(*best_))) return false;
+    if (!p.fits || !p.legal || (best_ && rank(p, options_) >= rank(*best_, options_))) return false;
+    auto memory = true_memory(plan_of(w_, t, m_, options_.model), w_, m_, true_room_);
+    if (!memory) {
+      turned_down_ = memory.reason();
+      return false;
+    }
+    memory_ = std::move(memory).value();
     best_ = std::move(p);
     return true;
+  }
+
+  /// One tile at a time, of any level, while that is better: what each level's own best tiles leave
+  /// the others may be far from what they need. Where the slowest level then is still far from its
+  /// best, one of its tiles is halved for another to double.
+  void move_tiles() {
+    for (bool better = true; better;) {
+      better = false;
+      for (std::size_t d = levels_.size(); d-- > 0;)
+        for (LoopId l : cuttable_) better |= move_tile(d, l);
+      if (better) offer(current());
+      if (!better && far()) better = trade_tiles(slowest());
+    }
+  }
+  bool move_tile(std::size_t depth, LoopId l) {
+    bool better = false;
+    for (bool moved = true; moved;) {
+      moved = false;
+      const std::int64_t now = best_->levels[depth].at.tiles[l.index()];
+      const std::int64_t whole = whole_[l.index()], trips = ceil_div(whole, now);
+      for (std::int64_t tile : {2 * now, ceil_div(whole, std::max<std::int64_t>(1, trips - 1)), whole,
+                                ceil_div(now, 2), ceil_div(whole, trips + 1)}) {
+        std::vector<LevelTiling> t = current();
+        if (!set_tile(t, depth, l, tile)) continue;
+        moved = consider(t) || (far() && offer(t));
+        better |= moved;
+        if (moved) break;
+      }
+    }
+    return better;
+  }
+  bool trade_tiles(std::size_t depth) {
+    bool better = false;
+    for (LoopId up : cuttable_)
+      for (LoopId down : cuttable_)
+        for (std::int64_t times : {2, 8}) {
+          std::vector<LevelTiling> t = current();
+          const Tiles now = t[depth].tiles;
+          if (up == down ||
+              !set_tile(t, depth, down, std::max<std::int64_t>(1, now[down.index()] / times)) ||
+              !set_tile(t, depth, up, std::min(whole_[up.index()], times * now[up.index()])))
+            continue;
+          better |= offer(std::move(t));
+        }
+    return better;
+  }
+  /// The levels outside are made to hold it, and those inside to fit in it. False where it is the tile
+  /// that there is, or none that may be taken.
+  bool set_tile(std::vector<LevelTiling>& t, std::size_t depth, LoopId l, std::int64_t tile) const {
+    if (tile == t[depth].tiles[l.index()] || !allowed(l, tile)) return false;
+    for (std::size_t d = 0; d < t.size(); ++d) {
+      std::int64_t& its = t[d].tiles[l.index()];
+      its = d == depth ? tile : d < depth ? std::max(its, tile) : std::min(its, tile);
+      t[d].tiles = with_inferred(w_, std::move(t[d].tiles));
+    }
+    return true;
+  }
+  std::size_t slowest() const {
+    std::size_t most = 0;
+    for (std::size_t d = 1; d < best_->levels.size(); ++d)
+      if (best_->levels[d].cost > best_->levels[most].cost) most = d;
+    return most;
+  }
+  /// Whether the slowest level is slower than any would be alone: then orders are chosen anew as well.
+  bool far() {
+    const std::vector<double> each = alone();
+    return best_->largest > 1.01 * *std::max_element(each.begin(), each.end());
+  }
+  bool allowed(LoopId l, std::int64_t tile) const {
+    const auto multiple = options_.model.multiples.find(l);
+    return tile <= whole_[l.index()] &&
+           tile >= detail::least_tile(options_.model, l, whole_[l.index()]) &&
+           !options_.model.pinned.contains(l) &&
+           (multiple == options_.model.multiples.end() || tile == whole_[l.index()] ||
+            tile % multiple->second == 0);
   }
 
   std::vector<LevelTiling> current() const {
@@ -231,59 +376,46 @@ class LevelsSearch {
   const Workload& w_;
   const Machine& m_;
   Chain chain_;
-  const LevelsOptions& options_;
+  const LevelsOptions &options_, &true_room_;
   std::vector<LevelId> levels_;
   std::vector<double> bandwidth_;
   std::vector<Order> orders_;
   Tiles whole_;
+  std::vector<LoopId> cuttable_;
   std::vector<LoopId> private_;  ///< loops that may be cut and that some operator has not
   std::map<std::size_t, double> liked_;
   std::optional<LevelsPrice> best_;
+  std::map<std::string, Bytes> memory_;  ///< of best_'s plan
+  std::string turned_down_;
 };
 
-/// What the plan's schedule needs at each level; a Reason where it is more than there is.
-Result<std::map<std::string, Bytes>> true_memory(const Plan& plan, const Workload& w,
-                                                 const Machine& m, const LevelsOptions& options) {
-  const std::vector<LevelId> levels = chip_levels(m);
-  const auto machine = std::make_shared<const Machine>(as_scratchpads(m, levels));
-  const auto schedule = resolve(plan, std::make_shared<const Workload>(w), machine);
-  if (!schedule) return Reason{schedule.reason()};
-  std::map<std::string, Bytes> used = memory_use(*schedule);
-  for (LevelId id : levels) {
-    const Bytes most = bytes_of(detail::room(w, m, id, options), w.dtype());
-    const Bytes needs = used[m.level(id).name];
-    if (needs > most)
-      return Reason{m.level(id).name + " needs " + std::to_string(needs.value) + " bytes of " +
-                    std::to_string(most.value)};
-  }
-  return used;
-}
+struct Attempt {
+  std::optional<LevelsPlan> found;
+  std::string why;           ///< not found
+  bool turned_down = false;  ///< a plan that the model says fits does not
+};
 
-/// A search, and its plan where that truly fits.
-std::optional<LevelsPlan> attempt(const Workload& w, const Machine& m,
-                                  const LevelsOptions& options, const std::vector<Order>& orders,
-                                  const LevelsOptions& truly, std::string& why) {
-  LevelsSearch search(w, m, options, orders);
+/// `truly`: as the user asked.
+Attempt attempt(const Workload& w, const Machine& m, const LevelsOptions& options,
+                const std::vector<Order>& orders, const LevelsOptions& truly) {
+  LevelsSearch search(w, m, options, truly, orders);
   const auto price = search.run();
+  Attempt a{.turned_down = !search.turned_down().empty()};
   if (!price) {
-    why = "no tiles fit every level";
-    return std::nullopt;
+    a.why = a.turned_down ? search.turned_down() : "no tiles fit every level";
+    return a;
   }
-  LevelsPlan found{.price = *price, .alone = search.alone()};
   std::vector<LevelTiling> tilings;
   for (const LevelPrice& p : price->levels) tilings.push_back(p.at);
-  found.plan = plan_of(w, tilings, m, options.model);
-  auto memory = true_memory(found.plan, w, m, truly);
-  found.counted = {{"solves", search.solves},
-                   {"priced", search.priced},
-                   {"evaluated", search.effort.evaluated},
-                   {"pruned", search.effort.pruned}};
-  if (!memory) {
-    why = memory.reason();
-    return std::nullopt;
-  }
-  found.memory = std::move(memory).value();
-  return found;
+  a.found = LevelsPlan{.plan = plan_of(w, tilings, m, options.model),
+                       .price = price_levels(w, m, tilings, truly),
+                       .memory = search.memory(),
+                       .alone = search.alone()};
+  a.found->counted = {{"solves", search.solves},
+                      {"priced", search.priced},
+                      {"evaluated", search.effort.evaluated},
+                      {"pruned", search.effort.pruned}};
+  return a;
 }
 
 }  // namespace
@@ -293,8 +425,17 @@ Result<LevelsPlan> best_levels(const Workload& w, const Machine& m, const Levels
   const Result<detail::Orders> all = detail::orders_to_try(w, options.model);
   const Result<std::vector<Order>> orders = distinct_orders(w, options.model, true);
   if (!orders) return Reason{orders.reason()};
-  std::string why;
-  std::optional<LevelsPlan> found = attempt(w, m, options, *orders, options, why);
+  Attempt asked = attempt(w, m, options, *orders, options);
+  std::optional<LevelsPlan> found = std::move(asked.found);
+  if (asked.turned_down) {
+    LevelsOptions held = options;
+    held.model.memory = Memory::held;
+    std::optional<LevelsPlan> other = attempt(w, m, held, *orders, options).found;
+    if (other && (!found || rank(other->price, options) < rank(found->price, options))) {
+      found = std::move(other);
+      found->tightened = true;
+    }
+  }
   // What the asked-for memory prices too low does not fit; all tiles at once, of a little less than
   // the capacity, do.
   LevelsOptions tight = options;
@@ -302,14 +443,10 @@ Result<LevelsPlan> best_levels(const Workload& w, const Machine& m, const Levels
   for (int percent = 100; !found && percent >= 70; percent -= 15) {
     for (LevelId id : chip_levels(m))
       tight.capacities[id] = Elements(detail::room(w, m, id, options).value * percent / 100);
-    found = attempt(w, m, tight, *orders, options, why);
-    if (!found) continue;
-    found->tightened = true;
-    std::vector<LevelTiling> tilings;
-    for (const LevelPrice& p : found->price.levels) tilings.push_back(p.at);
-    found->price = price_levels(w, m, tilings, options);
+    found = attempt(w, m, tight, *orders, options).found;
+    if (found) found->tightened = true;
   }
-  if (!found) return Reason{why};
+  if (!found) return Reason{asked.why};
   found->counted["orders"] = static_cast<std::int64_t>(all->orders.size());
   found->counted["distinct_orders"] = static_cast<std::int64_t>(orders->size());
   found->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

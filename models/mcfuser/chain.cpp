@@ -40,7 +40,9 @@ Mask loops_of(const Access& a) {
 
 bool plain(const Access& a) {
   return std::ranges::all_of(
-      a.index, [](const Affine& i) { return i.plain_loop().has_value() || i.terms.empty(); });
+      a.index, [](const Affine& i) {
+        return i.plain_loop().has_value() || (i.terms.empty() && i.gathered < 0);
+      });
 }
 
 /// The reason why an operator is none of a chain's.

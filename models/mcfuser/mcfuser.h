@@ -313,11 +313,19 @@ struct Evolution {
   Measure measure = {};  ///< none: the model's own estimate
 };
 
+/// One round of the evolutionary search.
+struct Round {
+  std::int64_t evaluated = 0;  ///< candidates priced so far
+  double seconds = 0;          ///< the round's best; infinite where none runs
+  double best = 0;             ///< the best so far
+};
+
 struct Found {
   std::vector<Candidate> best;  ///< the best first; exhaustive: `keep` of them
   std::int64_t evaluated = 0;
   std::int64_t measured = 0;
   std::int64_t generations = 0;
+  std::vector<Round> rounds;  ///< evolutionary: the search's convergence
   double seconds = 0;  ///< wall clock
 };
 

@@ -221,6 +221,7 @@ Result<Found> evolve(const Chain& c, const Space& s, const Device& d, const Opti
       top1_seconds = candidate.seconds;
       top1 = std::move(candidate);
     }
+    found.rounds.push_back({found.evaluated, top1_seconds, std::min(best, top1_seconds)});
     if (top1.group != nullptr) {
       close = std::abs(top1_seconds - best) < e.epsilon * best ? close + 1 : 0;
       if (close >= e.patience) {

@@ -1,12 +1,21 @@
 """How much data will a plan for fused tensor kernels move, and is that true?
 
 Each verb of the ``tilewright`` command is a function here. It takes what the command line takes and
-returns the same JSON document, as a dict:
+returns the same JSON document, as an :class:`Answer`: a dict that is also a table (``frame()`` for
+pandas, ``arrays()`` for NumPy) and a picture (``plot()``):
 
 >>> import tilewright
 >>> best = tilewright.plan("gemm-chain:m=512,n=64,k=64,l=512", "scratchpad:32K")
+>>> best["exact_bytes"], best["plan"]["kernels"][0]["tree"]
+(2621440, 'm n l ( k ( C.gemm1 ) C.gemm2 )')
 >>> true = tilewright.simulate(best)
->>> report = tilewright.validate("gemm-chain", "scratchpad:32K", samples=60)
+>>> int(true.arrays()["read_bytes"].sum() + true.arrays()["written_bytes"].sum())
+2621440
+>>> list(true.frame().columns[:4])
+['tensor', 'boundary', 'read_bytes', 'written_bytes']
+>>> report = tilewright.validate("gemm-chain", "cache:32K/8", orders=["mlkn"], samples=20, seed=1)
+>>> report["valid"], len(report["points"])
+(20, 20)
 
 A workload is a built-in name, the path of a workload file, or what such a file says as a dict. A
 plan is the path of a plan file, such a file as a dict, the answer of :func:`plan`, or a workload
@@ -15,7 +24,9 @@ dict.
 
 Bad input raises :class:`InputError`, a ``ValueError`` of one line that names what, where and what
 is accepted. An outcome that says no (nothing fits, not available, below the R² asked for) is an
-answer like any other, with its ``"reason"``; with ``check=True`` it raises :class:`Refused`.
+answer like any other, with its ``"reason"``; with ``check=True`` it raises :class:`Refused`. Verbs let
+other Python threads run. Models written in Python (:class:`Model`, :func:`register`) are asked like the
+built-in ones.
 """
 
 import difflib as _difflib
@@ -25,6 +36,9 @@ import math as _math
 import os as _os
 
 from ._tilewright import InputError, call as _call
+from .answer import Answer
+from .model import (Access, Buffer, Choice, Infeasible, Kernel, Level, Machine, Model, Node, Operator, Price,
+                    Question, Tensor, Workload, register, unregister)
 
 __version__ = "0.1.0"
 
@@ -70,6 +84,7 @@ _OPTIONS = {
     "patience": "evolutionary: rounds within epsilon that end it (4)",
     "generations": "evolutionary: rounds at most (200)",
     "no_guard": "evolutionary: the last round's best, as Algorithm 1 prints it (False)",
+    "stitch": "FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}",
     "models": "the models to compare, with commas between ('all')",
     "layout": "tensors in memory: 'tiled' (default) or 'row-major'",
     "seed": "of everything random (1)",
@@ -112,6 +127,7 @@ _OPTIONS = {
     "orders": "the orders to validate: a list, or 'mlkn,mlnk' (the model's best)",
     "samples": "tilings an order (60); explain: candidates drawn from MCFuser's pruned space",
     "size": "of the kernels: 'small', 'medium' (default) or 'large'",
+    "all": "every experiment; those that are finished stay as they are (False)",
     "data": "the folder where counted misses lie ('../shared/data/polybench-papi'), or recordings ('experiments/results')",
     "truth": "what the prediction is held against: 'simulator' (default) or a meter",
     "min_r2": "the least R² about y = x; below it the answer is refused",
@@ -122,7 +138,8 @@ _OPTIONS = {
 }
 
 _PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
-_MODEL = ["reading", "edges", "memory", "objective", "write_weight", "min_tile"]
+_MODEL = ["reading", "edges", "memory", "objective", "write_weight", "min_tile",
+          "stitch"]
 _FUSER = ["hoist", "rule1", "rule4", "stores", "phi", "rules", "slack", "padding", "tile_step",
           "search", "population", "top", "epsilon", "patience", "generations", "no_guard", "seed"]
 
@@ -168,6 +185,7 @@ _CONVERT = {
     "tiles": _tiles,
     "pins": _assignments,
     "flags": _assignments,
+    "stitch": _assignments,
     "order": _order,
     "orders": _orders,
     "capacity": _capacity,
@@ -207,7 +225,7 @@ def _ask(verb, options, check):
     except (AttributeError, TypeError, ValueError) as e:
         raise InputError(f"{verb}: an option is not accepted: {e}") from None
     document, done = _call(verb, text)
-    answer = _json.loads(document)
+    answer = Answer(_json.loads(document))
     if check and not done:
         raise Refused(answer.get("reason", "refused"), answer)
     return answer
@@ -256,7 +274,7 @@ experiments = _list("experiments", "The tables and figures that reproduce() know
 
 explain = _verb(
     "explain", ["subject", "machine"],
-    _PLAN + _MODEL + ["expression"] + _FUSER + ["samples", "resolved", "curve"],
+    _PLAN + _MODEL + ["expression"] + _FUSER + ["samples", "resolved", "curve", "out"],
     "Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says\n"
     "what any plan must move, by buffer size.\n\n"
     "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',\n"
@@ -312,11 +330,14 @@ validate = _verb(
     "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"
     "'predicted_bytes', 'true_bytes'}], ...}.")
 reproduce = _verb(
-    "reproduce", ["id"], ["out", "samples", "size", "data", "threads"],
-    "A paper's table or figure: our numbers beside the paper's. Writes into the folder out.")
+    "reproduce", ["id"], ["all", "out", "samples", "size", "data", "threads"],
+    "A paper's table or figure: our numbers beside the paper's. Writes into the folder out. Of a paper\n"
+    "('chimera'), or with all=True (and id None): each into out/ID, those that are finished left as they\n"
+    "are.")
 
 __all__ = [
-    "InputError", "Refused", "compare", "emit", "experiments", "explain", "machines", "measure", "meters",
-    "models",
-    "plan", "predict", "reproduce", "run", "simulate", "targets", "validate", "workloads",
+    "Access", "Answer", "Buffer", "Choice", "Infeasible", "InputError", "Kernel", "Level", "Machine", "Model",
+    "Node", "Operator", "Price", "Question", "Refused", "Tensor", "Workload", "compare", "emit",
+    "experiments", "explain", "machines", "measure", "meters", "models", "plan", "predict", "register",
+    "reproduce", "run", "simulate", "targets", "unregister", "validate", "workloads",
 ]

@@ -7,10 +7,8 @@ prediction, whose medians stand in the legend.
 import math
 import textwrap
 
-from .plot_input import BadInput
+from .plot_input import BadInput, COLOURS, MARKERS, new_figure
 
-COLOURS = ["#0072B2", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#6e6e6e"]  # Okabe and Ito
-MARKERS = ["o", "s", "^", "x", "+", "D"]
 FLAT = 0.001  # errors below this are drawn on the bottom line
 
 
@@ -105,12 +103,8 @@ def _draw_errors(axes, counters, level):
 
 def draw(counters):
     """A matplotlib figure: two panels a level, one above the other."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     count = 2 * len(counters.levels)
-    figure = Figure(figsize=(14, 3.1 * count), dpi=110)
-    FigureCanvasAgg(figure)
+    figure = new_figure(14, 3.1 * count, dpi=110)
     panels = figure.subplots(count, 1, squeeze=False).flatten()
     for i, level in enumerate(counters.levels):
         _draw_counts(panels[2 * i], counters, level)

@@ -6,12 +6,7 @@ that had been made. What stays white is empty.
 
 import textwrap
 
-from .plot_input import BadInput
-
-# Okabe and Ito, and their paler halves where there are more tensors.
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#6e6e6e",
-           "#7fb8d8", "#f2ce7f", "#7fceb9", "#e5bcd3"]
-
+from .plot_input import BadInput, COLOURS, HATCHES, new_figure, put_caption
 
 def is_occupancy(document):
     return isinstance(document, dict) and document.get("kind") == "occupancy"
@@ -62,18 +57,17 @@ class Occupancy:
 
 def draw(occupancy):
     """A matplotlib figure: a panel a level."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     document, count = occupancy.document, len(occupancy.levels)
-    figure = Figure(figsize=(12, 1 + 2.6 * count), dpi=110)
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 1 + 2.6 * count)
     panels = figure.subplots(count, 1, squeeze=False, sharex=True).flatten()
     colours = [COLOURS[i % len(COLOURS)] for i in range(len(occupancy.tensors))]
     for axes, (level, lines) in zip(panels, occupancy.levels):
         held = occupancy.lines[level]
-        axes.stackplot(occupancy.times[level], [held[t] for t in occupancy.tensors],
-                       labels=occupancy.tensors, colors=colours, linewidth=0)
+        bands = axes.stackplot(occupancy.times[level], [held[t] for t in occupancy.tensors],
+                               labels=occupancy.tensors, colors=colours, linewidth=0.3,
+                               edgecolor="black")
+        for i, band in enumerate(bands):
+            band.set_hatch(HATCHES[i % len(HATCHES)])
         axes.set_ylim(0, lines)
         axes.set_ylabel(f"{level}: lines of {lines}")
         axes.margins(x=0)
@@ -82,5 +76,8 @@ def draw(occupancy):
                           f"{document.get('stride_accesses', 'not recorded')}")
     title = (f"Cache lines held, by tensor: {document.get('workload', 'not recorded')} on "
              f"{document.get('machine', 'not recorded')}, simulated")
-    panels[0].set_title(textwrap.fill(title, 120), fontsize=10)
+    panels[0].set_title(textwrap.fill(title, 100), fontsize=10)
+    put_caption(panels[-1], [f"{document.get('accesses', 'not recorded')} accesses; lines of " + ", ".join(
+        f"{row['line_bytes']} bytes in {row['level']}" for row in document["levels"]
+        if isinstance(row.get("line_bytes"), int)) + "; white: empty"], 110)
     return figure

@@ -6,7 +6,8 @@ vertical lines, measurements are points.
 
 import math
 
-from .plot import BLUE, GREY, VERMILLION, BadInput, _filled, amount
+from .plot_input import (BLUE, BadInput, GREY, VERMILLION, amount, filled, light_grid, new_figure,
+                         put_caption)
 
 # key in a row -> (of which kernels, label, style)
 SERIES = [
@@ -97,14 +98,11 @@ def caption(document):
 
 def draw_slope(document, where):
     """A matplotlib figure, both axes logarithmic, with sizes written out."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     series = series_of(document, where)
     measured, levels = marks_of(document, where)
-    figure = Figure(figsize=(7.2, 5.2), dpi=150)
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.2, 5.2)
     axes = figure.subplots()
     for label, style, points in series:
         axes.plot([p[0] for p in points], [p[1] for p in points], label=label, zorder=2,
@@ -118,6 +116,12 @@ def draw_slope(document, where):
         axes.axvline(size, color=GREY, linewidth=0.8, zorder=1)
         axes.annotate(f"{name} {amount(size)}", (size, 1), xycoords=("data", "axes fraction"),
                       rotation=90, va="top", ha="right", fontsize=7, color=GREY)
+    cross = document.get("crossover_bytes")
+    if isinstance(cross, int) and cross > 0:
+        axes.axvline(cross, color="black", linewidth=0.9, linestyle="-.", zorder=1)
+        axes.annotate(f"fusion pays from {amount(cross)}", (cross, 1), xycoords=("data", "axes fraction"),
+                      xytext=(-3, -4), textcoords="offset points", rotation=90, va="top", ha="right",
+                      fontsize=7)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(base=4 if axis is axes.yaxis else 8))
         axis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
@@ -125,11 +129,9 @@ def draw_slope(document, where):
     axes.tick_params(labelsize=8)
     axes.set_xlabel("buffer size")
     axes.set_ylabel("bytes moved")
-    axes.grid(True, color="#dddddd", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.legend(loc="upper right", fontsize=7.5, framealpha=0.9)
+    light_grid(axes)
+    axes.legend(loc="lower left", fontsize=7.5, framealpha=0.9)
     heading = [str(document[k]) for k in ("title", "workload") if document.get(k)]
-    axes.set_title(_filled(heading, 84) or where, fontsize=10)
-    axes.annotate(_filled(caption(document), 110, "  "), (0, 0), (0, -42),
-                  xycoords="axes fraction", textcoords="offset points", va="top", fontsize=7.5)
+    axes.set_title(filled(heading, 84) or where, fontsize=10)
+    put_caption(axes, caption(document), 110)
     return figure

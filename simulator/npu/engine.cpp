@@ -12,21 +12,17 @@ constexpr std::byte kUnwritten{0xff};  ///< makes NaNs of what nothing has writt
 /// Cycles by which rounding may move the end of a transfer.
 constexpr double kRounding = 1e-6;
 
+/// check() has seen that it is there and has a clock.
 const ComputeUnit& cube_of(const Machine& m) {
-  for (const ComputeUnit& unit : m.units) {
-    if (unit.name == "cube" && unit.clock_hz > 0) return unit;
-  }
-  throw InputError({.where = m.name,
-                    .field = "units",
-                    .value = "no cube",
-                    .problem = "the emulator needs its count and clock",
-                    .accepted = "a unit named cube with a clock"});
+  const ComputeUnit* const cube = cube_unit(m);
+  TW_CHECK(cube != nullptr, m.name);
+  return *cube;
 }
 
-/// Bytes a cycle from the level outside the L2, and its line.
+/// What GM is read and written through.
 const Level& l2_of(const Machine& m) {
   const auto id = m.find(level_of(Memory::gm));
-  TW_CHECK(id.has_value(), "paths name levels that exist");
+  TW_CHECK(id.has_value(), m.name);
   return m.level(*id);
 }
 
@@ -47,11 +43,9 @@ Core::Core(const Code& code, const Machine& machine, int number, std::int64_t ev
 Engine::Engine(const Program& program, const Machine& machine, TensorData& data,
                const EmulatorOptions& options)
     : program_(program),
-      machine_(machine),
       npu_(*machine.npu_core),
       options_(options),
       code_(program, machine),
-      data_(data),
       line_bytes_(l2_of(machine).line.value),
       clock_hz_(cube_of(machine).clock_hz),
       shared_(npu_.shared_bandwidth.value / clock_hz_, l2_of(machine).bandwidth.value / clock_hz_),

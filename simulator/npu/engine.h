@@ -111,14 +111,12 @@ class Engine {
   const Object& object(int index) const { return code_.objects()[static_cast<std::size_t>(index)]; }
 
   const Program& program_;
-  const Machine& machine_;
   const NpuCore& npu_;
   const EmulatorOptions options_;
   Code code_;
   std::vector<std::unique_ptr<Core>> cores_;
   std::vector<std::unique_ptr<GlobalShadow>> global_;  ///< by object; null for inputs and buffers
   std::vector<bool> from_dram_;                        ///< lines of GM that the L2 has had
-  TensorData& data_;
   std::int64_t line_bytes_ = 128;
   double clock_hz_ = 0;
   SharedBandwidth shared_;

@@ -1,5 +1,7 @@
 #include "simulator/npu/findings.h"
 
+#include <algorithm>
+
 #include "core/ir/format.h"
 
 namespace tilewright::npu {
@@ -64,7 +66,9 @@ void FindingCollector::add(Fault fault, std::int64_t block, int statement, int o
   if (object >= 0) {
     const Object& o = code_.objects()[static_cast<std::size_t>(object)];
     f.object = o.name;
-    f.address = o.address + offset * o.element();
+    // An offset beyond the object may be anything.
+    f.address =
+        o.address + std::clamp<std::int64_t>(offset, 0, o.bytes / o.element()) * o.element();
   }
   index_[Key{fault, statement, other, object}] = found_.size();
   found_.push_back(std::move(f));

@@ -32,7 +32,7 @@ std::uint32_t bits(std::int64_t from, std::int64_t to) {
 }  // namespace
 
 LocalShadow::LocalShadow(Memory memory, std::int64_t capacity)
-    : memory_(memory), shift_(memory == Memory::l0a || memory == Memory::l0b ? 9 : 5) {
+    : shift_(memory == Memory::l0a || memory == Memory::l0b ? 9 : 5) {
   const auto count = static_cast<std::size_t>(capacity >> shift_) + 1;
   granules_.reset(static_cast<Granule*>(std::calloc(count, sizeof(Granule))));
   if (granules_ == nullptr) throw std::bad_alloc();

@@ -68,7 +68,6 @@ class LocalShadow {
   std::optional<Conflict> touch(Granule& g, std::uint32_t mask, bool write, const Actor& actor,
                                 std::int64_t address) const;
 
-  Memory memory_;
   int shift_;  ///< log2 of a granule's bytes
   std::uint32_t generation_ = 1;
   /// From calloc: pages that no one touches cost nothing.

@@ -43,6 +43,15 @@ TEST(Bench, KernelsDocument) {
   EXPECT_EQ(json["geometric_means"].size(), 1U);
 }
 
+TEST(Bench, EveryKindOfKernel) {
+  const auto json = document({"--only", "kernels", "--row", "attention:m=16,l=16,k=8,n=8", "--row",
+                              "conv-chain:ic=4,h=9,w=9,oc1=4,oc2=4,relu=1", "--threads", "1",
+                              "--rounds", "1", "--turn", "0", "--peers", "none"});
+  ASSERT_EQ(json["kernels"].size(), 2U);
+  for (const auto& row : json["kernels"])
+    EXPECT_EQ(row["contestants"].size(), 1U) << row["notes"];
+}
+
 TEST(Bench, BandwidthDocument) {
   const auto json =
       document({"--only", "bandwidth", "--threads", "1", "--rounds", "1", "--turn", "0"});
@@ -62,6 +71,7 @@ TEST(Bench, BadInputIsOneLine) {
         {"--rows", "G99"},
         {"--turn", "-1"},
         {"--fast"},
+        {"--set", "small"},
         {"--row", "layernorm:rows=8,cols=8", "--peers", "none", "--only", "kernels"}}) {
     const Outcome outcome = tilewright_command(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments[0] << " " << outcome.err;

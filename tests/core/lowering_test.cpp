@@ -75,6 +75,17 @@ INSTANTIATE_TEST_SUITE_P(Rows, Worked, ::testing::ValuesIn(worked_rows()),
                            return name;
                          });
 
+// What another kernel made is an input here: its pin keeps both its level and its `at`.
+TEST(Resolve, APinWithALevelAndALoopResolvesToItself) {
+  const auto w = worked_workload(worked_rows().front());
+  const auto m = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1M,1M"));
+  Plan plan{.kernels = {{.tree = compute("gemm1")}, {.tree = compute("gemm2")}}};
+  plan.kernels[1].pins["C"] = {.level = "L2", .at = "l"};
+  const auto once = resolve(plan, w, m);
+  ASSERT_TRUE(once.ok()) << once.reason();
+  EXPECT_EQ(once->resolved.kernels[1].pins.at("C"), plan.kernels[1].pins["C"]);
+}
+
 TEST(Resolve, PrintsRuleNinesLoadsInParenthesesOfTheirOwn) {
   const auto s = resolve_row(chain_row("m n l ( k ( C.gemm1 ) C.gemm2 )"));
   ASSERT_TRUE(s.ok()) << s.reason();
@@ -107,6 +118,16 @@ INSTANTIATE_TEST_SUITE_P(
         Illegal{"l@grid m ( k ( C.gemm1 ) n ( C.gemm2 ) )", "l reduces E over blocks"},
         Illegal{"l@grid m ( k ( C.gemm1 ) l/2 ( n ( C.gemm2 S.E!atomic ) ) )",
                 "more than once"}));
+
+TEST(Resolve, AGatherIsNoPlanYet) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "loops: {b: 4, d: 3}\ntensors: {T: [9, d], ids: [b]}\ndtypes: {ids: i32}\n"
+      "operators:\n  - y[b,d] = T[ids[b],d]\n", "t"));
+  const Plan plan{.kernels = {{.tree = parse_tree("b/1 ( C.y )")}}};
+  const auto s = resolve(plan, w, std::make_shared<const Machine>(named_machine("scratchpad:4K")));
+  ASSERT_FALSE(s.ok());
+  EXPECT_THAT(s.reason(), HasSubstr("y gathers"));
+}
 
 TEST(Resolve, RefusesALoopWhoseOperatorsHaveDifferentRanges) {
   // g makes only what u needs around o; v, an output, makes everything. One loop cannot cut both.

@@ -496,5 +496,23 @@ TEST(MachineBehaviour, PoliciesWithAStateTakeUpTo64Ways) {
   EXPECT_THROW(check(m), InputError);
 }
 
+TEST(Machine, CyclesOfInstructionsHaveSources) {
+  const Machine v100 = named_machine("v100");
+  const ComputeUnit& sm = v100.units.front();
+  for (std::string_view c : instruction_classes()) {
+    EXPECT_GT(sm.cycles.at(std::string(c)), 0) << c;
+    EXPECT_FALSE(sm.sources.at("cycles." + std::string(c)).empty()) << c;
+  }
+  EXPECT_EQ(machine_from_yaml(to_yaml(v100), "t"), v100);
+  std::string text = to_yaml(v100);
+  text.replace(text.find("shuffle:"), 7, "shuffel");
+  try {
+    machine_from_yaml(text, "t");
+    FAIL() << "accepted";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("no class of instructions"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -53,6 +53,37 @@ TEST(Notation, NameDefaultsToTheTarget) {
   EXPECT_EQ(one("C[m,n] += A[m,k] * B[k,n]").op(OpId(0)).name, "C");
 }
 
+TEST(Notation, GathersByAValue) {
+  const std::string head =
+      "loops: {b: 4, d: 3}\ntensors: {T: [9, d], ids: [b]}\ndtypes: {ids: i32}\noperators:\n";
+  const Workload w = workload_from_yaml(head + "  - y[b,d] = T[ids[b],d] * T[ids[b],0]\n", "t");
+  const Operator& op = w.op(OpId(0));
+  EXPECT_TRUE(w.gathers(OpId(0)));
+  ASSERT_EQ(op.inputs.size(), 3u);  // ids once, before what it indexes
+  EXPECT_EQ(w.tensor(op.inputs[0].tensor).name, "ids");
+  EXPECT_EQ(op.inputs[1].index[0].gathered, 0);
+  EXPECT_EQ(op.inputs[2].index[0].gathered, 0);
+  EXPECT_EQ(to_text(w, OpId(0)), "y: y[b,d] = T[ids[b],d] * T[ids[b],0]");
+  EXPECT_EQ(workload_from_yaml(to_yaml(w), "t"), w);
+  const std::vector<Interval> one = {{1, 2}, {0, 3}};
+  EXPECT_EQ(footprint(w, op, op.inputs[1], one), (Box{{0, 9}, {0, 3}}));
+  EXPECT_EQ(w.compulsory_bytes(), Bytes(4 * (4 + 3 + 12)));  // ids, one row at least, y
+}
+
+TEST(Notation, GathersThatAreRefused) {
+  const auto error = [](const std::string& dtypes, const std::string& op) {
+    return error_of("loops: {b: 4, d: 3}\ntensors: {T: [9, d], ids: [b]}\n" + dtypes +
+                    "operators:\n  - " + op + "\n");
+  };
+  const std::string whole = "dtypes: {ids: i32}\n";
+  EXPECT_NE(error("", "y[b,d] = T[ids[b],d]").find("i32 or i8"), std::string::npos);
+  EXPECT_NE(error(whole, "y[b,d] = T[ids[ids[b]],d]").find("itself gathered"), std::string::npos);
+  EXPECT_NE(error(whole, "y[b,d] = U[ids[b],d] + T[0,d]").find("no declared shape"),
+            std::string::npos);
+  EXPECT_NE(error(whole, "T[ids[b],d] = x[b,d]").find("written at an index that is a value"),
+            std::string::npos);
+}
+
 TEST(Notation, PrintsInOneForm) {
   const struct {
     const char* given;

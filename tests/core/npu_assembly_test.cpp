@@ -155,5 +155,64 @@ TEST(NpuCheck, RefusesWhatNoMachineCouldMean) {
   EXPECT_THAT(refusal(".buffer a UB f16[1] at 0 holds A\n.input a f16[1]"), HasSubstr("twice"));
 }
 
+TEST(NpuCheck, RefusesMachinesThatItCannotRunOn) {
+  const Program p = parse_assembly("let x = 1", "p");
+  const auto refused = [&](const Machine& m) {
+    try {
+      check(p, m);
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const Machine good = named_machine("ascend910b");
+  EXPECT_EQ(refused(good), "accepted");
+  EXPECT_THAT(refused(named_machine("h100")), HasSubstr("has no npu_core"));
+  Machine m = good;
+  m.units[0].clock_hz = 0;
+  EXPECT_THAT(refused(m), HasSubstr("without a clock"));
+  m = good;
+  m.levels[1].name = "LLC";
+  EXPECT_THAT(refused(m), HasSubstr("has no L2"));
+  m = good;
+  m.levels[2].capacity = Bytes(std::int64_t{1} << 40);
+  EXPECT_THAT(refused(m), HasSubstr("has too large an L1"));
+}
+
+TEST(NpuMachine, PathsRoundTripAndAreChecked) {
+  const Machine good = named_machine("ascend910");
+  EXPECT_EQ(machine_from_yaml(to_yaml(good), "again"), good);
+  const auto refused = [](const Machine& m) {
+    try {
+      tilewright::check(m);
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  Machine m = good;
+  m.npu_core->paths[0].from = "L9";
+  EXPECT_THAT(refused(m), HasSubstr("npu_core: path 0: from, to: L9 names no level on chip"));
+  m = good;
+  m.npu_core->paths[1] = m.npu_core->paths[0];
+  EXPECT_THAT(refused(m), HasSubstr("is there twice"));
+  m = good;
+  m.npu_core->paths[0].pipe = "MTE4";
+  EXPECT_THAT(refused(m), HasSubstr("moves no data"));
+  m = good;
+  m.npu_core->paths[0].width = Bytes(0);
+  EXPECT_THAT(refused(m), HasSubstr("is not positive"));
+  m = good;
+  m.kind = "gpu";
+  EXPECT_THAT(refused(m), HasSubstr("belongs to another kind of machine"));
+  // The emulated cube's peak is the machine file's: 2 * 4096 a clock of each core.
+  for (const char* name : {"ascend910", "ascend910-256"}) {
+    const Machine n = named_machine(name);
+    const ComputeUnit& cube = *cube_unit(n);
+    EXPECT_DOUBLE_EQ(2.0 * 4096 * static_cast<double>(cube.count) * cube.clock_hz,
+                     cube.peak.at("f16").value);
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::npu

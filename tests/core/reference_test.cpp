@@ -51,6 +51,44 @@ TEST(Evaluate, GemmChainAgreesWithTripleLoops) {
   EXPECT_LT(error(of(w, out, "E"), e), 1e-13);
 }
 
+Workload lookup(const std::string& operators) {
+  return workload_from_yaml(
+      "name: test\ndtype: f64\nloops: {b: 7, d: 5}\ntensors: {table: [11, d], ids: [b]}\n"
+      "dtypes: {ids: i32}\noperators:\n" + operators, "test");
+}
+
+TEST(Evaluate, GatherReadsByValue) {
+  const Workload w = lookup("  - y[b,d] = 2 * table[ids[b],d] + ids[b]\n");
+  TensorValues in = random_inputs(w, 3);
+  for (double id : of(w, in, "ids")) {
+    EXPECT_GE(id, 0);
+    EXPECT_LT(id, 11);
+    EXPECT_EQ(id, std::floor(id));
+  }
+  in[w.find_tensor("ids")->index()] = {3, 0, 10, -1, 11, 3, 7};  // two outside: zero
+  const TensorValues out = evaluate(w, in);
+  std::vector<double> wanted;
+  for (double id : of(w, in, "ids"))
+    for (int d = 0; d < 5; ++d) {
+      const bool inside = id >= 0 && id < 11;
+      const double row = inside ? of(w, in, "table")[static_cast<std::size_t>(id) * 5 +
+                                                     static_cast<std::size_t>(d)]
+                                : 0.0;
+      wanted.push_back(2 * row + id);
+    }
+  EXPECT_EQ(of(w, out, "y"), wanted);
+}
+
+TEST(Evaluate, GatherIsSummedOver) {
+  const Workload w = lookup("  - y[d] += table[ids[b],d] * table[ids[b],d]\n");
+  const TensorValues in = random_inputs(w, 4);
+  std::vector<double> wanted(5);
+  for (double id : of(w, in, "ids"))
+    for (std::size_t d = 0; d < 5; ++d)
+      wanted[d] += std::pow(of(w, in, "table")[static_cast<std::size_t>(id) * 5 + d], 2);
+  EXPECT_LT(error(of(w, evaluate(w, in), "y"), wanted), 1e-14);
+}
+
 TEST(Evaluate, ContractionTakesAnyOrderOfDimensions) {
   constexpr int B = 3, M = 17, N = 11, K = 23, J = 2;
   const Workload w =

@@ -1,9 +1,29 @@
-// Assembly of the NPU, and whether a program makes sense.
+// Assembly of the NPU, whether a program makes sense, and what it does.
 #include "core/ir/files.h"
 #include "core/npu/assembly.h"
+#include "simulator/npu/emulator.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tilewright::fuzz {
+
+namespace {
+
+/// Programs with little data, for a while.
+void run(const npu::Program& p, const Machine& machine) {
+  constexpr std::int64_t kMost = 1 << 16;
+  npu::TensorData data;
+  std::int64_t bytes = 0;
+  for (const npu::Tensor& t : p.tensors) {
+    const std::int64_t here = t.elements() * size_of(t.type);
+    bytes += here;
+    if (bytes > kMost) return;
+    if (t.role == npu::Role::input) data[t.name].resize(static_cast<std::size_t>(here));
+  }
+  if (p.blocks > 4) return;
+  npu::emulate(p, machine, data, {.most_statements = 200});
+}
+
+}  // namespace
 
 void one(std::string_view input) {
   static const Machine machine = named_machine("ascend910");
@@ -13,6 +33,7 @@ void one(std::string_view input) {
     TW_CHECK(npu::parse_assembly(text, "again") == p, text);
     npu::listing(p, *machine.npu_core);
     npu::check(p, machine);
+    run(p, machine);
   });
 }
 

@@ -88,11 +88,12 @@ TEST(ChimeraLevels, BlocksOfConvolutionsHaveTheirHalos) {
       EXPECT_LE(b.tensors()[t].shape[d], w.tensors()[t].shape[d]);
 }
 
-/// Every order and every tiling of both levels: the least objective below `best`, else that. What is
-/// tried is decided here, what it costs by price_levels.
+/// Every order that may differ (DistinctOrdersLoseNoPrice) and every tiling of every level by powers of
+/// two: the least objective below `best`, else that. What is tried is decided here, what it costs by
+/// price_levels.
 double brute_force(const Workload& w, const Machine& m, const LevelsOptions& options, double best) {
   const auto levels = chip_levels(m);
-  const std::vector<Order> orders = all_orders(w);
+  const std::vector<Order> orders = distinct_orders(w, options.model).value();
   std::vector<LevelTiling> t(levels.size());
   std::function<void(std::size_t)> level = [&](std::size_t d) {
     if (d == levels.size()) {
@@ -105,6 +106,8 @@ double brute_force(const Workload& w, const Machine& m, const LevelsOptions& opt
     std::vector<LoopId> loops = order_loops(w);
     std::function<void(std::size_t)> tile = [&](std::size_t i) {
       if (i == loops.size()) {
+        const Tiles cut = t[d].tiles;
+        t[d].tiles = with_inferred(w, t[d].tiles);
         for (const Order& o : orders) {
           t[d].order = o;
           // A level that already costs more, or does not fit, cannot be part of the best.
@@ -114,6 +117,7 @@ double brute_force(const Workload& w, const Machine& m, const LevelsOptions& opt
           if (!so_far.fits || !so_far.legal || least >= best) continue;
           level(d + 1);
         }
+        t[d].tiles = cut;
         return;
       }
       const std::size_t l = loops[i].index();
@@ -130,27 +134,58 @@ double brute_force(const Workload& w, const Machine& m, const LevelsOptions& opt
   return best;
 }
 
+/// `reached`: the best are powers of two, so that the brute force gets down to ours from above.
+void expect_best(const Workload& w, const std::string& machine, Objective objective, bool reached) {
+  SCOPED_TRACE(w.name() + " " + machine + " " + std::string(name_of(objective)));
+  LevelsOptions options;
+  options.objective = objective;
+  options.model.memory = Memory::sum;
+  const Machine m = parse_synthetic_machine(machine);
+  const auto found = best_levels(w, m, options);
+  ASSERT_TRUE(found) << found.reason();
+  const double ours = objective == Objective::largest ? found->price.largest : found->price.sum;
+  const double least = brute_force(w, m, options, ours * (1 + 1e-9));
+  EXPECT_GE(least, ours) << to_text(found->plan.kernels[0].tree);
+  if (!reached) return;
+  EXPECT_EQ(least, ours) << to_text(found->plan.kernels[0].tree);
+}
+
 TEST(ChimeraLevels, NoWorseThanBruteForceOverPowersOfTwo) {
   struct Case {
     Workload w;
     std::string machine;
   };
-  const std::vector<Case> cases = {{gemm_chain(4, 2, 4, 2), "scratchpad:64B,128B"},
-                                   {gemm_chain(8, 2, 2, 4), "scratchpad:64B,160B"}};
+  const std::vector<Case> cases = {
+      {gemm_chain(4, 2, 2, 2), "scratchpad:64B,128B"},
+      {gemm_chain(8, 2, 2, 4), "scratchpad:64B,160B"},
+      {gemm_chain(4, 1, 1, 4), "scratchpad:32B,48B,96B"},
+      {named_workload("gemm-chain:m=4,n=2,k=1,l=4,relu=1"), "scratchpad:64B,128B"},
+      {named_workload("gemm-chain3:m=4,n=2,k=1,l=2,p=1"), "scratchpad:48B,112B"},
+      {named_workload("attention:m=4,l=4,k=2,n=1"), "scratchpad:96B,160B"},
+      {named_workload("attention:m=4,l=4,k=2,n=1,online=1"), "scratchpad:112B,176B"},
+      {named_workload("softmax:rows=4,cols=8"), "scratchpad:64B,128B,256B"},
+      {named_workload("conv-chain:ic=1,h=4,w=1,oc1=2,oc2=2,st1=1,k1=3,k2=1"), "scratchpad:200B,320B"},
+      {named_workload("conv-chain:ic=1,h=8,w=1,oc1=2,oc2=2,st1=1,k1=1,k2=3"), "scratchpad:240B,400B"},
+      {named_workload("conv-chain:ic=2,h=8,w=2,oc1=2,oc2=1,st1=2,k1=3,k2=1,relu=1"),
+       "scratchpad:300B,500B"}};
   for (const Case& c : cases)
-    for (Objective objective : {Objective::largest, Objective::sum}) {
-      LevelsOptions options;
-      options.objective = objective;
-      options.model.memory = Memory::sum;
-      const Machine m = parse_synthetic_machine(c.machine);
-      const auto found = best_levels(c.w, m, options);
-      ASSERT_TRUE(found) << found.reason();
-      const double ours = objective == Objective::largest ? found->price.largest : found->price.sum;
-      // The brute force does find what is there: it gets down to ours from above.
-      EXPECT_EQ(brute_force(c.w, m, options, ours * (1 + 1e-9)), ours)
-          << c.w.name() << " " << c.machine << " " << name_of(objective) << " "
-          << to_text(found->plan.kernels[0].tree);
-    }
+    for (Objective objective : {Objective::largest, Objective::sum})
+      expect_best(c.w, c.machine, objective, true);
+}
+
+TEST(ChimeraLevels, NoWorseThanBruteForceOnRandomChains) {
+  const unsigned seed = 8;
+  std::mt19937 rng(seed);
+  const auto one_of = [&](std::vector<std::int64_t> all) {
+    return all[std::uniform_int_distribution<std::size_t>(0, all.size() - 1)(rng)];
+  };
+  for (int i = 0; i < 30; ++i) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
+    const std::int64_t inner = one_of({6, 8, 10, 14, 20, 28}), outer = inner + one_of({4, 8, 16, 32});
+    const Workload w = gemm_chain(one_of({2, 4, 8}), one_of({1, 2}), one_of({1, 2}), one_of({2, 4}));
+    expect_best(w, "scratchpad:" + std::to_string(4 * inner) + "B," + std::to_string(4 * outer) + "B",
+                i % 2 == 0 ? Objective::largest : Objective::sum, false);
+  }
 }
 
 TEST(ChimeraLevels, PlansResolveFitAndAreReadBack) {

@@ -87,6 +87,14 @@ TEST_P(ExactRandom, EqualsALiteralWalkOnLongLoops) {
   EXPECT_GT(tried.jumps, 40);
 }
 
+/// Planes with halos in both dimensions; intermediates that leave the inner level and come back.
+TEST_P(ExactRandom, EqualsALiteralWalkOnConvolutionsAndReloads) {
+  const Tried planes = compare(GetParam() + 2000, {.planes = true}, 60);
+  EXPECT_EQ(planes.legal, 60);
+  const Tried reloads = compare(GetParam() + 3000, {.pins = false, .reloads = true}, 100);
+  EXPECT_EQ(reloads.legal, 100);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, ExactRandom, ::testing::Range<std::uint64_t>(1, 9));
 
 }  // namespace

@@ -232,3 +232,28 @@ def test_occupancy_that_is_none(result, capsys, tmp_path, spoil, named):
     error = capsys.readouterr().err
     assert named in error and error.count("\n") == 1
     assert not (tmp_path / "p.png").exists()
+
+
+def growth(**more):
+    """What reproduce fusionstitching/overhead writes, in small."""
+    return {"schema": 1, "title": "What the explorer takes",
+            "command": "tilewright reproduce fusionstitching/overhead",
+            "growth": [{"vertices": n, "edges": 2 * n, "seconds": 3e-6 * n} for n in (10, 20, 40)],
+            **more}
+
+
+def test_search_time_by_the_size_of_the_graph(result, words):
+    text = words(result(growth()))
+    assert "1.00 us a vertex and edge, R² 1.000" in text
+    assert "vertices + edges" in text and "reproduce fusionstitching/overhead" in text
+
+
+@pytest.mark.parametrize("rows, named", [
+    ([], "growth: is no list"),
+    ([1, 2], "growth[0]: is no row"),
+    ([{"vertices": 1, "edges": "x", "seconds": 1}] * 2, "growth[0].edges"),
+    ([{"vertices": 0, "edges": 0, "seconds": 1}] * 2, "every graph is empty"),
+])
+def test_growth_that_is_none(result, capsys, rows, named):
+    assert plot.main([result(growth(growth=rows))]) == 2
+    assert named in capsys.readouterr().err

@@ -8,6 +8,7 @@
 
 #include "core/ir/error.h"
 #include "simulator/cache_sets.h"
+#include "simulator/cache_walk.h"
 #include "tests/simulator/reference_lru.h"
 
 namespace tilewright {
@@ -243,6 +244,95 @@ TEST(Cache, EveryWayOfKeepingSetsIsTheSame) {
           EXPECT_EQ(other, held(portable));
       }
     }
+}
+
+/// What two levels ask of the next one, and what they count, touch by touch.
+struct TouchByTouch {
+  cache::Tags inner, outer;
+  std::vector<cache::Tally> inner_tally, outer_tally;
+  std::vector<cache::Entry> asks;
+
+  void ask_outer(cache::Entry now) {
+    const cache::Answer a = outer.touch(now);
+    auto& tally = outer_tally[static_cast<std::size_t>(cache::tensor_of(now))];
+    if (!cache::is_dirty(now)) {
+      ++(a.missed ? tally.misses : tally.hits);
+      if (a.missed) asks.push_back(now);
+    }
+    if (!cache::is_dirty(a.victim)) return;
+    ++outer_tally[static_cast<std::size_t>(cache::tensor_of(a.victim))].written_bytes;
+    asks.push_back(a.victim);
+  }
+  void touch(cache::Entry now) {
+    const cache::Answer a = inner.touch(now);
+    auto& tally = inner_tally[static_cast<std::size_t>(cache::tensor_of(now))];
+    ++(a.missed ? tally.misses : tally.hits);
+    if (!a.missed) return;
+    ask_outer(now & ~cache::Entry{1});
+    if (!cache::is_dirty(a.victim)) return;
+    ++inner_tally[static_cast<std::size_t>(cache::tensor_of(a.victim))].written_bytes;
+    ask_outer(a.victim);
+  }
+};
+
+void expect_same(const std::vector<cache::Tally>& a, const std::vector<cache::Tally>& b) {
+  for (std::size_t t = 0; t < a.size(); ++t) {
+    EXPECT_EQ(a[t].hits, b[t].hits);
+    EXPECT_EQ(a[t].misses, b[t].misses);
+    EXPECT_EQ(a[t].written_bytes, b[t].written_bytes);
+  }
+}
+
+TEST(Cache, LevelsWalkedTogetherAskForWhatTheyWouldTouchByTouch) {
+  constexpr int kMany = 5;
+  const auto walked = [](std::int64_t inner_ways, std::int64_t outer_ways, std::uint64_t sets,
+                         bool portable) {
+    cache::Tags inner(sets, inner_ways, kMany, portable);
+    cache::Tags outer(2 * sets + 1, outer_ways, kMany, portable);
+    const std::vector<cache::Tally> none(kMany);
+    TouchByTouch apart{inner, outer, none, none, {}};
+    inner.keep_fronts(6);
+    std::vector<cache::Tally> inner_tally = none, outer_tally = none;
+    cache::Walk w;
+    w.inner = &inner;
+    w.outer = &outer;
+    w.inner_tally = inner_tally.data();
+    w.outer_tally = outer_tally.data();
+    std::mt19937_64 random(sets * 100 + static_cast<std::uint64_t>(inner_ways));
+    const auto lines = static_cast<std::uint64_t>(inner_ways + 2 * outer_ways) * sets * 3 / 2 + 20;
+    std::size_t asked = 0;
+    for (int i = 0; i < 2000; ++i) {
+      const cache::Entry first =
+          cache::entry_of(random() % lines, static_cast<int>(random() % kMany), random() % 3 == 0);
+      const std::size_t n = random() % 10 + 1;
+      w.asked = 0;
+      inner.walker (&outer)(w, first, n, static_cast<std::int64_t>(n));
+      apart.asks.clear();
+      for (std::size_t l = 0; l < n; ++l) apart.touch(first + (l << cache::kMetaBits));
+      ASSERT_EQ(std::vector<cache::Entry>(w.asks, w.asks + w.asked), apart.asks) << "step " << i;
+      asked += w.asked;
+    }
+    EXPECT_GT(asked, 100u);
+    expect_same(inner_tally, apart.inner_tally);
+    expect_same(outer_tally, apart.outer_tally);
+    for (std::uint64_t s = 0; s < sets; ++s) {
+      std::vector<cache::Entry> a, b;
+      inner.each(s, [&](cache::Entry e) { a.push_back(e); });
+      apart.inner.each(s, [&](cache::Entry e) { b.push_back(e); });
+      EXPECT_EQ(a, b);
+      EXPECT_EQ(inner.fronts()[s].address, cache::line_of(a[0]) << 6);
+      EXPECT_EQ(inner.fronts()[s].meta, a[0] & cache::kMeta);
+    }
+  };
+  for (const std::int64_t inner : {1, 7, 16, 17, 32})
+    for (const std::int64_t outer : {2, 16, 31})
+      for (const std::uint64_t sets : {1u, 3u, 8u, 64u})
+        for (const bool portable : {true, false}) {
+          SCOPED_TRACE(std::to_string(inner) + " and " + std::to_string(outer) + " ways, " +
+                       std::to_string(sets) + " sets" + (portable ? ", portable" : ""));
+          walked(inner, outer, sets, portable);
+          if (HasFatalFailure()) return;
+        }
 }
 
 TEST(Cache, TranslationByAWholeNumberOfSetsChangesNothing) {

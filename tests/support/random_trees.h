@@ -13,6 +13,7 @@
 
 #include "core/ir/files.h"
 #include "core/lowering/schedule.h"
+#include "tests/support/random_convolutions.h"
 #include "tests/support/random_workloads.h"
 
 namespace tilewright::testing {
@@ -44,13 +45,19 @@ class Maker : private Dice {
   Maker(std::mt19937_64& random, const RandomOptions& options) : Dice(random), o_(options) {}
 
   std::optional<RandomCase> make() {
-    RandomCase c;
     try {
-      c.workload = std::make_shared<const Workload>(
-          workload_from_yaml(WorkloadMaker(random_, o_).text(), "random"));
+      const std::string text = o_.planes ? ConvolutionMaker(random_).text()
+                                         : WorkloadMaker(random_, o_).text();
+      return make(workload_from_yaml(text, "random"));
     } catch (const InputError&) {
       return std::nullopt;
     }
+  }
+
+ private:
+  RandomCase make(Workload workload) {
+    RandomCase c;
+    c.workload = std::make_shared<const Workload>(std::move(workload));
     w_ = c.workload.get();
     c.machine = std::make_shared<const Machine>(machine());
     const auto order = w_->topological_order();
@@ -63,7 +70,6 @@ class Maker : private Dice {
     return c;
   }
 
- private:
   Machine machine() {
     two_levels_ = o_.two_levels && chance(0.5);
     Machine m = parse_synthetic_machine(two_levels_ ? "scratchpad:1M,1M" : "scratchpad:1M");
@@ -91,6 +97,7 @@ class Maker : private Dice {
     pins_and_flags(k);
     if (o_.loads) add_loads(k);
     if (o_.stores) add_stores(k);
+    if (o_.reloads && two_levels_) add_reloads(k);
     tidy(k.tree);
     return k;
   }
@@ -267,6 +274,29 @@ class Maker : private Dice {
           last = at;
         }
       }
+  }
+
+  /// An intermediate stored to the outer level and loaded back to the inner one for its consumers.
+  void add_reloads(Kernel& k) {
+    for (OpId op : ops_)
+      for (const Output& out : w_->op(op).outputs) {
+        const TensorId id = out.target.tensor;
+        const std::string& name = w_->tensor(id).name;
+        if (!w_->is_intermediate(id) || k.pins.contains(name)) continue;
+        std::vector<Node*> path;
+        if (!path_to(k.tree, w_->op(op).name, path)) continue;
+        if (!stored(k.tree, name))
+          insert(path, pick<std::size_t>(0, path.size() - 1), store(name, "L2"), false);
+        for (OpId consumer : w_->consumers(id)) {
+          path.clear();
+          if (!path_to(k.tree, w_->op(consumer).name, path) || governed(path, name, "L1")) continue;
+          insert(path, pick<std::size_t>(0, path.size() - 1), load(name, "L1"), true);
+        }
+      }
+  }
+  static bool stored(const Node& n, const std::string& tensor) {
+    return (n.kind == Node::Kind::store && n.name == tensor) ||
+           std::ranges::any_of(n.children, [&](const Node& c) { return stored(c, tensor); });
   }
 
   /// Sequences of one node are that node.

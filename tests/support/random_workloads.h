@@ -23,6 +23,8 @@ struct RandomOptions {
   bool grid = true;     ///< @grid, and !atomic
   bool units = true;    ///< @warp and levels private to a warp, Y.grid
   bool kernels = true;  ///< sometimes several
+  bool planes = false;   ///< chains of two-dimensional convolutions only
+  bool reloads = false;  ///< on two levels: intermediates stored outward and loaded back
 };
 
 namespace random_trees {

@@ -287,6 +287,57 @@ TEST(NpuHazards, FindingsAreCountedNotRepeated) {
   EXPECT_EQ(r.findings[0].count, 100);
 }
 
+/// Numbers and lines of valid programs changed at random: refused in one line, or run to an end
+/// with findings or without; never anything else (the sanitizers watch this test).
+TEST(NpuHazards, MutatedProgramsRunOrAreRefused) {
+  constexpr const char* kNumbers[] = {"0",
+                                      "1",
+                                      "-1",
+                                      "16",
+                                      "17",
+                                      "255",
+                                      "4096",
+                                      "65536",
+                                      "i",
+                                      "e",
+                                      "k",
+                                      "9223372036854775807",
+                                      "1000000000000"};
+  int ran = 0, refused = 0;
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
+    std::string text = valid_programs()[pick(4)].text;
+    for (std::size_t changes = 1 + pick(3); changes > 0; --changes) {
+      std::size_t at = text.find_first_of("0123456789", pick(text.size()));
+      if (at == text.npos) continue;
+      const std::size_t end = text.find_first_not_of("0123456789", at);
+      if (pick(4) == 0) {
+        const std::size_t line = text.rfind('\n', at) + 1;
+        text.erase(line, text.find('\n', line) - line);
+      } else {
+        text.replace(at, end - at, kNumbers[pick(std::size(kNumbers))]);
+      }
+    }
+    try {
+      const Program p = parse_assembly(text, "mutated");
+      check(p, ascend());
+      std::int64_t elements = 0;
+      for (const Tensor& t : p.tensors) elements += t.elements();
+      if (elements > 1 << 22 || p.blocks > 8) continue;
+      TensorData data = random_inputs(p, seed);
+      const Report r = emulate(p, ascend(), data, {.most_statements = 5000});
+      EXPECT_GE(r.cycles.value, 0) << "seed " << seed;
+      for (const Finding& f : r.findings) EXPECT_EQ(f.text.find('\n'), f.text.npos);
+      ++ran;
+    } catch (const InputError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(ran, 100);
+  EXPECT_GT(refused, 20);
+}
+
 TEST(NpuHazards, TimelinesAreWellFormed) {
   const Program p = parse_assembly(element_wise_text(3), "e");
   TensorData data = random_inputs(p, 1);

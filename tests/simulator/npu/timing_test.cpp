@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "simulator/npu/bandwidth.h"
 #include "tests/simulator/npu/support.h"
 
 namespace tilewright::npu {
@@ -168,6 +169,27 @@ TEST(NpuTiming, L1ToL0) {
       ".buffer a L1 f16[16384] at 0 holds A\n.buffer c L0A f16[16384] at 0 holds A\n"
       "copy c[0].Zz(128), a[0].Nz(128), rows=128, columns=128");
   EXPECT_EQ(r.cycles.value, kIssue + kMte1Start + 32768 / 512 + kMte1Latency);
+}
+
+TEST(NpuTiming, RatesAreMaxMinFair) {
+  // A narrow and a wide transfer share 60 bytes a cycle: 16 and 44; alone, the wide one has 60.
+  SharedBandwidth two(60, 0);
+  two.add({.core = 0, .left = 160, .width = 16});
+  two.add({.core = 1, .left = 1000, .width = 64});
+  EXPECT_DOUBLE_EQ(two.next_end(), 10);
+  two.advance(10);
+  ASSERT_EQ(two.take_ended().size(), 1U);
+  EXPECT_DOUBLE_EQ(two.next_end(), 10 + (1000 - 440) / 60.0);
+  // DRAM gives 6: 8 bytes a cycle for one that needs it for half of them (4) and for one that needs
+  // it for a quarter (2); a third that does not need it has the rest of the L2's 100.
+  SharedBandwidth three(100, 6);
+  three.add({.core = 0, .left = 80, .width = 64, .dram = 0.5});
+  three.add({.core = 1, .left = 80, .width = 64, .dram = 0.25});
+  three.add({.core = 2, .left = 840, .width = 200, .dram = 0});
+  EXPECT_DOUBLE_EQ(three.next_end(), 10) << "8, 8 and 84 bytes a cycle";
+  three.advance(10);
+  EXPECT_EQ(three.take_ended().size(), 3U);
+  EXPECT_TRUE(three.empty());
 }
 
 // What is to be reached --------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <numeric>
 
 #include "tests/simulator/npu/support.h"
@@ -276,6 +277,20 @@ TEST(NpuValues, HalvesAgreeWithAndWithoutVectorInstructions) {
   for (std::size_t i = 0; i < floats.size(); ++i) halves_of_floats(&floats[i], &one[i], 1);
   halves_of_floats(floats.data(), many.data(), floats.size());
   EXPECT_EQ(one, many);
+}
+
+/// The program that docs/npu.md begins with.
+TEST(NpuValues, TheDocumentedProgram) {
+  std::ifstream file(std::string(TILEWRIGHT_SOURCE_DIR) + "/docs/npu.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  const std::size_t begin = page.find("```\n") + 4;
+  const Program p = parse_assembly(page.substr(begin, page.find("```", begin) - begin), "npu.md");
+  TensorData data = random_inputs(p, 10);
+  const Report r = emulate(p, ascend(), data);
+  EXPECT_TRUE(r.ok()) << findings_text(r);
+  const auto x = decoded(data["X"], DType::f16), y = decoded(data["Y"], DType::f16);
+  ASSERT_EQ(y.size(), 512U * 128U);
+  for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], 0.5F * x[i]);
 }
 
 TEST(NpuValues, MissingOrWrongInputIsRefused) {

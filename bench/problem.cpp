@@ -1,0 +1,88 @@
+#include "bench/problem.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <span>
+#include <stdexcept>
+
+#include "core/reference/evaluate.h"
+
+namespace tilewright::bench {
+namespace {
+
+bool has_operators(const Workload& w, std::initializer_list<std::string_view> names) {
+  return std::ranges::all_of(names, [&](std::string_view n) { return w.find_op(n).has_value(); });
+}
+
+}  // namespace
+
+std::shared_ptr<float[]> aligned_floats(std::int64_t count) {
+  constexpr std::size_t kAlignment = 4096;
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return {static_cast<float*>(memory), [](float* p) { std::free(p); }};
+}
+
+Kind kind_of(const Workload& w) {
+  if (w.dtype() != DType::f32) return Kind::other;
+  if (has_operators(w, {"gemm1", "gemm2"}) && w.operators().size() == 2) return Kind::chain;
+  if (has_operators(w, {"qk", "exp", "rowsum", "pv", "divide"}) && !w.find_op("scaled"))
+    return Kind::softmax;
+  if (has_operators(w, {"conv1", "conv2"})) return Kind::convolutions;
+  return Kind::other;
+}
+
+Problem::Problem(const Workload& w, std::uint64_t seed)
+    : workload_(std::make_shared<const Workload>(w)) {
+  TensorValues inputs = random_inputs(w, seed);
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    tensors_.push_back(aligned_floats(w.tensors()[t].elements().value));
+    if (!w.is_input(TensorId(t))) continue;
+    std::ranges::transform(inputs[t], tensors_[t].get(),
+                           [](double x) { return static_cast<float>(x); });
+  }
+  TensorValues values = evaluate(w, std::move(inputs));
+  reference_.resize(w.tensors().size());
+  for (TensorId t : w.outputs()) reference_[t.index()] = std::move(values[t.index()]);
+  forget();
+}
+
+std::int64_t Problem::extent(std::string_view loop) const {
+  const auto l = workload_->find_loop(loop);
+  return l ? workload_->loop(*l).extent : 1;
+}
+
+std::int64_t Problem::shape(std::string_view tensor, std::size_t dimension) const {
+  const auto t = workload_->find_tensor(tensor);
+  if (!t) throw std::out_of_range("no tensor of that name");
+  return workload_->tensor(*t).shape.at(dimension);
+}
+
+float* Problem::data(std::string_view tensor) const {
+  const auto t = workload_->find_tensor(tensor);
+  if (!t) throw std::out_of_range("no tensor of that name");
+  return tensors_[t->index()].get();
+}
+
+void Problem::forget() const {
+  for (std::size_t t = 0; t < tensors_.size(); ++t)
+    if (!workload_->is_input(TensorId(t)))
+      std::fill_n(tensors_[t].get(), workload_->tensors()[t].elements().value,
+                  std::numeric_limits<float>::quiet_NaN());
+}
+
+double Problem::error() const {
+  double worst = 0;
+  for (TensorId t : workload_->outputs()) {
+    const std::vector<double>& reference = reference_[t.index()];
+    worst = std::max(worst, relative_error(std::span<const float>(tensors_[t.index()].get(),
+                                                                  reference.size()),
+                                           reference));
+  }
+  return worst;
+}
+
+}  // namespace tilewright::bench

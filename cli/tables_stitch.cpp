@@ -1,0 +1,58 @@
+// FusionStitching's kernels, groups and schemes as text.
+#include <nlohmann/json.hpp>
+
+#include "cli/table.h"
+#include "cli/tables.h"
+#include "core/ir/format.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string microseconds(const ordered_json& seconds) {
+  return seconds.is_number() ? formatted("{:.2f}", 1e6 * seconds.get<double>()) : "-";
+}
+
+std::string joined(const ordered_json& names) {
+  std::string out;
+  for (const ordered_json& n : names) out += (out.empty() ? "" : " ") + n.get<std::string>();
+  return out;
+}
+
+/// "sum warp, norm warp": what each group's root does.
+std::string schemes(const ordered_json& kernel) {
+  std::string out;
+  if (!kernel.contains("parts")) return kernel["class"].get<std::string>();
+  for (const ordered_json& part : kernel["parts"])
+    for (const ordered_json& g : part["groups"])
+      out += (out.empty() ? "" : ", ") + g["root"].get<std::string>() + " " +
+             g["scheme"].get<std::string>();
+  return out;
+}
+
+}  // namespace
+
+std::string stitched_table(const ordered_json& j) {
+  Table table({"kernel", "operators", "groups", "threads", "waves", "score us", "L us"});
+  std::size_t n = 0;
+  for (const ordered_json& k : j["stitched"])
+    table.add({std::to_string(++n), joined(k["operators"]), schemes(k), text(k, "threads"),
+               text(k, "waves"), microseconds(k["score_seconds"]), microseconds(k["seconds"])});
+  std::string out = table.text();
+  if (!j.contains("lives")) return out;
+  Table lives({"tensor", "lives in"});
+  for (const auto& [tensor, home] : j["lives"].items()) lives.add({tensor, cell(home)});
+  Table plans({"kernels", "score us", "L us", "chosen"});
+  for (const ordered_json& p : j["plans"])
+    plans.add({text(p, "kernels"), microseconds(p["score_seconds"]), microseconds(p["seconds"]),
+               p["chosen"].get<bool>() ? "yes" : ""});
+  std::string xla;
+  for (const ordered_json& k : j["xla_kernels"]) xla += "  " + joined(k) + "\n";
+  return out + "\n" + lives.text() + "\nplans, best score first\n" + plans.text() +
+         formatted("\nXLA's rule, light operators computed again: {} kernels\n{}",
+                   j["xla_kernels"].size(), xla) +
+         (j.contains("written") ? "\nwritten  " + text(j, "written") + "\n" : "");
+}
+
+}  // namespace tilewright::cli

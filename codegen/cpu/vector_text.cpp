@@ -1,0 +1,195 @@
+// Vectors in emitted programs: their lanes, functions on them (an exponential of our own), sums and
+// extremes across them.
+#include "codegen/cpu/cpu.h"
+#include "codegen/cpu/prelude.h"
+
+namespace tilewright::cpu {
+namespace {
+
+constexpr const char* kLanes512 = R"(
+constexpr int kLanes = 64 / sizeof(Real);
+typedef Real Vector __attribute__((vector_size(64)));
+typedef Real Unaligned __attribute__((vector_size(64), aligned(sizeof(Real)), may_alias));
+// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
+typedef __mmaskBITS Lanes;
+TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
+  return static_cast<Lanes>((1u << n) - 1);
+}
+TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
+  return (Vector)_mm512_maskz_loadu_SUFFIX(lanes, p);
+}
+TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  _mm512_mask_storeu_SUFFIX(p, lanes, (REGISTER)v);
+}
+)";
+
+constexpr const char* kLanes256 = R"(
+constexpr int kLanes = 32 / sizeof(Real);
+typedef Real Vector __attribute__((vector_size(32)));
+typedef Real Unaligned __attribute__((vector_size(32), aligned(sizeof(Real)), may_alias));
+// The first lanes of a vector: loads of the others give zero and touch nothing, stores leave them.
+typedef __m256i Lanes;
+TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
+  return FIRST;
+}
+TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
+  return (Vector)_mm256_maskload_SUFFIX(p, lanes);
+}
+TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  _mm256_maskstore_SUFFIX(p, lanes, (REGISTER)v);
+}
+)";
+
+constexpr const char* kHardware512 = R"(
+// Of `v` the first lanes, of `other` the rest.
+TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
+  return (Vector)_mm512_mask_mov_SUFFIX((REGISTER)other, lanes, (REGISTER)v);
+}
+TILEWRIGHT_TARGET inline Vector f_sqrt(Vector a) {
+  return (Vector)_mm512_sqrt_SUFFIX((REGISTER)a);
+}
+// a * 2^n, rounded once.
+TILEWRIGHT_TARGET inline Vector times_power_of_two(Vector a, Vector n) {
+  return (Vector)_mm512_scalef_SUFFIX((REGISTER)a, (REGISTER)n);
+}
+)";
+
+constexpr const char* kHardware256 = R"(
+// Of `v` the first lanes, of `other` the rest.
+TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
+  return (Vector)_mm256_blendv_SUFFIX((REGISTER)other, (REGISTER)v, (REGISTER)lanes);
+}
+TILEWRIGHT_TARGET inline Vector f_sqrt(Vector a) {
+  return (Vector)_mm256_sqrt_SUFFIX((REGISTER)a);
+}
+// a * 2^n in two steps, since 2^n itself may be out of range.
+TILEWRIGHT_TARGET inline Vector times_power_of_two(Vector a, Vector n) {
+  typedef INTEGER Integers __attribute__((vector_size(32)));
+  const Integers whole = __builtin_convertvector(n, Integers), half = whole >> 1;
+  return a * (Vector)((half + BIAS) << MANTISSA) *
+         (Vector)((whole - half + BIAS) << MANTISSA);
+}
+)";
+
+// f32: a polynomial of degree 6, within 3.1e-9 of e^r on |r| <= ln(2)/2, relative (fitted by
+// iteratively reweighted least squares). f64: the Taylor polynomial of degree 13, within 4.3e-18.
+constexpr const char* kExponential = R"(
+// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln(2) / 2. The high part of ln 2 times n is exact.
+// Off by less than one unit in the last place; 0 and infinity where e^x is out of range.
+TILEWRIGHT_TARGET inline Vector f_exp(Vector x) {
+  x = f_min(f_max(x, splat(EXP_LOW)), splat(EXP_HIGH));  // NaN stays what it is
+  const Vector shifted = x * Real(1.44269504088896340736) + Real(EXP_ROUND);
+  const Vector n = shifted - Real(EXP_ROUND);
+  const Vector r = (x - n * Real(LN2_HIGH)) - n * Real(LN2_LOW);
+  constexpr Real kTerms[] = {EXP_TERMS};
+  Vector e = splat(kTerms[0]);
+  for (int i = 1; i < static_cast<int>(sizeof(kTerms) / sizeof(Real)); ++i) e = e * r + kTerms[i];
+  return times_power_of_two((e * (r * r) + r) + Real(1), n);
+}
+)";
+
+constexpr const char* kFunctions = R"(
+TILEWRIGHT_TARGET inline Vector f_add(Vector a, Vector b) { return a + b; }
+TILEWRIGHT_TARGET inline Vector f_sub(Vector a, Vector b) { return a - b; }
+TILEWRIGHT_TARGET inline Vector f_mul(Vector a, Vector b) { return a * b; }
+TILEWRIGHT_TARGET inline Vector f_div(Vector a, Vector b) { return a / b; }
+TILEWRIGHT_TARGET inline Vector f_lt(Vector a, Vector b) { return a < b ? splat(1) : splat(0); }
+TILEWRIGHT_TARGET inline Vector f_select(Vector a, Vector b, Vector c) {
+  return a != splat(0) ? b : c;
+}
+TILEWRIGHT_TARGET inline Vector f_neg(Vector a) { return -a; }
+TILEWRIGHT_TARGET inline Vector f_rsqrt(Vector a) { return Real(1) / f_sqrt(a); }
+TILEWRIGHT_TARGET inline Vector f_recip(Vector a) { return Real(1) / a; }
+TILEWRIGHT_TARGET inline Vector f_relu(Vector a) { return a > splat(0) ? a : splat(0); }
+TILEWRIGHT_TARGET inline Vector f_sigmoid(Vector a) { return Real(1) / (Real(1) + f_exp(-a)); }
+TILEWRIGHT_TARGET inline Vector f_abs(Vector a) { return a < splat(0) ? -a : a + Real(0); }
+TILEWRIGHT_TARGET inline Vector f_square(Vector a) { return a * a; }
+// No vector code of our own: a lane at a time.
+#define TILEWRIGHT_BY_LANE(name)                            \
+  TILEWRIGHT_TARGET inline Vector name(Vector a) {          \
+    for (int i = 0; i < kLanes; ++i) a[i] = name(Real(a[i])); \
+    return a;                                               \
+  }
+TILEWRIGHT_BY_LANE(f_log)
+TILEWRIGHT_BY_LANE(f_tanh)
+TILEWRIGHT_BY_LANE(f_erf)
+TILEWRIGHT_BY_LANE(f_gelu)
+#undef TILEWRIGHT_BY_LANE
+TILEWRIGHT_TARGET inline Vector f_pow(Vector a, Vector b) {
+  for (int i = 0; i < kLanes; ++i) a[i] = std::pow(Real(a[i]), Real(b[i]));
+  return a;
+}
+)";
+
+std::string replaced(std::string text, std::string_view from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
+    text.replace(at, from.size(), to), at += to.size();
+  return text;
+}
+
+/// The names that depend on the width and the type.
+std::string specialised(std::string text, int vector_bytes, bool f64) {
+  text = replaced(text, "BITS", f64 ? "8" : "16");
+  text = replaced(text, "SUFFIX", f64 ? "pd" : "ps");
+  text = replaced(text, "REGISTER",
+                  std::string(vector_bytes == 64 ? "__m512" : "__m256") + (f64 ? "d" : ""));
+  text = replaced(text, "INTEGER", f64 ? "int64_t" : "std::int32_t");
+  text = replaced(text, "BIAS", f64 ? "1023" : "127");
+  text = replaced(text, "MANTISSA", f64 ? "52" : "23");
+  return replaced(text, "FIRST",
+                  f64 ? "_mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))"
+                      : "_mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),\n"
+                        "                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))");
+}
+
+std::string exponential(bool f64) {
+  std::string text = kExponential;
+  text = replaced(text, "EXP_LOW", f64 ? "-746" : "-104");
+  text = replaced(text, "EXP_HIGH", f64 ? "710" : "89");
+  text = replaced(text, "EXP_ROUND", f64 ? "6755399441055744.0" : "12582912.0");
+  text = replaced(text, "LN2_HIGH", f64 ? "6.93147180369123816490e-01" : "0.693359375");
+  text = replaced(text, "LN2_LOW", f64 ? "1.90821492927058770002e-10" : "-2.12194440054690583e-4");
+  const char* const single =
+      "Real(1.3814539415761828e-3), Real(8.36874544620514e-3), Real(4.166838899254799e-2),\n"
+      "                             Real(1.666652113199234e-1), Real(4.999999403953552e-1)";
+  const char* const twice =
+      "1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,\n"
+      "                             1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120,\n"
+      "                             1.0 / 24, 1.0 / 6, 1.0 / 2";
+  return replaced(text, "EXP_TERMS", f64 ? twice : single);
+}
+
+/// Halves joined until one lane has all.
+std::string across(const char* name, const char* function, int lanes) {
+  std::string text = std::string("TILEWRIGHT_TARGET inline Real across_") + name + "(Vector v) {\n";
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    text += std::string("  v = ") + function + "(v, __builtin_shufflevector(v, v";
+    for (int i = 0; i < lanes; ++i) text += ", " + std::to_string((i + half) % lanes);
+    text += "));\n";
+  }
+  return text + "  return v[0];\n}\n";
+}
+
+}  // namespace
+
+std::string lanes_text(int vector_bytes, bool f64) {
+  return specialised(vector_bytes == 64 ? kLanes512 : kLanes256, vector_bytes, f64);
+}
+
+std::string vector_functions_text(int vector_bytes, bool f64) {
+  const int lanes = vector_bytes / (f64 ? 8 : 4);
+  return "\n// Functions of whole vectors.\n"
+         "TILEWRIGHT_TARGET inline Vector splat(Real x) { return x - Vector{}; }\n"
+         "TILEWRIGHT_TARGET inline Vector vector_at(const Real* p) {\n"
+         "  return *reinterpret_cast<const Unaligned*>(p);\n}\n"
+         "TILEWRIGHT_TARGET inline void store(Real* p, Vector v) {\n"
+         "  *reinterpret_cast<Unaligned*>(p) = v;\n}\n"
+         "TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) { return b > a ? b : a; }\n"
+         "TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) { return b < a ? b : a; }\n" +
+         specialised(vector_bytes == 64 ? kHardware512 : kHardware256, vector_bytes, f64) +
+         exponential(f64) + kFunctions + "// One value of a vector's.\n" +
+         across("sum", "f_add", lanes) + across("product", "f_mul", lanes) +
+         across("max", "f_max", lanes) + across("min", "f_min", lanes);
+}
+
+}  // namespace tilewright::cpu

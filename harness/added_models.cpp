@@ -1,0 +1,76 @@
+// Models that join the built-in ones while the program runs: those written in Python.
+#include <algorithm>
+#include <memory>
+#include <mutex>
+
+#include "harness/registry.h"
+
+namespace tilewright::harness {
+namespace {
+
+/// Records are never freed: a verb on another thread may still use one that is removed or replaced,
+/// and what a record holds (a Python object) must not be freed once the interpreter is gone.
+struct Added {
+  std::mutex mutex;
+  std::vector<const ModelRecord*> models;
+};
+
+Added& added() {
+  static Added& all = *new Added;
+  return all;
+}
+
+auto named(std::string_view name) {
+  return [name](const ModelRecord* m) { return m->name == name; };
+}
+
+}  // namespace
+
+std::vector<std::reference_wrapper<const ModelRecord>> models() {
+  std::vector<std::reference_wrapper<const ModelRecord>> all(builtin_models().begin(),
+                                                             builtin_models().end());
+  const std::lock_guard lock(added().mutex);
+  for (const ModelRecord* m : added().models) all.emplace_back(*m);
+  return all;
+}
+
+const ModelRecord& find_model(std::string_view name) {
+  std::vector<std::string> names;
+  for (const ModelRecord& m : models()) {
+    if (m.name == name) return m;
+    names.push_back(m.name);
+  }
+  const std::string near = nearest(name, names);
+  throw InputError({.where = "--model",
+                    .value = name.empty() ? "nothing" : std::string(name),
+                    .problem = "is no model",
+                    .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
+}
+
+void add_model(ModelRecord record) {
+  std::string as_identifier = record.name;
+  std::ranges::replace(as_identifier, '-', '_');
+  const bool taken = std::ranges::any_of(
+      builtin_models(), [&record](const ModelRecord& m) { return m.name == record.name; });
+  if (taken || record.name == "all" || !is_identifier(as_identifier))
+    throw InputError({.where = "model",
+                      .field = "name",
+                      .value = record.name.empty() ? "nothing" : record.name,
+                      .problem = taken ? "is a built-in model" : "is no name for a model",
+                      .accepted = "letters, digits, - and _, no built-in model's name"});
+  const std::lock_guard lock(added().mutex);
+  std::erase_if(added().models, named(record.name));
+  added().models.push_back(std::make_unique<ModelRecord>(std::move(record)).release());
+}
+
+void remove_model(std::string_view name) {
+  const std::lock_guard lock(added().mutex);
+  if (std::erase_if(added().models, named(name)) == 0)
+    throw InputError({.where = "model",
+                      .field = "name",
+                      .value = std::string(name),
+                      .problem = "is no model that was added",
+                      .accepted = "the name of one that was"});
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,524 @@
+#include "harness/stitch_request.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "core/ir/format.h"
+#include "harness/schedules.h"
+
+namespace tilewright::harness {
+namespace {
+
+namespace fs = fusionstitching;
+using nlohmann::ordered_json;
+
+/// One option: how it is read, how it is printed.
+struct Knob {
+  std::string name, help, accepted;
+  std::function<bool(fs::Options&, const std::string&)> set;
+  std::function<ordered_json(const fs::Options&)> get;
+};
+
+Knob whole(const char* name, const char* help, int fs::Options::*field, int low, int high) {
+  const auto set = [=](fs::Options& o, const std::string& text) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+      return false;
+    o.*field = value;
+    return true;
+  };
+  return {name, help, formatted("{}..{}", low, high), set,
+          [=](const fs::Options& o) { return ordered_json(o.*field); }};
+}
+
+Knob choice(const char* name, const char* help, bool fs::Options::*field) {
+  const auto set = [=](fs::Options& o, const std::string& text) {
+    if (text != "yes" && text != "no") return false;
+    o.*field = text == "yes";
+    return true;
+  };
+  return {name, help, "yes, no", set,
+          [=](const fs::Options& o) { return ordered_json(o.*field ? "yes" : "no"); }};
+}
+
+template <class T>
+Knob named(const char* name, const char* help, const char* accepted, T fs::Options::*field,
+           std::optional<T> (*from_name)(std::string_view)) {
+  const auto set = [=](fs::Options& o, const std::string& text) {
+    const auto value = from_name(text);
+    if (value) o.*field = *value;
+    return value.has_value();
+  };
+  return {name, help, accepted, set,
+          [=](const fs::Options& o) { return ordered_json(fs::name_of(o.*field)); }};
+}
+
+Knob call_seconds() {
+  const auto set = [](fs::Options& o, const std::string& text) {
+    double us = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), us);
+    if (error != std::errc() || end != text.data() + text.size() || !(us >= 0 && us <= 1e6))
+      return false;
+    o.call_seconds = us * 1e-6;
+    return true;
+  };
+  return {"call-us", "T_reduced_calls: microseconds of a kernel call (not published)", "0..1e6",
+          set, [](const fs::Options& o) { return ordered_json(o.call_seconds * 1e6); }};
+}
+
+const std::vector<Knob>& knobs() {
+  static const std::vector<Knob> all = {
+      whole("top-k", "candidate patterns kept a vertex", &fs::Options::top_k, 1, 64),
+      whole("group", "consumers whose combinations are enumerated", &fs::Options::group, 1, 4),
+      whole("beam", "buffer sets", &fs::Options::beam, 1, 64),
+      named("last-step", "PatternReduction's: unite both groups' patterns, or select from them",
+            "unite, select", &fs::Options::last_step, fs::last_step_from_name),
+      choice("alone", "a vertex alone competes with its patterns", &fs::Options::alone),
+      choice("remote", "packing through the virtual vertex", &fs::Options::remote),
+      choice("skip", "a buffer set may leave a vertex's patterns out", &fs::Options::skip),
+      choice("seed", "XLA's fusions are candidates, and its plan is one", &fs::Options::seed),
+      whole("most-operators", "operators of a pattern", &fs::Options::most_operators, 2, 64),
+      call_seconds(),
+      whole("registers", "a thread's, in the delta-evaluator", &fs::Options::registers, 1, 255),
+      named("penalty", "T_penalty: difference to the operators alone, or whole",
+            "difference, whole", &fs::Options::penalty, fs::penalty_from_name),
+      named("pick", "what decides between the beam's plans: latency, score", "latency, score",
+            &fs::Options::pick, fs::pick_from_name),
+      named("groupings", "expensive operators as sub-roots: few subsets, or each", "few, each",
+            &fs::Options::groupings, fs::groupings_from_name),
+  };
+  return all;
+}
+
+std::vector<std::string> names_of(const Workload& w, const fs::Graph& g,
+                                  std::span<const int> vertices) {
+  std::vector<std::string> names;
+  for (int v : vertices) names.push_back(w.op(g.vertex(v).op).name);
+  return names;
+}
+
+ordered_json part_json(const Workload& w, const fs::Graph& g, const fs::Stitched& s) {
+  ordered_json rows = ordered_json::array();
+  for (std::size_t l = 0; l < w.loops().size(); ++l)
+    if ((s.component.rows >> l & 1) != 0) rows.push_back(w.loops()[l].name);
+  ordered_json json = {{"rows", rows},
+                       {"row_count", s.component.row_count},
+                       {"rows_per_block", s.rows_per_block},
+                       {"blocks", s.blocks},
+                       {"registers", s.registers},
+                       {"shared_bytes", s.shared_bytes},
+                       {"shared_unshared_bytes", s.shared_unshared_bytes},
+                       {"recomputed", s.recomputed},
+                       {"groups", ordered_json::array()}};
+  for (const fs::Group& group : s.groups)
+    json["groups"].push_back({{"root", w.op(g.vertex(group.root).op).name},
+                              {"sub_root", group.sub_root},
+                              {"scheme", fs::name_of(group.scheme)},
+                              {"operators", names_of(w, g, group.vertices)}});
+  return json;
+}
+
+ordered_json kernels_json(const Workload& w, const fs::Graph& g, const fs::FusionPlan& plan,
+                          const fs::PlanPrice& price) {
+  ordered_json kernels = ordered_json::array();
+  for (std::size_t k = 0; k < price.patterns.size(); ++k) {
+    const fs::StitchedKernel& s = price.kernels[k];
+    ordered_json json = {{"operators", names_of(w, g, price.patterns[k])}};
+    json["score_seconds"] = 0.0;
+    for (const fs::Scored& p : plan.patterns)
+      if (p.pattern == price.patterns[k]) json["score_seconds"] = p.score;
+    const bool product = s.parts.empty();
+    json["class"] = product ? "product" : s.parts.size() > 1 ? "packed" : "stitched";
+    json["seconds"] = product ? ordered_json(nullptr) : ordered_json(s.seconds);
+    if (!product) {
+      json["cycles"] = s.cycles;
+      json["threads"] = s.threads;
+      json["warps"] = s.warps;
+      json["resident_warps"] = s.occupancy;
+      json["waves"] = s.waves;
+      json["schedules"] = s.schedules;
+      json["parts"] = ordered_json::array();
+      for (const fs::Stitched& part : s.parts) json["parts"].push_back(part_json(w, g, part));
+    }
+    kernels.push_back(std::move(json));
+  }
+  return kernels;
+}
+
+/// A kernel an operator, and XLA's rule, beside the explorer's.
+fs::Exploration plans_by(Stitcher stitcher, fs::Evaluator& e) {
+  if (stitcher == Stitcher::explorer) return fs::explore(e);
+  fs::Exploration out;
+  out.plans.push_back(stitcher == Stitcher::xla_rule ? fs::xla_rule(e) : fs::FusionPlan{});
+  out.evaluated = e.evaluated();
+  return out;
+}
+
+Result<Optimum> optimise_with(const Request& request, const Setting& setting, Stitcher stitcher) {
+  const fs::Options options = stitch_options(request);
+  const Result<StitchedPlan> found = stitched(setting, options, stitcher);
+  if (!found) return Reason{found.reason()};
+  const Traffic traffic = stitched_traffic(setting, found->graph, found->price().patterns);
+  std::int64_t bytes = 0;
+  for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
+  ordered_json json;
+  json["volume_bytes"] = bytes;
+  json["seconds"] = found->price().seconds;
+  json["score_seconds"] = found->plan().score;
+  json["kernels"] = found->price().patterns.size();
+  json["stitched"] = kernels_json(*setting.workload, found->graph, found->plan(), found->price());
+  json["search_seconds"] = found->seconds;
+  json["candidates"] = {{"patterns", found->candidates},
+                        {"evaluated", found->evaluated},
+                        {"plans", found->plans.size()}};
+  json["options"] = options_json(options);
+  return Optimum{fs::plan_of(found->graph, found->price()), setting.machine->default_level(),
+                 std::move(json)};
+}
+
+void computed(const Node& n, const Workload& w, std::set<OpId>& ops) {
+  if (n.kind == Node::Kind::compute)
+    if (const auto op = w.find_op(n.name)) ops.insert(*op);
+  for (const Node& c : n.children) computed(c, w, ops);
+}
+
+/// Any plan's kernels as patterns.
+std::vector<fs::Pattern> patterns_of(const fs::Graph& g, const Workload& w, const Plan& plan) {
+  std::vector<fs::Pattern> out;
+  for (const Kernel& k : plan.kernels) {
+    std::set<OpId> ops;
+    computed(k.tree, w, ops);
+    out.emplace_back();
+    for (int v = 0; v < g.size(); ++v)
+      if (ops.contains(g.vertex(v).op)) out.back().push_back(v);
+  }
+  return out;
+}
+
+Answer price_with(const Request& request, const Setting& setting, Stitcher stitcher,
+                  const char* name) {
+  auto json = document();
+  json["workload"] = setting.workload_name;
+  const auto refused = [&](const std::string& reason) {
+    json["source"] = "predicted";
+    json["by"] = name;
+    json["machine"] = setting.machine->name;
+    return refuse(std::move(json), reason);
+  };
+  const fs::Options options = stitch_options(request);
+  const Result<fs::Device> device = fs::device_of(*setting.machine);
+  const Result<fs::Graph> graph = fs::Graph::create(setting.workload);
+  if (!device) return refused(device.reason());
+  if (!graph) return refused(graph.reason());
+  std::vector<fs::Pattern> kernels;
+  double seconds = 0;
+  if (const auto plan = plan_in_place(request, setting)) {
+    kernels = patterns_of(*graph, *setting.workload, *plan);
+    for (const fs::Pattern& p : kernels) {
+      if (p.empty()) return refused("a kernel computes nothing");
+      const bool product = graph->vertex(p.front()).kind == fs::Kind::product;
+      if (p.size() == 1 && product) continue;
+      const auto k = fs::stitch(*graph, *device, p, options);
+      if (!k) return refused(k.reason());
+      seconds += k->seconds;
+    }
+  } else {
+    const Result<StitchedPlan> found = stitched(setting, options, stitcher);
+    if (!found) return refused(found.reason());
+    kernels = found->price().patterns;
+    seconds = found->price().seconds;
+  }
+  Traffic traffic = stitched_traffic(setting, *graph, kernels);
+  traffic.by = name;
+  traffic.seconds = seconds;
+  merge(json, to_json(traffic));
+  std::int64_t bytes = 0;
+  for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
+  json["volume_bytes"] = bytes;
+  json["kernels"] = kernels.size();
+  json["options"] = options_json(options);
+  json["notes"] = "products' time is left out; every tensor crosses once a kernel that reads it";
+  return {std::move(json), Status::done};
+}
+
+}  // namespace
+
+fs::Options stitch_options(const Request& request) {
+  fs::Options options;
+  for (const std::string& item : request.stitch) {
+    const std::size_t equals = std::min(item.find('='), item.size());
+    const std::string name = item.substr(0, equals);
+    const auto knob = std::ranges::find(knobs(), name, &Knob::name);
+    if (knob == knobs().end() || equals == item.size()) {
+      std::vector<std::string> known;
+      for (const Knob& k : knobs()) known.push_back(k.name);
+      const std::string near = nearest(name, known);
+      throw InputError({.where = "--stitch",
+                        .value = item.empty() ? "nothing" : item,
+                        .problem = knob == knobs().end() ? "names no option" : "gives no value",
+                        .accepted = "NAME=VALUE of " + join(known) +
+                                    (near.empty() ? "" : " (nearest: " + near + ")")});
+    }
+    if (!knob->set(options, item.substr(equals + 1)))
+      throw InputError({.where = "--stitch",
+                        .value = item,
+                        .problem = "is not accepted",
+                        .accepted = name + "=" + knob->accepted});
+  }
+  return options;
+}
+
+ordered_json options_json(const fs::Options& options) {
+  ordered_json json;
+  for (const Knob& k : knobs()) {
+    std::string name = k.name;
+    std::ranges::replace(name, '-', '_');
+    json[name] = k.get(options);
+  }
+  return json;
+}
+
+std::vector<ModelOption> stitch_option_records() {
+  std::vector<ModelOption> out;
+  for (const Knob& k : knobs()) {
+    const ordered_json standard = k.get(fs::Options{});
+    out.push_back({"--stitch " + k.name,
+                   standard.is_string() ? standard.get<std::string>() : standard.dump(), k.help});
+  }
+  return out;
+}
+
+Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options,
+                              Stitcher stitcher) {
+  Result<fs::Device> device = fs::device_of(*setting.machine);
+  if (!device) return Reason{device.reason()};
+  Result<fs::Graph> graph = fs::Graph::create(setting.workload);
+  if (!graph) return Reason{graph.reason()};
+  StitchedPlan out{.graph = std::move(graph).value(), .device = *device, .options = options};
+  const auto start = std::chrono::steady_clock::now();
+  fs::Evaluator evaluator(out.graph, out.device, options);
+  fs::Exploration found = plans_by(stitcher, evaluator);
+  out.candidates = found.candidates;
+  out.evaluated = found.evaluated;
+  std::string why;
+  fs::Known known;
+  for (fs::FusionPlan& plan : found.plans) {
+    Result<fs::PlanPrice> price = fs::price(out.graph, out.device, plan, options, &known);
+    if (!price) {
+      why = price.reason();
+      continue;
+    }
+    out.plans.push_back(std::move(plan));
+    out.prices.push_back(std::move(price).value());
+    // Of equal latencies the better score, which comes first.
+    const std::size_t last = out.plans.size() - 1;
+    if (options.pick == fs::Pick::latency && out.prices[last].seconds < out.price().seconds)
+      out.chosen = last;
+  }
+  if (out.plans.empty()) return Reason{why};
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+Traffic stitched_traffic(const Setting& setting, const fs::Graph& g,
+                         std::span<const fs::Pattern> kernels) {
+  const Workload& w = *setting.workload;
+  Traffic traffic;
+  traffic.source = Source::predicted;
+  traffic.by = "fusionstitching";
+  traffic.machine = setting.machine->name;
+  const std::string boundary = boundary_into(*setting.machine, setting.machine->default_level());
+  std::map<TensorId, TrafficEntry> entries;
+  for (const fs::Pattern& kernel : kernels) {
+    std::map<TensorId, Bytes> reads;
+    std::set<OpId> own;
+    for (int v : kernel) own.insert(g.vertex(v).op);
+    for (OpId id : own) {
+      const Operator& op = w.op(id);
+      for (const Access& a : op.inputs)
+        if (!own.contains(w.producer(a.tensor)))
+          reads[a.tensor] = std::max(reads[a.tensor], fs::bytes_read(w, op, a));
+      for (const Output& o : op.outputs) {
+        const TensorId t = o.target.tensor;
+        const bool leaves = w.is_output(t) || std::ranges::any_of(w.consumers(t), [&](OpId c) {
+                              return !own.contains(c);
+                            });
+        if (leaves) entries[t].written += w.tensor(t).bytes();
+      }
+      traffic.operations[op.name] = w.operations(id);
+    }
+    for (const auto& [tensor, bytes] : reads) entries[tensor].read += bytes;
+  }
+  for (auto& [tensor, entry] : entries) {
+    entry.tensor = w.tensor(tensor).name;
+    entry.boundary = boundary;
+    traffic.entries.push_back(std::move(entry));
+  }
+  return traffic;
+}
+
+// ---- explain ------------------------------------------------------------------------------------
+
+namespace {
+
+/// Where a tensor is between its writer and its readers.
+std::string home_of(const fs::Graph& g, const fs::PlanPrice& price, TensorId t) {
+  const Workload& w = g.workload();
+  const OpId writer = w.producer(t);
+  if (!writer.valid() || w.is_output(t)) return "global memory";
+  for (std::size_t k = 0; k < price.patterns.size(); ++k) {
+    const auto inside = [&](OpId op) {
+      return std::ranges::any_of(price.patterns[k], [&](int v) { return g.vertex(v).op == op; });
+    };
+    if (!inside(writer)) continue;
+    if (!std::ranges::all_of(w.consumers(t), inside)) return "global memory";
+    for (const fs::Stitched& part : price.kernels[k].parts)
+      for (const fs::Group& group : part.groups)
+        if (group.sub_root && g.vertex(group.root).op == writer)
+          return group.scheme == fs::Scheme::block  ? "shared memory"
+                 : group.scheme == fs::Scheme::warp ? "the first lane's register"
+                                                    : "registers";
+  }
+  return "registers";
+}
+
+/// The graph as Graphviz draws it: a box a kernel, a box within a group, edges by where values are.
+std::string drawing(const fs::Graph& g, const fs::PlanPrice& price) {
+  const Workload& w = g.workload();
+  std::string dot =
+      "digraph plan {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=Helvetica];\n";
+  const auto name = [&](int v) { return w.op(g.vertex(v).op).name; };
+  const auto fill = [&](int v) {
+    switch (g.vertex(v).kind) {
+      case fs::Kind::light:
+        return "white";
+      case fs::Kind::expensive:
+        return "lightyellow";
+      case fs::Kind::reduction:
+        return "lightblue";
+      case fs::Kind::product:
+        return "lightgrey";
+    }
+    return "white";
+  };
+  for (std::size_t k = 0; k < price.patterns.size(); ++k) {
+    dot += formatted("  subgraph cluster_{} {{\n    label=\"kernel {}\";\n", k, k + 1);
+    std::map<int, std::string> scheme;
+    for (const fs::Stitched& part : price.kernels[k].parts)
+      for (const fs::Group& group : part.groups)
+        scheme[group.root] =
+            std::string(fs::name_of(group.scheme)) + (group.sub_root ? " composition" : "");
+    for (int v : price.patterns[k]) {
+      const auto at = scheme.find(v);
+      dot +=
+          formatted("    \"{}\" [fillcolor={}, label=\"{}\\n{}{}\"];\n", name(v), fill(v), name(v),
+                    fs::name_of(g.vertex(v).kind), at == scheme.end() ? "" : "\\n" + at->second);
+    }
+    dot += "  }\n";
+  }
+  for (const fs::Edge& e : g.edges()) {
+    const std::string home = home_of(g, price, e.tensor);
+    const char* style = home == "global memory"   ? "color=red, penwidth=2"
+                        : home == "shared memory" ? "color=blue"
+                        : home == "registers"     ? "color=black"
+                                                  : "color=darkgreen";
+    dot += formatted("  \"{}\" -> \"{}\" [label=\"{}\\n{}\", {}];\n", name(e.from), name(e.to),
+                     w.tensor(e.tensor).name, home, style);
+  }
+  return dot + "}\n";
+}
+
+}  // namespace
+
+Answer stitch_explain(const Request& request, const Setting& setting) {
+  const std::string model = find_model(*request.model).name;
+  const Stitcher stitcher = model == "unfused"    ? Stitcher::unfused
+                            : model == "xla-rule" ? Stitcher::xla_rule
+                                                  : Stitcher::explorer;
+  auto json = document();
+  json["workload"] = setting.workload_name;
+  json["machine"] = setting.machine->name;
+  json["model"] = model;
+  const fs::Options options = stitch_options(request);
+  const Result<StitchedPlan> found = stitched(setting, options, stitcher);
+  if (!found) return refuse(std::move(json), found.reason());
+  const Workload& w = *setting.workload;
+  json["source"] = "predicted";
+  json["seconds"] = found->price().seconds;
+  json["score_seconds"] = found->plan().score;
+  json["stitched"] = kernels_json(w, found->graph, found->plan(), found->price());
+  json["lives"] = ordered_json::object();
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (!w.is_input(TensorId(t)))
+      json["lives"][w.tensors()[t].name] = home_of(found->graph, found->price(), TensorId(t));
+  json["plans"] = ordered_json::array();
+  for (std::size_t i = 0; i < found->plans.size(); ++i)
+    json["plans"].push_back({{"kernels", fs::kernels_of(found->graph, found->plans[i])},
+                             {"score_seconds", found->plans[i].score},
+                             {"seconds", found->prices[i].seconds},
+                             {"chosen", i == found->chosen}});
+  json["xla_kernels"] = ordered_json::array();
+  for (const fs::Pattern& p : fs::xla_kernels(found->graph, options.most_operators))
+    json["xla_kernels"].push_back(names_of(w, found->graph, p));
+  json["options"] = options_json(options);
+  json["dot"] = drawing(found->graph, found->price());
+  return {std::move(json), Status::done};
+}
+
+// ---- the records --------------------------------------------------------------------------------
+
+namespace {
+
+template <Stitcher kind>
+Result<Optimum> optimise(const Request& r, const Setting& s) {
+  return optimise_with(r, s, kind);
+}
+template <Stitcher kind>
+Answer price(const Request& r, const Setting& s) {
+  constexpr const char* kName = kind == Stitcher::explorer   ? "fusionstitching"
+                                : kind == Stitcher::xla_rule ? "xla-rule"
+                                                             : "unfused";
+  return price_with(r, s, kind, kName);
+}
+
+}  // namespace
+
+std::vector<ModelRecord> stitch_records() {
+  const std::string source = "Zheng et al., FusionStitching, arXiv:2009.10924";
+  const std::vector<std::string> assumptions = {
+      "a GPU whose machine file gives cycles of instruction classes",
+      "bandwidths stand in for the regression of reduced memory latency, which is not published",
+      "the latency-evaluator has no bandwidth term and leaves products out, as published",
+      "division by a constant counts as a light operator; inputs that operators share save "
+      "nothing"};
+  return {
+      {.name = "fusionstitching",
+       .summary = "which memory-intensive operators of a graph to fuse, and how to stitch them",
+       .source = source + ", sections 4 and 5",
+       .assumptions = assumptions,
+       .options = stitch_option_records(),
+       .optimise = optimise<Stitcher::explorer>,
+       .price = price<Stitcher::explorer>},
+      {.name = "xla-rule",
+       .summary = "XLA's rule for the same graphs: reductions and expensive operators only end a "
+                  "kernel",
+       .source = source + ", sections 1 and 2",
+       .assumptions = {"an operator is in one kernel: XLA would compute it again in several"},
+       .options = {},
+       .optimise = optimise<Stitcher::xla_rule>,
+       .price = price<Stitcher::xla_rule>},
+      {.name = "unfused",
+       .summary = "a kernel an operator, priced by FusionStitching's evaluators",
+       .source = source + ", section 4.3",
+       .assumptions = {"a GPU whose machine file gives cycles of instruction classes"},
+       .options = {},
+       .optimise = optimise<Stitcher::unfused>,
+       .price = price<Stitcher::unfused>}};
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,48 @@
+// FusionStitching out of a request: its options, its plans, its prices, what explain draws of it.
+#pragma once
+
+#include <optional>
+
+#include "harness/registry.h"
+#include "models/fusionstitching/fusionstitching.h"
+
+namespace tilewright::harness {
+
+/// Which plan is made: the explorer's, XLA's rule, or a kernel an operator.
+enum class Stitcher : std::uint8_t { explorer, xla_rule, unfused };
+
+/// --stitch NAME=VALUE over the model's defaults. Throws InputError naming the option and what is
+/// accepted.
+fusionstitching::Options stitch_options(const Request& request);
+nlohmann::ordered_json options_json(const fusionstitching::Options& options);
+/// The options with their defaults, for the model's record.
+std::vector<ModelOption> stitch_option_records();
+
+/// A graph on a device with its fusion plans and the one that is chosen.
+struct StitchedPlan {
+  fusionstitching::Graph graph;
+  fusionstitching::Device device;
+  fusionstitching::Options options;
+  std::vector<fusionstitching::FusionPlan> plans;  ///< what was chosen from, best score first
+  std::vector<fusionstitching::PlanPrice> prices;  ///< theirs, by the latency-evaluator
+  std::size_t chosen = 0;
+  std::int64_t candidates = 0, evaluated = 0;  ///< explorer's
+  double seconds = 0;                          ///< of the search
+
+  const fusionstitching::FusionPlan& plan() const { return plans[chosen]; }
+  const fusionstitching::PlanPrice& price() const { return prices[chosen]; }
+};
+/// A Reason where the machine is no GPU with known instructions, or nothing fits.
+Result<StitchedPlan> stitched(const Setting& setting, const fusionstitching::Options& options,
+                              Stitcher stitcher = Stitcher::explorer);
+
+/// Bytes of tensors that a plan's kernels read and write from and to home, each once a kernel.
+Traffic stitched_traffic(const Setting& setting, const fusionstitching::Graph& graph,
+                         std::span<const fusionstitching::Pattern> kernels);
+
+/// Kernels with their groups, schemes and launch dimensions; where every tensor lives; the plans
+/// that were chosen from. "dot": the drawing in Graphviz's language.
+Answer stitch_explain(const Request& request, const Setting& setting);
+std::vector<ModelRecord> stitch_records();
+
+}  // namespace tilewright::harness

@@ -1,0 +1,296 @@
+// A sweep's file, expanded into points.
+#include "harness/sweep.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "core/ir/format.h"
+#include "harness/points.h"
+#include "harness/registry.h"
+#include "models/chimera/chimera.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kVerbs[] = {"predict", "plan", "simulate"};
+
+/// Every order of a workload of more loops than this is too many.
+constexpr std::size_t kMostLoops = 8;
+
+std::vector<std::string> texts_of(const Field& list) {
+  if (!list.is_list()) return {list.text()};
+  std::vector<std::string> texts;
+  for (const Field& item : list.items()) texts.push_back(item.text());
+  if (texts.empty()) list.fail("is empty", "one value, or a list of them");
+  return texts;
+}
+
+/// A value, a list of them, {from, to, times} or {from, to, plus}.
+std::vector<std::int64_t> numbers_of(const Field& f) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (f.is_map()) {
+    f.only({"from", "to", "times", "plus"});
+    const auto times = f.get("times"), plus = f.get("plus");
+    if (times.has_value() == plus.has_value())
+      f.fail("needs one step", "{from: 16, to: 256, times: 2} or {from: 16, to: 256, plus: 16}");
+    const std::int64_t to = f.at("to").integer(1, kMost);
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t n = f.at("from").integer(1, to); n <= to;
+         n = times ? n * times->integer(2, 1024) : n + plus->integer(1, kMost)) {
+      if (numbers.size() == 100'000) f.fail("has too many values", "at most 100000");
+      numbers.push_back(n);
+    }
+    return numbers;
+  }
+  if (!f.is_list()) return {f.integer(1, kMost)};
+  std::vector<std::int64_t> numbers;
+  for (const Field& item : f.items()) numbers.push_back(item.integer(1, kMost));
+  if (numbers.empty()) f.fail("is empty", "one number, or a list of them");
+  return numbers;
+}
+
+/// Calls `each` with every way to take one of each axis, the last axis fastest.
+void product(const std::vector<std::size_t>& sizes,
+             const std::function<void(const std::vector<std::size_t>&)>& each) {
+  std::vector<std::size_t> at(sizes.size(), 0);
+  while (true) {
+    each(at);
+    std::size_t k = sizes.size();
+    while (k > 0 && ++at[k - 1] == sizes[k - 1]) at[--k] = 0;
+    if (k == 0) return;
+  }
+}
+
+/// Names of workloads: as they are, or a built-in one with every combination of its parameters.
+std::vector<std::string> workloads_of(const Field& list, std::int64_t most) {
+  std::vector<std::string> names;
+  for (const Field& item : list.items()) {
+    if (!item.is_map()) {
+      names.push_back(item.text());
+      continue;
+    }
+    for (const auto& [name, parameters] : item.entries()) {
+      std::vector<std::string> keys;
+      std::vector<std::vector<std::string>> values;
+      std::vector<std::size_t> sizes;
+      for (const auto& [key, value] : parameters.entries()) {
+        keys.push_back(key);
+        values.emplace_back();
+        if (value.is_map())
+          for (const std::int64_t n : numbers_of(value)) values.back().push_back(std::to_string(n));
+        else
+          values.back() = texts_of(value);
+        sizes.push_back(values.back().size());
+      }
+      const std::string builtin = name;  // clang 14's lambdas cannot capture a binding
+      product(sizes, [&](const std::vector<std::size_t>& at) {
+        if (std::ssize(names) >= most)
+          item.fail("makes too many workloads", formatted("at most {}", most));
+        std::string full = builtin;
+        for (std::size_t k = 0; k < keys.size(); ++k)
+          full += (k == 0 ? ":" : ",") + keys[k] + "=" + values[k][at[k]];
+        names.push_back(std::move(full));
+      });
+    }
+  }
+  if (names.empty()) list.fail("is empty", "names of workloads");
+  return names;
+}
+
+struct Axis {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+/// What is asked, before it is multiplied out.
+struct Asked {
+  std::string verb;
+  std::vector<std::string> workloads, machines, models, orders;  ///< orders empty: none asked
+  bool all_orders = false;
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> tiles;
+  std::vector<Axis> options;
+};
+
+const std::set<std::string, std::less<>>& option_names() {
+  static const std::set<std::string, std::less<>> names = {
+      "level", "capacity", "reading", "edges",      "memory",   "objective", "write_weight", "min_tile",
+      "layout", "expression", "hoist", "rule1",     "rule4",    "stores",    "phi",          "seed"};
+  return names;
+}
+
+Asked asked_of(const Field& top, std::int64_t most) {
+  top.only({"name", "verb", "workloads", "machines", "models", "orders", "tiles", "options"});
+  Asked a;
+  const auto verb = top.get("verb");
+  a.verb = verb ? verb->text() : "predict";
+  if (std::find(std::begin(kVerbs), std::end(kVerbs), a.verb) == std::end(kVerbs))
+    verb->fail("is no verb of a sweep", "predict, plan, simulate");
+  a.workloads = workloads_of(top.at("workloads"), most);
+  a.machines = texts_of(top.at("machines"));
+  const auto models = top.get("models");
+  a.models = models ? texts_of(*models) : std::vector<std::string>{"chimera"};
+  for (const std::string& m : a.models) find_model(m);
+  if (const auto orders = top.get("orders")) {
+    if (a.verb == "plan") orders->fail("is what plan finds", "the verbs predict and simulate with it");
+    a.orders = texts_of(*orders);
+    a.all_orders = a.orders == std::vector<std::string>{"all"};
+  }
+  if (const auto tiles = top.get("tiles")) {
+    if (a.orders.empty()) tiles->fail("is of an order", "orders beside it");
+    for (const auto& [loop, sizes] : tiles->entries()) a.tiles.emplace_back(loop, numbers_of(sizes));
+  }
+  if (const auto options = top.get("options"))
+    for (const auto& [name, values] : options->entries()) {
+      if (!option_names().contains(name)) {
+        const std::vector<std::string> names(option_names().begin(), option_names().end());
+        const std::string near = nearest(name, names);
+        values.fail("is no option of a sweep",
+                    join(names) + (near.empty() ? "" : " (nearest: " + near + ")"));
+      }
+      a.options.push_back({name, texts_of(values)});
+    }
+  return a;
+}
+
+/// What a workload's points are made of: its orders and, of the tiles, those of loops that it has.
+struct OfWorkload {
+  std::vector<std::string> orders;  ///< one empty: none asked
+  std::vector<std::size_t> tiles;   ///< indices of Asked::tiles
+};
+
+OfWorkload of_workload(const Asked& asked, const Workload& w, std::set<std::string>& known) {
+  OfWorkload of;
+  if (asked.all_orders) {
+    if (chimera::order_loops(w).size() > kMostLoops)
+      throw InputError({.where = "orders",
+                        .value = "all",
+                        .problem = "are too many of " + w.name(),
+                        .accepted = formatted("orders by name where loops are more than {}", kMostLoops)});
+    for (const chimera::Order& o : chimera::all_orders(w)) of.orders.push_back(chimera::to_text(w, o));
+    known.insert("all");
+  } else {
+    for (const std::string& text : asked.orders) {
+      try {
+        of.orders.push_back(chimera::to_text(w, chimera::parse_order(w, text)));
+        known.insert(text);
+      } catch (const InputError&) {
+        // Perhaps another workload's; one that no workload has is refused below.
+      }
+    }
+  }
+  if (asked.orders.empty()) of.orders.emplace_back();
+  for (std::size_t k = 0; k < asked.tiles.size(); ++k)
+    if (w.find_loop(asked.tiles[k].first)) {
+      of.tiles.push_back(k);
+      known.insert("tiles." + asked.tiles[k].first);
+    }
+  return of;
+}
+
+void refuse_unknown(const Asked& asked, const Field& top, const std::set<std::string>& known) {
+  for (const std::string& order : asked.orders)
+    if (!known.contains(order))
+      top.at("orders").fail(order + " is an order of no workload here", "orders of its loops, or all");
+  for (const auto& [loop, sizes] : asked.tiles)
+    if (!known.contains("tiles." + loop))
+      top.at("tiles").at(loop).fail("is a loop of no workload here", "tiles of its loops");
+}
+
+class Expansion {
+ public:
+  Expansion(const Asked& asked, const Field& top, std::int64_t most)
+      : asked_(asked), top_(top), most_(most) {}
+
+  /// All points of a workload, on every machine, by every model.
+  void add(const std::string& name, const OfWorkload& of) {
+    std::vector<std::size_t> sizes{asked_.machines.size(), asked_.models.size()};
+    for (const Axis& o : asked_.options) sizes.push_back(o.values.size());
+    sizes.push_back(of.orders.size());
+    for (const std::size_t k : of.tiles) sizes.push_back(asked_.tiles[k].second.size());
+    if (of.orders.empty()) return;
+    count(sizes);
+    product(sizes, [&](const std::vector<std::size_t>& at) { add_point(name, of, at); });
+  }
+
+  std::vector<SweepPoint> take() { return std::move(points_); }
+
+ private:
+  void count(const std::vector<std::size_t>& sizes) {
+    std::int64_t more = 1;
+    for (const std::size_t s : sizes) {
+      more *= static_cast<std::int64_t>(s);  // at most most_ before, and refused before it overflows
+      if (more + std::ssize(points_) > most_)
+        top_.fail("asks for too many points", formatted("at most {}", most_));
+    }
+  }
+
+  void add_point(const std::string& name, const OfWorkload& of, const std::vector<std::size_t>& at) {
+    std::size_t k = 0;
+    SweepPoint p{.verb = asked_.verb,
+                 .workload = name,
+                 .machine = asked_.machines[at[k]],
+                 .model = asked_.models[at[k + 1]]};
+    k += 2;
+    for (const Axis& o : asked_.options) p.options[o.name] = o.values[at[k++]];
+    p.order = of.orders[at[k++]];
+    for (const std::size_t t : of.tiles)
+      p.tiles[asked_.tiles[t].first] = asked_.tiles[t].second[at[k++]];
+    if (seen_.insert(id_of(p)).second) points_.push_back(std::move(p));
+  }
+
+  const Asked& asked_;
+  const Field& top_;
+  const std::int64_t most_;
+  std::vector<SweepPoint> points_;
+  std::set<std::string> seen_;
+};
+
+}  // namespace
+
+ordered_json to_json(const SweepPoint& p) {
+  ordered_json json = {{"verb", p.verb}, {"workload", p.workload}, {"machine", p.machine}, {"model", p.model}};
+  if (!p.order.empty()) json["order"] = p.order;
+  if (!p.tiles.empty()) json["tiles"] = p.tiles;
+  if (!p.options.empty()) json["options"] = p.options;
+  return json;
+}
+
+SweepPoint sweep_point_from_json(const ordered_json& j) {
+  try {
+    SweepPoint p{.verb = j.at("verb"),
+                 .workload = j.at("workload"),
+                 .machine = j.at("machine"),
+                 .model = j.at("model")};
+    p.order = j.value("order", std::string());
+    if (j.contains("tiles")) p.tiles = j["tiles"];
+    if (j.contains("options")) p.options = j["options"];
+    return p;
+  } catch (const nlohmann::json::exception& e) {
+    throw InputError({.where = "point",
+                      .value = j.dump(-1, ' ', false, ordered_json::error_handler_t::replace),
+                      .problem = "is no point of a sweep",
+                      .accepted = "what a sweep's file is expanded to"});
+  }
+}
+
+std::string id_of(const SweepPoint& p) { return hash_text(to_json(p).dump()); }
+
+Sweep read_sweep(std::string_view text, const std::string& where, std::int64_t most) {
+  const DocumentValue document = read_yaml(text, where);
+  const Field top(document, where);
+  const Asked asked = asked_of(top, most);
+  Sweep sweep{.name = top.at("name").identifier("name")};
+  for (const std::string& m : asked.machines) named_machine(m);
+  std::set<std::string> known;
+  Expansion expansion(asked, top, most);
+  for (const std::string& name : asked.workloads)
+    expansion.add(name, of_workload(asked, named_workload(name), known));
+  refuse_unknown(asked, top, known);
+  sweep.points = expansion.take();
+  return sweep;
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,159 @@
+// The rows of a sweep: each point's answer, flat.
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+
+#include "core/ir/format.h"
+#include "harness/points.h"
+#include "harness/registry.h"
+#include "harness/sweep.h"
+#include "harness/verbs.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+[[noreturn]] void bad_option(const std::string& name, const std::string& value, const char* accepted) {
+  throw InputError(
+      {.where = "options", .field = name, .value = value, .problem = "is not accepted", .accepted = accepted});
+}
+
+std::int64_t whole(const std::string& name, const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1)
+    bad_option(name, text, "a whole number above zero");
+  return value;
+}
+
+double number(const std::string& name, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !std::isfinite(value) || value < 0)
+    bad_option(name, text, "a number from 0");
+  return value;
+}
+
+void set_option(Request& r, const std::string& name, const std::string& value) {
+  const std::pair<const char*, std::optional<std::string>*> texts[] = {
+      {"level", &r.level},       {"capacity", &r.capacity},         {"reading", &r.reading},
+      {"edges", &r.edges},       {"memory", &r.memory},             {"objective", &r.objective},
+      {"layout", &r.layout},     {"expression", &r.fuser.expression}, {"hoist", &r.fuser.hoist},
+      {"rule1", &r.fuser.blocks}, {"rule4", &r.fuser.shared},       {"stores", &r.fuser.stores},
+      {"phi", &r.fuser.ratio}};
+  for (const auto& [known, to] : texts)
+    if (name == known) {
+      *to = value;
+      return;
+    }
+  if (name == "write_weight") r.write_weight = number(name, value);
+  else if (name == "min_tile") r.min_tile = whole(name, value);
+  else if (name == "seed") r.seed = static_cast<std::uint64_t>(whole(name, value));
+  else bad_option(name, value, "an option of a sweep");
+}
+
+Request request_of(const SweepPoint& p) {
+  Request r;
+  r.subject = p.workload;
+  r.machine = p.machine;
+  r.model = p.model;
+  if (!p.order.empty()) r.order = p.order;
+  if (!p.tiles.empty()) {
+    std::string tiles;
+    for (const auto& [loop, size] : p.tiles)
+      tiles += (tiles.empty() ? "" : ",") + loop + "=" + std::to_string(size);
+    r.tiles = tiles;
+  }
+  for (const auto& [name, value] : p.options) set_option(r, name, value);
+  r.threads = 1;  // the caller has the others
+  return r;
+}
+
+/// What is read once for many points.
+class Settings {
+ public:
+  const Setting& of(const Request& request) {
+    const std::string key = request.subject + "|" + *request.machine;
+    auto& kept = kept_[key];
+    if (!kept) kept = std::make_unique<Setting>(setting_of(request));
+    return *kept;
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<Setting>> kept_;
+};
+
+Answer answer_of(const SweepPoint& p, const Request& request, Settings& settings) {
+  if (p.verb == "plan") return plan(request);
+  if (p.verb == "simulate") return simulate(request);
+  return find_model(p.model).price(request, settings.of(request));
+}
+
+/// The sums over tensors at each boundary: those of the outermost without its name, then, where there are
+/// more, those of all with it.
+void add_traffic(ordered_json& row, const ordered_json& traffic, const std::string& home) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> sums;
+  for (const ordered_json& t : traffic) {
+    auto& [read, written] = sums[t["boundary"].get<std::string>()];
+    read += t["read_bytes"].get<std::int64_t>();
+    written += t["written_bytes"].get<std::int64_t>();
+  }
+  std::int64_t read = 0, written = 0;
+  for (const auto& [boundary, bytes] : sums)
+    if (boundary.starts_with(home + "/")) read += bytes.first, written += bytes.second;
+  row["read_bytes"] = read;
+  row["written_bytes"] = written;
+  if (sums.size() < 2) return;
+  for (const auto& [boundary, bytes] : sums) {
+    row["read_bytes " + boundary] = bytes.first;
+    row["written_bytes " + boundary] = bytes.second;
+  }
+}
+
+void add_answer(ordered_json& row, const Answer& answer, const std::string& home) {
+  const ordered_json& j = answer.json;
+  row["status"] = answer.ok() ? "done" : "refused";
+  row["reason"] = answer.ok() ? ordered_json(nullptr) : j["reason"];
+  row["source"] = j.value("source", std::string("predicted"));
+  for (const char* key : {"volume_bytes", "exact_bytes", "bound_bytes", "gap", "seconds", "search_seconds",
+                          "recomputed_operations"})
+    if (j.contains(key) && !j[key].is_structured()) row[key] = j[key];
+  if (j.contains("order") && !row.contains("order")) row["order"] = j["order"];
+  if (j.contains("tiles") && j["tiles"].is_object())
+    for (const auto& [loop, size] : j["tiles"].items()) row["tile_" + loop] = size;
+  if (j.contains("memory") && j["memory"].is_object())
+    for (const auto& [level, bytes] : j["memory"].items()) row["memory_bytes " + level] = bytes;
+  if (j.contains("traffic") && !j["traffic"].empty()) add_traffic(row, j["traffic"], home);
+}
+
+ordered_json row_of(const SweepPoint& p, Settings& settings) {
+  ordered_json row = {{"point", id_of(p)},       {"verb", p.verb},   {"workload", p.workload},
+                      {"machine", p.machine},    {"model", p.model}};
+  if (!p.order.empty()) row["order"] = p.order;
+  for (const auto& [loop, size] : p.tiles) row["tile_" + loop] = size;
+  for (const auto& [name, value] : p.options) row[name] = value;
+  try {
+    const Request request = request_of(p);
+    const Machine& machine = *settings.of(request).machine;
+    add_answer(row, answer_of(p, request, settings), machine.level(machine.home()).name);
+  } catch (const InputError& e) {
+    row["status"] = "bad input";
+    row["reason"] = e.what();
+  }
+  row["build"] = build_hash();
+  return row;
+}
+
+}  // namespace
+
+std::vector<ordered_json> sweep_rows(const std::vector<SweepPoint>& points) {
+  Settings settings;
+  std::vector<ordered_json> rows;
+  rows.reserve(points.size());
+  for (const SweepPoint& p : points) rows.push_back(row_of(p, settings));
+  return rows;
+}
+
+}  // namespace tilewright::harness

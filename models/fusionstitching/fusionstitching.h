@@ -1,0 +1,303 @@
+// FusionStitching (Zheng et al., arXiv:2009.10924): which memory-intensive operators of a graph to
+// fuse into one kernel (the fusion explorer, section 5), and how to stitch them (the code
+// generator's search, section 4). Predictions only: nothing here runs or counts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/machine.h"
+#include "core/ir/plan.h"
+#include "core/ir/workload.h"
+
+namespace tilewright::fusionstitching {
+
+/// A set of loops of the workload, bit l for LoopId l.
+using Mask = std::uint64_t;
+
+/// Section 4's classes of operators; a product is compute-intensive and stays a kernel of its own:
+/// a contraction with more points than its largest tensor has elements.
+enum class Kind : std::uint8_t { light, expensive, reduction, product };
+std::string_view name_of(Kind k);
+
+/// Where section 5 and 4.3 leave something open, an option; each with its default.
+enum class LastStep : std::uint8_t { unite, select };     ///< PatternReduction's: see explore()
+enum class Penalty : std::uint8_t { difference, whole };  ///< T_penalty: see Evaluator
+enum class Pick : std::uint8_t { latency, score };        ///< what decides between the beam's plans
+enum class Groupings : std::uint8_t { few, each };        ///< of expensive operators: see stitch()
+std::string_view name_of(LastStep s);
+std::string_view name_of(Penalty p);
+std::string_view name_of(Pick p);
+std::string_view name_of(Groupings g);
+std::optional<LastStep> last_step_from_name(std::string_view name);
+std::optional<Penalty> penalty_from_name(std::string_view name);
+std::optional<Pick> pick_from_name(std::string_view name);
+std::optional<Groupings> groupings_from_name(std::string_view name);
+
+struct Options {
+  int top_k = 3;  ///< candidate patterns kept a vertex (section 5.2)
+  int group = 2;  ///< consumers whose combinations are enumerated (section 5.2)
+  int beam = 3;   ///< buffer sets (section 5.3)
+  LastStep last_step = LastStep::unite;
+  bool alone = true;   ///< the vertex alone competes with its patterns
+  bool remote = true;  ///< packing of patterns that are not adjacent, through the virtual vertex
+  bool skip = true;    ///< a buffer set may leave a vertex's patterns out though they fit
+  bool seed = true;    ///< XLA's fusions are candidates too, and its plan is one (section 6)
+  int most_operators = 64;  ///< of a pattern, at most 64; keeps the search linear
+  double call_seconds =
+      6e-6;            ///< a kernel call less: the least that table 2 implies of five models
+  int registers = 16;  ///< a thread's, in the delta-evaluator (section 5.4)
+  Penalty penalty = Penalty::difference;
+  Pick pick = Pick::latency;
+  Groupings groupings = Groupings::few;
+  friend bool operator==(const Options&, const Options&) = default;
+};
+
+/// What a machine file says of a GPU, as the evaluators need it.
+struct Device {
+  std::int64_t sms = 0;
+  std::int64_t threads_per_sm = 0;
+  std::int64_t blocks_per_sm =
+      32;  ///< CUDA C++ Programming Guide; 16 on consumer Ampere is ignored
+  std::int64_t registers_per_sm = 0;
+  std::int64_t shared_per_sm = 0;  ///< bytes
+  double clock_hz = 0;
+  double dram_bytes_per_second = 0;
+  double shared_bytes_per_second = 0;  ///< 128 bytes a clock and SM
+  double light = 0, expensive = 0, shuffle = 0, shared = 0, global = 0, barrier = 0;  ///< cycles
+};
+/// A Reason where the machine is no GPU or its file gives no cycles of instructions.
+Result<Device> device_of(const Machine& m);
+
+/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
+/// most an element a point of the loops that its indices name.
+Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
+
+/// One consumer of a vertex's tensor.
+struct Edge {
+  int from = -1, to = -1;  ///< vertices
+  TensorId tensor;
+  std::int64_t bytes = 0;  ///< that the consumer reads of it
+  Mask bad = 0;            ///< loops along which blocks would need each other's parts
+  Mask indexed = 0;        ///< the producer's loops that index the tensor
+};
+
+/// An operator. Vertices are numbered in topological order.
+struct Vertex {
+  OpId op;
+  Kind kind = Kind::light;
+  Mask loops = 0, reduced = 0;
+  std::int64_t light = 0, expensive = 0;  ///< instructions a point
+  std::int64_t outside_inputs = 0;        ///< accesses to inputs of the workload
+  std::int64_t row_bytes = 0;             ///< of one element of each output
+  std::int64_t outputs = 0;
+  bool leaves = false;         ///< writes an output of the workload
+  std::vector<int> in, out;    ///< positions in Graph::edges
+  std::vector<int> consumers;  ///< vertices, each once, ascending
+};
+
+/// The workload as the explorer sees it. Cost: linear, but for reachability, which is a bit for
+/// each pair of vertices.
+class Graph {
+ public:
+  /// A Reason where the workload has more than 64 loops.
+  static Result<Graph> create(std::shared_ptr<const Workload> w);
+
+  const Workload& workload() const { return *workload_; }
+  std::span<const Vertex> vertices() const { return vertices_; }
+  std::span<const Edge> edges() const { return edges_; }
+  const Vertex& vertex(int v) const { return vertices_[static_cast<std::size_t>(v)]; }
+  const Edge& edge(int e) const { return edges_[static_cast<std::size_t>(e)]; }
+  int size() const { return static_cast<int>(vertices_.size()); }
+  std::int64_t extent(int loop) const { return extents_[static_cast<std::size_t>(loop)]; }
+  /// Product of the extents of a set of loops.
+  double points(Mask loops) const;
+  /// Whether every path between two of the vertices (ascending) stays among them (figure 6).
+  bool convex(std::span<const int> vertices) const;
+
+ private:
+  void connect();
+  void close();
+  std::shared_ptr<const Workload> workload_;
+  std::vector<Vertex> vertices_;
+  std::vector<Edge> edges_;
+  std::vector<std::int64_t> extents_;
+  std::size_t words_ = 0;
+  std::vector<std::uint64_t> after_, before_;  ///< row v: vertices that v reaches; that reach v
+};
+
+/// A fusion pattern: vertices, ascending, none twice.
+using Pattern = std::vector<int>;
+struct Scored {
+  Pattern pattern;
+  double score = 0;  ///< seconds saved: f, equation 3
+  friend bool operator==(const Scored&, const Scored&) = default;
+};
+
+/// A connected part of a pattern. Its blocks split `rows`: along these loops no block needs what
+/// another makes, every reduction is whole, and every root has them.
+struct Component {
+  std::vector<int> vertices;
+  Mask rows = 0;
+  double row_count = 1;
+};
+/// The parts of a pattern, or nothing where it cannot be generated: more than most_operators, a
+/// product among others, a cycle (figure 6), or a part that would need blocks to communicate.
+std::optional<std::vector<Component>> components_of(const Graph& g, std::span<const int> pattern,
+                                                    int most_operators);
+
+/// The delta-evaluator (section 5.4): f = T_reduced_mem + T_reduced_calls - T_penalty, in seconds.
+///  - T_reduced_mem: bytes between the pattern's operators that no longer cross global memory, over
+///  its
+///    bandwidth; less the same bytes over shared memory's where a reduction hands them on. (The
+///    paper's regression is not published; bandwidths of the machine file stand in for it.)
+///  - T_reduced_calls: (operators - 1) * call_seconds. (The text says "the number of fused
+///  kernels".)
+///  - T_penalty: the simplified latency-evaluator without global memory's instructions, which the
+///  first
+///    term has counted: by `difference`, what the pattern takes more than its operators alone, at
+///    least 0; by `whole`, all of it.
+/// Scores are remembered. Cost: linear in the pattern's operators and edges. Not thread-safe.
+class Evaluator {
+ public:
+  Evaluator(const Graph& g, const Device& d, const Options& o);
+  ~Evaluator();
+  /// Nothing where the pattern cannot be generated. A single vertex scores 0.
+  std::optional<double> score(const Pattern& p);
+  std::int64_t evaluated() const;  ///< patterns scored, each once
+  const Graph& graph() const { return graph_; }
+  const Options& options() const { return options_; }
+
+ private:
+  struct Memory;
+  const Graph& graph_;
+  Device device_;
+  Options options_;
+  std::unique_ptr<Memory> memory_;
+};
+
+/// Disjoint patterns of two operators or more; every other operator is a kernel of its own.
+struct FusionPlan {
+  std::vector<Scored> patterns;  ///< by first vertex
+  double score = 0;              ///< sum of theirs
+};
+/// Kernels that a plan launches.
+std::int64_t kernels_of(const Graph& g, const FusionPlan& p);
+/// Kernels, each of some vertices, with every vertex in one: producers before consumers. Fewer than
+/// given where some wait for each other.
+std::vector<Pattern> launch_order(const Graph& g, std::vector<Pattern> kernels);
+/// Whether its kernels can be put in an order: disjoint convex patterns may still wait for each
+/// other.
+bool orderable(const Graph& g, std::span<const Scored> patterns);
+
+struct Exploration {
+  std::vector<FusionPlan> plans;  ///< the beam's, best score first; XLA's among them with `seed`
+  std::int64_t candidates = 0;    ///< patterns that the beam chose from
+  std::int64_t evaluated = 0;
+};
+/// Sections 5.2 and 5.3. Vertices from last to first: a vertex's candidates are the best top_k of
+/// it joined to one candidate or none of each consumer, over groups of consumers, recursively
+/// halved; the last step joins both halves' lists by `select` (literally: the best of either) or
+/// `unite` (also each of one with each of the other). Remote fusion: the same with a virtual vertex
+/// before all others; every list on the way counts as candidates of its first vertex. Then the
+/// beam, from producers on. Cost: linear in vertices and edges times constants of the options.
+Exploration explore(Evaluator& e);
+
+/// XLA's rule (sections 1 and 2): thread composition only. A light operator joins its consumers'
+/// kernel where all of them are in one; reductions and expensive operators only end a kernel.
+FusionPlan xla_rule(Evaluator& e);
+/// The same as XLA itself does it, with duplication: a light operator is computed in each of its
+/// consumers' kernels. The patterns overlap, so this is no fusion plan; every kernel is one of
+/// them.
+std::vector<Pattern> xla_kernels(const Graph& g, int most_operators);
+
+/// The best of all plans, by trying every way to part the graph into patterns that can be
+/// generated; a Reason for more than 12 vertices. The oracle of tests. Cost: exponential.
+Result<FusionPlan> exhaustive(Evaluator& e);
+
+// ---- The code generator's search (section 4) ----------------------------------------------------
+
+/// Where a row's work is done and, for a sub-root, how its readers get its value (figure 3).
+enum class Scheme : std::uint8_t {
+  thread,  ///< a row a thread; registers
+  warp,    ///< a row a warp; the first lane's register, read by shuffles
+  block,   ///< a row a block; shared memory
+};
+std::string_view name_of(Scheme s);
+
+/// A group: the operators that feed one sub-root or root, up to the next sub-roots.
+struct Group {
+  int root = -1;          ///< vertex
+  bool sub_root = false;  ///< its value is read by other groups
+  Scheme scheme = Scheme::thread;
+  std::vector<int> vertices;  ///< an operator may be in several groups: it is computed in each
+};
+
+/// How one part of a kernel is stitched.
+struct Stitched {
+  Component component;
+  std::vector<Group> groups;  ///< in topological order of their roots
+  std::int64_t rows_per_block = 1;
+  std::int64_t blocks = 0;
+  double cycles_per_warp = 0;     ///< L_warp
+  std::int64_t shared_bytes = 0;  ///< a block's, after sharing
+  std::int64_t shared_unshared_bytes = 0;
+  std::int64_t registers = 0;  ///< a thread's
+  double recomputed = 1;       ///< evaluations of operators over points of operators
+};
+struct StitchedKernel {
+  std::vector<Stitched> parts;  ///< several: packing
+  std::int64_t threads = 0;     ///< a block's
+  std::int64_t warps = 0;       ///< N_warp
+  std::int64_t occupancy = 0;   ///< resident warps of the whole GPU
+  double waves = 0;             ///< N_wave, rounded up
+  double cycles = 0;            ///< L, equation 1
+  double seconds = 0;
+  std::int64_t schedules = 0;  ///< enumerated that keep locality
+};
+/// The best launch dimension, grouping and scheme of each sub-root by the latency-evaluator, or a
+/// Reason where nothing fits. Groupings of expensive operators: `few` tries none as sub-root, those
+/// whose value is read at more points than it has, and all; `each` tries every subset of at most 8
+/// of them. Cost: schedules times operators.
+Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o);
+
+/// One request for shared memory: `vertex` writes so many bytes, which `readers` read.
+struct SharedRequest {
+  int vertex = -1;
+  std::int64_t bytes = 0;
+  std::vector<int> readers;
+};
+struct SharedSpace {
+  std::vector<std::int64_t> offsets;  ///< by request
+  std::int64_t bytes = 0;
+};
+/// Section 4.4: a request takes a previous one's space where that is large enough and its writer
+/// and all its readers dominate the vertex (Cooper, Harvey and Kennedy's trees over the part's
+/// edges, under a virtual entry), so that nothing still reads it. Requests in topological order.
+SharedSpace share(const Graph& g, std::span<const int> vertices,
+                  std::span<const SharedRequest> requests);
+
+/// What a whole plan takes: the latency-evaluator over its kernels, products left out (they are the
+/// same in every plan).
+struct PlanPrice {
+  double seconds = 0;
+  std::vector<StitchedKernel> kernels;  ///< in launch order; a product's is empty
+  std::vector<Pattern> patterns;        ///< theirs
+};
+using Known = std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched before, for the same options
+Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
+                        Known* known = nullptr);
+
+/// The plan in the plan language: a kernel a pattern in launch order, a grid over the rows,
+/// operators in topological order, values on chip; a part whose sums nobody waits for is cut within
+/// its rows too. Schemes below the block (warps, lanes) are not written: they move no bytes across
+/// a level.
+Plan plan_of(const Graph& g, const PlanPrice& p);
+
+}  // namespace tilewright::fusionstitching

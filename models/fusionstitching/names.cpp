@@ -1,0 +1,51 @@
+// Names of what FusionStitching's options and schedules may be.
+#include <array>
+#include <utility>
+
+#include "models/fusionstitching/fusionstitching.h"
+
+namespace tilewright::fusionstitching {
+namespace {
+
+template <class T, std::size_t N>
+using Names = std::array<std::pair<T, std::string_view>, N>;
+
+constexpr Names<Kind, 4> kKinds{{{Kind::light, "light"},
+                                 {Kind::expensive, "expensive"},
+                                 {Kind::reduction, "reduction"},
+                                 {Kind::product, "product"}}};
+constexpr Names<LastStep, 2> kLastSteps{{{LastStep::unite, "unite"}, {LastStep::select, "select"}}};
+constexpr Names<Penalty, 2> kPenalties{
+    {{Penalty::difference, "difference"}, {Penalty::whole, "whole"}}};
+constexpr Names<Pick, 2> kPicks{{{Pick::latency, "latency"}, {Pick::score, "score"}}};
+constexpr Names<Groupings, 2> kGroupings{{{Groupings::few, "few"}, {Groupings::each, "each"}}};
+constexpr Names<Scheme, 3> kSchemes{
+    {{Scheme::thread, "thread"}, {Scheme::warp, "warp"}, {Scheme::block, "block"}}};
+
+template <class T, std::size_t N>
+std::string_view name_in(const Names<T, N>& names, T value) {
+  for (const auto& [v, name] : names)
+    if (v == value) return name;
+  return "?";
+}
+template <class T, std::size_t N>
+std::optional<T> value_in(const Names<T, N>& names, std::string_view name) {
+  for (const auto& [value, text] : names)
+    if (text == name) return value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name_of(Kind k) { return name_in(kKinds, k); }
+std::string_view name_of(LastStep s) { return name_in(kLastSteps, s); }
+std::string_view name_of(Penalty p) { return name_in(kPenalties, p); }
+std::string_view name_of(Pick p) { return name_in(kPicks, p); }
+std::string_view name_of(Groupings g) { return name_in(kGroupings, g); }
+std::string_view name_of(Scheme s) { return name_in(kSchemes, s); }
+std::optional<LastStep> last_step_from_name(std::string_view n) { return value_in(kLastSteps, n); }
+std::optional<Penalty> penalty_from_name(std::string_view n) { return value_in(kPenalties, n); }
+std::optional<Pick> pick_from_name(std::string_view n) { return value_in(kPicks, n); }
+std::optional<Groupings> groupings_from_name(std::string_view n) { return value_in(kGroupings, n); }
+
+}  // namespace tilewright::fusionstitching

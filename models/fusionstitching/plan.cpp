@@ -1,0 +1,108 @@
+// A priced fusion plan in the plan language.
+#include <algorithm>
+
+#include "core/ir/format.h"
+#include "models/fusionstitching/fusionstitching.h"
+
+namespace tilewright::fusionstitching {
+namespace {
+
+constexpr std::int64_t kRun = 256;     // elements of a cut loop within a row
+constexpr std::int64_t kProduct = 64;  // a product's blocks; section 4 leaves products to libraries
+constexpr std::int64_t kReduced = 16;
+
+Mask bit(LoopId l) { return Mask{1} << l.index(); }
+
+/// `body` inside a loop over each of these loops, the first outermost.
+struct Cut {
+  LoopId loop;
+  std::int64_t step = 1;
+  Binding binding = Binding::seq;
+};
+Node nest(const Workload& w, std::span<const Cut> cuts, Node body) {
+  for (std::size_t i = cuts.size(); i-- > 0;)
+    body = loop(w.loop(cuts[i].loop).name, std::move(body), cuts[i].step, cuts[i].binding);
+  return body;
+}
+
+/// A grid over the rows; the innermost of them in as many as a block takes.
+std::vector<Cut> grid_over(const Workload& w, Mask rows, const Operator& root,
+                           std::int64_t rows_per_block) {
+  std::vector<Cut> cuts;
+  for (LoopId l : root.loops)
+    if ((rows & bit(l)) != 0) cuts.push_back({l, 1, Binding::grid});
+  if (!cuts.empty()) cuts.back().step = std::min(rows_per_block, w.loop(cuts.back().loop).extent);
+  return cuts;
+}
+
+/// Loops of every operator within a row may be cut where no operator waits for another's sum.
+std::vector<Cut> cuts_within(const Graph& g, const Component& c) {
+  Mask common = ~Mask{0};
+  for (int v : c.vertices) {
+    const Vertex& x = g.vertex(v);
+    common &= x.loops & ~c.rows;
+    const bool handed_on =
+        x.kind == Kind::reduction && std::ranges::any_of(x.consumers, [&c](int reader) {
+          return std::ranges::binary_search(c.vertices, reader);
+        });
+    if (handed_on) return {};
+    for (int e : x.in)
+      if (std::ranges::binary_search(c.vertices, g.edge(e).from)) common &= ~g.edge(e).bad;
+  }
+  const Workload& w = g.workload();
+  std::vector<Cut> cuts;
+  for (LoopId l : w.op(g.vertex(c.vertices.back()).op).loops)
+    if ((common & bit(l)) != 0) cuts.push_back({l});
+  if (!cuts.empty()) cuts.back().step = std::min(kRun, w.loop(cuts.back().loop).extent);
+  return cuts;
+}
+
+Node tree_of(const Graph& g, const Stitched& s) {
+  const Workload& w = g.workload();
+  const Component& c = s.component;
+  std::vector<Node> computes;
+  for (int v : c.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
+  std::vector<Cut> cuts =
+      grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op), s.rows_per_block);
+  // A block's rows are taken one at a time, so that a buffer holds one; a row of a point needs none.
+  const bool long_rows = std::ranges::any_of(
+      c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.rows) > 1; });
+  if (long_rows && !cuts.empty() && cuts.back().step > 1) cuts.push_back({cuts.back().loop});
+  const std::vector<Cut> within = cuts_within(g, c);
+  cuts.insert(cuts.end(), within.begin(), within.end());
+  return nest(w, cuts, sequence(std::move(computes)));
+}
+
+Node product_tree(const Graph& g, int v) {
+  const Workload& w = g.workload();
+  const Operator& op = w.op(g.vertex(v).op);
+  std::vector<Cut> cuts;
+  const Mask reduced = g.vertex(v).reduced;
+  for (bool inner : {false, true})
+    for (LoopId l : op.loops)
+      if (((reduced & bit(l)) != 0) == inner)
+        cuts.push_back({l, std::min(inner ? kReduced : kProduct, w.loop(l).extent),
+                        inner ? Binding::seq : Binding::grid});
+  return nest(w, cuts, compute(op.name));
+}
+
+}  // namespace
+
+Plan plan_of(const Graph& g, const PlanPrice& p) {
+  Plan plan;
+  for (std::size_t k = 0; k < p.patterns.size(); ++k) {
+    Kernel kernel{.name = formatted("stitch{}", k + 1)};
+    if (p.kernels[k].parts.empty()) {
+      kernel.tree = product_tree(g, p.patterns[k].front());
+    } else if (p.kernels[k].parts.size() == 1) {
+      kernel.tree = tree_of(g, p.kernels[k].parts.front());
+    } else {
+      kernel.tree.kind = Node::Kind::pack;
+      for (const Stitched& s : p.kernels[k].parts) kernel.tree.children.push_back(tree_of(g, s));
+    }
+    plan.kernels.push_back(std::move(kernel));
+  }
+  return plan;
+}
+
+}  // namespace tilewright::fusionstitching

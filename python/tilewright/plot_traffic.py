@@ -1,0 +1,126 @@
+"""Traffic by level and tensor as stacked bars, from predict, simulate, measure; and plans of compare."""
+
+from .plot_input import (BadInput, COLOURS, HATCHES, light_grid, new_figure, number, put_caption, rows,
+                         source_line, text, unit_for)
+
+
+def is_traffic(document):
+    return isinstance(document.get("traffic"), list)
+
+
+def _entries(document, where):
+    """{boundary: {tensor: (read, written)}}, in the document's order."""
+    found = {}
+    for i, row in enumerate(rows(document, "traffic", where)):
+        at = f"{where}: traffic[{i}]"
+        boundary, tensor = row.get("boundary"), row.get("tensor")
+        if not isinstance(boundary, str) or not isinstance(tensor, str):
+            raise BadInput(f"{at}: names no boundary and tensor; accepted: the JSON of simulate")
+        moved = found.setdefault(boundary, {}).setdefault(tensor, [0, 0])
+        moved[0] += number(row, "read_bytes", at)
+        moved[1] += number(row, "written_bytes", at)
+    return found
+
+
+def _bar(axes, place, width, parts, style, size):
+    """One stacked bar of (tensor, bytes); returns its height."""
+    bottom = 0
+    for tensor, value in parts:
+        if value:
+            colour, hatch = style[tensor]
+            axes.bar(place, value / size, width, bottom=bottom / size, color=colour, hatch=hatch,
+                     edgecolor="black", linewidth=0.5)
+            bottom += value
+    return bottom
+
+
+def draw_traffic(document, where):
+    """A figure: for each boundary one bar of what is read (inwards) and one of what is written."""
+    from matplotlib.patches import Patch
+
+    found = _entries(document, where)
+    tensors = list(dict.fromkeys(t for by in found.values() for t in by))
+    style = {t: (COLOURS[i % len(COLOURS)], HATCHES[i % len(HATCHES)]) for i, t in enumerate(tensors)}
+    sums = [[sum(m[d] for m in by.values()) for d in (0, 1)] for by in found.values()]
+    size, unit = unit_for([max(pair) for pair in sums])
+    figure = new_figure(max(4.2, 1.9 * len(found) + 2), 4.4)
+    axes = figure.subplots()
+    for place, by in enumerate(found.values()):
+        for side, offset in ((0, -0.2), (1, 0.2)):
+            top = _bar(axes, place + offset, 0.36, [(t, m[side]) for t, m in by.items()], style, size)
+            axes.annotate(f"{top / size:.3g}", (place + offset, top / size), (0, 2),
+                          textcoords="offset points", ha="center", fontsize=8)
+    axes.set_xticks([p + o for p in range(len(found)) for o in (-0.2, 0.2)],
+                    ["read", "written"] * len(found), fontsize=8)
+    for place, boundary in enumerate(found):
+        axes.annotate(boundary, (place, 0), (0, -28), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", ha="center", fontsize=10)
+    axes.set_ylabel(f"bytes moved ({unit})")
+    axes.margins(y=0.1)
+    light_grid(axes, "y")
+    axes.legend(handles=[Patch(facecolor=c, hatch=h, edgecolor="black", label=t)
+                         for t, (c, h) in style.items()], title="tensor", fontsize=8,
+                title_fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
+    axes.set_title(text(document, "workload", where), fontsize=10)
+    counts = document.get("counts")
+    lines = ["read: towards the inner level; written: out of it" + (
+        f"; write-allocate {'counted as read' if counts.get('write_allocate') else 'none'}"
+        if isinstance(counts, dict) else ""), source_line(document)]
+    put_caption(axes, lines, 92, 44)
+    return figure
+
+
+def is_compared(document):
+    return isinstance(document.get("plans"), list) and "bound_bytes" in document
+
+
+def _compared_row(row, where):
+    """(label, exact, [(model, its price)]) of one plan, or None where it has no count."""
+    if row.get("exact_bytes") is None:
+        return None
+    prices = [(str(p.get("by")), number(p, "volume_bytes", f"{where}.prices"))
+              for p in row.get("prices", []) if p.get("volume_bytes") is not None]
+    return str(row.get("model")), number(row, "exact_bytes", where), prices
+
+
+def draw_compared(document, where):
+    """A figure: for each model's plan what exact counts, and beside it every model's price of it."""
+    plans = [_compared_row(row, f"{where}: plans[{i}]")
+             for i, row in enumerate(rows(document, "plans", where))]
+    without = [str(row.get("model")) for row, p in zip(document["plans"], plans) if p is None]
+    plans = [p for p in plans if p is not None]
+    if not plans:
+        raise BadInput(f"{where}: plans: none has exact_bytes; accepted: the JSON of compare")
+    pricers = list(dict.fromkeys(name for _, _, prices in plans for name, _ in prices))
+    bound = number(document, "bound_bytes", where)
+    values = [bound] + [v for _, exact, prices in plans for v in [exact] + [p for _, p in prices]]
+    size, unit = unit_for(values)
+    figure = new_figure(max(5, 1.7 * len(plans) + 2.5), 4.4)
+    axes = figure.subplots()
+    width = 0.8 / (1 + len(pricers))
+    names = ["exact (truth)"] + [f"priced by {p}" for p in pricers]
+    for i, name in enumerate(names):
+        heights = [exact if i == 0 else dict(prices).get(pricers[i - 1])
+                   for _, exact, prices in plans]
+        places = [p - 0.4 + (i + 0.5) * width for p in range(len(plans))]
+        axes.bar([x for x, h in zip(places, heights) if h is not None],
+                 [h / size for h in heights if h is not None], width * 0.94, label=name,
+                 color="#bbbbbb" if i == 0 else COLOURS[(i - 1) % len(COLOURS)],
+                 hatch=HATCHES[i % len(HATCHES)], edgecolor="black", linewidth=0.5)
+    axes.axhline(bound / size, color="black", linestyle="--", linewidth=1,
+                 label=f"bound, {text(document, 'bound', '')}")
+    positive = [v for v in values if v > 0]
+    if max(positive) > 30 * min(positive):
+        axes.set_yscale("log")
+    axes.set_xticks(range(len(plans)), [f"{p[0]}'s plan" for p in plans], fontsize=8)
+    axes.set_ylabel(f"bytes moved ({unit})")
+    light_grid(axes, "y")
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
+    axes.set_title(text(document, "workload", where), fontsize=10)
+    lines = [f"{text(document, 'counted', 'bytes at the level')}; prices are predicted, exact is counted "
+             "in closed form", f"bound: {text(document, 'bound_is')}",
+             f"machine: {text(document, 'machine')}, level {text(document, 'level')}"]
+    if without:
+        lines.append("no plan: " + ", ".join(without))
+    put_caption(axes, lines, 80, 30)
+    return figure

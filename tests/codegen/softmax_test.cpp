@@ -1,0 +1,185 @@
+// Softmax between products, element-wise operators, sums and extremes along rows as emitted kernels,
+// and the exponential that they use.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/codegen/kernel_support.h"
+#include "tests/support/worked.h"
+
+namespace tilewright {
+namespace {
+
+using ::testing::HasSubstr;
+
+Schedule schedule_of(const std::string& workload, const std::string& tree,
+                     const std::string& tiles = "") {
+  auto w = std::make_shared<const Workload>(workload.find('\n') == std::string::npos
+                                                ? named_workload(workload)
+                                                : workload_from_yaml(workload, "test"));
+  Kernel k{.tree = parse_tree(tree)};
+  if (!tiles.empty()) k.tiles = parse_tiles(tiles);
+  auto s = resolve(Plan{.kernels = {k}}, w, testing::worked_machine("scratchpad:1M"));
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return std::move(s).value();
+}
+
+/// Runs every schedule on every instruction set here, its tiles copied on one, in place on others.
+template <class Real = float>
+void check_everywhere(const std::vector<Schedule>& schedules, double tolerance = 1e-5) {
+  std::vector<cpu::Source> sources;
+  std::vector<const Schedule*> of;
+  for (const Schedule& s : schedules)
+    for (cpu::Isa isa : testing::isas_here()) {
+      const Result<Schedule> in_place =
+          resolve(s.resolved, s.workload, testing::cached(*s.machine));
+      ASSERT_TRUE(in_place.ok()) << in_place.reason();
+      auto source = cpu::emit(isa == cpu::Isa::avx2 ? s : *in_place,
+                              {.isa = isa, .prefix = "k" + std::to_string(sources.size())});
+      ASSERT_TRUE(source.ok()) << source.reason();
+      sources.push_back(std::move(source).value());
+      of.push_back(&s);
+    }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const Workload& w = *of[i]->workload;
+    const TensorValues inputs = random_inputs(w, 5);
+    testing::Arrays<Real> arrays(w, inputs);
+    kernels.value()[i].run(arrays.pointers());
+    EXPECT_LT(testing::worst_error(w, arrays, evaluate(w, inputs)), tolerance)
+        << cpu::name_of(sources[i].isa) << " " << to_text(of[i]->resolved.kernels.front().tree);
+  }
+}
+
+constexpr const char* kTwoPasses =
+    "m ( l ( k ( C.qk ) C.rowmax ) l ( C.exp n ( C.pv ) C.rowsum ) n ( C.divide ) )";
+constexpr const char* kOnline =
+    "m ( l ( k ( C.qk ) C.rowmax C.exp C.rescale n ( C.pv ) C.rowsum ) n ( C.divide ) )";
+
+TEST(Softmax, InTwoPassesAndOnline) {
+  check_everywhere({
+      schedule_of("attention:m=37,l=45,k=19,n=21", kTwoPasses, "m=10,l=17,k=19,n=21"),
+      schedule_of("attention:m=37,l=45,k=19,n=21,online=1", kOnline, "m=10,l=17,k=8,n=9"),
+      schedule_of("attention:m=16,l=64,k=16,n=32,online=1,heads=3,scale=1",
+                  "b/1 m ( l ( k ( C.qk ) C.scaled C.rowmax C.exp C.rescale n ( C.pv ) C.rowsum ) "
+                  "n ( C.divide ) )",
+                  "m=8,l=32,k=16,n=32"),
+  });
+}
+
+TEST(Softmax, WithoutItsMaximum) {
+  const std::string workload =
+      "name: s\nloops: {m: 29, l: 35, k: 11, n: 18}\noperators:\n"
+      "  - \"S[m,l] += Q[m,k] * K[l,k]\"\n  - \"P[m,l] = exp(S[m,l])\"\n"
+      "  - \"Z[m] += P[m,l]\"\n  - \"O[m,n] += P[m,l] * V[l,n]\"\n"
+      "  - \"E[m,n] = O[m,n] / Z[m]\"\n";
+  check_everywhere({schedule_of(workload, "m ( l ( k ( C.S ) C.P C.Z n ( C.O ) ) n ( C.E ) )",
+                                "m=8,l=16,k=11,n=18")});
+}
+
+TEST(Softmax, InDoublePrecision) {
+  check_everywhere<double>(
+      {schedule_of("attention:m=19,l=23,k=7,n=9,online=1,dtype=f64", kOnline, "m=10,l=5,k=7,n=9")},
+      1e-13);
+}
+
+TEST(Softmax, RefusesFactorsOfOtherBlocks) {
+  // alpha says what changed over 16 columns; the product would be rescaled by it for each eight.
+  const Schedule s = schedule_of(
+      "attention:m=8,l=32,k=4,n=4,online=1",
+      "m ( l/16 ( k ( C.qk ) C.rowmax C.exp C.rescale l/8 ( n ( C.pv ) ) C.rowsum ) n ( C.divide ) )",
+      "m=4,k=4,n=4");
+  const auto source = cpu::emit(s);
+  ASSERT_FALSE(source.ok());
+  EXPECT_THAT(source.reason(), HasSubstr("pv is rescaled by alpha"));
+}
+
+TEST(Points, EveryFunctionAndEveryCombination) {
+  check_everywhere({
+      schedule_of("name: f\nloops: {i: 5, j: 39}\noperators:\n"
+                  "  - \"a[i,j] = gelu(x[i,j]) + tanh(x[i,j]) * sigmoid(y[i,j]) - erf(y[i,j])\"\n"
+                  "  - \"b[i,j] = sqrt(abs(x[i,j])) + rsqrt(square(y[i,j]) + 1) / recip(z[j] + 2)\"\n"
+                  "  - \"c[i,j] = select(lt(x[i,j], y[i,j]), log(abs(x[i,j]) + 1), pow(2, z[j]))\"\n"
+                  "  - \"d[i,j] = max(a[i,j], neg(b[i,j])) + min(c[i,j], v[i]) * relu(x[i,j])\"\n",
+                  "i/2 j/20 ( C.a C.b C.c C.d )"),
+      schedule_of("name: r\nloops: {i: 9, j: 50}\noperators:\n  - \"a[i] max= x[i,j]\"\n"
+                  "  - \"b[i] min= x[i,j]\"\n  - \"p[i] *= y[i,j]\"\n  - \"q[j] += x[i,j] * x[i,j]\"\n"
+                  "  - \"z[i] += exp(a[i] - b[i]) * q[j] + p[i] / 3\"\n",
+                  "( i/4 ( j/33 ( C.a C.b C.p C.q ) ) i/9 ( C.z ) )"),
+  });
+}
+
+/// y[i] = exp(x[i]) in that type, on the vectors of an instruction set, of every value in `x`.
+template <class Real>
+std::vector<Real> exponentials(cpu::Isa isa, const std::vector<Real>& x) {
+  const std::string n = std::to_string(x.size());
+  const Schedule s = schedule_of("name: e\ndtype: " + std::string(sizeof(Real) == 4 ? "f32" : "f64") +
+                                     "\nloops: {i: " + n + "}\noperators: [\"y[i] = exp(x[i])\"]\n",
+                                 "i/4096 ( C.y )");
+  // Contraction off: the bound is one that does not need fused multiply-adds.
+  auto source = cpu::emit(s, {.isa = isa}).value();
+  source.flags = {"-O2", "-std=c++17", "-ffp-contract=off"};
+  auto kernel = cpu::build(source);
+  if (!kernel.ok()) throw std::runtime_error(kernel.reason());
+  std::vector<Real> in = x, y(x.size());
+  std::vector<void*> pointers(2);
+  pointers[s.workload->find_tensor("x")->index()] = in.data();
+  pointers[s.workload->find_tensor("y")->index()] = y.data();
+  kernel.value().run(pointers);
+  return y;
+}
+
+/// Units in the last place between a result and the value that it stands for.
+template <class Real, class Wide>
+double ulps(Real got, Wide exact) {
+  const Real nearest = static_cast<Real>(exact);
+  if (got == nearest) return 0;
+  const Real next = std::nextafter(std::abs(nearest), std::numeric_limits<Real>::infinity());
+  if (std::isinf(next)) return std::isinf(got) || got == std::nextafter(nearest, Real(0)) ? 1 : 1e9;
+  const Wide unit = static_cast<Wide>(next) - static_cast<Wide>(std::abs(nearest));
+  return static_cast<double>(std::abs(static_cast<Wide>(got) - exact) / unit);
+}
+
+template <class Real, class Wide>
+void check_exponential(Real low, Real high) {
+  std::vector<Real> x = {0, -Real(0), std::numeric_limits<Real>::infinity(),
+                         -std::numeric_limits<Real>::infinity(),
+                         std::numeric_limits<Real>::quiet_NaN(),
+                         std::numeric_limits<Real>::max(), std::numeric_limits<Real>::lowest(),
+                         std::numeric_limits<Real>::denorm_min()};
+  const int steps = 1 << 19;
+  for (int i = 0; i < steps; ++i) {
+    const Real along = low + (high - low) * static_cast<Real>(i) / static_cast<Real>(steps);
+    x.push_back(along);
+    x.push_back(along / Real(1024));
+  }
+  for (cpu::Isa isa : testing::isas_here()) {
+    if (isa == cpu::Isa::generic) continue;  // it calls the library's
+    const std::vector<Real> y = exponentials(isa, x);
+    EXPECT_EQ(y[0], 1);
+    EXPECT_EQ(y[1], 1);
+    EXPECT_EQ(y[2], std::numeric_limits<Real>::infinity());
+    EXPECT_EQ(y[3], 0);
+    EXPECT_TRUE(std::isnan(y[4]));
+    EXPECT_EQ(y[5], std::numeric_limits<Real>::infinity());
+    EXPECT_EQ(y[6], 0);
+    EXPECT_EQ(y[7], 1);
+    double worst = 0;
+    Real where = 0;
+    for (std::size_t i = 8; i < x.size(); ++i)
+      if (const double u = ulps<Real, Wide>(y[i], std::exp(static_cast<Wide>(x[i]))); u > worst)
+        worst = u, where = x[i];
+    std::cout << cpu::name_of(isa) << ", " << sizeof(Real) << " bytes: " << worst << " ulp at "
+              << where << "\n";
+    EXPECT_LT(worst, 1.0) << where;  // what the emitted text promises
+  }
+}
+
+TEST(Exponential, IsWithinOneUnitInTheLastPlace) {
+  check_exponential<float, double>(-105.0F, 90.0F);
+  check_exponential<double, long double>(-747.0, 711.0);
+}
+
+}  // namespace
+}  // namespace tilewright

@@ -1,0 +1,179 @@
+// FusionStitching as users reach it: options, explanations, drawings, plans that the witnesses
+// count alike and that compute what the evaluator computes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/ir/files.h"
+#include "core/ir/toolchain.h"
+#include "harness/stitch_request.h"
+#include "harness/verbs.h"
+#include "models/exact/exact.h"
+#include "simulator/simulator.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+Request request(const std::string& workload, const std::string& machine = "v100") {
+  Request r;
+  r.subject = workload;
+  r.machine = machine;
+  r.model = "fusionstitching";
+  return r;
+}
+
+/// Every graph that is built in, at sizes that kernels are built and walked for in no time.
+const std::vector<std::string> kSmall = {
+    "layernorm:rows=24,cols=40",
+    "layernorm-backward:rows=24,cols=40",
+    "softmax:rows=24,cols=40",
+    "gelu:rows=24,cols=40",
+    "batchnorm:batch=3,channels=4,size=20",
+    "groupnorm:batch=3,groups=4,channels=2,size=20",
+    "residual-layernorm:rows=24,cols=40",
+    "adam:size=1000",
+    "lstm-cell:batch=6,hidden=20",
+    "masked-softmax:batch=2,heads=3,m=4,l=20",
+    "squeeze-excite:batch=3,channels=8,size=20,squeezed=4",
+    "attention-unit:batch=3,items=7,width=8,gather=0",
+    "random-graph:vertices=12,rows=24,cols=40,seed=5",
+};
+
+TEST(StitchOptions, AreReadAndRefusedByName) {
+  Request r = request("softmax");
+  r.stitch = {"last-step=select", "beam=5", "call-us=1.5", "skip=no"};
+  const auto o = stitch_options(r);
+  EXPECT_EQ(o.last_step, fusionstitching::LastStep::select);
+  EXPECT_EQ(o.beam, 5);
+  EXPECT_DOUBLE_EQ(o.call_seconds, 1.5e-6);
+  EXPECT_FALSE(o.skip);
+  EXPECT_EQ(options_json(o)["last_step"], "select");
+  const auto error = [&](const char* option) -> std::string {
+    r.stitch = {option};
+    try {
+      stitch_options(r);
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(error("beam=0"), HasSubstr("beam=1..64"));
+  EXPECT_THAT(error("bean=3"), HasSubstr("nearest: beam"));
+  EXPECT_THAT(error("beam"), HasSubstr("gives no value"));
+  EXPECT_THAT(error("last-step="), HasSubstr("unite, select"));
+  EXPECT_THAT(error("call-us=-1"), HasSubstr("0..1e6"));
+}
+
+TEST(StitchExplain, SaysWhereEveryTensorLives) {
+  const Answer a = explain(request("layernorm"), false);
+  ASSERT_TRUE(a.ok());
+  EXPECT_EQ(a.json["stitched"].size(), 1u);
+  EXPECT_EQ(a.json["xla_kernels"].size(), 4u);
+  EXPECT_EQ(a.json["lives"]["y"], "global memory");
+  EXPECT_EQ(a.json["lives"]["sq"], "registers");
+  // A sum is handed on by its scheme.
+  const std::string sum = a.json["lives"]["sum"].get<std::string>();
+  EXPECT_TRUE(sum == "shared memory" || sum == "the first lane's register") << sum;
+  const std::string dot = a.json["dot"].get<std::string>();
+  for (const char* op : {"sum", "mean", "sub", "sq", "varsum", "rstd", "norm"})
+    EXPECT_THAT(dot, HasSubstr("\"" + std::string(op) + "\" [fillcolor"));
+  Request unfused = request("layernorm");
+  unfused.model = "unfused";
+  const Answer each = explain(unfused, false);
+  EXPECT_EQ(each.json["stitched"].size(), 7u);
+  EXPECT_EQ(each.json["lives"]["sq"], "global memory");
+}
+
+TEST(StitchExplain, DrawsAFile) {
+  const TemporaryDirectory folder;
+  const std::string dot = (folder.path() / "plan.dot").string();
+  ASSERT_TRUE(explain(request("softmax"), false, dot).ok());
+  EXPECT_THAT(text_of(dot), HasSubstr("digraph plan"));
+  const std::string svg = (folder.path() / "plan.svg").string();
+  const Answer drawn = explain(request("softmax"), false, svg);
+  if (on_path("dot")) {
+    EXPECT_TRUE(drawn.ok());
+    EXPECT_THAT(text_of(svg), HasSubstr("<svg"));
+  } else {
+    EXPECT_FALSE(drawn.ok());
+    EXPECT_THAT(drawn.json["reason"], HasSubstr("Graphviz"));
+    EXPECT_FALSE(std::filesystem::exists(svg));
+  }
+  Request chain = request("gemm-chain");
+  chain.model = "chimera";
+  EXPECT_THROW(explain(chain, false, dot), InputError);
+}
+
+TEST(StitchPlan, MachinesWithoutCyclesAreAReason) {
+  const Answer a = plan(request("softmax", "scratchpad:64K"));
+  EXPECT_FALSE(a.ok());
+  EXPECT_THAT(a.json["reason"], HasSubstr("GPU"));
+}
+
+TEST(StitchPlan, AGatherIsPlannedAndNotCounted) {
+  const Answer a = plan(request("attention-unit:batch=4,items=6,width=8,rows=50"));
+  ASSERT_TRUE(a.ok());
+  EXPECT_TRUE(a.json["exact_bytes"].is_null());
+  EXPECT_THAT(a.json["gap_reason"], HasSubstr("lookup gathers"));
+}
+
+TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
+  for (const std::string& name : kSmall) {
+    SCOPED_TRACE(name);
+    const auto bytes = [&](const char* model) {
+      Request r = request(name);
+      r.model = model;
+      const Answer a = predict(r);
+      EXPECT_TRUE(a.ok());
+      return a.json["volume_bytes"].get<std::int64_t>();
+    };
+    const std::int64_t own = bytes("fusionstitching"), xla = bytes("xla-rule"),
+                       each = bytes("unfused");
+    EXPECT_LT(own, each);
+    EXPECT_LE(own, xla);
+    EXPECT_LE(xla, each);
+  }
+}
+
+/// exact and the simulator count independently.
+TEST(StitchPlan, WitnessesAgree) {
+  const auto machine = std::make_shared<const Machine>(named_machine("scratchpad:256K"));
+  for (const std::string& name : kSmall)
+    for (const Stitcher by : {Stitcher::explorer, Stitcher::xla_rule, Stitcher::unfused}) {
+      SCOPED_TRACE(name);
+      const Setting setting = setting_of(request(name));
+      const auto found = stitched(setting, {}, by);
+      ASSERT_TRUE(found.ok()) << found.reason();
+      const auto schedule = resolve(fusionstitching::plan_of(found->graph, found->price()),
+                                    setting.workload, machine);
+      ASSERT_TRUE(schedule.ok()) << schedule.reason();
+      const Traffic counted = exact(*schedule), simulated = tilewright::simulate(*schedule);
+      for (const TrafficEntry& e : counted.entries) {
+        EXPECT_EQ(e.read, simulated.at(e.tensor, e.boundary).read) << e.tensor;
+        EXPECT_EQ(e.written, simulated.at(e.tensor, e.boundary).written) << e.tensor;
+      }
+      EXPECT_EQ(counted.operations, simulated.operations);
+    }
+}
+
+TEST(StitchReproduce, TablesAndFiguresHold) {
+  const TemporaryDirectory folder;
+  for (const char* id : {"fusionstitching/table1", "fusionstitching/table2", "fusionstitching/fig1",
+                         "fusionstitching/fig7"}) {
+    ReproduceOptions options;
+    options.id = id;
+    options.out = (folder.path() / "out").string();
+    const Answer a = reproduce(Request{}, options);
+    EXPECT_TRUE(a.ok()) << id << ": " << a.json.value("reason", "");
+    EXPECT_FALSE(a.json["table"].empty()) << id;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::harness

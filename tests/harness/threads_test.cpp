@@ -1,0 +1,42 @@
+// Tiles for several threads: a model's are made smaller where they cannot be dealt out evenly.
+#include <gtest/gtest.h>
+
+#include "core/ir/files.h"
+#include "harness/schedules.h"
+
+namespace tilewright::harness {
+namespace {
+
+std::map<std::string, std::int64_t> tiles(const std::string& workload, const std::string& tree,
+                                          const std::string& tiles, int threads) {
+  const Workload w = named_workload(workload);
+  const Plan plan{.kernels = {{.tree = parse_tree(tree), .tiles = parse_tiles(tiles)}}};
+  return shared_by_threads(plan, w, threads).kernels.front().tiles;
+}
+
+using Tiles = std::map<std::string, std::int64_t>;
+
+TEST(SharedByThreads, OneLoopsTilesAreMadeSmaller) {
+  // 56 rows in three tiles of 19: two threads would wait for each other a quarter of the time.
+  EXPECT_EQ(tiles("chimera/C6", "oc1 h w ( C.conv1 C.conv2 )", "oc1=64,h=19,w=56", 2),
+            (Tiles{{"oc1", 64}, {"h", 14}, {"w", 56}}));
+  // One tile for all: as many as there are threads.
+  EXPECT_EQ(tiles("chimera/C7", "h w ( C.conv1 C.conv2 )", "h=56,w=56", 4),
+            (Tiles{{"h", 14}, {"w", 56}}));
+}
+
+TEST(SharedByThreads, WhatIsEvenStays) {
+  const Tiles even = {{"m", 8}, {"l", 64}, {"k", 64}, {"n", 64}};
+  EXPECT_EQ(tiles("chimera/G10", "n l m ( k ( C.gemm1 ) C.gemm2 )", "m=8,l=64,k=64,n=64", 2), even);
+  EXPECT_EQ(tiles("chimera/C6", "oc1 h w ( C.conv1 C.conv2 )", "oc1=64,h=19,w=56", 1),
+            (Tiles{{"oc1", 64}, {"h", 19}, {"w", 56}}));
+}
+
+TEST(SharedByThreads, ColumnsAndSumsAreNotCut) {
+  // Only n, the columns, and l, which is summed over, stand around everything.
+  const Tiles given = {{"l", 256}, {"n", 64}};
+  EXPECT_EQ(tiles("chimera/G10:m=1", "n l ( C.gemm1 C.gemm2 )", "l=256,n=64", 2), given);
+}
+
+}  // namespace
+}  // namespace tilewright::harness

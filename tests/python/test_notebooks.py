@@ -1,0 +1,95 @@
+"""Does every notebook run as a student finds it, do its exercises refuse wrong answers and accept the
+key's?
+
+Each notebook is executed once. After each exercise cell, which must say "not answered yet", two cells are
+added: the key's answer, which must be right, and one that must not be."""
+
+import os
+import pathlib
+import re
+import time
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+pytest.importorskip("tilewright")
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = sorted(p.stem for p in FOLDER.glob("*.ipynb"))
+SECONDS = 600  # of one cell, on a machine that is busy with other tests
+
+WRONG = """
+_right = {answer}
+_wrong = _right * 1.5 + 1 if isinstance(_right, (int, float)) else \\
+    "0x0" if isinstance(_right, str) else Compulsory()
+assert not check("{exercise}", _wrong), "a wrong answer was accepted"
+"""
+
+
+def key_of(name):
+    """{exercise: code}."""
+    text = (FOLDER / "key" / f"{name}.py").read_text(encoding="utf-8")
+    parts = re.split(r"^# exercise ([\d.]+)\n", text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def with_key(notebook, key):
+    """The cells that are executed, and the indices of the students' exercise cells."""
+    cells, students = [], []
+    for cell in notebook.cells:
+        cells.append(cell)
+        exercise = cell.metadata.get("exercise")
+        if exercise is None:
+            continue
+        students.append(len(cells) - 1)
+        answer = f"answer_{exercise.replace('.', '_')}"
+        cells.append(nbformat.v4.new_code_cell(
+            key.pop(exercise) + f'\nassert check("{exercise}", {answer}), "the key is refused"'))
+        cells.append(nbformat.v4.new_code_cell(WRONG.format(answer=answer, exercise=exercise)))
+    return cells, students
+
+
+def printed(cell):
+    return "".join(o.get("text", "") for o in cell.outputs if o.output_type == "stream")
+
+
+def test_there_is_a_course():
+    assert [n[:2] for n in NOTEBOOKS] == [f"{i:02}" for i in range(1, 12)]
+    assert sorted(p.stem for p in (FOLDER / "key").glob("*.py")) == NOTEBOOKS
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_are_kept_without_outputs(name):
+    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        assert cell.cell_type == "markdown" or (not cell.outputs and cell.execution_count is None)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook(name, capsys):
+    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    key = key_of(name)
+    notebook.cells, students = with_key(notebook, key)
+    assert students and not key, f"exercises without a cell: {sorted(key)}"
+    begin = time.monotonic()
+    nbclient.NotebookClient(notebook, timeout=SECONDS, kernel_name="python3",
+                            resources={"metadata": {"path": str(FOLDER)}}).execute()
+    for i in students:
+        assert "not answered yet" in printed(notebook.cells[i])
+    pictures = sum("image/png" in o.get("data", {}) for c in notebook.cells if c.cell_type == "code"
+                   for o in c.outputs)
+    assert pictures or name in ("09-kernels", "11-what-is-wrong"), "it shows no picture"
+    with capsys.disabled():
+        print(f"\n{name}: {time.monotonic() - begin:.1f} s", end="")
+
+
+def test_every_exercise_of_the_checks_is_in_a_notebook():
+    checks = (FOLDER / "checks.py").read_text(encoding="utf-8")
+    known = set(re.findall(r'^    "([\d.]+)": \(', checks, re.M)) | {"10.1"}
+    used = {cell.metadata["exercise"] for name in NOTEBOOKS
+            for cell in nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+            if "exercise" in cell.metadata}
+    assert used == known

@@ -1,0 +1,176 @@
+"""Is every kind of result drawn with what it says, by its units and sources, and bad ones refused?"""
+
+import json
+import re
+
+import pytest
+
+tilewright = pytest.importorskip("tilewright")
+plot = pytest.importorskip("tilewright.plot")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'tilewright[plot]'")
+
+CHAIN = "gemm-chain:m=96,n=64,k=48,l=80"
+IN_PLACE = dict(tree="m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", tiles={"m": 16, "l": 16, "k": 8, "n": 8})
+
+
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    import matplotlib
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+
+    def make(answer, kind=None):
+        path, out = tmp_path / "r.json", tmp_path / "p.svg"
+        path.write_text(json.dumps(answer))
+        assert plot.main([str(path), "-o", str(out)] + (["--kind", kind] if kind else [])) == 0
+        found = re.findall(r"<text[^>]*>([^<]*)</text>", out.read_text(encoding="utf-8"))
+        return re.sub(r"\s+", " ", " ".join(found))
+    return make
+
+
+def expect(text, *parts):
+    for part in parts:
+        assert part in text, (part, text)
+
+
+def test_traffic(drawn):
+    answer = tilewright.simulate(CHAIN, "cache:1K/4,16K/8", **IN_PLACE)
+    read = sum(t["read_bytes"] for t in answer["traffic"] if t["boundary"] == "L2/L1")
+    expect(drawn(answer), "DRAM/L2", "L2/L1", "read", "written", "bytes moved (KiB)", CHAIN,
+           f"{read / 1024:.3g}", "simulated by cache", "machine: cache:1K/4,16K/8",
+           "write-allocate counted as read")
+
+
+def test_compared(drawn):
+    answer = tilewright.compare(CHAIN, "scratchpad:8K", models="chimera,bounds")
+    expect(drawn(answer), "chimera's plan", "bounds's plan", "exact (truth)", "priced by chimera",
+           "bound, proven", "bytes moved (KiB)", "machine: scratchpad:8K, level L1")
+
+
+def test_orders(drawn):
+    answer = tilewright.explain(CHAIN, "scratchpad:8K")
+    best = answer["orders"][0]
+    expect(drawn(answer), best["order"], f"{best['volume_elements']:,}", "data movement (elements)",
+           "predicted by chimera, reading observed", "capacity 2048 elements of L1",
+           "machine: scratchpad:8K", "not legal with several trips")
+    ties = sum(o["volume_elements"] == best["volume_elements"] for o in answer["orders"])
+    if ties > 1:
+        expect(drawn(answer), f"{ties} orders tie")
+
+
+def test_tree(drawn):
+    answer = tilewright.explain(CHAIN, "scratchpad:16K", resolved=True, **IN_PLACE)
+    expect(drawn(answer), "for m in steps of 16, 6 trips", "for k in steps of 8, 6 trips",
+           "load A into L1: 16 × 8, 512 bytes", "compute gemm2", "C@L1", "1 KiB",
+           "machine: scratchpad:16K", f"L1: {answer['memory']['L1'] / 1024:.4g} KiB held at most")
+
+
+def test_tree_of_blocks_and_several_kernels(drawn):
+    answer = tilewright.explain("attention:m=64,l=64,heads=2", "a100", model="mcfuser", resolved=True)
+    expect(drawn(answer), "bound to grid", "blocks", "compute exp", "store E to DRAM")
+
+
+def test_roofline(drawn):
+    answer = tilewright.plan("chimera/G2", "xeon-gold-6240")
+    text = drawn(answer, "roofline")
+    intensity = answer["roofline"]["flops"] / answer["exact_bytes"]
+    expect(text, "2,995 GFLOP/s, f32", "before fusion", "after: chimera's plan",
+           f"{intensity:.3g} FLOP/byte", "no point was", "18 instances of 100.7", "L2/L1")
+
+
+def test_convergence(drawn):
+    answer = tilewright.plan("mcfuser/G1", "a100", model="mcfuser", search="evolutionary",
+                             population=64, seed=5)
+    rounds = answer["candidates"]["rounds"]
+    assert len(rounds) == answer["candidates"]["generations"]
+    assert [r["best_seconds"] for r in rounds] == sorted((r["best_seconds"] for r in rounds), reverse=True)
+    assert rounds[-1]["evaluated"] == answer["candidates"]["evaluated"]
+    assert rounds[-1]["best_seconds"] == pytest.approx(answer["seconds"])
+    expect(drawn(answer, "convergence"), "candidates priced", "predicted time (µs)", "seed 5",
+           f"{len(rounds)} rounds", "machine: a100")
+
+
+def test_residuals(drawn):
+    answer = tilewright.validate(CHAIN, "cache:4K/8", orders=["mlkn"], samples=8)
+    true = sum(p["true_bytes"] for p in answer["points"])
+    error = sum(p["tensors"]["A"]["predicted_bytes"] - p["tensors"]["A"]["true_bytes"]
+                for p in answer["points"])
+    expect(drawn(answer, "residuals"), f"A {error / true:+.2%}", "% of the tiling's true bytes",
+           "true bytes of the tiling", "machine: cache:4K/8")
+    expect(drawn(answer), "predicted bytes", "y = x")  # the default
+
+
+def test_curve_says_where_fusion_pays(drawn):
+    answer = tilewright.explain(CHAIN, "scratchpad:8K", curve=True)
+    assert answer["crossover_bytes"]
+    expect(drawn(answer), "fusion pays from", "unfused, proven", "L1 8 KiB")
+
+
+def test_occupancy(drawn, tmp_path):
+    tilewright.simulate(CHAIN, "cache:1K/4", occupancy=tmp_path / "o.json", **IN_PLACE)
+    expect(drawn(json.loads((tmp_path / "o.json").read_text())), "L1: lines of 16", "accesses",
+           "lines of 64 bytes in L1", "simulated")
+
+
+def test_every_kind_is_found_and_the_wrong_one_refused(tmp_path, capsys):
+    answer = tilewright.plan(CHAIN, "scratchpad:8K")
+    assert plot.kinds_of(answer) == ["roofline"]
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(answer))
+    assert plot.main([str(path), "--kind", "tree"]) == 2
+    assert "accepted: roofline" in capsys.readouterr().err
+    assert plot.main([str(path)]) == 2  # the machine names no rates
+    assert "peak_flops_per_second" in capsys.readouterr().err
+    path.write_text(json.dumps({"schema": 1, "reason": "nothing fits"}))
+    assert plot.main([str(path)]) == 2
+    assert "nothing fits" in capsys.readouterr().err
+
+
+def spoilt():
+    traffic = {"schema": 1, "traffic": [{"tensor": "A", "boundary": "DRAM/L1", "read_bytes": 1,
+                                         "written_bytes": 0}]}
+    node = {"kind": "loop", "name": "m", "step": 4, "trips": 2, "children": []}
+    tree = {"kernels": [{"name": "x", "nodes": node, "buffers": []}]}
+    orders = {"orders": [{"order": "mk", "volume_elements": 4}]}
+    rounds = {"candidates": {"rounds": [{"evaluated": 1, "best_seconds": 1e-6}]}}
+    plans = {"bound_bytes": 3, "plans": [{"model": "a", "exact_bytes": 4, "prices": []}]}
+    def change(document, *path, value):
+        document = json.loads(json.dumps(document))
+        at = document
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = value
+        return document
+    yield change(traffic, "traffic", value=[]), "traffic"
+    yield change(traffic, "traffic", 0, "read_bytes", value=-1), "traffic[0].read_bytes"
+    yield change(traffic, "traffic", 0, "tensor", value=3), "traffic[0]"
+    yield change(tree, "kernels", 0, "nodes", "kind", value=3), "nodes"
+    yield change(tree, "kernels", 0, "nodes", "step", value="many"), "nodes.step"
+    yield change(tree, "kernels", 0, "buffers", value=[3]), "buffers[0]"
+    yield change(tree, "kernels", 0, "nodes", "children", value=[{"kind": "compute", "children": []}]), \
+        "children[0]"
+    deep = node
+    for _ in range(60):
+        deep = {**node, "children": [deep]}
+    yield change(tree, "kernels", 0, "nodes", value=deep), "deep"
+    yield change(orders, "orders", 0, "order", value=None), "orders[0].order"
+    yield change(orders, "orders", 0, "volume_elements", value="x"), "orders[0].volume_elements"
+    yield change(orders, "orders", 0, "volume_elements", value=None), "orders"
+    yield change(rounds, "candidates", "rounds", value=[{"evaluated": 1}]), "rounds"
+    yield change(rounds, "candidates", "rounds", 0, "evaluated", value=True), "rounds[0].evaluated"
+    yield change(plans, "plans", 0, "exact_bytes", value=None), "plans"
+    yield change(plans, "bound_bytes", value=-3), "bound_bytes"
+    yield {"roofline": {"flops": 1, "peak_flops_per_second": 0, "bandwidth_bytes_per_second": 1,
+                        "instances": 1}}, "peak_flops_per_second"
+    yield {"points": [{"predicted_bytes": 1, "true_bytes": 1, "tensors": {"A": {"true_bytes": 1}}}],
+           "kind": "residuals"}, "tensors.A"
+
+
+@pytest.mark.parametrize("document, named", list(spoilt()))
+def test_bad_files_are_refused_in_one_line(document, named, tmp_path, capsys):
+    path, out = tmp_path / "r.json", tmp_path / "p.png"
+    kind = ["--kind", document.pop("kind")] if "kind" in document else []
+    path.write_text(json.dumps(document))
+    assert plot.main([str(path), "-o", str(out), *kind]) == 2
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1, error
+    assert not out.exists()
