@@ -1,8 +1,9 @@
 // Element-wise operators and reductions on the vector unit. An operator runs on slabs of rows and
 // columns: its values are computed in f32 in scratch, whatever type its tiles have, and rounded once.
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <map>
+#include <optional>
 
 #include "codegen/npu/emitter.h"
 
@@ -40,12 +41,10 @@ struct Shape {
 class VectorUnit {
  public:
   using Emit = std::function<void(Vector, std::vector<Touch>)>;
-  VectorUnit(std::string scratch, std::int64_t bytes, Emit emit)
-      : scratch_(std::move(scratch)), elements_(bytes / 4), emit_(std::move(emit)) {}
+  VectorUnit(std::string scratch, Emit emit)
+      : scratch_(std::move(scratch)), emit_(std::move(emit)) {}
 
   std::int64_t most() const { return most_; }  ///< elements that temporaries took
-  std::int64_t mark() const { return used_; }
-  void release(std::int64_t mark) { used_ = mark; }
 
   Value temporary(Spread spread, Shape s) {
     Value v{.spread = spread, .place = {scratch_, used_}};
@@ -179,7 +178,7 @@ class VectorUnit {
   }
 
   std::string scratch_;
-  std::int64_t elements_, used_ = 0, most_ = 0;
+  std::int64_t used_ = 0, most_ = 0;
   Emit emit_;
 };
 
@@ -355,12 +354,10 @@ KernelEmitter::SlabLoops KernelEmitter::slab_loops(OpId id) const {
     if (a.index.size() > widest->index.size()) widest = &a;
   SlabLoops loops;
   const std::size_t rank = widest->index.size();
-  for (const Access* a : {widest}) {
-    for (const Affine& i : a->index)
-      if (!i.plain_loop())
-        throw Refused{op.name + " reads " + w_.tensor(a->tensor).name +
-                      " through more than a loop, for which the npu target has no code"};
-  }
+  for (const Affine& i : widest->index)
+    if (!i.plain_loop())
+      throw Refused{op.name + " reads " + w_.tensor(widest->tensor).name +
+                    " through more than a loop, for which the npu target has no code"};
   if (rank >= 1) loops.columns = *widest->index[rank - 1].plain_loop();
   if (rank >= 2) loops.rows = *widest->index[rank - 2].plain_loop();
   return loops;
@@ -477,7 +474,7 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
     return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
   };
   const Shape shape{.rows = size(loops.rows), .columns = size(loops.columns)};
-  VectorUnit unit(scratch_name_, scratch_bytes_, [&](Vector v, std::vector<Touch> touches) {
+  VectorUnit unit(scratch_name_, [&](Vector v, std::vector<Touch> touches) {
     if (dry) return;
     const std::int64_t cycles =
         core().vector_startup + v.repeat.code().front().literal * repeat_cycles(core(), v.op);
