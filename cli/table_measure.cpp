@@ -81,6 +81,7 @@ std::string counted_table(const std::vector<const ordered_json*>& plans) {
 }  // namespace
 
 std::string measure_table(const ordered_json& j) {
+  if (j.contains("differences")) return traffic(j) + npu_kernels_table(j);
   std::vector<const ordered_json*> plans;
   if (j.contains("results"))
     for (const ordered_json& plan : j["results"]) plans.push_back(&plan);

@@ -292,6 +292,10 @@ std::string explain_table(const ordered_json& j) {
                        text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
            orders_table(j) + closed_form(get(j, "closed_form")) + reasons(j);
   if (!j.contains("trees")) return "";
+  if (j.contains("paths"))
+    return formatted("{} on {}\n\n{}\n\n", text(j, "workload"), text(j, "machine"),
+                     cell(j["trees"].front())) +
+           paths_table(j);
   if (j.contains("levels"))
     return formatted("{} on {}\n\n{}\n\n", text(j, "workload"), text(j, "machine"),
                      cell(j["trees"].front())) +
@@ -312,6 +316,7 @@ std::string plan_table(const ordered_json& j) {
   Lines lines;
   lines.add("model", text(j, "model"));
   lines.add("level", text(j, "level"));
+  if (j.contains("paths")) return trees(j["plan"]) + lines.str() + "\n" + paths_table(j);
   if (j.contains("levels")) return trees(j["plan"]) + lines.str() + "\n" + levels_table(j);
   lines.add("order", text(j, "order"));
   if (j.contains("expression"))
@@ -383,7 +388,7 @@ std::string emit_table(const ordered_json& j) {
   Lines lines;
   for (const char* key : {"isa", "micro_kernel", "threads", "files", "build", "symbols", "notes"})
     lines.add(key, text(j, key));
-  return lines.str() + cuda_builds_table(j);
+  return lines.str() + cuda_builds_table(j) + npu_kernels_table(j);
 }
 
 std::string run_table(const ordered_json& j) {
@@ -392,6 +397,10 @@ std::string run_table(const ordered_json& j) {
   if (j.contains("verified"))
     lines.add("verified", formatted("{}: relative error {} (tolerance {})", text(j, "verified"),
                                     text(j, "relative_error"), text(j, "tolerance")));
+  if (j.contains("simulated_seconds"))
+    lines.add("time", formatted("{} us, {} GFLOP/s (simulated)",
+                                fixed(j["simulated_seconds"].get<double>() * 1e6, 3),
+                                fixed(j["simulated_gflops"], 1)));
   if (j.contains("gflops")) {
     lines.add("time", formatted("median {}, least {}, of {} {}",
                                   seconds(get(j, "seconds_median")), seconds(get(j, "seconds_min")),
@@ -409,7 +418,7 @@ std::string run_table(const ordered_json& j) {
   }
   if (j.contains("packing")) lines.add("packing", packing_text(j["packing"]));
   for (const char* key : {"isa", "micro_kernel", "threads", "notes"}) lines.add(key, text(j, key));
-  return lines.str() + cuda_launches_table(j);
+  return lines.str() + cuda_launches_table(j) + npu_kernels_table(j);
 }
 
 namespace {

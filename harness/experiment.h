@@ -160,6 +160,10 @@ Reproduced reproduce_searches(const Experiment& e, const Run& run);
 Reproduced reproduce_levels(const Experiment& e, const Run& run);
 Reproduced reproduce_fusion(const Experiment& e, const Run& run);
 
+/// Chains on an emulated NPU, fused and with a kernel an operator, planned over the core's paths:
+/// simulated times of verified programs.
+Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run);
+
 /// What experiments/gpu has recorded, beside a paper's: times over PyTorch's, MCFuser's predicted
 /// against measured times, predicted against counted bytes.
 /// Why there is none here; nothing where there is.

@@ -4,6 +4,7 @@
 #include "core/ir/toolchain.h"
 #include "harness/bounds_request.h"
 #include "harness/chimera_levels.h"
+#include "harness/chimera_paths.h"
 #include "harness/chimera_request.h"
 #include "harness/mcfuser_request.h"
 #include "harness/schedule_json.h"
@@ -243,6 +244,7 @@ Answer explain(const Request& request, bool resolved) {
   if (request.fuser.expression ||
       (request.model && find_model(*request.model).name.starts_with("mcfuser")))
     return mcfuser_explain(request, setting);
+  if (over_paths(request, *setting.machine)) return paths_explain(request, setting);
   if (over_levels(request, *setting.machine)) return levels_explain(request, setting);
   Request one = request;
   if (one.level == "all") one.level.reset();

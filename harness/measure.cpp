@@ -7,6 +7,7 @@
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"
 #include "harness/registry.h"
+#include "harness/run_npu.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
 #include "simulator/simulator.h"
@@ -83,6 +84,7 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   const TargetRecord& target = find_target(options.target);
   Request suited = request;
   if (!suited.target) suited.target = options.target;
+  if (target.name == "npu" && record.target == "npu") return measure_npu(request, options);
   if (target.name == "cuda" && record.target == "cuda") return measure_cuda(request, options);
   const cpu::Isa isa = options.isa ? isa_named(*options.isa) : isa_for(record);
   suited.isa = std::string(cpu::name_of(isa));

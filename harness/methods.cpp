@@ -47,6 +47,7 @@ constexpr Method kMethods[] = {
     {"validate", Reproduction::simulation, reproduce_validation},
     {"panels", Reproduction::simulation, reproduce_panels},
     {"levels", Reproduction::simulation, reproduce_levels},
+    {"npu-fusion", Reproduction::simulation, reproduce_npu_fusion},
     {"comparison", Reproduction::simulation, reproduce_comparison},
     {"blocks", Reproduction::simulation, reproduce_blocks},
     {"counters", Reproduction::simulation, reproduce_counters, counters_missing, counters_files},

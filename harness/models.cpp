@@ -5,6 +5,7 @@
 
 #include "harness/bounds_request.h"
 #include "harness/chimera_levels.h"
+#include "harness/chimera_paths.h"
 #include "harness/chimera_request.h"
 #include "harness/mcfuser_request.h"
 #include "harness/registry.h"
@@ -67,6 +68,10 @@ Answer chimera_price(const Request& asked, const Setting& setting) {
   if (request.level == "all" && !over_levels(request, *setting.machine)) request.level.reset();
   const std::optional<Plan> said = plan_in_place(request, setting);
   std::set<std::string> levels;
+  if (setting.machine->npu_core &&
+      (over_paths(request, *setting.machine) ||
+       (said && brings_to_several(said->kernels.front().tree, levels))))
+    return paths_price(request, setting, said);
   if (request.level == "all" || (said && said->kernels.size() == 1 &&
                                  brings_to_several(said->kernels.front().tree, levels)))
     return levels_price(request, setting, said);
@@ -131,6 +136,7 @@ ordered_json counted_json(const chimera::Search& search) {
 }
 
 Result<Optimum> chimera_optimise(const Request& asked, const Setting& setting) {
+  if (over_paths(asked, *setting.machine)) return paths_optimise(asked, setting);
   if (over_levels(asked, *setting.machine)) return levels_optimise(asked, setting);
   Request request = asked;
   if (request.level == "all") request.level.reset();

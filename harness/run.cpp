@@ -6,6 +6,7 @@
 #include "harness/meters.h"
 #include "harness/registry.h"
 #include "harness/run_cuda.h"
+#include "harness/run_npu.h"
 #include "harness/schedules.h"
 #include "harness/statistics.h"
 #include "harness/verbs.h"
@@ -73,13 +74,6 @@ nlohmann::ordered_json head(const Scheduled& on, const std::string& target) {
 
 bool is_cuda(const std::string& target) { return target == "cuda" || target == "cuda-emulated"; }
 
-/// Where a target has no code generator here, the refusal that says so.
-std::optional<std::string> missing(const std::string& target) {
-  const TargetRecord& record = find_target(target);
-  if (record.name == "cpu" || is_cuda(target)) return std::nullopt;
-  return "target " + target + " is not available: " + record.here().reason;
-}
-
 std::string build_script(const cpu::Source& source) {
   std::string flags;
   for (const std::string& f : source.flags) flags += " " + f;
@@ -137,11 +131,11 @@ Answer emit(const Request& request, const EmitOptions& options) {
                       .value = "nothing",
                       .problem = "names no folder",
                       .accepted = "the folder to write the source into"});
-  const auto absent = missing(options.target);
+  find_target(options.target);
   if (is_cuda(options.target)) return emit_cuda(request, options);
+  if (options.target == "npu") return emit_npu(request, options);
   const cpu::Isa isa = isa_of(options.isa);
   Scheduled on = schedule_for_threads(suited(request, options.target, options.isa, options.micro_kernel));
-  if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   const Result<cpu::Source> source =
       source_of(on, isa, options.micro_kernel, options.prefetch, request.threads.value_or(1));
@@ -164,11 +158,11 @@ Answer emit(const Request& request, const EmitOptions& options) {
 }
 
 Answer run(const Request& request, const RunOptions& options) {
-  const auto absent = missing(options.target);
+  find_target(options.target);
   if (is_cuda(options.target)) return run_cuda(request, options);
+  if (options.target == "npu") return run_npu(request, options);
   const cpu::Isa isa = isa_of(options.isa);
   Scheduled on = schedule_for_threads(suited(request, options.target, options.isa, options.micro_kernel));
-  if (absent) return refuse(head(on, options.target), *absent);
   if (!on.schedule) return on.refusal;
   auto json = head(on, options.target);
   json["isa"] = cpu::name_of(isa);

@@ -22,8 +22,8 @@ Availability cpu_here() {
   return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) + ")"};
 }
 
-Availability no_npu() {
-  return {.reason = "not available yet: this version has no NPU code generator"};
+Availability npu_here() {
+  return {.usable = true, .detail = "emulated on this CPU: programs run on simulator/npu, on no device"};
 }
 
 constexpr TargetRecord kTargets[] = {
@@ -31,7 +31,7 @@ constexpr TargetRecord kTargets[] = {
     {"cuda", "CUDA for NVIDIA GPUs, built with nvcc or NVRTC, run through the driver", cuda_here},
     {"cuda-emulated", "the same CUDA text executed on the CPU, its faults and races found",
      cuda_emulated_here},
-    {"npu", "programs for Ascend-like NPUs", no_npu},
+    {"npu", "assembly for the cores of an emulated Ascend-like NPU", npu_here},
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "harness/statistics.h"
 #include "harness/validate_command.h"
 #include "harness/validate_cuda.h"
+#include "harness/validate_npu.h"
 #include "harness/verbs.h"
 #include "simulator/simulator.h"
 
@@ -459,6 +460,7 @@ std::optional<std::string> no_truth(const std::string& truth) {
 
 Answer validate(const Request& request, const ValidateOptions& options) {
   if (on_gpu(options.truth)) return validate_cuda(request, options);
+  if (options.truth == "emulator") return validate_npu(request, options);
   if (options.recorded)
     throw InputError({.where = "--recorded",
                       .value = *options.recorded,

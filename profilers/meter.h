@@ -70,7 +70,7 @@ struct MeterRecord {
   std::string_view name;
   std::string_view summary;
   Availability (*here)();
-  std::unique_ptr<Meter> (*make)();  ///< null: this version has the name but no such meter
+  std::unique_ptr<Meter> (*make)();  ///< null: the harness runs it itself (target npu)
   bool valgrind = false;             ///< runs kernels under Valgrind, which knows no AVX-512
   std::string_view target = "cpu";   ///< whose kernels it measures
 };

@@ -5,6 +5,8 @@
 namespace tilewright::profilers {
 namespace {
 
+Availability emulator_here() { return {.usable = true, .detail = "simulator/npu, in this process"}; }
+
 constexpr MeterRecord kMeters[] = {
     {"cachegrind", "Valgrind's cache simulation of the built kernel", cachegrind_here,
      make_cachegrind, true},
@@ -13,6 +15,8 @@ constexpr MeterRecord kMeters[] = {
     {"pcm", "memory controllers and caches by Intel PCM", pcm_here, make_pcm},
     {"ncu", "counters of NVIDIA GPUs by Nsight Compute (target cuda)", ncu_here, make_ncu, false,
      "cuda"},
+    {"emulator", "copies of the emulated NPU, by path and tensor; simulated (target npu)",
+     emulator_here, nullptr, false, "npu"},
 };
 
 }  // namespace

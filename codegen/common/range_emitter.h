@@ -33,6 +33,9 @@ std::set<std::string> names_in(const std::string& text);
 /// Throws Refused for reads of what is not made yet and atomic stores that would add up wrongly;
 /// `target` names the target in the reasons.
 void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target);
+/// Throws Refused for nodes that only one block of several would run, for blocks that write the same
+/// part of a result home, and for !once.
+void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string& target);
 
 class RangeEmitter {
  protected:

@@ -119,37 +119,8 @@ void KernelEmitter::check() const {
   for (const Loop& l : workload_.loops())
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
-  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
-    const ScheduleNode& n = k_.nodes[i];
-    NodeId grid;
-    for (NodeId p = n.parent; p.valid(); p = k_.node(p).parent)
-      if (!grid.valid() && k_.node(p).kind == NodeKind::loop && k_.node(p).binding == Binding::grid)
-        grid = p;
-    if (n.kind == NodeKind::sync && n.scope == Unit::grid && grid.valid())
-      throw Refused{"Y.grid stands inside loop " + workload_.loop(k_.node(grid).loop).name +
-                    "@grid: blocks that have no iteration left would not come to it"};
-    const bool acts =
-        n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
-    const std::int64_t blocks = grid.valid() ? blocks_below(k_, grid) : k_.blocks;
-    if (acts && blocks > 1)
-      throw Refused{
-          "a node stands outside a grid loop beside it, which only one of its blocks would run"};
-    if (n.kind == NodeKind::compute && n.once)
-      throw Refused{"C." + workload_.op(n.op).name +
-                    "!once: the cuda target keeps no record of what is complete"};
-    // Blocks run in any order: what they write home must be each one's own.
-    for (const OutputUse& w : n.writes)
-      for (NodeId p = n.parent; p.valid() && is_written(w.buffer) && !buffer(w.buffer).atomic;
-           p = k_.node(p).parent) {
-        const ScheduleNode& l = k_.node(p);
-        if (l.kind != NodeKind::loop || l.binding != Binding::grid || l.max_trips <= 1) continue;
-        const bool own = std::ranges::any_of(l.cuts, [&](const OpLoop& c) {
-          return c.op == n.op && !workload_.is_reduction(n.op, l.loop);
-        });
-        if (!own)
-          throw Refused{"every block of loop " + workload_.loop(l.loop).name +
-                        "@grid would write " + tensor_name(w.tensor) + " home"};
-      }
+  check_blocks(workload_, k_, "cuda");
+  for (const ScheduleNode& n : k_.nodes) {
     if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
       throw Refused{"loop " + workload_.loop(n.loop).name + " is bound to " +
                     std::string(name_of(n.binding)) +

@@ -1,0 +1,72 @@
+// What verbs print of programs for the NPU.
+#include <nlohmann/json.hpp>
+
+#include "cli/table.h"
+#include "cli/tables.h"
+#include "core/ir/format.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string microseconds(const ordered_json& value) {
+  return value.is_number() ? formatted("{:.3f}", value.get<double>() * 1e6) : "-";
+}
+
+std::string pipes_table(const ordered_json& kernel) {
+  Table table({"pipe", "instructions", "busy", "of cycles", "waits for flags of", "barriers",
+               "not issued", "idle", "shared bandwidth", "banks"});
+  const double cycles = kernel["cycles"].get<double>();
+  for (const ordered_json& p : get(kernel, "pipes"))
+    table.add({text(p, "pipe"), text(p, "instructions"), text(p, "busy_cycles"),
+               formatted("{:.1f} %", 100 * p["busy_cycles"].get<double>() / cycles),
+               p["flag_cycles"].empty() ? "-" : pairs(p["flag_cycles"]), text(p, "barrier_cycles"),
+               text(p, "unissued_cycles"), text(p, "idle_cycles"), text(p, "bandwidth_cycles"),
+               text(p, "bank_cycles")});
+  return table.text();
+}
+
+}  // namespace
+
+std::string npu_kernels_table(const ordered_json& j) {
+  std::string out;
+  for (const ordered_json& k : get(j, "kernels")) {
+    out += formatted("\n{}: {} blocks, {} statements, {} instructions, {} flags\n", text(k, "name"),
+                     text(k, "blocks"), text(k, "statements"), text(k, "instructions"),
+                     text(k, "flags"));
+    Table tiles({"tensor", "level", "layout", "type", "copies", "bytes"});
+    for (const ordered_json& t : k["tiles"])
+      tiles.add({text(t, "tensor"), text(t, "level"), text(t, "layout"), text(t, "type"),
+                 text(t, "copies"), text(t, "bytes")});
+    out += tiles.text();
+    if (!k.contains("cycles")) continue;
+    out += formatted("{} cycles on {} cores (simulated), cube {:.1f} % busy with its multiplications\n",
+                     text(k, "cycles"), text(k, "cores"),
+                     100 * k["cube_utilisation"].get<double>());
+    out += pipes_table(k);
+  }
+  for (const ordered_json& f : get(j, "findings"))
+    out += formatted("  {} ({} times)\n", text(f, "text"), text(f, "count"));
+  if (j.contains("differences"))
+    out += j["differences"].empty()
+               ? "\nexact counts the same bytes on every path\n"
+               : formatted("\nexact counts other bytes on {} paths\n", j["differences"].size());
+  return out;
+}
+
+std::string paths_table(const ordered_json& j) {
+  Table table({"kernel", "path", "bytes", "GB/s", "us"});
+  for (const ordered_json& p : j["paths"]) {
+    const ordered_json& bandwidth = get(p, "bandwidth_bytes_per_second");
+    table.add({text(p, "kernel"), text(p, "path"),
+               p.contains("bytes") ? text(p, "bytes") : text(p, "operations") + " operations",
+               bandwidth.is_number() ? formatted("{:.1f}", bandwidth.get<double>() * 1e-9) : "-",
+               microseconds(p["seconds"])});
+  }
+  return table.text() +
+         formatted("slowest path of each kernel: {} us (predicted); {} blocks; memory {} bytes\n",
+                   microseconds(j["seconds"]), text(j, "blocks"), pairs(j["memory"]));
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,252 @@
+// What moves between home, L1, L0A, L0B, L0C and UB, as copies.
+#include <algorithm>
+
+#include "codegen/npu/emitter.h"
+
+namespace tilewright::npu {
+namespace {
+
+std::int64_t round_up(std::int64_t a, std::int64_t step) { return ceil_div(a, step) * step; }
+
+/// Position of `matrix`, one of the matrices of `box`.
+std::int64_t index_of(const Box& box, const Box& matrix) {
+  std::int64_t index = 0;
+  for (int d = 0; d + 2 < box.rank(); ++d)
+    index = index * box[d].size() + matrix[d].lo - box[d].lo;
+  return index;
+}
+
+std::int64_t row_of(const Box& box) { return box.rank() < 2 ? 0 : box[box.rank() - 2].lo; }
+std::int64_t column_of(const Box& box) { return box.rank() < 1 ? 0 : box[box.rank() - 1].lo; }
+
+}  // namespace
+
+void KernelEmitter::open(BufferId b) {
+  TilePlace& p = places_[b.index()];
+  Tile& t = tiles_[b.index()];
+  t.copy = opens_[b.index()] == 0 ? 0 : (t.copy + 1) % p.copies;
+  t.box = state(b).tile;
+  t.blocks.clear();
+  ++opens_[b.index()];
+  if (!measuring_ || p.memory == Memory::l0c) return;
+  const Matrices m = matrices_of(t.box);
+  p.elements = std::max(p.elements, m.count * matrix_elements(b, m));
+}
+
+Piece KernelEmitter::home(TensorId t, const Box& matrix) const {
+  const tilewright::Tensor& tensor = w_.tensor(t);
+  std::int64_t offset = 0;
+  for (int d = 0; d < matrix.rank(); ++d)
+    offset = offset * tensor.shape[static_cast<std::size_t>(d)] + matrix[d].lo;
+  const std::int64_t pitch = tensor.shape.empty() ? 1 : tensor.shape.back();
+  Piece p{.memory = Memory::gm,
+          .type = tensor.dtype,
+          .at = {.place = {tensor.name, offset}, .layout = Layout::nd, .pitch = pitch}};
+  p.touches.push_back({.memory = Memory::gm, .tensor = tensor.name, .box = matrix});
+  return p;
+}
+
+/// A part of the buffer's current tile, in one of its matrices.
+Piece KernelEmitter::tile(BufferId b, const Box& matrix) const {
+  const TilePlace& p = places_[b.index()];
+  const Tile& t = tiles_[b.index()];
+  if (!contains(t.box, matrix))
+    throw Refused{tensor_name(buffer(b).tensor) + " is used at " +
+                  std::string(name_of(p.memory)) + " beyond its tile there"};
+  const Matrices whole = matrices_of(t.box), part = matrices_of(matrix);
+  std::int64_t row = row_of(matrix) - row_of(t.box), column = column_of(matrix) - column_of(t.box);
+  std::int64_t rows = part.rows, columns = part.columns;
+  if (p.transposed) std::swap(row, column), std::swap(rows, columns);
+  const std::int64_t pitch = this->pitch(b, whole);
+  std::int64_t offset = t.copy * p.elements + index_of(t.box, matrix) * matrix_elements(b, whole);
+  std::int64_t length = 0;
+  if (p.layout == Layout::nd) {
+    offset += row * pitch + column;
+    length = (rows - 1) * pitch + columns;
+  } else {
+    if (row % kFractal != 0 || column % kFractal != 0)
+      throw Refused{tensor_name(buffer(b).tensor) + " is cut at " +
+                    std::string(name_of(p.memory)) +
+                    " inside a fractal: tiles are multiples of 16, or what is left of a loop"};
+    const bool by_columns = p.layout == Layout::Nz;
+    const std::int64_t major = by_columns ? column : row, minor = by_columns ? row : column;
+    const std::int64_t majors = round_up(by_columns ? columns : rows, kFractal);
+    const std::int64_t minors = round_up(by_columns ? rows : columns, kFractal);
+    offset += major * pitch + minor * kFractal;
+    length = (majors - kFractal) * pitch + minors * kFractal;
+  }
+  const std::int64_t size = size_of(p.type);
+  Piece piece{.memory = p.memory,
+              .type = p.type,
+              .at = {.place = {p.name, offset}, .layout = p.layout, .pitch = pitch}};
+  piece.touches.push_back({.memory = p.memory,
+                           .low = p.address + offset * size,
+                           .high = p.address + round_up((offset + length) * size, kBlock)});
+  return piece;
+}
+
+/// Rows of a block of sums.
+Piece KernelEmitter::sums(BufferId b, const SumBlock& block, std::int64_t row) const {
+  const TilePlace& p = places_[b.index()];
+  const Matrices m = matrices_of(block.box);
+  const std::int64_t pitch = round_up(m.rows, kFractal);
+  const std::int64_t begin = tiles_[b.index()].copy * p.elements + block.offset;
+  Piece piece{.memory = Memory::l0c,
+              .type = p.type,
+              .at = {.place = {p.name, begin + row * kFractal}, .layout = p.layout, .pitch = pitch}};
+  const std::int64_t size = size_of(p.type);
+  piece.touches.push_back(
+      {.memory = Memory::l0c,
+       .low = p.address + begin * size,
+       .high = p.address + (begin + pitch * round_up(m.columns, kFractal)) * size});
+  return piece;
+}
+
+/// The next place of a transit, for a matrix of a tensor.
+Piece KernelEmitter::transit(Transit& t, TensorId tensor, Layout layout, DType type,
+                             std::int64_t rows, std::int64_t columns) {
+  const std::int64_t size = size_of(type);
+  const std::string memory(name_of(t.memory));
+  const auto same = [&](const Buffer& b) {
+    return b.tensor == tensor_name(tensor) && b.memory == t.memory;
+  };
+  auto named = std::ranges::find_if(extra_, same);
+  if (named == extra_.end()) {
+    extra_.push_back({.name = names_.fresh(tensor_name(tensor) + "_through_" + memory),
+                      .memory = t.memory,
+                      .elements = 2 * t.bytes / size,
+                      .type = type,
+                      .tensor = tensor_name(tensor)});
+    named = extra_.end() - 1;
+  }
+  const std::int64_t begin = t.next * t.bytes;
+  t.next = 1 - t.next;
+  const std::int64_t pitch =
+      layout == Layout::nd ? round_up(columns, kBlock / size) : round_up(rows, kFractal);
+  Piece piece{.memory = t.memory,
+              .type = type,
+              .at = {.place = {named->name, begin / size}, .layout = layout, .pitch = pitch}};
+  piece.touches.push_back({.memory = t.memory, .low = begin, .high = begin + t.bytes});
+  return piece;
+}
+
+/// `rows` x `columns` are the source's.
+void KernelEmitter::copy(Piece to, const Piece& from, std::int64_t rows, std::int64_t columns,
+                         bool transpose) {
+  const auto pipe = copy_pipe(core(), from.memory, to.memory);
+  if (!pipe)
+    throw Refused{"the machine has no path from " + std::string(name_of(from.memory)) + " to " +
+                  std::string(name_of(to.memory))};
+  std::vector<Touch> touches = from.touches;
+  for (Touch& t : to.touches) {
+    t.write = true;
+    touches.push_back(std::move(t));
+  }
+  const DataPath& path = *path_between(core(), from.memory, to.memory);
+  const std::int64_t bytes = rows * columns * size_of(to.type);
+  emit_step({.instruction = Copy{.to = to.at,
+                                 .from = from.at,
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .transpose = transpose},
+             .pipe = *pipe,
+             .touches = std::move(touches),
+             .cycles = path.startup + ceil_div(bytes, path.width.value),
+             .latency = path.latency});
+}
+
+/// Where the tile of `b` comes from and goes to.
+Piece KernelEmitter::outer_of(BufferId b, const Box& matrix) const {
+  const BufferId outer = buffer(b).outer;
+  return outer.valid() ? tile(outer, matrix) : home(buffer(b).tensor, matrix);
+}
+
+void KernelEmitter::move_in(BufferId b, const Box& box) {
+  const TilePlace& p = places_[b.index()];
+  if (p.memory == Memory::l0c) return sums_in(b, box);
+  const BufferId outer = buffer(b).outer;
+  if (outer.valid() && places_[outer.index()].memory == Memory::l0c)
+    return sums_out(outer, b);
+  if (measuring_) return;
+  const Matrices m = matrices_of(box);
+  for (std::int64_t i = 0; i < m.count; ++i) {
+    const Box matrix = matrix_of(box, i);
+    Piece from = outer_of(b, matrix);
+    const bool fractals = p.memory == Memory::l0a || p.memory == Memory::l0b;
+    if (fractals && from.memory != Memory::l1) {
+      Piece through =
+          transit(*l1_transit_, buffer(b).tensor, Layout::Nz, p.type, m.rows, m.columns);
+      copy(through, from, m.rows, m.columns);
+      from = std::move(through);
+    }
+    copy(tile(b, matrix), from, m.rows, m.columns, p.transposed);
+  }
+}
+
+void KernelEmitter::move_out(BufferId b, const Box& box) {
+  if (places_[b.index()].memory == Memory::l0c) return sums_out(b, buffer(b).outer);
+  const Matrices m = matrices_of(box);
+  for (std::int64_t i = 0; i < m.count; ++i) {
+    const Box matrix = matrix_of(box, i);
+    copy(outer_of(b, matrix), tile(b, matrix), m.rows, m.columns);
+  }
+}
+
+/// Sums leave for UB as they are; for L1 and home in slices of rows through UB.
+void KernelEmitter::sums_out(BufferId b, BufferId to) {
+  const TensorId t = buffer(b).tensor;
+  const auto end = [&](const Box& box) { return to.valid() ? tile(to, box) : home(t, box); };
+  const bool direct = to.valid() && places_[to.index()].memory == Memory::ub;
+  const DType type = w_.tensor(t).dtype;
+  for (const SumBlock& block : tiles_[b.index()].blocks) {
+    const Matrices m = matrices_of(block.box);
+    if (direct) {
+      copy(end(block.box), sums(b, block, 0), m.rows, m.columns);
+      continue;
+    }
+    const std::int64_t row_bytes = round_up(m.columns * size_of(type), kBlock);
+    widest_slice_ = std::max(widest_slice_, std::min(kFractal, m.rows) * row_bytes);
+    slice_bytes_ = std::max(slice_bytes_, m.rows * row_bytes);
+    if (measuring_) continue;
+    const std::int64_t step =
+        ub_transit_->bytes >= m.rows * row_bytes
+            ? m.rows
+            : ub_transit_->bytes / row_bytes / kFractal * kFractal;
+    for (std::int64_t row = 0; row < m.rows; row += step) {
+      const std::int64_t rows = std::min(step, m.rows - row);
+      Box slice = block.box;
+      Interval& range = slice[slice.rank() - 2];
+      range = {range.lo + row, range.lo + row + rows};
+      const Piece through = transit(*ub_transit_, t, Layout::nd, type, rows, m.columns);
+      copy(through, sums(b, block, row), rows, m.columns);
+      copy(end(slice), through, rows, m.columns);
+    }
+  }
+}
+
+/// Partial sums come back, as they were rounded when they left.
+void KernelEmitter::sums_in(BufferId b, const Box& box) {
+  const TensorId t = buffer(b).tensor;
+  const BufferId outer = buffer(b).outer;
+  const bool direct = outer.valid() && places_[outer.index()].memory == Memory::ub;
+  for (std::int64_t i = 0; i < matrices_of(box).count; ++i) {
+    const SumBlock block = sum_block(b, matrix_of(box, i), true);
+    const Matrices m = matrices_of(block.box);
+    const std::int64_t row_bytes = round_up(m.columns * size_of(w_.tensor(t).dtype), kBlock);
+    if (!direct) {
+      widest_slice_ = std::max(widest_slice_, m.rows * row_bytes);
+      slice_bytes_ = std::max(slice_bytes_, m.rows * row_bytes);
+    }
+    if (measuring_) continue;
+    Piece from = outer_of(b, block.box);
+    if (!direct) {
+      Piece through =
+          transit(*ub_transit_, t, Layout::nd, w_.tensor(t).dtype, m.rows, m.columns);
+      copy(through, from, m.rows, m.columns);
+      from = std::move(through);
+    }
+    copy(sums(b, block, 0), from, m.rows, m.columns);
+  }
+}
+
+}  // namespace tilewright::npu

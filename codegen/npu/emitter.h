@@ -1,0 +1,163 @@
+// The parts of `emit`: where tiles lie (emit_places.cpp), what moves (emit_moves.cpp), products
+// (emit_product.cpp), the vector unit (emit_vector.cpp), and a kernel's blocks as one program
+// (emit_kernel.cpp).
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/common/range_emitter.h"
+#include "codegen/npu/block_walk.h"
+#include "codegen/npu/npu.h"
+#include "codegen/npu/reroll.h"
+#include "codegen/npu/trace.h"
+
+namespace tilewright::npu {
+
+using codegen::Refused;
+
+/// The last two dimensions of a box, as rows and columns, and how many such matrices there are.
+struct Matrices {
+  std::int64_t count = 1, rows = 1, columns = 1;
+};
+Matrices matrices_of(const Box& box);
+/// The box of one of them: a single index in every dimension but the last two.
+Box matrix_of(const Box& box, std::int64_t index);
+
+/// A buffer of the schedule, as the program has it.
+struct TilePlace {
+  Memory memory = Memory::ub;
+  Layout layout = Layout::nd;
+  DType type = DType::f16;       ///< as stored
+  bool transposed = false;       ///< operand in L0: columns are the tensor's last but one dimension
+  std::string name;
+  int copies = 1;
+  std::int64_t elements = 0;     ///< of one copy: the largest tile
+  std::int64_t address = 0;
+};
+
+/// A part of a tile of sums, as one matrix instruction writes it: packed.
+struct SumBlock {
+  Box box;
+  std::int64_t offset = 0;  ///< elements from the tile's beginning
+};
+
+/// What of a tile is where, now.
+struct Tile {
+  int copy = 0;
+  Box box;
+  std::vector<SumBlock> blocks;  ///< sums
+};
+
+/// A matrix somewhere, as an end of a copy.
+struct Piece {
+  Memory memory = Memory::gm;
+  DType type = DType::f16;
+  MatrixPlace at;
+  std::vector<Touch> touches;  ///< reads; a destination's become writes
+};
+
+/// Working memory that several tensors' tiles pass through: places that are filled in turn.
+struct Transit {
+  Memory memory = Memory::ub;
+  std::int64_t bytes = 0;  ///< of one of its two places, which lie first in the memory
+  int next = 0;            ///< the place to fill next
+};
+
+class KernelEmitter : private BlockWalk {
+ public:
+  KernelEmitter(const Schedule& schedule, int index, const EmitOptions& options);
+  Result<KernelSource> emit();
+
+ private:
+  // emit_kernel.cpp
+  void check() const;
+  Program program();
+  void begin_block();
+  std::vector<NodeId> grid_loops() const;
+  std::vector<Rolled> by_coordinate(const std::vector<NodeId>& loops, std::size_t depth,
+                                    std::size_t first, std::vector<std::vector<Rolled>>& blocks);
+  void declare(Program& program) const;
+  void begin_iteration(NodeId loop, std::int64_t i) override;
+  void end_iteration(NodeId loop) override;
+  void begin_part(NodeId node) override;
+  void emit_step(Step step);
+  const NpuCore& core() const { return *s_.machine->npu_core; }
+  std::int64_t capacity(Memory m) const;
+  std::string tensor_name(TensorId t) const { return w_.tensor(t).name; }
+
+  // emit_places.cpp
+  void choose_places();
+  void measure();
+  void lay_out();
+  using Room = std::array<std::int64_t, kMemories>;  ///< bytes used, by memory
+  void place_transits(Room& used);
+  void add_copies(Room& used);
+  void place_operands();
+  std::int64_t copy_bytes(BufferId b) const;
+  std::int64_t pitch(BufferId b, const Matrices& m) const;
+  std::int64_t matrix_elements(BufferId b, const Matrices& m) const;
+  bool moves(BufferId b) const;
+
+  // emit_moves.cpp
+  void open(BufferId b) override;
+  void move_in(BufferId b, const Box& box) override;
+  void move_out(BufferId b, const Box& box) override;
+  void sums_out(BufferId b, BufferId to);
+  void sums_in(BufferId b, const Box& box);
+  void copy(Piece to, const Piece& from, std::int64_t rows, std::int64_t columns,
+            bool transpose = false);
+  Piece home(TensorId t, const Box& matrix) const;
+  Piece tile(BufferId b, const Box& matrix) const;
+  Piece sums(BufferId b, const SumBlock& block, std::int64_t row) const;
+  Piece outer_of(BufferId b, const Box& matrix) const;
+  Piece transit(Transit& t, TensorId tensor, Layout layout, DType type, std::int64_t rows,
+                std::int64_t columns);
+
+  // emit_product.cpp
+  struct Product {
+    int left = 0, right = 1;              ///< positions in op.inputs
+    LoopId rows, columns, depth;
+    bool left_transposed = false, right_transposed = false;
+  };
+  Product product_of(OpId op) const;
+  void multiply(NodeId node, const Ranges& ranges, const SumStep& step);
+  const SumBlock& sum_block(BufferId b, const Box& box, bool initialises);
+  Piece operand(BufferId b, const Box& read) const;
+
+  // emit_vector.cpp
+  struct SlabLoops {
+    LoopId rows, columns;
+  };
+  void compute(NodeId node, const Ranges& ranges, const std::vector<SumStep>& steps) override;
+  void vector_compute(NodeId node, const Ranges& ranges, const std::vector<SumStep>& steps);
+  SlabLoops slab_loops(OpId op) const;
+  std::int64_t slab_rows(const ScheduleNode& n, std::vector<Interval> at, const SlabLoops& loops,
+                         std::int64_t rows);
+  std::int64_t slab(const ScheduleNode& n, const std::vector<Interval>& at, const SlabLoops& loops,
+                    bool first, bool dry);
+
+  int index_;
+  const EmitOptions& options_;
+  std::vector<TilePlace> places_;  ///< by BufferId
+  std::vector<Tile> tiles_;        ///< by BufferId
+  std::optional<Transit> ub_transit_, l1_transit_;
+  std::string scratch_name_;
+  std::int64_t scratch_bytes_ = 0;
+  bool uses_vector_ = false;
+  std::vector<Buffer> extra_;  ///< tensors' names for the transits, and scratch
+  std::vector<std::int64_t> opens_, most_opens_;  ///< by BufferId: tiles a block, the most
+  std::int64_t slice_bytes_ = 0, widest_slice_ = 0;  ///< of sums on their way through UB
+  codegen::Names names_;
+  std::map<std::string, std::string> counters_;  ///< by loop
+  bool measuring_ = false;
+  std::int64_t emitted_ = 0, flags_ = 0;
+  std::vector<std::vector<TraceNode>*> into_;  ///< where steps go: innermost last
+  std::vector<int> parts_;                     ///< of each loop's body: where the walk is
+  std::vector<TraceNode> trace_;
+};
+
+}  // namespace tilewright::npu

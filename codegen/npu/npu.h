@@ -1,0 +1,68 @@
+// Schedules to programs for the emulated NPU (core/npu): one program a kernel, the same for every
+// block.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/error.h"
+#include "core/lowering/schedule.h"
+#include "core/npu/program.h"
+
+namespace tilewright::npu {
+
+/// A way for the cube to compute C[m,n] += A[m,k] * B[k,n]. One record a way.
+struct MicroKernel {
+  std::string_view name;  ///< "mad"
+  std::string_view summary;
+  std::int64_t lanes = kFractal;  ///< M2 = N2: rows and columns of a fractal
+};
+std::span<const MicroKernel> micro_kernels();
+/// By name; empty: the first. None: no such micro-kernel.
+const MicroKernel* find_micro_kernel(std::string_view name);
+
+/// Where a buffer's tile lies.
+struct TileUse {
+  std::string tensor, level;  ///< as the plan has them
+  std::string layout;         ///< of elements: "Nz", "nd", ...
+  std::string type;           ///< of elements: sums are f32 whatever the tensor is
+  int copies = 1;             ///< that are filled in turn
+  std::int64_t bytes = 0;     ///< all copies
+};
+
+/// What one kernel became.
+struct KernelSource {
+  Program program;
+  std::vector<TileUse> tiles;
+  std::int64_t instructions = 0;  ///< that all blocks execute, flags included
+  std::int64_t statements = 0;    ///< of the program's text
+  std::int64_t flags = 0;         ///< set and waited for, over all blocks
+};
+
+struct Source {
+  std::string file_name;              ///< "gemm_chain.npu"
+  std::string text;                   ///< assembly of every kernel, in launch order
+  std::vector<KernelSource> kernels;  ///< launched one after the other
+  std::vector<bool> needed;           ///< by TensorId: some kernel reads or writes it at home
+  std::string micro_kernel;           ///< that its products run on; empty: it has none
+  std::vector<std::string> notes;
+};
+
+struct EmitOptions {
+  std::string micro_kernel = {};  ///< empty: mad
+  /// Copies of a tile, where there is room, so that one is filled while another is used; a plan's x2
+  /// is kept to. 1: no more than the plan says.
+  int copies = 2;
+  /// Most instructions, of all blocks together, that a kernel is unrolled to before loops are found.
+  std::int64_t most_instructions = 4'000'000;
+};
+
+/// Translates a schedule on a machine with an npu_core, whose tensors are at L1, UB, L0A, L0B and L0C
+/// as the plan pins them. A Reason: what cannot be emitted, and why. Cost: about a microsecond an
+/// instruction of all blocks together.
+Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
+
+}  // namespace tilewright::npu

@@ -1,0 +1,202 @@
+// Random plans on the emulated NPU: every program computes what the reference evaluator computes, is
+// free of faults and races, and copies on every path the bytes that exact counts, which looks at no
+// instruction and no counter.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "harness/npu_kernel.h"
+#include "harness/request.h"
+#include "harness/verified_kernel.h"
+#include "models/exact/exact.h"
+
+namespace tilewright::harness {
+namespace {
+
+struct Drawn {
+  std::string workload, machine;
+  std::string tree;
+  std::vector<std::string> pins;
+  std::string text() const {
+    std::string all = workload + " -m " + machine + " --tree '" + tree + "'";
+    for (const std::string& p : pins) all += " --pin " + p;
+    return all;
+  }
+};
+
+class Plans {
+ public:
+  explicit Plans(std::uint64_t seed) : random_(seed) {}
+
+  Drawn draw(int kind) {
+    Drawn d = kind == 0 ? product() : kind == 1 ? chain() : kind == 2 ? rows() : attention();
+    d.machine = coin() ? "ascend910" : "ascend910-256";
+    return d;
+  }
+
+ private:
+  std::int64_t up_to(std::int64_t n) {
+    return std::uniform_int_distribution<std::int64_t>(1, n)(random_);
+  }
+  bool coin() { return up_to(2) == 1; }
+  std::string copies() { return coin() ? "x2" : ""; }
+  /// "m/32 " with a multiple of 16 below `range`, which it then is; nothing where one is all.
+  std::string loop(const std::string& name, std::int64_t& range, const std::string& binding = "") {
+    const std::int64_t step = 16 * up_to((range + 15) / 16);
+    if (step >= range) return binding.empty() ? "" : name + "/" + std::to_string(range) + binding + " ";
+    range = step;
+    return name + "/" + std::to_string(step) + binding + " ";
+  }
+  std::string grid() { return coin() ? "@grid" : ""; }
+
+  /// The tile of a product, from L1 or straight from home.
+  std::string tile(const std::string& op, const std::string& a, const std::string& b,
+                   const std::string& depth, std::int64_t& k) {
+    return loop(depth, k) + "( L." + a + "@L0A" + copies() + " L." + b + "@L0B" + copies() + " C." +
+           op + " ) ";
+  }
+
+  Drawn product() {
+    std::int64_t m = up_to(150), n = up_to(150), k = up_to(150);
+    const std::int64_t batch = up_to(3) == 1 ? 2 : 1;
+    Drawn d{.workload = "gemm:m=" + std::to_string(m) + ",n=" + std::to_string(n) +
+                        ",k=" + std::to_string(k) + ",batch=" + std::to_string(batch) +
+                        ",dtype=f16",
+            .pins = {"C=L0C"}};
+    std::string& t = d.tree;
+    if (batch > 1 && coin()) t += "b/1" + grid() + " ";
+    t += loop("m", m, grid()) + loop("n", n, grid());
+    const bool keep = coin();  // sums over blocks of k, written once
+    if (keep) t += "( " + loop("k", k);
+    t += "( ";
+    if (up_to(4) > 1) t += "L.A@L1" + copies() + " ";
+    if (up_to(4) > 1) t += "L.B@L1" + copies() + " ";
+    t += loop("m", m) + loop("n", n) + "( " + tile("gemm", "A", "B", "k", k);
+    const std::string store = coin() ? "S.C@UB S.C@dram " : "S.C ";
+    if (!keep) t += store;
+    t += ") ) ";
+    if (keep) t += store + ")";
+    return d;
+  }
+
+  Drawn chain() {
+    std::int64_t m = up_to(120), n = up_to(80), k = up_to(80), l = up_to(120);
+    const std::int64_t batch = up_to(4) == 1 ? 2 : 1;
+    const bool relu = coin();
+    Drawn d{.workload = "gemm-chain:m=" + std::to_string(m) + ",n=" + std::to_string(n) +
+                        ",k=" + std::to_string(k) + ",l=" + std::to_string(l) +
+                        ",batch=" + std::to_string(batch) + ",relu=" + (relu ? "1" : "0") +
+                        ",dtype=f16",
+            .pins = {"C=L0C", "E=L0C"}};
+    std::string& t = d.tree;
+    if (batch > 1) t += "b/1@grid ";
+    t += loop("m", m, grid());
+    if (up_to(4) == 1) t += loop("n", n, grid());
+    t += "( ";
+    const bool early = coin();
+    if (early) t += "L.A@L1 ";
+    t += loop("l", l) + "( ";
+    if (!early) t += "L.A@L1" + copies() + " ";
+    t += "L.B@L1" + copies() + " ";
+    std::int64_t rows = m, columns = l, depth = k;
+    t += loop("m", rows) + loop("l", columns) + "( " + tile("gemm1", "A", "B", "k", depth);
+    if (relu) {
+      d.pins.push_back("C1=UB");
+      t += "S.C@UB C.relu S.C1@L1 ) ";
+    } else {
+      t += coin() ? "S.C@UB S.C@L1 ) " : "S.C@L1 ) ";
+    }
+    t += "L.D@L1" + copies() + " ";
+    rows = m, columns = n, depth = l;
+    t += loop("m", rows) + loop("n", columns);
+    t += tile("gemm2", relu ? "C1" : "C", "D", "l", depth);
+    t += ") " + std::string(coin() ? "S.E@UB S.E@dram " : "S.E ") + ")";
+    return d;
+  }
+
+  /// A whole row of scores in UB: the softmax between two products.
+  Drawn attention() {
+    std::int64_t m = up_to(100);
+    const std::int64_t l = up_to(120), k = up_to(80), n = up_to(80), heads = up_to(2);
+    const bool scale = coin();
+    Drawn d{.workload = "attention:heads=" + std::to_string(heads) + ",m=" + std::to_string(m) +
+                        ",l=" + std::to_string(l) + ",k=" + std::to_string(k) +
+                        ",n=" + std::to_string(n) + ",scale=" + (scale ? "1" : "0") + ",dtype=f16",
+            .pins = {"S=L0C", "O=L0C", "P=UB", "R=UB", "Z=UB", "E=UB"}};
+    if (scale) d.pins.push_back("T=UB");
+    if (heads > 1) d.tree = "b/1@grid ";
+    d.tree += loop("m", m, "@grid") + loop("m", m) + "( L.Q@L1" + copies() + " L.K@L1 ";
+    std::int64_t depth = k;
+    d.tree += tile("qk", "Q", "K", "k", depth);
+    d.tree += std::string("S.S@UB ") + (scale ? "C.scaled " : "") +
+              "C.rowmax C.exp C.rowsum L.V@L1 ( L.P@L1 ( L.P@L0A L.V@L0B C.pv ) ) S.O@UB C.divide S.E )";
+    return d;
+  }
+
+  Drawn rows() {
+    const std::int64_t rows = up_to(100), columns = up_to(300);
+    const bool norm = coin();
+    const std::string size = "rows=" + std::to_string(rows) + ",cols=" + std::to_string(columns) +
+                             ",dtype=" + (coin() ? "f16" : "f32");
+    std::int64_t r = rows;
+    Drawn d{.workload = (norm ? "layernorm:" : "softmax:") + size};
+    d.tree = loop("r", r, "@grid") + loop("r", r) + "( L.x@UB" + copies() + " ";
+    const std::vector<std::string> ops =
+        norm ? std::vector<std::string>{"sum", "mean", "sub", "sq", "varsum", "rstd"}
+             : std::vector<std::string>{"rowmax", "exp", "rowsum"};
+    for (const std::string& op : ops) d.tree += "C." + op + " ";
+    d.tree += norm ? "L.gain@UB C.norm S.y )" : "C.divide S.y )";
+    d.pins = norm ? std::vector<std::string>{"sum=UB", "mean=UB", "sub=UB", "sq=UB", "varsum=UB",
+                                             "rstd=UB", "y=UB"}
+                  : std::vector<std::string>{"R=UB", "P=UB", "Z=UB", "y=UB"};
+    return d;
+  }
+
+  std::mt19937_64 random_;
+};
+
+/// A plan's program, run and judged; why it has none.
+std::optional<std::string> judge(const Drawn& d, std::uint64_t seed) {
+  const Setting s = setting_of({.subject = d.workload, .machine = d.machine});
+  Request request{.subject = d.workload, .machine = d.machine, .tree = d.tree, .pins = d.pins};
+  const Result<Schedule> schedule =
+      resolve(*plan_in_place(request, s), s.workload, s.machine);
+  if (!schedule) return schedule.reason();
+  const Result<npu::Source> source = npu::emit(*schedule);
+  if (!source) return source.reason();
+  auto made = std::make_unique<NpuKernel>(*source, *s.workload, *s.machine);
+  NpuKernel& kernel = *made;
+  const VerifyResult checked = verify(std::move(made), *s.workload, reference_of(*s.workload, seed));
+  for (const npu::Report& r : kernel.reports())
+    EXPECT_TRUE(r.ok()) << r.findings.front().text << "\n" << d.text() << "\n" << source->text;
+  EXPECT_LE(checked.verification.relative_error, checked.verification.tolerance)
+      << d.text() << "\n" << source->text;
+  const Traffic counted = emulated_traffic(kernel.reports(), *s.workload, *s.machine);
+  for (const PathDifference& p : path_differences(exact(*schedule), counted))
+    ADD_FAILURE() << p.tensor << " at " << p.boundary << ": exact " << p.exact.value
+                  << ", emulated " << p.emulated.value << "\n" << d.text();
+  return std::nullopt;
+}
+
+/// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others; TILEWRIGHT_SHOW prints what is refused.
+TEST(NpuRandom, FiveHundredPlansComputeAndCountRight) {
+  std::uint64_t seed = 20261122;
+  int count = 500;
+  if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed = std::strtoull(other, nullptr, 10);
+  if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::atoi(other);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Plans plans(seed);
+  int run = 0, refused = 0;
+  for (int i = 0; run < count && i < 4 * count && !HasFailure(); ++i) {
+    const Drawn d = plans.draw(i % 10 == 9 ? 3 : i % 5 == 4 ? 2 : i % 2);
+    const auto why = judge(d, seed + static_cast<std::uint64_t>(i));
+    if (why && std::getenv("TILEWRIGHT_SHOW") != nullptr)
+      std::cout << d.text() << ": " << *why << "\n";
+    ++(why ? refused : run);
+  }
+  std::cout << "seed " << seed << ": " << run << " emulated, " << refused << " refused\n";
+  EXPECT_TRUE(HasFailure() || run == count);
+}
+
+}  // namespace
+}  // namespace tilewright::harness

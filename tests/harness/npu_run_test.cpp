@@ -1,0 +1,85 @@
+// The verbs on target npu: emit, run, measure, validate and a plan over an NPU's paths.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/npu/assembly.h"
+#include "harness/request.h"
+#include "harness/verbs.h"
+
+namespace tilewright::harness {
+namespace {
+
+using ::testing::HasSubstr;
+
+Request product(const std::string& workload) {
+  return {.subject = workload,
+          .machine = "ascend910",
+          .tree = "m/256@grid ( L.A@L1 n/128 ( k/256 ( L.B@L1x2 k/64 ( L.A@L0Ax2 L.B@L0Bx2 C.gemm ) "
+                  ") S.C ) )",
+          .pins = {"C=L0C"}};
+}
+
+TEST(NpuRun, AProductReachesNineTenthsOfTheCubesPeak) {
+  const Answer a = run(product("gemm:m=256,n=4096,k=256,dtype=f16"), {.target = "npu"});
+  ASSERT_TRUE(a.ok()) << a.json.dump(2);
+  EXPECT_TRUE(a.json["verified"]);
+  EXPECT_EQ(a.json["faults"], 0);
+  const auto& kernel = a.json["kernels"][0];
+  EXPECT_EQ(kernel["multiply_accumulates"], std::int64_t{256} * 4096 * 256);
+  EXPECT_GE(kernel["cube_utilisation"].get<double>(), 0.9);
+  EXPECT_FALSE(a.json.contains("seconds_median"));  // nothing was timed
+}
+
+TEST(NpuRun, ChimerasPlanOfAChainRunsFused) {
+  const Request request{.subject = "chimera/G10", .machine = "ascend910", .model = "chimera"};
+  const Answer a = measure(request, {.target = "npu", .meter = "emulator"});
+  ASSERT_TRUE(a.ok()) << a.json.dump(2);
+  EXPECT_EQ(a.json["kernels"].size(), 1U);
+  EXPECT_EQ(a.json["source"], "simulated");
+  EXPECT_TRUE(a.json["differences"].empty()) << a.json["differences"].dump(2);
+  for (const auto& e : a.json["traffic"])
+    if (e["tensor"] == "C") EXPECT_THAT(e["boundary"].get<std::string>(), ::testing::Not(HasSubstr("L2")));
+}
+
+TEST(NpuRun, EmitsAssemblyThatReadsBack) {
+  const std::string folder = ::testing::TempDir() + "npu_emit";
+  const Answer a = emit(product("gemm:m=500,n=300,k=200,dtype=f16"), {.target = "npu", .out = folder});
+  ASSERT_TRUE(a.ok()) << a.json.dump(2);
+  const std::string text = read_file(a.json["files"][0], "test");
+  EXPECT_EQ(npu::to_text(npu::parse_assembly(text, "test")), text);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(NpuRun, ValidateHoldsAlgorithm1AndExactAgainstTheEmulator) {
+  const Request request{.subject = "gemm-chain:m=100,n=40,k=50,l=90,dtype=f16",
+                        .machine = "ascend910-256"};
+  const Answer a = validate(request, {.samples = 10, .truth = "emulator"});
+  ASSERT_TRUE(a.ok()) << a.json.dump(2);
+  EXPECT_EQ(a.json["valid"], 10);
+  EXPECT_EQ(a.json["exact"]["differing"], 0);
+  EXPECT_GT(a.json["exact"]["paths"], 50);
+}
+
+TEST(NpuRun, SaysWhyItHasNoCode) {
+  Request request{.subject = "gemm:m=64,n=64,k=64,dtype=f32", .machine = "ascend910"};
+  request.tree = "( L.A@L1 L.B@L1 L.A@L0A L.B@L0B C.gemm S.C )";
+  request.pins = {"C=L0C"};
+  const Answer narrow = run(request, {.target = "npu"});
+  ASSERT_FALSE(narrow.ok());
+  EXPECT_THAT(narrow.json["reason"].get<std::string>(), HasSubstr("the cube multiplies f16"));
+  request.subject = "gemm:m=64,n=64,k=64,dtype=f16";
+  request.pins = {};
+  const Answer sums = run(request, {.target = "npu"});
+  ASSERT_FALSE(sums.ok());
+  EXPECT_THAT(sums.json["reason"].get<std::string>(), HasSubstr("its place is L0C"));
+  request.machine = "h100";
+  request.tree = "( C.gemm )";
+  EXPECT_THAT(run(request, {.target = "npu"}).json["reason"].get<std::string>(),
+              HasSubstr("has no npu_core"));
+  EXPECT_THROW(run(request, {.target = "npu", .micro_kernel = "mda"}), InputError);
+}
+
+}  // namespace
+}  // namespace tilewright::harness
