@@ -40,7 +40,9 @@ TEST(NpuRun, ChimerasPlanOfAChainRunsFused) {
   EXPECT_EQ(a.json["source"], "simulated");
   EXPECT_TRUE(a.json["differences"].empty()) << a.json["differences"].dump(2);
   for (const auto& e : a.json["traffic"])
-    if (e["tensor"] == "C") EXPECT_THAT(e["boundary"].get<std::string>(), ::testing::Not(HasSubstr("L2")));
+    if (e["tensor"] == "C") {
+      EXPECT_THAT(e["boundary"].get<std::string>(), ::testing::Not(HasSubstr("L2")));
+    }
 }
 
 TEST(NpuRun, EmitsAssemblyThatReadsBack) {
