@@ -147,9 +147,9 @@ void check_ordered(const std::vector<Step>& steps) {
         const Step& b = steps[before];
         if (b.touches.empty() || b.pipe == s.pipe) continue;
         const Touch &x = b.touches[0], &y = s.touches[0];
-        if ((x.write || y.write) && overlap(x, y))
-          ASSERT_GE(seen[s.pipe][b.pipe], static_cast<std::int64_t>(before) + 1)
-              << "steps " << before << " and " << at << " race";
+        if (!(x.write || y.write) || !overlap(x, y)) continue;
+        ASSERT_GE(seen[s.pipe][b.pipe], static_cast<std::int64_t>(before) + 1)
+            << "steps " << before << " and " << at << " race";
       }
       seen[s.pipe][s.pipe] = static_cast<std::int64_t>(at) + 1;
     }
