@@ -1,5 +1,5 @@
-// What becomes of an unrolled trace: loops found in it execute the very steps that it had, and
-// flags order every two steps of different pipes that touch the same bytes.
+// What becomes of an unrolled trace: loops found in it execute the very steps that it had, and flags
+// order every two steps of different pipes that touch the same bytes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -56,8 +56,8 @@ void flatten(const std::vector<TraceNode>& trace, std::vector<Step>& out) {
   }
 }
 
-/// A nest whose operands advance with the counters, take turns in two or three places, and differ
-/// in the first and last iterations.
+/// A nest whose operands advance with the counters, take turns in two or three places, and differ in
+/// the first and last iterations.
 std::vector<TraceNode> nest(std::mt19937_64& random, int depth, std::int64_t base) {
   const auto up_to = [&](int n) { return std::uniform_int_distribution<int>(0, n)(random); };
   std::vector<TraceNode> body;
@@ -118,8 +118,8 @@ Step touching(Pipe pipe, std::int64_t low, std::int64_t high, bool write) {
           .cycles = 10};
 }
 
-/// Whether flags order every conflict, by clocks kept apart from the synchroniser's: a pipe has
-/// seen a step when a flag that was set after it was waited for.
+/// Whether flags order every conflict, by clocks kept apart from the synchroniser's: a pipe has seen a
+/// step when a flag that was set after it was waited for.
 void check_ordered(const std::vector<Step>& steps) {
   std::vector<std::map<Pipe, std::int64_t>> clocks;  // by step
   std::map<Pipe, std::map<Pipe, std::int64_t>> seen;
@@ -147,7 +147,7 @@ void check_ordered(const std::vector<Step>& steps) {
         const Step& b = steps[before];
         if (b.touches.empty() || b.pipe == s.pipe) continue;
         const Touch &x = b.touches[0], &y = s.touches[0];
-        if ((!x.write && !y.write) || !overlap(x, y)) continue;
+        if (!(x.write || y.write) || !overlap(x, y)) continue;
         ASSERT_GE(seen[s.pipe][b.pipe], static_cast<std::int64_t>(before) + 1)
             << "steps " << before << " and " << at << " race";
       }
@@ -186,10 +186,9 @@ TEST(NpuPipeline, OverlapsIterationsThatDoNotTouchOneAnother) {
       Step multiply = touching(Pipe::cube, at, at + 100, false);
       multiply.touches.push_back(
           {.memory = Memory::l1, .write = true, .low = at + 500, .high = at + 600});
-      loop.iterations.push_back(
-          {{.step = touching(Pipe::mte1, at, at + 100, true), .part = 1},
-           {.step = multiply, .part = 1},
-           {.step = touching(Pipe::mte1, at + 500, at + 600, false), .part = 2}});
+      loop.iterations.push_back({{.step = touching(Pipe::mte1, at, at + 100, true), .part = 1},
+                                 {.step = multiply, .part = 1},
+                                 {.step = touching(Pipe::mte1, at + 500, at + 600, false), .part = 2}});
     }
     return std::vector<TraceNode>{loop};
   };
