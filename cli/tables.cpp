@@ -436,6 +436,7 @@ std::string validate_gpu_table(const ordered_json& j) {
 
 std::string validate_table(const ordered_json& j) {
   if (!j.contains("points")) return "";
+  if (text(j, "truth") == "emulator") return validate_npu_table(j);
   if (j.contains("agreement")) return validate_gpu_table(j);
   if (j.contains("times"))
     return formatted("{} on {}: {} candidates timed, {} failed\n{}\n", text(j, "workload"),

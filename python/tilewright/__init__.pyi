@@ -37,12 +37,12 @@ def compare(
     Mapping[str, Any] | None = ..., *, models: str | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., reading: str | None = ..., edges: str | None = ...,
     memory: str | None = ..., objective: str | None = ..., write_weight: float | None = ...,
-    min_tile: int | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str |
-    None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack:
-    float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str |
-    None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None =
-    ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    seed: int | None = ..., check: bool = ...
+    min_tile: int | None = ..., stitch: str | Sequence[str] | None = ..., hoist: str | None =
+    ..., rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str |
+    None = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
+    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
+    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
+    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model, by exact and by the simulator.
 
@@ -59,6 +59,7 @@ def compare(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
         rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
         rule4: MCFuser: tensors of the estimate: 'loaded' (default), 'all'
@@ -86,11 +87,11 @@ def emit(
     ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., target: str | None = ..., isa:
-    str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., out: str |
-    PathLike[str] | None = ..., threads: int | None = ..., warps: int | None = ..., stages: int
-    | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ..., check: bool =
-    ...
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    None = ..., target: str | None = ..., isa: str | None = ..., micro_kernel: str | None = ...,
+    prefetch: bool | None = ..., out: str | PathLike[str] | None = ..., threads: int | None =
+    ..., warps: int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
+    PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """Writes a plan's generated source, and how to build it, into the folder out.
 
@@ -109,6 +110,7 @@ def emit(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
         isa: 'avx512', 'avx2' or 'generic' (the widest that runs here)
         micro_kernel: '6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one that fits each product)
@@ -138,14 +140,14 @@ def explain(
     ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
-    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
-    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., seed: int |
-    None = ..., samples: int | None = ..., resolved: bool | None = ..., curve: bool | None =
-    ..., check: bool = ...
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
+    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
+    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
+    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., seed: int | None = ..., samples: int | None = ..., resolved: bool | None
+    = ..., curve: bool | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says
     what any plan must move, by buffer size.
@@ -168,6 +170,7 @@ def explain(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         expression: MCFuser's tiling expression in the workload's loops: 'mnlk', 'ml(k,n)'
         hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
         rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
@@ -189,6 +192,7 @@ def explain(
         samples: tilings an order (60); explain: candidates drawn from MCFuser's pruned space
         resolved: of a plan: the schedule, every default made visible (False)
         curve: explain: the least bytes by buffer size, fused and not; simulate: misses of LRU caches of every size (False)
+        out: the file (plan, run with a batch) or folder (emit, reproduce) to write
         check: raise Refused where the outcome says no (False)
     """
 
@@ -208,13 +212,13 @@ def measure(
     ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., target: str | None = ...,
-    meter: str | None = ..., cold_only: bool | None = ..., executed: bool | None = ..., isa: str
-    | None = ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., seed: int | None
-    = ..., threads: int | None = ..., warps: int | None = ..., stages: int | None = ..., arch:
-    str | None = ..., cache: str | PathLike[str] | None = ..., build_only: bool | None = ...,
-    batch: str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., check: bool
-    = ...
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    None = ..., target: str | None = ..., meter: str | None = ..., cold_only: bool | None = ...,
+    executed: bool | None = ..., isa: str | None = ..., micro_kernel: str | None = ...,
+    prefetch: bool | None = ..., seed: int | None = ..., threads: int | None = ..., warps: int |
+    None = ..., stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] |
+    None = ..., build_only: bool | None = ..., batch: str | PathLike[str] | None = ..., out: str
+    | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """What a plan's verified kernel moves, by a meter.
 
@@ -237,6 +241,7 @@ def measure(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
         meter: what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', 'ncu', see meters()
         cold_only: ncu: count only with caches emptied before every kernel: half the time (False)
@@ -279,13 +284,13 @@ def plan(
     Mapping[str, Any] | None = ..., *, model: str | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., target: str | None = ..., reading: str | None = ...,
     edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., hoist: str | None = ...,
-    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
-    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
-    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
-    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
-    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., out: str | PathLike[str]
-    | None = ..., check: bool = ...
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
+    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
+    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
+    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
+    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    seed: int | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """A model's best plan for a workload on a machine.
 
@@ -302,6 +307,7 @@ def plan(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
         rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
         rule4: MCFuser: tensors of the estimate: 'loaded' (default), 'all'
@@ -330,13 +336,13 @@ def predict(
     ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
-    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
-    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., seed: int |
-    None = ..., check: bool = ...
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
+    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
+    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
+    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., seed: int | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of a plan.
 
@@ -358,6 +364,7 @@ def predict(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         expression: MCFuser's tiling expression in the workload's loops: 'mnlk', 'ml(k,n)'
         hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
         rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
@@ -380,12 +387,16 @@ def predict(
     """
 
 def reproduce(
-    id: str, *, out: str | PathLike[str] | None = ..., samples: int | None = ..., size: str |
-    None = ..., data: str | None = ..., threads: int | None = ..., check: bool = ...
+    id: str, *, all: bool | None = ..., out: str | PathLike[str] | None = ..., samples: int |
+    None = ..., size: str | None = ..., data: str | None = ..., threads: int | None = ...,
+    check: bool = ...
 ) -> Answer:
-    """A paper's table or figure: our numbers beside the paper's. Writes into the folder out.
+    """A paper's table or figure: our numbers beside the paper's. Writes into the folder out. Of a paper
+    ('chimera'), or with all=True (and id None): each into out/ID, those that are finished left as they
+    are.
 
     Options:
+        all: every experiment; those that are finished stay as they are (False)
         out: the file (plan, run with a batch) or folder (emit, reproduce) to write
         samples: tilings an order (60); explain: candidates drawn from MCFuser's pruned space
         size: of the kernels: 'small', 'medium' (default) or 'large'
@@ -401,12 +412,13 @@ def run(
     ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., target: str | None = ..., isa:
-    str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., seed: int |
-    None = ..., threads: int | None = ..., seconds: float | None = ..., warps: int | None = ...,
-    stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ...,
-    cold: bool | None = ..., build_only: bool | None = ..., count: bool | None = ..., batch: str
-    | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    None = ..., target: str | None = ..., isa: str | None = ..., micro_kernel: str | None = ...,
+    prefetch: bool | None = ..., seed: int | None = ..., threads: int | None = ..., seconds:
+    float | None = ..., warps: int | None = ..., stages: int | None = ..., arch: str | None =
+    ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ..., build_only: bool |
+    None = ..., count: bool | None = ..., batch: str | PathLike[str] | None = ..., out: str |
+    PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """Emits, builds, verifies against the reference evaluator and times a plan's kernel.
 
@@ -427,6 +439,7 @@ def run(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
         isa: 'avx512', 'avx2' or 'generic' (the widest that runs here)
         micro_kernel: '6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one that fits each product)
@@ -453,18 +466,19 @@ def simulate(
     ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
-    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
-    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., seed: int |
-    None = ..., layout: str | None = ..., trace: str | PathLike[str] | None = ..., save_trace:
-    str | PathLike[str] | None = ..., curve: bool | None = ..., csv: str | PathLike[str] | None
-    = ..., attribute: bool | None = ..., occupancy: str | PathLike[str] | None = ..., stride:
-    int | None = ..., no_skip: bool | None = ..., cores: int | None = ..., threads: int | None =
-    ..., schedule: str | None = ..., blocks_per_sm: int | None = ..., partitions: int | None =
-    ..., jitter: float | None = ..., sample_waves: int | None = ..., check: bool = ...
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
+    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
+    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
+    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., seed: int | None = ..., layout: str | None = ..., trace: str |
+    PathLike[str] | None = ..., save_trace: str | PathLike[str] | None = ..., curve: bool | None
+    = ..., csv: str | PathLike[str] | None = ..., attribute: bool | None = ..., occupancy: str |
+    PathLike[str] | None = ..., stride: int | None = ..., no_skip: bool | None = ..., cores: int
+    | None = ..., threads: int | None = ..., schedule: str | None = ..., blocks_per_sm: int |
+    None = ..., partitions: int | None = ..., jitter: float | None = ..., sample_waves: int |
+    None = ..., check: bool = ...
 ) -> Answer:
     """What a plan moves, by a walk over its accesses; or a recorded trace (subject None, trace=FILE).
 
@@ -485,6 +499,7 @@ def simulate(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         expression: MCFuser's tiling expression in the workload's loops: 'mnlk', 'ml(k,n)'
         hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
         rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
@@ -539,8 +554,9 @@ def validate(
     ..., min_r2: float | None = ..., beyond: bool | None = ..., spill: str | None = ..., csv:
     str | PathLike[str] | None = ..., recorded: str | PathLike[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., layout: str | None = ...,
-    seed: int | None = ..., threads: int | None = ..., check: bool = ...
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    None = ..., layout: str | None = ..., seed: int | None = ..., threads: int | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Predicted against true bytes over many tilings.
 
@@ -566,6 +582,7 @@ def validate(
         objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
         write_weight: what an output's movement counts (1)
         min_tile: the smallest tile tried (1)
+        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         layout: tensors in memory: 'tiled' (default) or 'row-major'
         seed: of everything random (1)
         threads: threads (every core; run, simulate: 1)
