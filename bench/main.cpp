@@ -31,6 +31,7 @@ constexpr double kBusy = 0.7;
 constexpr Section kSections[] = {
     {"bandwidth", "caches and DRAM: read, written, copied", bandwidth},
     {"kernels", "GEMM chains beside the libraries and the FMA peak", kernels},
+    {"tilings", "chimera's tiling among 100 drawn at random; only where --only names it", tilings},
     {"rates", "plans priced, resolved and counted, accesses simulated", rates},
 };
 
@@ -76,6 +77,11 @@ void check(Arguments& a) {
                       .value = std::to_string(a.settings.rounds),
                       .problem = "is no number of rounds",
                       .accepted = "1..100000"});
+  if (a.settings.tilings < 1 || a.settings.tilings > 10000)
+    throw InputError({.where = "--tilings",
+                      .value = std::to_string(a.settings.tilings),
+                      .problem = "is no number of tilings",
+                      .accepted = "1..10000"});
   if (!(a.settings.turn_seconds >= 0 && a.settings.turn_seconds <= 60))
     throw InputError({.where = "--turn",
                       .value = formatted("{}", a.settings.turn_seconds),
@@ -110,6 +116,7 @@ std::optional<Arguments> parse(int argc, char** argv) {
   app.add_option("--threads", a.settings.threads, "1,2 by default")->delimiter(',');
   app.add_option("--rounds", a.settings.rounds, "turns of each contestant")->capture_default_str();
   app.add_option("--turn", a.settings.turn_seconds, "seconds a turn")->capture_default_str();
+  app.add_option("--tilings", a.settings.tilings, "tilings: drawn a row")->capture_default_str();
   app.add_option("--peers", a.settings.peers, "kernels: OpenBLAS,BLIS,... or none")->delimiter(',');
   app.add_flag("--prefetch", a.settings.prefetch, "kernels: ours with prefetches beside it");
   app.add_option("--isa", a.isa, "kernels: of our code and the peak: avx512, avx2, generic");
@@ -145,10 +152,11 @@ int run(int argc, char** argv) {
   document["turn_seconds"] = arguments->settings.turn_seconds;
   document["seed"] = arguments->settings.seed;
   const auto wanted = [&](const char* name) {
-    return arguments->only.empty() ||
+    // A row's kernels take minutes to build.
+    return (arguments->only.empty() && std::string_view(name) != "tilings") ||
            std::find(arguments->only.begin(), arguments->only.end(), name) != arguments->only.end();
   };
-  if (wanted("kernels")) check_kernels(arguments->settings);  // before minutes of another section
+  if (wanted("kernels") || wanted("tilings")) check_kernels(arguments->settings);  // before minutes of another section
   for (const Section& s : kSections)
     if (wanted(s.name)) document.update(s.run(arguments->settings));
   if (!arguments->json.empty())

@@ -9,8 +9,8 @@
 
 namespace tilewright::bench {
 
-/// dst = a * b with scratch memory of its own, so that several may run at once. `b_transposed`: b lies
-/// by columns. Dims: [b,]m,n,k.
+/// dst = a * b with scratch memory of its own, so that several may run at once. `b_transposed`: b
+/// lies by columns. Dims: [b,]m,n,k.
 class Matmul {
  public:
   using Dims = dnnl::memory::dims;

@@ -1,5 +1,5 @@
-// oneDNN: two convolutions, in the layouts that it picks for itself, a ReLU between as a post-operation
-// of the first.
+// oneDNN: two convolutions, in the layouts that it picks for itself, a ReLU between as a
+// post-operation of the first.
 #include "bench/peer.h"
 
 #if TILEWRIGHT_BENCH_ONEDNN
@@ -41,8 +41,16 @@ dnnl::convolution_forward::primitive_desc describe(const dnnl::engine& engine,
                any(weights), any(result), strides, padding, {behind(2), behind(3)}),
           attributes, engine};
 #else
-  return {engine, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, source,
-          any(weights), any(result), strides, padding, {behind(2), behind(3)}, attributes};
+  return {engine,
+          dnnl::prop_kind::forward_inference,
+          dnnl::algorithm::convolution_direct,
+          source,
+          any(weights),
+          any(result),
+          strides,
+          padding,
+          {behind(2), behind(3)},
+          attributes};
 #endif
 }
 
@@ -67,10 +75,10 @@ class Pair {
             if (w.loop(t.loop).name == loop) return t.coefficient;
       return 1;
     };
-    const auto first = describe(engine_, any(image("I")), kernel("W1"), image("M"),
-                                stride("conv1", "y"), relu);
-    const auto second = describe(engine_, first.dst_desc(), kernel("W2"), image("O"),
-                                 stride("conv2", "h"), false);
+    const auto first =
+        describe(engine_, any(image("I")), kernel("W1"), image("M"), stride("conv1", "y"), relu);
+    const auto second =
+        describe(engine_, first.dst_desc(), kernel("W2"), image("O"), stride("conv2", "h"), false);
     in_ = memory(first.src_desc(), engine_);
     middle_ = memory(first.dst_desc(), engine_);
     out_ = memory(second.dst_desc(), engine_);
@@ -87,8 +95,10 @@ class Pair {
   }
   void in() { bring_in_.execute(stream_, user_in_, in_); }
   void both() {
-    first_.execute(stream_, {{DNNL_ARG_SRC, in_}, {DNNL_ARG_WEIGHTS, weights1_}, {DNNL_ARG_DST, middle_}});
-    second_.execute(stream_, {{DNNL_ARG_SRC, middle_}, {DNNL_ARG_WEIGHTS, weights2_}, {DNNL_ARG_DST, out_}});
+    first_.execute(stream_,
+                   {{DNNL_ARG_SRC, in_}, {DNNL_ARG_WEIGHTS, weights1_}, {DNNL_ARG_DST, middle_}});
+    second_.execute(stream_,
+                    {{DNNL_ARG_SRC, middle_}, {DNNL_ARG_WEIGHTS, weights2_}, {DNNL_ARG_DST, out_}});
   }
   void out() { bring_out_.execute(stream_, out_, user_out_); }
   void wait() { stream_.wait(); }

@@ -13,7 +13,8 @@ using Dims = Matmul::Dims;
 
 class Softmax {
  public:
-  Softmax(const dnnl::engine& engine, const Dims& dims) : data_(Matmul::plain(dims), engine, nullptr) {
+  Softmax(const dnnl::engine& engine, const Dims& dims)
+      : data_(Matmul::plain(dims), engine, nullptr) {
     const int axis = static_cast<int>(dims.size()) - 1;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -31,9 +32,8 @@ class Softmax {
   }
   void run(const dnnl::stream& stream, float* data) {
     data_.set_data_handle(data);
-    primitive_.execute(stream, {{DNNL_ARG_SRC, data_},
-                                {DNNL_ARG_DST, data_},
-                                {DNNL_ARG_SCRATCHPAD, scratch_}});
+    primitive_.execute(
+        stream, {{DNNL_ARG_SRC, data_}, {DNNL_ARG_DST, data_}, {DNNL_ARG_SCRATCHPAD, scratch_}});
   }
 
  private:
@@ -44,7 +44,10 @@ class Softmax {
 struct Sizes {
   std::int64_t batch, m, l, k, n;
   explicit Sizes(const Problem& p)
-      : batch(p.extent("b")), m(p.extent("m")), l(p.extent("l")), k(p.extent("k")),
+      : batch(p.extent("b")),
+        m(p.extent("m")),
+        l(p.extent("l")),
+        k(p.extent("k")),
         n(p.extent("n")) {}
 };
 
@@ -57,7 +60,8 @@ struct Three {
   Matmul second;
 
   Three(const Sizes& s, std::int64_t batch, int threads)
-      : first(of(threads), dims(batch, s.m, s.k), dims(batch, s.k, s.l), dims(batch, s.m, s.l), true),
+      : first(of(threads), dims(batch, s.m, s.k), dims(batch, s.k, s.l), dims(batch, s.m, s.l),
+              true),
         softmax(engine, dims(batch, s.m, s.l)),
         second(engine, dims(batch, s.m, s.l), dims(batch, s.l, s.n), dims(batch, s.m, s.n)) {}
   void run(const float* q, const float* k, const float* v, float* p, float* e) {
@@ -100,7 +104,8 @@ std::vector<Entry> onednn_softmax(const Problem& problem, int threads) {
                      for (std::int64_t b = from; b < to; ++b)
                        each[static_cast<std::size_t>(thread)]->run(
                            problem.data("Q") + b * s.m * s.k, problem.data("K") + b * s.l * s.k,
-                           problem.data("V") + b * s.l * s.n, problem.data("P") + thread * s.m * s.l,
+                           problem.data("V") + b * s.l * s.n,
+                           problem.data("P") + thread * s.m * s.l,
                            problem.data("E") + b * s.m * s.n);
                    });
                  }});

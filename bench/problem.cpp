@@ -78,9 +78,9 @@ double Problem::error() const {
   double worst = 0;
   for (TensorId t : workload_->outputs()) {
     const std::vector<double>& reference = reference_[t.index()];
-    worst = std::max(worst, relative_error(std::span<const float>(tensors_[t.index()].get(),
-                                                                  reference.size()),
-                                           reference));
+    worst = std::max(
+        worst, relative_error(std::span<const float>(tensors_[t.index()].get(), reference.size()),
+                              reference));
   }
   return worst;
 }

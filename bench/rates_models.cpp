@@ -10,6 +10,7 @@
 #include "harness/request.h"
 #include "harness/verbs.h"
 #include "models/chimera/chimera.h"
+#include "models/chimera/levels.h"
 #include "models/exact/exact.h"
 
 namespace tilewright::bench {
@@ -74,6 +75,24 @@ Rate searching(const std::string& name, const std::vector<std::string>& subjects
           .seconds = true};
 }
 
+/// Tiles and orders at every level of a machine.
+Rate searching_levels(const std::string& name, const std::vector<std::string>& subjects) {
+  std::vector<std::shared_ptr<const Workload>> all;
+  for (const std::string& s : subjects) all.push_back(workload(s));
+  const auto machine = std::make_shared<const Machine>(named_machine("xeon-gold-6240"));
+  return {.name = name,
+          .unit = "searches",
+          .per_call = static_cast<double>(all.size()),
+          .call =
+              [all, machine] {
+                for (const auto& w : all)
+                  if (const auto found = chimera::best_levels(*w, *machine, {}); !found)
+                    throw std::runtime_error(w->name() + ": " + found.reason());
+              },
+          .seconds = true,
+          .slow = true};
+}
+
 /// What `resolve` and `exact` work on: chimera's best plan of each row, at a software-managed L2.
 struct Planned {
   std::shared_ptr<const Workload> workload;
@@ -92,9 +111,9 @@ Planned planned(const std::string& subject) {
           std::make_shared<const Schedule>(std::move(schedule).value())};
 }
 
-std::vector<std::string> table_rows() {
+std::vector<std::string> table_rows(const std::string& letter = "G", int count = 12) {
   std::vector<std::string> rows;
-  for (int i = 1; i <= 12; ++i) rows.push_back("chimera/G" + std::to_string(i));
+  for (int i = 1; i <= count; ++i) rows.push_back("chimera/" + letter + std::to_string(i));
   return rows;
 }
 
@@ -110,6 +129,9 @@ std::vector<Rate> model_rates() {
       pricing("Algorithm 1, chimera/G2 with batch, all 24 orders", "chimera/G2", "all", {}));
   rows.push_back(searching("search of 24 orders, chain 512", {kChain}));
   rows.push_back(searching("search of 24 orders, chimera/G1 to G12", table_rows()));
+  rows.push_back(searching_levels("search of three levels, chimera/G1 to G12", table_rows()));
+  rows.push_back(searching_levels("search of three levels, ten loops, chimera/C1 to C8",
+                                  table_rows("C", 8)));
   rows.push_back(
       {.name = "plan verb, chain 512",
        .unit = "plans",

@@ -21,6 +21,7 @@ struct Settings {
   bool prefetch = false;  ///< kernels: ours with prefetches, too
   int rounds = 12;
   double turn_seconds = 0.008;
+  int tilings = 100;  ///< tilings: how many are drawn a row
   cpu::Isa isa = cpu::host_isa();  ///< of our kernel and of the peak
   std::uint64_t seed = 1;
 };
@@ -36,6 +37,10 @@ void check_kernels(const Settings& settings);
 /// Bytes a second that are read, written and copied in each cache and in DRAM. "bandwidth": one
 /// entry a level, kind and number of threads.
 Json bandwidth(const Settings& settings);
+
+/// The model's tiling beside the fastest of tilings drawn at random, all verified. "tilings": one entry
+/// a row and number of threads; "ratio" is the model's median time over the fastest drawn one's.
+Json tilings(const Settings& settings);
 
 /// How fast the models, the resolver and the simulator are. "rates": one entry a row of
 /// rate_rows().

@@ -10,7 +10,8 @@ namespace tilewright::harness {
 namespace {
 
 // Okabe and Ito's colours, told apart by colour-blind readers; markers differ as well, for print.
-constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"};
+constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73",
+                                    "#cc79a7", "#56b4e9", "#e69f00"};
 constexpr std::size_t kColourCount = std::size(kColours);
 constexpr double kWidth = 720, kLineHeight = 15;
 /// Characters of a caption's line at 11 pixels, over the picture's width.
@@ -19,11 +20,16 @@ constexpr std::size_t kCaptionColumns = 110;
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -50,7 +56,8 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
 
 std::string head(double height) {
   return formatted(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1:.0f}\" viewBox=\"0 0 {0} "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1:.0f}\" viewBox=\"0 0 "
+      "{0} "
       "{1:.0f}\" font-family=\"DejaVu Sans, Arial, sans-serif\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
       kWidth, height);
@@ -80,7 +87,8 @@ std::string marker(std::size_t kind, double x, double y) {
     case 2:
       return formatted("<path d=\"M{:.1f} {:.1f}l4 7h-8z\" fill=\"{}\"/>\n", x, y - 4, colour);
     default:
-      return formatted("<path d=\"M{:.1f} {:.1f}l4 4l-4 4l-4 -4z\" fill=\"{}\"/>\n", x, y - 4, colour);
+      return formatted("<path d=\"M{:.1f} {:.1f}l4 4l-4 4l-4 -4z\" fill=\"{}\"/>\n", x, y - 4,
+                       colour);
   }
 }
 
@@ -119,10 +127,12 @@ std::string number_text(double v) {
   constexpr struct {
     double unit;
     const char* name;
-  } kUnits[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}, {1e-3, "m"}, {1e-6, "µ"}, {1e-9, "n"}};
+  } kUnits[] = {{1e12, "T"}, {1e9, "G"},  {1e6, "M"},  {1e3, "k"},
+                {1, ""},     {1e-3, "m"}, {1e-6, "µ"}, {1e-9, "n"}};
   for (const auto& [unit, name] : kUnits)
     // Powers of ten are not exact: 0.001 / 1e-3 may be a little less than 1.
-    if (std::abs(v) >= unit * (1 - 1e-9)) return formatted("{:g}{}{}", v / unit, *name ? " " : "", name);
+    if (std::abs(v) >= unit * (1 - 1e-9))
+      return formatted("{:g}{}{}", v / unit, *name ? " " : "", name);
   return formatted("{:g}", v);
 }
 
@@ -193,13 +203,16 @@ std::string to_svg(const Chart& chart) {
     for (std::size_t i = 0; i < s.x.size(); ++i) {
       if (!drawable(s, i)) continue;
       const double x = a.x.at(s.x[i]), y = a.y.at(s.y[i]);
-      if (chart.lines) path += formatted("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x, y);
-      else svg += marker(k, x, y);
+      if (chart.lines)
+        path += formatted("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x, y);
+      else
+        svg += marker(k, x, y);
     }
     if (!path.empty())
-      svg += formatted("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" "
-                       "stroke-dasharray=\"{}\"/>\n",
-                       path, kColours[k % kColourCount], k == 0 ? "none" : formatted("{} 3", 3 * k + 2));
+      svg += formatted(
+          "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" "
+          "stroke-dasharray=\"{}\"/>\n",
+          path, kColours[k % kColourCount], k == 0 ? "none" : formatted("{} 3", 3 * k + 2));
     const double y = legend + kLineHeight * static_cast<double>(k);
     svg += marker(k, kLeft + 4, y - 4) + text_at(kLeft + 16, y, s.name, "start", 11);
   }
@@ -213,8 +226,8 @@ std::string pairs_svg(const std::string& title, std::span<const Pair> pairs,
   const double below = kTop + kRow * static_cast<double>(pairs.size()) + 18;
   std::string svg = head(below + caption_height(caption) + 12);
   svg += text_at(kWidth / 2, 22, title, "middle", 14);
-  const bool negative =
-      std::any_of(pairs.begin(), pairs.end(), [](const Pair& p) { return p.ours < 0 || p.paper < 0; });
+  const bool negative = std::any_of(pairs.begin(), pairs.end(),
+                                    [](const Pair& p) { return p.ours < 0 || p.paper < 0; });
   const double zero = negative ? kLeft + kBars / 2 : kLeft, room = negative ? kBars / 2 : kBars;
   const auto legend = [&svg](double x, std::size_t colour, const char* name) {
     svg += formatted("<rect x=\"{}\" y=\"34\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", x,
@@ -235,15 +248,16 @@ std::string pairs_svg(const std::string& title, std::span<const Pair> pairs,
     }
     const auto bar = [&](double value, double top, std::size_t colour, const std::string& text) {
       const double length = room * value / most;
-      svg += formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" fill=\"{}\"/>\n",
-                       std::min(zero, zero + length), top, std::abs(length), kColours[colour]);
+      svg += formatted(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" fill=\"{}\"/>\n",
+          std::min(zero, zero + length), top, std::abs(length), kColours[colour]);
       svg += text_at(std::max(zero, zero + length) + 6, top + 11, text, "start", 11);
     };
     bar(p.ours, y + 4, 0, p.ours_text);
     bar(p.paper, y + 20, 1, p.paper_text);
   }
-  svg += formatted("<line x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" y2=\"{2:.1f}\" stroke=\"#444\"/>\n", zero,
-                   kTop, below - 18);
+  svg += formatted("<line x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" y2=\"{2:.1f}\" stroke=\"#444\"/>\n",
+                   zero, kTop, below - 18);
   return svg + caption_at(below, caption) + "</svg>\n";
 }
 

@@ -78,6 +78,27 @@ void add_costs(ordered_json& json, const Setting& s, const chimera::LevelsOption
   json["seconds"] = known ? ordered_json(price.largest) : ordered_json(nullptr);
 }
 
+/// The least that the objective can be, by what is proven of every level, and how far what truly moves
+/// is from that.
+void add_bound(ordered_json& json, const Machine& m, const chimera::LevelsOptions& options) {
+  const auto bandwidth = chimera::bandwidths(m, chimera::chip_levels(m));
+  double least = 0, truly = 0;
+  bool known = true;
+  for (std::size_t d = 0; d < json["levels"].size(); ++d) {
+    const ordered_json& level = json["levels"][d];
+    known = known && level["exact_bytes"].is_number();
+    const auto add = [&](double& all, const char* key) {
+      const double cost = level[key].is_number() ? level[key].get<double>() / bandwidth[d] : 0;
+      all = options.objective == chimera::Objective::largest ? std::max(all, cost) : all + cost;
+    };
+    add(least, "bound_bytes");
+    add(truly, "exact_bytes");
+  }
+  json["cost_bound"] = least;
+  json["cost_exact"] = known ? ordered_json(truly) : ordered_json(nullptr);
+  json["cost_gap"] = known && least > 0 ? ordered_json(truly / least) : ordered_json(nullptr);
+}
+
 struct Planned {
   chimera::LevelsOptions options;
   Result<chimera::LevelsPlan> best = Reason{""};
@@ -104,11 +125,15 @@ bool over_levels(const Request& request, const Machine& machine) {
 
 chimera::LevelsOptions levels_options(const Request& request) {
   chimera::LevelsOptions o{.model = chimera_options(request)};
-  if (request.capacity)
-    throw InputError({.where = "--capacity",
-                      .value = *request.capacity,
+  const auto refuse_one = [](const char* option, const std::string& value) {
+    throw InputError({.where = option,
+                      .value = value,
                       .problem = "is of one level",
                       .accepted = "--level all without it: every level has its own"});
+  };
+  if (request.capacity) refuse_one("--capacity", *request.capacity);
+  if (request.order && *request.order != "all") refuse_one("--order", *request.order);
+  if (request.tiles && !request.tree) refuse_one("--tiles", *request.tiles);
   if (!request.objective) return o;
   const auto objective = chimera::objective_from_name(*request.objective);
   if (!objective)
@@ -153,6 +178,7 @@ Result<Optimum> levels_optimise(const Request& request, const Setting& setting) 
         best.memory[setting.machine->level(best.price.levels[d].at.level).name].value;
   }
   add_costs(json, setting, planned.options, best.price);
+  add_bound(json, *setting.machine, planned.options);
   const ordered_json outermost = json["levels"].front();  // a copy: new keys move the old
   json["volume_bytes"] = outermost["volume_bytes"];
   json["exact_bytes"] = outermost["exact_bytes"];
@@ -218,6 +244,7 @@ Answer levels_price(const Request& request, const Setting& setting,
       w, m, plan ? *plan : chimera::plan_of(w, tilings, m, options.model));
   json["levels"] = levels_json(setting, price, exactly);
   add_costs(json, setting, options, price);
+  add_bound(json, m, options);
   const ordered_json volume = json["levels"].front()["volume_bytes"];
   json["volume_bytes"] = volume;
   json["options"] = options_json(options.model);

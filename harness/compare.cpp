@@ -79,6 +79,20 @@ std::string why_input(const Workload& w, const std::string& tensor, std::int64_t
   return "buffers alive: the tile was replaced, and is loaded again";
 }
 
+/// A window's tile may reach past the tensor's ends.
+std::string why_edges(const Workload& w, const std::string& tensor) {
+  const auto id = w.find_tensor(tensor);
+  const bool halo = id && std::ranges::any_of(w.operators(), [&](const Operator& op) {
+                      return std::ranges::any_of(op.inputs, [&](const Access& a) {
+                        return a.tensor == *id && std::ranges::any_of(a.index, [](const Affine& i) {
+                                 return i.terms.size() > 1;
+                               });
+                      });
+                    });
+  return halo ? "edges: partial tiles, and halos in the padding, counted as full ones"
+              : "edges: partial tiles counted as full ones";
+}
+
 /// Where the difference between a model's bytes and exact's comes from; the parts sum to it.
 ordered_json causes_of(const Workload& w, const ByTensor& model, const ByTensor& no_edges,
                        const Planned& p) {
@@ -95,7 +109,7 @@ ordered_json causes_of(const Workload& w, const ByTensor& model, const ByTensor&
   };
   for (const auto& [name, unused] : names) {
     const Moved said = at(model, name), cut = at(no_edges, name), is = at(p.exact, name);
-    add("edges: partial tiles counted as full ones", name, said.all() - cut.all());
+    add(why_edges(w, name), name, said.all() - cut.all());
     const auto id = w.find_tensor(name);
     if (id && w.is_input(*id)) {
       add(why_input(w, name, cut.all() - is.all(), p), name, cut.all() - is.all());

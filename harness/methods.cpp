@@ -63,10 +63,14 @@ constexpr Method kMethods[] = {
 
 std::string_view name_of(Reproduction r) {
   switch (r) {
-    case Reproduction::analysis: return "analysis";
-    case Reproduction::simulation: return "simulation";
-    case Reproduction::recorded: return "recorded";
-    case Reproduction::needs: return "needs";
+    case Reproduction::analysis:
+      return "analysis";
+    case Reproduction::simulation:
+      return "simulation";
+    case Reproduction::recorded:
+      return "recorded";
+    case Reproduction::needs:
+      return "needs";
   }
   return "";
 }

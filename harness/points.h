@@ -1,5 +1,5 @@
-// Finished points of an experiment, kept in a file as they come, so that a run that was killed goes on
-// where it was.
+// Finished points of an experiment, kept in a file as they come, so that a run that was killed goes
+// on where it was.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,10 @@
 
 namespace tilewright::harness {
 
-/// A journal of lines of JSON: first {"schema", "experiment", "fingerprint"}, then a line a finished
-/// point, {"point", "value"}. A line is written whole and flushed to the disk before the point counts
-/// as finished; a torn last line is cut off when the file is opened again. One process at a time.
+/// A journal of lines of JSON: first {"schema", "experiment", "fingerprint"}, then a line a
+/// finished point, {"point", "value"}. A line is written whole and flushed to the disk before the
+/// point counts as finished; a torn last line is cut off when the file is opened again. One process
+/// at a time.
 class Points {
  public:
   /// Keeps nothing: every point is computed.
@@ -23,18 +24,18 @@ class Points {
   Points(const Points&) = delete;
   Points& operator=(const Points&) = delete;
 
-  /// Goes on with the journal at `path` where it has this fingerprint, and begins it anew where it has
-  /// another or `fresh` is set. Throws InputError where it cannot be written, or where another process
-  /// is writing it.
+  /// Goes on with the journal at `path` where it has this fingerprint, and begins it anew where it
+  /// has another or `fresh` is set. Throws InputError where it cannot be written, or where another
+  /// process is writing it.
   void open(const std::string& path, const std::string& experiment, const std::string& fingerprint,
             bool fresh);
-  /// Takes the points of another experiment's journal as finished, where its fingerprint is this one.
-  /// They are not written again.
+  /// Takes the points of another experiment's journal as finished, where its fingerprint is this
+  /// one. They are not written again.
   void adopt(const std::string& path, const std::string& experiment,
              const std::string& fingerprint);
 
-  /// What the point `key` of `experiment` is: found, or computed and kept. From several threads at once;
-  /// `compute` runs outside the lock. What it throws is not kept.
+  /// What the point `key` of `experiment` is: found, or computed and kept. From several threads at
+  /// once; `compute` runs outside the lock. What it throws is not kept.
   nlohmann::ordered_json once(const std::string& experiment, const std::string& key,
                               const std::function<nlohmann::ordered_json()>& compute);
 
@@ -51,8 +52,8 @@ class Points {
   mutable std::mutex mutex_;
 };
 
-/// What a journal holds: its header, its points, and where its last whole line ends. Reading stops at the
-/// first line that is none of ours.
+/// What a journal holds: its header, its points, and where its last whole line ends. Reading stops
+/// at the first line that is none of ours.
 struct Journal {
   nlohmann::ordered_json header;
   std::map<std::string, nlohmann::ordered_json> points;
@@ -62,8 +63,8 @@ Journal read_journal(std::string_view text);
 
 /// 64 bits of FNV-1a as 16 hexadecimal digits.
 std::string hash_text(std::string_view text);
-/// The hash of the program or library that this code runs from: points of another build are computed
-/// again.
+/// The hash of the program or library that this code runs from: points of another build are
+/// computed again.
 const std::string& build_hash();
 
 }  // namespace tilewright::harness

@@ -26,8 +26,10 @@ Reproduced reproduce_panels(const Experiment& e, const Run& run) {
     for (std::size_t begin = 0; begin < one.csv.size();) {
       const std::size_t end = std::min(one.csv.find('\n', begin), one.csv.size());
       const std::string line = one.csv.substr(begin, end - begin);
-      if (!first) all.csv += part.id + "," + line + "\n";
-      else if (all.csv.empty()) all.csv = "panel," + line + "\n";
+      if (!first)
+        all.csv += part.id + "," + line + "\n";
+      else if (all.csv.empty())
+        all.csv = "panel," + line + "\n";
       first = false;
       begin = end + 1;
     }
@@ -117,7 +119,8 @@ std::string figure_of(const Experiment& e, const Reproduced& done) {
   std::string sources;
   for (const Compared& c : done.compared) {
     if (!c.ours || !c.paper || pairs.size() == kMost) continue;
-    pairs.push_back({c.what, number_text(c.ours, c.unit), number_text(c.paper, c.unit), *c.ours, *c.paper});
+    pairs.push_back(
+        {c.what, number_text(c.ours, c.unit), number_text(c.paper, c.unit), *c.ours, *c.paper});
     if (sources.find(c.ours_source) == std::string::npos)
       sources += (sources.empty() ? "" : ", ") + c.ours_source;
   }
@@ -129,13 +132,14 @@ std::string figure_of(const Experiment& e, const Reproduced& done) {
 
 std::string report_of(const Experiment& e, const Reproduced& done, const std::string& command,
                       bool figure) {
-  std::string text = formatted(
-      "# {}: {}\n\nSource of the paper's numbers: {}. Ours: `{}` ({}).\n\n{}\n\n{}\n", e.id,
-      e.title, e.source, command, name_of(method_of(e).how), e.about, done.report);
+  std::string text =
+      formatted("# {}: {}\n\nSource of the paper's numbers: {}. Ours: `{}` ({}).\n\n{}\n\n{}\n",
+                e.id, e.title, e.source, command, name_of(method_of(e).how), e.about, done.report);
   text += compared_report(e, done.compared);
   if (e.needs) text += "\nNot reproduced here: it would need " + *e.needs + "\n";
   if (figure) text += "\n![" + e.id + "](figure.svg)\n";
-  return text + (done.holds ? "\nWhat must hold holds.\n" : "\nDoes not hold: " + done.reason + ".\n");
+  return text +
+         (done.holds ? "\nWhat must hold holds.\n" : "\nDoes not hold: " + done.reason + ".\n");
 }
 
 std::string command_of(const Experiment& e, const ReproduceOptions& options) {
@@ -155,7 +159,8 @@ ordered_json head_of(const Experiment& e) {
   json["paper_numbers"] = ordered_json::array();
   if (const auto paper = document_of(e, {"paper"}).get("paper"))
     for (const Field& p : paper->items())
-      json["paper_numbers"].push_back({{"what", p.at("what").text()}, {"value", p.at("value").text()}});
+      json["paper_numbers"].push_back(
+          {{"what", p.at("what").text()}, {"value", p.at("value").text()}});
   return json;
 }
 
@@ -198,7 +203,8 @@ ordered_json write_folder(const Experiment& e, const ReproduceOptions& options,
     json["files"].push_back(folder + "/figure.svg");
     write_file(folder + "/figure.svg", figure, "--out");
   }
-  write_file(folder + "/report.md", report_of(e, done, command_of(e, options), !figure.empty()), "--out");
+  write_file(folder + "/report.md", report_of(e, done, command_of(e, options), !figure.empty()),
+             "--out");
   write_file(folder + "/points.csv", done.csv, "--out");
   write_file(folder + "/result.json", json.dump(2) + "\n", "--out");
   return json;
@@ -224,7 +230,8 @@ Answer reproduce_into(const Experiment& e, const Request& request, const Reprodu
   if (e.method == "panels")
     for (const Field& panel : Field(*e.document, e.where).at("panels").items()) {
       const Experiment& part = find_experiment(panel.text());
-      points.adopt(beside + "/" + part.id + "/journal.jsonl", part.id, fingerprint_of(part, options));
+      points.adopt(beside + "/" + part.id + "/journal.jsonl", part.id,
+                   fingerprint_of(part, options));
     }
   const Reproduced done = method_of(e).run(e, {request, options, points});
   return answer_of(write_folder(e, options, folder, fingerprint, done));

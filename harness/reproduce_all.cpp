@@ -29,7 +29,9 @@ ordered_json row_of(const Experiment& e, const Answer& answer, double seconds) {
   ordered_json row = {{"id", e.id},
                       {"title", e.title},
                       {"status", name_of(method_of(e).how)},
-                      {"outcome", !ran ? kMissing : answer.ok() ? kHolds : kFails},
+                      {"outcome", !ran          ? kMissing
+                                  : answer.ok() ? kHolds
+                                                : kFails},
                       {"reason", answer.ok() ? ordered_json(nullptr) : j["reason"]},
                       {"already_there", j.value("already_there", false)},
                       {"seconds", ran && !j.contains("already_there") ? ordered_json(seconds)
@@ -44,10 +46,9 @@ std::string compared_text(const ordered_json& compared) {
   for (const ordered_json& c : compared) {
     if (c["ours"].is_null() || c["paper"].is_null()) continue;
     if (!text.empty()) return text + "; ...";
-    text = formatted("{}: {:.4g} {}(the paper: {:.4g})", c["what"].get<std::string>(),
-                     c["ours"].get<double>(),
-                     c["unit"] == "" ? "" : c["unit"].get<std::string>() + " ",
-                     c["paper"].get<double>());
+    text = formatted(
+        "{}: {:.4g} {}(the paper: {:.4g})", c["what"].get<std::string>(), c["ours"].get<double>(),
+        c["unit"] == "" ? "" : c["unit"].get<std::string>() + " ", c["paper"].get<double>());
   }
   return text.empty() ? "-" : text;
 }
@@ -62,9 +63,10 @@ std::string index_text(const ordered_json& json) {
     const std::string outcome =
         row["outcome"].get<std::string>() +
         (row["reason"].is_null() ? "" : ": " + row["reason"].get<std::string>());
-    text += formatted("| {} | {} | {} | {} | {} |\n",
-                      ran ? "[" + id + "](" + id + "/report.md)" : id, row["title"].get<std::string>(),
-                      row["status"].get<std::string>(), outcome, compared_text(row["compared"]));
+    text +=
+        formatted("| {} | {} | {} | {} | {} |\n", ran ? "[" + id + "](" + id + "/report.md)" : id,
+                  row["title"].get<std::string>(), row["status"].get<std::string>(), outcome,
+                  compared_text(row["compared"]));
   }
   return text;
 }
@@ -74,7 +76,8 @@ void write_index(const ordered_json& json, const std::string& folder) {
   write_file(folder + "/index.json", json.dump(2) + "\n", "--out");
 }
 
-/// The answer of one; what is wrong with a file of its source is an outcome here, not the end of all.
+/// The answer of one; what is wrong with a file of its source is an outcome here, not the end of
+/// all.
 Answer answer_of(const Experiment& e, const Request& request, const ReproduceOptions& options,
                  const std::string& folder) {
   const ReproduceOptions one = options_for(e, options);

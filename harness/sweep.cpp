@@ -116,8 +116,8 @@ struct Asked {
 
 const std::set<std::string, std::less<>>& option_names() {
   static const std::set<std::string, std::less<>> names = {
-      "level", "capacity", "reading", "edges",      "memory",   "objective", "write_weight", "min_tile",
-      "layout", "expression", "hoist", "rule1",     "rule4",    "stores",    "phi",          "seed"};
+      "level",  "capacity",   "reading", "edges", "memory", "objective", "write_weight", "min_tile",
+      "layout", "expression", "hoist",   "rule1", "rule4",  "stores",    "phi",          "seed"};
   return names;
 }
 
@@ -134,13 +134,15 @@ Asked asked_of(const Field& top, std::int64_t most) {
   a.models = models ? texts_of(*models) : std::vector<std::string>{"chimera"};
   for (const std::string& m : a.models) find_model(m);
   if (const auto orders = top.get("orders")) {
-    if (a.verb == "plan") orders->fail("is what plan finds", "the verbs predict and simulate with it");
+    if (a.verb == "plan")
+      orders->fail("is what plan finds", "the verbs predict and simulate with it");
     a.orders = texts_of(*orders);
     a.all_orders = a.orders == std::vector<std::string>{"all"};
   }
   if (const auto tiles = top.get("tiles")) {
     if (a.orders.empty()) tiles->fail("is of an order", "orders beside it");
-    for (const auto& [loop, sizes] : tiles->entries()) a.tiles.emplace_back(loop, numbers_of(sizes));
+    for (const auto& [loop, sizes] : tiles->entries())
+      a.tiles.emplace_back(loop, numbers_of(sizes));
   }
   if (const auto options = top.get("options"))
     for (const auto& [name, values] : options->entries()) {
@@ -165,11 +167,13 @@ OfWorkload of_workload(const Asked& asked, const Workload& w, std::set<std::stri
   OfWorkload of;
   if (asked.all_orders) {
     if (chimera::order_loops(w).size() > kMostLoops)
-      throw InputError({.where = "orders",
-                        .value = "all",
-                        .problem = "are too many of " + w.name(),
-                        .accepted = formatted("orders by name where loops are more than {}", kMostLoops)});
-    for (const chimera::Order& o : chimera::all_orders(w)) of.orders.push_back(chimera::to_text(w, o));
+      throw InputError(
+          {.where = "orders",
+           .value = "all",
+           .problem = "are too many of " + w.name(),
+           .accepted = formatted("orders by name where loops are more than {}", kMostLoops)});
+    for (const chimera::Order& o : chimera::all_orders(w))
+      of.orders.push_back(chimera::to_text(w, o));
     known.insert("all");
   } else {
     for (const std::string& text : asked.orders) {
@@ -193,7 +197,8 @@ OfWorkload of_workload(const Asked& asked, const Workload& w, std::set<std::stri
 void refuse_unknown(const Asked& asked, const Field& top, const std::set<std::string>& known) {
   for (const std::string& order : asked.orders)
     if (!known.contains(order))
-      top.at("orders").fail(order + " is an order of no workload here", "orders of its loops, or all");
+      top.at("orders").fail(order + " is an order of no workload here",
+                            "orders of its loops, or all");
   for (const auto& [loop, sizes] : asked.tiles)
     if (!known.contains("tiles." + loop))
       top.at("tiles").at(loop).fail("is a loop of no workload here", "tiles of its loops");
@@ -221,13 +226,15 @@ class Expansion {
   void count(const std::vector<std::size_t>& sizes) {
     std::int64_t more = 1;
     for (const std::size_t s : sizes) {
-      more *= static_cast<std::int64_t>(s);  // at most most_ before, and refused before it overflows
+      more *=
+          static_cast<std::int64_t>(s);  // at most most_ before, and refused before it overflows
       if (more + std::ssize(points_) > most_)
         top_.fail("asks for too many points", formatted("at most {}", most_));
     }
   }
 
-  void add_point(const std::string& name, const OfWorkload& of, const std::vector<std::size_t>& at) {
+  void add_point(const std::string& name, const OfWorkload& of,
+                 const std::vector<std::size_t>& at) {
     std::size_t k = 0;
     SweepPoint p{.verb = asked_.verb,
                  .workload = name,
@@ -251,7 +258,8 @@ class Expansion {
 }  // namespace
 
 ordered_json to_json(const SweepPoint& p) {
-  ordered_json json = {{"verb", p.verb}, {"workload", p.workload}, {"machine", p.machine}, {"model", p.model}};
+  ordered_json json = {
+      {"verb", p.verb}, {"workload", p.workload}, {"machine", p.machine}, {"model", p.model}};
   if (!p.order.empty()) json["order"] = p.order;
   if (!p.tiles.empty()) json["tiles"] = p.tiles;
   if (!p.options.empty()) json["options"] = p.options;
@@ -276,7 +284,8 @@ SweepPoint sweep_point_from_json(const ordered_json& j) {
   }
 }
 
-std::string id_of(const SweepPoint& p) { return hash_text(to_json(p).dump()); }
+// A letter first, so that nobody takes a name of sixteen digits for a number.
+std::string id_of(const SweepPoint& p) { return "p" + hash_text(to_json(p).dump()); }
 
 Sweep read_sweep(std::string_view text, const std::string& where, std::int64_t most) {
   const DocumentValue document = read_yaml(text, where);

@@ -1,5 +1,5 @@
-// A sweep: one question asked of every combination of workloads, machines, models, orders and tiles. The
-// caller decides where points are answered (threads, a cluster) and keeps the rows.
+// A sweep: one question asked of every combination of workloads, machines, models, orders and
+// tiles. The caller decides where points are answered (threads, a cluster) and keeps the rows.
 #pragma once
 
 #include <map>
@@ -35,17 +35,17 @@ struct Sweep {
 /// More points than this are refused before any is made.
 inline constexpr std::int64_t kMostSweepPoints = 2'000'000;
 
-/// Reads a sweep's file (docs/sweeps.md). Points come in the file's order, workloads outermost; a point
-/// that two combinations lead to is there once. Names are checked: a workload, machine, model or option
-/// that is not known, an order or a loop that no workload of the sweep has. Throws InputError. Cost:
-/// microseconds a point.
+/// Reads a sweep's file (docs/sweeps.md). Points come in the file's order, workloads outermost; a
+/// point that two combinations lead to is there once. Names are checked: a workload, machine, model
+/// or option that is not known, an order or a loop that no workload of the sweep has. Throws
+/// InputError. Cost: microseconds a point.
 Sweep read_sweep(std::string_view text, const std::string& where,
                  std::int64_t most = kMostSweepPoints);
 
-/// Answers of points, a row each: flat, numbers and text only, the same keys for the same kind of point.
-/// "status" is done, refused (with "reason": nothing fits, not legal, not available) or bad input (a tile
-/// larger than its loop). Workloads and machines are read once. Cost: predict, tens of microseconds a
-/// point; plan, milliseconds; simulate, as the verb.
+/// Answers of points, a row each: flat, numbers and text only, the same keys for the same kind of
+/// point. "status" is done, refused (with "reason": nothing fits, not legal, not available) or bad
+/// input (a tile larger than its loop). Workloads and machines are read once. Cost: predict, tens
+/// of microseconds a point; plan, milliseconds; simulate, as the verb.
 std::vector<nlohmann::ordered_json> sweep_rows(const std::vector<SweepPoint>& points);
 
 }  // namespace tilewright::harness

@@ -15,9 +15,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-[[noreturn]] void bad_option(const std::string& name, const std::string& value, const char* accepted) {
-  throw InputError(
-      {.where = "options", .field = name, .value = value, .problem = "is not accepted", .accepted = accepted});
+[[noreturn]] void bad_option(const std::string& name, const std::string& value,
+                             const char* accepted) {
+  throw InputError({.where = "options",
+                    .field = name,
+                    .value = value,
+                    .problem = "is not accepted",
+                    .accepted = accepted});
 }
 
 std::int64_t whole(const std::string& name, const std::string& text) {
@@ -38,20 +42,26 @@ double number(const std::string& name, const std::string& text) {
 
 void set_option(Request& r, const std::string& name, const std::string& value) {
   const std::pair<const char*, std::optional<std::string>*> texts[] = {
-      {"level", &r.level},       {"capacity", &r.capacity},         {"reading", &r.reading},
-      {"edges", &r.edges},       {"memory", &r.memory},             {"objective", &r.objective},
-      {"layout", &r.layout},     {"expression", &r.fuser.expression}, {"hoist", &r.fuser.hoist},
-      {"rule1", &r.fuser.blocks}, {"rule4", &r.fuser.shared},       {"stores", &r.fuser.stores},
+      {"level", &r.level},        {"capacity", &r.capacity},
+      {"reading", &r.reading},    {"edges", &r.edges},
+      {"memory", &r.memory},      {"objective", &r.objective},
+      {"layout", &r.layout},      {"expression", &r.fuser.expression},
+      {"hoist", &r.fuser.hoist},  {"rule1", &r.fuser.blocks},
+      {"rule4", &r.fuser.shared}, {"stores", &r.fuser.stores},
       {"phi", &r.fuser.ratio}};
   for (const auto& [known, to] : texts)
     if (name == known) {
       *to = value;
       return;
     }
-  if (name == "write_weight") r.write_weight = number(name, value);
-  else if (name == "min_tile") r.min_tile = whole(name, value);
-  else if (name == "seed") r.seed = static_cast<std::uint64_t>(whole(name, value));
-  else bad_option(name, value, "an option of a sweep");
+  if (name == "write_weight")
+    r.write_weight = number(name, value);
+  else if (name == "min_tile")
+    r.min_tile = whole(name, value);
+  else if (name == "seed")
+    r.seed = static_cast<std::uint64_t>(whole(name, value));
+  else
+    bad_option(name, value, "an option of a sweep");
 }
 
 Request request_of(const SweepPoint& p) {
@@ -91,8 +101,8 @@ Answer answer_of(const SweepPoint& p, const Request& request, Settings& settings
   return find_model(p.model).price(request, settings.of(request));
 }
 
-/// The sums over tensors at each boundary: those of the outermost without its name, then, where there are
-/// more, those of all with it.
+/// The sums over tensors at each boundary: those of the outermost without its name, then, where
+/// there are more, those of all with it.
 void add_traffic(ordered_json& row, const ordered_json& traffic, const std::string& home) {
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> sums;
   for (const ordered_json& t : traffic) {
@@ -117,8 +127,8 @@ void add_answer(ordered_json& row, const Answer& answer, const std::string& home
   row["status"] = answer.ok() ? "done" : "refused";
   row["reason"] = answer.ok() ? ordered_json(nullptr) : j["reason"];
   row["source"] = j.value("source", std::string("predicted"));
-  for (const char* key : {"volume_bytes", "exact_bytes", "bound_bytes", "gap", "seconds", "search_seconds",
-                          "recomputed_operations"})
+  for (const char* key : {"volume_bytes", "exact_bytes", "bound_bytes", "gap", "seconds",
+                          "search_seconds", "recomputed_operations"})
     if (j.contains(key) && !j[key].is_structured()) row[key] = j[key];
   if (j.contains("order") && !row.contains("order")) row["order"] = j["order"];
   if (j.contains("tiles") && j["tiles"].is_object())
@@ -129,8 +139,11 @@ void add_answer(ordered_json& row, const Answer& answer, const std::string& home
 }
 
 ordered_json row_of(const SweepPoint& p, Settings& settings) {
-  ordered_json row = {{"point", id_of(p)},       {"verb", p.verb},   {"workload", p.workload},
-                      {"machine", p.machine},    {"model", p.model}};
+  ordered_json row = {{"point", id_of(p)},
+                      {"verb", p.verb},
+                      {"workload", p.workload},
+                      {"machine", p.machine},
+                      {"model", p.model}};
   if (!p.order.empty()) row["order"] = p.order;
   for (const auto& [loop, size] : p.tiles) row["tile_" + loop] = size;
   for (const auto& [name, value] : p.options) row[name] = value;

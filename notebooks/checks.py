@@ -108,6 +108,12 @@ def norm_apart():
     return moved(tw.simulate(plan))
 
 
+def xla_over_stitched():
+    plans = tw.compare(NORM, "v100", models="fusionstitching,xla-rule")["plans"]
+    moved_by = {row["model"]: row["exact_bytes"] for row in plans}
+    return moved_by["xla-rule"] / moved_by["fusionstitching"]
+
+
 def counted_over_planned():
     chain = "gemm-chain:m=64,n=64,k=64,l=64"
     counted = tw.measure(chain, XEON, model="chimera", meter="cachegrind", check=True)
@@ -165,6 +171,7 @@ CHECKS = {
     "8.1": (lambda: next(c for c in (1, 2, 4, 8, 16, 32, 64, 128) if moved(norm(c), "gain") == 512), 0,
             "a buffer holds one tile: gain stays if its tile never changes"),
     "8.2": (lambda: norm_apart() / moved(norm(128)), 0.01, "one kernel an operator over the fused one"),
+    "8.3": (xla_over_stitched, 0.01, "compare() has exact_bytes of every plan"),
     "9.1": (lambda: tw.run("gemm-chain:m=256,n=64,k=64,l=256", "host", model="chimera", target="cpu",
                            seconds=0.05, check=True)["micro_kernel"], None, "run() says it"),
     "9.2": (counted_over_planned, 0.05, "measure(meter='cachegrind') over simulate(layout='row-major'), into L1"),

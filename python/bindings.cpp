@@ -1,11 +1,14 @@
-// The module: one function, from a verb and its options as JSON to the answer as JSON, and two for
-// models written in Python. The package around it (tilewright/__init__.py) gives the verbs their
-// signatures.
+// The module: one function, from a verb and its options as JSON to the answer as JSON; those of
+// sweeps and of models written in Python. The package around it (tilewright/__init__.py) gives the
+// verbs their signatures.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
+#include "harness/points.h"
 #include "harness/registry.h"
 #include "python/added_model.h"
 #include "python/options.h"
+#include "python/sweep.h"
 
 namespace tilewright::python {
 namespace {
@@ -73,6 +76,10 @@ PYBIND11_MODULE(_tilewright, m) {
     }
     return py::make_tuple(py::str(answer.first), answer.second);
   });
+  using Release = py::call_guard<py::gil_scoped_release>;
+  m.def("sweep_points", &tilewright::python::sweep_points, Release());
+  m.def("sweep_rows", &tilewright::python::sweep_rows, Release());
+  m.def("build_hash", &tilewright::harness::build_hash, Release());
   m.def("add_model", &tilewright::python::add_model);
   m.def("remove_model", &tilewright::harness::remove_model);
 }

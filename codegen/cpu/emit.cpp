@@ -20,17 +20,19 @@ std::vector<std::string> boundaries_of(const Schedule& s) {
   return names;
 }
 
+/// Of an element as tiles hold it.
 Result<std::int64_t> element_bytes(const Schedule& s) {
   const auto tensors = s.workload->tensors();
   for (const Tensor& t : tensors) {
-    if (t.dtype != DType::f32 && t.dtype != DType::f64)
+    if (t.dtype != DType::f32 && t.dtype != DType::f64 && t.dtype != DType::bf16)
       return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
-                    ": the cpu target emits f32 and f64"};
+                    ": the cpu target emits bf16, f32 and f64"};
     if (t.dtype != tensors.front().dtype)
       return Reason{"tensors " + tensors.front().name + " and " + t.name +
                     " differ in type: the cpu target emits one type at a time"};
   }
-  return tensors.empty() ? 4 : size_of(tensors.front().dtype);
+  return tensors.empty() || tensors.front().dtype == DType::bf16 ? 4
+                                                                 : size_of(tensors.front().dtype);
 }
 
 void check(const EmitOptions& o) {
@@ -84,8 +86,8 @@ constexpr const char* kZero = R"(
 // A tensor that blocks add to starts from what adds nothing.
 template <int R>
 void zero(Tile<R>& t, int64_t elements) {
-  for (int64_t i = 0; i < elements; ++i) t.home[i] = t.identity;
-  t.steps.written(elements * static_cast<int64_t>(sizeof(Real)));
+  for (int64_t i = 0; i < elements; ++i) put(t.home[i], t.identity);
+  t.steps.written(elements * static_cast<int64_t>(sizeof(Home)));
 }
 )";
 
@@ -109,11 +111,15 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   p.needed.assign(s.workload->tensors().size(), false);
   p.prelude.count = options.count;
   p.prelude.f64 = *bytes == 8;
+  p.prelude.bf16 = s.workload->dtype() == DType::bf16;
 
   std::vector<KernelText> kernels;
   std::int64_t workspace = 4096;
   bool parallel = false;
   Source source{.prefix = options.prefix};
+  if (p.prelude.bf16)
+    source.notes.push_back(
+        "tensors are bf16 at home and f32 in tiles: converted as they are copied, computed in f32");
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     auto text = KernelEmitter(p, static_cast<int>(k)).emit();
     if (!text) return Reason{text.reason()};

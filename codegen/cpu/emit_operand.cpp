@@ -1,5 +1,5 @@
-// Right operands whose columns are not contiguous: packed once, before the outermost loop that they do
-// not depend on, instead of at every product.
+// Right operands whose columns are not contiguous: packed once, before the outermost loop that they
+// do not depend on, instead of at every product.
 #include <algorithm>
 
 #include "codegen/cpu/emitter.h"
@@ -11,9 +11,9 @@ constexpr std::int64_t kMostPacked = std::int64_t{1} << 26;
 
 }  // namespace
 
-/// Remembers, for the next pass, before which loop the operand of this product can be packed. It must
-/// lie at home, where nobody changes it, and be one matrix there: loops of it other than columns and
-/// depth stand around.
+/// Remembers, for the next pass, before which loop the operand of this product can be packed. It
+/// must lie at home, where nobody changes it, and be one matrix there: loops of it other than
+/// columns and depth stand around.
 void KernelEmitter::look_for_hoist(NodeId id, const Product& p) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
@@ -23,9 +23,7 @@ void KernelEmitter::look_for_hoist(NodeId id, const Product& p) {
   if (hoists_.contains(id) || !is_plain(in_b) || buffer(in_b).role != BufferRole::input ||
       !packed_[in_b.index()].empty() || w.producer(b.tensor).valid())
     return;
-  const auto walked = [&](int local) {
-    return stride_of(op, b, in_b, local) != 0;
-  };
+  const auto walked = [&](int local) { return stride_of(op, b, in_b, local) != 0; };
   std::size_t first = 0;  // threads' own memory begins inside the loop that they share
   for (std::size_t i = 0; i < open_.size(); ++i)
     if (k_.node(open_[i].id).binding == Binding::grid || (is_parallel(open_[i].id) && !split_))
@@ -45,10 +43,8 @@ void KernelEmitter::look_for_hoist(NodeId id, const Product& p) {
     const std::int64_t row = (ceil_div(range(around, n.op, p.columns).most, line) | 1) * line;
     const auto elements = checked_mul(row, range(around, n.op, p.depth).most);
     if (!elements || *elements > kMostPacked / p_.element_bytes) continue;
-    hoists_[id] = {.before = open_[i].id,
-                   .product = p,
-                   .row = row,
-                   .bytes = *elements * p_.element_bytes};
+    hoists_[id] = {
+        .before = open_[i].id, .product = p, .row = row, .bytes = *elements * p_.element_bytes};
     return;
   }
 }

@@ -65,6 +65,7 @@ std::string KernelEmitter::why_packed(BufferId b) const {
   const Level& level = p_.machine().level(buf.level);
   if (buf.role == BufferRole::intermediate)
     return buf.leaves ? "it is computed here" : "it stays on chip";
+  if (p_.prelude.bf16) return "it is converted to f32";
   if (level.managed == Managed::software) return "software manages " + level.name;
   if (buf.outer.valid()) return "it comes from " + p_.machine().level(buf.outer_level).name;
   if (buf.atomic) return "blocks add to it";

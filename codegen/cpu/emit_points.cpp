@@ -21,7 +21,8 @@ class KernelEmitter::Points {
     for (const OutputUse& out : n_.writes)
       fresh_.push_back(e.initialises(n_.op, ranges, out.atomic));
     for (LoopId l : op_.loops) names_.push_back(e.names_.fresh(identifier("p_", w_.loop(l).name)));
-    runs_ = std::ranges::any_of(op_.outputs, [](const Output& o) { return names_outputs(o.value); });
+    runs_ =
+        std::ranges::any_of(op_.outputs, [](const Output& o) { return names_outputs(o.value); });
     vector_ = vector_loop();
     e_.p_.prelude.functions = true;
     if (vector_ >= 0) e_.p_.prelude.vectors = true;
@@ -29,7 +30,8 @@ class KernelEmitter::Points {
 
   void emit() {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) array(in(i), name_in(i), true);
-    for (std::size_t o = 0; o < n_.writes.size(); ++o) array(n_.writes[o].buffer, name_out(o), false);
+    for (std::size_t o = 0; o < n_.writes.size(); ++o)
+      array(n_.writes[o].buffer, name_out(o), false);
     const int opened = open(false, vector_);
     if (vector_ < 0)
       point(Width::one);
@@ -87,8 +89,8 @@ class KernelEmitter::Points {
     return literal(identity_of(out.combine), real(width));
   }
 
-  /// The longest loop that vectors can run along; -1: none. Along a reduction, lanes are joined at its
-  /// end.
+  /// The longest loop that vectors can run along; -1: none. Along a reduction, lanes are joined at
+  /// its end.
   int vector_loop() const {
     if (e_.p_.vector_bytes == 0) return -1;
     for (const Access& a : op_.inputs)
@@ -193,15 +195,15 @@ class KernelEmitter::Points {
   /// Declares what these expressions read at the point.
   void inputs(Width width, const std::vector<const Expr*>& read) const {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
-      if (std::ranges::none_of(
-              read, [&](const Expr* e) { return reads_input(*e, static_cast<int>(i)); }))
+      if (std::ranges::none_of(read,
+                               [&](const Expr* e) { return reads_input(*e, static_cast<int>(i)); }))
         continue;
       const std::string outside = inside(op_.inputs[i]);
       const std::string at = element(in(i), op_.inputs[i], name_in(i));
       const bool walks = vector_ >= 0 && stride(op_.inputs[i], in(i), vector_) == 1;
-      e_.out_.line("const " + type(width) + " x" + std::to_string(i) + " = " +
-                   (outside.empty() ? taken(width, at, walks) : outside + " ? " + at + " : Real(0)") +
-                   ";");
+      e_.out_.line(
+          "const " + type(width) + " x" + std::to_string(i) + " = " +
+          (outside.empty() ? taken(width, at, walks) : outside + " ? " + at + " : Real(0)") + ";");
     }
   }
   /// Of all outputs whose values do not name outputs.
@@ -215,7 +217,8 @@ class KernelEmitter::Points {
   int open(bool reductions, int except) const {
     int opened = 0;
     for (std::size_t l = 0; l < op_.loops.size(); ++l) {
-      if (static_cast<int>(l) == except || is_reduction(static_cast<int>(l)) != reductions) continue;
+      if (static_cast<int>(l) == except || is_reduction(static_cast<int>(l)) != reductions)
+        continue;
       const SymRange& r = range_of(static_cast<int>(l));
       e_.out_.open("for (int64_t " + names_[l] + " = " + e_.variables_.text(r.lo) + "; " +
                    names_[l] + " < " + e_.variables_.text(r.hi) + "; ++" + names_[l] + ")");
@@ -338,9 +341,9 @@ class KernelEmitter::Points {
       const char* const joined[] = {"", "sum", "product", "max", "min"};
       const Combine combine = output(o).combine;
       if (!names_outputs(output(o).value))
-        e_.out_.line(combined(combine, y(o),
-                              std::string("across_") + joined[static_cast<int>(combine)] + "(" +
-                                  part(o) + ")"));
+        e_.out_.line(combined(
+            combine, y(o),
+            std::string("across_") + joined[static_cast<int>(combine)] + "(" + part(o) + ")"));
     }
     finish(Width::one);
   }
@@ -350,10 +353,11 @@ class KernelEmitter::Points {
   const ScheduleNode& n_;
   const Operator& op_;
   const SymRanges& ranges_;
-  std::vector<std::string> fresh_;  ///< by output: whether this block of the reductions is the first
+  std::vector<std::string>
+      fresh_;  ///< by output: whether this block of the reductions is the first
   bool reduces_;
-  bool runs_ = false;  ///< some output names what another was
-  int vector_ = -1;    ///< the loop that vectors run along
+  bool runs_ = false;               ///< some output names what another was
+  int vector_ = -1;                 ///< the loop that vectors run along
   std::vector<std::string> names_;  // by op.loops
 };
 

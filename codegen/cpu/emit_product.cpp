@@ -117,13 +117,12 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
     panels_[b.index()].insert(extents);
   };
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left));
-  if (!p.packs)
-    add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
+  if (!p.packs) add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
   add(op.outputs[0].target, n.writes[0].buffer);
 }
 
-/// Loops that the product leaves over stand around it; of reductions, only the first step starts from
-/// zero.
+/// Loops that the product leaves over stand around it; of reductions, only the first step starts
+/// from zero.
 KernelEmitter::Surroundings KernelEmitter::surround(NodeId id, const std::vector<int>& inner,
                                                     const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
@@ -184,8 +183,8 @@ std::string KernelEmitter::size_of_loop(OpId op, int local, const SymRanges& ran
 
 std::string KernelEmitter::scratch(std::int64_t bytes, std::int64_t& offset,
                                    const std::string& type) {
-  const std::string text = "reinterpret_cast<" + type + "*>(memory + " +
-                           std::to_string(scratch_offset_ + offset) + ")";
+  const std::string text =
+      "reinterpret_cast<" + type + "*>(memory + " + std::to_string(scratch_offset_ + offset) + ")";
   offset += ceil_div(bytes, 64) * 64;
   scratch_ = std::max(scratch_, offset);
   return text;
@@ -237,8 +236,9 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
             (whole ? ", true>(" : ", false>(") + size_of_loop(n.op, p.rows, ranges) + ", " +
             size_of_loop(n.op, p.columns, ranges) + ", " + size_of_loop(n.op, p.depth, ranges) +
-            ", " + corner(op, a, in_a, s.at) + ", " + std::to_string(stride_of(op, a, in_a, p.rows)) +
-            ", " + std::to_string(stride_of(op, a, in_a, p.depth)) + ",");
+            ", " + corner(op, a, in_a, s.at) + ", " +
+            std::to_string(stride_of(op, a, in_a, p.rows)) + ", " +
+            std::to_string(stride_of(op, a, in_a, p.depth)) + ",");
   out_.line("         " + right + ", " + right_stride + ", " + corner(op, c, in_c, s.at) + ", " +
             std::to_string(stride_of(op, c, in_c, p.rows)) + ", " + s.fresh + ");");
   for (int opened = s.opened; opened > 0; --opened) out_.close();

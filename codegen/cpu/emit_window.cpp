@@ -35,10 +35,9 @@ bool leaves(const Workload& w, const Operator& op, const Access& a, std::size_t 
 
 }  // namespace
 
-/// What an operator's loops are to a product: rows move the left operand and the result, columns the
-/// right one and the result, the depth both operands. Nothing where the operator has others.
-std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id,
-                                                              const SymRanges& ranges) {
+/// What an operator's loops are to a product: rows move the left operand and the result, columns
+/// the right one and the result, the depth both operands. Nothing where the operator has others.
+std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
@@ -89,7 +88,8 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   const BufferId in_c = n.writes[0].buffer;
   const auto loop = [&](int l) { return op.loops[static_cast<std::size_t>(l)]; };
   const auto column_dim = dimension_of(b, loop(x.columns));
-  if (!column_dim || stride_of(op, c, in_c, x.columns) != 1 || layouts_[in_b.index()].stride[*column_dim] != 1)
+  if (!column_dim || stride_of(op, c, in_c, x.columns) != 1 ||
+      layouts_[in_b.index()].stride[*column_dim] != 1)
     return false;
   x.column_dim = static_cast<int>(*column_dim);
   x.step = coefficient_of(b.index[*column_dim], loop(x.columns));
@@ -140,8 +140,8 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   return padded || several > 1 || x.step > 1 || x.outer >= 0;
 }
 
-/// Whether rows of a tile `width` wide follow one another without a gap. Asks for that where the tile
-/// has an array of its own, for the next pass to find.
+/// Whether rows of a tile `width` wide follow one another without a gap. Asks for that where the
+/// tile has an array of its own, for the next pass to find.
 bool KernelEmitter::dense(BufferId b, std::int64_t stride, std::int64_t width) {
   if (stride == width) return true;
   const TileLayout& l = layouts_[b.index()];
@@ -178,7 +178,8 @@ std::string KernelEmitter::emit_steps(NodeId id, const Window& x, const SymRange
     out_.open("for (int64_t " + p + " = " + variables_.text(r.lo) + "; " + p + " < " +
               variables_.text(r.hi) + "; ++" + p + ")");
     add(where, stride_of(op, b, in_b, l), p);
-    if (x.row_dim >= 0) add(row, coefficient_of(b.index[static_cast<std::size_t>(x.row_dim)], loop), p);
+    if (x.row_dim >= 0)
+      add(row, coefficient_of(b.index[static_cast<std::size_t>(x.row_dim)], loop), p);
     add(column, coefficient_of(b.index[static_cast<std::size_t>(x.column_dim)], loop), p);
   }
   const auto number = [](const std::string& sum) {
@@ -207,92 +208,116 @@ std::string KernelEmitter::index_without_depth(NodeId id, const Window& x, int d
 
 void KernelEmitter::convolve(NodeId id, const Window& x, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
-  const Workload& w = p_.workload();
-  const Operator& op = w.op(n.op);
-  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
-  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  const Operator& op = p_.workload().op(n.op);
   const Access& c = op.outputs[0].target;
-  const BufferId in_a = buffer_of_input(n, x.left), in_b = buffer_of_input(n, x.right);
   const BufferId in_c = n.writes[0].buffer;
-  const SymRange& columns = range(ranges, n.op, x.columns);
   const std::int64_t points =
-      columns.most * (x.outer < 0 ? 1 : range(ranges, n.op, x.outer).most);
+      range(ranges, n.op, x.columns).most * (x.outer < 0 ? 1 : range(ranges, n.op, x.outer).most);
   const MicroKernel kernel = kernel_of(n.op, x.rows, points, ranges);
-  const std::string shape =
-      std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) + ", ";
+  const std::string shape = std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors);
   if (op.outputs[0].rescale) rescale(id, ranges);
 
   std::vector<int> inner = {x.rows, x.columns, x.outer};
   inner.insert(inner.end(), x.depth.begin(), x.depth.end());
   const Surroundings s = surround(id, inner, ranges);
-  const std::string rows = size_of_loop(n.op, x.rows, ranges);
   std::string count = size_of_loop(n.op, x.columns, ranges);
   if (x.outer >= 0) count = "(" + size_of_loop(n.op, x.outer, ranges) + ") * " + count;
-  const std::string left_row = std::to_string(stride_of(op, a, in_a, x.rows));
+  const std::string sizes = "(" + size_of_loop(n.op, x.rows, ranges) + ", " + count + ", ";
   const std::string to = corner(op, c, in_c, s.at) + ", " +
                          std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + s.fresh + ");";
-  if (x.direct) {
-    int depth = x.depth.front();
-    for (int l : x.depth)
-      if (range(ranges, n.op, l).most > 1) depth = l;
-    out_.line("multiply<" + shape + "false>(" + rows + ", " + count + ", " +
-              size_of_loop(n.op, depth, ranges) + ", " + corner(op, a, in_a, s.at) + ", " +
-              left_row + ", " + std::to_string(stride_of(op, a, in_a, depth)) + ",");
-    out_.line("         " + corner(op, b, in_b, s.at) + ", " +
-              std::to_string(stride_of(op, b, in_b, depth)) + ", " + to);
-  } else {
-    p_.prelude.windows = true;
-    out_.open("");
-    std::int64_t offset = 0;
-    const std::string steps = emit_steps(id, x, ranges, offset);
-    std::string depth = "1";
-    for (int l : x.depth)
-      if (range(ranges, n.op, l).most > 1) {
-        const std::string size = size_of_loop(n.op, l, ranges);
-        const bool nested = size.find(' ') != std::string::npos;
-        depth = (depth == "1" ? "" : depth + " * ") + (nested ? "(" + size + ")" : size);
-      }
-    std::string left = corner(op, a, in_a, s.at), left_stride = left_row;
-    std::int64_t left_step = x.left_step;
-    if (!x.left_dense) {
-      left = pack_left(id, x, ranges, depth, offset);
-      left_stride = depth, left_step = 1;
-    }
-    // The window's origin: every loop at its low end, the depth at zero. Where padding begins there,
-    // it lies before the tensor, and no element of it is read.
-    std::vector<std::string> origin = s.at;
-    for (int l : x.depth) origin[static_cast<std::size_t>(l)] = "0";
-    const auto coefficient = [&](int dim, int l) {
-      return l < 0 || dim < 0 ? 0
-                              : coefficient_of(b.index[static_cast<std::size_t>(dim)],
-                                               op.loops[static_cast<std::size_t>(l)]);
-    };
-    const auto extent = [&](int dim) {
-      return std::to_string(w.tensor(b.tensor).shape[static_cast<std::size_t>(dim)]);
-    };
-    const std::string window = names_.fresh("window");
-    out_.line("const Window " + window + " = {" + corner(op, b, in_b, origin) + ", " +
-              size_of_loop(n.op, x.columns, ranges) + ", " +
-              std::to_string(stride_of(op, b, in_b, x.outer)) + ",");
-    out_.line("    " +
-              (x.row_dim < 0 ? std::string("0, 0, 1")
-                             : index_without_depth(id, x, x.row_dim, s.at) + ", " +
-                                   std::to_string(coefficient(x.row_dim, x.outer)) + ", " +
-                                   extent(x.row_dim)) +
-              ", " + index_without_depth(id, x, x.column_dim, s.at) + ", " + extent(x.column_dim) +
-              "};");
-    out_.line("convolve<" + shape + std::to_string(x.step) + ">(" + rows + ", " + count + ", " +
-              depth + ", " + left + ", " + left_stride + ", " + std::to_string(left_step) + ", " +
-              window + ", " + steps + ",");
-    out_.line("         " + scratch(kGatheredBytes, offset, "Real") + ", " + to);
-    out_.close();
-  }
+  if (x.direct)
+    multiply_through(id, x, s.at, "multiply<" + shape + ", false>" + sizes, to, ranges);
+  else
+    gather_through(id, x, s.at, "convolve<" + shape + ", " + std::to_string(x.step) + ">" + sizes,
+                   to, ranges);
   for (int opened = s.opened; opened > 0; --opened) out_.close();
+}
+
+/// A window that moves by whole columns only is the right operand as it lies.
+void KernelEmitter::multiply_through(NodeId id, const Window& x, const std::vector<std::string>& at,
+                                     const std::string& call, const std::string& to,
+                                     const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  const BufferId in_a = buffer_of_input(n, x.left), in_b = buffer_of_input(n, x.right);
+  int depth = x.depth.front();
+  for (int l : x.depth)
+    if (range(ranges, n.op, l).most > 1) depth = l;
+  out_.line(call + size_of_loop(n.op, depth, ranges) + ", " + corner(op, a, in_a, at) + ", " +
+            std::to_string(stride_of(op, a, in_a, x.rows)) + ", " +
+            std::to_string(stride_of(op, a, in_a, depth)) + ",");
+  out_.line("         " + corner(op, b, in_b, at) + ", " +
+            std::to_string(stride_of(op, b, in_b, depth)) + ", " + to);
+}
+
+void KernelEmitter::gather_through(NodeId id, const Window& x, const std::vector<std::string>& at,
+                                   const std::string& call, const std::string& to,
+                                   const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
+  const BufferId in_a = buffer_of_input(n, x.left);
+  p_.prelude.windows = true;
+  out_.open("");
+  std::int64_t offset = 0;
+  const std::string steps = emit_steps(id, x, ranges, offset);
+  std::string depth;
+  for (int l : x.depth)
+    if (range(ranges, n.op, l).most > 1)
+      depth += (depth.empty() ? "(" : " * (") + size_of_loop(n.op, l, ranges) + ")";
+  if (depth.empty()) depth = "1";
+  std::string left = corner(op, a, in_a, at);
+  std::string left_row = std::to_string(stride_of(op, a, in_a, x.rows));
+  std::int64_t left_step = x.left_step;
+  if (!x.left_dense) {
+    left = pack_left(id, x, ranges, offset);
+    left_row = depth, left_step = 1;
+  }
+  const std::string window = emit_window(id, x, at, ranges);
+  out_.line(call + depth + ", " + left + ", " + left_row + ", " + std::to_string(left_step) + ", " +
+            window + ", " + steps + ",");
+  out_.line("         " + scratch(kGatheredBytes, offset, "Real") + ", " + to);
+  out_.close();
+}
+
+/// The window's origin has every loop at its low end and the depth at zero. Where padding begins
+/// there, it lies before the tensor, and no element of it is read.
+std::string KernelEmitter::emit_window(NodeId id, const Window& x,
+                                       const std::vector<std::string>& at,
+                                       const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Workload& w = p_.workload();
+  const Operator& op = w.op(n.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  const BufferId in_b = buffer_of_input(n, x.right);
+  std::vector<std::string> origin = at;
+  for (int l : x.depth) origin[static_cast<std::size_t>(l)] = "0";
+  const auto extent = [&](int dim) {
+    return std::to_string(w.tensor(b.tensor).shape[static_cast<std::size_t>(dim)]);
+  };
+  std::string rows = "0, 0, 1";
+  if (x.row_dim >= 0) {
+    const std::int64_t step = x.outer < 0
+                                  ? 0
+                                  : coefficient_of(b.index[static_cast<std::size_t>(x.row_dim)],
+                                                   op.loops[static_cast<std::size_t>(x.outer)]);
+    rows = index_without_depth(id, x, x.row_dim, at) + ", " + std::to_string(step) + ", " +
+           extent(x.row_dim);
+  }
+  const std::string name = names_.fresh("window");
+  out_.line("const Window " + name + " = {" + corner(op, b, in_b, origin) + ", " +
+            size_of_loop(n.op, x.columns, ranges) + ", " +
+            std::to_string(stride_of(op, b, in_b, x.outer)) + ",");
+  out_.line("    " + rows + ", " + index_without_depth(id, x, x.column_dim, at) + ", " +
+            extent(x.column_dim) + "};");
+  return name;
 }
 
 /// The left operand with its steps one after the other, where they do not lie like that.
 std::string KernelEmitter::pack_left(NodeId id, const Window& x, const SymRanges& ranges,
-                                     const std::string& depth, std::int64_t& offset) {
+                                     std::int64_t& offset) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
@@ -310,14 +335,14 @@ std::string KernelEmitter::pack_left(NodeId id, const Window& x, const SymRanges
       throw Refused{"operator " + op.name + " packs more than 2^36 elements at once"};
     elements = *all;
   }
-  (void)depth;
   out_.line("Real* const " + packed + " = " + scratch(elements * p_.element_bytes, offset, "Real") +
             ";");
   out_.line("int64_t " + next + " = 0;");
   for (int l : loops) {
     const SymRange& r = range(ranges, n.op, l);
     std::string& p = at[static_cast<std::size_t>(l)];
-    p = names_.fresh(identifier("p_", p_.workload().loop(op.loops[static_cast<std::size_t>(l)]).name));
+    p = names_.fresh(
+        identifier("p_", p_.workload().loop(op.loops[static_cast<std::size_t>(l)]).name));
     out_.open("for (int64_t " + p + " = " + variables_.text(r.lo) + "; " + p + " < " +
               variables_.text(r.hi) + "; ++" + p + ")");
   }

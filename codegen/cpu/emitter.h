@@ -169,8 +169,14 @@ class KernelEmitter : private RangeEmitter {
   std::string emit_steps(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
   std::string index_without_depth(NodeId id, const Window& x, int dim,
                                   const std::vector<std::string>& at) const;
-  std::string pack_left(NodeId id, const Window& x, const SymRanges& ranges,
-                        const std::string& depth, std::int64_t& offset);
+  std::string pack_left(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
+  /// `call` and `to` are the beginning and the end of the call, `at` where the loops around are.
+  void multiply_through(NodeId id, const Window& x, const std::vector<std::string>& at,
+                        const std::string& call, const std::string& to, const SymRanges& ranges);
+  void gather_through(NodeId id, const Window& x, const std::vector<std::string>& at,
+                      const std::string& call, const std::string& to, const SymRanges& ranges);
+  std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
+                          const SymRanges& ranges);
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
 
   // emit_operand.cpp

@@ -120,7 +120,7 @@ template <int R>
 struct Tile {
   Real* data;
   int64_t stride[at_least_one(R)];
-  Real* home;                            // the tensor, row-major
+  Home* home;                            // the tensor, row-major
   int64_t home_stride[at_least_one(R)];
   Tile* outer = nullptr;                 // filled from, written to; none: home
   bool sliding = false;
@@ -145,7 +145,7 @@ struct Tile {
 
   Tile(void* memory, const int64_t (&packed)[at_least_one(R)], void* tensor,
        const int64_t (&row_major)[at_least_one(R)])
-      : data(static_cast<Real*>(memory)), home(static_cast<Real*>(tensor)) {
+      : data(static_cast<Real*>(memory)), home(static_cast<Home*>(tensor)) {
     for (int i = 0; i < R; ++i) {
       stride[i] = packed[i];
       home_stride[i] = row_major[i];
@@ -153,12 +153,12 @@ struct Tile {
   }
 };
 
-template <int R>
+template <int R, class Element = Real>
 struct View {
-  Real* data;
+  Element* data;
   const int64_t* stride;
   Box<R> at;
-  Real* element(const int64_t* index) const {
+  Element* element(const int64_t* index) const {
     int64_t offset = 0;
     for (int i = 0; i < R; ++i) offset += (index[i] - at.d[i].lo) * stride[i];
     return data + offset;
@@ -169,7 +169,7 @@ View<R> view(Tile<R>& t) {
   return {t.data, t.stride, t.held};
 }
 template <int R>
-View<R> home(Tile<R>& t) {
+View<R, Home> home(Tile<R>& t) {
   return {t.home, t.home_stride, Box<R>{}};
 }
 template <int R>
@@ -192,14 +192,22 @@ int64_t row_length(const Box<R>& part) {
   return R == 0 ? 1 : part.d[at_least_one(R) - 1].hi - part.d[at_least_one(R) - 1].lo;
 }
 
-template <int R>
-void copy(const Box<R>& part, const View<R>& to, const View<R>& from) {
+template <int R, class To, class From>
+void copy(const Box<R>& part, const View<R, To>& to, const View<R, From>& from) {
   if (empty(part)) return;
   int64_t index[at_least_one(R)];
   for (int i = 0; i < R; ++i) index[i] = part.d[i].lo;
-  const auto bytes = static_cast<std::size_t>(row_length(part)) * sizeof(Real);
-  do std::memcpy(to.element(index), from.element(index), bytes);
+  const int64_t elements = row_length(part);
+  do copy_row(to.element(index), from.element(index), elements);
   while (next_row(part, index));
+}
+// What a tile holds comes from the outer one, or from home.
+template <int R>
+void bring(const Box<R>& part, Tile<R>& t) {
+  if (t.outer != nullptr)
+    copy(part, view(t), view(*t.outer));
+  else
+    copy(part, view(t), home(t));
 }
 
 // Moves what `now` shares with the held tile to where it lies in a tile of `now`.
@@ -219,7 +227,7 @@ void shift(Tile<R>& t, const Box<R>& now) {
 
 template <int R>
 int64_t bytes_of(const Box<R>& box) {
-  return size(box) * static_cast<int64_t>(sizeof(Real));
+  return size(box) * static_cast<int64_t>(sizeof(Home));
 }
 
 // A tile in place: where in the tensor the held box begins.
@@ -227,7 +235,7 @@ template <int R>
 TILEWRIGHT_INLINE void stand(Tile<R>& t) {
   int64_t first[at_least_one(R)] = {};
   for (int i = 0; i < R; ++i) first[i] = t.held.d[i].lo;
-  t.data = home(t).element(first);
+  place(t.data, home(t).element(first));
 }
 
 template <int R>
@@ -240,7 +248,7 @@ void load_packed(Tile<R>& t, const Box<R>& tile) {
   t.held = tile;
   t.full = true;
   t.steps.read(bytes_of(part));
-  copy(part, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
+  bring(part, t);
 }
 
 // Rule 8: brings a tile; nothing moves where it is held.
@@ -272,7 +280,7 @@ void hold_packed(Tile<R>& t, const Box<R>& tile, bool initialises) {
   t.fresh = initialises;
   if (!reads_back) return;
   t.steps.read(bytes_of(tile));
-  copy(tile, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
+  bring(tile, t);
 }
 template <int R>
 TILEWRIGHT_INLINE void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
@@ -386,11 +394,16 @@ void add_partial(Tile<R>& t) {
   if (!empty(t.held)) {
     int64_t index[at_least_one(R)];
     for (int i = 0; i < R; ++i) index[i] = t.held.d[i].lo;
-    const View<R> from = view(t), to = home(t);
+    const View<R> from = view(t);
+    const View<R, Home> to = home(t);
     do {
       const Real* const partial = from.element(index);
-      Real* const target = to.element(index);
-      for (int64_t i = 0; i < row_length(t.held); ++i) t.merge(target[i], partial[i]);
+      Home* const target = to.element(index);
+      for (int64_t i = 0; i < row_length(t.held); ++i) {
+        Real joined = get(target[i]);
+        t.merge(joined, partial[i]);
+        put(target[i], joined);
+      }
     } while (next_row(t.held, index));
   }
 }
@@ -475,11 +488,49 @@ inline Real f_abs(Real a) { return std::fabs(a); }
 inline Real f_square(Real a) { return a * a; }
 )";
 
+constexpr const char* kSame = R"(using Home = Real;  // an element of a tensor at home
+inline Real get(Home x) { return x; }
+inline void put(Home& to, Real x) { to = x; }
+inline void place(Real*& at, Home* element) { at = element; }
+inline void copy_row(Real* to, const Real* from, int64_t n) {
+  std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Real));
+}
+)";
+
+constexpr const char* kBfloat16 = R"(struct Home {  // an element of a tensor at home: bfloat16, which tiles hold as float
+  std::uint16_t bits;
+};
+inline Real get(Home x) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(x.bits) << 16;
+  Real value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+// To the nearest, ties to even; NaN stays one.
+inline void put(Home& to, Real x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  to.bits = static_cast<std::uint16_t>(x == x ? rounded : (bits >> 16) | 0x40);
+}
+inline void place(Real*&, Home*) {}  // no tile is in place: all are converted
+inline void copy_row(Real* to, const Real* from, int64_t n) {
+  std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Real));
+}
+inline void copy_row(Real* to, const Home* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = get(from[i]);
+}
+inline void copy_row(Home* to, const Real* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) put(to[i], from[i]);
+}
+)";
+
 }  // namespace
 
 std::string prelude_text(const PreludeOptions& options) {
   std::string text = "using std::int64_t;\nusing Real = ";
   text += options.f64 ? "double;\n" : "float;\n";
+  text += options.bf16 ? kBfloat16 : kSame;
   text += kBoxes;
   if (options.count)
     text += "\nconstexpr int kMostSteps = " + std::to_string(options.most_steps) + ";\n";

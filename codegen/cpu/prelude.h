@@ -10,6 +10,7 @@ namespace tilewright::cpu {
 struct PreludeOptions {
   bool count = false;
   bool f64 = false;
+  bool bf16 = false;    ///< tensors at home; tiles hold them as float
   int most_steps = 1;   ///< boundaries that one copy crosses, at most
   bool once = false;    ///< some compute is !once
   bool functions = false;  ///< some operator evaluates an expression

@@ -266,7 +266,9 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       const std::string outer = rest_;
       for (NodeId c : n.children) {
         if (copying_ && !has_copies(c)) continue;
-        const std::int64_t first = k_.node(c).first_block, blocks = blocks_below(k_, c);
+        const ScheduleNode& part = k_.node(c);
+        const std::int64_t own = part.binding == Binding::grid ? part.max_trips : 1;
+        const std::int64_t first = part.first_block, blocks = own * blocks_below(k_, c);
         rest_ = names_.fresh("rest");
         out_.open("if (" + outer + " >= " + std::to_string(first) + " && " + outer + " < " +
                   std::to_string(first + blocks) + ")");

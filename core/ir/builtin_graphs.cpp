@@ -50,7 +50,8 @@ RawWorkload batchnorm(const Values& v) {
       .loop("n", v["batch"])
       .loop("c", v["channels"])
       .loop("s", v["size"])
-      .op("rstd: rstd[c] = rsqrt(variance[c] + 1e-05)")
+      // Inputs drawn at random may be negative, a variance may not.
+      .op("rstd: rstd[c] = rsqrt(abs(variance[c]) + 1e-05)")
       .op("scale: scale[c] = rstd[c] * gain[c]")
       .op("shift: shift[c] = bias[c] - mean[c] * scale[c]")
       .op("scaled: scaled[n,c,s] = x[n,c,s] * scale[c]")

@@ -439,6 +439,7 @@ Machine as_scratchpad(const Machine& m, LevelId id) {
   Machine r = m;
   r.levels = {m.level(m.home()), original};
   r.plan_level.clear();
+  r.npu_core.reset();  // speaks of levels that are not here
   Level& level = r.levels[1];
   level.kind = LevelKind::scratchpad;
   level.managed = Managed::software;

@@ -208,7 +208,8 @@ Search search(const Workload& w, Elements capacity, const Options& options);
 /// The loop tree of an order. A reduction loop with several trips encloses its producer and what
 /// feeds it only; consumers' loops inside it come after it, with their own copies of shared loops.
 /// A consumer's private loop encloses the producer (recomputed) only where one of the producer's
-/// loops with several trips lies inside it. Batch loops are outermost, `b/1`. Other steps come from
+/// loops with several trips lies inside it. A loop of one trip never parts operators: where it would,
+/// it is innermost. Batch loops are outermost, `b/1`. Other steps come from
 /// the tile table. Empty tiles: every loop has several trips.
 ///   mlkn: m l ( k ( C.gemm1 ) n ( C.gemm2 ) )      mnlk: m n l ( k ( C.gemm1 ) C.gemm2 )
 ///   mkln: m ( k l ( C.gemm1 ) l n ( C.gemm2 ) )    mnkl: m n ( k l ( C.gemm1 ) l ( C.gemm2 ) )

@@ -2,6 +2,7 @@
 #include "models/chimera/levels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "core/ir/error.h"
@@ -37,6 +38,7 @@ Machine as_scratchpads(const Machine& m, std::span<const LevelId> levels) {
   Machine r = m;
   r.levels = {m.level(m.home())};
   r.plan_level.clear();
+  r.npu_core.reset();  // speaks of levels that are not here
   for (LevelId id : levels) {
     Level level = as_scratchpad(m, id).levels[1];
     level.bandwidth = m.level(id).bandwidth;
@@ -268,6 +270,34 @@ bool choose_orders(const Workload& w, const Machine& m, std::vector<LevelTiling>
     tilings[d].order = *best;
   }
   return true;
+}
+
+Tiles grown(const Flat& f, Tiles tiles, std::int64_t capacity, std::span<const LoopId> loops) {
+  std::vector<std::int64_t> feet(f.foots().size());
+  const auto volume_if_fits = [&](const Tiles& t) {
+    const Point p = f.point(t);
+    f.footprints(p, feet);
+    const bool fits = f.memory(f.options().memory, p, feet) <= capacity &&
+                      conflicts_of(f.chain(), f.loops(), f.loops_at(p.multi)).empty();
+    double volume = fits ? 0 : INFINITY;
+    for (const Use& u : f.uses())
+      volume += u.weight * static_cast<double>(f.movement(u, p, feet));
+    return volume;
+  };
+  const double most = volume_if_fits(tiles);
+  for (bool larger = true; larger;) {
+    larger = false;
+    for (LoopId l : loops) {
+      const std::int64_t extent = f.workload().loop(l).extent, now = tiles[l.index()];
+      if (now >= extent || f.options().pinned.contains(l)) continue;
+      tiles[l.index()] = std::min(extent, 2 * now);
+      if (volume_if_fits(tiles) <= most)
+        larger = true;
+      else
+        tiles[l.index()] = now;
+    }
+  }
+  return tiles_of(f, f.point(tiles));
 }
 
 std::vector<LoopId> turning_of(const Chain& c, const Nest& nest, std::size_t depth) {

@@ -17,6 +17,10 @@ Elements room(const Workload& w, const Machine& m, LevelId level, const LevelsOp
 /// and as spilled, which intermediates they hold.
 Options at_level(const Options& options, const Chain& c, const Nest& nest, std::size_t depth);
 
+/// Tiles that move no more and still fit, as large as they may be: the solver takes the least memory of
+/// what moves the same, which leaves the levels inside the least room. `loops`: those that may grow.
+Tiles grown(const Flat& f, Tiles tiles, std::int64_t capacity, std::span<const LoopId> loops);
+
 /// A level's loops with several trips in the order in which the tree has them first; batch loops and
 /// those that stand in for others aside.
 std::vector<LoopId> turning_of(const Chain& c, const Nest& nest, std::size_t depth);

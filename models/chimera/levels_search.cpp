@@ -144,39 +144,8 @@ class LevelsSearch {
       if (kept.size() == kKept) break;
     }
     if (depth + 1 < levels_.size())
-      for (LevelTiling& t : kept) t.tiles = grown(Flat(block, t.order, o), t.tiles, capacity);
+      for (LevelTiling& t : kept) t.tiles = detail::grown(Flat(block, t.order, o), t.tiles, capacity, cuttable_);
     return kept;
-  }
-
-  /// Tiles that move no more and still fit, as large as they may be: the solver takes the least memory
-  /// of what moves the same, which leaves the levels inside the least room.
-  Tiles grown(const Flat& f, Tiles tiles, std::int64_t capacity) const {
-    std::vector<std::int64_t> feet(f.foots().size());
-    const auto volume_if_fits = [&](const Tiles& t) {
-      const detail::Point p = f.point(t);
-      f.footprints(p, feet);
-      if (f.memory(f.options().memory, p, feet) > capacity) return double(INFINITY);
-      if (!detail::conflicts_of(f.chain(), f.loops(), f.loops_at(p.multi)).empty())
-        return double(INFINITY);
-      double volume = 0;
-      for (const detail::Use& u : f.uses())
-        volume += u.weight * static_cast<double>(f.movement(u, p, feet));
-      return volume;
-    };
-    const double most = volume_if_fits(tiles);
-    for (bool larger = true; larger;) {
-      larger = false;
-      for (LoopId l : cuttable_) {
-        const std::int64_t extent = f.workload().loop(l).extent, now = tiles[l.index()];
-        if (now >= extent || f.options().pinned.contains(l)) continue;
-        tiles[l.index()] = std::min(extent, 2 * now);
-        if (volume_if_fits(tiles) <= most)
-          larger = true;
-        else
-          tiles[l.index()] = now;
-      }
-    }
-    return detail::tiles_of(f, f.point(tiles));
   }
 
   /// The levels inside `depth`, one after the other, as blocks of those outside them.

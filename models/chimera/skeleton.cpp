@@ -13,7 +13,7 @@ struct Rest {
   std::array<std::int8_t, kMaxMask> loop{};
   int count = 0;
   int next = 0;
-  Mask deferred = 0;  ///< reduction loops of one trip, put last
+  Mask deferred = 0;  ///< loops of one trip that would part operators, put last
 
   void push(int l) {
     if (next > 0 && count == static_cast<int>(loop.size())) {
@@ -49,12 +49,13 @@ class Builder {
       const Mask users = with(ops, x);
       if (users == 0) continue;
       const Mask dependents = dependents_of_reducers(ops, users, x);
-      if (dependents == 0) return enclose(l, ops, users, rest, parent);
-      if (!has(multi_, x) && !has(rest.deferred, x)) {
+      const bool once = !has(multi_, x) && !has(rest.deferred, x);
+      if (once && (dependents != 0 || parts(l, ops, users))) {
         rest.deferred |= bit(x);
         rest.push(l);
         continue;
       }
+      if (dependents == 0) return enclose(l, ops, users, rest, parent);
       // The producers' unfinished reduction first, with what feeds it; then everybody else.
       const Mask reducing = users & ~dependents;
       Mask inside = reducing;
@@ -74,6 +75,14 @@ class Builder {
       if (has(c_.loops_of(p), loop)) users |= bit(p);
     });
     return users;
+  }
+
+  /// Whether a loop around `users` leaves operators behind it, or gives each a loop of its own.
+  bool parts(int loop, Mask ops, Mask users) const {
+    Mask around = users;
+    each(users, [&](std::size_t p) { around |= c_.ancestors_of(p); });
+    return (ops & ~around) != 0 ||
+           (std::popcount(users) > 1 && c_.stand_in(LoopId(loop), users) != LoopId(loop));
   }
 
   /// Those of `ops` that need the finished result of one of `users` that reduces over the loop.

@@ -39,6 +39,7 @@ from ._tilewright import InputError, call as _call
 from .answer import Answer
 from .model import (Access, Buffer, Choice, Infeasible, Kernel, Level, Machine, Model, Node, Operator, Price,
                     Question, Tensor, Workload, register, unregister)
+from .sweeps import read_rows, sweep
 
 __version__ = "0.1.0"
 
@@ -236,7 +237,7 @@ def _verb(name, positional, options, doc):
     parameter = _inspect.Parameter
     signature = _inspect.Signature(
         [parameter(p, parameter.POSITIONAL_OR_KEYWORD,
-                   default=None if p == "machine" else parameter.empty) for p in positional]
+                   default=None if p in ("machine", "id") else parameter.empty) for p in positional]
         + [parameter(o, parameter.KEYWORD_ONLY, default=None) for o in options]
         + [parameter("check", parameter.KEYWORD_ONLY, default=False)])
 
@@ -338,6 +339,6 @@ reproduce = _verb(
 __all__ = [
     "Access", "Answer", "Buffer", "Choice", "Infeasible", "InputError", "Kernel", "Level", "Machine", "Model",
     "Node", "Operator", "Price", "Question", "Refused", "Tensor", "Workload", "compare", "emit",
-    "experiments", "explain", "machines", "measure", "meters", "models", "plan", "predict", "register",
-    "reproduce", "run", "simulate", "targets", "unregister", "validate", "workloads",
+    "experiments", "explain", "machines", "measure", "meters", "models", "plan", "predict",
+    "read_rows", "register", "reproduce", "run", "simulate", "sweep", "targets", "unregister", "validate", "workloads",
 ]

@@ -22,6 +22,7 @@ from .model import (
     register as register,
     unregister as unregister,
 )
+from .sweeps import read_rows as read_rows, sweep as sweep
 
 __version__: str
 __all__: list[str]
@@ -37,12 +38,13 @@ def compare(
     Mapping[str, Any] | None = ..., *, models: str | None = ..., level: str | None = ...,
     capacity: int | str | None = ..., reading: str | None = ..., edges: str | None = ...,
     memory: str | None = ..., objective: str | None = ..., write_weight: float | None = ...,
-    min_tile: int | None = ..., stitch: str | Sequence[str] | None = ..., hoist: str | None =
-    ..., rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str |
-    None = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
-    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
-    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
-    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., check: bool = ...
+    min_tile: int | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., seed: int |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model, by exact and by the simulator.
 
@@ -88,10 +90,10 @@ def emit(
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
     write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    None = ..., target: str | None = ..., isa: str | None = ..., micro_kernel: str | None = ...,
-    prefetch: bool | None = ..., out: str | PathLike[str] | None = ..., threads: int | None =
-    ..., warps: int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
-    PathLike[str] | None = ..., check: bool = ...
+    Mapping[str, object] | None = ..., target: str | None = ..., isa: str | None = ...,
+    micro_kernel: str | None = ..., prefetch: bool | None = ..., out: str | PathLike[str] | None
+    = ..., threads: int | None = ..., warps: int | None = ..., stages: int | None = ..., arch:
+    str | None = ..., cache: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """Writes a plan's generated source, and how to build it, into the folder out.
 
@@ -141,13 +143,14 @@ def explain(
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
     write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
-    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
-    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
-    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., seed: int | None = ..., samples: int | None = ..., resolved: bool | None
-    = ..., curve: bool | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
+    Mapping[str, object] | None = ..., expression: str | None = ..., hoist: str | None = ...,
+    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
+    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
+    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
+    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
+    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., samples: int | None =
+    ..., resolved: bool | None = ..., curve: bool | None = ..., out: str | PathLike[str] | None
+    = ..., check: bool = ...
 ) -> Answer:
     """Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says
     what any plan must move, by buffer size.
@@ -213,12 +216,12 @@ def measure(
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
     write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    None = ..., target: str | None = ..., meter: str | None = ..., cold_only: bool | None = ...,
-    executed: bool | None = ..., isa: str | None = ..., micro_kernel: str | None = ...,
-    prefetch: bool | None = ..., seed: int | None = ..., threads: int | None = ..., warps: int |
-    None = ..., stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] |
-    None = ..., build_only: bool | None = ..., batch: str | PathLike[str] | None = ..., out: str
-    | PathLike[str] | None = ..., check: bool = ...
+    Mapping[str, object] | None = ..., target: str | None = ..., meter: str | None = ...,
+    cold_only: bool | None = ..., executed: bool | None = ..., isa: str | None = ...,
+    micro_kernel: str | None = ..., prefetch: bool | None = ..., seed: int | None = ...,
+    threads: int | None = ..., warps: int | None = ..., stages: int | None = ..., arch: str |
+    None = ..., cache: str | PathLike[str] | None = ..., build_only: bool | None = ..., batch:
+    str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """What a plan's verified kernel moves, by a meter.
 
@@ -285,12 +288,12 @@ def plan(
     capacity: int | str | None = ..., target: str | None = ..., reading: str | None = ...,
     edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
     write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
-    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
-    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
-    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
-    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    seed: int | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
+    Mapping[str, object] | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4:
+    str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ...,
+    slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search:
+    str | None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None
+    = ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None =
+    ..., seed: int | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """A model's best plan for a workload on a machine.
 
@@ -337,12 +340,12 @@ def predict(
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
     write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
-    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
-    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
-    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., seed: int | None = ..., check: bool = ...
+    Mapping[str, object] | None = ..., expression: str | None = ..., hoist: str | None = ...,
+    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
+    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
+    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
+    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
+    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of a plan.
 
@@ -387,9 +390,9 @@ def predict(
     """
 
 def reproduce(
-    id: str, *, all: bool | None = ..., out: str | PathLike[str] | None = ..., samples: int |
-    None = ..., size: str | None = ..., data: str | None = ..., threads: int | None = ...,
-    check: bool = ...
+    id: str | None = ..., *, all: bool | None = ..., out: str | PathLike[str] | None = ...,
+    samples: int | None = ..., size: str | None = ..., data: str | None = ..., threads: int |
+    None = ..., check: bool = ...
 ) -> Answer:
     """A paper's table or figure: our numbers beside the paper's. Writes into the folder out. Of a paper
     ('chimera'), or with all=True (and id None): each into out/ID, those that are finished left as they
@@ -413,12 +416,12 @@ def run(
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
     write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    None = ..., target: str | None = ..., isa: str | None = ..., micro_kernel: str | None = ...,
-    prefetch: bool | None = ..., seed: int | None = ..., threads: int | None = ..., seconds:
-    float | None = ..., warps: int | None = ..., stages: int | None = ..., arch: str | None =
-    ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ..., build_only: bool |
-    None = ..., count: bool | None = ..., batch: str | PathLike[str] | None = ..., out: str |
-    PathLike[str] | None = ..., check: bool = ...
+    Mapping[str, object] | None = ..., target: str | None = ..., isa: str | None = ...,
+    micro_kernel: str | None = ..., prefetch: bool | None = ..., seed: int | None = ...,
+    threads: int | None = ..., seconds: float | None = ..., warps: int | None = ..., stages: int
+    | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ..., cold: bool |
+    None = ..., build_only: bool | None = ..., count: bool | None = ..., batch: str |
+    PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """Emits, builds, verifies against the reference evaluator and times a plan's kernel.
 
@@ -467,18 +470,18 @@ def simulate(
     capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
     write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
-    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
-    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
-    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., seed: int | None = ..., layout: str | None = ..., trace: str |
-    PathLike[str] | None = ..., save_trace: str | PathLike[str] | None = ..., curve: bool | None
-    = ..., csv: str | PathLike[str] | None = ..., attribute: bool | None = ..., occupancy: str |
-    PathLike[str] | None = ..., stride: int | None = ..., no_skip: bool | None = ..., cores: int
-    | None = ..., threads: int | None = ..., schedule: str | None = ..., blocks_per_sm: int |
-    None = ..., partitions: int | None = ..., jitter: float | None = ..., sample_waves: int |
-    None = ..., check: bool = ...
+    Mapping[str, object] | None = ..., expression: str | None = ..., hoist: str | None = ...,
+    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
+    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
+    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
+    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
+    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., layout: str | None = ...,
+    trace: str | PathLike[str] | None = ..., save_trace: str | PathLike[str] | None = ...,
+    curve: bool | None = ..., csv: str | PathLike[str] | None = ..., attribute: bool | None =
+    ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., no_skip: bool |
+    None = ..., cores: int | None = ..., threads: int | None = ..., schedule: str | None = ...,
+    blocks_per_sm: int | None = ..., partitions: int | None = ..., jitter: float | None = ...,
+    sample_waves: int | None = ..., check: bool = ...
 ) -> Answer:
     """What a plan moves, by a walk over its accesses; or a recorded trace (subject None, trace=FILE).
 
@@ -555,8 +558,8 @@ def validate(
     str | PathLike[str] | None = ..., recorded: str | PathLike[str] | None = ..., reading: str |
     None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
     write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    None = ..., layout: str | None = ..., seed: int | None = ..., threads: int | None = ...,
-    check: bool = ...
+    Mapping[str, object] | None = ..., layout: str | None = ..., seed: int | None = ...,
+    threads: int | None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true bytes over many tilings.
 

@@ -22,7 +22,6 @@ struct Flag {
   std::array<Clock, kPipes> clock = {};  ///< what whoever waits for it has then seen
   Clock waited = 0;                      ///< of the waiting pipe, at the last wait
   int setter = 0;                        ///< statement
-  std::int64_t block = 0;
 };
 
 struct PipeState {

@@ -58,7 +58,6 @@ void Engine::set_flag(Core& c, Pipe p, const Instruction& i, std::int64_t now) {
   f->time = std::max(now, c.pipe(p).done);
   std::copy_n(mine, kPipes, f->clock.begin());
   f->setter = i.of->statement;
-  f->block = c.block;
   poke(c.id, f->time);
 }
 

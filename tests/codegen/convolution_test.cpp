@@ -1,5 +1,5 @@
-// Chains of convolutions as emitted kernels: strides, padding, halos that are computed again, points
-// that lie dense or not, channels that are split; each held against the reference evaluator.
+// Chains of convolutions as emitted kernels: strides, padding, halos that are computed again,
+// points that lie dense or not, channels that are split; each held against the reference evaluator.
 #include <gmock/gmock.h>
 
 #include "models/exact/exact.h"
@@ -18,8 +18,8 @@ struct Case {
 Schedule schedule_of(const Case& c, bool in_place) {
   auto w = std::make_shared<const Workload>(named_workload(c.workload));
   const auto machine = testing::worked_machine("scratchpad:4M");
-  auto s = resolve(Plan{.kernels = {{.tree = parse_tree(c.tree), .tiles = parse_tiles(c.tiles)}}}, w,
-                   in_place ? testing::cached(*machine) : machine);
+  auto s = resolve(Plan{.kernels = {{.tree = parse_tree(c.tree), .tiles = parse_tiles(c.tiles)}}},
+                   w, in_place ? testing::cached(*machine) : machine);
   if (!s.ok()) throw std::runtime_error(s.reason());
   return std::move(s).value();
 }
@@ -32,15 +32,17 @@ const std::vector<Case>& cases() {
       // Strides of two and four, and a last tile of fewer rows.
       {"conv-chain:ic=3,h=41,w=75,oc1=8,oc2=5,st1=2,st2=1,k1=3,k2=1",
        "h w oc1 ( ic r1 s1 ( C.conv1 ) C.conv2 )", "h=5,w=38,oc1=4,ic=2,r1=3,s1=3"},
-      {"conv-chain:ic=2,h=45,w=150,oc1=6,oc2=5,st1=4,st2=1,k1=3,k2=1",
-       "h w ( C.conv1 C.conv2 )", "h=5,w=38"},
-      // A second convolution of three rows: those of the first at the edges of tiles are computed again.
+      {"conv-chain:ic=2,h=45,w=150,oc1=6,oc2=5,st1=4,st2=1,k1=3,k2=1", "h w ( C.conv1 C.conv2 )",
+       "h=5,w=38"},
+      // A second convolution of three rows: those of the first at the edges of tiles are computed
+      // again.
       {"conv-chain:ic=6,h=20,w=18,oc1=7,oc2=8,st1=1,st2=1,k1=1,k2=3,relu=1",
        "h w ( C.conv1 C.relu C.conv2 )", "h=6,w=18"},
       // Columns cut in two: rows of points have gaps. Kernels of five and three, strided twice.
       {"conv-chain:ic=3,h=30,w=44,oc1=5,oc2=6,st1=1,st2=2,k1=5,k2=3",
        "oc1 h w ( ic ( C.conv1 ) C.conv2 )", "h=3,w=13,oc1=3,ic=2"},
-      // A part of a kernel's rows and columns at a time: the weights' steps do not follow one another.
+      // A part of a kernel's rows and columns at a time: the weights' steps do not follow one
+      // another.
       {"conv-chain:ic=4,h=17,w=23,oc1=6,oc2=5,st1=1,st2=1,k1=3,k2=3",
        "h w ( r1 ic s1 ( C.conv1 ) r2 s2 oc1 ( C.conv2 ) )",
        "h=5,w=23,r1=2,s1=1,ic=3,r2=1,s2=2,oc1=4"},
@@ -48,8 +50,8 @@ const std::vector<Case>& cases() {
        "b/2 h w ( C.conv1 C.conv2 )", "h=5,w=12"},
       {"conv-chain:ic=3,h=14,w=20,oc1=5,oc2=6,st1=2,st2=1,k1=3,k2=3,dtype=f64",
        "h w ( C.conv1 C.conv2 )", "h=3,w=10"},
-      {"conv-chain:ic=5,h=13,w=24,oc1=7,oc2=6,st1=3,st2=1,k1=3,k2=1",
-       "h w ( C.conv1 C.conv2 )", "h=3,w=8"},
+      {"conv-chain:ic=5,h=13,w=24,oc1=7,oc2=6,st1=3,st2=1,k1=3,k2=1", "h w ( C.conv1 C.conv2 )",
+       "h=3,w=8"},
   };
   return all;
 }
@@ -84,8 +86,9 @@ TEST_P(OnEveryIsa, ComputesTheChain) {
   for (std::size_t i = 0; i < cases().size(); ++i) {
     const bool f64 = cases()[i].workload.find("f64") != std::string::npos;
     const Workload& w = *schedules[i].workload;
-    EXPECT_LT(f64 ? error_of<double>(w, kernels.value()[i]) : error_of<float>(w, kernels.value()[i]),
-              f64 ? 1e-13 : 1e-5)
+    EXPECT_LT(
+        f64 ? error_of<double>(w, kernels.value()[i]) : error_of<float>(w, kernels.value()[i]),
+        f64 ? 1e-13 : 1e-5)
         << cases()[i].workload << " " << cases()[i].tree;
   }
 }
@@ -114,7 +117,7 @@ TEST(Convolutions, CopyWhatExactCountsWithHalosComputedAgain) {
   }
   // Tiles of six rows of twenty need eight, seven or six rows of the first convolution's.
   const Traffic c6 = exact(schedules[1]);
-  
+
   EXPECT_EQ(c6.operations.at("conv1").value, 6LL * 7 * 18 * (7 + 8 + 8 + 3));
 }
 

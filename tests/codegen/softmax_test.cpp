@@ -1,5 +1,5 @@
-// Softmax between products, element-wise operators, sums and extremes along rows as emitted kernels,
-// and the exponential that they use.
+// Softmax between products, element-wise operators, sums and extremes along rows as emitted
+// kernels, and the exponential that they use.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -86,10 +86,10 @@ TEST(Softmax, InDoublePrecision) {
 
 TEST(Softmax, RefusesFactorsOfOtherBlocks) {
   // alpha says what changed over 16 columns; the product would be rescaled by it for each eight.
-  const Schedule s = schedule_of(
-      "attention:m=8,l=32,k=4,n=4,online=1",
-      "m ( l/16 ( k ( C.qk ) C.rowmax C.exp C.rescale l/8 ( n ( C.pv ) ) C.rowsum ) n ( C.divide ) )",
-      "m=4,k=4,n=4");
+  const Schedule s = schedule_of("attention:m=8,l=32,k=4,n=4,online=1",
+                                 "m ( l/16 ( k ( C.qk ) C.rowmax C.exp C.rescale l/8 ( n ( C.pv ) "
+                                 ") C.rowsum ) n ( C.divide ) )",
+                                 "m=4,k=4,n=4");
   const auto source = cpu::emit(s);
   ASSERT_FALSE(source.ok());
   EXPECT_THAT(source.reason(), HasSubstr("pv is rescaled by alpha"));
@@ -97,16 +97,18 @@ TEST(Softmax, RefusesFactorsOfOtherBlocks) {
 
 TEST(Points, EveryFunctionAndEveryCombination) {
   check_everywhere({
-      schedule_of("name: f\nloops: {i: 5, j: 39}\noperators:\n"
-                  "  - \"a[i,j] = gelu(x[i,j]) + tanh(x[i,j]) * sigmoid(y[i,j]) - erf(y[i,j])\"\n"
-                  "  - \"b[i,j] = sqrt(abs(x[i,j])) + rsqrt(square(y[i,j]) + 1) / recip(z[j] + 2)\"\n"
-                  "  - \"c[i,j] = select(lt(x[i,j], y[i,j]), log(abs(x[i,j]) + 1), pow(2, z[j]))\"\n"
-                  "  - \"d[i,j] = max(a[i,j], neg(b[i,j])) + min(c[i,j], v[i]) * relu(x[i,j])\"\n",
-                  "i/2 j/20 ( C.a C.b C.c C.d )"),
-      schedule_of("name: r\nloops: {i: 9, j: 50}\noperators:\n  - \"a[i] max= x[i,j]\"\n"
-                  "  - \"b[i] min= x[i,j]\"\n  - \"p[i] *= y[i,j]\"\n  - \"q[j] += x[i,j] * x[i,j]\"\n"
-                  "  - \"z[i] += exp(a[i] - b[i]) * q[j] + p[i] / 3\"\n",
-                  "( i/4 ( j/33 ( C.a C.b C.p C.q ) ) i/9 ( C.z ) )"),
+      schedule_of(
+          "name: f\nloops: {i: 5, j: 39}\noperators:\n"
+          "  - \"a[i,j] = gelu(x[i,j]) + tanh(x[i,j]) * sigmoid(y[i,j]) - erf(y[i,j])\"\n"
+          "  - \"b[i,j] = sqrt(abs(x[i,j])) + rsqrt(square(y[i,j]) + 1) / recip(z[j] + 2)\"\n"
+          "  - \"c[i,j] = select(lt(x[i,j], y[i,j]), log(abs(x[i,j]) + 1), pow(2, z[j]))\"\n"
+          "  - \"d[i,j] = max(a[i,j], neg(b[i,j])) + min(c[i,j], v[i]) * relu(x[i,j])\"\n",
+          "i/2 j/20 ( C.a C.b C.c C.d )"),
+      schedule_of(
+          "name: r\nloops: {i: 9, j: 50}\noperators:\n  - \"a[i] max= x[i,j]\"\n"
+          "  - \"b[i] min= x[i,j]\"\n  - \"p[i] *= y[i,j]\"\n  - \"q[j] += x[i,j] * x[i,j]\"\n"
+          "  - \"z[i] += exp(a[i] - b[i]) * q[j] + p[i] / 3\"\n",
+          "( i/4 ( j/33 ( C.a C.b C.p C.q ) ) i/9 ( C.z ) )"),
   });
 }
 
@@ -114,9 +116,10 @@ TEST(Points, EveryFunctionAndEveryCombination) {
 template <class Real>
 std::vector<Real> exponentials(cpu::Isa isa, const std::vector<Real>& x) {
   const std::string n = std::to_string(x.size());
-  const Schedule s = schedule_of("name: e\ndtype: " + std::string(sizeof(Real) == 4 ? "f32" : "f64") +
-                                     "\nloops: {i: " + n + "}\noperators: [\"y[i] = exp(x[i])\"]\n",
-                                 "i/4096 ( C.y )");
+  const Schedule s =
+      schedule_of("name: e\ndtype: " + std::string(sizeof(Real) == 4 ? "f32" : "f64") +
+                      "\nloops: {i: " + n + "}\noperators: [\"y[i] = exp(x[i])\"]\n",
+                  "i/4096 ( C.y )");
   // Contraction off: the bound is one that does not need fused multiply-adds.
   auto source = cpu::emit(s, {.isa = isa}).value();
   source.flags = {"-O2", "-std=c++17", "-ffp-contract=off"};
@@ -143,10 +146,13 @@ double ulps(Real got, Wide exact) {
 
 template <class Real, class Wide>
 void check_exponential(Real low, Real high) {
-  std::vector<Real> x = {0, -Real(0), std::numeric_limits<Real>::infinity(),
+  std::vector<Real> x = {0,
+                         -Real(0),
+                         std::numeric_limits<Real>::infinity(),
                          -std::numeric_limits<Real>::infinity(),
                          std::numeric_limits<Real>::quiet_NaN(),
-                         std::numeric_limits<Real>::max(), std::numeric_limits<Real>::lowest(),
+                         std::numeric_limits<Real>::max(),
+                         std::numeric_limits<Real>::lowest(),
                          std::numeric_limits<Real>::denorm_min()};
   const int steps = 1 << 19;
   for (int i = 0; i < steps; ++i) {

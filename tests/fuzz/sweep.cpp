@@ -12,7 +12,8 @@ void one(std::string_view input) {
     const harness::Sweep sweep = harness::read_sweep(input, "f", 2000);
     if (sweep.points.empty()) return;
     const harness::SweepPoint& p = sweep.points.back();
-    TW_CHECK(harness::sweep_point_from_json(ordered_json::parse(harness::to_json(p).dump())) == p, p.workload);
+    TW_CHECK(harness::sweep_point_from_json(ordered_json::parse(harness::to_json(p).dump())) == p,
+             p.workload);
   });
   const ordered_json point = ordered_json::parse(input, nullptr, false);
   if (!point.is_discarded()) refusable([&] { harness::sweep_point_from_json(point); });

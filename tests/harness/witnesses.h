@@ -23,8 +23,8 @@ inline std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std
   return bytes;
 }
 
-/// Counts the legal plans among those it is shown, and fails where exact and the simulator differ in
-/// bytes, operations or memory, or where resolving what resolve prints changes a byte.
+/// Counts the legal plans among those it is shown, and fails where exact and the simulator differ
+/// in bytes, operations or memory, or where resolving what resolve prints changes a byte.
 struct Agreement {
   int legal = 0, illegal = 0;
   int recomputing = 0;  ///< with more operations than points
@@ -53,8 +53,9 @@ struct Agreement {
     ASSERT_TRUE(again.ok()) << again.reason() << "\n" << describe(c);
     RandomCase resolved = c;
     resolved.plan = schedule->resolved;
-    ASSERT_EQ(moved(exact(*again)), moved(counted))
-        << which << "\n" << describe(c) << "resolved to\n" << describe(resolved);
+    ASSERT_EQ(moved(exact(*again)), moved(counted)) << which << "\n"
+                                                    << describe(c) << "resolved to\n"
+                                                    << describe(resolved);
     note(c, *schedule, counted);
   }
 

@@ -1,6 +1,6 @@
 // exact and the scratchpad simulator on chains of convolutions: any legal tree, Chimera's trees at
-// any order and tiles, and its blocks over two and three levels, where an intermediate that an outer
-// level holds is loaded back to an inner one.
+// any order and tiles, and its blocks over two and three levels, where an intermediate that an
+// outer level holds is loaded back to an inner one.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -99,10 +99,11 @@ void agree_on_chimera(const char* machine, int wanted, testing::Agreement& seen)
       tilings.push_back({level, draw.order(*w), draw.tiles(*w, around)});
       around = tilings.back().tiles;
     }
-    c.plan = levels.size() > 1 ? chimera::plan_of(*w, tilings, *m, options)
-                               : chimera::plan_of(*w, tilings[0].order, tilings[0].tiles, *m,
-                                                  levels[0], options);
-    seen.look(c, std::string(machine) + ", seed " + std::to_string(kSeed) + ", case " + std::to_string(i));
+    c.plan = levels.size() > 1
+                 ? chimera::plan_of(*w, tilings, *m, options)
+                 : chimera::plan_of(*w, tilings[0].order, tilings[0].tiles, *m, levels[0], options);
+    seen.look(c, std::string(machine) + ", seed " + std::to_string(kSeed) + ", case " +
+                     std::to_string(i));
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_EQ(seen.legal, wanted) << machine << ": " << seen.illegal << " illegal, as: " << seen.why;

@@ -88,6 +88,15 @@ TEST(ChimeraLevels, BlocksOfConvolutionsHaveTheirHalos) {
       EXPECT_LE(b.tensors()[t].shape[d], w.tensors()[t].shape[d]);
 }
 
+TEST(ChimeraLevels, EveryMachinesLevelsAreScratchpads) {
+  for (const std::string& name : machine_names()) {
+    if (name == "host") continue;  // whatever runs the test
+    const Machine m = named_machine(name);
+    const auto levels = chip_levels(m);
+    EXPECT_EQ(as_scratchpads(m, levels).levels.size(), levels.size() + 1) << name;
+  }
+}
+
 /// Every order that may differ (DistinctOrdersLoseNoPrice) and every tiling of every level by powers of
 /// two: the least objective below `best`, else that. What is tried is decided here, what it costs by
 /// price_levels.
@@ -146,8 +155,9 @@ void expect_best(const Workload& w, const std::string& machine, Objective object
   const double ours = objective == Objective::largest ? found->price.largest : found->price.sum;
   const double least = brute_force(w, m, options, ours * (1 + 1e-9));
   EXPECT_GE(least, ours) << to_text(found->plan.kernels[0].tree);
-  if (!reached) return;
-  EXPECT_EQ(least, ours) << to_text(found->plan.kernels[0].tree);
+  if (reached) {
+    EXPECT_EQ(least, ours) << to_text(found->plan.kernels[0].tree);
+  }
 }
 
 TEST(ChimeraLevels, NoWorseThanBruteForceOverPowersOfTwo) {
@@ -179,7 +189,7 @@ TEST(ChimeraLevels, NoWorseThanBruteForceOnRandomChains) {
   const auto one_of = [&](std::vector<std::int64_t> all) {
     return all[std::uniform_int_distribution<std::size_t>(0, all.size() - 1)(rng)];
   };
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 16; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
     const std::int64_t inner = one_of({6, 8, 10, 14, 20, 28}), outer = inner + one_of({4, 8, 16, 32});
     const Workload w = gemm_chain(one_of({2, 4, 8}), one_of({1, 2}), one_of({1, 2}), one_of({2, 4}));

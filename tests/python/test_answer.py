@@ -72,7 +72,7 @@ def test_pictures(tmp_path):
         answer.plot(tmp_path / "a.doc")
 
 
-@pytest.mark.parametrize("name", ["tilewright", "tilewright.model", "tilewright.answer"])
+@pytest.mark.parametrize("name", ["tilewright", "tilewright.model", "tilewright.answer", "tilewright.sweeps"])
 def test_examples_in_docstrings(name):
     module = sys.modules.get(name) or __import__(name, fromlist=["_"])
     done = doctest.testmod(module)

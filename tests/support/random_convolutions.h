@@ -31,7 +31,8 @@ class ConvolutionMaker : private Dice {
       channels = pick<std::int64_t>(1, 4);
       add(loops_, "c" + n + ": " + std::to_string(channels));
       tensor(out, rows, columns, "c" + n);
-      const std::string c0 = "c" + std::to_string(i - 1), at = "[" + b_ + "c" + n + ",y" + n + ",x" + n + "]";
+      const std::string c0 = "c" + std::to_string(i - 1),
+                        at = "[" + b_ + "c" + n + ",y" + n + ",x" + n + "]";
       text_ += "  - \"conv" + n + ": " + out + at + " += " + in + "[" + b_ + c0 + "," + rows_index +
                "," + columns_index + "] * W" + n + "[c" + n + "," + c0 + ",r" + n + ",s" + n +
                "]\"\n";

@@ -27,6 +27,13 @@
 namespace worked_chain_code {
 using std::int64_t;
 using Real = float;
+using Home = Real;  // an element of a tensor at home
+inline Real get(Home x) { return x; }
+inline void put(Home& to, Real x) { to = x; }
+inline void place(Real*& at, Home* element) { at = element; }
+inline void copy_row(Real* to, const Real* from, int64_t n) {
+  std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Real));
+}
 
 struct Range {  // [lo, hi)
   int64_t lo, hi;
@@ -130,7 +137,7 @@ template <int R>
 struct Tile {
   Real* data;
   int64_t stride[at_least_one(R)];
-  Real* home;                            // the tensor, row-major
+  Home* home;                            // the tensor, row-major
   int64_t home_stride[at_least_one(R)];
   Tile* outer = nullptr;                 // filled from, written to; none: home
   bool sliding = false;
@@ -155,7 +162,7 @@ struct Tile {
 
   Tile(void* memory, const int64_t (&packed)[at_least_one(R)], void* tensor,
        const int64_t (&row_major)[at_least_one(R)])
-      : data(static_cast<Real*>(memory)), home(static_cast<Real*>(tensor)) {
+      : data(static_cast<Real*>(memory)), home(static_cast<Home*>(tensor)) {
     for (int i = 0; i < R; ++i) {
       stride[i] = packed[i];
       home_stride[i] = row_major[i];
@@ -163,12 +170,12 @@ struct Tile {
   }
 };
 
-template <int R>
+template <int R, class Element = Real>
 struct View {
-  Real* data;
+  Element* data;
   const int64_t* stride;
   Box<R> at;
-  Real* element(const int64_t* index) const {
+  Element* element(const int64_t* index) const {
     int64_t offset = 0;
     for (int i = 0; i < R; ++i) offset += (index[i] - at.d[i].lo) * stride[i];
     return data + offset;
@@ -179,7 +186,7 @@ View<R> view(Tile<R>& t) {
   return {t.data, t.stride, t.held};
 }
 template <int R>
-View<R> home(Tile<R>& t) {
+View<R, Home> home(Tile<R>& t) {
   return {t.home, t.home_stride, Box<R>{}};
 }
 template <int R>
@@ -202,14 +209,22 @@ int64_t row_length(const Box<R>& part) {
   return R == 0 ? 1 : part.d[at_least_one(R) - 1].hi - part.d[at_least_one(R) - 1].lo;
 }
 
-template <int R>
-void copy(const Box<R>& part, const View<R>& to, const View<R>& from) {
+template <int R, class To, class From>
+void copy(const Box<R>& part, const View<R, To>& to, const View<R, From>& from) {
   if (empty(part)) return;
   int64_t index[at_least_one(R)];
   for (int i = 0; i < R; ++i) index[i] = part.d[i].lo;
-  const auto bytes = static_cast<std::size_t>(row_length(part)) * sizeof(Real);
-  do std::memcpy(to.element(index), from.element(index), bytes);
+  const int64_t elements = row_length(part);
+  do copy_row(to.element(index), from.element(index), elements);
   while (next_row(part, index));
+}
+// What a tile holds comes from the outer one, or from home.
+template <int R>
+void bring(const Box<R>& part, Tile<R>& t) {
+  if (t.outer != nullptr)
+    copy(part, view(t), view(*t.outer));
+  else
+    copy(part, view(t), home(t));
 }
 
 // Moves what `now` shares with the held tile to where it lies in a tile of `now`.
@@ -229,7 +244,7 @@ void shift(Tile<R>& t, const Box<R>& now) {
 
 template <int R>
 int64_t bytes_of(const Box<R>& box) {
-  return size(box) * static_cast<int64_t>(sizeof(Real));
+  return size(box) * static_cast<int64_t>(sizeof(Home));
 }
 
 // A tile in place: where in the tensor the held box begins.
@@ -237,7 +252,7 @@ template <int R>
 TILEWRIGHT_INLINE void stand(Tile<R>& t) {
   int64_t first[at_least_one(R)] = {};
   for (int i = 0; i < R; ++i) first[i] = t.held.d[i].lo;
-  t.data = home(t).element(first);
+  place(t.data, home(t).element(first));
 }
 
 template <int R>
@@ -250,7 +265,7 @@ void load_packed(Tile<R>& t, const Box<R>& tile) {
   t.held = tile;
   t.full = true;
   t.steps.read(bytes_of(part));
-  copy(part, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
+  bring(part, t);
 }
 
 // Rule 8: brings a tile; nothing moves where it is held.
@@ -282,7 +297,7 @@ void hold_packed(Tile<R>& t, const Box<R>& tile, bool initialises) {
   t.fresh = initialises;
   if (!reads_back) return;
   t.steps.read(bytes_of(tile));
-  copy(tile, view(t), t.outer != nullptr ? view(*t.outer) : home(t));
+  bring(tile, t);
 }
 template <int R>
 TILEWRIGHT_INLINE void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
@@ -542,9 +557,45 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
   }
 }
 
+TILEWRIGHT_TARGET inline Vector interleave_first(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+TILEWRIGHT_TARGET inline Vector interleave_last(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+// B[k,j], contiguous along k, into rows of whole vectors: kLanes x kLanes at a time. Rows i and
+// i + kLanes/2 are interleaved; after log2(kLanes) rounds, rows are columns.
+TILEWRIGHT_TARGET inline void transpose(int64_t columns, int64_t depth, const Real* b,
+                                        int64_t b_column, Real* packed, int64_t packed_k) {
+  for (int64_t j = 0; j < columns; j += kLanes)
+    for (int64_t k = 0; k < depth; k += kLanes) {
+      const int64_t steps = min(depth - k, kLanes), rows = min(columns - j, kLanes);
+      const Lanes lanes = first_lanes(steps);
+      Vector from[kLanes], to[kLanes];
+      for (int i = 0; i < kLanes; ++i)
+        from[i] = i >= rows ? Vector{}
+                  : steps == kLanes
+                      ? *reinterpret_cast<const Unaligned*>(b + (j + i) * b_column + k)
+                      : load_part(b + (j + i) * b_column + k, lanes);
+#pragma GCC unroll 4
+      for (int round = 1; round < kLanes; round *= 2) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kLanes / 2; ++i) {
+          to[2 * i] = interleave_first(from[i], from[i + kLanes / 2]);
+          to[2 * i + 1] = interleave_last(from[i], from[i + kLanes / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) from[i] = to[i];
+      }
+      for (int i = 0; i < steps; ++i)
+        *reinterpret_cast<Unaligned*>(packed + (k + i) * packed_k + j) = from[i];
+    }
+}
+
 // B[k,j] into rows of whole vectors, where its columns are not contiguous as they are.
 inline void pack(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int64_t b_column,
                  Real* packed, int64_t packed_k) {
+  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; ++j) packed[k * packed_k + j] = b[k * b_k + j * b_column];
 }

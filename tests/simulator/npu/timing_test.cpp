@@ -199,7 +199,7 @@ TEST(NpuTiming, ACopyReaches95PercentOfItsBandwidth) {
                          "for i = 0 to 64\ncopy x[0].nd(32768), X[0].nd(32768), rows=1, "
                          "columns=32768\nend");
   const double rate = 64 * 65536.0 / static_cast<double>(r.cycles.value);
-  RecordProperty("copy_of_64_bytes_a_cycle", std::to_string(rate / 64));
+  std::printf("a copy of %.3f of its path, simulated\n", rate / 64);
   EXPECT_GT(rate, 0.95 * 64);
 }
 

@@ -1,0 +1,111 @@
+// Tensors of bf16 in emitted kernels: converted as tiles are copied, computed in f32.
+#include <gmock/gmock.h>
+
+#include <cstdint>
+
+#include "core/reference/elements.h"
+#include "models/exact/exact.h"
+#include "tests/codegen/kernel_support.h"
+#include "tests/support/worked.h"
+
+namespace tilewright {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  std::string workload, tree, tiles;
+};
+
+Schedule schedule_of(const Case& c, const std::shared_ptr<const Machine>& machine) {
+  auto w = std::make_shared<const Workload>(c.workload.find('\n') == std::string::npos
+                                                ? named_workload(c.workload)
+                                                : workload_from_yaml(c.workload, "test"));
+  Kernel k{.tree = parse_tree(c.tree)};
+  if (!c.tiles.empty()) k.tiles = parse_tiles(c.tiles);
+  auto s = resolve(Plan{.kernels = {k}}, w, machine);
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return std::move(s).value();
+}
+
+/// Arrays of bf16 by TensorId; `values` are changed to what the arrays hold.
+std::vector<std::vector<std::uint16_t>> encoded(const Workload& w, TensorValues& values) {
+  std::vector<std::vector<std::uint16_t>> arrays;
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    arrays.emplace_back(static_cast<std::size_t>(w.tensors()[t].elements().value), 0x7fc0);
+    if (!w.is_input(TensorId(t))) continue;
+    encode_elements(DType::bf16, values[t], arrays.back().data());
+    values[t] = decode_elements(DType::bf16, arrays.back().data(), arrays.back().size());
+  }
+  return arrays;
+}
+
+/// The largest relative error over the outputs, and the bytes that were counted where they are.
+double run(const Workload& w, cpu::Kernel& kernel, std::vector<TrafficEntry>* counted = nullptr) {
+  TensorValues values = random_inputs(w, 3);
+  auto arrays = encoded(w, values);
+  std::vector<void*> pointers;
+  for (auto& a : arrays) pointers.push_back(a.data());
+  if (counted != nullptr)
+    *counted = kernel.run_counted(pointers).value();
+  else
+    kernel.run(pointers);
+  const TensorValues reference = evaluate(w, values);
+  double worst = 0;
+  for (TensorId t : w.outputs()) {
+    const auto& a = arrays[t.index()];
+    const std::vector<double> got = decode_elements(DType::bf16, a.data(), a.size());
+    worst = std::max(worst, relative_error(std::span<const double>(got), reference[t.index()]));
+  }
+  return worst;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"gemm-chain:m=37,n=29,k=19,l=45,dtype=bf16", "m n ( l ( k ( C.gemm1 ) C.gemm2 ) )",
+       "m=16,n=29,k=19,l=17"},
+      {"attention:m=24,l=40,k=16,n=16,online=1,dtype=bf16",
+       "m ( l ( k ( C.qk ) C.rowmax C.exp C.rescale n ( C.pv ) C.rowsum ) n ( C.divide ) )",
+       "m=8,l=16,k=16,n=16"},
+      {"conv-chain:ic=4,h=15,w=18,oc1=6,oc2=5,st1=2,st2=1,k1=3,k2=1,dtype=bf16",
+       "h w ( C.conv1 C.conv2 )", "h=3,w=9"},
+      {"name: a\ndtype: bf16\nloops: {i: 9, j: 40}\noperators: [\"z[i] += x[i,j]\"]\n",
+       "j/20@grid ( C.z S.z!atomic )", ""},
+  };
+  return all;
+}
+
+TEST(Bfloat16, ComputesAndCountsEveryKind) {
+  const auto machine = testing::worked_machine("scratchpad:1M");
+  std::vector<cpu::Source> sources;
+  std::vector<Schedule> schedules;
+  for (const Case& c : cases())
+    for (cpu::Isa isa : testing::isas_here()) {
+      const bool count = isa == cpu::Isa::generic;
+      schedules.push_back(schedule_of(c, count ? machine : testing::cached(*machine)));
+      auto source =
+          cpu::emit(schedules.back(),
+                    {.isa = isa, .count = count, .prefix = "k" + std::to_string(sources.size())});
+      ASSERT_TRUE(source.ok()) << source.reason();
+      EXPECT_THAT(source->notes, ::testing::Contains(HasSubstr("converted")));
+      sources.push_back(std::move(source).value());
+    }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    std::vector<TrafficEntry> counted;
+    const bool counts = !sources[i].boundaries.empty();
+    const double error =
+        run(*schedules[i].workload, kernels.value()[i], counts ? &counted : nullptr);
+    // An output is rounded once, or once a block that adds to it: half a unit in 2^8 each.
+    EXPECT_LT(error, 0x1p-8) << schedules[i].workload->name() << " "
+                             << cpu::name_of(sources[i].isa);
+    EXPECT_GT(error, 0x1p-12) << "as exact as f32: nothing was rounded";
+    if (counts) {
+      EXPECT_EQ(testing::table(counted), testing::table(exact(schedules[i]).entries));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewright
