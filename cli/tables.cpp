@@ -450,27 +450,12 @@ std::string validate_gpu_table(const ordered_json& j) {
   return out;
 }
 
-/// Of emulated programs: the model, and whether exact counts what the emulator did on every path.
-std::string validate_npu_table(const ordered_json& j) {
-  std::string out =
-      formatted("{} on {}, boundary {}, truth {}\n{} plans asked, {} valid, {} failed; seed {}\n\n",
-                text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"),
-                text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"));
-  Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
-  agreement_row(table, text(j, "model"), j);
-  out += table.text() + formatted("\nexact: {} of {} paths' bytes differ\n",
-                                  text(j["exact"], "differing"), text(j["exact"], "paths"));
-  for (const ordered_json& f : j["failures"])
-    out += formatted("failed: {}: {}\n", text(f, "tree"), text(f, "reason"));
-  return out;
-}
-
 }  // namespace
 
 std::string validate_table(const ordered_json& j) {
   if (!j.contains("points")) return "";
+  if (text(j, "truth") == "emulator") return validate_npu_table(j);
   if (j.contains("agreement")) return validate_gpu_table(j);
-  if (j["truth"] == "emulator") return validate_npu_table(j);
   if (j.contains("times"))
     return formatted("{} on {}: {} candidates timed, {} failed\n{}\n", text(j, "workload"),
                      text(j, "machine"), text(j, "valid"), text(j, "failed"), pairs(j["times"]));

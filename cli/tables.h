@@ -31,6 +31,8 @@ std::string cuda_builds_table(const nlohmann::ordered_json& j);
 std::string cuda_launches_table(const nlohmann::ordered_json& j);
 /// Parts of emit's, run's and measure's, empty where there are no programs for the NPU.
 std::string npu_kernels_table(const nlohmann::ordered_json& j);
+/// validate --truth emulator.
+std::string validate_npu_table(const nlohmann::ordered_json& j);
 /// Cost_d of an NPU's paths.
 std::string paths_table(const nlohmann::ordered_json& j);
 std::string batch_table(const nlohmann::ordered_json& j);

@@ -55,6 +55,20 @@ std::string npu_kernels_table(const ordered_json& j) {
   return out;
 }
 
+std::string validate_npu_table(const ordered_json& j) {
+  std::string out = formatted(
+      "{} on {}, truth {} (simulated): {} plans asked, {} valid, {} failed; seed {}\n"
+      "Algorithm 1 at {}: R2 about y=x {:.4f}, R2 of a fit {:.4f}, mean error {:.2f} %, worst {:.2f} %\n"
+      "exact: {} tensors at boundaries, {} of other bytes\n",
+      text(j, "workload"), text(j, "machine"), text(j, "truth"), text(j, "asked"), text(j, "valid"),
+      text(j, "failed"), text(j, "seed"), text(j, "boundary"), j["r2_identity"].get<double>(),
+      j["r2_fit"].get<double>(), 100 * j["mape"].get<double>(), 100 * j["worst"].get<double>(),
+      text(j["exact"], "paths"), text(j["exact"], "differing"));
+  for (const ordered_json& f : j["failures"])
+    out += formatted("failed: {}: {}\n", text(f, "tree"), text(f, "reason"));
+  return out;
+}
+
 std::string paths_table(const ordered_json& j) {
   Table table({"kernel", "path", "bytes", "GB/s", "us"});
   for (const ordered_json& p : j["paths"]) {
