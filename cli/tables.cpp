@@ -48,7 +48,7 @@ std::string trees(const ordered_json& plan) {
   std::string out;
   for (const ordered_json& k : get(plan, "kernels"))
     out += formatted("{:<16} {}\n{:<16} {}\n", "tree", text(k, "tree"), "tiles",
-                       pairs(get(k, "tiles").is_object() ? get(k, "tiles") : ordered_json::object()));
+                     pairs(get(k, "tiles").is_object() ? get(k, "tiles") : ordered_json::object()));
   return out;
 }
 
@@ -88,7 +88,8 @@ std::string levels_table(const ordered_json& j) {
   for (const ordered_json& l : j["levels"]) {
     table.add({text(l, "level"), text(l, "order"), pairs(l["tiles"]), text(l, "volume_bytes"),
                text(l, "exact_bytes"), text(l, "bound_bytes"), cost(l["cost"]),
-               cost(get(l, "cost_alone")), text(l, l.contains("needs_bytes") ? "needs_bytes" : "memory_bytes"),
+               cost(get(l, "cost_alone")),
+               text(l, l.contains("needs_bytes") ? "needs_bytes" : "memory_bytes"),
                text(l, "capacity_bytes")});
     for (const auto& [name, t] : l["tensors"].items())
       tensors.add({text(l, "boundary"), name, text(t, "footprint_elements"),
@@ -124,7 +125,7 @@ std::string closed_form(const ordered_json& c) {
       text(c, "order"), c["tile_real"].get<double>(), c["volume_real_elements"].get<double>(),
       pairs(c["tiles"]), text(c, "volume_elements"),
       c.contains("gap") ? formatted(", {:.4f} times the integer optimum's {}",
-                                      c["gap"].get<double>(), text(c, "optimum_volume_elements"))
+                                    c["gap"].get<double>(), text(c, "optimum_volume_elements"))
                         : "");
 }
 
@@ -136,7 +137,7 @@ void agreement_row(Table& table, const std::string& name, const ordered_json& b)
 std::string point_line(const char* name, const ordered_json& p) {
   if (p.is_null()) return "";
   return formatted("{:<24} {} {}: predicted {} B, true {} B\n", name, text(p, "order"),
-                     pairs(p["tiles"]), text(p, "predicted_bytes"), text(p, "true_bytes"));
+                   pairs(p["tiles"]), text(p, "predicted_bytes"), text(p, "true_bytes"));
 }
 
 }  // namespace
@@ -189,12 +190,13 @@ std::string curve_table(const ordered_json& j) {
     out += "\n" + levels.text();
   }
   if (j.contains("measured")) {
-    Table measured({"measured", "buffer", "moved", "proven", "times", "attainable", "times", "paper's bound"});
+    Table measured(
+        {"measured", "buffer", "moved", "proven", "times", "attainable", "times", "paper's bound"});
     for (const ordered_json& row : j["measured"])
-      measured.add({text(row, "name"), size_cell(row["buffer_bytes"]), size_cell(row["measured_bytes"]),
-                    size_cell(row["proven_bytes"]), fixed(row["over_proven"], 3),
-                    size_cell(row["attainable_bytes"]), fixed(get(row, "over_attainable"), 3),
-                    size_cell(row["paper_bound_bytes"])});
+      measured.add({text(row, "name"), size_cell(row["buffer_bytes"]),
+                    size_cell(row["measured_bytes"]), size_cell(row["proven_bytes"]),
+                    fixed(row["over_proven"], 3), size_cell(row["attainable_bytes"]),
+                    fixed(get(row, "over_attainable"), 3), size_cell(row["paper_bound_bytes"])});
     out += "\n" + measured.text();
   }
   out += "\n";
@@ -204,12 +206,12 @@ std::string curve_table(const ordered_json& j) {
       out += formatted("{:<9} not available: {}\n", kind, text(least, "reason"));
     else
       out += formatted("{:<9} at least {} from {} on; {} breakpoints\n", kind,
-                         bytes(least["traffic_bytes"]), bytes(least["buffer_bytes"]),
-                         text(least, "breakpoints"));
+                       bytes(least["traffic_bytes"]), bytes(least["buffer_bytes"]),
+                       text(least, "breakpoints"));
   }
   if (!get(j, "crossover_bytes").is_null())
     out += formatted("fusion    first moves less with {}; never more from {} on\n",
-                       bytes(j["crossover_bytes"]), bytes(get(j, "never_loses_from_bytes")));
+                     bytes(j["crossover_bytes"]), bytes(get(j, "never_loses_from_bytes")));
   return out + "search    " + seconds(j["search_seconds"]) + "\n";
 }
 
@@ -218,13 +220,13 @@ std::string curve_table(const ordered_json& j) {
 std::string models_table(const ordered_json& j) {
   std::string out;
   for (const ordered_json& m : j["models"]) {
-    out += formatted("{}: {}\n  source: {}\n", text(m, "name"), text(m, "summary"),
-                       text(m, "source"));
+    out +=
+        formatted("{}: {}\n  source: {}\n", text(m, "name"), text(m, "summary"), text(m, "source"));
     for (const ordered_json& a : m["assumptions"])
       out += formatted("  assumes: {}\n", a.get<std::string>());
     for (const ordered_json& o : m["options"])
       out += formatted("  {:<15} {} (default {})\n", text(o, "name"), text(o, "help"),
-                         text(o, "default"));
+                       text(o, "default"));
   }
   return out;
 }
@@ -268,7 +270,10 @@ std::string experiments_table(const ordered_json& j) {
   for (const ordered_json& e : j["experiments"]) {
     const bool none = text(e, "status") == "needs", here = e["available"].get<bool>();
     table.add({text(e, "id"), none ? "-" : text(e, "status"),
-               none ? "not reproduced" : !here ? "no" : e["needs"].is_null() ? "yes" : "in part",
+               none                   ? "not reproduced"
+               : !here                ? "no"
+               : e["needs"].is_null() ? "yes"
+                                      : "in part",
                text(e, "title")});
     if (!e["needs"].is_null()) needs += formatted("{}: {}\n", text(e, "id"), text(e, "needs"));
     if (!none && !here) absent += formatted("{}: {}\n", text(e, "id"), text(e, "reason"));
@@ -280,7 +285,7 @@ std::string experiments_table(const ordered_json& j) {
 std::string explain_table(const ordered_json& j) {
   if (j.contains("curve"))
     return formatted("{}, {}: least bytes moved by buffer size\n\n", text(j, "workload"),
-                       text(j, "dtype")) +
+                     text(j, "dtype")) +
            curve_table(j);
   if (j.contains("products")) return expressions_table(j);
   if (j.contains("stitched"))
@@ -288,8 +293,8 @@ std::string explain_table(const ordered_json& j) {
                      text(j, "model")) +
            stitched_table(j);
   if (j.contains("orders"))
-    return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"),
-                       text(j, "machine"), text(j, "level"), text(j, "capacity_elements")) +
+    return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"), text(j, "machine"),
+                     text(j, "level"), text(j, "capacity_elements")) +
            orders_table(j) + closed_form(get(j, "closed_form")) + reasons(j);
   if (!j.contains("trees")) return "";
   if (j.contains("paths"))
@@ -326,16 +331,16 @@ std::string plan_table(const ordered_json& j) {
   if (j.contains("memory"))
     for (const auto& [level, n] : j["memory"].items())
       lines.add("memory", formatted("{} of {} in {} (the paper's figure: {})", bytes(n),
-                                      bytes(get(j, "capacity_bytes")), level,
-                                      bytes(get(j, "memory_paper_bytes"))));
+                                    bytes(get(j, "capacity_bytes")), level,
+                                    bytes(get(j, "memory_paper_bytes"))));
   lines.add("exact", bytes(get(j, "exact_bytes")));
   lines.add("proven", formatted("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
-                                  fixed(get(j, "gap"), 4), text(j, "bound_is")));
+                                fixed(get(j, "gap"), 4), text(j, "bound_is")));
   const ordered_json& least = j["bounds"]["attainable"];
   lines.add("attainable", get(least, "bytes").is_null()
                               ? "not available: " + text(least, "reason")
                               : formatted("{}; gap {} (kernels: {})", bytes(least["bytes"]),
-                                            fixed(least["gap"], 4), text(least, "kernels")));
+                                          fixed(least["gap"], 4), text(least, "kernels")));
   lines.add("time", seconds(get(j, "seconds")));
   lines.add("search", seconds(get(j, "search_seconds")));
   lines.add("candidates", cell(get(j, "candidates")));
@@ -352,8 +357,8 @@ std::string traffic_table(const ordered_json& j) {
       table.add({text(e, "boundary"), text(e, "tensor"), text(e, "read_bytes"),
                  text(e, "written_bytes"), text(e, "hits"), text(e, "misses"),
                  text(e, "resident_dirty_bytes")});
-    out = formatted("{} by {} on {}\n\n{}\n", text(j, "source"), text(j, "by"),
-                      text(j, "machine"), table.text());
+    out = formatted("{} by {} on {}\n\n{}\n", text(j, "source"), text(j, "by"), text(j, "machine"),
+                    table.text());
   }
   Lines lines;
   if (get(j, "memory").is_object())
@@ -365,7 +370,7 @@ std::string traffic_table(const ordered_json& j) {
   lines.add("fits", text(j, "fits"));
   if (j.contains("layout"))
     lines.add("layout", formatted("{}; packing, in no figure above: {}", text(j, "layout"),
-                                    bytes(get(j, "packing_bytes"))));
+                                  bytes(get(j, "packing_bytes"))));
   if (get(j, "unavailable").is_object())
     for (const auto& [boundary, why] : j["unavailable"].items())
       lines.add(boundary, "not available: " + cell(why));
@@ -376,8 +381,7 @@ std::string traffic_table(const ordered_json& j) {
 std::string packing_text(const ordered_json& packing) {
   std::string packed, in_place;
   for (const ordered_json& t : get(packing, "tiles"))
-    (t["packed"].get<bool>() ? packed : in_place) +=
-        " " + cell(t["tensor"]);
+    (t["packed"].get<bool>() ? packed : in_place) += " " + cell(t["tensor"]);
   std::string text = packed.empty() ? "nothing is copied" : "copied:" + packed;
   if (!packing["copied_bytes"].is_null())
     text += formatted(" ({})", bytes(packing["copied_bytes"]));
@@ -402,19 +406,19 @@ std::string run_table(const ordered_json& j) {
                                 fixed(j["simulated_seconds"].get<double>() * 1e6, 3),
                                 fixed(j["simulated_gflops"], 1)));
   if (j.contains("gflops")) {
-    lines.add("time", formatted("median {}, least {}, of {} {}",
-                                  seconds(get(j, "seconds_median")), seconds(get(j, "seconds_min")),
-                                  text(j, j.contains("batches") ? "batches" : "runs"),
-                                  j.contains("batches") ? "batches" : "runs"));
+    lines.add("time", formatted("median {}, least {}, of {} {}", seconds(get(j, "seconds_median")),
+                                seconds(get(j, "seconds_min")),
+                                text(j, j.contains("batches") ? "batches" : "runs"),
+                                j.contains("batches") ? "batches" : "runs"));
     lines.add("timed by", text(j, "timed_by"));
     lines.add("L2", text(j, "l2"));
     const ordered_json& peak = get(j, "peak_gflops");
     lines.add("speed", fixed(j["gflops"], 1) + " GFLOP/s" +
-                           (peak.is_null() ? ""
-                                           : formatted(", {} of a peak of {} ({})",
-                                                       percent(j["gflops"].get<double>() /
-                                                               peak.get<double>()),
-                                                       fixed(peak, 1), text(j, "peak_source"))));
+                           (peak.is_null()
+                                ? ""
+                                : formatted(", {} of a peak of {} ({})",
+                                            percent(j["gflops"].get<double>() / peak.get<double>()),
+                                            fixed(peak, 1), text(j, "peak_source"))));
   }
   if (j.contains("packing")) lines.add("packing", packing_text(j["packing"]));
   for (const char* key : {"isa", "micro_kernel", "threads", "notes"}) lines.add(key, text(j, key));
@@ -423,12 +427,13 @@ std::string run_table(const ordered_json& j) {
 
 namespace {
 
-/// Of counted kernels: every model, over all tilings and by expression; what parts the difference has.
+/// Of counted kernels: every model, over all tilings and by expression; what parts the difference
+/// has.
 std::string validate_gpu_table(const ordered_json& j) {
   std::string out = formatted(
       "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}\n\n",
-      text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"), text(j, "asked"),
-      text(j, "valid"), text(j, "failed"), text(j, "seed"));
+      text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"),
+      text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"));
   Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
   const auto rows = [&table](const std::string& name, const ordered_json& models) {
     for (const char* model : {"exact", "chimera", "chimera_full_edges", "mcfuser"})
@@ -445,12 +450,28 @@ std::string validate_gpu_table(const ordered_json& j) {
   return out;
 }
 
+/// Of emulated programs: the model, and whether exact counts what the emulator did on every path.
+std::string validate_npu_table(const ordered_json& j) {
+  std::string out =
+      formatted("{} on {}, boundary {}, truth {}\n{} plans asked, {} valid, {} failed; seed {}\n\n",
+                text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"),
+                text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"));
+  Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
+  agreement_row(table, text(j, "model"), j);
+  out += table.text() + formatted("\nexact: {} of {} paths' bytes differ\n",
+                                  text(j["exact"], "differing"), text(j["exact"], "paths"));
+  for (const ordered_json& f : j["failures"])
+    out += formatted("failed: {}: {}\n", text(f, "tree"), text(f, "reason"));
+  return out;
+}
+
 }  // namespace
 
 std::string validate_table(const ordered_json& j) {
   if (!j.contains("points")) return "";
   if (text(j, "truth") == "emulator") return validate_npu_table(j);
   if (j.contains("agreement")) return validate_gpu_table(j);
+  if (j["truth"] == "emulator") return validate_npu_table(j);
   if (j.contains("times"))
     return formatted("{} on {}: {} candidates timed, {} failed\n{}\n", text(j, "workload"),
                      text(j, "machine"), text(j, "valid"), text(j, "failed"), pairs(j["times"]));
@@ -479,15 +500,16 @@ std::string validate_table(const ordered_json& j) {
   }
   if (!j["points"].empty() && !j["points"].front()["resident_dirty_bytes"].is_null())
     out += formatted(
-        "apart from the truth: written back {} a byte read, dirty at the end {} a point; packing {}\n",
-        fixed(static_cast<double>(written) / static_cast<double>(std::max<std::int64_t>(read, 1)), 3),
+        "apart from the truth: written back {} a byte read, dirty at the end {} a point; packing "
+        "{}\n",
+        fixed(static_cast<double>(written) / static_cast<double>(std::max<std::int64_t>(read, 1)),
+              3),
         human_bytes(dirty / static_cast<std::int64_t>(j["points"].size())),
         bytes(j["points"].front()["packing_bytes"]));
   out += point_line("optimum", get(j, "optimum"));
   if (!beyond.is_null()) out += point_line("optimum, whole capacity", get(beyond, "optimum"));
   for (const ordered_json& f : j["failures"])
-    out += formatted("failed: {} {}: {}\n", text(f, "order"), pairs(f["tiles"]),
-                       text(f, "reason"));
+    out += formatted("failed: {} {}: {}\n", text(f, "order"), pairs(f["tiles"]), text(f, "reason"));
   return out;
 }
 
@@ -527,7 +549,7 @@ std::string one_panel(const ordered_json& j) {
   if (j.contains("validation"))
     return validate_table(j["validation"]) +
            formatted("the paper's R2: {}; must hold: R2 about y=x at least {}\n",
-                       text(j["paper_numbers"], "r2"), text(j["must_hold"], "min_r2"));
+                     text(j["paper_numbers"], "r2"), text(j["must_hold"], "min_r2"));
   if (j.contains("table")) {
     Table table(j["columns"].get<std::vector<std::string>>());
     for (const ordered_json& row : j["table"]) table.add(row.get<std::vector<std::string>>());
@@ -547,7 +569,8 @@ std::string one_panel(const ordered_json& j) {
     }
     return table.text();
   }
-  Table table({"workload", "reading", "tensor", "formula", "paper", "ours", "footprint paper", "ours"});
+  Table table(
+      {"workload", "reading", "tensor", "formula", "paper", "ours", "footprint paper", "ours"});
   for (const ordered_json& r : j["rows"])
     table.add({text(r, "workload"), text(r, "reading"), text(r, "tensor"), text(r, "formula"),
                text(r, "paper_movement_elements"), text(r, "movement_elements"),
@@ -568,11 +591,12 @@ std::string index_table(const ordered_json& j) {
                : e["seconds"].is_null()       ? "-"
                                               : fixed(e["seconds"].get<double>(), 1),
                e["reason"].is_null() ? "-" : text(e, "reason")});
-  return table.text() + formatted("\n{} hold, {} do not, {} are not available; {} were there; {} s; "
-                                  "written to {}\n",
-                                  text(j, "hold"), text(j, "do_not_hold"), text(j, "not_available"),
-                                  text(j, "already_there"), fixed(j["seconds"].get<double>(), 1),
-                                  text(j, "folder"));
+  return table.text() + formatted(
+                            "\n{} hold, {} do not, {} are not available; {} were there; {} s; "
+                            "written to {}\n",
+                            text(j, "hold"), text(j, "do_not_hold"), text(j, "not_available"),
+                            text(j, "already_there"), fixed(j["seconds"].get<double>(), 1),
+                            text(j, "folder"));
 }
 
 std::string number(const ordered_json& n) {
@@ -604,8 +628,8 @@ std::string reproduce_table(const ordered_json& j) {
     out += "Why they differ: " + text(j, "difference") + "\n";
   if (!get(j, "needs").is_null()) out += "Not reproduced: it would need " + text(j, "needs") + "\n";
   return out + formatted("{}; written to {}\n",
-                           j["holds"].get<bool>() ? "what must hold holds" : "does not hold",
-                           text(j, "folder"));
+                         j["holds"].get<bool>() ? "what must hold holds" : "does not hold",
+                         text(j, "folder"));
 }
 
 }  // namespace tilewright::cli
