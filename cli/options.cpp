@@ -239,6 +239,9 @@ std::vector<Option> make_verb_options() {
       {"--occupancy", "", "FILE",
        "lines that each tensor holds over time: .csv, or .json, which plot and chrome://tracing read",
        false, [](Invocation& i, const std::string& v) { i.walk.occupancy = v; }},
+      {"--timeline", "", "FILE",
+       "target npu: what every pipe does when, .svg (core 0), or .json for Perfetto and chrome://tracing",
+       false, [](Invocation& i, const std::string& v) { i.run.timeline = v; }},
       {"--stride", "", "N", "of --occupancy, in accesses (default: 512 to 1024 samples)", false,
        [](Invocation& i, const std::string& v) {
          i.walk.stride = whole<std::int64_t>("--stride", v, 1, INT64_MAX);

@@ -48,6 +48,9 @@ std::string npu_kernels_table(const ordered_json& j) {
   }
   for (const ordered_json& f : get(j, "findings"))
     out += formatted("  {} ({} times)\n", text(f, "text"), text(f, "count"));
+  if (j.contains("cycles"))
+    for (const ordered_json& file : get(j, "files"))
+      out += formatted("timeline in {}\n", file.get<std::string>());
   if (j.contains("differences"))
     out += j["differences"].empty()
                ? "\nexact counts the same bytes on every path\n"

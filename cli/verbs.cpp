@@ -128,8 +128,8 @@ std::vector<Verb> make_verbs() {
                    "PLAN",
                    kPlan + kModel + Names{"--target", "--isa", "--micro-kernel", "--prefetch",
                                           "--threads", "--seed", "--seconds", "--warps", "--stages",
-                                          "--arch", "--cache", "--cold", "--build-only", "--count", "--batch",
-                                          "--out", "--json"},
+                                          "--arch", "--cache", "--cold", "--build-only", "--count", "--timeline",
+                                          "--batch", "--out", "--json"},
                    std::string(kPlanHelp) +
                        "\nSpeed counts the workload's own operations, recomputation not. On cpu the peak is\n"
                        "measured in the same run, turn by turn with the kernel; on cuda it is the machine\n"

@@ -159,6 +159,11 @@ Answer emit(const Request& request, const EmitOptions& options) {
 
 Answer run(const Request& request, const RunOptions& options) {
   find_target(options.target);
+  if (options.timeline && options.target != "npu")
+    throw InputError({.where = "--timeline",
+                      .value = *options.timeline,
+                      .problem = "is of the emulated NPU",
+                      .accepted = "--target npu"});
   if (is_cuda(options.target)) return run_cuda(request, options);
   if (options.target == "npu") return run_npu(request, options);
   const cpu::Isa isa = isa_of(options.isa);

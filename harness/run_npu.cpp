@@ -75,6 +75,32 @@ ordered_json findings_json(const npu::Report& r, const std::string& kernel) {
   return findings;
 }
 
+void check_timeline(const std::string& path) {
+  if (path.ends_with(".json") || path.ends_with(".svg")) return;
+  throw InputError({.where = "--timeline",
+                    .value = path,
+                    .problem = "has no ending that says how to write it",
+                    .accepted = "FILE.json or FILE.svg"});
+}
+
+/// A kernel's timeline in `path`, of several each in one of its own. Returns the files.
+std::vector<std::string> write_timelines(const std::string& path, const npu::Source& source,
+                                         const std::vector<npu::Report>& reports) {
+  const std::size_t dot = path.rfind('.');
+  const std::string ending = path.substr(dot);
+  std::vector<std::string> files;
+  for (std::size_t k = 0; k < reports.size(); ++k) {
+    const npu::Program& program = source.kernels[k].program;
+    files.push_back(reports.size() == 1 ? path
+                                        : path.substr(0, dot) + "-" + program.name + ending);
+    write_file(files.back(),
+               ending == ".svg" ? npu::timeline_svg(reports[k], program)
+                                : npu::trace_json(reports[k], program) + "\n",
+               "--timeline");
+  }
+  return files;
+}
+
 }  // namespace
 
 NpuJob npu_job(const Request& asked, const std::optional<std::string>& micro_kernel) {
@@ -163,10 +189,14 @@ Result<VerifiedNpu> verified_npu(NpuJob& job, const Request& request,
 }
 
 Answer run_npu(const Request& request, const RunOptions& options) {
+  if (options.timeline) check_timeline(*options.timeline);
   NpuJob job = npu_job(request, options.micro_kernel);
   if (job.refusal) return *job.refusal;
-  const Result<VerifiedNpu> run = verified_npu(job, request, {});
+  const Result<VerifiedNpu> run =
+      verified_npu(job, request, {.timeline = options.timeline.has_value()});
   if (!run) return refuse(std::move(job.json), run.reason());
+  if (options.timeline)
+    job.json["files"] = write_timelines(*options.timeline, *job.source, run->running->reports());
   const Workload& w = *job.on.setting.workload;
   job.json["simulated_seconds"] = run->seconds;
   job.json["flops"] = w.flops();

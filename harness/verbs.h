@@ -103,6 +103,9 @@ struct RunOptions {
   bool prefetch = false;
   std::optional<double> seconds = {};  ///< timing goes on for about as long; none: 2 on cpu, 0.25 on cuda
   CudaOptions cuda = {};
+  /// target npu: where to write what every pipe did when, .json (Trace Event Format) or .svg; with
+  /// several kernels one file each, its name before the ending.
+  std::optional<std::string> timeline = {};
 };
 /// Emits, builds, verifies against the reference evaluator, times. Refused, untimed, where verification
 /// fails. One thread unless the request says more (convention 10).

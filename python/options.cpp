@@ -196,6 +196,7 @@ Invocation invocation_of(const Json& options) {
   read.text("arch", i.run.cuda.arch);
   read.text("cache", i.run.cuda.cache);
   read.flag("cold", i.run.cuda.cold);
+  read.text("timeline", i.run.timeline);
   read.flag("build_only", i.run.cuda.build_only);
   read.flag("count", i.run.cuda.count);
   read.number("seconds", 0, 3600, i.run.seconds);

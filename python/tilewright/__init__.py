@@ -99,6 +99,8 @@ _OPTIONS = {
     "no_skip": "walk iterations that only repeat themselves too; the counts are the same (False)",
     "occupancy": "a file for the lines that each tensor holds over time: .csv, or .json, which plot and "
                  "chrome://tracing read",
+    "timeline": "target 'npu': a file for what every pipe does when: .svg (core 0), or .json for Perfetto and "
+                "chrome://tracing",
     "stride": "of occupancy, in accesses (512 to 1024 samples)",
     "cores": "cores that blocks are dealt to, sharing the outer caches (1)",
     "schedule": "GPU: blocks are 'timed' (default), in 'lockstep', or 'serial'",
@@ -198,6 +200,7 @@ _CONVERT = {
     "cache": _os.fspath,
     "save_trace": _os.fspath,
     "occupancy": _os.fspath,
+    "timeline": _os.fspath,
 }
 
 
@@ -311,8 +314,8 @@ emit = _verb(
 run = _verb(
     "run", ["subject", "machine"],
     _PLAN + _MODEL + ["target", "isa", "micro_kernel", "prefetch", "seed", "threads", "seconds",
-                      "warps", "stages", "arch", "cache", "cold", "build_only", "count", "batch",
-                      "out"],
+                      "warps", "stages", "arch", "cache", "cold", "build_only", "count", "timeline",
+                      "batch", "out"],
     "Emits, builds, verifies against the reference evaluator and times a plan's kernel.\n\n"
     "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.")
 measure = _verb(

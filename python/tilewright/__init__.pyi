@@ -420,8 +420,9 @@ def run(
     micro_kernel: str | None = ..., prefetch: bool | None = ..., seed: int | None = ...,
     threads: int | None = ..., seconds: float | None = ..., warps: int | None = ..., stages: int
     | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ..., cold: bool |
-    None = ..., build_only: bool | None = ..., count: bool | None = ..., batch: str |
-    PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
+    None = ..., build_only: bool | None = ..., count: bool | None = ..., timeline: str | None =
+    ..., batch: str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., check:
+    bool = ...
 ) -> Answer:
     """Emits, builds, verifies against the reference evaluator and times a plan's kernel.
 
@@ -457,6 +458,7 @@ def run(
         cold: cuda: time on tensors in turn that are together larger than L2 (False)
         build_only: cuda: build, and stop before a device is needed (False)
         count: cuda: run each verified kernel once more for a profiler; not timed (False)
+        timeline: target 'npu': a file for what every pipe does when: .svg (core 0), or .json for Perfetto and chrome://tracing
         batch: cuda: a file of many runs, a JSON object of options a line; the subject is then None
         out: the file (plan, run with a batch) or folder (emit, reproduce) to write
         check: raise Refused where the outcome says no (False)

@@ -4,6 +4,9 @@
 
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
+#include "core/ir/error.h"
 #include "core/npu/assembly.h"
 #include "harness/request.h"
 #include "harness/verbs.h"
@@ -41,6 +44,26 @@ TEST(NpuRun, ChimerasPlanOfAChainRunsFused) {
   EXPECT_TRUE(a.json["differences"].empty()) << a.json["differences"].dump(2);
   for (const auto& e : a.json["traffic"])
     EXPECT_FALSE(e["tensor"] == "C" && e["boundary"].get<std::string>().starts_with("L2")) << e;
+}
+
+TEST(NpuRun, WritesATimelineForEachKernel) {
+  const std::string folder = ::testing::TempDir() + "npu_timeline";
+  std::filesystem::create_directories(folder);
+  const Request request = product("gemm:m=256,n=256,k=256,dtype=f16");
+  for (const char* ending : {".json", ".svg"}) {
+    const std::string file = folder + "/one" + ending;
+    const Answer a = run(request, {.target = "npu", .timeline = file});
+    ASSERT_TRUE(a.ok()) << a.json.dump(2);
+    ASSERT_EQ(a.json["files"], nlohmann::ordered_json({file}));
+    const std::string text = read_file(file, "test");
+    if (file.ends_with(".svg")) {
+      EXPECT_THAT(text, HasSubstr("<svg"));
+      continue;
+    }
+    EXPECT_EQ(nlohmann::json::parse(text)["cycles"], a.json["cycles"]);
+  }
+  EXPECT_THROW(run(request, {.target = "npu", .timeline = folder + "/one.pdf"}), InputError);
+  EXPECT_THROW(run(request, {.target = "cpu", .timeline = folder + "/one.svg"}), InputError);
 }
 
 TEST(NpuRun, EmitsAssemblyThatReadsBack) {

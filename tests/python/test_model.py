@@ -235,7 +235,7 @@ def test_other_threads_run_while_a_verb_does():
     thread.start()
     try:
         begin = time.perf_counter()
-        tilewright.simulate("gemm-chain:m=256,n=64,k=64,l=256", "cache:4K/8", tree=TREE,
+        tilewright.simulate("gemm-chain:m=1024,n=64,k=64,l=512", "cache:4K/8", tree=TREE,
                             tiles={"m": 4, "l": 4, "k": 4, "n": 4}, no_skip=True)
         end = time.perf_counter()
     finally:
