@@ -30,7 +30,4 @@ Result<Optimum> levels_optimise(const Request& request, const Setting& setting);
 Answer levels_price(const Request& request, const Setting& setting,
                     const std::optional<Plan>& plan);
 
-/// `explain W --level all`: the plan, and by level each tensor's tile, movement and what decides it.
-Answer levels_explain(const Request& request, const Setting& setting);
-
 }  // namespace tilewright::harness

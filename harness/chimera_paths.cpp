@@ -75,17 +75,4 @@ Answer paths_price(const Request& request, const Setting& setting,
   return {std::move(json), Status::done};
 }
 
-Answer paths_explain(const Request& request, const Setting& setting) {
-  auto json = document();
-  json["workload"] = setting.workload_name;
-  json["machine"] = setting.machine->name;
-  json["level"] = "all";
-  Result<Optimum> best = paths_optimise(request, setting);
-  if (!best) return refuse(std::move(json), best.reason());
-  merge(json, best->document);
-  json["trees"] = ordered_json::array();
-  for (const Kernel& k : best->plan.kernels) json["trees"].push_back(to_text(k.tree));
-  return {std::move(json), Status::done};
-}
-
 }  // namespace tilewright::harness

@@ -14,7 +14,5 @@ Result<Optimum> paths_optimise(const Request& request, const Setting& setting);
 
 /// `predict`: Cost_d of every path of the request's plan, or of the best.
 Answer paths_price(const Request& request, const Setting& setting, const std::optional<Plan>& plan);
-/// `explain W --level all`: the plan and its paths.
-Answer paths_explain(const Request& request, const Setting& setting);
 
 }  // namespace tilewright::harness

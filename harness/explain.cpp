@@ -219,6 +219,19 @@ std::optional<Reason> write_drawing(const std::string& dot, const std::string& p
   return std::nullopt;
 }
 
+/// `explain W --level all`: the plan and, by level or path, what it moves and what decides it.
+Answer explain_best(const Setting& setting, Result<Optimum> best) {
+  auto json = document();
+  json["workload"] = setting.workload_name;
+  json["machine"] = setting.machine->name;
+  json["level"] = "all";
+  if (!best) return refuse(std::move(json), best.reason());
+  merge(json, best->document);
+  json["trees"] = ordered_json::array();
+  for (const Kernel& k : best->plan.kernels) json["trees"].push_back(to_text(k.tree));
+  return {std::move(json), Status::done};
+}
+
 }  // namespace
 
 Answer explain(const Request& request, bool resolved, const std::optional<std::string>& out) {
@@ -244,8 +257,10 @@ Answer explain(const Request& request, bool resolved) {
   if (request.fuser.expression ||
       (request.model && find_model(*request.model).name.starts_with("mcfuser")))
     return mcfuser_explain(request, setting);
-  if (over_paths(request, *setting.machine)) return paths_explain(request, setting);
-  if (over_levels(request, *setting.machine)) return levels_explain(request, setting);
+  if (over_paths(request, *setting.machine))
+    return explain_best(setting, paths_optimise(request, setting));
+  if (over_levels(request, *setting.machine))
+    return explain_best(setting, levels_optimise(request, setting));
   Request one = request;
   if (one.level == "all") one.level.reset();
   return explain_orders(one, setting);
