@@ -13,6 +13,7 @@
 #include "harness/verbs.h"
 #include "models/exact/exact.h"
 #include "simulator/simulator.h"
+#include "tests/support/small_graphs.h"
 
 namespace tilewright::harness {
 namespace {
@@ -27,23 +28,6 @@ Request request(const std::string& workload, const std::string& machine = "v100"
   r.model = "fusionstitching";
   return r;
 }
-
-/// Every graph that is built in, at sizes that kernels are built and walked for in no time.
-const std::vector<std::string> kSmall = {
-    "layernorm:rows=24,cols=40",
-    "layernorm-backward:rows=24,cols=40",
-    "softmax:rows=24,cols=40",
-    "gelu:rows=24,cols=40",
-    "batchnorm:batch=3,channels=4,size=20",
-    "groupnorm:batch=3,groups=4,channels=2,size=20",
-    "residual-layernorm:rows=24,cols=40",
-    "adam:size=1000",
-    "lstm-cell:batch=6,hidden=20",
-    "masked-softmax:batch=2,heads=3,m=4,l=20",
-    "squeeze-excite:batch=3,channels=8,size=20,squeezed=4",
-    "attention-unit:batch=3,items=7,width=8,gather=0",
-    "random-graph:vertices=12,rows=24,cols=40,seed=5",
-};
 
 TEST(StitchOptions, AreReadAndRefusedByName) {
   Request r = request("softmax");
@@ -124,7 +108,7 @@ TEST(StitchPlan, AGatherIsPlannedAndNotCounted) {
 }
 
 TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
-  for (const std::string& name : kSmall) {
+  for (const std::string& name : testing::kSmallGraphs) {
     SCOPED_TRACE(name);
     const auto bytes = [&](const char* model) {
       Request r = request(name);
@@ -144,7 +128,7 @@ TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
 /// exact and the simulator count independently.
 TEST(StitchPlan, WitnessesAgree) {
   const auto machine = std::make_shared<const Machine>(named_machine("scratchpad:256K"));
-  for (const std::string& name : kSmall)
+  for (const std::string& name : testing::kSmallGraphs)
     for (const Stitcher by : {Stitcher::explorer, Stitcher::xla_rule, Stitcher::unfused}) {
       SCOPED_TRACE(name);
       const Setting setting = setting_of(request(name));

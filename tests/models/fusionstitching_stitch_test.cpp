@@ -7,6 +7,7 @@
 #include "core/lowering/schedule.h"
 #include "models/exact/exact.h"
 #include "models/fusionstitching/fusionstitching.h"
+#include "tests/support/small_graphs.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -154,26 +155,10 @@ std::int64_t moved(const Schedule& s) {
   return (all.read + all.written).value;
 }
 
-/// Every workload of the graphs, small enough to walk.
-const std::vector<std::string> kSmall = {
-    "layernorm:rows=24,cols=40",
-    "layernorm-backward:rows=24,cols=40",
-    "softmax:rows=24,cols=40",
-    "gelu:rows=24,cols=40",
-    "batchnorm:batch=3,channels=4,size=20",
-    "groupnorm:batch=3,groups=4,channels=2,size=20",
-    "residual-layernorm:rows=24,cols=40",
-    "adam:size=1000",
-    "lstm-cell:batch=6,hidden=20",
-    "masked-softmax:batch=2,heads=3,m=4,l=20",
-    "squeeze-excite:batch=3,channels=8,size=20,squeezed=4",
-    "attention-unit:batch=3,items=7,width=8,gather=0",
-};
-
 TEST(StitchedPlans, AreCountedByExact) {
   const auto machine = std::make_shared<const Machine>(named_machine("scratchpad:256K"));
   int kernels = 0;
-  for (const std::string& name : kSmall) {
+  for (const std::string& name : testing::kSmallGraphs) {
     SCOPED_TRACE(name);
     const auto w = workload(name);
     const Graph g = *Graph::create(w);
