@@ -65,10 +65,10 @@ Prepared prepare(const std::string& row, const Settings& settings, int threads) 
   request.target = "cpu";
   request.threads = threads;
   request.seed = settings.seed;
-  // A convolution's window and all channels at its points do not fit the first cache: the plan is for
-  // the second, and the micro-kernel blocks for the first.
-  if (kind_of(*harness::workload_of({.subject = row}).workload) == Kind::convolutions)
-    request.level = "L2";
+  // A convolution's window and all channels at its points do not fit the first cache, nor do whole rows
+  // of scores beside the operands: the plan is for the second, and the micro-kernel blocks for the first.
+  const Kind kind = kind_of(*harness::workload_of({.subject = row}).workload);
+  if (kind == Kind::convolutions || kind == Kind::softmax) request.level = "L2";
   Prepared p{harness::schedule_for_threads(request), {}};
   p.ours = verified(p.on, settings, threads);
   return p;

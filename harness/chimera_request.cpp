@@ -131,6 +131,10 @@ bool reads_window(const Workload& w, OpId op) {
   return false;
 }
 
+/// A plan for an outer cache leaves no operand in the first one: groups of rows share what of the right
+/// operand passes through it.
+bool streams(const Request& r) { return r.level && *r.level != "all" && *r.level != "L1"; }
+
 }  // namespace
 
 chimera::Options chimera_options(const Request& r, const Workload& w) {
@@ -157,9 +161,14 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
         const std::int64_t extent = w.loop(*loop).extent, wide = kernel->vectors * lanes;
         // What is gathered from a window serves the rows of one tile: with 96 of them the gathering is
         // a small part of the multiplying.
-        const std::int64_t rows = d + 3 == index.size() && reads_window(w, op) ? 96 : kernel->rows;
+        const bool window = reads_window(w, op);
+        const std::int64_t rows = window          ? (d + 3 == index.size() ? 96 : kernel->rows)
+                                  : streams(r) ? 2 * kernel->rows
+                                               : kernel->rows;
         at_least(*loop, !columns ? rows : 2 * extent <= 3 * wide ? extent : 2 * lanes);
         if (columns) o.multiples[*loop] = lanes;
+        // A partial tile costs what it is: two rows too many do not buy a larger tile.
+        if (!window && streams(r) && !r.edges) o.edges = chimera::Edges::exact;
       }
   }
   return o;

@@ -148,7 +148,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   text += "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <new>\n";
   if (parallel) text += "#ifdef _OPENMP\n#include <omp.h>\n#endif\n";
   text += "\n#define TILEWRIGHT_TARGET " + target_attribute(options.isa) + "\n";
-  text += "#define TILEWRIGHT_INLINE __attribute__((always_inline)) inline\n";
+  text += "#define TILEWRIGHT_ALWAYS __attribute__((always_inline))\n";
+  text += "#define TILEWRIGHT_INLINE TILEWRIGHT_ALWAYS inline\n";
   text += "\nnamespace " + source.prefix + "_code {\n" + prelude_text(p.prelude);
   if (p.prelude.atomic) text += kZero;
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
@@ -169,7 +170,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
             "(void* const* tensors, char* workspace, int64_t* counts) {\n  (void)counts;\n" +
             kernels[k].text + "}\n\n";
   }
-  text += entry(source, kernels.size(), workspace) + "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n";
+  text += entry(source, kernels.size(), workspace) + "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n#undef TILEWRIGHT_ALWAYS\n";
   source.text = std::move(text);
   return source;
 }

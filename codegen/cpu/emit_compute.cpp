@@ -10,6 +10,7 @@ namespace tilewright::cpu {
 void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
+  if (followed_.contains(id)) return;  // done already, as another's values were made
   out_.comment("C." + to_text(p_.workload(), n.op));
   std::string skip;
   if (n.once) {
@@ -45,7 +46,8 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   out_.close();
 }
 
-void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
+/// What a compute writes is about to be written: the boxes, by output.
+std::vector<SymBox> KernelEmitter::prepare_outputs(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   std::vector<SymBox> boxes;
@@ -62,6 +64,12 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
     else if (buffer(w.buffer).role == BufferRole::output)
       prefetch(w.buffer, boxes.back());
   }
+  return boxes;
+}
+
+void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const std::vector<SymBox> boxes = prepare_outputs(id, ranges);
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
   if (const auto window = as_window(id, ranges))

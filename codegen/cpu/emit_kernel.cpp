@@ -64,6 +64,8 @@ void KernelEmitter::pass() {
   block_ = "0";
   open_.clear();
   in_scope_.clear();
+  waiting_.clear();
+  followed_.clear();
   defined_.assign(1, {});
   tile_names_.clear();
   for (const Buffer& b : k_.buffers)
@@ -99,7 +101,7 @@ void KernelEmitter::pass() {
   const std::vector<BufferId> root = scoped({TileScope::Kind::root, NodeId()});
   declare(root);
   enter_body(NodeId(0), ranges);
-  for (NodeId c : k_.node(NodeId(0)).children) visit(c, ranges);
+  visit_all(k_.node(NodeId(0)).children, ranges);
   leave_scope(root);
   if (split_) out_.close();
 }
@@ -142,14 +144,20 @@ void KernelEmitter::fix(BufferId b, const SymBox& box) {
   if (!is_plain(b)) out_.line("fix(" + ref(b) + ", " + box_text(box) + ");");
 }
 
+void KernelEmitter::visit_all(const std::vector<NodeId>& children, const SymRanges& ranges) {
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    look_for_followers(children, i, ranges);
+    visit(children[i], ranges);
+  }
+}
+
 void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   switch (n.kind) {
     case NodeKind::loop:
       return visit_loop(id, ranges);
     case NodeKind::sequence:
-      for (NodeId c : n.children) visit(c, ranges);
-      return;
+      return visit_all(n.children, ranges);
     case NodeKind::pack: {
       const std::string outer = block_;
       for (NodeId c : n.children) {
@@ -200,7 +208,7 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   declare(mine);
   enter_body(id, inside);
   open_.push_back({id, c.name, c.end, c.low, c.high, around});
-  for (NodeId child : n.children) visit(child, inside);
+  visit_all(n.children, inside);
   open_.pop_back();
   leave_scope(mine);
   in_scope_.pop_back();

@@ -1,26 +1,20 @@
 // Any operator, point by point: loops over its box, a vector at a time along a loop that every
 // access walks contiguously or not at all, else one element at a time.
 #include <algorithm>
+#include <memory>
 
-#include "codegen/common/expression.h"
-#include "codegen/cpu/emitter.h"
-#include "core/ir/expr.h"
+#include "codegen/cpu/followers.h"
+#include "codegen/cpu/points.h"
 
 namespace tilewright::cpu {
 
 /// The points of one compute's box: the loops over them and the elements that they touch.
-class KernelEmitter::Points {
+class KernelEmitter::Points : PointText {
  public:
   Points(KernelEmitter& e, NodeId id, const SymRanges& ranges)
-      : e_(e),
-        w_(e.p_.workload()),
-        n_(e.k_.node(id)),
-        op_(w_.op(n_.op)),
-        ranges_(ranges),
-        reduces_(!w_.reduction_loops(n_.op).empty()) {
-    for (const OutputUse& out : n_.writes)
-      fresh_.push_back(e.initialises(n_.op, ranges, out.atomic));
-    for (LoopId l : op_.loops) names_.push_back(e.names_.fresh(identifier("p_", w_.loop(l).name)));
+      : PointText(e, id, ranges), reduces_(!w_.reduction_loops(n_.op).empty()) {
+    for (std::size_t l = 0; l < op_.loops.size(); ++l)
+      names_[l] = e.names_.fresh(identifier("p_", w_.loop(op_.loops[l]).name));
     runs_ =
         std::ranges::any_of(op_.outputs, [](const Output& o) { return names_outputs(o.value); });
     vector_ = vector_loop();
@@ -32,14 +26,21 @@ class KernelEmitter::Points {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) array(in(i), name_in(i), true);
     for (std::size_t o = 0; o < n_.writes.size(); ++o)
       array(n_.writes[o].buffer, name_out(o), false);
+    if (vector_ >= 0 && !reduces_)
+      followers_ = std::make_unique<Followers>(e_, id_, vector_, ranges_, names_);
+    if (followers_ && followers_->empty()) followers_.reset();
+    if (followers_) followers_->begin();
     const int opened = open(false, vector_);
+    if (followers_) followers_->begin_row();
     if (vector_ < 0)
       point(Width::one);
     else if (is_reduction(vector_))
       across();
     else
       along();
+    if (followers_) followers_->end_row();
     close(opened);
+    if (followers_) followers_->end();
   }
 
   /// What the results so far are multiplied by before this block of the reduction is combined in
@@ -66,28 +67,7 @@ class KernelEmitter::Points {
   }
 
  private:
-  enum class Width { one, whole, part };  ///< an element, a vector, the first lanes of one
-
-  BufferId in(std::size_t i) const { return buffer_of_input(n_, static_cast<int>(i)); }
-  static std::string name_in(std::size_t i) { return "in" + std::to_string(i); }
-  static std::string name_out(std::size_t o) { return "out" + std::to_string(o); }
-  static std::string y(std::size_t o) { return "y" + std::to_string(o); }
-  const Output& output(std::size_t o) const {
-    return op_.outputs[static_cast<std::size_t>(n_.writes[o].output)];
-  }
-  const SymRange& range_of(int l) const { return e_.range(ranges_, n_.op, l); }
-  bool is_reduction(int l) const {
-    return w_.is_reduction(n_.op, op_.loops[static_cast<std::size_t>(l)]);
-  }
-  std::int64_t stride(const Access& a, BufferId b, int l) const {
-    return loop_stride(a, op_.loops[static_cast<std::size_t>(l)], e_.layouts_[b.index()].stride);
-  }
-  static std::string type(Width width) { return width == Width::one ? "Real" : "Vector"; }
-  static std::string real(Width width) { return width == Width::one ? "Real" : "splat"; }
   static std::string value(Width width, const Expr& e) { return expression(e, real(width)); }
-  static std::string identity(Width width, const Output& out) {
-    return literal(identity_of(out.combine), real(width));
-  }
 
   /// The longest loop that vectors can run along; -1: none. Along a reduction, lanes are joined at
   /// its end.
@@ -119,93 +99,6 @@ class KernelEmitter::Points {
     return best;
   }
 
-  /// Declares an array and what to add to indices times strides: where its held tile begins.
-  void array(BufferId b, const std::string& name, bool read_only) const {
-    const auto& stride = e_.layouts_[b.index()].stride;
-    if (e_.is_plain(b)) {
-      e_.out_.line(std::string(read_only ? "const " : "") + "Real* const " + name + " = " +
-                   e_.element_address(b, std::vector<std::string>(stride.size(), "0")) + ";");
-      e_.out_.line("constexpr int64_t " + name + "_at = 0;");
-      return;
-    }
-    std::string at;
-    for (std::size_t d = 0; d < stride.size(); ++d)
-      at += " - " + times(stride[d], e_.ref(b) + ".held.d[" + std::to_string(d) + "].lo");
-    e_.out_.line(std::string(read_only ? "const " : "") + "Real* const " + name + " = " +
-                 e_.ref(b) + ".data;");
-    e_.out_.line("const int64_t " + name + "_at = 0" + at + ";");
-  }
-
-  std::string element(BufferId b, const Access& a, const std::string& array) const {
-    const auto& stride = e_.layouts_[b.index()].stride;
-    std::string text;
-    for (std::size_t d = 0; d < a.index.size(); ++d) {
-      const std::string index = index_text(a.index[d]);
-      text += times(stride[d], index.find(' ') == std::string::npos ? index : "(" + index + ")");
-      text += " + ";
-    }
-    return array + "[" + text + array + "_at]";
-  }
-
-  std::string index_text(const Affine& a) const {
-    std::string text;
-    for (const Term& t : a.terms) {
-      const auto local = std::ranges::find(op_.loops, t.loop) - op_.loops.begin();
-      text += (text.empty() ? "" : " + ") +
-              times(t.coefficient, names_[static_cast<std::size_t>(local)]);
-    }
-    if (text.empty()) return std::to_string(a.offset);
-    if (a.offset == 0) return text;
-    return text + (a.offset < 0 ? " - " : " + ") + std::to_string(std::abs(a.offset));
-  }
-
-  /// The condition under which the access lies within its tensor; empty: always.
-  std::string inside(const Access& a) const {
-    std::string text;
-    if (!can_leave(w_, op_, a)) return text;
-    for (std::size_t d = 0; d < a.index.size(); ++d) {
-      const std::string index = index_text(a.index[d]);
-      text += (text.empty() ? "" : " && ") + index + " >= 0 && " + index + " < " +
-              std::to_string(w_.tensor(a.tensor).shape[d]);
-    }
-    return text;
-  }
-
-  /// An element, or the vector that begins there; of a loop that it does not walk, the same in all
-  /// lanes.
-  std::string taken(Width width, const std::string& element, bool walks) const {
-    if (width == Width::one) return element;
-    if (!walks) return "splat(" + element + ")";
-    return width == Width::whole ? "vector_at(&" + element + ")"
-                                 : "load_part(&" + element + ", lanes)";
-  }
-  std::string result(std::size_t o) const {
-    return element(n_.writes[o].buffer, output(o).target, name_out(o));
-  }
-  std::string loaded(Width width, std::size_t o) const { return taken(width, result(o), true); }
-  void store(Width width, std::size_t o) const {
-    if (width == Width::one)
-      e_.out_.line(result(o) + " = " + y(o) + ";");
-    else if (width == Width::whole)
-      e_.out_.line("store(&" + result(o) + ", " + y(o) + ");");
-    else
-      e_.out_.line("store_part(&" + result(o) + ", lanes, " + y(o) + ");");
-  }
-
-  /// Declares what these expressions read at the point.
-  void inputs(Width width, const std::vector<const Expr*>& read) const {
-    for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
-      if (std::ranges::none_of(read,
-                               [&](const Expr* e) { return reads_input(*e, static_cast<int>(i)); }))
-        continue;
-      const std::string outside = inside(op_.inputs[i]);
-      const std::string at = element(in(i), op_.inputs[i], name_in(i));
-      const bool walks = vector_ >= 0 && stride(op_.inputs[i], in(i), vector_) == 1;
-      e_.out_.line(
-          "const " + type(width) + " x" + std::to_string(i) + " = " +
-          (outside.empty() ? taken(width, at, walks) : outside + " ? " + at + " : Real(0)") + ";");
-    }
-  }
   /// Of all outputs whose values do not name outputs.
   std::vector<const Expr*> values() const {
     std::vector<const Expr*> all;
@@ -290,7 +183,11 @@ class KernelEmitter::Points {
       e_.out_.line(
           combined(output(o).combine, y(o), expression(output(o).value, real(width), named)));
     }
-    for (std::size_t o = 0; o < n_.writes.size(); ++o) store(width, o);
+    if (!followers_ || followers_->stores())
+      for (std::size_t o = 0; o < n_.writes.size(); ++o) store(width, o);
+    if (!followers_) return;
+    e_.out_.line(std::string("const Vector ") + Followers::kValue + " = " + y(0) + ";");
+    followers_->point(width);
   }
 
   void point(Width width) const {
@@ -338,27 +235,16 @@ class KernelEmitter::Points {
     e_.out_.close();
     close(opened);
     for (std::size_t o = 0; o < n_.writes.size(); ++o) {
-      const char* const joined[] = {"", "sum", "product", "max", "min"};
       const Combine combine = output(o).combine;
       if (!names_outputs(output(o).value))
-        e_.out_.line(combined(
-            combine, y(o),
-            std::string("across_") + joined[static_cast<int>(combine)] + "(" + part(o) + ")"));
+        e_.out_.line(combined(combine, y(o), PointText::across(combine, part(o))));
     }
     finish(Width::one);
   }
 
-  KernelEmitter& e_;
-  const Workload& w_;
-  const ScheduleNode& n_;
-  const Operator& op_;
-  const SymRanges& ranges_;
-  std::vector<std::string>
-      fresh_;  ///< by output: whether this block of the reductions is the first
   bool reduces_;
-  bool runs_ = false;               ///< some output names what another was
-  int vector_ = -1;                 ///< the loop that vectors run along
-  std::vector<std::string> names_;  // by op.loops
+  bool runs_ = false;  ///< some output names what another was
+  std::unique_ptr<Followers> followers_;  ///< none: nothing takes its values from registers
 };
 
 void KernelEmitter::point_loops(NodeId id, const SymRanges& ranges) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "codegen/cpu/emitter.h"
+#include "codegen/cpu/followers.h"
 
 namespace tilewright::cpu {
 
@@ -190,6 +190,26 @@ std::string KernelEmitter::scratch(std::int64_t bytes, std::int64_t& offset,
   return text;
 }
 
+/// What takes the product's sums from their registers, if anything does; `argument`: the call's last.
+std::unique_ptr<KernelEmitter::Followers> KernelEmitter::followers_of_product(
+    NodeId id, const Product& p, const SymRanges& ranges, const std::vector<std::string>& first,
+    bool whole, std::string& argument) {
+  const Operator& op = p_.workload().op(k_.node(id).op);
+  std::vector<std::string> at = first;
+  const auto named = [&](int local) {
+    if (local < 0) return std::string();
+    const auto l = static_cast<std::size_t>(local);
+    return at[l] = names_.fresh(identifier("p_", p_.workload().loop(op.loops[l]).name));
+  };
+  const std::string row = named(p.rows), column = named(p.columns);
+  auto followers = std::make_unique<Followers>(*this, id, p.columns, ranges, at);
+  if (followers->empty()) return nullptr;
+  const std::string first_row = p.rows < 0 ? "" : first[static_cast<std::size_t>(p.rows)];
+  argument = ", " + lambda_of(*followers, row, column, first_row,
+                              first[static_cast<std::size_t>(p.columns)], whole);
+  return followers;
+}
+
 void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
@@ -233,6 +253,9 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const Linear width = columns.hi - columns.lo;
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool whole = width.is_constant() && width.constant % lanes == 0;
+  std::string after;
+  std::unique_ptr<Followers> followers;
+  if (s.opened == 0) followers = followers_of_product(id, p, ranges, s.at, whole, after);
   out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
             (whole ? ", true>(" : ", false>(") + size_of_loop(n.op, p.rows, ranges) + ", " +
             size_of_loop(n.op, p.columns, ranges) + ", " + size_of_loop(n.op, p.depth, ranges) +
@@ -240,7 +263,8 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
             std::to_string(stride_of(op, a, in_a, p.rows)) + ", " +
             std::to_string(stride_of(op, a, in_a, p.depth)) + ",");
   out_.line("         " + right + ", " + right_stride + ", " + corner(op, c, in_c, s.at) + ", " +
-            std::to_string(stride_of(op, c, in_c, p.rows)) + ", " + s.fresh + ");");
+            std::to_string(stride_of(op, c, in_c, p.rows)) + ", " + s.fresh + after + ");");
+  if (followers) followers->end();
   for (int opened = s.opened; opened > 0; --opened) out_.close();
 }
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -71,6 +72,7 @@ class KernelEmitter : private RangeEmitter {
   // emit_kernel.cpp
   void pass();
   void enter_body(NodeId body, SymRanges& ranges);
+  void visit_all(const std::vector<NodeId>& children, const SymRanges& ranges);
   void visit(NodeId id, const SymRanges& ranges);
   void visit_loop(NodeId id, const SymRanges& ranges);
   void visit_load(NodeId id, const SymRanges& ranges);
@@ -117,10 +119,21 @@ class KernelEmitter : private RangeEmitter {
   void visit_compute(NodeId id, const SymRanges& ranges);
   void compute_box(NodeId id, const SymRanges& ranges);
 
+  std::vector<SymBox> prepare_outputs(NodeId id, const SymRanges& ranges);
+
   // emit_points.cpp
+  class PointText;
   class Points;
   void point_loops(NodeId id, const SymRanges& ranges);
   void rescale(NodeId id, const SymRanges& ranges);
+
+  // emit_followers.cpp
+  class Follower;
+  class Followers;
+  void look_for_followers(const std::vector<NodeId>& children, std::size_t i,
+                          const SymRanges& ranges);
+  std::string lambda_of(Followers& followers, const std::string& row, const std::string& column,
+                        const std::string& first_row, const std::string& first_column, bool whole);
 
   // emit_product.cpp
   /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]: which input is which, and which
@@ -132,6 +145,10 @@ class KernelEmitter : private RangeEmitter {
   };
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   void outer_products(NodeId id, const Product& p, const SymRanges& ranges);
+  std::unique_ptr<Followers> followers_of_product(NodeId id, const Product& p,
+                                                  const SymRanges& ranges,
+                                                  const std::vector<std::string>& first,
+                                                  bool whole, std::string& argument);
   MicroKernel kernel_of(OpId op, int rows, std::int64_t columns, const SymRanges& ranges);
   void record_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges);
   /// Loops around a product, and where each of its loops begins.
@@ -192,8 +209,19 @@ class KernelEmitter : private RangeEmitter {
   void look_for_hoist(NodeId id, const Product& p);
   void emit_hoists(NodeId loop, const SymRanges& around);
 
+  /// A compute that could take another's values from registers, and the ranges where it stands.
+  struct Waiting {
+    NodeId id;
+    SymRanges ranges;
+  };
+  /// Lanes of rows that are not joined yet, from one block of a reduction to the next.
+  struct LanesOfRows {
+    std::int64_t bytes = 0, offset = 0;
+  };
+
   Program& p_;
   int index_;
+  std::map<NodeId, LanesOfRows> lanes_of_rows_;  ///< by compute
   std::map<NodeId, Hoist> hoists_;  ///< by compute
   std::vector<TileLayout> layouts_;
   std::vector<bool> dense_;        ///< by buffer: its last two dimensions lie without a gap
@@ -217,6 +245,8 @@ class KernelEmitter : private RangeEmitter {
   // of one pass
   std::vector<std::string> tile_names_;
   std::string block_ = "0";
+  std::map<NodeId, std::vector<Waiting>> waiting_;  ///< by compute that they could follow
+  std::set<NodeId> followed_;      ///< computes that did
   std::vector<NodeId> in_scope_;   ///< grid loops whose blocks' tiles are declared here
 };
 

@@ -6,6 +6,9 @@
 namespace tilewright::cpu {
 namespace {
 
+constexpr int kMostRows = 12;    // of a micro-kernel's block: those of narrow panels
+constexpr int kMostVectors = 5;  // of its width
+
 constexpr const char* kScalar = R"(
 // C[i,j] += A[i,k] * B[k,j], as it is written. `fresh`: C starts from zero.
 template <int, int, bool>
@@ -24,14 +27,39 @@ TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t de
 }
 )";
 
+constexpr const char* kThen = R"(
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+// What a product's rows go through before they leave their registers: nothing.
+struct Keep {
+  static constexpr bool kStores = true;
+  template <class... Arguments>
+  TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
+};
+// f(Count<vectors>, Count<whether only `lanes` of the last are C's>, row, column, lanes, sums) for each
+// row of a micro-kernel's block; Stores: C gets the sums themselves too.
+template <bool Stores, class F>
+struct Then : F {
+  static constexpr bool kStores = Stores;
+};
+template <bool Stores, class F>
+Then<Stores, F> then(F f) {
+  return {f};
+}
+)";
+
 constexpr const char* kOuterProduct = R"(
 // The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
 // (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
 // and starts MI x NI fused multiply-adds. Partial: only `lanes` of a row's last vector are C's.
-template <int MI, int NI, bool Partial>
+// (i, j): where the block begins, for `after`.
+template <int MI, int NI, bool Partial, class After>
 TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                      const Real* b, int64_t b_k, Real* c, int64_t c_row,
-                                     Lanes lanes, bool fresh) {
+                                     Lanes lanes, bool fresh, int64_t i, int64_t j,
+                                     const After& after) {
   Vector acc[MI][NI];
   if (fresh) {
 #pragma GCC unroll 12
@@ -63,77 +91,40 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     a += a_k;
     b += b_k;
   }
+  // Addresses are found again: kept since the loads above they would take the registers that k needs.
+  asm("" : "+r"(c));
 #pragma GCC unroll 12
-  for (int m = 0; m < MI; ++m)
+  for (int m = 0; m < MI; ++m) {
+    Real* const row = c + m * c_row;
 #pragma GCC unroll 12
-    for (int n = 0; n < NI; ++n) {
-      Real* const to = c + m * c_row + n * kLanes;
+    for (int n = 0; n < NI && After::kStores; ++n) {
       if (Partial && n == NI - 1)
-        store_part(to, lanes, acc[m][n]);
+        store_part(row + n * kLanes, lanes, acc[m][n]);
       else
-        *reinterpret_cast<Unaligned*>(to) = acc[m][n];
+        *reinterpret_cast<Unaligned*>(row + n * kLanes) = acc[m][n];
     }
+    after(Count<NI>{}, Count<Partial>{}, i + m, j, lanes, acc[m]);
+  }
 }
 
 // ROWS rows at a time at most, in groups as even as they can be: none is left with a single row's few
 // accumulators, which could not hide the latency of a multiply-add.
-template <int ROWS, int NI, bool Partial>
+template <int ROWS, int NI, bool Partial, class After>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
-                             bool fresh) {
+                             bool fresh, int64_t j, const After& after) {
   const int64_t groups = (rows + ROWS - 1) / ROWS, least = rows / groups, larger = rows % groups;
-  for (int64_t g = 0; g < groups; ++g) {
+  for (int64_t g = 0, i = 0; g < groups; ++g) {
     const int64_t size = least + (g < larger);
     switch (size) {
-      case 1:
-        outer_product<1, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
-        break;
-      case 2:
-        outer_product<at_most(2, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
-        break;
-      case 3:
-        outer_product<at_most(3, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
-        break;
-      case 4:
-        outer_product<at_most(4, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
-        break;
-      case 5:
-        outer_product<at_most(5, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
-        break;
-      case 6:
-        outer_product<at_most(6, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
-        break;
-      case 7:
-        outer_product<at_most(7, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
-        break;
-      case 8:
-        outer_product<at_most(8, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
-        break;
-      case 9:
-        outer_product<at_most(9, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
-        break;
-      case 10:
-        outer_product<at_most(10, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                      fresh);
-        break;
-      case 11:
-        outer_product<at_most(11, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                      fresh);
-        break;
-      default:
-        outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+CASES      default:
+        outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i, j,
+                                         after);
         break;
     }
     a += size * a_row;
     c += size * c_row;
+    i += size;
   }
 }
 )";
@@ -144,25 +135,15 @@ constexpr int taller(int rows, int vectors, int narrow) {
   return at_most(rows * vectors / narrow, 12);
 }
 
-template <int MI, int NI, bool Partial>
+template <int MI, int NI, bool Partial, class After = Keep>
 TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
-                                int64_t c_row, Lanes lanes, bool fresh) {
+                                int64_t c_row, Lanes lanes, bool fresh, int64_t j = 0,
+                                const After& after = {}) {
   switch (vectors) {
-    case 1:
-      return panel<taller(MI, NI, 1), 1, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                 lanes, fresh);
-    case 2:
-      return panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                 lanes, fresh);
-    case 3:
-      return panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                 lanes, fresh);
-    case 4:
-      return panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                 lanes, fresh);
-    default:
-      return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+NARROW    default:
+      return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, j,
+                                    after);
   }
 }
 )";
@@ -170,24 +151,22 @@ TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, co
 constexpr const char* kMultiply = R"(
 // C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors.
 // `fresh`: C starts from zero. Whole: columns fill whole vectors.
-template <int MI, int NI, bool Whole>
+template <int MI, int NI, bool Whole, class After = Keep>
 TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
-                                int64_t c_row, bool fresh) {
+                                int64_t c_row, bool fresh, const After& after = {}) {
   if (rows <= 0 || columns <= 0) return;
   const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
   for (int64_t p = 0, at = 0; p < panels; ++p) {
     const int64_t size = vectors / panels + (p < vectors % panels);
-    const int64_t last = min(columns - (at + size - 1) * kLanes, kLanes);
-    const Real* const from = b + at * kLanes;
-    Real* const to = c + at * kLanes;
+    const int64_t j = at * kLanes, last = min(columns - j - (size - 1) * kLanes, kLanes);
     at += size;
     if (Whole || last == kLanes)
-      panel_of<MI, NI, false>(size, rows, depth, a, a_row, a_k, from, b_k, to, c_row,
-                              first_lanes(last), fresh);
+      panel_of<MI, NI, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
+                              first_lanes(last), fresh, j, after);
     else
-      panel_of<MI, NI, true>(size, rows, depth, a, a_row, a_k, from, b_k, to, c_row,
-                             first_lanes(last), fresh);
+      panel_of<MI, NI, true>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
+                             first_lanes(last), fresh, j, after);
   }
 }
 )";
@@ -235,6 +214,30 @@ TILEWRIGHT_TARGET inline void transpose(int64_t columns, int64_t depth, const Re
 }
 )";
 
+/// The cases of a panel's last groups of rows, and of its narrower widths: what is a template's
+/// argument there has to be a number.
+std::string with_cases(std::string text) {
+  std::string rows, narrow;
+  for (int n = 1; n < kMostRows; ++n) {
+    const std::string size = std::to_string(n);
+    rows += "      case " + size + ":\n        outer_product<at_most(" + size +
+            ", ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,\n" +
+            "            lanes, fresh, i, j, after);\n        break;\n";
+  }
+  for (int n = 1; n < kMostVectors; ++n) {
+    const std::string size = "at_most(" + std::to_string(n) + ", NI)";
+    narrow += "    case " + std::to_string(n) + ":\n      return panel<taller(MI, NI, " + size + "), " +
+              size + ", Partial>(rows, depth, a, a_row, a_k, b,\n" +
+              "          b_k, c, c_row, lanes, fresh, j, after);\n";
+  }
+  const auto fill = [&text](std::string_view hole, const std::string& with) {
+    text.replace(text.find(hole), hole.size(), with);
+  };
+  fill("CASES", rows);
+  fill("NARROW", narrow);
+  return text;
+}
+
 /// The first, or the last, halves of two vectors, lane by lane in turn.
 std::string interleavings(int lanes) {
   std::string text;
@@ -271,8 +274,9 @@ std::string micro_kernel_text(int vector_bytes, bool f64) {
   const std::string_view hole = "TRANSPOSED";
   pack.replace(pack.find(hole), hole.size(), vector_bytes == 0 ? "" : kPackTransposed);
   if (vector_bytes == 0) return kScalar + pack;
-  return std::string("constexpr int at_most(int size, int most) { return size < most ? size : most; }\n") +
-         kOuterProduct + kPanelOf + kMultiply + interleavings(lanes) + kTranspose + pack;
+  return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n" +
+         (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +
+         interleavings(lanes) + kTranspose + pack;
 }
 
 }  // namespace tilewright::cpu

@@ -48,6 +48,20 @@ TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
 TILEWRIGHT_TARGET inline Vector f_sqrt(Vector a) {
   return (Vector)_mm512_sqrt_SUFFIX((REGISTER)a);
 }
+// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too.
+TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) {
+  return (Vector)_mm512_max_SUFFIX((REGISTER)b, (REGISTER)a);
+}
+TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
+  return (Vector)_mm512_min_SUFFIX((REGISTER)b, (REGISTER)a);
+}
+// a * b + c, rounded once, whatever the compiler is told of contraction.
+TILEWRIGHT_TARGET inline Vector fused(Vector a, Vector b, Vector c) {
+  return (Vector)_mm512_fmadd_SUFFIX((REGISTER)a, (REGISTER)b, (REGISTER)c);
+}
+TILEWRIGHT_TARGET inline Vector nearest_integer(Vector a) {
+  return (Vector)_mm512_roundscale_SUFFIX((REGISTER)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 // a * 2^n, rounded once.
 TILEWRIGHT_TARGET inline Vector times_power_of_two(Vector a, Vector n) {
   return (Vector)_mm512_scalef_SUFFIX((REGISTER)a, (REGISTER)n);
@@ -61,6 +75,20 @@ TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
 }
 TILEWRIGHT_TARGET inline Vector f_sqrt(Vector a) {
   return (Vector)_mm256_sqrt_SUFFIX((REGISTER)a);
+}
+// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too.
+TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) {
+  return (Vector)_mm256_max_SUFFIX((REGISTER)b, (REGISTER)a);
+}
+TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
+  return (Vector)_mm256_min_SUFFIX((REGISTER)b, (REGISTER)a);
+}
+// a * b + c, rounded once, whatever the compiler is told of contraction.
+TILEWRIGHT_TARGET inline Vector fused(Vector a, Vector b, Vector c) {
+  return (Vector)_mm256_fmadd_SUFFIX((REGISTER)a, (REGISTER)b, (REGISTER)c);
+}
+TILEWRIGHT_TARGET inline Vector nearest_integer(Vector a) {
+  return (Vector)_mm256_round_SUFFIX((REGISTER)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 // a * 2^n in two steps, since 2^n itself may be out of range.
 TILEWRIGHT_TARGET inline Vector times_power_of_two(Vector a, Vector n) {
@@ -78,13 +106,13 @@ constexpr const char* kExponential = R"(
 // Off by less than one unit in the last place; 0 and infinity where e^x is out of range.
 TILEWRIGHT_TARGET inline Vector f_exp(Vector x) {
   x = f_min(f_max(x, splat(EXP_LOW)), splat(EXP_HIGH));  // NaN stays what it is
-  const Vector shifted = x * Real(1.44269504088896340736) + Real(EXP_ROUND);
-  const Vector n = shifted - Real(EXP_ROUND);
-  const Vector r = (x - n * Real(LN2_HIGH)) - n * Real(LN2_LOW);
-  constexpr Real kTerms[] = {EXP_TERMS};
+  const Vector n = nearest_integer(x * Real(1.44269504088896340736));
+  const Vector r = fused(n, splat(-LN2_LOW), fused(n, splat(-LN2_HIGH), x));
+  constexpr Real kTerms[] = {EXP_TERMS, 1, 1};
   Vector e = splat(kTerms[0]);
-  for (int i = 1; i < static_cast<int>(sizeof(kTerms) / sizeof(Real)); ++i) e = e * r + kTerms[i];
-  return times_power_of_two((e * (r * r) + r) + Real(1), n);
+  for (int i = 1; i < static_cast<int>(sizeof(kTerms) / sizeof(Real)); ++i)
+    e = fused(e, r, splat(kTerms[i]));
+  return times_power_of_two(e, n);
 }
 )";
 
@@ -146,9 +174,8 @@ std::string exponential(bool f64) {
   std::string text = kExponential;
   text = replaced(text, "EXP_LOW", f64 ? "-746" : "-104");
   text = replaced(text, "EXP_HIGH", f64 ? "710" : "89");
-  text = replaced(text, "EXP_ROUND", f64 ? "6755399441055744.0" : "12582912.0");
   text = replaced(text, "LN2_HIGH", f64 ? "6.93147180369123816490e-01" : "0.693359375");
-  text = replaced(text, "LN2_LOW", f64 ? "1.90821492927058770002e-10" : "-2.12194440054690583e-4");
+  text = replaced(text, "LN2_LOW", f64 ? "1.90821492927058770002e-10" : "(-2.12194440054690583e-4)");
   const char* const single =
       "Real(1.3814539415761828e-3), Real(8.36874544620514e-3), Real(4.166838899254799e-2),\n"
       "                             Real(1.666652113199234e-1), Real(4.999999403953552e-1)";
@@ -183,9 +210,7 @@ std::string vector_functions_text(int vector_bytes, bool f64) {
          "TILEWRIGHT_TARGET inline Vector vector_at(const Real* p) {\n"
          "  return *reinterpret_cast<const Unaligned*>(p);\n}\n"
          "TILEWRIGHT_TARGET inline void store(Real* p, Vector v) {\n"
-         "  *reinterpret_cast<Unaligned*>(p) = v;\n}\n"
-         "TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) { return b > a ? b : a; }\n"
-         "TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) { return b < a ? b : a; }\n" +
+         "  *reinterpret_cast<Unaligned*>(p) = v;\n}\n" +
          specialised(vector_bytes == 64 ? kHardware512 : kHardware256, vector_bytes, f64) +
          exponential(f64) + kFunctions + "// One value of a vector's.\n" +
          across("sum", "f_add", lanes) + across("product", "f_mul", lanes) +

@@ -120,7 +120,7 @@ std::vector<Real> exponentials(cpu::Isa isa, const std::vector<Real>& x) {
       schedule_of("name: e\ndtype: " + std::string(sizeof(Real) == 4 ? "f32" : "f64") +
                       "\nloops: {i: " + n + "}\noperators: [\"y[i] = exp(x[i])\"]\n",
                   "i/4096 ( C.y )");
-  // Contraction off: the bound is one that does not need fused multiply-adds.
+  // Contraction off: the bound is one that needs no more fused multiply-adds than the text asks for.
   auto source = cpu::emit(s, {.isa = isa}).value();
   source.flags = {"-O2", "-std=c++17", "-ffp-contract=off"};
   auto kernel = cpu::build(source);

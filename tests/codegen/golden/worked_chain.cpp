@@ -22,7 +22,8 @@
 #include <new>
 
 #define TILEWRIGHT_TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")))
-#define TILEWRIGHT_INLINE __attribute__((always_inline)) inline
+#define TILEWRIGHT_ALWAYS __attribute__((always_inline))
+#define TILEWRIGHT_INLINE TILEWRIGHT_ALWAYS inline
 
 namespace worked_chain_code {
 using std::int64_t;
@@ -395,13 +396,36 @@ TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
 }
 constexpr int at_most(int size, int most) { return size < most ? size : most; }
 
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+// What a product's rows go through before they leave their registers: nothing.
+struct Keep {
+  static constexpr bool kStores = true;
+  template <class... Arguments>
+  TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
+};
+// f(Count<vectors>, Count<whether only `lanes` of the last are C's>, row, column, lanes, sums) for each
+// row of a micro-kernel's block; Stores: C gets the sums themselves too.
+template <bool Stores, class F>
+struct Then : F {
+  static constexpr bool kStores = Stores;
+};
+template <bool Stores, class F>
+Then<Stores, F> then(F f) {
+  return {f};
+}
+
 // The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
 // (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
 // and starts MI x NI fused multiply-adds. Partial: only `lanes` of a row's last vector are C's.
-template <int MI, int NI, bool Partial>
+// (i, j): where the block begins, for `after`.
+template <int MI, int NI, bool Partial, class After>
 TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                      const Real* b, int64_t b_k, Real* c, int64_t c_row,
-                                     Lanes lanes, bool fresh) {
+                                     Lanes lanes, bool fresh, int64_t i, int64_t j,
+                                     const After& after) {
   Vector acc[MI][NI];
   if (fresh) {
 #pragma GCC unroll 12
@@ -433,77 +457,84 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     a += a_k;
     b += b_k;
   }
+  // Addresses are found again: kept since the loads above they would take the registers that k needs.
+  asm("" : "+r"(c));
 #pragma GCC unroll 12
-  for (int m = 0; m < MI; ++m)
+  for (int m = 0; m < MI; ++m) {
+    Real* const row = c + m * c_row;
 #pragma GCC unroll 12
-    for (int n = 0; n < NI; ++n) {
-      Real* const to = c + m * c_row + n * kLanes;
+    for (int n = 0; n < NI && After::kStores; ++n) {
       if (Partial && n == NI - 1)
-        store_part(to, lanes, acc[m][n]);
+        store_part(row + n * kLanes, lanes, acc[m][n]);
       else
-        *reinterpret_cast<Unaligned*>(to) = acc[m][n];
+        *reinterpret_cast<Unaligned*>(row + n * kLanes) = acc[m][n];
     }
+    after(Count<NI>{}, Count<Partial>{}, i + m, j, lanes, acc[m]);
+  }
 }
 
 // ROWS rows at a time at most, in groups as even as they can be: none is left with a single row's few
 // accumulators, which could not hide the latency of a multiply-add.
-template <int ROWS, int NI, bool Partial>
+template <int ROWS, int NI, bool Partial, class After>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
-                             bool fresh) {
+                             bool fresh, int64_t j, const After& after) {
   const int64_t groups = (rows + ROWS - 1) / ROWS, least = rows / groups, larger = rows % groups;
-  for (int64_t g = 0; g < groups; ++g) {
+  for (int64_t g = 0, i = 0; g < groups; ++g) {
     const int64_t size = least + (g < larger);
     switch (size) {
       case 1:
-        outer_product<1, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        outer_product<at_most(1, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 2:
-        outer_product<at_most(2, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
+        outer_product<at_most(2, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 3:
-        outer_product<at_most(3, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
+        outer_product<at_most(3, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 4:
-        outer_product<at_most(4, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
+        outer_product<at_most(4, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 5:
-        outer_product<at_most(5, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
+        outer_product<at_most(5, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 6:
-        outer_product<at_most(6, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
+        outer_product<at_most(6, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 7:
-        outer_product<at_most(7, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
+        outer_product<at_most(7, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 8:
-        outer_product<at_most(8, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
+        outer_product<at_most(8, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 9:
-        outer_product<at_most(9, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                     fresh);
+        outer_product<at_most(9, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 10:
-        outer_product<at_most(10, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                      fresh);
+        outer_product<at_most(10, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       case 11:
-        outer_product<at_most(11, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                      fresh);
+        outer_product<at_most(11, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after);
         break;
       default:
-        outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+        outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i, j,
+                                         after);
         break;
     }
     a += size * a_row;
     c += size * c_row;
+    i += size;
   }
 }
 
@@ -512,48 +543,48 @@ constexpr int taller(int rows, int vectors, int narrow) {
   return at_most(rows * vectors / narrow, 12);
 }
 
-template <int MI, int NI, bool Partial>
+template <int MI, int NI, bool Partial, class After = Keep>
 TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
-                                int64_t c_row, Lanes lanes, bool fresh) {
+                                int64_t c_row, Lanes lanes, bool fresh, int64_t j = 0,
+                                const After& after = {}) {
   switch (vectors) {
     case 1:
-      return panel<taller(MI, NI, 1), 1, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                 lanes, fresh);
+      return panel<taller(MI, NI, at_most(1, NI)), at_most(1, NI), Partial>(rows, depth, a, a_row, a_k, b,
+          b_k, c, c_row, lanes, fresh, j, after);
     case 2:
-      return panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                 lanes, fresh);
+      return panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial>(rows, depth, a, a_row, a_k, b,
+          b_k, c, c_row, lanes, fresh, j, after);
     case 3:
-      return panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                 lanes, fresh);
+      return panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial>(rows, depth, a, a_row, a_k, b,
+          b_k, c, c_row, lanes, fresh, j, after);
     case 4:
-      return panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                 lanes, fresh);
+      return panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial>(rows, depth, a, a_row, a_k, b,
+          b_k, c, c_row, lanes, fresh, j, after);
     default:
-      return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh);
+      return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, j,
+                                    after);
   }
 }
 
 // C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors.
 // `fresh`: C starts from zero. Whole: columns fill whole vectors.
-template <int MI, int NI, bool Whole>
+template <int MI, int NI, bool Whole, class After = Keep>
 TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
-                                int64_t c_row, bool fresh) {
+                                int64_t c_row, bool fresh, const After& after = {}) {
   if (rows <= 0 || columns <= 0) return;
   const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
   for (int64_t p = 0, at = 0; p < panels; ++p) {
     const int64_t size = vectors / panels + (p < vectors % panels);
-    const int64_t last = min(columns - (at + size - 1) * kLanes, kLanes);
-    const Real* const from = b + at * kLanes;
-    Real* const to = c + at * kLanes;
+    const int64_t j = at * kLanes, last = min(columns - j - (size - 1) * kLanes, kLanes);
     at += size;
     if (Whole || last == kLanes)
-      panel_of<MI, NI, false>(size, rows, depth, a, a_row, a_k, from, b_k, to, c_row,
-                              first_lanes(last), fresh);
+      panel_of<MI, NI, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
+                              first_lanes(last), fresh, j, after);
     else
-      panel_of<MI, NI, true>(size, rows, depth, a, a_row, a_k, from, b_k, to, c_row,
-                             first_lanes(last), fresh);
+      panel_of<MI, NI, true>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
+                             first_lanes(last), fresh, j, after);
   }
 }
 
@@ -658,3 +689,4 @@ void worked_chain_run(void* const* tensors, void* workspace, std::int64_t* count
 
 #undef TILEWRIGHT_TARGET
 #undef TILEWRIGHT_INLINE
+#undef TILEWRIGHT_ALWAYS

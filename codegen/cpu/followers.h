@@ -1,0 +1,75 @@
+// Operators that take another's values from its registers, as they are made, instead of passing
+// over its tile afterwards: what stands element-wise behind a product (its epilogue), sums and
+// extremes of rows, and what stands behind those.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/cpu/points.h"
+
+namespace tilewright::cpu {
+
+/// One of them: an element-wise operator, or one that joins the elements of each row.
+class KernelEmitter::Follower : PointText {
+ public:
+  /// `names`: by loop, as the producer has them; `values`: by input, those in registers.
+  Follower(KernelEmitter& e, NodeId id, const SymRanges& ranges, int number, int vector,
+           std::vector<std::string> names, std::vector<std::string> values);
+  /// Declares its arrays; what rows are joined into starts from nothing where the reduction does.
+  void begin();
+  void begin_row();
+  /// Its value at a point, or at a vector of them, from those of `values`.
+  void point(Width width);
+  void end_row();
+  /// Lanes are joined where the reduction ends.
+  void end();
+  /// What its result is called at a point.
+  const std::string& value() const { return value_; }
+  bool reduces() const { return reduces_; }
+
+ private:
+  std::string lanes_of_row() const;
+  void over_rows(const std::string& condition, const std::function<std::string()>& statement);
+
+  std::vector<std::string> values_;  ///< by input: in a register, under this name; empty: loaded
+  std::string value_;
+  bool reduces_;
+};
+
+/// All that follow one compute, in order.
+class KernelEmitter::Followers {
+ public:
+  /// `names`: the producer's loops where its values are made; vectors of them run along `columns`.
+  /// Those that wait for the producer and have its very points are taken, and not emitted again
+  /// where they stand.
+  Followers(KernelEmitter& e, NodeId producer, int columns, const SymRanges& ranges,
+            const std::vector<std::string>& names);
+  bool empty() const { return all_.empty(); }
+  /// Whether the producer's tile is read by others too.
+  bool stores() const { return stores_; }
+  /// The producer's value at a point goes by this name.
+  static constexpr const char* kValue = "v";
+  void begin();
+  void begin_row();
+  void point(Width width);
+  void end_row();
+  void end();
+
+ private:
+  struct Known;
+  bool take(NodeId id, const SymRanges& ranges, std::vector<Known>& known);
+  bool complete(NodeId producer, const SymRanges& ranges) const;
+  bool fits_vectors(const ScheduleNode& n, int vector,
+                    const std::vector<std::string>& values) const;
+
+  KernelEmitter& e_;
+  std::vector<std::unique_ptr<Follower>> all_;
+  std::vector<TensorId> written_;
+  std::string column_;  ///< the index that vectors run along
+  bool stores_ = true;
+};
+
+}  // namespace tilewright::cpu

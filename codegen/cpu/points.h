@@ -1,0 +1,165 @@
+// The text of an operator's points, element by element or a vector at a time: what passes over a
+// tile (emit_points.cpp) and what takes another operator's values from its registers
+// (emit_followers.cpp) share.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "codegen/common/expression.h"
+#include "codegen/cpu/emitter.h"
+#include "core/ir/expr.h"
+
+namespace tilewright::cpu {
+
+enum class Width { one, whole, part };  ///< an element, a vector, the first lanes of one
+
+/// What reads and writes one operator's elements. Names of its arrays end in `suffix`, so that
+/// several operators' stand in one scope.
+class KernelEmitter::PointText {
+ protected:
+  PointText(KernelEmitter& e, NodeId id, const SymRanges& ranges, std::string suffix = {})
+      : e_(e),
+        w_(e.p_.workload()),
+        id_(id),
+        n_(e.k_.node(id)),
+        op_(w_.op(n_.op)),
+        ranges_(ranges),
+        suffix_(std::move(suffix)),
+        names_(op_.loops.size()) {
+    for (const OutputUse& out : n_.writes)
+      fresh_.push_back(e.initialises(n_.op, ranges, out.atomic));
+  }
+
+  BufferId in(std::size_t i) const { return buffer_of_input(n_, static_cast<int>(i)); }
+  std::string name_in(std::size_t i) const { return "in" + std::to_string(i) + suffix_; }
+  std::string name_out(std::size_t o) const { return "out" + std::to_string(o) + suffix_; }
+  static std::string y(std::size_t o) { return "y" + std::to_string(o); }
+  const Output& output(std::size_t o) const {
+    return op_.outputs[static_cast<std::size_t>(n_.writes[o].output)];
+  }
+  const SymRange& range_of(int l) const { return e_.range(ranges_, n_.op, l); }
+  bool is_reduction(int l) const {
+    return w_.is_reduction(n_.op, op_.loops[static_cast<std::size_t>(l)]);
+  }
+  std::int64_t stride(const Access& a, BufferId b, int l) const {
+    return loop_stride(a, op_.loops[static_cast<std::size_t>(l)], e_.layouts_[b.index()].stride);
+  }
+  static std::string type(Width width) { return width == Width::one ? "Real" : "Vector"; }
+  static std::string real(Width width) { return width == Width::one ? "Real" : "splat"; }
+  static std::string across(Combine combine, const std::string& vector) {
+    const char* const joined[] = {"", "sum", "product", "max", "min"};
+    return std::string("across_") + joined[static_cast<int>(combine)] + "(" + vector + ")";
+  }
+  static std::string identity(Width width, const Output& out) {
+    return literal(identity_of(out.combine), real(width));
+  }
+
+  /// Declares an array and what to add to indices times strides: where its held tile begins.
+  void array(BufferId b, const std::string& name, bool read_only) const {
+    const auto& stride = e_.layouts_[b.index()].stride;
+    if (e_.is_plain(b)) {
+      e_.out_.line(std::string(read_only ? "const " : "") + "Real* const " + name + " = " +
+                   e_.element_address(b, std::vector<std::string>(stride.size(), "0")) + ";");
+      e_.out_.line("constexpr int64_t " + name + "_at = 0;");
+      return;
+    }
+    std::string at;
+    for (std::size_t d = 0; d < stride.size(); ++d)
+      at += " - " + times(stride[d], e_.ref(b) + ".held.d[" + std::to_string(d) + "].lo");
+    e_.out_.line(std::string(read_only ? "const " : "") + "Real* const " + name + " = " +
+                 e_.ref(b) + ".data;");
+    e_.out_.line("const int64_t " + name + "_at = 0" + at + ";");
+  }
+
+  std::string element(BufferId b, const Access& a, const std::string& array) const {
+    const auto& stride = e_.layouts_[b.index()].stride;
+    std::string text;
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      const std::string index = index_text(a.index[d]);
+      text += times(stride[d], index.find(' ') == std::string::npos ? index : "(" + index + ")");
+      text += " + ";
+    }
+    return array + "[" + text + array + "_at]";
+  }
+
+  std::string index_text(const Affine& a) const {
+    std::string text;
+    for (const Term& t : a.terms) {
+      const auto local = std::ranges::find(op_.loops, t.loop) - op_.loops.begin();
+      text += (text.empty() ? "" : " + ") +
+              times(t.coefficient, names_[static_cast<std::size_t>(local)]);
+    }
+    if (text.empty()) return std::to_string(a.offset);
+    if (a.offset == 0) return text;
+    return text + (a.offset < 0 ? " - " : " + ") + std::to_string(std::abs(a.offset));
+  }
+
+  /// The condition under which the access lies within its tensor; empty: always.
+  std::string inside(const Access& a) const {
+    std::string text;
+    if (!can_leave(w_, op_, a)) return text;
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      const std::string index = index_text(a.index[d]);
+      text += (text.empty() ? "" : " && ") + index + " >= 0 && " + index + " < " +
+              std::to_string(w_.tensor(a.tensor).shape[d]);
+    }
+    return text;
+  }
+
+  /// An element, or the vector that begins there; of a loop that it does not walk, the same in all
+  /// lanes.
+  std::string taken(Width width, const std::string& element, bool walks) const {
+    if (width == Width::one) return element;
+    if (!walks) return "splat(" + element + ")";
+    return width == Width::whole ? "vector_at(&" + element + ")"
+                                 : "load_part(&" + element + ", lanes)";
+  }
+  std::string result(std::size_t o) const {
+    return element(n_.writes[o].buffer, output(o).target, name_out(o));
+  }
+  std::string loaded(Width width, std::size_t o) const { return taken(width, result(o), true); }
+  void store(Width width, std::size_t o) const {
+    if (width == Width::one)
+      e_.out_.line(result(o) + " = " + y(o) + ";");
+    else if (width == Width::whole)
+      e_.out_.line("store(&" + result(o) + ", " + y(o) + ");");
+    else
+      e_.out_.line("store_part(&" + result(o) + ", lanes, " + y(o) + ");");
+  }
+
+  /// Declares what these expressions read at the point. `values`: by input, what is in a register.
+  void inputs(Width width, const std::vector<const Expr*>& read,
+              const std::vector<std::string>& values = {}) const {
+    for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
+      if (std::ranges::none_of(read,
+                               [&](const Expr* e) { return reads_input(*e, static_cast<int>(i)); }))
+        continue;
+      if (!values.empty() && !values[i].empty()) {
+        e_.out_.line("const " + type(width) + " x" + std::to_string(i) + " = " + values[i] + ";");
+        continue;
+      }
+      const std::string outside = inside(op_.inputs[i]);
+      const std::string at = element(in(i), op_.inputs[i], name_in(i));
+      const bool walks = vector_ >= 0 && stride(op_.inputs[i], in(i), vector_) == 1;
+      e_.out_.line(
+          "const " + type(width) + " x" + std::to_string(i) + " = " +
+          (outside.empty() ? taken(width, at, walks) : outside + " ? " + at + " : Real(0)") + ";");
+    }
+  }
+
+  KernelEmitter& e_;
+  const Workload& w_;
+  const NodeId id_;
+  const ScheduleNode& n_;
+  const Operator& op_;
+  const SymRanges& ranges_;
+  const std::string suffix_;
+  /// By output: whether this block of the reductions is the first.
+  std::vector<std::string> fresh_;
+  int vector_ = -1;                 ///< the loop that vectors run along
+  std::vector<std::string> names_;  ///< by op.loops
+};
+
+}  // namespace tilewright::cpu

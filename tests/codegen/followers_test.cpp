@@ -1,0 +1,145 @@
+// Operators that take a product's sums, or each other's values, from registers.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/codegen/kernel_support.h"
+#include "tests/support/worked.h"
+
+namespace tilewright {
+namespace {
+
+std::string chain(const std::string& between) {
+  return "name: f\nloops: {m: 37, n: 21, k: 19, l: 45}\noperators:\n"
+         "  - \"C[m,l] += A[m,k] * B[k,l]\"\n" +
+         between + "  - \"E[m,n] += X[m,l] * D[l,n]\"\n";
+}
+
+Schedule schedule_of(const std::string& workload, const std::string& tree,
+                     const std::string& tiles) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(workload, "test"));
+  const Kernel k{.tree = parse_tree(tree), .tiles = parse_tiles(tiles)};
+  auto s = resolve(Plan{.kernels = {k}}, w, testing::worked_machine("cache:1M/16"));
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return std::move(s).value();
+}
+
+/// The source for this machine's widest vectors; nothing where it has none.
+std::optional<cpu::Source> source_of(const Schedule& s) {
+  if (cpu::host_isa() == cpu::Isa::generic) return std::nullopt;
+  auto source = cpu::emit(s);
+  if (!source.ok()) throw std::runtime_error(source.reason());
+  return std::move(source).value();
+}
+
+/// What the source says, for a failure's message to be short.
+bool says(const cpu::Source& source, const std::string& text) {
+  return source.text.find(text) != std::string::npos;
+}
+
+/// Runs the schedule on every instruction set here and compares every output with the reference.
+void check(const Schedule& s) {
+  std::vector<cpu::Source> sources;
+  for (cpu::Isa isa : testing::isas_here()) {
+    auto source = cpu::emit(s, {.isa = isa, .prefix = "k" + std::to_string(sources.size())});
+    ASSERT_TRUE(source.ok()) << source.reason();
+    sources.push_back(std::move(source).value());
+  }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  const Workload& w = *s.workload;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const TensorValues inputs = random_inputs(w, 5);
+    testing::Arrays<float> arrays(w, inputs);
+    kernels.value()[i].run(arrays.pointers());
+    EXPECT_LT(testing::worst_error(w, arrays, evaluate(w, inputs)), 1e-5)
+        << cpu::name_of(sources[i].isa) << " " << to_text(s.resolved.kernels.front().tree);
+  }
+}
+
+constexpr const char* kTree = "m l ( k ( C.C ) C.X n ( C.E ) )";
+
+TEST(Followers, AReluStandsInItsProductsEpilogueAndNobodyStoresTheSums) {
+  const Schedule s =
+      schedule_of(chain("  - \"X[m,l] = relu(C[m,l])\"\n"), kTree, "m=10,l=17,k=19,n=21");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "// C.X: X[m,l] = relu(C[m,l]), from registers"));
+  EXPECT_TRUE(says(*source, "then<false>(after)"));
+}
+
+TEST(Followers, ReadWhatTheyNeedBesideTheSums) {
+  // A vector of biases, one value a row, and a whole tile, each by its own strides.
+  const Schedule s = schedule_of(
+      chain(
+          "  - \"Y[m,l] = max(C[m,l] + b[l], s[m])\"\n  - \"X[m,l] = Y[m,l] * C[m,l] - R[m,l]\"\n"),
+      "m l ( k ( C.C ) C.Y C.X n ( C.E ) )", "m=10,l=17,k=19,n=21");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "// C.X: X[m,l] = Y[m,l] * C[m,l] - R[m,l], from registers"));
+}
+
+TEST(Followers, JoinRowsOfProductsAndOfWhatFollowsThem) {
+  const Schedule s = schedule_of(
+      chain("  - \"X[m,l] = neg(C[m,l])\"\n  - \"h[m] max= C[m,l]\"\n  - \"g[m] min= X[m,l]\"\n"
+            "  - \"p[m] += X[m,l] * b[l]\"\n") +
+          "  - \"q[m] = h[m] - g[m] * p[m]\"\noutputs: [E, q]\n",
+      "m ( l ( k ( C.C ) C.X C.h C.g n ( C.E ) C.p ) C.q )", "m=10,l=17,k=19,n=21");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  for (const char* line :
+       {"// C.h: h[m] max= C[m,l], from registers", "// C.g: g[m] min= X[m,l], from registers",
+        "// C.p: p[m] += X[m,l] * b[l], from registers"})
+    EXPECT_TRUE(says(*source, line));
+}
+
+TEST(Followers, StayWhereTheyStandWhereThatIsNotTheSame) {
+  const auto stays = [](const Schedule& s, const std::string& what) {
+    check(s);
+    if (const auto source = source_of(s)) {
+      EXPECT_TRUE(says(*source, "// C." + what + "\n")) << what;
+      EXPECT_FALSE(says(*source, what + ", from registers")) << what;
+    }
+  };
+  const std::string relu = chain("  - \"X[m,l] = relu(C[m,l])\"\n");
+  // Sums are not whole in the first block of k's, whose loop has several iterations.
+  stays(schedule_of(relu, kTree, "m=10,l=17,k=8,n=21"), "X: X[m,l] = relu(C[m,l])");
+  // What a row is divided by is known at the end of the row only.
+  stays(schedule_of(chain("  - \"h[m] max= C[m,l]\"\n  - \"X[m,l] = C[m,l] - h[m]\"\n"),
+                    "m ( k ( C.C ) C.h C.X n ( C.E ) )", "m=10,k=19,n=21"),
+        "X: X[m,l] = C[m,l] - h[m]");
+  // Columns of X are rows of C.
+  stays(schedule_of("name: t\nloops: {m: 20, k: 7, l: 33}\noperators:\n"
+                    "  - \"C[m,l] += A[m,k] * B[k,l]\"\n  - \"X[l,m] = relu(C[m,l])\"\n",
+                    "m l ( k ( C.C ) C.X )", "m=10,l=17,k=7"),
+        "X: X[l,m] = relu(C[m,l])");
+}
+
+TEST(Followers, LeaveTheTileToOthersThatReadIt) {
+  // C is read by F too, in a loop of its own: it has to be stored.
+  const Schedule s = schedule_of(chain("  - \"X[m,l] = relu(C[m,l])\"\n") +
+                                     "  - \"F[m,n] += C[m,l] * G[l,n]\"\n"
+                                     "outputs: [E, F]\n",
+                                 "m l ( k ( C.C ) C.X n ( C.E C.F ) )", "m=10,l=17,k=19,n=21");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "then<true>(after)"));
+}
+
+TEST(Followers, WriteAnOutputInPlace) {
+  const Schedule s = schedule_of(
+      "name: t\nloops: {m: 37, k: 19, l: 45}\noperators:\n"
+      "  - \"C[m,l] += A[m,k] * B[k,l]\"\n  - \"X[m,l] = relu(C[m,l] + R[m,l])\"\n",
+      "m l ( k ( C.C ) C.X )", "m=10,l=17,k=19");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "// C.X: X[m,l] = relu(C[m,l] + R[m,l]), from registers"));
+}
+
+}  // namespace
+}  // namespace tilewright
