@@ -176,7 +176,7 @@ std::vector<Option> make_verb_options() {
        [](Invocation& i, const std::string& v) {
          i.request.target = i.emit.target = i.run.target = i.measure.target = v;
        }},
-      {"--isa", "", "NAME", "avx512, avx2, generic (default: the widest that runs here)", false,
+      {"--isa", "", "NAME", "avx512_bf16, avx512, avx2, generic (default: the widest that runs here)", false,
        [](Invocation& i, const std::string& v) { i.emit.isa = i.run.isa = i.measure.isa = v; }},
       {"--prefetch", "", "", "ask for the lines of tiles in place before they are used", false,
        [](Invocation& i, const std::string&) { i.emit.prefetch = i.run.prefetch = i.measure.prefetch = true; }},

@@ -28,7 +28,7 @@ cpu::Isa isa_named(const std::string& name) {
   throw InputError({.where = "--isa",
                     .value = name.empty() ? "nothing" : name,
                     .problem = "is no instruction set",
-                    .accepted = "avx512, avx2, generic"});
+                    .accepted = "avx512_bf16, avx512, avx2, generic"});
 }
 
 }  // namespace tilewright::harness

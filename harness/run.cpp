@@ -16,8 +16,8 @@
 namespace tilewright::harness {
 namespace {
 
-cpu::Isa isa_of(const std::optional<std::string>& name) {
-  return name ? isa_named(*name) : cpu::host_isa();
+std::optional<cpu::Isa> named_isa(const std::optional<std::string>& name) {
+  return name ? std::optional(isa_named(*name)) : std::nullopt;
 }
 
 /// The source of a schedule for the processor; bad input where an option names what is not there.
@@ -27,8 +27,9 @@ Result<cpu::Source> source_of(const Scheduled& on, cpu::Isa isa,
   if (micro_kernel) {
     const auto known = cpu::micro_kernel_for(isa, *micro_kernel);
     std::vector<std::string> names;
+    const cpu::Isa vectors = cpu::micro_kernel_for(isa, "")->isa;
     for (const cpu::MicroKernel& k : cpu::micro_kernels())
-      if (k.isa == isa) names.emplace_back(k.name);
+      if (k.isa == vectors) names.emplace_back(k.name);
     if (!known || micro_kernel->empty())
       throw InputError({.where = "--micro-kernel",
                         .value = micro_kernel->empty() ? "nothing" : *micro_kernel,
@@ -134,9 +135,10 @@ Answer emit(const Request& request, const EmitOptions& options) {
   find_target(options.target);
   if (is_cuda(options.target)) return emit_cuda(request, options);
   if (options.target == "npu") return emit_npu(request, options);
-  const cpu::Isa isa = isa_of(options.isa);
+  const auto named = named_isa(options.isa);
   Scheduled on = schedule_for_threads(suited(request, options.target, options.isa, options.micro_kernel));
   if (!on.schedule) return on.refusal;
+  const cpu::Isa isa = named.value_or(cpu::host_isa(on.setting.workload->dtype()));
   const Result<cpu::Source> source =
       source_of(on, isa, options.micro_kernel, options.prefetch, request.threads.value_or(1));
   auto json = head(on, options.target);
@@ -166,9 +168,10 @@ Answer run(const Request& request, const RunOptions& options) {
                       .accepted = "--target npu"});
   if (is_cuda(options.target)) return run_cuda(request, options);
   if (options.target == "npu") return run_npu(request, options);
-  const cpu::Isa isa = isa_of(options.isa);
+  const auto named = named_isa(options.isa);
   Scheduled on = schedule_for_threads(suited(request, options.target, options.isa, options.micro_kernel));
   if (!on.schedule) return on.refusal;
+  const cpu::Isa isa = named.value_or(cpu::host_isa(on.setting.workload->dtype()));
   auto json = head(on, options.target);
   json["isa"] = cpu::name_of(isa);
   if (!cpu::host_runs(isa))

@@ -112,6 +112,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   p.prelude.count = options.count;
   p.prelude.f64 = *bytes == 8;
   p.prelude.bf16 = s.workload->dtype() == DType::bf16;
+  p.pairs = p.prelude.bf16 && options.isa == Isa::avx512_bf16 && p.vector_bytes == 64;
 
   std::vector<KernelText> kernels;
   std::int64_t workspace = 4096;
@@ -119,7 +120,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   Source source{.prefix = options.prefix};
   if (p.prelude.bf16)
     source.notes.push_back(
-        "tensors are bf16 at home and f32 in tiles: converted as they are copied, computed in f32");
+        std::string("tensors are bf16 at home and f32 in tiles: converted as they are copied, ") +
+        (p.pairs ? "multiplied as pairs of bf16 and summed in f32" : "computed in f32"));
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     auto text = KernelEmitter(p, static_cast<int>(k)).emit();
     if (!text) return Reason{text.reason()};
@@ -154,7 +156,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (p.prelude.atomic) text += kZero;
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
-  if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64);
+  if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs);
   if (p.prelude.windows) text += window_text(p.vector_bytes, p.prelude.f64);
   if (parallel) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";

@@ -139,7 +139,7 @@ void KernelEmitter::Follower::begin() {
     if (values_[i].empty()) array(in(i), name_in(i), true);
   array(n_.writes[0].buffer, name_out(0), false);
   if (!reduces_) return;
-  LanesOfRows& lanes = e_.lanes_of_rows_[id_];
+  Kept& lanes = e_.lanes_of_rows_[id_];
   lanes.bytes =
       e_.layouts_[n_.writes[0].buffer.index()].bytes * (e_.p_.vector_bytes / e_.p_.element_bytes);
   e_.out_.line("Real* const part" + suffix_ + " = reinterpret_cast<Real*>(memory + " +

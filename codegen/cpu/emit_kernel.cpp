@@ -100,6 +100,9 @@ void KernelEmitter::pass() {
   out_.line("(void)memory;");
   const std::vector<BufferId> root = scoped({TileScope::Kind::root, NodeId()});
   declare(root);
+  for (const auto& [compute, place] : pairs_)
+    out_.line("Paired<" + std::to_string(place.rank) + "> paired_" +
+              std::to_string(compute.index()) + ";");
   enter_body(NodeId(0), ranges);
   visit_all(k_.node(NodeId(0)).children, ranges);
   leave_scope(root);

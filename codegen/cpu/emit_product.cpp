@@ -205,9 +205,59 @@ std::unique_ptr<KernelEmitter::Followers> KernelEmitter::followers_of_product(
   auto followers = std::make_unique<Followers>(*this, id, p.columns, ranges, at);
   if (followers->empty()) return nullptr;
   const std::string first_row = p.rows < 0 ? "" : first[static_cast<std::size_t>(p.rows)];
-  argument = ", " + lambda_of(*followers, row, column, first_row,
-                              first[static_cast<std::size_t>(p.columns)], whole);
+  argument = lambda_of(*followers, row, column, first_row,
+                       first[static_cast<std::size_t>(p.columns)], whole);
   return followers;
+}
+
+/// Operands as pairs of bfloat16, two steps of the depth each. A right one that comes from home and
+/// nobody changes is paired once for each tile of it that is held.
+void KernelEmitter::take_pairs(NodeId id, const Product& p, const SymRanges& ranges, Operands& o) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+  const BufferId in_b = buffer_of_input(n, p.right);
+  const auto most = [&](int local) { return local < 0 ? 1 : range(ranges, n.op, local).most; };
+  const std::int64_t line = 64 / p_.element_bytes;
+  const auto row_of = [line](std::int64_t extent) { return (ceil_div(extent, line) | 1) * line; };
+  const std::int64_t steps = ceil_div(most(p.depth), 2);
+  const std::int64_t along = row_of(steps), across = row_of(most(p.columns));
+  std::int64_t offset = 0;
+  const auto array = [&](std::int64_t rows, std::int64_t row) {
+    const auto bytes = checked_mul(row * p_.element_bytes, rows);
+    if (!bytes) throw Refused{"operator " + op.name + " packs more than 64 bits count"};
+    return *bytes;
+  };
+  const auto text = [](std::int64_t number) { return std::to_string(number); };
+
+  const std::string left = names_.fresh("left");
+  out_.line("Real* const " + left + " = " + scratch(array(most(p.rows), along), offset, "Real") + ";");
+  out_.line("pairs_of_rows(" + size_of_loop(n.op, p.rows, ranges) + ", " + o.depth + ", " + o.left +
+            ", " + o.left_row + ", " + o.left_depth + ", " + left + ", " + text(along) + ");");
+
+  const std::string right = names_.fresh("right"), columns = size_of_loop(n.op, p.columns, ranges);
+  const bool keeps = buffer(in_b).role == BufferRole::input && !is_plain(in_b) &&
+                     !p_.workload().producer(b.tensor).valid() && !parallel_grid_ &&
+                     scopes_[in_b.index()].kind == TileScope::Kind::root;
+  if (keeps) {
+    Kept& kept = pairs_[id];
+    kept.bytes = array(steps, across);
+    kept.rank = p_.workload().tensor(b.tensor).shape.size();
+    out_.line("Real* const " + right + " = reinterpret_cast<Real*>(memory + " + text(kept.offset) +
+              ");");
+    out_.line("if (!paired_" + std::to_string(id.index()) + ".is(" + ref(in_b) + ".held, " + o.right +
+              ", " + columns + ", " + o.depth + "))");
+  } else {
+    out_.line("Real* const " + right + " = " + scratch(array(steps, across), offset, "Real") + ";");
+  }
+  const std::int64_t column = stride_of(op, b, in_b, p.columns);
+  const std::string rows_of_columns =
+      column == 1 ? "nullptr" : scratch(array(most(p.columns), along), offset, "Real");
+  out_.line(std::string(keeps ? "  " : "") + "pairs_of_columns(" + columns + ", " + o.depth + ", " +
+            o.right + ", " + o.right_depth + ", " + text(column) + ", " + right + ", " +
+            text(across) + ", " + rows_of_columns + ", " + text(along) + ");");
+  o = {.left = left, .left_row = text(along), .left_depth = "1", .right = right,
+       .right_depth = text(across), .depth = "(" + o.depth + " + 1) / 2"};
 }
 
 void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {
@@ -221,7 +271,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const SymRange& columns = range(ranges, n.op, p.columns);
   const MicroKernel kernel = kernel_of(n.op, p.rows, columns.most, ranges);
   record_panels(id, p, kernel, ranges);
-  if (p.packs) look_for_hoist(id, p);
+  if (p.packs && !p_.pairs) look_for_hoist(id, p);
   if (op.outputs[0].rescale) rescale(id, ranges);
 
   const Surroundings s = surround(id, {p.rows, p.columns, p.depth}, ranges);
@@ -236,7 +286,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
     right = h.name + " + " + times(h.row, from(p.depth, h.low_depth)) + " + " +
             from(p.columns, h.low_columns);
     right_stride = std::to_string(h.row);
-  } else if (p.packs) {
+  } else if (p.packs && !p_.pairs) {
     const std::int64_t row = ceil_div(columns.most, 16) * 16;
     const auto bytes = checked_mul(row * p_.element_bytes, range(ranges, n.op, p.depth).most + 1);
     if (!bytes) throw Refused{"operator " + op.name + " packs more than 64 bits count"};
@@ -253,16 +303,23 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const Linear width = columns.hi - columns.lo;
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool whole = width.is_constant() && width.constant % lanes == 0;
+  Operands o{.left = corner(op, a, in_a, s.at),
+             .left_row = std::to_string(stride_of(op, a, in_a, p.rows)),
+             .left_depth = std::to_string(stride_of(op, a, in_a, p.depth)),
+             .right = right,
+             .right_depth = right_stride,
+             .depth = size_of_loop(n.op, p.depth, ranges)};
+  if (p_.pairs) take_pairs(id, p, ranges, o);
   std::string after;
   std::unique_ptr<Followers> followers;
   if (s.opened == 0) followers = followers_of_product(id, p, ranges, s.at, whole, after);
+  if (p_.pairs) after = "pairs(" + (after.empty() ? "Keep{}" : after) + ")";
+  if (!after.empty()) after = ", " + after;
   out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
             (whole ? ", true>(" : ", false>(") + size_of_loop(n.op, p.rows, ranges) + ", " +
-            size_of_loop(n.op, p.columns, ranges) + ", " + size_of_loop(n.op, p.depth, ranges) +
-            ", " + corner(op, a, in_a, s.at) + ", " +
-            std::to_string(stride_of(op, a, in_a, p.rows)) + ", " +
-            std::to_string(stride_of(op, a, in_a, p.depth)) + ",");
-  out_.line("         " + right + ", " + right_stride + ", " + corner(op, c, in_c, s.at) + ", " +
+            size_of_loop(n.op, p.columns, ranges) + ", " + o.depth + ", " + o.left + ", " +
+            o.left_row + ", " + o.left_depth + ",");
+  out_.line("         " + o.right + ", " + o.right_depth + ", " + corner(op, c, in_c, s.at) + ", " +
             std::to_string(stride_of(op, c, in_c, p.rows)) + ", " + s.fresh + after + ");");
   if (followers) followers->end();
   for (int opened = s.opened; opened > 0; --opened) out_.close();

@@ -125,10 +125,11 @@ void KernelEmitter::lay_out() {
     offset += ceil_div(hoist.bytes, kLine) * kLine;
     product(offset, 1);
   }
-  for (auto& [compute, lanes] : lanes_of_rows_) {
-    lanes.offset = offset;
-    offset = product(offset + ceil_div(lanes.bytes, kLine) * kLine, 1);
-  }
+  for (auto* kept : {&lanes_of_rows_, &pairs_})
+    for (auto& [compute, place] : *kept) {
+      place.offset = offset;
+      offset = product(offset + ceil_div(place.bytes, kLine) * kLine, 1);
+    }
   scratch_offset_ = offset;
   workspace_ = ceil_div(offset + scratch_, 4096) * 4096;
 }

@@ -56,6 +56,7 @@ struct Program {
   std::vector<std::string> boundaries;  ///< in the order that `counts` has them
   PreludeOptions prelude;               ///< filled in by the kernels
   std::vector<bool> needed;             ///< by TensorId
+  bool pairs = false;                   ///< products take pairs of bfloat16
   std::vector<std::string> used = {};   ///< micro-kernels, as they are met
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
@@ -145,6 +146,11 @@ class KernelEmitter : private RangeEmitter {
   };
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   void outer_products(NodeId id, const Product& p, const SymRanges& ranges);
+  /// A product's operands, as text: where each begins, its strides, and the steps of the depth.
+  struct Operands {
+    std::string left, left_row, left_depth, right, right_depth, depth;
+  };
+  void take_pairs(NodeId id, const Product& p, const SymRanges& ranges, Operands& operands);
   std::unique_ptr<Followers> followers_of_product(NodeId id, const Product& p,
                                                   const SymRanges& ranges,
                                                   const std::vector<std::string>& first,
@@ -214,14 +220,16 @@ class KernelEmitter : private RangeEmitter {
     NodeId id;
     SymRanges ranges;
   };
-  /// Lanes of rows that are not joined yet, from one block of a reduction to the next.
-  struct LanesOfRows {
+  /// Memory of one compute's own that keeps what it has from one run to the next.
+  struct Kept {
     std::int64_t bytes = 0, offset = 0;
+    std::size_t rank = 0;  ///< of the tensor that it is made from
   };
 
   Program& p_;
   int index_;
-  std::map<NodeId, LanesOfRows> lanes_of_rows_;  ///< by compute
+  std::map<NodeId, Kept> lanes_of_rows_;  ///< lanes of rows that are not joined yet
+  std::map<NodeId, Kept> pairs_;          ///< a product's right operand, while its tile is held
   std::map<NodeId, Hoist> hoists_;  ///< by compute
   std::vector<TileLayout> layouts_;
   std::vector<bool> dense_;        ///< by buffer: its last two dimensions lie without a gap

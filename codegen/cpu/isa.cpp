@@ -21,12 +21,13 @@ std::string_view name_of(Isa isa) {
     case Isa::generic: return "generic";
     case Isa::avx2: return "avx2";
     case Isa::avx512: return "avx512";
+    case Isa::avx512_bf16: return "avx512_bf16";
   }
   return "?";
 }
 
 std::optional<Isa> isa_from_name(std::string_view name) {
-  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512})
+  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
     if (name == name_of(isa)) return isa;
   return std::nullopt;
 }
@@ -40,12 +41,15 @@ bool host_runs(Isa isa) {
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("fma");
+    case Isa::avx512_bf16:
+      return host_runs(Isa::avx512) && __builtin_cpu_supports("avx512bf16");
   }
 #endif
   return isa == Isa::generic;
 }
 
-Isa host_isa() {
+Isa host_isa(DType type) {
+  if (type == DType::bf16 && host_runs(Isa::avx512_bf16)) return Isa::avx512_bf16;
   if (host_runs(Isa::avx512)) return Isa::avx512;
   return host_runs(Isa::avx2) ? Isa::avx2 : Isa::generic;
 }
@@ -65,6 +69,22 @@ __attribute__((target("avx512f"))) float fma_loop_avx512(float x) {
   for (int r = 0; r < kRepeats; ++r) {
 #pragma GCC unroll 12
     for (int i = 0; i < 12; ++i) acc[i] = _mm512_fmadd_ps(acc[i], a, a);
+  }
+  __m512 sum = acc[0];
+  for (int i = 1; i < 12; ++i) sum = _mm512_add_ps(sum, acc[i]);
+  float parts[16];
+  _mm512_storeu_ps(parts, sum);
+  return parts[0] + parts[7] + parts[15];
+}
+
+/// Dot products of pairs: two multiply-adds a lane.
+__attribute__((target("avx512f,avx512bf16"))) float dot_loop_avx512(float x) {
+  __m512 acc[12];
+  for (int i = 0; i < 12; ++i) acc[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512bh a = (__m512bh)_mm512_set1_ps(x);
+  for (int r = 0; r < kRepeats; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], a, a);
   }
   __m512 sum = acc[0];
   for (int i = 1; i < 12; ++i) sum = _mm512_add_ps(sum, acc[i]);
@@ -111,6 +131,7 @@ struct PeakLoop {
 
 PeakLoop peak_loop(Isa isa) {
 #if TILEWRIGHT_X86
+  if (isa == Isa::avx512_bf16) return {dot_loop_avx512, 2.0 * 32 * 12 * kRepeats};
   if (isa == Isa::avx512) return {fma_loop_avx512, 2.0 * 16 * 12 * kRepeats};
   if (isa == Isa::avx2) return {fma_loop_avx2, 2.0 * 8 * 12 * kRepeats};
 #endif

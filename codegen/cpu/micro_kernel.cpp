@@ -56,6 +56,9 @@ Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors) {
   return sum;
 }
 
+/// Dot products of pairs run on the micro-kernels of their vectors.
+Isa vectors_of(Isa isa) { return isa == Isa::avx512_bf16 ? Isa::avx512 : isa; }
+
 }  // namespace
 
 std::span<const MicroKernel> micro_kernels() { return kKernels; }
@@ -79,6 +82,7 @@ std::vector<RankedMicroKernel> rank_micro_kernels(int registers, std::int64_t de
 }
 
 Result<MicroKernel> micro_kernel_for(Isa isa, std::string_view name) {
+  isa = vectors_of(isa);
   std::vector<std::string> known;
   for (const MicroKernel& k : kKernels) {
     if (k.isa != isa) continue;
@@ -93,6 +97,7 @@ MicroKernel micro_kernel_fitting(Isa isa, std::int64_t rows, std::int64_t column
                                  std::int64_t element_bytes) {
   const MicroKernel* best = nullptr;
   Step least;
+  isa = vectors_of(isa);
   for (const MicroKernel& k : kKernels) {
     if (k.isa != isa) continue;
     if (best != nullptr && k.vector_bytes == 0) continue;

@@ -35,6 +35,7 @@ struct Count {
 // What a product's rows go through before they leave their registers: nothing.
 struct Keep {
   static constexpr bool kStores = true;
+  static constexpr bool kPairs = false;
   template <class... Arguments>
   TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
 };
@@ -43,11 +44,91 @@ struct Keep {
 template <bool Stores, class F>
 struct Then : F {
   static constexpr bool kStores = Stores;
+  static constexpr bool kPairs = false;
 };
 template <bool Stores, class F>
 Then<Stores, F> then(F f) {
   return {f};
 }
+// One step of the depth.
+template <bool Pairs>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step(Vector sum, Real x, Vector row) {
+  return sum + x * row;
+}
+)";
+
+constexpr const char* kPairs = R"(
+// Products of bfloat16: an element of A and of B is a pair of them, of two steps of the depth (the last
+// with zero where there is none), and one instruction adds both products. Sums are f32.
+template <class After>
+struct Pairs : After {
+  static constexpr bool kPairs = true;
+};
+template <class After>
+Pairs<After> pairs(After after) {
+  return {after};
+}
+template <>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step<true>(Vector sum, Real x, Vector row) {
+  return (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_castps_si512(_mm512_set1_ps(x)),
+                                  (__m512bh)row);
+}
+// 16 pairs from 32 elements that follow one another, of which `n` are there.
+TILEWRIGHT_TARGET inline Vector pairs_along(const Real* p, int64_t n) {
+  const Vector first = n >= kLanes ? *reinterpret_cast<const Unaligned*>(p)
+                                   : load_part(p, first_lanes(n));
+  const Vector last = n >= 2 * kLanes ? *reinterpret_cast<const Unaligned*>(p + kLanes)
+                      : n > kLanes    ? load_part(p + kLanes, first_lanes(n - kLanes))
+                                      : Vector{};
+  return (Vector)_mm512_cvtne2ps_pbh((__m512)last, (__m512)first);
+}
+// Rows of pairs along k: for A, and for a B whose columns they are.
+TILEWRIGHT_TARGET inline void pairs_of_rows(int64_t rows, int64_t depth, const Real* a,
+                                            int64_t a_row, int64_t a_k, Real* to, int64_t to_row) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t k = 0; k < depth; k += 2 * kLanes) {
+      const int64_t n = min(depth - k, 2 * kLanes);
+      Real gathered[2 * kLanes];
+      const Real* from = a + i * a_row + k;
+      if (a_k != 1) {
+        for (int64_t e = 0; e < n; ++e) gathered[e] = a[i * a_row + (k + e) * a_k];
+        from = gathered;
+      }
+      store_part(to + i * to_row + k / 2, first_lanes((n + 1) / 2), pairs_along(from, n));
+    }
+}
+// Rows of columns, each a pair of steps of the depth. `rows_of_columns`: room for the columns' own rows.
+TILEWRIGHT_TARGET inline void pairs_of_columns(int64_t columns, int64_t depth, const Real* b,
+                                               int64_t b_k, int64_t b_column, Real* to,
+                                               int64_t to_row, Real* rows_of_columns,
+                                               int64_t column_row) {
+  if (b_column != 1) {
+    pairs_of_rows(columns, depth, b, b_column, b_k, rows_of_columns, column_row);
+    return transpose(columns, (depth + 1) / 2, rows_of_columns, column_row, to, to_row);
+  }
+  const __m512i together = _mm512_set_epi16(PAIRED);
+  for (int64_t k = 0; k < depth; k += 2)
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      const Lanes lanes = first_lanes(min(columns - j, kLanes));
+      const Vector even = load_part(b + k * b_k + j, lanes);
+      const Vector odd = k + 1 < depth ? load_part(b + (k + 1) * b_k + j, lanes) : Vector{};
+      const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+      *reinterpret_cast<Unaligned*>(to + k / 2 * to_row + j) =
+          (Vector)_mm512_permutexvar_epi16(together, both);
+    }
+}
+// What of an input's tile has been paired already.
+template <int R>
+struct Paired {
+  Box<R> held{};
+  const Real* from = nullptr;
+  int64_t columns = 0, depth = 0;
+  bool is(const Box<R>& now, const Real* b, int64_t n, int64_t k) {
+    if (from == b && columns == n && depth == k && equal(held, now)) return true;
+    held = now, from = b, columns = n, depth = k;
+    return false;
+  }
+};
 )";
 
 constexpr const char* kOuterProduct = R"(
@@ -86,7 +167,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     for (int m = 0; m < MI; ++m) {
       const Real x = a[m * a_row];
 #pragma GCC unroll 12
-      for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
+      for (int n = 0; n < NI; ++n) acc[m][n] = step<After::kPairs>(acc[m][n], x, row[n]);
     }
     a += a_k;
     b += b_k;
@@ -238,6 +319,14 @@ std::string with_cases(std::string text) {
   return text;
 }
 
+/// Lane i of the first half beside lane i of the last, from the highest on.
+std::string paired() {
+  std::string text;
+  for (int i = 15; i >= 0; --i)
+    text += (text.empty() ? "" : ", ") + std::to_string(16 + i) + ", " + std::to_string(i);
+  return text;
+}
+
 /// The first, or the last, halves of two vectors, lane by lane in turn.
 std::string interleavings(int lanes) {
   std::string text;
@@ -264,19 +353,23 @@ std::string target_attribute(Isa isa) {
       return "__attribute__((target(\"avx2,fma\")))";
     case Isa::avx512:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx2,fma\")))";
+    case Isa::avx512_bf16:
+      return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,avx2,fma\")))";
   }
   return "";
 }
 
-std::string micro_kernel_text(int vector_bytes, bool f64) {
+std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
   std::string pack = kPack;
   const std::string_view hole = "TRANSPOSED";
   pack.replace(pack.find(hole), hole.size(), vector_bytes == 0 ? "" : kPackTransposed);
   if (vector_bytes == 0) return kScalar + pack;
+  std::string of_pairs = kPairs;
+  of_pairs.replace(of_pairs.find("PAIRED"), 6, paired());
   return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n" +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +
-         interleavings(lanes) + kTranspose + pack;
+         interleavings(lanes) + kTranspose + pack + (pairs ? of_pairs : "");
 }
 
 }  // namespace tilewright::cpu

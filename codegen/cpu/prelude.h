@@ -34,7 +34,8 @@ std::string lanes_text(int vector_bytes, bool f64);
 std::string vector_functions_text(int vector_bytes, bool f64);
 /// `multiply<MI, NI, Whole>` (C[i,j] += A[i,k] * B[k,j] on any sizes) on vectors of that many bytes
 /// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
-std::string micro_kernel_text(int vector_bytes, bool f64);
+/// `pairs`: products of pairs of bfloat16 too, on vectors of 64 bytes.
+std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs);
 /// `convolve<MI, NI, STEP>`: the same with the right operand read through a window; after
 /// micro_kernel_text, on vectors only.
 std::string window_text(int vector_bytes, bool f64);

@@ -110,7 +110,7 @@ _OPTIONS = {
     "sample_waves": "GPU: approximate: so many waves of blocks stand for all",
     "target": "'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its "
               "micro-kernel",
-    "isa": "'avx512', 'avx2' or 'generic' (the widest that runs here)",
+    "isa": "'avx512_bf16', 'avx512', 'avx2' or 'generic' (the widest that runs here)",
     "micro_kernel": "'6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one "
                     "that fits each product)",
     "warps": "cuda: warps that compute, a block (by the tiles)",

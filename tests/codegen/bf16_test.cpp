@@ -75,12 +75,18 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+std::vector<cpu::Isa> isas_of_bf16() {
+  std::vector<cpu::Isa> isas = testing::isas_here();
+  if (cpu::host_runs(cpu::Isa::avx512_bf16)) isas.push_back(cpu::Isa::avx512_bf16);
+  return isas;
+}
+
 TEST(Bfloat16, ComputesAndCountsEveryKind) {
   const auto machine = testing::worked_machine("scratchpad:1M");
   std::vector<cpu::Source> sources;
   std::vector<Schedule> schedules;
   for (const Case& c : cases())
-    for (cpu::Isa isa : testing::isas_here()) {
+    for (cpu::Isa isa : isas_of_bf16()) {
       const bool count = isa == cpu::Isa::generic;
       schedules.push_back(schedule_of(c, count ? machine : testing::cached(*machine)));
       auto source =
@@ -105,6 +111,32 @@ TEST(Bfloat16, ComputesAndCountsEveryKind) {
       EXPECT_EQ(testing::table(counted), testing::table(exact(schedules[i]).entries));
     }
   }
+}
+
+TEST(Bfloat16, ProductsTakePairsWhereTheInstructionSetHasThem) {
+  const Case c{"gemm-chain:m=37,n=29,k=19,l=45,dtype=bf16",
+               "m n ( l ( k ( C.gemm1 ) C.gemm2 ) )", "m=16,n=29,k=19,l=17"};
+  const Schedule s = schedule_of(c, testing::worked_machine("cache:1M/16"));
+  const auto source = cpu::emit(s, {.isa = cpu::Isa::avx512_bf16});
+  ASSERT_TRUE(source.ok()) << source.reason();
+  EXPECT_EQ(source->isa, cpu::Isa::avx512_bf16);
+  EXPECT_NE(source->text.find("pairs(Keep{})"), std::string::npos);
+  // Both right operands come from home: they are paired once for each tile that is held.
+  EXPECT_NE(source->text.find(".is(t_B_L1.held"), std::string::npos);
+  EXPECT_NE(source->text.find(".is(t_D_L1.held"), std::string::npos);
+  EXPECT_THAT(source->notes, ::testing::Contains(HasSubstr("multiplied as pairs of bf16")));
+  const auto plain = cpu::emit(s, {.isa = cpu::Isa::avx512});
+  ASSERT_TRUE(plain.ok()) << plain.reason();
+  EXPECT_EQ(plain->text.find("dpbf16"), std::string::npos);
+  // Of other types it is avx512.
+  const Case f32{"gemm-chain:m=37,n=29,k=19,l=45", c.tree, c.tiles};
+  const Schedule single = schedule_of(f32, testing::worked_machine("cache:1M/16"));
+  EXPECT_EQ(cpu::emit(single, {.isa = cpu::Isa::avx512_bf16})->text.find("dpbf16"),
+            std::string::npos);
+  if (!cpu::host_runs(cpu::Isa::avx512_bf16))
+    GTEST_SKIP() << "this processor has no AVX512-BF16: emitted, not run";
+  EXPECT_EQ(cpu::host_isa(DType::bf16), cpu::Isa::avx512_bf16);
+  EXPECT_NE(cpu::host_isa(), cpu::Isa::avx512_bf16);
 }
 
 }  // namespace
