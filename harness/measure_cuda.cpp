@@ -33,9 +33,14 @@ Result<std::string> own_command() {
 
 // ---- What models say of a plan ------------------------------------------------------------------
 
+/// What crosses from the boundary's outer level into any inner one: a kernel may fill shared memory and
+/// registers from it.
 ordered_json totals_json(const Traffic& t, const std::string& boundary) {
-  const TrafficEntry total = t.total(boundary);
-  return {{"read_bytes", total.read.value}, {"written_bytes", total.written.value}};
+  const std::string outer = boundary.substr(0, boundary.find('/') + 1);
+  std::int64_t read = 0, written = 0;
+  for (const TrafficEntry& e : t.entries)
+    if (e.boundary.starts_with(outer)) read += e.read.value, written += e.written.value;
+  return {{"read_bytes", read}, {"written_bytes", written}};
 }
 
 /// Bytes, time, or why the model does not price this plan.
