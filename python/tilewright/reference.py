@@ -2,11 +2,13 @@
 
 import json as _json
 import os as _os
+import typing as _typing
 
 from ._tilewright import evaluate as _evaluate
 
 
-def evaluate(workload, *, seed=1):
+def evaluate(workload: "_typing.Union[str, _os.PathLike[str], _typing.Mapping[str, _typing.Any]]", *,
+             seed: int = 1) -> "_typing.Dict[str, _typing.Any]":
     """What a workload computes, in float64, for the seeded inputs that kernels are verified on.
 
     workload: a built-in name with its parameters, the path of a workload file, or such a file as a dict.
