@@ -190,9 +190,9 @@ void check_graph(const std::string& name, std::size_t most, Tally& tally) {
 
 TEST(WrittenPlans, OfBuiltInGraphsAreCountedAlike) {
   Tally tally;
-  for (const std::string& name : testing::kSmallGraphs) check_graph(name, 6, tally);
-  EXPECT_GT(tally.schedules, 100);
-  EXPECT_GT(tally.whole, 30);
+  for (const std::string& name : testing::kSmallGraphs) check_graph(name, 3, tally);
+  EXPECT_GT(tally.schedules, 60);
+  EXPECT_GT(tally.whole, 20);
 }
 
 TEST(WrittenPlans, OfOddSizesAreCountedAlike) {
@@ -202,15 +202,15 @@ TEST(WrittenPlans, OfOddSizesAreCountedAlike) {
         "softmax:rows=3,cols=131", "layernorm-backward:rows=37,cols=66", "adam:size=1",
         "gelu:rows=7,cols=129", "lstm-cell:batch=5,hidden=33", "layernorm:rows=6,cols=40,dtype=f16",
         "groupnorm:batch=1,groups=3,channels=5,size=9", "batchnorm:batch=1,channels=3,size=1"})
-    check_graph(name, 4, tally);
-  EXPECT_GT(tally.schedules, 60);
+    check_graph(name, 3, tally);
+  EXPECT_GT(tally.schedules, 50);
 }
 
 TEST(WrittenPlans, OfRandomGraphsAreCountedAlike) {
   Tally tally;
-  for (int seed = 1; seed <= 25; ++seed)
+  for (int seed = 1; seed <= 16; ++seed)
     check_graph("random-graph:vertices=9,rows=12,cols=10,seed=" + std::to_string(seed), 2, tally);
-  EXPECT_GT(tally.schedules, 100);
+  EXPECT_GT(tally.schedules, 60);
 }
 
 TEST(WrittenPlans, SchemesThatNoTreeSaysFallBackWithAReason) {
