@@ -79,7 +79,7 @@ class StitchEmitter {
     Key key;
     std::vector<Linear> inside;  ///< where it is defined
     std::vector<Span> tile;      ///< loads; shared memory: what one instance holds
-    std::vector<NodeId> around;  ///< shared memory: loops whose units have instances of their own
+    std::vector<NodeId> around;  ///< loops whose units load it, or have it in shared memory, each
     std::vector<Use> uses;
     NodeId scope;  ///< the innermost node around its maker and all uses
     std::vector<int>
@@ -129,6 +129,9 @@ class StitchEmitter {
   void visit_values(NodeId node);
   void add_load(NodeId load);
   void add_compute(NodeId compute);
+  bool is_private(NodeId loop, BufferId b) const;
+  bool tile_moves(NodeId load, NodeId loop) const;
+  std::vector<NodeId> loading_loops(NodeId load) const;
   bool same_tile(NodeId a, NodeId b) const;
   NodeId anchor_of(NodeId compute, int write) const;
   void check_sum(const Value& v) const;

@@ -39,7 +39,7 @@ std::string StitchEmitter::read(const Use& use) {
   }
   const std::string value =
       "load_one(" + home(v.tensor) + " + " + offset_text(v.tensor, flat(v.tensor, key)) + ")";
-  const Copies c = copies(key, loops_around(v.anchor));
+  const Copies c = copies(key, v.around);
   const std::string only = both(in, owner(c));
   const std::string loaded = only.empty() ? value : only + " ? " + value + " : " + real() + "(0)";
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";

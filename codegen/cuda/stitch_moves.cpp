@@ -52,7 +52,7 @@ std::string StitchEmitter::load_function(const Value& v) const {
   std::set<int> known;
   for (const Linear& x : v.key)
     for (const auto& [id, c] : x.terms) known.insert(id);
-  for (NodeId l : loops_around(v.anchor))
+  for (NodeId l : v.around)
     for (int id : {facts_[l.index()].unit, facts_[l.index()].turn})
       if (id >= 0 && k_.node(l).max_trips > 1 && !known.contains(id)) return "load_reused";
   return "load_streamed";
@@ -61,7 +61,8 @@ std::string StitchEmitter::load_function(const Value& v) const {
 /// Each run of a thread's values, as one where it is aligned. `only`: besides what holds inside.
 void StitchEmitter::move(const Value& v, const std::string& function, const std::string& only) {
   const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);
-  const int element = contiguous(v.tensor, v.key, ids);
+  const bool atomic = function == "add_global";
+  const int element = atomic ? -1 : contiguous(v.tensor, v.key, ids);
   const Linear at = flat(v.tensor, v.key);
   const std::int64_t width = vector_width(v.tensor, at, element, v.inside);
   std::size_t opened = 0;
@@ -76,7 +77,7 @@ void StitchEmitter::move(const Value& v, const std::string& function, const std:
   const std::string values = whole ? array(v, {}, element) + "[0]" : array(v);
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, from);
   const std::string n = std::to_string(width);
-  if (function == "add_global")
+  if (atomic)
     out_.line("if (" + in + ") atomic_add(" + place + ", " + array(v) + ");");
   else if (function == "store_several")
     out_.line("store_several<" + n + ">(" + place + ", &" + values + ", " + in + ");");
@@ -89,7 +90,7 @@ void StitchEmitter::load(const Value& v) {
   if (v.storage == Storage::direct) return;
   out_.comment("L." + workload_.tensor(v.tensor).name);
   if (v.storage == Storage::shared) return stage(v);
-  const Copies c = copies(v.key, loops_around(v.anchor));
+  const Copies c = copies(v.key, v.around);
   move(v, load_function(v), owner(c));
   if (c.lane.empty()) return;
   const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);

@@ -124,33 +124,45 @@ std::set<int> StitchEmitter::reduced(const Value& v) const {
 // ---- loads
 // ---------------------------------------------------------------------------------------
 
+/// Whether a unit's iterations of the loop have tiles of their own.
+bool StitchEmitter::is_private(NodeId loop, BufferId b) const {
+  const std::optional<Unit> unit = unit_of(k_.node(loop).binding);
+  return unit && *unit <= p_.machine().level(k_.buffer(b).level).private_to;
+}
+
+/// Whether the loop's index is part of where the load's tile begins or ends.
+bool StitchEmitter::tile_moves(NodeId load, NodeId loop) const {
+  const Facts& f = facts_[loop.index()];
+  const auto has = [&](const Linear& x) {
+    return (k_.node(loop).max_trips > 1 && x.terms.contains(f.unit)) || x.terms.contains(f.turn);
+  };
+  return std::ranges::any_of(facts_[load.index()].tile, [&](const Span& s) {
+    return has(s.lo) || std::ranges::any_of(s.ends, has);
+  });
+}
+
 /// Rule 8: what a loop's iterations find held is loaded before the loop.
 void StitchEmitter::place_load(NodeId load) {
   const ScheduleNode& n = k_.node(load);
-  const Unit owner = p_.machine().level(k_.buffer(n.buffer).level).private_to;
-  const auto same = [&](const std::vector<Span>& a, const std::vector<Span>& b) {
-    return std::ranges::equal(
-        a, b, [](const Span& x, const Span& y) { return x.lo == y.lo && x.most == y.most; });
-  };
-  const std::vector<Span>& tile = facts_[load.index()].tile;
-  std::set<int> ids;
-  for (const Span& s : tile) {
-    ids.merge(ids_of({s.lo}));
-    ids.merge(ids_of(s.ends));
-  }
   NodeId place = load;
-  const std::vector<NodeId>& loops = facts_[load.index()].at.loops;
+  const std::vector<NodeId>& loops = loops_around(load);
   for (auto l = loops.rbegin(); l != loops.rend(); ++l) {
-    const ScheduleNode& loop = k_.node(*l);
-    const std::optional<Unit> unit = unit_of(loop.binding);
-    if (unit && *unit <= owner) break;
-    const Facts& f = facts_[l->index()];
-    if ((loop.max_trips > 1 && ids.contains(f.unit)) || ids.contains(f.turn)) break;
+    if (k_.node(*l).binding == Binding::grid) break;
+    if (is_private(*l, n.buffer)) {
+      // Each turn has a tile of its own, which may be loaded ahead only if it is another one.
+      const int turn = facts_[l->index()].turn;
+      if (turn >= 0 && std::ranges::none_of(facts_[load.index()].tile, [&](const Span& s) {
+            return s.lo.terms.contains(turn);
+          }))
+        break;
+      continue;
+    }
+    if (tile_moves(load, *l)) break;
     bool alone = true;
     for (std::size_t m = 0; m < k_.nodes.size(); ++m)
       if (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&
           is_around(*l, NodeId(m)))
-        alone = alone && same(facts_[m].tile, tile);
+        alone = alone && same_tile(load, NodeId(m));
     if (!alone) break;
     place = *l;
   }
@@ -158,24 +170,34 @@ void StitchEmitter::place_load(NodeId load) {
   if (place != load) hoisted_[place].push_back(load);
 }
 
+/// The loops whose iterations load by themselves.
+std::vector<NodeId> StitchEmitter::loading_loops(NodeId load) const {
+  std::vector<NodeId> loops = loops_around(load);
+  std::erase_if(loops, [&](NodeId l) {
+    return !is_around(l, place_.at(load)) && !is_private(l, k_.node(load).buffer);
+  });
+  return loops;
+}
+
 /// Rule 8: the buffer still holds the tile, in every unit that has one of its own.
 bool StitchEmitter::same_tile(NodeId a, NodeId b) const {
+  const BufferId buffer = k_.node(a).buffer;
   const auto own_loops = [&](NodeId load) {
-    std::vector<NodeId> loops = loops_around(place_.at(load));
-    std::erase_if(
-        loops, [&](NodeId l) { return facts_[l.index()].unit < 0 && facts_[l.index()].turn < 0; });
+    std::vector<NodeId> loops = loops_around(load);
+    std::erase_if(loops, [&](NodeId l) {
+      const Facts& f = facts_[l.index()];
+      return (f.unit < 0 && f.turn < 0) || !(is_private(l, buffer) || tile_moves(load, l));
+    });
     return loops;
   };
   const std::vector<NodeId> la = own_loops(a), lb = own_loops(b);
   if (la.size() != lb.size()) return false;
-  const Unit owner = p_.machine().level(k_.buffer(k_.node(a).buffer).level).private_to;
   std::map<int, int> names;
   for (std::size_t i = 0; i < la.size(); ++i) {
     if (la[i] == lb[i]) continue;
     const ScheduleNode &x = k_.node(la[i]), &y = k_.node(lb[i]);
-    const std::optional<Unit> unit = unit_of(x.binding);
     const Facts &fx = facts_[la[i].index()], &fy = facts_[lb[i].index()];
-    if (x.binding != y.binding || !unit || *unit > owner || x.max_trips != y.max_trips ||
+    if (x.binding != y.binding || !is_private(la[i], buffer) || x.max_trips != y.max_trips ||
         fx.unit != fy.unit)
       return false;
     if (fx.turn >= 0) names[fy.turn] = fx.turn;
@@ -206,7 +228,7 @@ void StitchEmitter::add_load(NodeId load) {
                      .producer = load,
                      .anchor = place_.at(load),
                      .tile = facts_[load.index()].tile,
-                     .around = loops_around(place_.at(load))});
+                     .around = loading_loops(load)});
 }
 
 // ---- computes
@@ -322,7 +344,7 @@ bool StitchEmitter::adopt_key(Value& v) {
     return false;
   }
   std::set<int> known = ids_of(v.key);
-  for (NodeId l : loops_around(v.anchor))
+  for (NodeId l : v.around)
     for (int id : {facts_[l.index()].unit, facts_[l.index()].turn}) known.insert(id);
   v.inside.clear();
   for (const Linear& x : facts_[v.uses.front().node.index()].inside)
@@ -358,7 +380,7 @@ bool StitchEmitter::fits_registers(Value& v) {
         return false;
       }
   }
-  if (v.loaded() && warps_ > 1 && !copies(v.key, loops_around(v.anchor)).warp.empty()) {
+  if (v.loaded() && warps_ > 1 && !copies(v.key, v.around).warp.empty()) {
     v.reason = "loaded once for all warps";
     return false;
   }

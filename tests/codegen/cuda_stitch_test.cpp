@@ -115,6 +115,66 @@ std::vector<Case> thread_cases() {
   };
 }
 
+const char* const kTwo =
+    "name: two\nloops: {r: 19, c: 44, i: 700}\noperators:\n"
+    "  - sum: s[r] += x[r,c]\n  - y: y[r,c] = x[r,c] - s[r]\n  - z: z[i] = exp(v[i])\n";
+const char* const kTranspose =
+    "name: transpose\nloops: {r: 50, c: 70}\noperators:\n"
+    "  - a: a[r,c] = exp(x[r,c])\n  - t: t[c,r] = a[r,c] * g[r]\n";
+const Pin kShared{.level = "shared"};
+
+std::vector<Case> block_cases() {
+  return {
+      // sums over rows: registers over a warp's rows, warps in shared memory, blocks by atomics
+      {"layernorm-backward:rows=45,cols=140",
+       {"r/16@grid ( r/4@warp ( r/1 ( L.x L.dy L.mean L.rstd c/4@lane ( C.centred C.normal "
+        "C.scaled C.sum1 C.along C.sum2 ) c/4@lane ( C.dx C.weighted C.dgain C.dbias ) ) ) "
+        "S.dgain!atomic S.dbias!atomic )"}},
+      {"layernorm-backward:rows=24,cols=40",
+       {"r/1@grid ( L.mean L.rstd c/4@thread ( C.centred C.normal C.scaled C.sum1 C.along C.sum2 "
+        ") c/4@thread ( C.dx C.weighted ) )",
+        "c/32@grid r/8@grid ( r/1@warp ( c/4@lane ( C.dgain C.dbias ) ) S.dgain!atomic "
+        "S.dbias!atomic )"},
+       "registers",
+       {{"weighted", {.level = "DRAM"}}}},
+      // trees on consecutive blocks
+      {kTwo,
+       {"( r/4@grid ( r/1@warp ( L.x c/4@lane ( C.sum ) c/4@lane ( C.y ) ) ) | "
+        "i/256@grid ( i/4@thread ( C.z ) ) )"}},
+      // an exchange through shared memory
+      {kTranspose,
+       {"r/32@grid c/32@grid ( r/8@warp r/1 c/1@lane ( C.a ) Y.block c/8@warp c/1 r/1@lane ( C.t "
+        ") )"},
+       "registers",
+       {{"a", kShared}}},
+      {"groupnorm:batch=3,groups=4,channels=2,size=20",
+       {"n/1@grid g/1@grid ( L.x c/1 s/4@thread ( C.sum ) C.mean c/1 s/4@thread ( C.sub C.sq "
+        "C.varsum ) C.rstd c/1 s/4@thread ( C.normal C.affine ) )"}},
+      {"groupnorm:batch=2,groups=3,channels=5,size=150",
+       {"n/1@grid g/1@grid ( L.x c/1@warp s/2@lane ( C.sum ) C.mean c/1@warp s/2@lane ( C.sub "
+        "C.sq C.varsum ) C.rstd c/1@warp s/2@lane ( C.normal C.affine ) )"}},
+      {"batchnorm:batch=3,channels=4,size=20",
+       {"n/1@grid c/1@grid ( C.rstd C.scale C.shift s/4@thread ( C.scaled C.shifted ) )"}},
+      {"lstm-cell:batch=6,hidden=20",
+       {"b/1@grid ( g/4@thread ( C.pre ) Y.block j/1@thread ( C.input C.forget C.cell C.out "
+        "C.kept C.state C.bent C.hidden ) )"},
+       "registers",
+       {{"pre", kShared}}},
+      {"squeeze-excite:batch=3,channels=8,size=20,squeezed=4",
+       {"n/1@grid ( c/4@warp c/1 ( s/4@lane ( C.sum ) C.mean ) Y.block j/1@thread ( c/1 ( "
+        "C.squeeze ) C.relu ) Y.block c/1@thread ( j/1 ( C.excite ) C.gate ) Y.block "
+        "c/4@warp c/1 s/4@lane ( C.scale ) )"},
+       "registers",
+       {{"mean", kShared}, {"a", kShared}, {"gate", kShared}}},
+      {"attention-unit:batch=3,items=7,width=8,gather=0",
+       {"b/1@grid ( t/1@warp ( d/4@lane ( C.product C.distance C.mixed C.score ) C.masked ) Y.block "
+        "t/1@lane ( C.most ) t/1@lane ( C.exp C.norm ) t/1@lane ( C.share ) Y.block "
+        "d/1@thread ( t/1 ( C.weighted C.interest ) ) )"},
+       "registers",
+       {{"masked", kShared}, {"a", kShared}}},
+  };
+}
+
 void run_all(const std::vector<Case>& all) {
   std::vector<Schedule> schedules;
   std::vector<cuda::Source> sources;
@@ -146,6 +206,7 @@ void run_all(const std::vector<Case>& all) {
 }
 
 TEST(Stitched, WarpsAndLanes) { run_all(warp_cases()); }
+TEST(Stitched, Blocks) { run_all(block_cases()); }
 TEST(Stitched, Threads) { run_all(thread_cases()); }
 
 }  // namespace
