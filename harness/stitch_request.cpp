@@ -331,6 +331,10 @@ Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options
       out.chosen = last;
   }
   if (out.plans.empty()) return Reason{why};
+  Result<fs::PlanPrice> asked =
+      fs::with_schedule(out.graph, out.device, out.price(), options);
+  if (!asked) return Reason{asked.reason()};
+  out.prices[out.chosen] = std::move(asked).value();
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
 }
@@ -476,6 +480,10 @@ Answer stitch_explain(const Request& request, const Setting& setting) {
   for (const fs::Pattern& p : fs::xla_kernels(found->graph, options.most_operators))
     json["xla_kernels"].push_back(names_of(w, found->graph, p));
   json["options"] = options_json(options);
+  if (request.fuser.samples) {
+    json["seed"] = request.seed;
+    json["drawn"] = drawn_schedules(request, *found);
+  }
   json["dot"] = drawing(found->graph, found->price());
   return {std::move(json), Status::done};
 }

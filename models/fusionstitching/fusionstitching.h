@@ -314,6 +314,10 @@ using Known = std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched
 Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
                         Known* known = nullptr);
 
+/// The plan with the o.schedule-th of ranked() in the kernel that takes longest by L; a Reason where that
+/// has fewer.
+Result<PlanPrice> with_schedule(const Graph& g, const Device& d, PlanPrice p, const Options& o);
+
 /// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,
 /// operators in topological order, values on chip; a part whose sums nobody waits for is cut within
 /// its rows too. For any machine.

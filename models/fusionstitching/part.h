@@ -17,6 +17,12 @@ inline constexpr std::int64_t kWarp = 32;
 std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t shared,
                        std::int64_t threads);
 
+/// Numbers of threads a block that are tried.
+std::span<const std::int64_t> threads_of(const Options& o);
+/// Parts with their schedules as one kernel, priced.
+StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, const Pattern& p,
+                            std::vector<Stitched> parts, std::int64_t threads);
+
 class Part {
  public:
   Part(const Graph& g, const Device& d, const Component& c, const Options& o);
