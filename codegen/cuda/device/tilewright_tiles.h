@@ -122,6 +122,7 @@ template <int Threads, int Rows, int Chunks, class F>
 TW_DEVICE void each_chunk(int thread, const F& f) {
   constexpr int kLanes = Chunks > 16 ? 32 : Chunks > 8 ? 16 : Chunks > 4 ? 8 : Chunks > 2 ? 4 : Chunks;
   constexpr int kStep = Threads / kLanes;
+  thread = made_here(thread);
   const int first = thread / kLanes, lane = thread % kLanes;
   TW_UNROLL_BY(16)
   for (int n = 0; n < (Rows + kStep - 1) / kStep; ++n)
