@@ -162,7 +162,8 @@ Json one_row(const std::string& row, int threads, const Settings& settings) {
   return json;
 }
 
-/// Rows that are finished are kept in a journal; none is begun that would not end in this part.
+/// Rows that are finished are kept in a journal; after a part's first, none is begun that would not end
+/// in it.
 class Parts {
  public:
   explicit Parts(const Settings& settings) : settings_(settings) {
@@ -177,7 +178,9 @@ class Parts {
   std::optional<Json> row(const std::string& name, int threads) {
     try {
       return points_.once(kName, formatted("{} {}", name, threads), [&] {
-        if (settings_.part_seconds > 0 && elapsed() + longest_ > settings_.part_seconds) throw Up{};
+        if (longest_ > 0 && settings_.part_seconds > 0 &&
+            elapsed() + longest_ > settings_.part_seconds)
+          throw Up{};
         Json json;
         longest_ = std::max(longest_, seconds_of([&] { json = one_row(name, threads, settings_); }));
         return json;
