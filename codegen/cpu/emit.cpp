@@ -154,7 +154,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64);
-  if (p.prelude.windows) text += window_text(p.vector_bytes, p.prelude.f64);
+  if (p.prelude.windows) text += window_text();
   if (parallel) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";
     text += "constexpr int64_t kWorkspace = " + std::to_string(workspace) + ";  // a thread\n";
