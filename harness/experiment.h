@@ -71,6 +71,7 @@ enum class Reproduction : std::uint8_t {
   analysis,    ///< models and closed forms, and the search's own time
   simulation,  ///< walks through simulated memories
   recorded,    ///< counters and clocks of a machine that a recording names
+  measurement, ///< kernels built, verified and timed on this machine
   needs,       ///< not at all: the file says what it would need
 };
 std::string_view name_of(Reproduction r);
@@ -163,6 +164,11 @@ Reproduced reproduce_fusion(const Experiment& e, const Run& run);
 /// Chains on an emulated NPU, fused and with a kernel an operator, planned over the core's paths:
 /// simulated times of verified programs.
 Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run);
+
+/// Chains on this processor with cost model, fusion and micro-kernel each on and off: measured times.
+Reproduced reproduce_ablation(const Experiment& e, const Run& run);
+/// Why no kernel can be built here; nothing where one can.
+std::optional<std::string> compiler_missing(const Experiment& e, const ReproduceOptions& options);
 
 /// What experiments/gpu has recorded, beside a paper's: times over PyTorch's, MCFuser's predicted
 /// against measured times, predicted against counted bytes.

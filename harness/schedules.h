@@ -23,11 +23,14 @@ struct Scheduled {
 Scheduled schedule_of(const Request& request);
 /// The same; where a model made the plan, for as many threads of a processor as the request says. A
 /// model knows of one thread: where its tiles leave some threads idle for a tenth of the time or more,
-/// one loop's tiles are made smaller, so that every thread has as many (rows of outputs before
-/// others, whichever loops are outermost).
+/// one loop's tiles are made smaller, so that every thread has as many.
 Scheduled schedule_for_threads(const Request& request);
-/// The plan with that changed; itself where nothing is gained. Plans of one kernel without blocks.
-Plan shared_by_threads(const Plan& plan, const Workload& workload, int threads);
+/// The plan with that changed; itself where nothing is gained. Of the loops of outputs that threads can
+/// share, as the tree has them or, where that is legal, around everything else, it is the one whose
+/// operations, those computed again included, take the threads the least time; of equals, the one
+/// that moves the fewest bytes (both by `exact`). Plans of one kernel without blocks. Cost: `exact` on
+/// a handful of plans.
+Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads);
 
 /// The boundary whose inner level is `level`: "L2/shared".
 std::string boundary_into(const Machine& m, LevelId level);

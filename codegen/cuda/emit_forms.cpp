@@ -294,10 +294,9 @@ void KernelEmitter::lay_out() {
     const std::int64_t vector = 16 / p.element_bytes;
     p.need_rows = std::max(p.need_rows, p.rows);
     p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
-    const std::int64_t chunks = p.need_columns / vector;
-    p.swizzled = !plain && (chunks % 8 == 0 || chunks == 4 || chunks == 2 || chunks == 1);
-    p.pitch = p.swizzled ? p.need_columns : (plain ? chunks + 1 : chunks | 1) * vector;
-    if (plain && p.need_columns % 16 == 0 && p.element_bytes == 4) p.pitch = p.need_columns + 4;
+    const std::int64_t chunks = p.need_columns / vector, pairs = chunks == 1 ? 1 : round_up(chunks, 2);
+    p.swizzled = !plain;
+    p.pitch = (plain ? round_up(chunks + 1, 2) : pairs) * vector;
     p.stages = slides(BufferId(i)) ? 2 : 1;
     if (p.form == Form::ring) {
       bool again = false;

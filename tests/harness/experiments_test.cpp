@@ -121,9 +121,9 @@ ordered_json ours_of(const Experiment& e) {
 std::vector<const Experiment*> runnable() {
   std::vector<const Experiment*> all;
   for (const Experiment& e : experiments())
-    // "graph-search" has times only.
+    // "graph-search" and "ablation" have times only.
     if (e.method != "needs" && e.method != "panels" && e.method != "counters" &&
-        e.method != "memory" && e.method != "graph-search")
+        e.method != "memory" && e.method != "graph-search" && e.method != "ablation")
       all.push_back(&e);
   return all;
 }
