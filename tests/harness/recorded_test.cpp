@@ -163,11 +163,21 @@ TEST(Recorded, OneKernelReadsWhatIsCompulsory) {
   EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("layernorm:rows=32768,cols=1024, one kernel"));
 }
 
+TEST(Recorded, RankedSchedules) {
+  const TemporaryDirectory out;
+  const Answer answer = reproduce({}, of("fusionstitching/ranking", out));
+  // Ranks 1 2 3 against 1 3 2; three schedules are too few, and 0.5 is too little.
+  EXPECT_DOUBLE_EQ(answer.json["graphs"]["layernorm"]["spearman"].get<double>(), 0.5);
+  EXPECT_FALSE(answer.ok());
+  EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("3 schedules timed, fewer than 30"));
+  EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("rank correlation 0.500, below 0.8"));
+}
+
 TEST(Recorded, WithoutARecordingThereIsNoNumber) {
   const TemporaryDirectory out;
   for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu",
                          "validation/dram-gpu", "fusionstitching/graphs",
-                         "fusionstitching/counters"}) {
+                         "fusionstitching/counters", "fusionstitching/ranking"}) {
     const Answer answer = reproduce({}, of(id, out, "/proc/no/such"));
     EXPECT_FALSE(answer.ok());
     EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("needs a recording of a GPU"));
