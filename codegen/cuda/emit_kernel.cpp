@@ -33,6 +33,10 @@ std::string KernelEmitter::element_type(DType type) {
       return "bf16";
     case DType::f64:
       return "double";
+    case DType::i32:
+      return "int";
+    case DType::i8:
+      return "signed char";
     default:
       return "float";
   }
@@ -66,15 +70,18 @@ Result<KernelText> KernelEmitter::emit() {
   }
   for (const Buffer& b : k_.buffers)
     if (b.role != BufferRole::intermediate || b.leaves) p_.needed[b.tensor.index()] = true;
+  const std::set<TensorId> gathered = gathered_tensors();
+  for (TensorId t : gathered) p_.needed[t.index()] = true;
 
   KernelText text;
   std::vector<TensorId> parameters;
-  for (std::size_t t = 0; t < workload_.tensors().size(); ++t)
-    for (const Buffer& b : k_.buffers)
-      if (b.tensor == TensorId(t) && (b.role != BufferRole::intermediate || b.leaves)) {
-        parameters.emplace_back(t);
-        break;
-      }
+  for (std::size_t t = 0; t < workload_.tensors().size(); ++t) {
+    const auto moves = [&](const Buffer& b) {
+      return b.tensor == TensorId(t) && (b.role != BufferRole::intermediate || b.leaves);
+    };
+    if (gathered.contains(TensorId(t)) || std::ranges::any_of(k_.buffers, moves))
+      parameters.emplace_back(t);
+  }
   const std::string symbol = p_.options.prefix + "_" + std::to_string(index_);
   for (TensorId t : k_.zeroed) {
     const std::string zero = symbol + "_zero_" + identifier("", tensor_name(t));
@@ -111,6 +118,15 @@ Result<KernelText> KernelEmitter::emit() {
   text.tiles = tile_uses();
   text.notes = notes_;
   return text;
+}
+
+/// What computes read by other tensors' values: where it lies.
+std::set<TensorId> KernelEmitter::gathered_tensors() const {
+  std::set<TensorId> tensors;
+  for (const ScheduleNode& n : k_.nodes)
+    for (const InputUse& use : n.reads)
+      if (!use.buffer.valid()) tensors.insert(use.tensor);
+  return tensors;
 }
 
 /// What this target has no code for.
