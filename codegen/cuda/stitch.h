@@ -55,6 +55,8 @@ class StitchEmitter {
   struct Facts {
     Point at;                    ///< before the node
     int unit = -1, turn = -1;    ///< loop: its indices, as far as it has them
+    bool cut_short = false;      ///< loop: some blocks or units have fewer iterations of it
+    bool uneven = false;         ///< loop: the last iteration is smaller
     std::vector<Linear> point;   ///< compute: every loop's value
     std::vector<int> elements;   ///< compute: its element indices
     std::vector<Linear> inside;  ///< compute: what holds at the point
@@ -129,6 +131,8 @@ class StitchEmitter {
   void visit_values(NodeId node);
   void add_load(NodeId load);
   void add_compute(NodeId compute);
+  void check_same_units() const;
+  void check_last_tiles(NodeId load) const;
   bool is_private(NodeId loop, BufferId b) const;
   bool tile_moves(NodeId load, NodeId loop) const;
   std::vector<NodeId> loading_loops(NodeId load) const;

@@ -242,6 +242,8 @@ void StitchEmitter::walk_loop(NodeId id, const Point& around) {
   at.loops.push_back(id);
   const OpLoop& first = n.cuts.front();
   const Span outer = around.ranges[slot(first.op, static_cast<std::size_t>(first.local))];
+  facts_[id.index()].cut_short = !outer.ends.empty();
+  facts_[id.index()].uneven = outer.most % n.step != 0;
   Span inner{.lo = outer.lo + n.step * turn, .most = std::min(n.step, outer.most), .ends = {}};
   std::vector<Linear> ends = outer.ends;
   if (last * n.step + inner.most > outer.most) {
