@@ -196,6 +196,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t barrier_bytes_ = 0, scratch_offset_ = 0, shared_bytes_ = 0;
   std::int64_t join_floats_ = 0, row_floats_ = 0;
   std::int64_t half_bytes_ = 0;  ///< room for a rounded left operand (wmma)
+  std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
   bool forms_chosen_ = false;
   bool measuring_ = true;  ///< the first passes: what is as large as what
   std::vector<std::string> notes_;

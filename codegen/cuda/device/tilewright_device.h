@@ -128,6 +128,12 @@ TW_DEVICE void mbarrier_arrive(u64* b) {
   asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(shared_address(b))
                : "memory");
 }
+/// x, of which the compiler knows nothing from here on: addresses made of it are computed where they are used,
+/// and not all of them before a kernel's loops, where they would take the registers of sums.
+TW_DEVICE int made_here(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 /// This thread arrives when all of its cp_async so far have landed.
 TW_DEVICE void mbarrier_arrive_after_copies(u64* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(b))
