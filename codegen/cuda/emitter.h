@@ -72,6 +72,9 @@ struct Program {
   const Machine& machine() const { return *schedule.machine; }
 };
 
+/// The name that the device headers have for it.
+std::string element_type(DType type);
+
 /// What the whole program needs to know of a kernel.
 struct KernelText {
   std::string text;
@@ -87,7 +90,6 @@ class KernelEmitter : private RangeEmitter {
 
  private:
   // emit_kernel.cpp
-  std::set<TensorId> gathered_tensors() const;
   void check() const;
   void pass();
   void walk();
@@ -101,8 +103,9 @@ class KernelEmitter : private RangeEmitter {
   std::string tensor_name(TensorId t) const { return workload_.tensor(t).name; }
   std::string home(TensorId t) const { return identifier("", tensor_name(t)) + "_home"; }
   std::string name(BufferId b) const { return names_of_[b.index()]; }
-  static std::string element_type(DType type);
-  std::string element_type(TensorId t) const { return element_type(workload_.tensor(t).dtype); }
+  std::string element_type(TensorId t) const {
+    return cuda::element_type(workload_.tensor(t).dtype);
+  }
   /// Whether its tiles have wider elements than it has at home: threads write no single bytes.
   bool widened(TensorId t) const { return workload_.tensor(t).dtype == DType::i8; }
   std::string real() const { return p_.f64 ? "double" : "float"; }
