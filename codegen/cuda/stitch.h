@@ -194,7 +194,8 @@ class StitchEmitter {
   void load(const Value& v);
   void stage(const Value& v);
   void store(const Value& v);
-  void move(const Value& v, const std::string& function, const std::string& only);
+  void move(const Value& v, const std::string& function, const std::string& only,
+            bool one_by_one = false);
   std::int64_t vector_width(TensorId t, const Linear& at, int element,
                             const std::vector<Linear>& inside) const;
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;
@@ -213,6 +214,9 @@ class StitchEmitter {
   void finish_sums(NodeId anchor);
   void combine(std::size_t value);
   void join_warps(std::size_t value, const std::vector<int>& units);
+  std::string place_among(const Value& v) const;
+  bool shared_out(const Value& v) const;
+  std::string joining_warp(const Value& v) const;
   std::vector<int> reduced_units(const Value& v) const;
   std::int64_t scratch_lanes(const Value& v) const;
   static std::string functor(Combine c);
@@ -244,6 +248,7 @@ class StitchEmitter {
   Lines out_{1};
   std::vector<std::map<std::string, std::string>> defined_;
   std::vector<std::size_t> written_;  ///< in shared memory, and not yet seen by all who read it
+  std::set<std::int64_t> taken_;      ///< scratch of sums that has been used before
   std::vector<NodeId> open_;          ///< loops of the program around the current place
   std::string rest_ = "block";
   std::int64_t blocks_here_ = 1;
