@@ -204,13 +204,60 @@ Bytes Alone::total() const {
   return sum;
 }
 
+namespace {
+
+bool names_a_level(const Node& tree, const Machine& m, LevelId but) {
+  if (!tree.level.empty() && tree.level != m.level(but).name &&
+      tree.level != m.level(m.home()).name)
+    return true;
+  return std::ranges::any_of(tree.children,
+                             [&](const Node& c) { return names_a_level(c, m, but); });
+}
+
+/// Whether a plan speaks of a level on chip other than `level`.
+bool names_another(const Plan& plan, const Machine& m, LevelId level) {
+  const auto other = [&](const std::string& name) {
+    return !name.empty() && name != m.level(level).name && name != m.level(m.home()).name;
+  };
+  return std::ranges::any_of(plan.kernels, [&](const Kernel& k) {
+    return other(k.level) || names_a_level(k.tree, m, level) ||
+           std::ranges::any_of(k.pins, [&](const auto& pin) { return other(pin.second.level); });
+  });
+}
+
+/// The machine without its hardware caches: what they fill is filled from home.
+Machine without_caches(const Machine& m) {
+  Machine r = m;
+  r.levels.clear();
+  const std::string home = m.level(m.home()).name;
+  for (Level level : m.levels) {
+    if (level.managed == Managed::hardware && level.kind != LevelKind::home) continue;
+    for (std::string& from : level.filled_by)
+      if (const auto source = m.find(from); source && m.level(*source).managed == Managed::hardware)
+        from = home;
+    r.levels.push_back(std::move(level));
+  }
+  return r;
+}
+
+}  // namespace
+
+Traffic from_home(Traffic traffic, const Machine& m) {
+  const std::string outer = m.level(m.home()).name + "/";
+  std::erase_if(traffic.entries,
+                [&](const TrafficEntry& e) { return !e.boundary.starts_with(outer); });
+  return traffic;
+}
+
 Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level) {
-  const auto machine = std::make_shared<const Machine>(as_scratchpad(*setting.machine, level));
+  const bool several = names_another(plan, *setting.machine, level);
+  const auto machine = std::make_shared<const Machine>(
+      several ? without_caches(*setting.machine) : as_scratchpad(*setting.machine, level));
   Result<Schedule> schedule = resolve(plan, setting.workload, machine);
   if (!schedule) return Reason{schedule.reason()};
   Traffic traffic = exact(*schedule);
   if (!traffic.unavailable.empty()) return Reason{traffic.unavailable.begin()->second};
-  return Alone{std::move(traffic), std::move(schedule).value()};
+  return Alone{from_home(std::move(traffic), *machine), std::move(schedule).value()};
 }
 
 nlohmann::ordered_json memory_json(const std::map<std::string, Bytes>& memory) {

@@ -35,14 +35,17 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads);
 /// The boundary whose inner level is `level`: "L2/shared".
 std::string boundary_into(const Machine& m, LevelId level);
 
-/// A plan's traffic into one level, taken as a scratchpad over home.
+/// What crosses from and to home.
+Traffic from_home(Traffic traffic, const Machine& m);
+
+/// A plan's traffic from and to home, its level taken as a scratchpad over that; where the plan names
+/// others too, those that software manages, without the caches between.
 struct Alone {
   Traffic exact;
   Schedule schedule;
   Bytes total() const;  ///< read and written, all tensors
 };
-/// A Reason where the plan is illegal there or exact does not say. Throws InputError where the plan
-/// names other levels.
+/// A Reason where the plan is illegal there or exact does not say.
 Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level);
 
 /// {"L1": 1234}, bytes

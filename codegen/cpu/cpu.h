@@ -83,6 +83,9 @@ struct TileUse {
 struct Source {
   std::string file_name;               ///< "gemm_chain.cpp"
   std::string text;                    ///< compiles alone with -O3 -std=c++17
+  /// Where in `text` boxes, tiles and micro-kernels are defined: that part is the same in sources of
+  /// one instruction set with the same kinds of operators, whatever their loops and tiles.
+  std::size_t fixed_begin = 0, fixed_end = 0;
   std::string build_command_text;      ///< for people; build() never passes it to a shell
   std::vector<std::string> flags;      ///< for the compiler, without output and file name
   std::string prefix;
@@ -143,7 +146,9 @@ struct BuildOptions {
 /// Compiles into a fresh temporary directory, loads, and removes the directory. The compiler is
 /// started from an argument vector. A Reason: no compiler, or its first diagnostic line.
 Result<Kernel> build(const Source& source, const BuildOptions& options = {});
-/// Several sources (with different prefixes) as one translation unit and one shared object.
+/// Several sources (with different prefixes) as one translation unit and one shared object. What they
+/// have in common (Source::fixed_begin) is compiled once, so that a hundred tilings of one workload
+/// take seconds, not minutes.
 Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
                                       const BuildOptions& options = {});
 

@@ -149,12 +149,15 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (parallel) text += "#ifdef _OPENMP\n#include <omp.h>\n#endif\n";
   text += "\n#define TILEWRIGHT_TARGET " + target_attribute(options.isa) + "\n";
   text += "#define TILEWRIGHT_INLINE __attribute__((always_inline)) inline\n";
-  text += "\nnamespace " + source.prefix + "_code {\n" + prelude_text(p.prelude);
+  text += "\nnamespace " + source.prefix + "_code {\n";
+  source.fixed_begin = text.size();
+  text += prelude_text(p.prelude);
   if (p.prelude.atomic) text += kZero;
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.windows) text += window_text();
+  source.fixed_end = text.size();
   if (parallel) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";
     text += "constexpr int64_t kWorkspace = " + std::to_string(workspace) + ";  // a thread\n";
