@@ -157,9 +157,24 @@ std::string text_of(const Plan& plan) {
   return text;
 }
 
-/// The versions' kernels in turns. `chosen`: of the drawn plans, by Version::fusion and micro_kernel.
-ordered_json timed(const Chain& c, const ordered_json (&chosen)[2][2], int rounds,
-                   const Progress& progress) {
+/// The drawn plans that are fastest, by Version::fusion and micro_kernel.
+struct Chosen {
+  ordered_json by[2][2];
+};
+
+Chosen chosen_for(const Chain& c, const Experiment& e, const Run& run) {
+  Chosen chosen;
+  for (const bool fusion : {false, true})
+    for (const bool micro_kernel : {false, true})
+      chosen.by[fusion][micro_kernel] =
+          run.points.once(e.id, drawn_key(c, fusion, micro_kernel), [&] {
+            return fastest_drawn(c, fusion, micro_kernel, run.request.progress);
+          });
+  return chosen;
+}
+
+/// The versions' kernels in turns.
+ordered_json timed(const Chain& c, const Chosen& chosen, int rounds, const Progress& progress) {
   std::vector<std::pair<Plan, std::string>> plans;
   for (const Version& v : kVersions) {
     const std::string micro_kernel = v.micro_kernel ? "" : kNaive;
@@ -168,7 +183,7 @@ ordered_json timed(const Chain& c, const ordered_json (&chosen)[2][2], int round
       if (!plan) return {{"reason", v.name() + ": " + plan.reason()}};
       plans.emplace_back(*plan, micro_kernel);
     } else {
-      const ordered_json& best = chosen[v.fusion][v.micro_kernel];
+      const ordered_json& best = chosen.by[v.fusion][v.micro_kernel];
       if (best.contains("reason"))
         return {{"reason", v.name() + ": " + best["reason"].get<std::string>()}};
       plans.emplace_back(drawn_plans(c, v.fusion)[best["best"].get<std::size_t>()], micro_kernel);
@@ -195,18 +210,6 @@ ordered_json timed(const Chain& c, const ordered_json (&chosen)[2][2], int round
   return json;
 }
 
-ordered_json timed_once(const Chain& c, int rounds, const Experiment& e, const Run& run) {
-  ordered_json chosen[2][2];
-  for (const bool fusion : {false, true})
-    for (const bool micro_kernel : {false, true})
-      chosen[fusion][micro_kernel] =
-          run.points.once(e.id, drawn_key(c, fusion, micro_kernel), [&] {
-            return fastest_drawn(c, fusion, micro_kernel, run.request.progress);
-          });
-  return run.points.once(e.id, c.name,
-                         [&] { return timed(c, chosen, rounds, run.request.progress); });
-}
-
 }  // namespace
 
 std::optional<std::string> compiler_missing(const Experiment&, const ReproduceOptions&) {
@@ -229,9 +232,16 @@ Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
   std::map<std::string, double> logs;
   int chains = 0;
   done.result["chains"] = ordered_json::array();
+  // What is compared comes last and all at once, when the machine may be kept quiet for it.
+  std::vector<std::pair<Chain, Chosen>> all_chains;
   for (const Field& f : top.at("workloads").items()) {
-    const Chain c = chain_of(f.text(), top.at("machine").text(), threads, draws, run.request.seed);
-    ordered_json point = timed_once(c, rounds, e, run);
+    Chain c = chain_of(f.text(), top.at("machine").text(), threads, draws, run.request.seed);
+    Chosen chosen = chosen_for(c, e, run);
+    all_chains.emplace_back(std::move(c), std::move(chosen));
+  }
+  for (const auto& [c, chosen] : all_chains) {
+    ordered_json point = run.points.once(
+        e.id, c.name, [&] { return timed(c, chosen, rounds, run.request.progress); });
     if (point.contains("reason")) {
       fail(done, c.name + ": " + point["reason"].get<std::string>());
       continue;
