@@ -177,6 +177,10 @@ std::optional<std::string> recording_missing(const Experiment& e, const Reproduc
 Reproduced reproduce_speedups(const Experiment& e, const Run& run);
 Reproduced reproduce_times(const Experiment& e, const Run& run);
 Reproduced reproduce_traffic(const Experiment& e, const Run& run);
+/// Stitched graphs on a GPU beside other compilers: wall and kernel times; their bytes, predicted and
+/// counted.
+Reproduced reproduce_graph_times(const Experiment& e, const Run& run);
+Reproduced reproduce_graph_counters(const Experiment& e, const Run& run);
 /// Recorded plans simulated again: bytes from memory.
 Reproduced reproduce_memory(const Experiment& e, const Run& run);
 /// Where an experiment's recording lies: in --data, else in experiments/results.

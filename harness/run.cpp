@@ -41,14 +41,11 @@ nlohmann::ordered_json packing_json(const Scheduled& on, const cpu::Source& sour
         {{"tensor", t.tensor}, {"level", t.level}, {"packed", t.packed}, {"reason", t.reason}});
   json["copied_bytes"] = nullptr;
   if (on.schedule->kernels.size() != 1) return json;
-  const auto alone = std::make_shared<const Machine>(
-      as_scratchpad(*on.setting.machine, on.schedule->kernels.front().level));
-  const Result<Schedule> schedule = resolve(on.plan, on.setting.workload, alone);
-  if (!schedule) return json;
-  const Traffic traffic = exact(*schedule);
-  if (!traffic.unavailable.empty()) return json;
+  const Result<Alone> alone =
+      alone_at(on.setting, on.plan, on.schedule->kernels.front().level);
+  if (!alone) return json;
   Bytes copied;
-  for (const TrafficEntry& e : traffic.entries)
+  for (const TrafficEntry& e : alone->exact.entries)
     for (const cpu::TileUse& t : source.tiles)
       if (t.packed && t.tensor == e.tensor) copied += e.read + e.written;
   json["copied_bytes"] = copied.value;

@@ -156,7 +156,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64);
-  if (p.prelude.windows) text += window_text(p.vector_bytes, p.prelude.f64);
+  if (p.prelude.windows) text += window_text();
   source.fixed_end = text.size();
   if (parallel) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";

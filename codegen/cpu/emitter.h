@@ -166,18 +166,19 @@ class KernelEmitter : private RangeEmitter {
   std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
   bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
   bool dense(BufferId b, std::int64_t stride, std::int64_t width);
-  std::string emit_steps(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
   std::string index_without_depth(NodeId id, const Window& x, int dim,
                                   const std::vector<std::string>& at) const;
   std::string pack_left(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
-  /// `call` and `to` are the beginning and the end of the call, `at` where the loops around are.
-  void multiply_through(NodeId id, const Window& x, const std::vector<std::string>& at,
-                        const std::string& call, const std::string& to, const SymRanges& ranges);
-  void gather_through(NodeId id, const Window& x, const std::vector<std::string>& at,
-                      const std::string& call, const std::string& to, const SymRanges& ranges);
+  void multiply_through(NodeId id, const Window& x, const Surroundings& s,
+                        const SymRanges& ranges);
+  void read_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
+  std::pair<int, int> point_shape();
   std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
                           const SymRanges& ranges);
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
+
+  // emit_depth.cpp
+  class Depth;
 
   // emit_operand.cpp
   /// A right operand that is packed once for all iterations of a loop that it does not depend on.

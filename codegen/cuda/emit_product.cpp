@@ -73,7 +73,7 @@ std::string KernelEmitter::kernel_text(DType type) {
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
   std::string text(m.text);
   if (const std::size_t at = text.find('@'); at != std::string::npos)
-    text.replace(at, 1, element_type(type));
+    text.replace(at, 1, cuda::element_type(type));
   return text;
 }
 

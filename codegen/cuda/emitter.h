@@ -72,6 +72,9 @@ struct Program {
   const Machine& machine() const { return *schedule.machine; }
 };
 
+/// The name that the device headers have for it.
+std::string element_type(DType type);
+
 /// What the whole program needs to know of a kernel.
 struct KernelText {
   std::string text;
@@ -100,8 +103,9 @@ class KernelEmitter : private RangeEmitter {
   std::string tensor_name(TensorId t) const { return workload_.tensor(t).name; }
   std::string home(TensorId t) const { return identifier("", tensor_name(t)) + "_home"; }
   std::string name(BufferId b) const { return names_of_[b.index()]; }
-  static std::string element_type(DType type);
-  std::string element_type(TensorId t) const { return element_type(workload_.tensor(t).dtype); }
+  std::string element_type(TensorId t) const {
+    return cuda::element_type(workload_.tensor(t).dtype);
+  }
   std::string real() const { return p_.f64 ? "double" : "float"; }
   std::string literal_text(double value) const;
   std::string expression_text(const Expr& e,
@@ -192,6 +196,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t barrier_bytes_ = 0, scratch_offset_ = 0, shared_bytes_ = 0;
   std::int64_t join_floats_ = 0, row_floats_ = 0;
   std::int64_t half_bytes_ = 0;  ///< room for a rounded left operand (wmma)
+  std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
   bool forms_chosen_ = false;
   bool measuring_ = true;  ///< the first passes: what is as large as what
   std::vector<std::string> notes_;

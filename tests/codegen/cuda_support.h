@@ -118,7 +118,10 @@ inline std::map<std::string, std::pair<std::int64_t, std::int64_t>> exact_bytes(
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> bytes;
   const std::string home = s.machine->level(s.machine->home()).name;
   for (const TrafficEntry& e : exact(s).entries)
-    if (e.boundary.starts_with(home + "/")) bytes[e.tensor] = {e.read.value, e.written.value};
+    if (e.boundary.starts_with(home + "/")) {
+      auto& [read, written] = bytes[e.tensor];
+      read += e.read.value, written += e.written.value;
+    }
   std::erase_if(bytes,
                 [](const auto& b) { return b.second == std::pair<std::int64_t, std::int64_t>(); });
   return bytes;

@@ -81,8 +81,9 @@ template <class T>
 struct Mma {
   /// Both operands in shared memory.
   template <int Depth, int M, int N, class Left, class Right>
-  TW_MEMBER static void multiply(Sums<M, N>& c, const Left& a, const Right& b, const Place& p,
+  TW_MEMBER static void multiply(Sums<M, N>& c, const Left& a, const Right& b, const Place& where,
                                  int first) {
+    const Place p = where.made_here();
     TW_UNROLL
     for (int k = 0; k < Depth; k += 16) {
       u32 x[M][4];
@@ -95,7 +96,8 @@ struct Mma {
   /// The left operand is sums: columns 8 * first_depth .. of the tile that they are a part of.
   template <int M, int N, int K, class Right>
   TW_MEMBER static void multiply_sums(Sums<M, N>& c, const Sums<M, K>& a, const Right& b,
-                                      const Place& p, int first, int first_depth) {
+                                      const Place& where, int first, int first_depth) {
+    const Place p = where.made_here();
     TW_UNROLL
     for (int k = 0; k < K; k += 2) {
       u32 x[M][4];
@@ -143,7 +145,8 @@ struct Simt {
   }
   template <int M, int N, int K, class Right>
   TW_MEMBER static void multiply_sums(Sums<M, N>& c, const Sums<M, K>& a, const Right& b,
-                                      const Place& p, int first, int first_depth) {
+                                      const Place& where, int first, int first_depth) {
+    const Place p = where.made_here();
     TW_UNROLL
     for (int q = 0; q < K; ++q)
       TW_UNROLL

@@ -96,7 +96,9 @@ TW_DEVICE Box<R> needed(const Held<R>& h, const Box<R>& now) {
 
 // ---- tiles in shared memory --------------------------------------------------------------------
 /// Rows of Pitch elements, Pitch * sizeof(T) a multiple of 16. Swizzled: 16-byte chunks are exchanged
-/// within a row by its number, so that eight rows' chunks of one column lie in different banks.
+/// within a row by its number, so that eight rows' chunks of one column lie in different banks. Rows begin at
+/// multiples of 32 bytes: of a sector of 32 bytes that a copy puts across two such pieces of shared memory, an H200
+/// fetches both halves, each with the whole sector (experiments/results/h200-sm-bytes.json, before and after).
 template <class T, int Rows, int Columns, int Pitch, bool Swizzled>
 struct Tile {
   using Element = T;
@@ -106,9 +108,9 @@ struct Tile {
   TW_MEMBER static int offset(int row, int column) {
     int chunk = column / kVector;
     if constexpr (Swizzled) {
-      static_assert(kChunks % 8 == 0 || kChunks == 4 || kChunks == 2 || kChunks == 1, "pitch");
-      chunk ^= kChunks % 8 == 0 ? row & 7 : kChunks == 4 ? (row >> 1) & 3
-               : kChunks == 2 ? (row >> 2) & 1 : 0;
+      static_assert(kChunks % 2 == 0 || kChunks == 1, "pitch");
+      chunk ^= kChunks % 8 == 0 ? row & 7 : kChunks % 4 == 0 ? (row >> 1) & 3
+               : kChunks % 2 == 0 ? (row >> 2) & 1 : 0;
     }
     return row * Pitch + chunk * kVector + column % kVector;
   }
@@ -122,6 +124,7 @@ template <int Threads, int Rows, int Chunks, class F>
 TW_DEVICE void each_chunk(int thread, const F& f) {
   constexpr int kLanes = Chunks > 16 ? 32 : Chunks > 8 ? 16 : Chunks > 4 ? 8 : Chunks > 2 ? 4 : Chunks;
   constexpr int kStep = Threads / kLanes;
+  thread = made_here(thread);
   const int first = thread / kLanes, lane = thread % kLanes;
   TW_UNROLL_BY(16)
   for (int n = 0; n < (Rows + kStep - 1) / kStep; ++n)
