@@ -43,6 +43,12 @@ struct Chain {
   LevelId level;
   int threads = 1;
   std::int64_t draws = 100;
+  mutable std::optional<Reference> known = {};
+  /// Made when a kernel is first verified: a chain whose points are all kept needs none.
+  const Reference& reference() const {
+    if (!known) known = reference_of(*setting.workload, request.seed);
+    return *known;
+  }
 };
 
 Chain chain_of(const std::string& workload, const std::string& machine, int threads,
@@ -98,12 +104,12 @@ std::vector<Plan> drawn_plans(const Chain& c, bool fusion) {
 }
 
 std::vector<Result<std::unique_ptr<VerifiedKernel>>> kernels_of(
-    const Chain& c, const std::vector<std::pair<Plan, std::string>>& plans, const Reference& reference,
+    const Chain& c, const std::vector<std::pair<Plan, std::string>>& plans,
     const Progress& progress) {
   std::vector<BatchItem> items;
   for (const auto& [plan, micro_kernel] : plans)
     items.push_back({resolve(plan, c.setting.workload, c.setting.machine), micro_kernel});
-  return verified_kernels(*c.setting.workload, items, reference,
+  return verified_kernels(*c.setting.workload, items, c.reference(),
                           {.threads = c.threads,
                            .jobs = threads_of(Request{}),
                            .progress = progress});
@@ -115,8 +121,7 @@ ordered_json fastest_drawn(const Chain& c, bool fusion, bool micro_kernel, const
   std::vector<std::pair<Plan, std::string>> plans;
   for (Plan& plan : drawn_plans(c, fusion))
     plans.emplace_back(std::move(plan), micro_kernel ? "" : kNaive);
-  const auto kernels =
-      kernels_of(c, plans, reference_of(*c.setting.workload, c.request.seed), progress);
+  const auto kernels = kernels_of(c, plans, progress);
   double least = INFINITY;
   std::size_t failed = 0;
   std::string why = "no tiling could be drawn";
@@ -189,8 +194,7 @@ ordered_json timed(const Chain& c, const Chosen& chosen, int rounds, const Progr
       plans.emplace_back(drawn_plans(c, v.fusion)[best["best"].get<std::size_t>()], micro_kernel);
     }
   }
-  const auto kernels =
-      kernels_of(c, plans, reference_of(*c.setting.workload, c.request.seed), progress);
+  const auto kernels = kernels_of(c, plans, progress);
   std::vector<Contestant> all;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (!kernels[i]) return {{"reason", kVersions[i].name() + ": " + kernels[i].reason()}};
