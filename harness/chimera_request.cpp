@@ -154,21 +154,24 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
     if (!multiplies(w, op)) continue;
     for (LoopId l : w.reduction_loops(op)) at_least(l, least_depth(w.loop(l).extent));
     const auto& index = w.op(op).outputs.front().target.index;
+    const bool matrix = std::ranges::count_if(index, [&](const Affine& a) {
+                          return !a.plain_loop() || !w.is_batch(*a.plain_loop());
+                        }) == 2;
     for (std::size_t d = 0; d < index.size(); ++d)
       if (const auto loop = index[d].plain_loop(); loop && !w.is_batch(*loop)) {
         const bool columns = d + 1 == index.size();
         // A panel is two vectors at least; what one micro-kernel nearly covers is not cut.
         const std::int64_t extent = w.loop(*loop).extent, wide = kernel->vectors * lanes;
-        // What is gathered from a window serves the rows of one tile: with 96 of them the gathering is
-        // a small part of the multiplying.
-        const bool window = reads_window(w, op);
-        const std::int64_t rows = window          ? (d + 3 == index.size() ? 96 : kernel->rows)
-                                  : streams(r) ? 2 * kernel->rows
-                                               : kernel->rows;
+        // Channels of an image: what is read from the second cache serves those of one tile, and
+        // pairs of vectors run across them where a window is read.
+        const bool channels = d + 3 == index.size() && !columns;
+        const bool outer = matrix && streams(r);
+        const std::int64_t rows = channels ? 2 * lanes : outer ? 2 * kernel->rows : kernel->rows;
         at_least(*loop, !columns ? rows : 2 * extent <= 3 * wide ? extent : 2 * lanes);
+        if (channels && reads_window(w, op)) o.multiples[*loop] = 2 * lanes;
         if (columns) o.multiples[*loop] = lanes;
         // A partial tile costs what it is: two rows too many do not buy a larger tile.
-        if (!window && streams(r) && !r.edges) o.edges = chimera::Edges::exact;
+        if (outer && !r.edges) o.edges = chimera::Edges::exact;
       }
   }
   return o;

@@ -240,7 +240,7 @@ bool KernelEmitter::Followers::take(NodeId id, const SymRanges& ranges, std::vec
   const ScheduleNode& n = e_.k_.node(id);
   const Workload& w = e_.p_.workload();
   const Operator& op = w.op(n.op);
-  if (n.once || op.running || n.writes.size() != 1 || n.writes[0].atomic ||
+  if (n.once || op.running || w.gathers(n.op) || n.writes.size() != 1 || n.writes[0].atomic ||
       !e_.is_plain(n.writes[0].buffer))
     return false;
   const Output& out = op.outputs[static_cast<std::size_t>(n.writes[0].output)];

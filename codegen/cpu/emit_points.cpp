@@ -23,7 +23,7 @@ class KernelEmitter::Points : PointText {
   }
 
   void emit() {
-    for (std::size_t i = 0; i < op_.inputs.size(); ++i) array(in(i), name_in(i), true);
+    for (std::size_t i = 0; i < op_.inputs.size(); ++i) input_array(i);
     for (std::size_t o = 0; o < n_.writes.size(); ++o)
       array(n_.writes[o].buffer, name_out(o), false);
     if (vector_ >= 0 && !reduces_)
@@ -50,7 +50,7 @@ class KernelEmitter::Points : PointText {
     if (!out.rescale || fresh_[0] == "true") return;
     open_unless(fresh_[0]);
     for (std::size_t i = 0; i < op_.inputs.size(); ++i)
-      if (reads_input(*out.rescale, static_cast<int>(i))) array(in(i), name_in(i), true);
+      if (w_.gathers(n_.op) || reads_input(*out.rescale, static_cast<int>(i))) input_array(i);
     array(n_.writes[0].buffer, name_out(0), false);
     const int opened = open(false, vector_);
     const auto scaled = [&](Width width) {
@@ -80,7 +80,7 @@ class KernelEmitter::Points : PointText {
       if (range_of(l).most < 2 || (best >= 0 && range_of(l).most <= range_of(best).most)) continue;
       bool contiguous = true, walks = false;
       for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
-        const std::int64_t step = stride(op_.inputs[i], in(i), l);
+        const std::int64_t step = input_stride(i, l);
         contiguous = contiguous && (step == 0 || step == 1);
         walks = walks || step == 1;
       }

@@ -1,6 +1,7 @@
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/device_text.h"
 #include "codegen/cuda/products_text.h"
+#include "codegen/cuda/stitch_text.h"
 #include "codegen/cuda/sums_text.h"
 #include "codegen/cuda/tiles_text.h"
 
@@ -11,7 +12,8 @@ std::span<const DeviceHeader> device_headers() {
       {"tilewright_device.h", {k_device_text, sizeof k_device_text - 1}},
       {"tilewright_tiles.h", {k_tiles_text, sizeof k_tiles_text - 1}},
       {"tilewright_sums.h", {k_sums_text, sizeof k_sums_text - 1}},
-      {"tilewright_products.h", {k_products_text, sizeof k_products_text - 1}}};
+      {"tilewright_products.h", {k_products_text, sizeof k_products_text - 1}},
+      {"tilewright_stitch.h", {k_stitch_text, sizeof k_stitch_text - 1}}};
   return kHeaders;
 }
 

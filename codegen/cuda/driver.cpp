@@ -37,10 +37,11 @@ using Address = unsigned long long;
   F(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Handle, int, std::size_t))                 \
   F(cuMemAlloc_v2, (Address*, std::size_t))                                                        \
   F(cuMemFree_v2, (Address))                                                                       \
-  F(cuMemcpyHtoD_v2, (Address, const void*, std::size_t))                                          \
+  F(cuMemcpyHtoDAsync_v2, (Address, const void*, std::size_t, Handle))                             \
   F(cuMemcpyDtoH_v2, (void*, Address, std::size_t))                                                \
   F(cuMemsetD8Async, (Address, unsigned char, std::size_t, Handle))                                \
   F(cuStreamCreate, (Handle*, unsigned))                                                           \
+  F(cuStreamSynchronize, (Handle))                                                                 \
   F(cuStreamDestroy_v2, (Handle))                                                                  \
   F(cuStreamBeginCapture_v2, (Handle, int))                                                        \
   F(cuStreamEndCapture, (Handle, Handle*))                                                         \
@@ -278,8 +279,13 @@ Result<Buffer> Device::allocate(std::int64_t bytes) {
 std::optional<Reason> Device::upload(const Buffer& to, const void* from, std::int64_t bytes) {
   TW_CHECK(bytes <= to.bytes_, "an upload past its buffer");
   if (auto why = make_current()) return why;
-  return failed(driver()->cuMemcpyHtoD_v2(to.address_, from, static_cast<std::size_t>(bytes)),
-                "copying to the device");
+  // In the kernels' stream and waited for: a copy from pageable memory may return before its last part has
+  // arrived, and a kernel in a stream that waits for no other could run before it.
+  const Table& t = *driver();
+  if (auto why = failed(t.cuMemcpyHtoDAsync_v2(to.address_, from, static_cast<std::size_t>(bytes), stream_),
+                        "copying to the device"))
+    return why;
+  return failed(t.cuStreamSynchronize(stream_), "copying to the device");
 }
 
 std::optional<Reason> Device::download(void* to, const Buffer& from, std::int64_t bytes) {

@@ -4,6 +4,7 @@
 #include "codegen/common/program_head.h"
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/emitter.h"
+#include "codegen/cuda/stitch.h"
 #include "core/ir/files.h"
 
 namespace tilewright::cuda {
@@ -29,12 +30,14 @@ void check(const EmitOptions& o) {
 }
 
 std::optional<Reason> types_refused(const Workload& w) {
+  if (auto refused = integers_refused(w, "cuda")) return refused;
   bool f64 = false, other = false;
   for (const Tensor& t : w.tensors()) {
+    if (is_integer(t.dtype)) continue;
     if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32 &&
         t.dtype != DType::f64)
       return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
-                    ": the cuda target emits f16, bf16, f32 and f64"};
+                    ": the cuda target emits f16, bf16, f32 and f64, and reads i8 and i32"};
     (t.dtype == DType::f64 ? f64 : other) = true;
   }
   if (f64 && other)
@@ -87,8 +90,12 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
 
   Source source{.prefix = options.prefix};
   std::string kernels;
+  bool stitched = false;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
-    auto text = KernelEmitter(p, static_cast<int>(k)).emit();
+    const bool stitch = is_stitched(s.kernels[k]);
+    stitched = stitched || stitch;
+    const int index = static_cast<int>(k);
+    auto text = stitch ? StitchEmitter(p, index).emit() : KernelEmitter(p, index).emit();
     if (!text) return Reason{text.reason()};
     kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" + text->text + "\n";
     source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());
@@ -103,8 +110,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
       "nvcc -std=c++17 -I . -gencode arch=compute_90a,code=sm_90a -cubin " + source.file_name;
   source.needed = p.needed;
   source.micro_kernel = join(p.used);
-  source.text =
-      head(p, source) + "#include \"tilewright_products.h\"\n\nusing namespace tw;\n\n" + kernels;
+  source.text = head(p, source) + "#include \"tilewright_" + (stitched ? "stitch" : "products") +
+                ".h\"\n\nusing namespace tw;\n\n" + kernels;
   return source;
 }
 

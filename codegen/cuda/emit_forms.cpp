@@ -9,7 +9,10 @@ namespace {
 
 constexpr std::int64_t kMostShared = 232448;  // what a block can have on compute capability 9.0
 constexpr std::int64_t kRegisters = 65536;    // of a multiprocessor
+constexpr std::int64_t kRegisterThreads = 128;  // ptxas hands registers to four warps at a time
+constexpr int kMostWarps = 16;
 constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
+constexpr std::int64_t kSumsAtOnce = 64;      // of a product whose sums live in a tile
 constexpr std::int64_t kSharedLine = 128;
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return ceil_div(value, to) * to; }
@@ -67,8 +70,9 @@ void KernelEmitter::choose_forms() {
       floats += mine;
       if (mine > largest) largest = mine, victim = BufferId(i);
     }
-    const std::int64_t each =
-        std::min<std::int64_t>(255, kRegisters / (threads() + copying_threads()) / 8 * 8);
+    const std::int64_t together = round_up(threads() + copying_threads(), kRegisterThreads);
+    const std::int64_t each = std::min<std::int64_t>(255, kRegisters / together / 8 * 8);
+    part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
     if (floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
     places_[victim->index()].reason = "its sums would need too many registers";
@@ -111,7 +115,7 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
     std::vector<NodeId> nodes;
     for (std::size_t n = 0; n < k_.nodes.size(); ++n)
       if (k_.nodes[n].kind == NodeKind::compute && k_.nodes[n].op == op) nodes.emplace_back(n);
-    if (nodes.size() != 1) continue;
+    if (nodes.size() != 1 || workload_.gathers(op)) continue;
     const ScheduleNode& n = k_.node(nodes[0]);
     const auto product = products_.find(nodes[0]);
     std::optional<LoopId> row, column;
@@ -180,6 +184,7 @@ std::optional<BufferId> KernelEmitter::misused() const {
     const auto product = products_.find(NodeId(i));
     for (std::size_t x = 0; x < o.inputs.size(); ++x) {
       const BufferId b = buffer_of_input(n, static_cast<int>(x));
+      if (!b.valid()) continue;
       const TilePlace& p = places_[b.index()];
       if (!in_registers(p.form)) continue;
       if (!fragments) return b;
@@ -215,14 +220,20 @@ void KernelEmitter::choose_warps() {
     rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));
     if (p.form == Form::sums) columns.push_back(ceil_div(p.columns, 16));
   }
-  // The most warps that share all the blocks evenly; of a number that was asked for, a divisor.
+  // The most warps that share all the blocks evenly; of a number that was asked for, a divisor. Where
+  // that is under half of what is wanted (7, 11, 13 blocks), more than wanted rather than a warp with all.
   const int asked = p_.options.warps, wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
   const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
-    for (int w = most; w > 1; --w)
-      if ((asked == 0 || divides % w == 0) &&
-          std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; }))
-        return w;
-    return 1;
+    const auto even = [&](int w) {
+      return (asked == 0 || divides % w == 0) &&
+             std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; });
+    };
+    int fewer = most;
+    while (fewer > 1 && !even(fewer)) --fewer;
+    if (asked > 0 || 2 * fewer >= most) return fewer;
+    for (int w = most + 1; w <= kMostWarps; ++w)
+      if (even(w)) return w;
+    return fewer;
   };
   warp_rows_ = rows.empty() ? wanted : largest(wanted, rows, wanted);
   warp_columns_ = rows.empty() ? 1
@@ -280,14 +291,14 @@ void KernelEmitter::lay_out() {
     p.bytes = 0;
     if (in_registers(p.form)) continue;
     const Tensor& t = workload_.tensor(k_.buffers[i].tensor);
-    p.element_bytes = p.form == Form::tile ? (p_.f64 ? 8 : 4) : size_of(t.dtype);
+    const bool four = p.form == Form::tile || widened(k_.buffers[i].tensor);
+    p.element_bytes = p.form == Form::tile && p_.f64 ? 8 : four ? 4 : size_of(t.dtype);
     const std::int64_t vector = 16 / p.element_bytes;
     p.need_rows = std::max(p.need_rows, p.rows);
     p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
-    const std::int64_t chunks = p.need_columns / vector;
-    p.swizzled = !plain && (chunks % 8 == 0 || chunks == 4 || chunks == 2 || chunks == 1);
-    p.pitch = p.swizzled ? p.need_columns : (plain ? chunks + 1 : chunks | 1) * vector;
-    if (plain && p.need_columns % 16 == 0 && p.element_bytes == 4) p.pitch = p.need_columns + 4;
+    const std::int64_t chunks = p.need_columns / vector, pairs = chunks == 1 ? 1 : round_up(chunks, 2);
+    p.swizzled = !plain;
+    p.pitch = (plain ? round_up(chunks + 1, 2) : pairs) * vector;
     p.stages = slides(BufferId(i)) ? 2 : 1;
     if (p.form == Form::ring) {
       bool again = false;

@@ -5,6 +5,7 @@
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
+#include "codegen/cuda/launch_text.h"
 
 namespace tilewright::cuda {
 
@@ -22,19 +23,6 @@ KernelEmitter::KernelEmitter(Program& program, int index)
     const OpId producer = workload_.producer(k_.buffers[i].tensor);
     const bool own = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
     places_[i].form = own || k_.buffers[i].sliding ? Form::loaded : Form::ring;
-  }
-}
-
-std::string KernelEmitter::element_type(DType type) {
-  switch (type) {
-    case DType::f16:
-      return "f16";
-    case DType::bf16:
-      return "bf16";
-    case DType::f64:
-      return "double";
-    default:
-      return "float";
   }
 }
 
@@ -64,50 +52,10 @@ Result<KernelText> KernelEmitter::emit() {
   } catch (const Refused& refused) {
     return Reason{k_.name + ": " + refused.text};
   }
-  for (const Buffer& b : k_.buffers)
-    if (b.role != BufferRole::intermediate || b.leaves) p_.needed[b.tensor.index()] = true;
-
-  KernelText text;
-  std::vector<TensorId> parameters;
-  for (std::size_t t = 0; t < workload_.tensors().size(); ++t)
-    for (const Buffer& b : k_.buffers)
-      if (b.tensor == TensorId(t) && (b.role != BufferRole::intermediate || b.leaves)) {
-        parameters.emplace_back(t);
-        break;
-      }
-  const std::string symbol = p_.options.prefix + "_" + std::to_string(index_);
-  for (TensorId t : k_.zeroed) {
-    const std::string zero = symbol + "_zero_" + identifier("", tensor_name(t));
-    const std::int64_t elements = workload_.tensor(t).elements().value;
-    text.text +=
-        "// Blocks add to " + tensor_name(t) +
-        ": it starts from nothing.\nextern \"C\" __global__ void " + zero + "(" + element_type(t) +
-        "* " + home(t) + ") {\n  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
-        std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" +
-        home(t) + " + i, " + element_type(t) + "{});\n}\n\n";
-    text.launches.push_back({.symbol = zero,
-                             .tensors = {t},
-                             .blocks = std::min<std::int64_t>(1024, ceil_div(elements, 256)),
-                             .threads = 256});
-  }
-  Launch launch{.symbol = symbol,
-                .tensors = parameters,
-                .workspace = k_.co_resident,
-                .blocks = k_.blocks,
-                .threads = threads() + copying_threads(),
-                .shared_bytes = shared_bytes_,
-                .cooperative = k_.co_resident};
-  std::string list;
-  for (TensorId t : parameters) {
-    const bool written = std::ranges::any_of(
-        k_.buffers, [&](const Buffer& b) { return b.tensor == t && b.role != BufferRole::input; });
-    list += (list.empty() ? "" : ", ") + std::string(written ? "" : "const ") + element_type(t) +
-            "* " + home(t);
-  }
-  if (launch.workspace) list += (list.empty() ? "" : ", ") + std::string("u32* arrivals");
-  text.text += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(launch.threads) +
-               ") " + symbol + "(" + list + ") {\n" + out_.text() + "}\n";
-  text.launches.push_back(launch);
+  KernelText text = launch_text(p_, index_,
+                                {.body = out_.text(),
+                                 .threads = threads() + copying_threads(),
+                                 .shared_bytes = shared_bytes_});
   text.tiles = tile_uses();
   text.notes = notes_;
   return text;

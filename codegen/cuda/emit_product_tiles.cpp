@@ -6,8 +6,6 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::int64_t kSumsAtOnce = 64;  // floats a thread
-
 std::int64_t whole_blocks(std::int64_t extent) { return ceil_div(extent, 16) * 16; }
 
 }  // namespace
@@ -47,7 +45,7 @@ void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges&
       ceil_div(range(ranges, n.op, p.columns).most, 16) * 2 / warp_columns_;
   std::int64_t part = 2;
   for (std::int64_t c = 2; c <= columns; c += 2)
-    if (columns % c == 0 && rows * c * 4 <= kSumsAtOnce) part = c;
+    if (columns % c == 0 && rows * c * 4 <= part_floats_) part = c;
   out_.open("for (int part = 0; part < " + std::to_string(columns / part) + "; ++part)");
   out_.line("const int first = me.column * " + std::to_string(columns) + " + part * " +
             std::to_string(part) + ";");

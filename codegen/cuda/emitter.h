@@ -22,7 +22,7 @@ using namespace codegen;  // internal header: the parts that every target shares
 
 /// Where a buffer's tile lives.
 enum class Form : std::uint8_t {
-  ring,    ///< loaded by the copying warp: stages in shared memory, elements as at home
+  ring,    ///< loaded by the copying warp: stages in shared memory, elements as at home (i8: i32)
   loaded,  ///< loaded by the computing warps, because this kernel writes the tensor: likewise
   tile,    ///< computed: floats (doubles) in shared memory
   sums,    ///< computed: floats in registers, as the matrix instructions leave them
@@ -72,6 +72,9 @@ struct Program {
   const Machine& machine() const { return *schedule.machine; }
 };
 
+/// The name that the device headers have for it.
+std::string element_type(DType type);
+
 /// What the whole program needs to know of a kernel.
 struct KernelText {
   std::string text;
@@ -100,8 +103,11 @@ class KernelEmitter : private RangeEmitter {
   std::string tensor_name(TensorId t) const { return workload_.tensor(t).name; }
   std::string home(TensorId t) const { return identifier("", tensor_name(t)) + "_home"; }
   std::string name(BufferId b) const { return names_of_[b.index()]; }
-  static std::string element_type(DType type);
-  std::string element_type(TensorId t) const { return element_type(workload_.tensor(t).dtype); }
+  std::string element_type(TensorId t) const {
+    return cuda::element_type(workload_.tensor(t).dtype);
+  }
+  /// Whether its tiles have wider elements than it has at home: threads write no single bytes.
+  bool widened(TensorId t) const { return workload_.tensor(t).dtype == DType::i8; }
   std::string real() const { return p_.f64 ? "double" : "float"; }
   std::string literal_text(double value) const;
   std::string expression_text(const Expr& e,
@@ -144,6 +150,8 @@ class KernelEmitter : private RangeEmitter {
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
   std::string inside(OpId op, const Access& a, const std::vector<std::string>& loops) const;
+  void declare_input(NodeId id, std::size_t input, const std::vector<std::string>& loops);
+  void declare_gathered(NodeId id, std::size_t input, const std::vector<std::string>& loops);
   std::string index_text(OpId op, const Affine& a, const std::vector<std::string>& loops) const;
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
 
@@ -192,6 +200,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t barrier_bytes_ = 0, scratch_offset_ = 0, shared_bytes_ = 0;
   std::int64_t join_floats_ = 0, row_floats_ = 0;
   std::int64_t half_bytes_ = 0;  ///< room for a rounded left operand (wmma)
+  std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
   bool forms_chosen_ = false;
   bool measuring_ = true;  ///< the first passes: what is as large as what
   std::vector<std::string> notes_;

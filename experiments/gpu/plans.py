@@ -52,11 +52,13 @@ def rounded(x, step):
     return max(step, int(round(x / step)) * step)
 
 
-def memory_plans():
+def memory_plans(sizes=SIZES, plain=True):
     """By size: a product with a large output, one with large inputs, and a chain, each in two tilings,
-    rows of blocks outermost and squarer ones."""
-    plans = []
-    for size in SIZES:
+    rows of blocks outermost and squarer ones; and products with blocks of 16 x 16 in CUDA cores, the plain
+    tiled product."""
+    plans = [gemm("plain", n, n, n, "f32", (16, 16, 16), {"micro_kernel": "simt"})
+             for n in (1024, 2048, 4096) if plain]
+    for size in sizes:
         elements = size * 1e6 / 4  # f32
         side = rounded(elements ** 0.5 * 0.92, 128)
         for tiles in ((64, 64, 16), (128, 64, 16)):
@@ -72,10 +74,6 @@ def memory_plans():
                           "workload": f"gemm-chain:m={rows},l=128,k=128,n=128,dtype=f16",
                           "model": "mcfuser", "expression": "mnlk",
                           "tiles": f"m={m},l={l},k=64,n=128"})
-    # Blocks of 16 x 16 in CUDA cores: the plain tiled product.
-    plain = [gemm("plain", n, n, n, "f32", (16, 16, 16), {"micro_kernel": "simt"})
-             for n in (1024, 2048, 4096)]
-    plans += plain
     for i, plan in enumerate(plans):
         plan["prefix"] = f"b{i}"
     return plans

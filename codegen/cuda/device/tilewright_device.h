@@ -39,6 +39,8 @@ struct alignas(8) b64 { u32 x, y; };
 
 TW_DEVICE float to_float(float x) { return x; }
 TW_DEVICE double to_float(double x) { return x; }
+TW_DEVICE float to_float(int x) { return float(x); }
+TW_DEVICE float to_float(signed char x) { return float(x); }
 TW_DEVICE float to_float(f16 x) {
   float y;
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
@@ -97,6 +99,8 @@ TW_DEVICE void barrier(int id, int threads) {
 TW_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 TW_DEVICE float shuffle_down(float x, int by) { return __shfl_down_sync(0xffffffffu, x, by); }
 TW_DEVICE float shuffle(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+TW_DEVICE double shuffle_xor(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+TW_DEVICE double shuffle(double x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 TW_DEVICE u32 ballot(bool p) { return __ballot_sync(0xffffffffu, p); }
 /// All blocks of a cooperative launch; `counter` is one word of global memory, zero before the
 /// launch and used by nothing else.
@@ -125,6 +129,12 @@ TW_DEVICE void mbarrier_init(u64* b, u32 arrivals) {
 TW_DEVICE void mbarrier_arrive(u64* b) {
   asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(shared_address(b))
                : "memory");
+}
+/// x, of which the compiler knows nothing from here on: addresses made of it are computed where they are used,
+/// and not all of them before a kernel's loops, where they would take the registers of sums.
+TW_DEVICE int made_here(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 /// This thread arrives when all of its cp_async so far have landed.
 TW_DEVICE void mbarrier_arrive_after_copies(u64* b) {
@@ -181,14 +191,52 @@ TW_DEVICE T load_global(const T* p) {
     u32 v;
     asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     x = *reinterpret_cast<T*>(&v);
-  } else {
-    static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
+  } else if constexpr (sizeof(T) == 2) {
     u16 v;
     asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else {
+    static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");
+    u16 v;  // the low byte
+    asm volatile("ld.global.cg.u8 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
     x = *reinterpret_cast<T*>(&v);
   }
   return x;
 }
+/// Global memory that no block writes while the kernel runs: not ordered with other accesses, so that
+/// many can be under way. `read_streamed`: not kept in L1; `read_reused`: kept there.
+#define TW_READ_ONLY(NAME, HOW)                                                               \
+  template <class T>                                                                          \
+  TW_DEVICE T NAME(const T* p) {                                                              \
+    T x;                                                                                      \
+    if constexpr (sizeof(T) == 16) {                                                          \
+      b128 v;                                                                                 \
+      asm("ld.global.nc" HOW ".v4.u32 {%0, %1, %2, %3}, [%4];"                                \
+          : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));                             \
+      x = *reinterpret_cast<T*>(&v);                                                          \
+    } else if constexpr (sizeof(T) == 8) {                                                    \
+      u64 v;                                                                                  \
+      asm("ld.global.nc" HOW ".u64 %0, [%1];" : "=l"(v) : "l"(p));                            \
+      x = *reinterpret_cast<T*>(&v);                                                          \
+    } else if constexpr (sizeof(T) == 4) {                                                    \
+      u32 v;                                                                                  \
+      asm("ld.global.nc" HOW ".u32 %0, [%1];" : "=r"(v) : "l"(p));                            \
+      x = *reinterpret_cast<T*>(&v);                                                          \
+    } else if constexpr (sizeof(T) == 2) {                                                    \
+      u16 v;                                                                                  \
+      asm("ld.global.nc" HOW ".u16 %0, [%1];" : "=h"(v) : "l"(p));                            \
+      x = *reinterpret_cast<T*>(&v);                                                          \
+    } else {                                                                                  \
+      static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");                                \
+      u16 v; /* the low byte */                                                               \
+      asm("ld.global.nc" HOW ".u8 %0, [%1];" : "=h"(v) : "l"(p));                             \
+      x = *reinterpret_cast<T*>(&v);                                                          \
+    }                                                                                         \
+    return x;                                                                                 \
+  }
+TW_READ_ONLY(read_streamed, ".L1::no_allocate")
+TW_READ_ONLY(read_reused, "")
+#undef TW_READ_ONLY
 template <class T>
 TW_DEVICE void store_global(T* p, T x) {
   if constexpr (sizeof(T) == 16) {

@@ -26,6 +26,7 @@ struct Place {
   TW_MEMBER int column_of(int first, int j, int odd) const {
     return (first + j) * 8 + lane % 4 * 2 + odd;
   }
+  TW_MEMBER Place made_here() const { return {row, column, tw::made_here(lane)}; }
 };
 
 template <int M, int N>
@@ -45,7 +46,8 @@ TW_DEVICE void fill(RowValues<M>& v, float value) {
 /// f(i, j, e, row, column) for every element that this thread has; `first`: the part's first block of
 /// eight columns.
 template <int M, int N, class F>
-TW_DEVICE void each(const Place& p, int first, const F& f) {
+TW_DEVICE void each(const Place& where, int first, const F& f) {
+  const Place p = where.made_here();
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
@@ -56,7 +58,8 @@ TW_DEVICE void each(const Place& p, int first, const F& f) {
 }
 /// f(i, half, row) for every row that this thread has a value of.
 template <int M, class F>
-TW_DEVICE void each_row(const Place& p, const F& f) {
+TW_DEVICE void each_row(const Place& where, const F& f) {
+  const Place p = where.made_here();
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL

@@ -96,7 +96,9 @@ TW_DEVICE Box<R> needed(const Held<R>& h, const Box<R>& now) {
 
 // ---- tiles in shared memory --------------------------------------------------------------------
 /// Rows of Pitch elements, Pitch * sizeof(T) a multiple of 16. Swizzled: 16-byte chunks are exchanged
-/// within a row by its number, so that eight rows' chunks of one column lie in different banks.
+/// within a row by its number, so that eight rows' chunks of one column lie in different banks. Rows begin at
+/// multiples of 32 bytes: a sector of 32 bytes that a copy puts across two such pieces of shared memory is fetched
+/// twice on an H200 (docs/gpu.md).
 template <class T, int Rows, int Columns, int Pitch, bool Swizzled>
 struct Tile {
   using Element = T;
@@ -106,9 +108,9 @@ struct Tile {
   TW_MEMBER static int offset(int row, int column) {
     int chunk = column / kVector;
     if constexpr (Swizzled) {
-      static_assert(kChunks % 8 == 0 || kChunks == 4 || kChunks == 2 || kChunks == 1, "pitch");
-      chunk ^= kChunks % 8 == 0 ? row & 7 : kChunks == 4 ? (row >> 1) & 3
-               : kChunks == 2 ? (row >> 2) & 1 : 0;
+      static_assert(kChunks % 2 == 0 || kChunks == 1, "pitch");
+      chunk ^= kChunks % 8 == 0 ? row & 7 : kChunks % 4 == 0 ? (row >> 1) & 3
+               : kChunks % 2 == 0 ? (row >> 2) & 1 : 0;
     }
     return row * Pitch + chunk * kVector + column % kVector;
   }
@@ -122,6 +124,7 @@ template <int Threads, int Rows, int Chunks, class F>
 TW_DEVICE void each_chunk(int thread, const F& f) {
   constexpr int kLanes = Chunks > 16 ? 32 : Chunks > 8 ? 16 : Chunks > 4 ? 8 : Chunks > 2 ? 4 : Chunks;
   constexpr int kStep = Threads / kLanes;
+  thread = made_here(thread);
   const int first = thread / kLanes, lane = thread % kLanes;
   TW_UNROLL_BY(16)
   for (int n = 0; n < (Rows + kStep - 1) / kStep; ++n)
@@ -166,12 +169,13 @@ TW_DEVICE void each_element(const Tile& tile, int thread, int threads, int colum
     f(at != nullptr && c < columns ? at + c : nullptr, tile.at(r, c));
   }
 }
-/// The same as copy_async, element by element through registers, for rows that begin anywhere.
+/// The same as copy_async, element by element through registers, for rows that begin anywhere and
+/// elements that are narrower at home.
 template <class Tile, class Row>
 TW_DEVICE void copy_elements(const Tile& tile, int thread, int threads, int columns, const Row& row) {
   using T = typename Tile::Element;
   each_element(tile, thread, threads, columns, row,
-               [](const T* from, T* to) { *to = from != nullptr ? load_global(from) : T{}; });
+               [](const auto* from, T* to) { *to = from != nullptr ? T(load_global(from)) : T{}; });
 }
 /// A tile of floats from a tensor's elements, back, and added to them.
 template <class T, class Tile, class Row>
@@ -231,14 +235,13 @@ TW_DEVICE void keep_shared(const Tile& to, const Tile& from, const int (&stride)
   });
 }
 /// Part of a tile from its tensor.
-template <int R, class Tile>
+template <int R, class Tile, class Home>
 TW_DEVICE void load_part(const Tile& tile, const int (&stride)[R], const Box<R>& box, const Box<R>& part,
-                         const typename Tile::Element* home, const i64 (&home_stride)[R], int thread,
-                         int threads) {
+                         const Home* home, const i64 (&home_stride)[R], int thread, int threads) {
   each_point(part, thread, threads, [&](const int (&index)[R]) {
     i64 at = 0;
     for (int d = 0; d < R; ++d) at += index[d] * home_stride[d];
-    *element<R>(tile, stride, box, index) = load_global(home + at);
+    *element<R>(tile, stride, box, index) = typename Tile::Element(load_global(home + at));
   });
 }
 

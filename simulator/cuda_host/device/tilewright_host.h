@@ -186,6 +186,8 @@ struct alignas(8) b64 {
 
 TW_DEVICE float to_float(float x) { return x; }
 TW_DEVICE double to_float(double x) { return x; }
+TW_DEVICE float to_float(int x) { return float(x); }
+TW_DEVICE float to_float(signed char x) { return float(x); }
 TW_DEVICE float to_float(f16 x) { return tw_half::float_of_f16(x.bits); }
 TW_DEVICE float to_float(bf16 x) { return tw_half::float_of_bf16(x.bits); }
 
@@ -250,6 +252,18 @@ TW_DEVICE float shuffle_any(float x, int how, int operand) {
 TW_DEVICE float shuffle_xor(float x, int mask) { return shuffle_any(x, TW_SHUFFLE_XOR, mask); }
 TW_DEVICE float shuffle_down(float x, int by) { return shuffle_any(x, TW_SHUFFLE_DOWN, by); }
 TW_DEVICE float shuffle(float x, int lane) { return shuffle_any(x, TW_SHUFFLE_INDEX, lane); }
+TW_DEVICE double shuffle_any(double x, int how, int operand) {
+  union {
+    double value;
+    u32 half[2];
+  } both = {x};
+  tw_thread* const self = tw_host_self();
+  TW_OWN_CALL both.half[0] = self->api.shuffle(self, both.half[0], how, operand);
+  TW_OWN_CALL both.half[1] = self->api.shuffle(self, both.half[1], how, operand);
+  return both.value;
+}
+TW_DEVICE double shuffle_xor(double x, int mask) { return shuffle_any(x, TW_SHUFFLE_XOR, mask); }
+TW_DEVICE double shuffle(double x, int lane) { return shuffle_any(x, TW_SHUFFLE_INDEX, lane); }
 TW_DEVICE u32 ballot(bool p) {
   tw_thread* const self = tw_host_self();
   u32 votes;
@@ -263,6 +277,7 @@ TW_DEVICE u32 shared_address(const void* p) {
 TW_DEVICE void mbarrier_init(u64* b, u32 arrivals) { TW_CALL(mbarrier_init, b, arrivals); }
 TW_DEVICE void mbarrier_arrive(u64* b) { TW_CALL(mbarrier_arrive, b); }
 TW_DEVICE void mbarrier_arrive_after_copies(u64* b) { TW_CALL(mbarrier_arrive_after_copies, b); }
+TW_DEVICE int made_here(int x) { return x; }
 TW_DEVICE void mbarrier_wait(u64* b, u32 parity) { TW_CALL(mbarrier_wait, b, parity); }
 
 TW_DEVICE void cp_async16(void* shared, const void* global, int valid) {
@@ -275,7 +290,20 @@ TW_DEVICE void cp_async_wait() {
 }
 template <class T>
 TW_DEVICE T load_global(const T* p) {
-  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
+  static_assert(
+      sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
+  T x;
+  TW_CALL(load_global, &x, p, u32(sizeof(T)));
+  return x;
+}
+template <class T>
+TW_DEVICE T read_streamed(const T* p) {
+  T x;
+  TW_CALL(load_global, &x, p, u32(sizeof(T)));
+  return x;
+}
+template <class T>
+TW_DEVICE T read_reused(const T* p) {
   T x;
   TW_CALL(load_global, &x, p, u32(sizeof(T)));
   return x;

@@ -403,6 +403,7 @@ struct Count {
 // What a product's rows go through before they leave their registers: nothing.
 struct Keep {
   static constexpr bool kStores = true;
+  static constexpr bool kPairs = false;
   template <class... Arguments>
   TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
 };
@@ -411,10 +412,16 @@ struct Keep {
 template <bool Stores, class F>
 struct Then : F {
   static constexpr bool kStores = Stores;
+  static constexpr bool kPairs = false;
 };
 template <bool Stores, class F>
 Then<Stores, F> then(F f) {
   return {f};
+}
+// One step of the depth.
+template <bool Pairs>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step(Vector sum, Real x, Vector row) {
+  return sum + x * row;
 }
 
 // The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
@@ -452,7 +459,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     for (int m = 0; m < MI; ++m) {
       const Real x = a[m * a_row];
 #pragma GCC unroll 12
-      for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
+      for (int n = 0; n < NI; ++n) acc[m][n] = step<After::kPairs>(acc[m][n], x, row[n]);
     }
     a += a_k;
     b += b_k;

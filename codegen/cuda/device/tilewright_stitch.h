@@ -1,0 +1,65 @@
+// What stitched kernels are made of: a thread's values moved as one, and sums over lanes.
+#pragma once
+
+#include "tilewright_products.h"
+
+#if defined(__CUDACC__)
+#define TW_UNROLL_4 _Pragma("unroll 4")
+#else
+#define TW_UNROLL_4
+#endif
+
+namespace tw {
+
+/// N neighbours, N * sizeof(T) at most 16, on a multiple of that.
+template <class T, int N>
+struct alignas(N * sizeof(T)) Several {
+  T x[N];
+};
+
+/// N elements, as floats (doubles); zeros where not `in`. Read once: they pass L1 by.
+template <int N, class T, class R>
+TW_DEVICE void load_streamed(R* to, const T* from, bool in) {
+  Several<T, N> v = {};
+  if (in) v = read_streamed(reinterpret_cast<const Several<T, N>*>(from));
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
+}
+/// The same of what other threads read, too: they may find it in L1.
+template <int N, class T, class R>
+TW_DEVICE void load_reused(R* to, const T* from, bool in) {
+  Several<T, N> v = {};
+  if (in) v = read_reused(reinterpret_cast<const Several<T, N>*>(from));
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
+}
+template <class T>
+TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
+  return to_float(read_reused(from));
+}
+template <int N, class T, class R>
+TW_DEVICE void store_several(T* to, const R* from, bool in) {
+  Several<T, N> v;
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) v.x[i] = Rounded<T>::of(from[i]);
+  if (in) store_global(reinterpret_cast<Several<T, N>*>(to), v);
+}
+template <class T, class R>
+TW_DEVICE void store_one(T* to, R x) {
+  store_global(to, Rounded<T>::of(x));
+}
+
+struct Sum { template <class R> TW_MEMBER R operator()(R a, R b) const { return a + b; } };
+struct Product { template <class R> TW_MEMBER R operator()(R a, R b) const { return a * b; } };
+struct Larger { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_max(a, b); } };
+struct Smaller { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_min(a, b); } };
+
+/// Combined over `Count` lanes (a power of two), `Stride` apart; each of them gets the result.
+template <int Count, int Stride, class R, class Combine>
+TW_DEVICE R over_lanes(R x, const Combine& f) {
+  TW_UNROLL
+  for (int mask = Count / 2; mask > 0; mask /= 2) x = f(x, shuffle_xor(x, mask * Stride));
+  return x;
+}
+
+}  // namespace tw

@@ -1,0 +1,88 @@
+#include "codegen/cuda/launch_text.h"
+
+#include <algorithm>
+
+namespace tilewright::cuda {
+namespace {
+
+std::string home(const Tensor& t) { return identifier("", t.name) + "_home"; }
+
+void add_zeroing(const Workload& w, TensorId id, const std::string& symbol, KernelText& text) {
+  const Tensor& t = w.tensor(id);
+  const std::string zero = symbol + "_zero_" + identifier("", t.name);
+  const std::int64_t elements = t.elements().value;
+  text.text += "// Blocks add to " + t.name +
+               ": it starts from nothing.\nextern \"C\" __global__ void " + zero + "(" +
+               element_type(t.dtype) + "* " + home(t) +
+               ") {\n  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
+               std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" +
+               home(t) + " + i, " + element_type(t.dtype) + "{});\n}\n\n";
+  text.launches.push_back({.symbol = zero,
+                           .tensors = {id},
+                           .blocks = std::min<std::int64_t>(1024, ceil_div(elements, 256)),
+                           .threads = 256});
+}
+
+/// Whether a compute reads the tensor by another's values: where it lies.
+bool is_gathered(const ScheduledKernel& k, TensorId t) {
+  return std::ranges::any_of(k.nodes, [&](const ScheduleNode& n) {
+    return std::ranges::any_of(
+        n.reads, [&](const InputUse& use) { return use.tensor == t && !use.buffer.valid(); });
+  });
+}
+
+}  // namespace
+
+std::string element_type(DType type) {
+  switch (type) {
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "double";
+    case DType::i32:
+      return "int";
+    case DType::i8:
+      return "signed char";
+    default:
+      return "float";
+  }
+}
+
+KernelText launch_text(Program& p, int index, const KernelBody& body) {
+  const Workload& w = p.workload();
+  const ScheduledKernel& k = p.schedule.kernels[static_cast<std::size_t>(index)];
+  const auto at_home = [](const Buffer& b) {
+    return b.role != BufferRole::intermediate || b.leaves;
+  };
+  KernelText text;
+  const std::string symbol = p.options.prefix + "_" + std::to_string(index);
+  for (TensorId t : k.zeroed) add_zeroing(w, t, symbol, text);
+  Launch launch{.symbol = symbol,
+                .tensors = {},
+                .workspace = k.co_resident,
+                .blocks = k.blocks,
+                .threads = body.threads,
+                .shared_bytes = body.shared_bytes,
+                .cooperative = k.co_resident};
+  std::string list;
+  for (std::size_t i = 0; i < w.tensors().size(); ++i) {
+    const TensorId t(i);
+    const auto is_it = [&](const Buffer& b) { return b.tensor == t && at_home(b); };
+    if (std::ranges::none_of(k.buffers, is_it) && !is_gathered(k, t)) continue;
+    p.needed[i] = true;
+    launch.tensors.push_back(t);
+    const bool written = std::ranges::any_of(
+        k.buffers, [&](const Buffer& b) { return b.tensor == t && b.role != BufferRole::input; });
+    list += (list.empty() ? "" : ", ") + std::string(written ? "" : "const ") +
+            element_type(w.tensor(t).dtype) + "* " + home(w.tensor(t));
+  }
+  if (launch.workspace) list += (list.empty() ? "" : ", ") + std::string("u32* arrivals");
+  text.text += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(launch.threads) +
+               ") " + symbol + "(" + list + ") {\n" + body.body + "}\n";
+  text.launches.push_back(launch);
+  return text;
+}
+
+}  // namespace tilewright::cuda

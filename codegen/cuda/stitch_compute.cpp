@@ -1,0 +1,271 @@
+// Operators on the values that a thread has, and sums over lanes and warps.
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/common/expression.h"
+#include "codegen/cuda/stitch.h"
+#include "core/ir/expr.h"
+#include "core/ir/files.h"
+
+namespace tilewright::cuda {
+namespace {
+
+constexpr std::int64_t kMostIndexed = std::int64_t{1} << 24;  // integers that f32 holds, all of them
+
+}  // namespace
+
+std::string StitchEmitter::functor(Combine c) {
+  switch (c) {
+    case Combine::max:
+      return "Larger{}";
+    case Combine::min:
+      return "Smaller{}";
+    case Combine::product:
+      return "Product{}";
+    default:
+      return "Sum{}";
+  }
+}
+
+std::string StitchEmitter::literal_text(double value) const {
+  if (std::isinf(value)) return real() + (value > 0 ? "(kInfinity)" : "(-kInfinity)");
+  return literal(value, real());
+}
+
+/// An input at the compute's point.
+std::string StitchEmitter::read(const Use& use) {
+  const Value& v = values_[used_by_.at({use.node, use.input})];
+  const Key key = use_key(use);
+  if (v.storage == Storage::registers) return array(v, *match(v.key, key, v.scope));
+  const std::string in = condition(facts_[use.node.index()].inside);
+  if (v.storage == Storage::shared) {
+    const std::string value = shared_at(v, key);
+    return in.empty() ? value : in + " ? " + value + " : " + real() + "(0)";
+  }
+  const std::string value =
+      "load_one(" + home(v.tensor) + " + " + offset_text(v.tensor, flat(v.tensor, key)) + ")";
+  const Copies c = copies(key, v.around);
+  const std::string only = both(in, owner(c));
+  const std::string loaded = only.empty() ? value : only + " ? " + value + " : " + real() + "(0)";
+  return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
+}
+
+/// What is read by other inputs' values, x0, x1, ... at this point: zero where they name no element.
+/// Threads that compute for nothing read nothing, and lanes that compute the same read once.
+std::string StitchEmitter::read_gathered(const Use& use) {
+  const Facts& facts = facts_[use.node.index()];
+  const Operator& op = workload_.op(k_.node(use.node).op);
+  const Access& a = op.inputs[static_cast<std::size_t>(use.input)];
+  const Tensor& tensor = workload_.tensor(a.tensor);
+  Key point;
+  for (int l : gather_loops(op, a)) point.push_back(facts.point[static_cast<std::size_t>(l)]);
+  const Copies c = copies(point, facts.at.loops);
+  if (!c.warp.empty())
+    throw Refused{"operator " + op.name + ": every warp would read " + tensor.name +
+                  " by the same values"};
+  std::string there = both(condition(facts.inside), owner(c)), offset;
+  std::int64_t stride = tensor.elements().value;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    stride /= tensor.shape[d];
+    std::string index;
+    if (const int by = a.index[d].gathered; by >= 0) {
+      if (tensor.shape[d] > kMostIndexed)
+        throw Refused{"operator " + op.name + " indexes " + tensor.name +
+                      " by values beyond 2^24, which floats do not hold"};
+      index = named("i64", "index", "i64(x" + std::to_string(by) + ")");
+      there = both(there, index + " >= 0 && " + index + " < " + std::to_string(tensor.shape[d]));
+    } else {
+      const Access alone{.tensor = a.tensor, .index = {a.index[d]}};
+      index = "i64(" + variables_.text(key_of(op, alone, facts.point).front()) + ")";
+    }
+    offset += " + " + times(stride, index);
+  }
+  const std::string loaded = there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
+  return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
+}
+
+void StitchEmitter::start_sum(const Value& v) {
+  for (int id : v.dims) open_loop(id);
+  out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
+  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+}
+
+void StitchEmitter::compute(NodeId id) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const Facts& facts = facts_[id.index()];
+  out_.comment("C." + to_text(workload_, n.op));
+  for (int e : facts.elements) open_loop(e);
+  if (facts.elements.empty()) {
+    out_.open("");
+    defined_.emplace_back();
+  }
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const Use use{id, static_cast<int>(i)};
+    const std::string value = is_gather(op.inputs[i]) ? read_gathered(use) : read(use);
+    out_.line("const " + real() + " x" + std::to_string(i) + " = " + value + ";");
+  }
+  for (std::size_t at : made_by_.at(id)) {
+    const Value& v = values_[at];
+    const Output& out = output_of(v);
+    const std::string value = expression(out.value, real());
+    if (is_sum(v)) {
+      std::vector<Linear> guards;
+      for (const Linear& x : facts.inside)
+        if (std::ranges::find(v.inside, x) == v.inside.end()) guards.push_back(x);
+      const std::string in = condition(guards);
+      out_.line(combined(out.combine, array(v),
+                         in.empty() ? value
+                                    : "(" + in + " ? " + value + " : " +
+                                          literal_text(identity_of(out.combine)) + ")"));
+    } else if (v.storage == Storage::registers) {
+      out_.line(array(v) + " = " + value + ";");
+    } else {
+      const std::string in = both(condition(v.inside), owner(copies(v.key, {})));
+      const std::string place = v.storage == Storage::shared ? shared_at(v, v.key) : "";
+      out_.line((in.empty() ? "" : "if (" + in + ") ") +
+                (v.storage == Storage::shared
+                     ? place + " = " + value + ";"
+                     : "store_one(" + home(v.tensor) + " + " +
+                           offset_text(v.tensor, flat(v.tensor, v.key)) + ", " + value + ");"));
+    }
+  }
+  for (std::size_t i = 0; i < std::max<std::size_t>(1, facts.elements.size()); ++i) close_loop();
+  for (std::size_t at : made_by_.at(id)) {
+    const Value& v = values_[at];
+    if (v.storage == Storage::shared && !is_sum(v)) {
+      if (leaves(v))
+        throw Refused{workload_.tensor(v.tensor).name +
+                      " leaves the kernel and is used by other threads than made it"};
+      written_.push_back(at);
+    }
+    if (leaves(v) && !is_sum(v) && v.storage == Storage::registers) store(v);
+  }
+}
+
+/// The units that have a part of a sum each.
+std::vector<int> StitchEmitter::reduced_units(const Value& v) const {
+  std::vector<int> units;
+  for (int id : reduced(v))
+    if (indices_[static_cast<std::size_t>(id)].kind == Index::Kind::unit) units.push_back(id);
+  return units;
+}
+
+/// Lanes that have different sums once their parts are joined.
+std::int64_t StitchEmitter::scratch_lanes(const Value& v) const {
+  return copies(v.key, {}).lane == "0" ? 1 : 32;
+}
+
+/// Joins the parts that lanes and warps have; then all of them have the sum.
+void StitchEmitter::combine(std::size_t value) {
+  const Value& v = values_[value];
+  const std::vector<int> units = reduced_units(v);
+  std::string lanes;
+  bool warps = false;
+  for (int id : units) {
+    const Index& i = indices_[static_cast<std::size_t>(id)];
+    const std::string f = functor(output_of(v).combine);
+    if (i.unit == Binding::warp || (i.unit == Binding::thread && warps_ > 1)) warps = true;
+    if (i.unit == Binding::warp) continue;
+    const bool thread = i.unit == Binding::thread;
+    lanes += array(v) + " = over_lanes<" + std::to_string(thread ? 32 : i.count) + ", " +
+             std::to_string(thread ? 1 : i.stride) + ">(" + array(v) + ", " + f + "); ";
+  }
+  if (!lanes.empty()) {
+    lanes.pop_back();
+    for (int id : v.dims) open_loop(id);
+    out_.line(lanes);
+    for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+  }
+  if (warps) join_warps(value, units);
+}
+
+/// Where a thread's value lies among all values of the array that it has.
+std::string StitchEmitter::place_among(const Value& v) const {
+  std::string at;
+  for (int id : v.dims) {
+    const Index& i = indices_[static_cast<std::size_t>(id)];
+    at = at.empty() ? i.text : "(" + at + ") * " + std::to_string(i.count) + " + " + i.text;
+  }
+  return at.empty() ? "0" : at;
+}
+
+/// Whether a sum over all warps is only written home: then each warp joins some of its values.
+bool StitchEmitter::shared_out(const Value& v) const {
+  return v.uses.empty() && warps_ > 1 && copies(v.key, {}).warp == "0" &&
+         std::ranges::any_of(reduced_units(v), [this](int id) {
+           return indices_[static_cast<std::size_t>(id)].unit != Binding::lane;
+         });
+}
+
+/// "warp == ...": the one that joins and writes a value.
+std::string StitchEmitter::joining_warp(const Value& v) const {
+  return "warp == " +
+         (v.dims.empty() ? "0" : "(" + place_among(v) + ") % " + std::to_string(warps_));
+}
+
+void StitchEmitter::join_warps(std::size_t value, const std::vector<int>& units) {
+  const Value& v = values_[value];
+  const std::int64_t lanes = scratch_lanes(v);
+  const std::string parts = names_.fresh(v.name + "_parts"), all = std::to_string(warps_);
+  out_.line(real() + "* const " + parts + " = reinterpret_cast<" + real() + "*>(memory + " +
+            std::to_string(scratch_.at(value)) + ");");
+  const std::string at = place_among(v);
+  const auto slot = [&](const std::string& warp) {
+    return parts + "[((" + at + ") * " + all + " + " + warp + ") * " + std::to_string(lanes) +
+           (lanes == 1 ? "]" : " + lane]");
+  };
+  const bool again = !taken_.insert(scratch_.at(value)).second;
+  if (!open_.empty() || again) out_.line("block_sync();");
+  for (int id : v.dims) open_loop(id);
+  out_.line((lanes == 1 ? "if (lane == 0) " : "") + slot("warp") + " = " + array(v) + ";");
+  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+  out_.line("block_sync();");
+  std::string from = "warp";
+  std::int64_t group = 1;
+  std::vector<std::pair<std::int64_t, std::int64_t>>
+      counts;  // of warps, and how far they are apart
+  for (int id : units) {
+    const Index& i = indices_[static_cast<std::size_t>(id)];
+    if (i.unit == Binding::lane) continue;
+    const bool thread = i.unit == Binding::thread;
+    counts.emplace_back(thread ? warps_ : i.count, thread ? 1 : i.stride);
+    group *= counts.back().first;
+    from = thread || from == "0" ? "0" : from + " - " + times(i.stride, i.text);
+  }
+  from = group == warps_ ? "0" : named("int", "first_warp", from);
+  for (int id : v.dims) open_loop(id);
+  if (shared_out(v)) out_.open("if (" + joining_warp(v) + ")");
+  out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
+  for (const auto& [count, apart] : counts) {
+    const std::string w = names_.fresh("w");
+    out_.line("TW_UNROLL");
+    out_.open("for (int " + w + " = 0; " + w + " < " + std::to_string(count) + "; ++" + w + ")");
+    from += " + " + times(apart, w);
+  }
+  // A block may have warps that are no whole group.
+  const std::string exists = warps_ % group == 0 ? "" : "if (" + from + " < " + all + ") ";
+  out_.line(exists + combined(output_of(v).combine, array(v), slot("(" + from + ")")));
+  for (std::size_t i = 0; i < counts.size(); ++i) out_.close();
+  if (shared_out(v)) out_.close();
+  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+}
+
+void StitchEmitter::finish_sums(NodeId anchor) {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const Value& v = values_[i];
+    if (!is_sum(v) || v.anchor != anchor) continue;
+    combine(i);
+    if (leaves(v)) store(v);
+    if (v.storage != Storage::shared) continue;
+    const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);
+    for (int id : ids) open_loop(id);
+    const std::string in = both(condition(v.inside), owner(copies(v.key, {})));
+    out_.line((in.empty() ? "" : "if (" + in + ") ") + shared_at(v, v.key) + " = " + array(v) +
+              ";");
+    for (std::size_t k = 0; k < ids.size(); ++k) close_loop();
+    written_.push_back(i);
+  }
+}
+
+}  // namespace tilewright::cuda

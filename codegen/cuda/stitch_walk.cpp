@@ -1,0 +1,284 @@
+// The ranges and indices that every node has, as expressions of the block, the unit and the turn.
+#include <algorithm>
+#include <numeric>
+
+#include "codegen/cuda/stitch.h"
+
+namespace tilewright::cuda {
+
+StitchEmitter::StitchEmitter(Program& program, int index)
+    : p_(program),
+      number_(index),
+      workload_(program.workload()),
+      k_(program.schedule.kernels[static_cast<std::size_t>(index)]),
+      facts_(k_.nodes.size()),
+      held_(k_.buffers.size(), -1),
+      made_(workload_.tensors().size(), -1) {}
+
+int StitchEmitter::add_index(Index i) {
+  const Linear x = variables_.add(i.text, 0, i.count - 1);
+  indices_.push_back(std::move(i));
+  return x.terms.begin()->first;
+}
+
+/// What this emitter has no code for.
+void StitchEmitter::check() const {
+  if (k_.blocks > 0x7fffffff) throw Refused{"it has more than 2^31 blocks"};
+  for (const Loop& l : workload_.loops())
+    if (l.extent >= (std::int64_t{1} << 31))
+      throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
+  check_blocks(workload_, k_, "cuda");
+  check_sums(workload_, k_, "cuda");
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind == NodeKind::sync && n.scope == Unit::grid)
+      throw Refused{"Y.grid among loops bound to warps, lanes or threads"};
+    if (n.kind == NodeKind::load && n.flush.valid())
+      throw Refused{workload_.tensor(n.tensor).name +
+                    " goes home and back: another thread's stores would be read"};
+    if (n.kind == NodeKind::loop && n.binding == Binding::cluster)
+      throw Refused{"loop " + workload_.loop(n.loop).name + " is bound to clusters"};
+    if (n.kind == NodeKind::loop && n.binding == Binding::grid)
+      for (NodeId p = n.parent; p.valid(); p = k_.node(p).parent)
+        if (k_.node(p).kind == NodeKind::loop && k_.node(p).binding != Binding::grid)
+          throw Refused{"loop " + workload_.loop(n.loop).name +
+                        "@grid stands inside a loop of a block"};
+    if (n.kind == NodeKind::compute && workload_.op(n.op).running)
+      throw Refused{"operator " + workload_.op(n.op).name +
+                    " is running: its result is read before it is complete"};
+  }
+  for (const Buffer& b : k_.buffers) {
+    const Level& level = p_.machine().level(b.level);
+    const std::string what = workload_.tensor(b.tensor).name + " at " + level.name;
+    if (level.managed != Managed::software || level.private_to < Unit::grid)
+      throw Refused{what + ": tiles lie where software puts them, in a block"};
+    if (b.sliding) throw Refused{what + ": it slides over loops bound to warps, lanes or threads"};
+  }
+}
+
+/// Adds what must be positive; not where it always is.
+void StitchEmitter::require(std::vector<Linear>& inside, Linear x) const {
+  if (variables_.lower(x) > 0) return;
+  // A run of elements that ends where others begin lies inside or outside as a whole.
+  for (const auto& [id, c] : x.terms) {
+    const Index& i = indices_[static_cast<std::size_t>(id)];
+    if (i.kind != Index::Kind::element || c != -1) continue;
+    const Linear without = x + index(id);
+    std::int64_t divisor = without.constant;
+    for (const auto& [other, factor] : without.terms) divisor = std::gcd(divisor, factor);
+    if (divisor % i.count == 0) return require(inside, without);
+  }
+  if (std::ranges::find(inside, x) == inside.end()) inside.push_back(std::move(x));
+}
+
+/// The values that an index takes, clipped to its dimension.
+StitchEmitter::Span StitchEmitter::access_span(OpId id, const Affine& a, std::int64_t extent,
+                                               const Point& at) const {
+  Span s{.lo = number(a.offset), .most = 1, .ends = {}};
+  for (const Term& t : a.terms) {
+    const Span& r =
+        at.ranges[slot(id, static_cast<std::size_t>(workload_.local_index(id, t.loop)))];
+    const bool up = t.coefficient > 0;
+    s.lo = s.lo + t.coefficient * (up ? r.lo : r.lo + number(r.most - 1));
+    s.most += std::abs(t.coefficient) * (r.most - 1);
+    if (r.ends.empty()) continue;
+    if (a.terms.size() > 1 || !up)
+      throw Refused{"operator " + workload_.op(id).name + " reads by an index of " +
+                    workload_.loop(t.loop).name + " whose range may be cut short"};
+    for (const Linear& e : r.ends)
+      s.ends.push_back(t.coefficient * (e - number(1)) + number(1 + a.offset));
+  }
+  if (variables_.lower(s.lo) < 0)
+    throw Refused{"operator " + workload_.op(id).name + " reads before its tensor begins"};
+  const Linear end = number(extent);
+  const bool within =
+      variables_.upper(s.lo) + s.most <= extent ||
+      std::ranges::any_of(s.ends, [&](const Linear& e) { return variables_.upper(e) <= extent; });
+  if (!within) s.ends.push_back(end);
+  return s;
+}
+
+StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) {
+  const Linear apart = b.lo - a.lo;
+  if (!apart.is_constant())
+    throw Refused{"what several operators read has no beginning known when source is written"};
+  Span s;
+  const std::int64_t low = std::min<std::int64_t>(0, apart.constant);
+  s.lo = a.lo + number(low);
+  s.most = std::max(a.most, apart.constant + b.most) - low;
+  // The later of the two ends; where they are not comparable, none: the tile is then larger.
+  if (a.ends == b.ends) {
+    s.ends = a.ends;
+  } else if (a.ends.size() == 1 && b.ends.size() == 1 && (a.ends[0] - b.ends[0]).is_constant()) {
+    s.ends = (a.ends[0] - b.ends[0]).constant > 0 ? a.ends : b.ends;
+  } else {
+    throw Refused{"what several operators read ends in ways that are not told apart"};
+  }
+  return s;
+}
+
+std::vector<StitchEmitter::Span> StitchEmitter::access_box(OpId op, const Access& access,
+                                                           const Point& at) const {
+  std::vector<Span> box;
+  for (std::size_t d = 0; d < access.index.size(); ++d)
+    box.push_back(access_span(op, access.index[d], workload_.tensor(access.tensor).shape[d], at));
+  return box;
+}
+
+std::vector<StitchEmitter::Span> StitchEmitter::reads_box(const std::vector<ReadRef>& reads,
+                                                          const Point& at) const {
+  std::vector<Span> all;
+  for (const ReadRef& r : reads) {
+    std::vector<Span> box =
+        access_box(r.op, workload_.op(r.op).inputs[static_cast<std::size_t>(r.input)], at);
+    if (all.empty()) {
+      all = std::move(box);
+      continue;
+    }
+    for (std::size_t d = 0; d < box.size(); ++d) all[d] = hull(all[d], box[d]);
+  }
+  return all;
+}
+
+/// Rule 2: the producer's ranges become what its consumers need.
+void StitchEmitter::infer(const Inference& i, Point& at) const {
+  Point ahead = at;
+  for (const Inference& further_in : i.lookahead) infer(further_in, ahead);
+  const std::vector<Span> need = reads_box(i.reads, ahead);
+  const Access& target =
+      workload_.op(i.producer).outputs[static_cast<std::size_t>(i.output)].target;
+  for (std::size_t d = 0; d < need.size(); ++d) {
+    const auto loop = target.index[d].plain_loop();
+    if (!loop) continue;
+    Span& r = at.ranges[slot(i.producer,
+                             static_cast<std::size_t>(workload_.local_index(i.producer, *loop)))];
+    r = i.merge ? hull(r, need[d]) : need[d];
+  }
+}
+
+void StitchEmitter::fix_tiles(NodeId body, const Point& at) {
+  for (BufferId b : k_.node(body).fixes) {
+    const Buffer& buffer = k_.buffer(b);
+    Point ahead = at;
+    for (const Inference& i : buffer.lookahead) infer(i, ahead);
+    std::vector<Span>& tile = tiles_[b];
+    tile = reads_box(buffer.reads, ahead);
+    for (const auto& [op, output] : buffer.writes) {
+      const std::vector<Span> box =
+          access_box(op, workload_.op(op).outputs[static_cast<std::size_t>(output)].target, ahead);
+      if (tile.empty())
+        tile = box;
+      else
+        for (std::size_t d = 0; d < box.size(); ++d) tile[d] = hull(tile[d], box[d]);
+    }
+    tile_loops_[b] = at.loops;
+  }
+}
+
+void StitchEmitter::enter_body(NodeId body, Point& at) {
+  for (const Inference& i : k_.node(body).infer) infer(i, at);
+  fix_tiles(body, at);
+}
+
+StitchEmitter::Key StitchEmitter::key_of(const Operator& op, const Access& access,
+                                         const std::vector<Linear>& point) const {
+  Key key;
+  for (const Affine& a : access.index) {
+    Linear x = number(a.offset);
+    for (const Term& t : a.terms) {
+      const auto local = std::ranges::find(op.loops, t.loop) - op.loops.begin();
+      x = x + t.coefficient * point[static_cast<std::size_t>(local)];
+    }
+    key.push_back(std::move(x));
+  }
+  return key;
+}
+
+void StitchEmitter::walk(NodeId id, Point at) {
+  const ScheduleNode& n = k_.node(id);
+  facts_[id.index()].at = at;
+  switch (n.kind) {
+    case NodeKind::loop:
+      return walk_loop(id, at);
+    case NodeKind::compute:
+      return walk_compute(id, at);
+    case NodeKind::load: {
+      for (const Inference& i : n.lookahead) infer(i, at);
+      facts_[id.index()].tile = reads_box(n.reads_below, at);
+      return;
+    }
+    case NodeKind::sequence:
+    case NodeKind::pack:
+      if (!n.parent.valid()) enter_body(id, at);
+      for (NodeId c : n.children) walk(c, at);
+      return;
+    case NodeKind::store:
+    case NodeKind::sync:
+      return;
+  }
+}
+
+void StitchEmitter::walk_loop(NodeId id, const Point& around) {
+  const ScheduleNode& n = k_.node(id);
+  bind(id);
+  const Facts& facts = facts_[id.index()];
+  Linear turn = number(0);
+  std::int64_t last = 0;
+  if (facts.unit >= 0 && n.max_trips > 1) {
+    turn = index(facts.unit);
+    last = indices_[static_cast<std::size_t>(facts.unit)].count - 1;
+  }
+  if (facts.turn >= 0) {
+    const std::int64_t size =
+        facts.unit >= 0 ? indices_[static_cast<std::size_t>(facts.unit)].count : 1;
+    turn = turn + size * index(facts.turn);
+    last += size * (indices_[static_cast<std::size_t>(facts.turn)].count - 1);
+  }
+  Point at = around;
+  at.loops.push_back(id);
+  const OpLoop& first = n.cuts.front();
+  const Span outer = around.ranges[slot(first.op, static_cast<std::size_t>(first.local))];
+  facts_[id.index()].cut_short = !outer.ends.empty();
+  facts_[id.index()].uneven = outer.most % n.step != 0;
+  Span inner{.lo = outer.lo + n.step * turn, .most = std::min(n.step, outer.most), .ends = {}};
+  std::vector<Linear> ends = outer.ends;
+  if (last * n.step + inner.most > outer.most) {
+    const Linear end = outer.lo + number(outer.most);
+    if (std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
+  }
+  for (const Linear& e : ends) {
+    if (variables_.lower(e - inner.lo) >= inner.most) continue;
+    inner.ends.push_back(e);
+    require(at.inside, e - inner.lo);
+  }
+  if (facts.unit >= 0 && n.max_trips == 1) require(at.inside, number(1) - index(facts.unit));
+  for (const OpLoop& c : n.cuts) at.ranges[slot(c.op, static_cast<std::size_t>(c.local))] = inner;
+  enter_body(id, at);
+  for (NodeId c : n.children) walk(c, at);
+}
+
+void StitchEmitter::walk_compute(NodeId id, const Point& at) {
+  const OpId op_id = k_.node(id).op;
+  const Operator& op = workload_.op(op_id);
+  Facts& facts = facts_[id.index()];
+  std::vector<std::pair<std::size_t, Linear>> ends;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    const Span& r = at.ranges[slot(op_id, l)];
+    Linear value = r.lo;
+    if (r.most > 1) {
+      const int e =
+          add_index({.kind = Index::Kind::element,
+                     .text = names_.fresh(identifier("e_", workload_.loop(op.loops[l]).name)),
+                     .count = r.most,
+                     .node = id});
+      facts.elements.push_back(e);
+      value = value + index(e);
+    }
+    facts.point.push_back(value);
+    for (const Linear& e : r.ends) ends.emplace_back(l, e);
+  }
+  facts.inside = at.inside;
+  for (const auto& [l, e] : ends) require(facts.inside, e - facts.point[l]);
+}
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,214 @@
+// Do kernels whose loops are bound to warps, lanes and threads compute what the reference evaluator
+// computes, move the bytes that `exact` counts, and have nothing found in them on
+// simulator/cuda_host? Is what they must not do refused, and are planted faults found?
+#include <stdexcept>
+
+#include "core/ir/files.h"
+#include "tests/codegen/cuda_support.h"
+
+namespace tilewright {
+namespace {
+
+struct Case {
+  std::string workload;            ///< built in, or a file's text
+  std::vector<std::string> trees;  ///< a kernel each
+  std::string level = "registers";
+  std::map<std::string, Pin> pins = {};
+  cuda::EmitOptions options = {};
+};
+
+/// An H200 as `exact` counts it: no cache between home and blocks.
+std::shared_ptr<const Machine> machine() {
+  Machine m = named_machine("h200");
+  std::erase_if(m.levels, [](const Level& l) { return l.kind == LevelKind::cache; });
+  for (Level& l : m.levels)
+    for (std::string& from : l.filled_by)
+      if (from == "L2") from = "DRAM";
+  return std::make_shared<const Machine>(m);
+}
+
+Schedule schedule_of(const Case& c) {
+  const bool file = c.workload.find('\n') != std::string::npos;
+  auto w = std::make_shared<const Workload>(file ? workload_from_yaml(c.workload, "test")
+                                                 : named_workload(c.workload));
+  Plan plan;
+  for (const std::string& tree : c.trees)
+    plan.kernels.push_back({.level = c.level, .tree = parse_tree(tree), .pins = c.pins});
+  auto s = resolve(plan, w, machine());
+  if (!s.ok()) throw std::runtime_error(c.workload + ": " + s.reason());
+  return std::move(s).value();
+}
+
+const char* const kLayerNorm =
+    "r/8@grid ( r/1@warp ( L.x c/4@lane ( C.sum ) Y.warp C.mean c/4@lane ( C.sub C.sq C.varsum ) "
+    "Y.warp C.rstd c/4@lane ( C.norm ) ) )";
+const char* const kBlockNorm =
+    "r/1@grid ( L.x c/4@thread ( C.sum ) Y.block C.mean c/4@thread ( C.sub C.sq C.varsum ) "
+    "Y.block C.rstd c/4@thread ( C.norm ) )";
+const char* const kSoftmax =
+    "r/8@grid ( r/1@warp ( c/4@lane ( C.rowmax ) c/4@lane ( C.exp C.rowsum ) "
+    "c/4@lane ( C.divide ) ) )";
+
+std::vector<Case> warp_cases() {
+  return {
+      {"layernorm:rows=24,cols=40", {kLayerNorm}},
+      {"layernorm:rows=21,cols=300", {kLayerNorm}},
+      {"layernorm:rows=5,cols=37",
+       {"r/4@grid ( r/1@warp ( L.x c/1@lane ( C.sum ) C.mean c/1@lane ( C.sub C.sq C.varsum ) "
+        "C.rstd c/1@lane ( C.norm ) ) )"}},
+      {"layernorm:rows=9,cols=1",
+       {"r/8@grid ( r/1@warp ( L.x c/1@lane ( C.sum ) C.mean c/1@lane ( C.sub C.sq C.varsum ) "
+        "C.rstd c/1@lane ( C.norm ) ) )"}},
+      {"layernorm:rows=24,cols=40,dtype=f64", {kLayerNorm}},
+      {"layernorm:rows=8,cols=264,dtype=f16",
+       {"r/8@grid ( r/1@warp ( L.x c/8@lane ( C.sum ) C.mean c/8@lane ( C.sub C.sq C.varsum ) "
+        "C.rstd c/8@lane ( C.norm ) ) )"}},
+      {"softmax:rows=24,cols=40", {kSoftmax}},
+      {"softmax:rows=9,cols=130,dtype=bf16", {kSoftmax}},
+      {"residual-layernorm:rows=24,cols=40",
+       {"r/8@grid ( r/1@warp ( c/4@lane ( C.biased C.dropped C.added C.sum ) C.mean "
+        "c/4@lane ( C.sub C.sq C.varsum ) C.rstd c/4@lane ( C.norm ) ) )"}},
+      {"masked-softmax:batch=2,heads=3,m=4,l=20",
+       {"b/1@grid h/1@grid m/2@grid ( m/1@warp ( l/4@lane ( C.scaled C.masked C.rowmax ) "
+        "l/4@lane ( C.exp C.rowsum ) l/4@lane ( C.divide ) ) )"}},
+      // several warps a row, of which some have no row
+      {"layernorm:rows=5,cols=800",
+       {"r/2@grid ( r/1@warp ( L.x c/200@warp ( c/4@lane ( C.sum ) ) C.mean "
+        "c/200@warp ( c/4@lane ( C.sub C.sq C.varsum ) ) C.rstd "
+        "c/200@warp ( c/4@lane ( C.norm ) ) ) )"}},
+      // several rows a warp, some lanes without a column
+      {"softmax:rows=24,cols=12",
+       {"r/16@grid ( r/8@warp ( r/1@lane ( c/4@lane ( C.rowmax ) c/4@lane ( C.exp C.rowsum ) "
+        "c/4@lane ( C.divide ) ) ) )"}},
+      // what all rows read, once a block in shared memory, or once a warp in registers
+      {"layernorm:rows=21,cols=40",
+       {"r/8@grid ( L.gain@shared r/1@warp ( L.x c/4@lane ( C.sum ) C.mean "
+        "c/4@lane ( C.sub C.sq C.varsum ) C.rstd c/4@lane ( C.norm ) ) )"}},
+      {"layernorm:rows=21,cols=40",
+       {"r/8@grid ( r/4@warp ( L.gain r/1 ( L.x c/4@lane ( C.sum ) C.mean "
+        "c/4@lane ( C.sub C.sq C.varsum ) C.rstd c/4@lane ( C.norm ) ) ) )"}},
+      // at shared memory's level, where nothing is held from loop to loop
+      {"layernorm:rows=24,cols=40",
+       {"r/8@grid ( r/1@warp ( c/4@lane ( C.sum ) C.mean c/4@lane ( C.sub C.sq C.varsum ) C.rstd "
+        "c/4@lane ( C.norm ) ) )"},
+       "shared"},
+  };
+}
+
+std::vector<Case> thread_cases() {
+  return {
+      {"layernorm:rows=6,cols=40", {kBlockNorm}},
+      {"layernorm:rows=3,cols=1500", {kBlockNorm}},
+      {"layernorm:rows=3,cols=1500,dtype=f64", {kBlockNorm}, "registers", {}, {.warps = 3}},
+      {"gelu:rows=24,cols=40",
+       {"r/1@grid c/32@grid c/4@thread ( C.biased C.cubic C.tanh C.half C.gelu )"}},
+      {"adam:size=1003",
+       {"i/512@grid i/1@thread ( C.first C.squared C.second C.mhat C.vhat C.root C.step "
+        "C.update )"}},
+      {"adam:size=1000",
+       {"i/512@grid i/4@thread ( C.first C.squared C.second C.mhat C.vhat C.root C.step "
+        "C.update )"}},
+      // a row a thread
+      {"softmax:rows=70,cols=10",
+       {"r/64@grid ( r/1@thread ( L.x c/1 ( C.rowmax ) c/1 ( C.exp C.rowsum ) "
+        "c/1 ( C.divide ) ) )"}},
+  };
+}
+
+const char* const kTwo =
+    "name: two\nloops: {r: 19, c: 44, i: 700}\noperators:\n"
+    "  - sum: s[r] += x[r,c]\n  - y: y[r,c] = x[r,c] - s[r]\n  - z: z[i] = exp(v[i])\n";
+const char* const kTranspose =
+    "name: transpose\nloops: {r: 50, c: 70}\noperators:\n"
+    "  - a: a[r,c] = exp(x[r,c])\n  - t: t[c,r] = a[r,c] * g[r]\n";
+const Pin kShared{.level = "shared"};
+
+std::vector<Case> block_cases() {
+  return {
+      // sums over rows: registers over a warp's rows, warps in shared memory, blocks by atomics
+      {"layernorm-backward:rows=45,cols=140",
+       {"r/16@grid ( r/4@warp ( r/1 ( L.x L.dy L.mean L.rstd c/4@lane ( C.centred C.normal "
+        "C.scaled C.sum1 C.along C.sum2 ) c/4@lane ( C.dx C.weighted C.dgain C.dbias ) ) ) "
+        "S.dgain!atomic S.dbias!atomic )"}},
+      {"layernorm-backward:rows=24,cols=40",
+       {"r/1@grid ( L.mean L.rstd c/4@thread ( C.centred C.normal C.scaled C.sum1 C.along C.sum2 "
+        ") c/4@thread ( C.dx C.weighted ) )",
+        "c/32@grid r/8@grid ( r/1@warp ( c/4@lane ( C.dgain C.dbias ) ) S.dgain!atomic "
+        "S.dbias!atomic )"},
+       "registers",
+       {{"weighted", {.level = "DRAM"}}}},
+      // trees on consecutive blocks
+      {kTwo,
+       {"( r/4@grid ( r/1@warp ( L.x c/4@lane ( C.sum ) c/4@lane ( C.y ) ) ) | "
+        "i/256@grid ( i/4@thread ( C.z ) ) )"}},
+      // an exchange through shared memory
+      {kTranspose,
+       {"r/32@grid c/32@grid ( r/8@warp r/1 c/1@lane ( C.a ) Y.block c/8@warp c/1 r/1@lane ( C.t "
+        ") )"},
+       "registers",
+       {{"a", kShared}}},
+      {"groupnorm:batch=3,groups=4,channels=2,size=20",
+       {"n/1@grid g/1@grid ( L.x c/1 s/4@thread ( C.sum ) C.mean c/1 s/4@thread ( C.sub C.sq "
+        "C.varsum ) C.rstd c/1 s/4@thread ( C.normal C.affine ) )"}},
+      {"groupnorm:batch=2,groups=3,channels=5,size=150",
+       {"n/1@grid g/1@grid ( L.x c/1@warp s/2@lane ( C.sum ) C.mean c/1@warp s/2@lane ( C.sub "
+        "C.sq C.varsum ) C.rstd c/1@warp s/2@lane ( C.normal C.affine ) )"}},
+      {"batchnorm:batch=3,channels=4,size=20",
+       {"n/1@grid c/1@grid ( C.rstd C.scale C.shift s/4@thread ( C.scaled C.shifted ) )"}},
+      {"lstm-cell:batch=6,hidden=20",
+       {"b/1@grid ( g/4@thread ( C.pre ) Y.block j/1@thread ( C.input C.forget C.cell C.out "
+        "C.kept C.state C.bent C.hidden ) )"},
+       "registers",
+       {{"pre", kShared}}},
+      {"squeeze-excite:batch=3,channels=8,size=20,squeezed=4",
+       {"n/1@grid ( c/4@warp c/1 ( s/4@lane ( C.sum ) C.mean ) Y.block j/1@thread ( c/1 ( "
+        "C.squeeze ) C.relu ) Y.block c/1@thread ( j/1 ( C.excite ) C.gate ) Y.block "
+        "c/4@warp c/1 s/4@lane ( C.scale ) )"},
+       "registers",
+       {{"mean", kShared}, {"a", kShared}, {"gate", kShared}}},
+      {"attention-unit:batch=3,items=7,width=8,gather=0",
+       {"b/1@grid ( t/1@warp ( d/4@lane ( C.product C.distance C.mixed C.score ) C.masked ) "
+        "Y.block "
+        "t/1@lane ( C.most ) t/1@lane ( C.exp C.norm ) t/1@lane ( C.share ) Y.block "
+        "d/1@thread ( t/1 ( C.weighted C.interest ) ) )"},
+       "registers",
+       {{"masked", kShared}, {"a", kShared}}},
+  };
+}
+
+void run_all(const std::vector<Case>& all) {
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    schedules.push_back(schedule_of(all[i]));
+    cuda::EmitOptions options = all[i].options;
+    options.prefix = "k" + std::to_string(i);
+    auto source = cuda::emit(schedules.back(), options);
+    ASSERT_TRUE(source) << all[i].workload << ", " << all[i].trees.front() << ": "
+                        << source.reason();
+    sources.push_back(std::move(source).value());
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(all[i].workload + ", " + all[i].trees.front());
+    const Workload& w = *schedules[i].workload;
+    const auto run = testing::run_cuda(*module, sources[i], w, 100 + i);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
+    EXPECT_LT(run->error, w.dtype() == DType::f64   ? 1e-13
+                          : w.dtype() == DType::f32 ? 1e-5
+                          : w.dtype() == DType::f16 ? 2e-3
+                                                    : 1.6e-2);
+    EXPECT_EQ(run->bytes, testing::exact_bytes(schedules[i]))
+        << testing::text(run->bytes)
+        << "\nexact: " << testing::text(testing::exact_bytes(schedules[i]));
+  }
+}
+
+TEST(Stitched, WarpsAndLanes) { run_all(warp_cases()); }
+TEST(Stitched, Blocks) { run_all(block_cases()); }
+TEST(Stitched, Threads) { run_all(thread_cases()); }
+
+}  // namespace
+}  // namespace tilewright
