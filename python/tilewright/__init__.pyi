@@ -114,7 +114,7 @@ def emit(
         min_tile: the smallest tile tried (1)
         stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
-        isa: 'avx512', 'avx2' or 'generic' (the widest that runs here)
+        isa: 'avx512_bf16', 'avx512', 'avx2' or 'generic' (the widest that runs here)
         micro_kernel: '6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one that fits each product)
         prefetch: ask for the lines of tiles in place before they are used (False)
         out: the file (plan, run with a batch) or folder (emit, reproduce) to write
@@ -249,7 +249,7 @@ def measure(
         meter: what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', 'ncu', see meters()
         cold_only: ncu: count only with caches emptied before every kernel: half the time (False)
         executed: also every address executed, through simulated caches, and the causes (False)
-        isa: 'avx512', 'avx2' or 'generic' (the widest that runs here)
+        isa: 'avx512_bf16', 'avx512', 'avx2' or 'generic' (the widest that runs here)
         micro_kernel: '6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one that fits each product)
         prefetch: ask for the lines of tiles in place before they are used (False)
         seed: of everything random (1)
@@ -445,7 +445,7 @@ def run(
         min_tile: the smallest tile tried (1)
         stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
         target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
-        isa: 'avx512', 'avx2' or 'generic' (the widest that runs here)
+        isa: 'avx512_bf16', 'avx512', 'avx2' or 'generic' (the widest that runs here)
         micro_kernel: '6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one that fits each product)
         prefetch: ask for the lines of tiles in place before they are used (False)
         seed: of everything random (1)
