@@ -154,10 +154,24 @@ NodeId nearest_load(const Draft& d, const std::vector<NodeId>& loads, BufferId b
   return nearest;
 }
 
+/// Whether a compute inside `scope` reads the tensor by another's values.
+bool is_gathered_inside(const Draft& d, TensorId t, NodeId scope) {
+  return std::ranges::any_of(d.k.ops, [&](OpId op) {
+    return d.inside(d.compute_of[op.index()], scope) &&
+           std::ranges::any_of(d.w.op(op).inputs, [&](const Access& a) {
+             return a.tensor == t && is_gather(a);
+           });
+  });
+}
+
 std::optional<Reason> place_load(Draft& d, NodeId id) {
   ScheduleNode& n = d.node(id);
   const std::string& name = d.w.tensor(n.tensor).name;
   n.reads_below = d.reads_inside(n.tensor, n.parent);
+  if (n.reads_below.empty() && is_gathered_inside(d, n.tensor, n.parent))
+    return Reason{formatted("L.{}: {} is indexed by another tensor's values, so that no box of it "
+                            "is known to load: it is read at home, element by element",
+                            name, name)};
   if (n.reads_below.empty())
     return Reason{formatted("no compute in the parentheses of L.{} reads {}", name, name)};
   std::vector<OpId> ops;
@@ -227,16 +241,24 @@ std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
 std::optional<Reason> place_uses(Draft& d, NodeId id) {
   ScheduleNode& n = d.node(id);
   const Operator& op = d.w.op(n.op);
+  const auto gathered = [&](const InputUse& use) {
+    return is_gather(op.inputs[static_cast<std::size_t>(use.inputs.front())]);
+  };
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const TensorId t = op.inputs[i].tensor;
-    const auto same = std::ranges::find(n.reads, t, &InputUse::tensor);
+    const bool gather = is_gather(op.inputs[i]);
+    const auto same = std::ranges::find_if(n.reads, [&](const InputUse& use) {
+      return !gather && use.tensor == t && !gathered(use);
+    });
     if (same != n.reads.end())
       same->inputs.push_back(static_cast<int>(i));
     else
       n.reads.push_back({.tensor = t, .inputs = {static_cast<int>(i)}});
   }
-  for (InputUse& use : n.reads)
+  for (InputUse& use : n.reads) {
+    if (gathered(use)) continue;
     if (auto reason = place_input(d, id, use)) return reason;
+  }
   for (std::size_t o = 0; o < op.outputs.size(); ++o) {
     const TensorId t = op.outputs[o].target.tensor;
     const BufferId b = d.chain[t.index()].front();

@@ -237,6 +237,10 @@ class Walker {
     const Box box = footprint(*s_.workload, op, op.inputs[static_cast<std::size_t>(input)],
                               ranges_of(s_, k_, ranges, n.op));
     if (box.empty()) return;
+    if (!use.buffer.valid())
+      return emit({.kind = AccessKind::gather, .node = id, .tensor = use.tensor, .level = k_.level,
+                   .op = n.op, .box = box, .tile = box, .input = input,
+                   .elements = gathered_elements(s_, k_, n.op, input, ranges), .ranges = &ranges});
     emit({.kind = AccessKind::read, .node = id, .buffer = use.buffer, .tensor = use.tensor,
           .op = n.op, .instance = instances_[use.buffer.index()], .box = box,
           .tile = tiles_[use.buffer.index()], .input = input, .ranges = &ranges});
