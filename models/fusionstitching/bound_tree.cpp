@@ -10,6 +10,7 @@ namespace {
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kMostWarps = 32;     // of a block: CUDA C++ Programming Guide
 constexpr std::int64_t kKeptOfTensor = 64;  // values of one tensor that a thread keeps in registers
+constexpr std::int64_t kKeptAlike = 16;     // that every lane keeps for itself alone
 constexpr std::int64_t kKept = 160;         // of all, of at most 255 registers
 constexpr std::int64_t kWorking = 24;       // registers beside the values that are kept (assumed)
 constexpr std::int64_t kThreadsOfTrips = 256;  // of a block, at most, that a loop's trips ask for
@@ -314,7 +315,7 @@ class Writer {
         alike |= d == -1 && p.bound >= 0 && bound_ != Binding::seq;
         share = std::max(share, share_of(p, *u.access));
       }
-      if (!several && !(alike && share <= 1)) continue;
+      if (!several && !(alike && share <= kKeptAlike)) continue;
       switch (keep(share, row_bytes(*first.access), aligned)) {
         case Where::registers:
           loads_.push_back(load(w_.tensor(t).name, "registers"));
