@@ -313,7 +313,7 @@ class Writer {
     for (std::size_t p = 0; p < passes_.size(); ++p)
       for (int v : passes_[p].vertices)
         for (const Access& a : op(v).inputs)
-          if (!made_here(a.tensor)) reads[a.tensor].push_back({p, &a});
+          if (!made_here(a.tensor) && !is_gather(a)) reads[a.tensor].push_back({p, &a});
     return reads;
   }
   bool made_here(TensorId t) const {
