@@ -95,6 +95,19 @@ NodeId region_body(const Draft& d, TensorId t) {
         "is no loop around its producer and all its consumers", "such a loop, or no `at`");
 }
 
+/// Where units of a block reduce an output together, its tile is that of all of them (rule 12): fixed
+/// outside the outermost of their loops. None: no unit-bound loop reduces it.
+NodeId joined_at(const Draft& d, OpId producer) {
+  NodeId outermost;
+  for (NodeId n = d.compute_of[producer.index()]; n.valid(); n = d.node(n).parent) {
+    const ScheduleNode& l = d.node(n);
+    if (l.kind == NodeKind::loop && l.binding != Binding::grid && unit_of(l.binding) &&
+        l.max_trips > 1 && d.w.is_reduction(producer, l.loop))
+      outermost = n;
+  }
+  return outermost.valid() ? d.body_of(d.node(outermost).parent) : NodeId();
+}
+
 void fix_chain(Draft& d, TensorId t) {
   const auto& chain = d.chain[t.index()];
   const OpId producer = d.w.producer(t);
@@ -106,6 +119,7 @@ void fix_chain(Draft& d, TensorId t) {
       if (!b.leaves) b.reads = d.reads_inside(t, NodeId(0));
     }
     if (b.role == BufferRole::output || b.leaves) {
+      if (!b.fixed_at.valid() && i == 0) b.fixed_at = joined_at(d, producer);
       // Without a store of its own, an outer buffer holds what the store into it brings.
       if (!b.fixed_at.valid() && i > 0)
         b.fixed_at = d.body_of(d.k.buffer(chain[i - 1]).store);

@@ -67,6 +67,13 @@ std::optional<Reason> check_stores(const Draft& d) {
   return std::nullopt;
 }
 
+bool stores_inside(const Draft& d, const OutputUse& out, NodeId loop) {
+  return std::ranges::any_of(d.chain[out.tensor.index()], [&](BufferId b) {
+    const NodeId store = d.k.buffer(b).store;
+    return store.valid() && d.inside(store, loop);
+  });
+}
+
 /// Rule 12: a reduction over blocks needs !atomic, and each block's partial is written once.
 std::optional<Reason> check_grid_reductions(const Draft& d) {
   for (OpId op : d.k.ops) {
@@ -80,6 +87,10 @@ std::optional<Reason> check_grid_reductions(const Draft& d) {
         if (n.binding == Binding::grid && !out.atomic && !d.w.op(op).running)
           return Reason{formatted("{} reduces {} over blocks: S.{}!atomic is needed",
                                     d.w.loop(n.loop).name, name, name)};
+        if (!out.atomic && n.binding != Binding::grid && unit_of(n.binding) && stores_inside(d, out, loop))
+          return Reason{formatted("S.{} is inside {}@{}, over whose units it is reduced: what each of "
+                                  "them has is a part of it",
+                                  name, d.w.loop(n.loop).name, name_of(n.binding))};
         if (out.atomic && n.binding != Binding::grid && d.inside(store, loop))
           return Reason{formatted("S.{}!atomic is inside {}, so that a block would write its "
                                     "partial result more than once", name, d.w.loop(n.loop).name)};

@@ -71,11 +71,14 @@ class Walker {
   /// The instance that a buffer of `level` has at this point of the walk.
   std::int64_t instance_here(LevelId level) const {
     const Unit owner = s_.machine->level(level).private_to;
-    std::int64_t inner = 0;
-    for (const auto& [unit, index, count] : units_)
-      if (unit <= owner) inner = inner * count + index;
+    std::int64_t inner = 0, depth = 0;
+    for (const auto& [unit, index, count] : units_) {
+      if (unit > owner) continue;
+      inner = inner * count + index;
+      ++depth;  // a unit is not the first of those within it
+    }
     const std::int64_t block = owner >= Unit::grid ? block_ : 0;
-    return block * kInner + inner;
+    return (block * kUnitDepths + depth) * kUnitsOfBlock + inner;
   }
 
   Held& held(BufferId b) {
@@ -267,8 +270,6 @@ class Walker {
                          initialises(producer, ranges, n.atomic),
           .atomic = n.atomic, .ranges = &ranges});
   }
-
-  static constexpr std::int64_t kInner = std::int64_t{1} << 20;
 
   const Schedule& s_;
   const ScheduledKernel& k_;

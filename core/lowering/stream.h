@@ -56,6 +56,11 @@ struct AccessEvent {
   const Ranges* ranges = nullptr;           ///< compute, gather: the operator ranges
 };
 
+/// An instance's key is its block, how many unit-bound loops tell it apart within that, and its linear
+/// number in those: a unit is not the first of the units within it (rule 7).
+inline constexpr std::int64_t kUnitsOfBlock = std::int64_t{1} << 28, kUnitDepths = 8;
+inline std::int64_t unit_number(std::int64_t instance) { return instance % kUnitsOfBlock; }
+
 using AccessSink = std::function<void(const AccessEvent&)>;
 
 /// Walks every kernel in order, blocks in linear order, unit iterations in order. Cost: one call for

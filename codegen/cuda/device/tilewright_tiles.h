@@ -97,8 +97,8 @@ TW_DEVICE Box<R> needed(const Held<R>& h, const Box<R>& now) {
 // ---- tiles in shared memory --------------------------------------------------------------------
 /// Rows of Pitch elements, Pitch * sizeof(T) a multiple of 16. Swizzled: 16-byte chunks are exchanged
 /// within a row by its number, so that eight rows' chunks of one column lie in different banks. Rows begin at
-/// multiples of 32 bytes: of a sector of 32 bytes that a copy puts across two such pieces of shared memory, an H200
-/// fetches both halves, each with the whole sector (experiments/results/h200-sm-bytes.json, before and after).
+/// multiples of 32 bytes: a sector of 32 bytes that a copy puts across two such pieces of shared memory is fetched
+/// twice on an H200 (docs/gpu.md).
 template <class T, int Rows, int Columns, int Pitch, bool Swizzled>
 struct Tile {
   using Element = T;
