@@ -105,6 +105,12 @@ TEST(StitchPlan, AGatherIsPlannedAndCounted) {
   const Answer a = plan(request("attention-unit:batch=4,items=6,width=8,rows=50"));
   ASSERT_TRUE(a.ok());
   EXPECT_GE(a.json["exact_bytes"].get<std::int64_t>(), a.json["bound_bytes"].get<std::int64_t>());
+  Request chimera = request("attention-unit:batch=4,items=6,width=8,rows=50");
+  chimera.model = "chimera";
+  for (const Answer& refused : {plan(chimera), predict(chimera)}) {
+    EXPECT_FALSE(refused.ok());
+    EXPECT_THAT(refused.json["reason"], HasSubstr("lookup reads by another tensor's values"));
+  }
 }
 
 TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
@@ -155,7 +161,9 @@ TEST(StitchPlan, WitnessesAgreeOnBoundPlans) {
     const Result<Optimum> best = find_model("fusionstitching").optimise(r, setting);
     ASSERT_TRUE(best.ok()) << best.reason();
     for (const ordered_json& kernel : best->document["stitched"])
-      if (kernel["class"] != "product") EXPECT_TRUE(kernel["without_units"].is_null()) << kernel;
+      if (kernel["class"] != "product") {
+        EXPECT_TRUE(kernel["without_units"].is_null()) << kernel;
+      }
     const Result<Alone> alone = alone_at(setting, best->plan, best->level);
     ASSERT_TRUE(alone.ok()) << alone.reason();
     const Traffic simulated = tilewright::simulate(alone->schedule);
