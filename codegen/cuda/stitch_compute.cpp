@@ -80,7 +80,8 @@ std::string StitchEmitter::read_gathered(const Use& use) {
     }
     offset += " + " + times(stride, index);
   }
-  const std::string loaded = there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
+  const std::string loaded =
+      there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 

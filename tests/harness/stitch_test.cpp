@@ -106,6 +106,12 @@ TEST(StitchPlan, AGatherIsPlannedAndCounted) {
   const Answer a = plan(request("attention-unit:batch=4,items=6,width=8,rows=50"));
   ASSERT_TRUE(a.ok());
   EXPECT_GE(a.json["exact_bytes"].get<std::int64_t>(), a.json["bound_bytes"].get<std::int64_t>());
+  Request chimera = request("attention-unit:batch=4,items=6,width=8,rows=50");
+  chimera.model = "chimera";
+  for (const Answer& refused : {plan(chimera), predict(chimera)}) {
+    EXPECT_FALSE(refused.ok());
+    EXPECT_THAT(refused.json["reason"], HasSubstr("lookup reads by another tensor's values"));
+  }
 }
 
 TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
