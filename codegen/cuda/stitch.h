@@ -211,13 +211,19 @@ class StitchEmitter {
   void start_sum(const Value& v);
   std::string read(const Use& use);
   void finish_sums(NodeId anchor);
-  void combine(std::size_t value);
-  void join_warps(std::size_t value, const std::vector<int>& units);
+  void join_lanes(const Value& v);
+  void join_warps(const std::vector<std::size_t>& sums, const std::string& flip);
+  void gather_parts(const Value& v, const std::string& parts);
+  std::string part(const Value& v, const std::string& parts, const std::string& warp) const;
+  void keep_sum(std::size_t value);
   std::string place_among(const Value& v) const;
   bool shared_out(const Value& v) const;
   std::string joining_warp(const Value& v) const;
   std::vector<int> reduced_units(const Value& v) const;
   std::int64_t scratch_lanes(const Value& v) const;
+  std::int64_t scratch_elements(const Value& v) const {
+    return size_of_dims(v.dims) * warps_ * scratch_lanes(v);
+  }
   static std::string functor(Combine c);
   std::string literal_text(double value) const;
 
@@ -242,13 +248,15 @@ class StitchEmitter {
   std::map<BufferId, std::vector<Span>> tiles_;  ///< of buffers fixed at a body
   std::map<BufferId, std::vector<NodeId>> tile_loops_;
   std::map<std::size_t, std::int64_t> scratch_;  ///< of sums over warps: offset in bytes
+  std::set<std::size_t> long_sums_;              ///< sums that use one place in turn
+  std::map<NodeId, std::string> flips_;          ///< of sums in a loop: which of two places is next
   std::int64_t shared_bytes_ = 0;
 
   Lines out_{1};
   std::vector<std::map<std::string, std::string>> defined_;
   std::vector<std::size_t> written_;  ///< in shared memory, and not yet seen by all who read it
-  std::set<std::int64_t> taken_;      ///< scratch of sums that has been used before
-  std::vector<NodeId> open_;          ///< loops of the program around the current place
+  bool long_place_taken_ = false;
+  std::vector<NodeId> open_;  ///< loops of the program around the current place
   std::string rest_ = "block";
   std::int64_t blocks_here_ = 1;
 };

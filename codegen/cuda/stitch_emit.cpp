@@ -65,6 +65,7 @@ void StitchEmitter::write() {
     if (v.storage == Storage::shared)
       out_.line(real() + "* const " + v.name + " = reinterpret_cast<" + real() + "*>(memory + " +
                 std::to_string(v.offset) + ");");
+  for (const auto& [anchor, flip] : flips_) out_.line("int " + flip + " = 0;");
   rest_ = "block";
   blocks_here_ = k_.blocks;
   defined_.emplace_back();

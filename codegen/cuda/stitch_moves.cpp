@@ -172,7 +172,6 @@ void StitchEmitter::lay_out() {
     shared_bytes_ += 16 * ceil_div(elements * bytes, std::int64_t{16});
     return at;
   };
-  std::vector<std::size_t> long_sums;
   std::int64_t longest = 0;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     Value& v = values_[i];
@@ -191,16 +190,22 @@ void StitchEmitter::lay_out() {
       return indices_[static_cast<std::size_t>(id)].unit != Binding::lane;
     });
     if (!joined || warps_ == 1) continue;
-    const std::int64_t elements = size_of_dims(v.dims) * warps_ * scratch_lanes(v);
+    const std::int64_t elements = scratch_elements(v);
+    const bool in_loop = std::ranges::any_of(loops_around(v.anchor), [this](NodeId l) {
+      return k_.node(l).binding != Binding::grid && facts_[l.index()].turn >= 0;
+    });
     // Long arrays of sums use one place after the other, at a barrier each.
-    if (elements > kLongSums)
-      long_sums.push_back(i), longest = std::max(longest, elements);
-    else
-      scratch_[i] = room(elements);
+    if (elements > kLongSums) {
+      long_sums_.insert(i);
+      longest = std::max(longest, elements);
+      continue;
+    }
+    if (in_loop && !flips_.contains(v.anchor)) flips_[v.anchor] = names_.fresh("flip");
+    scratch_[i] = room((in_loop ? 2 : 1) * elements);
   }
   if (longest > 0) {
     const std::int64_t at = room(longest);
-    for (std::size_t i : long_sums) scratch_[i] = at;
+    for (std::size_t i : long_sums_) scratch_[i] = at;
   }
   const Level* shared = nullptr;
   for (const Level& l : p_.machine().levels)
