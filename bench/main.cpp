@@ -87,6 +87,13 @@ void check(Arguments& a) {
                       .value = formatted("{}", a.settings.turn_seconds),
                       .problem = "is no length of a turn",
                       .accepted = "0..60 seconds"});
+  if (a.settings.part_seconds != 0 &&
+      (!(a.settings.part_seconds > 0 && a.settings.part_seconds <= 1e6) || a.settings.journal.empty()))
+    throw InputError({.where = "--part",
+                      .value = formatted("{}", a.settings.part_seconds),
+                      .problem = a.settings.journal.empty() ? "is of a journal that goes on, and none is named"
+                                                            : "is no number of seconds",
+                      .accepted = "1..1000000 with --journal FILE"});
   if (a.settings.peers == std::vector<std::string>{"none"})
     a.settings.no_peers = true, a.settings.peers.clear();
   a.settings.rows.insert(a.settings.rows.end(), a.row.begin(), a.row.end());
@@ -117,6 +124,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
   app.add_option("--rounds", a.settings.rounds, "turns of each contestant")->capture_default_str();
   app.add_option("--turn", a.settings.turn_seconds, "seconds a turn")->capture_default_str();
   app.add_option("--tilings", a.settings.tilings, "tilings: drawn a row")->capture_default_str();
+  app.add_option("--journal", a.settings.journal,
+                 "tilings: a file that keeps finished rows; a run that finds it goes on with it");
+  app.add_option("--part", a.settings.part_seconds,
+                 "tilings: seconds after which no row is begun; with --journal");
   app.add_option("--peers", a.settings.peers, "kernels: OpenBLAS,BLIS,... or none")->delimiter(',');
   app.add_flag("--prefetch", a.settings.prefetch, "kernels: ours with prefetches beside it");
   app.add_option("--isa", a.isa, "kernels: of our code and the peak: avx512, avx2, generic");

@@ -1,46 +1,14 @@
 #include "bench/report.h"
 
-#include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <thread>
 
 #include "core/ir/format.h"
-#include "core/ir/host_facts.h"
+#include "harness/circumstances.h"
 
 namespace tilewright::bench {
-namespace {
-
-std::string compiler() {
-#if defined(__clang__)
-  return formatted("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
-#elif defined(__GNUC__)
-  return formatted("GCC {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
-#else
-  return "unknown";
-#endif
-}
-
-/// Over the last minute; what else is running shows here. Below zero: unknown.
-double load_average() {
-  double load = -1;
-  return getloadavg(&load, 1) == 1 ? load : -1;
-}
-
-std::string utc_now() {
-  const time_t now = ::time(nullptr);
-  tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
-}  // namespace
 
 std::string Table::text() const {
   std::vector<std::size_t> widths;
@@ -68,19 +36,9 @@ Json seconds_json(const Samples& seconds) {
 }
 
 Json circumstances(const std::vector<std::string>& command) {
-  const HostProcessor processor = processor_from_files();
-  utsname system{};
-  uname(&system);
   std::string line;
   for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
-  return {{"machine", "host"},
-          {"cpu", processor.model.empty() ? "unknown" : processor.model},
-          {"cpus_online", std::thread::hardware_concurrency()},
-          {"system", std::string(system.sysname) + " " + system.release},
-          {"compiler", compiler()},
-          {"load_average", load_average()},
-          {"date", utc_now()},
-          {"command", line}};
+  return harness::circumstances(line);
 }
 
 void print(const std::string& text) {

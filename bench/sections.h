@@ -22,6 +22,8 @@ struct Settings {
   int rounds = 12;
   double turn_seconds = 0.008;
   int tilings = 100;  ///< tilings: how many are drawn a row
+  std::string journal = {};    ///< tilings: where finished rows are kept; empty: nowhere
+  double part_seconds = 0;     ///< tilings: begins no row that would not end by then; 0: all rows
   cpu::Isa isa = cpu::host_isa();  ///< of our kernel and of the peak
   std::uint64_t seed = 1;
 };
@@ -39,7 +41,8 @@ void check_kernels(const Settings& settings);
 Json bandwidth(const Settings& settings);
 
 /// The model's tiling beside the fastest of tilings drawn at random, all verified. "tilings": one entry
-/// a row and number of threads; "ratio" is the model's median time over the fastest drawn one's.
+/// a row and number of threads; "ratio" is the model's median time over the fastest drawn one's;
+/// "rows_left": how many of them another part has to time.
 Json tilings(const Settings& settings);
 
 /// How fast the models, the resolver and the simulator are. "rates": one entry a row of

@@ -1,52 +1,32 @@
 // Section: the model's tiling among tilings drawn at random. Each is emitted, built and verified
-// like the model's; a short heat finds the fastest of them, which then take turns with the model's.
+// with the model's; heats of interleaved turns leave the fastest of them, which then take turns with the
+// model's.
 #include <algorithm>
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "bench/samples.h"
 #include "bench/sections.h"
 #include "core/ir/format.h"
 #include "harness/chimera_request.h"
-#include "harness/cpu_kernel.h"
+#include "harness/circumstances.h"
+#include "harness/kernel_batch.h"
+#include "harness/points.h"
 #include "harness/sampler.h"
 #include "harness/schedules.h"
-#include "harness/verified_kernel.h"
 
 namespace tilewright::bench {
 namespace {
 
 constexpr double kWithin = 1.05;       // of the fastest drawn one's median
-constexpr std::size_t kFinalists = 6;  // of the heat, by their fastest runs
-constexpr int kHeatRuns = 4;
 
+/// A tiling that is timed: the model's own, or a drawn one.
 struct Tried {
   std::string order, tiles;  ///< empty: the model's own
   std::string tree;
   std::unique_ptr<harness::VerifiedKernel> kernel;
-  double heat_seconds = 0;
 };
-
-/// A Reason where there is no kernel of it.
-Result<Tried> tried(const harness::Request& request, const Settings& settings, int threads,
-                    const harness::Reference& reference) {
-  const harness::Scheduled on = harness::schedule_of(request);
-  if (!on.schedule) return Reason{on.refusal.json.value("reason", std::string("no schedule"))};
-  const auto source = cpu::emit(*on.schedule, {.isa = settings.isa, .threads = threads});
-  if (!source) return Reason{source.reason()};
-  Result<cpu::Kernel> built = cpu::build(*source);
-  if (!built) return Reason{built.reason()};
-  const Workload& w = *on.setting.workload;
-  harness::VerifyResult checked = harness::verify(
-      std::make_unique<harness::CpuKernel>(std::move(built).value(), w), w, reference);
-  if (!checked.kernel) return Reason{"verification failed"};
-  Tried t{.order = request.order.value_or(""),
-          .tiles = request.tiles.value_or(""),
-          .tree = to_text(on.plan.kernels.front().tree),
-          .kernel = std::move(checked.kernel)};
-  t.heat_seconds = INFINITY;
-  for (int i = 0; i < kHeatRuns; ++i) t.heat_seconds = std::min(t.heat_seconds, t.kernel->run());
-  return t;
-}
 
 /// Tilings of legal orders, each of an order drawn from all; within the capacity that the model
 /// plans for, no smaller than its own least tiles and of the same multiples, so that what differs
@@ -94,62 +74,133 @@ Json tried_json(const Tried& t, const Samples& s) {
   return json;
 }
 
+harness::BatchItem item_of(harness::Scheduled& on) {
+  if (!on.schedule) return {Reason{on.refusal.json.value("reason", std::string("no schedule"))}};
+  return {std::move(*on.schedule)};
+}
+
+/// The model's kernel, if there is one, and then those of the requests that have one.
+struct Field {
+  std::optional<Tried> ours;
+  std::string why;  ///< why there is none of the model
+  std::vector<Tried> others;
+  int failed = 0;
+};
+
+Field built(const harness::Request& model, const std::vector<harness::Request>& others,
+            const harness::Setting& setting, int threads, const Settings& settings) {
+  std::vector<Tried> tried;
+  std::vector<harness::BatchItem> items;
+  const auto add = [&](const harness::Request& r) {
+    harness::Scheduled on = harness::schedule_for_threads(r);
+    tried.push_back({.order = r.order.value_or(""),
+                     .tiles = r.tiles.value_or(""),
+                     .tree = on.schedule ? to_text(on.plan.kernels.front().tree) : ""});
+    items.push_back(item_of(on));
+  };
+  add(model);
+  for (const harness::Request& r : others) add(r);
+  auto kernels = harness::verified_kernels(
+      *setting.workload, items, harness::reference_of(*setting.workload, settings.seed),
+      {.isa = settings.isa,
+       .threads = threads,
+       .jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))});
+  Field field;
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    if (!kernels[i]) {
+      if (i == 0) field.why = kernels[i].reason();
+      else ++field.failed;
+      continue;
+    }
+    tried[i].kernel = std::move(kernels[i]).value();
+    if (i == 0) field.ours = std::move(tried[i]);
+    else field.others.push_back(std::move(tried[i]));
+  }
+  return field;
+}
+
+Contestant contestant(const Tried& t) {
+  harness::VerifiedKernel* const kernel = t.kernel.get();
+  return {.name = t.tree, .sample = [kernel] { return kernel->run(); }};
+}
+
 Json one_row(const std::string& row, int threads, const Settings& settings) {
+  progress(formatted("tilings: {}, building", row));
   harness::Request model{.subject = row, .machine = "host"};
   model.model = "chimera";
   model.target = "cpu";
   model.threads = threads;
   const harness::Setting setting = harness::setting_of(model);
-  const harness::Reference reference = harness::reference_of(*setting.workload, settings.seed);
-  Result<Tried> best_of_model = tried(model, settings, threads, reference);
+  const Field field = built(model, drawn(model, setting, settings.tilings, settings.seed), setting,
+                            threads, settings);
   Json json = {{"row", row}, {"threads", threads}};
-  if (!best_of_model) {
-    json["reason"] = best_of_model.reason();
+  if (!field.ours || field.others.empty()) {
+    json["reason"] = !field.ours ? field.why : "no tiling could be drawn";
     return json;
   }
-  const Tried ours = std::move(best_of_model).value();
-  std::vector<Tried> others;
-  int failed = 0;
-  for (const harness::Request& r : drawn(model, setting, settings.tilings, settings.seed)) {
-    progress(formatted("tilings: {}, {} of {}", row, others.size() + 1, settings.tilings));
-    Result<Tried> t = tried(r, settings, threads, reference);
-    if (!t) {
-      ++failed;
-      continue;
-    }
-    others.push_back(std::move(t).value());
-    // Only the fastest stay loaded.
-    std::ranges::sort(others, {}, &Tried::heat_seconds);
-    for (std::size_t i = kFinalists; i < others.size(); ++i) others[i].kernel.reset();
-  }
-  json["drawn"] = others.size();
-  json["failed"] = failed;
-  if (others.empty()) {
-    json["reason"] = "no tiling could be drawn";
-    return json;
-  }
-  std::vector<Contestant> contestants;
-  const auto enter = [&](const Tried& t, const std::string& name) {
-    harness::VerifiedKernel* const kernel = t.kernel.get();
-    contestants.push_back({.name = name, .sample = [kernel] { return kernel->run(); }});
-  };
-  enter(ours, "model");
-  for (std::size_t i = 0; i < std::min(kFinalists, others.size()); ++i)
-    enter(others[i], "drawn " + std::to_string(i + 1));
-  const auto samples = interleave(contestants, {.rounds = settings.rounds,
-                                                .turn_seconds = settings.turn_seconds,
-                                                .settle = wait_until_quiet});
+  json["drawn"] = field.others.size();
+  json["failed"] = field.failed;
+  progress(formatted("tilings: {}, heats", row));
+  std::vector<Contestant> all;
+  for (const Tried& t : field.others) all.push_back(contestant(t));
+  const auto left = harness::finalists(all, {.settle = wait_until_quiet});
+  std::vector<Contestant> last = {contestant(*field.ours)};
+  for (std::size_t i : left) last.push_back(all[i]);
+  const auto samples = interleave(last, {.rounds = settings.rounds,
+                                         .turn_seconds = settings.turn_seconds,
+                                         .settle = wait_until_quiet});
   std::size_t best = 1;
   for (std::size_t i = 2; i < samples.size(); ++i)
     if (samples[i].median() < samples[best].median()) best = i;
   const double ratio = samples[0].median() / samples[best].median();
-  json["model"] = tried_json(ours, samples[0]);
-  json["fastest_drawn"] = tried_json(others[best - 1], samples[best]);
+  json["model"] = tried_json(*field.ours, samples[0]);
+  json["fastest_drawn"] = tried_json(field.others[left[best - 1]], samples[best]);
   json["ratio"] = ratio;
   json["ratio_of_fastest_runs"] = samples[0].least() / samples[best].least();
   json["within"] = ratio <= kWithin;
+  json["date"] = harness::circumstances("")["date"];
   return json;
 }
+
+/// Rows that are finished are kept in a journal; after a part's first, none is begun that would not end
+/// in it.
+class Parts {
+ public:
+  explicit Parts(const Settings& settings) : settings_(settings) {
+    if (settings.journal.empty()) return;
+    const std::string all = formatted(
+        "{} {} {} {} {} {}", harness::build_hash(), settings.tilings, settings.rounds,
+        settings.turn_seconds, cpu::name_of(settings.isa), settings.seed);
+    points_.open(settings.journal, kName, harness::hash_text(all), false);
+  }
+
+  /// Nothing where the time is up.
+  std::optional<Json> row(const std::string& name, int threads) {
+    try {
+      return points_.once(kName, formatted("{} {}", name, threads), [&] {
+        if (longest_ > 0 && settings_.part_seconds > 0 &&
+            elapsed() + longest_ > settings_.part_seconds)
+          throw Up{};
+        Json json;
+        longest_ = std::max(longest_, seconds_of([&] { json = one_row(name, threads, settings_); }));
+        return json;
+      });
+    } catch (const Up&) {
+      return std::nullopt;
+    }
+  }
+
+ private:
+  struct Up {};
+  static constexpr const char* kName = "tilings";
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  const Settings& settings_;
+  harness::Points points_;
+  double longest_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace
 
@@ -159,6 +210,8 @@ Json tilings(const Settings& settings) {
     for (int i = 1; i <= 12; ++i) rows.push_back(formatted("chimera/G{}", i));
   Json json;
   json["tilings"] = Json::array();
+  Parts parts(settings);
+  int left = 0;
   for (int threads : settings.threads) {
     print(
         formatted("\nThe model's tiling and the fastest of {} drawn ones, {}, {} thread{}, medians "
@@ -167,9 +220,15 @@ Json tilings(const Settings& settings) {
                   settings.rounds));
     Table table(
         {"row", "model ms", "fastest drawn ms", "ratio", "of the fastest runs", "the drawn one"});
-    int within = 0;
+    int within = 0, timed = 0;
     for (const std::string& row : rows) {
-      Json one = one_row(row, threads, settings);
+      std::optional<Json> found = parts.row(row, threads);
+      if (!found) {
+        ++left;
+        continue;
+      }
+      Json one = std::move(*found);
+      ++timed;
       if (one.contains("ratio")) {
         within += one["within"].get<bool>() ? 1 : 0;
         const auto ms = [&](const char* which) {
@@ -188,8 +247,12 @@ Json tilings(const Settings& settings) {
     progress("");
     print(table.text());
     print(formatted("the model's within 5 % of the fastest drawn one, or faster: {} of {}\n",
-                    within, rows.size()));
+                    within, timed));
   }
+  if (left > 0)
+    print(formatted("{} rows are left for another part: run it again with --journal {}\n", left,
+                    settings.journal));
+  json["rows_left"] = left;
   return json;
 }
 

@@ -261,7 +261,18 @@ std::string availability_table(const ordered_json& j) {
                get(t, "reason").is_null() ? text(t, "detail")
                : get(t, "help").is_null() ? text(t, "reason")
                                           : text(t, "reason") + "; try: " + text(t, "help")});
-  return table.text();
+  if (!j.contains("targets")) return table.text();
+  Table kernels({"target", "--micro-kernel", "usable here", "types", "block", "needs", "summary"});
+  for (const ordered_json& t : rows)
+    for (const ordered_json& m : t["micro_kernels"]) {
+      std::string types;
+      for (const ordered_json& type : m["types"])
+        types += (types.empty() ? "" : " ") + type.get<std::string>();
+      kernels.add({text(t, "name") + (m["variant"].is_null() ? "" : " " + text(m, "variant")),
+                   text(m, "name"), text(m, "usable"), types, text(m, "block"),
+                   m["needs"].is_null() ? "-" : text(m, "needs"), text(m, "summary")});
+    }
+  return table.text() + "\n" + kernels.text();
 }
 
 std::string experiments_table(const ordered_json& j) {

@@ -31,6 +31,17 @@ std::string schemes(const ordered_json& kernel) {
   return out;
 }
 
+/// Schedules drawn over the ranking, and how to ask for each.
+std::string drawn_table(const ordered_json& j) {
+  if (!j.contains("drawn")) return "";
+  Table table({"schedule", "L us", "tree", "asked for by"});
+  for (const ordered_json& d : j["drawn"])
+    table.add({text(d, "schedule"), microseconds(d["seconds"]), text(d, "tree"),
+               "--stitch " + joined(d["request"]["stitch"])});
+  return formatted("\nschedules, one of each of {} parts of the ranking (seed {})\n{}",
+                   j["drawn"].size(), text(j, "seed"), table.text());
+}
+
 }  // namespace
 
 std::string stitched_table(const ordered_json& j) {
@@ -52,7 +63,7 @@ std::string stitched_table(const ordered_json& j) {
   return out + "\n" + lives.text() + "\nplans, best score first\n" + plans.text() +
          formatted("\nXLA's rule, light operators computed again: {} kernels\n{}",
                    j["xla_kernels"].size(), xla) +
-         (j.contains("written") ? "\nwritten  " + text(j, "written") + "\n" : "");
+         drawn_table(j) + (j.contains("written") ? "\nwritten  " + text(j, "written") + "\n" : "");
 }
 
 }  // namespace tilewright::cli

@@ -185,7 +185,8 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
     row["simulated_reason"] = why->text;
   } else {
     row["fits"] = true;
-    row["simulated_bytes"] = total(by_tensor(tilewright::simulate(alone.schedule, {})));
+    row["simulated_bytes"] = total(by_tensor(
+        from_home(tilewright::simulate(alone.schedule, {}), *alone.schedule.machine)));
   }
   row["gap"] = bound.value > 0 ? ordered_json(static_cast<double>(total(p.exact)) /
                                               static_cast<double>(bound.value))

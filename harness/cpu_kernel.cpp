@@ -21,22 +21,34 @@ std::shared_ptr<void> allocate(std::size_t bytes) {
 
 }  // namespace
 
-CpuKernel::CpuKernel(cpu::Kernel kernel, const Workload& workload) : kernel_(std::move(kernel)) {
+CpuTensors::CpuTensors(const Workload& workload) : storage_(workload.tensors().size()) {
+  for (const Tensor& t : workload.tensors())
+    bytes_.push_back(static_cast<std::size_t>(t.bytes().value));
+}
+
+void* CpuTensors::at(TensorId tensor) {
+  std::shared_ptr<void>& memory = storage_[tensor.index()];
+  if (memory == nullptr) memory = allocate(bytes(tensor));
+  return memory.get();
+}
+
+CpuKernel::CpuKernel(cpu::Kernel kernel, const Workload& workload)
+    : CpuKernel(std::move(kernel), std::make_shared<CpuTensors>(workload)) {}
+
+CpuKernel::CpuKernel(cpu::Kernel kernel, std::shared_ptr<CpuTensors> tensors)
+    : kernel_(std::move(kernel)), memory_(std::move(tensors)) {
   const std::vector<bool>& needed = source().needed;
-  for (std::size_t t = 0; t < workload.tensors().size(); ++t) {
-    bytes_.push_back(static_cast<std::size_t>(workload.tensors()[t].bytes().value));
-    storage_.push_back(t < needed.size() && needed[t] ? allocate(bytes_[t]) : nullptr);
-    tensors_.push_back(storage_.back().get());
-  }
+  for (std::size_t t = 0; t < needed.size(); ++t)
+    tensors_.push_back(needed[t] ? memory_->at(TensorId(t)) : nullptr);
 }
 
 std::optional<Reason> CpuKernel::write(TensorId tensor, const void* elements) {
-  std::memcpy(tensors_[tensor.index()], elements, bytes_[tensor.index()]);
+  std::memcpy(tensors_[tensor.index()], elements, memory_->bytes(tensor));
   return std::nullopt;
 }
 
 std::optional<Reason> CpuKernel::read(TensorId tensor, void* elements) {
-  std::memcpy(elements, tensors_[tensor.index()], bytes_[tensor.index()]);
+  std::memcpy(elements, tensors_[tensor.index()], memory_->bytes(tensor));
   return std::nullopt;
 }
 

@@ -9,9 +9,25 @@
 
 namespace tilewright::harness {
 
+/// Page-aligned memory of a workload's tensors, taken when one is first asked for. Kernels that share it
+/// work on the same pages, so that no luck with addresses comes between them.
+class CpuTensors {
+ public:
+  explicit CpuTensors(const Workload& workload);
+  /// A tensor's first element, Tensor::bytes() of them. Throws std::bad_alloc.
+  void* at(TensorId tensor);
+  std::size_t bytes(TensorId tensor) const { return bytes_[tensor.index()]; }
+
+ private:
+  std::vector<std::shared_ptr<void>> storage_;
+  std::vector<std::size_t> bytes_;
+};
+
 class CpuKernel final : public TargetKernel {
  public:
   CpuKernel(cpu::Kernel kernel, const Workload& workload);
+  /// On tensors that other kernels of the workload use too: one at a time.
+  CpuKernel(cpu::Kernel kernel, std::shared_ptr<CpuTensors> tensors);
   bool needs(TensorId tensor) const override { return tensors_[tensor.index()] != nullptr; }
   std::optional<Reason> write(TensorId tensor, const void* elements) override;
   std::optional<Reason> read(TensorId tensor, void* elements) override;
@@ -20,9 +36,8 @@ class CpuKernel final : public TargetKernel {
 
  private:
   cpu::Kernel kernel_;
-  std::vector<std::shared_ptr<void>> storage_;
+  std::shared_ptr<CpuTensors> memory_;
   std::vector<void*> tensors_;  ///< by TensorId; null: not needed
-  std::vector<std::size_t> bytes_;
 };
 
 }  // namespace tilewright::harness

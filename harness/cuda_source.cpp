@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/format.h"
+#include "harness/micro_kernels.h"
 
 namespace tilewright::harness {
 
@@ -11,15 +12,7 @@ using nlohmann::ordered_json;
 Result<cuda::Source> cuda_source_of(const Scheduled& on,
                                     const std::optional<std::string>& micro_kernel,
                                     const CudaOptions& options) {
-  if (micro_kernel) {
-    std::vector<std::string> names;
-    for (const cuda::MicroKernel& k : cuda::micro_kernels()) names.emplace_back(k.name);
-    if (std::find(names.begin(), names.end(), *micro_kernel) == names.end())
-      throw InputError({.where = "--micro-kernel",
-                        .value = micro_kernel->empty() ? "nothing" : *micro_kernel,
-                        .problem = "is no micro-kernel for cuda",
-                        .accepted = join(names)});
-  }
+  check_micro_kernel("cuda", "", micro_kernel);
   return cuda::emit(*on.schedule, {.micro_kernel = micro_kernel.value_or(""),
                                    .warps = options.warps.value_or(0),
                                    .stages = options.stages.value_or(0),

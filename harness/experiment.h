@@ -71,6 +71,7 @@ enum class Reproduction : std::uint8_t {
   analysis,    ///< models and closed forms, and the search's own time
   simulation,  ///< walks through simulated memories
   recorded,    ///< counters and clocks of a machine that a recording names
+  measurement, ///< kernels built, verified and timed on this machine
   needs,       ///< not at all: the file says what it would need
 };
 std::string_view name_of(Reproduction r);
@@ -164,6 +165,11 @@ Reproduced reproduce_fusion(const Experiment& e, const Run& run);
 /// simulated times of verified programs.
 Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run);
 
+/// Chains on this processor with cost model, fusion and micro-kernel each on and off: measured times.
+Reproduced reproduce_ablation(const Experiment& e, const Run& run);
+/// Why no kernel can be built here; nothing where one can.
+std::optional<std::string> compiler_missing(const Experiment& e, const ReproduceOptions& options);
+
 /// What experiments/gpu has recorded, beside a paper's: times over PyTorch's, MCFuser's predicted
 /// against measured times, predicted against counted bytes.
 /// Why there is none here; nothing where there is.
@@ -171,6 +177,12 @@ std::optional<std::string> recording_missing(const Experiment& e, const Reproduc
 Reproduced reproduce_speedups(const Experiment& e, const Run& run);
 Reproduced reproduce_times(const Experiment& e, const Run& run);
 Reproduced reproduce_traffic(const Experiment& e, const Run& run);
+/// Stitched graphs on a GPU beside other compilers: wall and kernel times; their bytes, predicted and
+/// counted.
+Reproduced reproduce_graph_times(const Experiment& e, const Run& run);
+Reproduced reproduce_graph_counters(const Experiment& e, const Run& run);
+/// Their schedules' predicted and measured times: how well one ranks the other.
+Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run);
 /// Recorded plans simulated again: bytes from memory.
 Reproduced reproduce_memory(const Experiment& e, const Run& run);
 /// Where an experiment's recording lies: in --data, else in experiments/results.

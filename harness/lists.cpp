@@ -1,6 +1,7 @@
 // The verbs that say what is there, each from its records.
 #include "harness/experiment.h"
 #include "harness/machine_json.h"
+#include "harness/micro_kernels.h"
 #include "harness/registry.h"
 #include "harness/verbs.h"
 #include "profilers/meter.h"
@@ -68,8 +69,11 @@ Answer list_workloads() {
 Answer list_targets() {
   auto json = document();
   json["targets"] = ordered_json::array();
-  for (const TargetRecord& t : targets())
-    json["targets"].push_back(here_json(t.name, t.summary, t.here()));
+  for (const TargetRecord& t : targets()) {
+    const Availability here = t.here();
+    json["targets"].push_back(here_json(t.name, t.summary, here));
+    json["targets"].back()["micro_kernels"] = micro_kernels_json(t.name, here.usable);
+  }
   return {std::move(json), Status::done};
 }
 

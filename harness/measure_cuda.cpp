@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 
 #include "core/ir/format.h"
@@ -32,9 +33,14 @@ Result<std::string> own_command() {
 
 // ---- What models say of a plan ------------------------------------------------------------------
 
+/// What crosses from the boundary's outer level into any inner one: a kernel may fill shared memory and
+/// registers from it.
 ordered_json totals_json(const Traffic& t, const std::string& boundary) {
-  const TrafficEntry total = t.total(boundary);
-  return {{"read_bytes", total.read.value}, {"written_bytes", total.written.value}};
+  const std::string outer = boundary.substr(0, boundary.find('/') + 1);
+  std::int64_t read = 0, written = 0;
+  for (const TrafficEntry& e : t.entries)
+    if (e.boundary.starts_with(outer)) read += e.read.value, written += e.written.value;
+  return {{"read_bytes", read}, {"written_bytes", written}};
 }
 
 /// Bytes, time, or why the model does not price this plan.
@@ -62,6 +68,36 @@ ordered_json model_json(const char* name, const CudaJob& job, const char* edges)
   return json;
 }
 
+/// Every kernel's inputs read once and its outputs written once, and what is zeroed before it: what
+/// must cross from memory where caches are emptied between kernels. Of a gather at most an element a
+/// point.
+ordered_json once_json(const Schedule& s) {
+  const Workload& w = *s.workload;
+  std::int64_t read = 0, written = 0;
+  for (const ScheduledKernel& k : s.kernels) {
+    const auto here = [&k](OpId op) { return std::ranges::find(k.ops, op) != k.ops.end(); };
+    std::map<std::size_t, std::int64_t> reads;
+    for (OpId op : k.ops) {
+      for (const Access& access : w.op(op).inputs) {
+        const OpId producer = w.producer(access.tensor);
+        if (producer.valid() && here(producer)) continue;
+        const Tensor& t = w.tensor(access.tensor);
+        const std::int64_t touched = w.operations(op).value * size_of(t.dtype);
+        std::int64_t& bytes = reads[access.tensor.index()];
+        bytes = std::min(t.bytes().value, bytes + touched);
+      }
+      for (const Output& output : w.op(op).outputs) {
+        const TensorId t = output.target.tensor;
+        const bool leaves = w.is_output(t) || !std::ranges::all_of(w.consumers(t), here);
+        if (leaves) written += w.tensor(t).bytes().value;
+      }
+    }
+    for (const auto& [tensor, bytes] : reads) read += bytes;
+    for (TensorId t : k.zeroed) written += w.tensor(t).bytes().value;
+  }
+  return {{"read_bytes", read}, {"written_bytes", written}};
+}
+
 }  // namespace
 
 void add_predictions(CudaJob& job) {
@@ -82,6 +118,8 @@ void add_predictions(CudaJob& job) {
     if (w.is_input(TensorId(t)) || output) compulsory += w.tensors()[t].bytes().value;
   }
   json["compulsory_bytes"] = compulsory;
+  json["each_kernel_once"] = once_json(s);
+  json["kernels"] = s.kernels.size();
   json["chimera"] = model_json("chimera", job, "exact");
   json["chimera_full_edges"] = model_json("chimera", job, "full");
   json["mcfuser"] = model_json("mcfuser", job, "full");

@@ -56,6 +56,11 @@ constexpr Method kMethods[] = {
     {"speedups", Reproduction::recorded, reproduce_speedups, recording_missing, recording_files},
     {"times", Reproduction::recorded, reproduce_times, recording_missing, recording_files},
     {"traffic", Reproduction::recorded, reproduce_traffic, recording_missing, recording_files},
+    {"graph-times", Reproduction::recorded, reproduce_graph_times, recording_missing, recording_files},
+    {"graph-counters", Reproduction::recorded, reproduce_graph_counters, recording_missing, recording_files},
+    {"graph-ranking", Reproduction::recorded, reproduce_graph_ranking, recording_missing, recording_files},
+    // Built and timed here.
+    {"ablation", Reproduction::measurement, reproduce_ablation, compiler_missing},
     {"needs", Reproduction::needs, not_at_all, what_it_needs},
 };
 
@@ -69,6 +74,8 @@ std::string_view name_of(Reproduction r) {
       return "simulation";
     case Reproduction::recorded:
       return "recorded";
+    case Reproduction::measurement:
+      return "measurement";
     case Reproduction::needs:
       return "needs";
   }

@@ -6,6 +6,7 @@
 #include "core/ir/format.h"
 #include "core/ir/files.h"
 #include "harness/chimera_levels.h"
+#include "harness/operator_alone.h"
 #include "harness/parallel.h"
 #include "harness/sheet.h"
 #include "simulator/simulator.h"
@@ -17,33 +18,6 @@ using nlohmann::ordered_json;
 
 Setting setting_for(const std::string& workload, const std::string& machine) {
   return setting_of(request_for(workload, machine));
-}
-
-/// One operator of a workload as a workload: what it reads is input, what it writes output.
-Workload alone(const Workload& w, OpId id) {
-  WorkloadSpec spec{.name = w.op(id).name, .dtype = w.dtype()};
-  Operator op = w.op(id);
-  std::map<LoopId, LoopId> loops;
-  std::map<TensorId, TensorId> tensors;
-  for (LoopId& l : op.loops) {
-    loops[l] = LoopId(spec.loops.size());
-    spec.loops.push_back(w.loop(l));
-    l = loops[l];
-  }
-  const auto rename = [&](Access& a) {
-    const auto [at, fresh] = tensors.emplace(a.tensor, TensorId(spec.tensors.size()));
-    if (fresh) spec.tensors.push_back(w.tensor(a.tensor));
-    a.tensor = at->second;
-    for (Affine& index : a.index)
-      for (Term& t : index.terms) t.loop = loops.at(t.loop);
-  };
-  for (Access& a : op.inputs) rename(a);
-  for (Output& o : op.outputs) {
-    rename(o.target);
-    spec.outputs.push_back(o.target.tensor);
-  }
-  spec.operators = {std::move(op)};
-  return Workload::create(std::move(spec));
 }
 
 struct Plans {
@@ -58,7 +32,7 @@ Plans plans_of(const Setting& s) {
   const chimera::LevelsOptions options;
   p.fused = chimera::best_levels(*s.workload, *s.machine, options);
   for (OpId op : s.workload->topological_order()) {
-    const Workload one = alone(*s.workload, op);
+    const Workload one = operator_alone(*s.workload, op);
     const auto best = chimera::best_levels(one, *s.machine, options);
     if (!best) {
       p.why = one.name() + ": " + best.reason();

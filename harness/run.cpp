@@ -4,6 +4,7 @@
 
 #include "codegen/cpu/cpu.h"
 #include "harness/meters.h"
+#include "harness/micro_kernels.h"
 #include "harness/registry.h"
 #include "harness/run_cuda.h"
 #include "harness/run_npu.h"
@@ -24,17 +25,7 @@ cpu::Isa isa_of(const std::optional<std::string>& name) {
 Result<cpu::Source> source_of(const Scheduled& on, cpu::Isa isa,
                               const std::optional<std::string>& micro_kernel, bool prefetch,
                               int threads) {
-  if (micro_kernel) {
-    const auto known = cpu::micro_kernel_for(isa, *micro_kernel);
-    std::vector<std::string> names;
-    for (const cpu::MicroKernel& k : cpu::micro_kernels())
-      if (k.isa == isa) names.emplace_back(k.name);
-    if (!known || micro_kernel->empty())
-      throw InputError({.where = "--micro-kernel",
-                        .value = micro_kernel->empty() ? "nothing" : *micro_kernel,
-                        .problem = "is no micro-kernel for " + std::string(cpu::name_of(isa)),
-                        .accepted = join(names)});
-  }
+  check_micro_kernel("cpu", cpu::name_of(isa), micro_kernel);
   return cpu::emit(*on.schedule, {.isa = isa,
                                   .threads = threads,
                                   .micro_kernel = micro_kernel.value_or(""),
@@ -50,14 +41,11 @@ nlohmann::ordered_json packing_json(const Scheduled& on, const cpu::Source& sour
         {{"tensor", t.tensor}, {"level", t.level}, {"packed", t.packed}, {"reason", t.reason}});
   json["copied_bytes"] = nullptr;
   if (on.schedule->kernels.size() != 1) return json;
-  const auto alone = std::make_shared<const Machine>(
-      as_scratchpad(*on.setting.machine, on.schedule->kernels.front().level));
-  const Result<Schedule> schedule = resolve(on.plan, on.setting.workload, alone);
-  if (!schedule) return json;
-  const Traffic traffic = exact(*schedule);
-  if (!traffic.unavailable.empty()) return json;
+  const Result<Alone> alone =
+      alone_at(on.setting, on.plan, on.schedule->kernels.front().level);
+  if (!alone) return json;
   Bytes copied;
-  for (const TrafficEntry& e : traffic.entries)
+  for (const TrafficEntry& e : alone->exact.entries)
     for (const cpu::TileUse& t : source.tiles)
       if (t.packed && t.tensor == e.tensor) copied += e.read + e.written;
   json["copied_bytes"] = copied.value;

@@ -102,6 +102,7 @@ CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJ
   line.text("capacity", job.request.capacity);
   line.text("order", job.request.order);
   line.text("expression", job.request.fuser.expression);
+  line.texts("stitch", job.request.stitch);
   line.text("micro_kernel", job.options.micro_kernel);
   line.count("warps", 16, job.options.cuda.warps);
   line.count("stages", 8, job.options.cuda.stages);

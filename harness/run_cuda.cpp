@@ -47,6 +47,19 @@ cuda::BuildOptions build_options(const std::string& architecture, const CudaOpti
   return {.architecture = architecture, .cache = options.cache.value_or("")};
 }
 
+/// The launches, and what each is given in order: what another program that loads the cubin must know.
+ordered_json launches_of(const CudaJob& job) {
+  ordered_json json = launches_json(*job.source, job.binary ? &*job.binary : nullptr);
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const cuda::Launch& launch = job.source->launches[i];
+    json[i]["tensors"] = ordered_json::array();
+    for (TensorId t : launch.tensors)
+      json[i]["tensors"].push_back(job.on.setting.workload->tensor(t).name);
+    json[i]["workspace"] = launch.workspace;
+  }
+  return json;
+}
+
 std::string build_script(const cuda::Source& source) {
   return "#!/bin/sh\n# Builds " + source.file_name +
          " into a cubin; ARCH is sm_90a or sm_80.\nset -e\ncd \"$(dirname \"$0\")\"\n"
@@ -103,8 +116,14 @@ void emit_job(CudaJob& job) {
     return job.refuse_with("target " + job.options.target +
                            " cannot emit this schedule: " + source.reason());
   job.source = std::move(source).value();
+  const Workload& w = *job.on.setting.workload;
   add_source(job.json, *job.source);
-  job.json["launches"] = launches_json(*job.source, nullptr);
+  job.json["launches"] = launches_of(job);
+  job.json["workspace_bytes"] = job.source->workspace_bytes;
+  job.json["tensor_elements"] = ordered_json::object();
+  for (std::size_t t = 0; t < job.source->needed.size(); ++t)
+    if (const Tensor& tensor = w.tensor(TensorId(t)); job.source->needed[t])
+      job.json["tensor_elements"][tensor.name] = tensor.elements().value;
 }
 
 void build_job(CudaJob& job, const cuda::DeviceInfo* device) {
@@ -119,7 +138,8 @@ void build_job(CudaJob& job, const cuda::DeviceInfo* device) {
   job.json["architecture"] = job.binary->architecture;
   job.json["builder"] = job.binary->builder;
   job.json["build_seconds"] = job.binary->seconds;
-  job.json["launches"] = launches_json(*job.source, &*job.binary);
+  job.json["launches"] = launches_of(job);
+  if (!job.binary->file.empty()) job.json["cubin"] = job.binary->file.string();
 }
 
 void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device,

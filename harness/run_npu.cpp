@@ -1,3 +1,4 @@
+#include "harness/micro_kernels.h"
 #include "harness/run_npu.h"
 
 #include <algorithm>
@@ -104,11 +105,7 @@ std::vector<std::string> write_timelines(const std::string& path, const npu::Sou
 }  // namespace
 
 NpuJob npu_job(const Request& asked, const std::optional<std::string>& micro_kernel) {
-  if (micro_kernel && (micro_kernel->empty() || npu::find_micro_kernel(*micro_kernel) == nullptr))
-    throw InputError({.where = "--micro-kernel",
-                      .value = micro_kernel->empty() ? "nothing" : *micro_kernel,
-                      .problem = "is no micro-kernel for npu",
-                      .accepted = std::string(npu::micro_kernels().front().name)});
+  check_micro_kernel("npu", "", micro_kernel);
   Request request = asked;
   request.target = "npu";
   request.micro_kernel = micro_kernel;

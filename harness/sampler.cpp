@@ -115,4 +115,24 @@ std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order
   return drawn;
 }
 
+std::vector<OrderedTiles> draw_unguided(const Workload& w, std::int64_t count, std::uint64_t seed) {
+  constexpr int kMostMisses = 10000;  // draws in a row without a new legal tiling
+  std::vector<OrderedTiles> drawn;
+  const std::vector<chimera::Order> orders = chimera::all_orders(w);
+  if (orders.empty()) return drawn;
+  std::mt19937_64 random(seed);
+  const chimera::Tiles whole = chimera::tiles_from(w, {});
+  std::set<OrderedTiles> seen;
+  for (int misses = 0; misses < kMostMisses && std::ssize(drawn) < count; ++misses) {
+    OrderedTiles t{orders[below(random, orders.size())], whole};
+    for (LoopId l : t.order)
+      t.tiles[l.index()] = 1 + static_cast<std::int64_t>(
+                                   below(random, static_cast<std::uint64_t>(w.loop(l).extent)));
+    if (!chimera::legality(w, t.order, t.tiles).legal || !seen.insert(t).second) continue;
+    drawn.push_back(std::move(t));
+    misses = -1;
+  }
+  return drawn;
+}
+
 }  // namespace tilewright::harness

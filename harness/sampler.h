@@ -31,4 +31,16 @@ std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order
 
 inline constexpr int kSweeps = 32;
 
+struct OrderedTiles {
+  chimera::Order order;
+  chimera::Tiles tiles;
+  friend auto operator<=>(const OrderedTiles&, const OrderedTiles&) = default;
+};
+
+/// Up to `count` distinct legal tilings as someone draws them who has no model: every order is as
+/// likely, then every tile from one to its loop's extent, whatever memory that takes; illegal ones are
+/// drawn again. Fewer where the orders are too many to list, or none is found. Deterministic in the
+/// seed, on every platform.
+std::vector<OrderedTiles> draw_unguided(const Workload& w, std::int64_t count, std::uint64_t seed);
+
 }  // namespace tilewright::harness

@@ -38,6 +38,20 @@ double share_of(std::int64_t pieces, int threads) {
   return static_cast<double>(pieces) / static_cast<double>(ceil_div(pieces, threads) * threads);
 }
 
+bool has_bound_loop(const Node& node) {
+  return (node.kind == Node::Kind::loop && node.binding != Binding::seq) ||
+         std::ranges::any_of(node.children, has_bound_loop);
+}
+
+/// Whether the loop walks a dimension of every output that is not its last.
+bool in_all_outputs(const Workload& w, LoopId loop) {
+  return std::ranges::all_of(w.outputs(), [&](TensorId t) {
+    const OpId op = w.producer(t);
+    return op.valid() && !w.is_reduction(op, loop) && w.local_index(op, loop) >= 0 &&
+           w.op(op).outputs[0].target.index.back().plain_loop() != loop;
+  });
+}
+
 /// A loop around everything that is computed, over a dimension of the outputs that is not their last:
 /// vectors run along that one.
 struct Shared {
@@ -51,16 +65,11 @@ std::vector<Shared> shared_loops(Kernel& kernel, const Workload& w) {
   for (Node* at = &kernel.tree; at != nullptr;) {
     if (at->kind == Node::Kind::loop) {
       const auto id = w.find_loop(at->name);
-      const auto in_output = [&](TensorId t) {
-        const OpId op = w.producer(t);
-        return op.valid() && !w.is_reduction(op, *id) && w.local_index(op, *id) >= 0 &&
-               w.op(op).outputs[0].target.index.back().plain_loop() != *id;
-      };
       const auto tile = kernel.tiles.find(at->name);
       const std::int64_t step =
           at->step > 0 ? at->step : tile == kernel.tiles.end() ? 0 : tile->second;
       if (at->binding != Binding::seq) return {};
-      if (id && step > 0 && std::ranges::all_of(w.outputs(), in_output))
+      if (id && step > 0 && in_all_outputs(w, *id))
         found.push_back({at, w.loop(*id).extent, step});
     }
     Node* next = nullptr;
@@ -77,34 +86,105 @@ std::vector<Shared> shared_loops(Kernel& kernel, const Workload& w) {
 
 }  // namespace
 
-Plan shared_by_threads(const Plan& plan, const Workload& workload, int threads) {
+namespace {
+
+/// The operations of a plan and the bytes that it moves, on one thread; nothing where it is illegal.
+struct Work {
+  double operations = 0;
+  std::int64_t bytes = 0;
+};
+
+std::optional<Work> work_of(const Plan& plan, const Setting& setting) {
+  const Machine& m = *setting.machine;
+  const auto named = m.find(plan.kernels.front().level);
+  const Result<Alone> alone = alone_at(setting, plan, named ? *named : m.default_level());
+  if (!alone) return std::nullopt;
+  Work work{.bytes = alone->total().value};
+  for (const auto& [name, operations] : alone->exact.operations)
+    work.operations += static_cast<double>(operations.value);
+  return work;
+}
+
+/// Takes the loop out of the tree, wherever it stands; whether it was there once, in sequence.
+bool take_out(Node& node, const std::string& name, Node& taken) {
+  for (Node& child : node.children) {
+    if (child.kind == Node::Kind::loop && child.name == name) {
+      if (child.binding != Binding::seq) return false;
+      taken = child;
+      Node body = std::move(child.children.front());
+      child = std::move(body);
+      return true;
+    }
+    if (take_out(child, name, taken)) return true;
+  }
+  return false;
+}
+
+/// The plan with a loop of its outputs around everything else, where one is not.
+std::vector<Plan> with_loop_outside(const Plan& plan, const Workload& w) {
+  std::vector<Plan> plans;
+  for (std::size_t l = 0; l < w.loops().size(); ++l) {
+    Plan other = plan;
+    Kernel& kernel = other.kernels.front();
+    const std::string& name = w.loops()[l].name;
+    Node taken, body = std::move(kernel.tree);
+    if (!in_all_outputs(w, LoopId(l)) || !take_out(body, name, taken)) continue;
+    taken.children = {std::move(body)};
+    kernel.tree = std::move(taken);
+    // A tree that another loop of the name is left in is refused when it is resolved.
+    plans.push_back(std::move(other));
+  }
+  return plans;
+}
+
+/// Its loops whose tiles can be dealt out, each with tiles small enough for that.
+std::vector<std::pair<Plan, double>> dealt_out(const Plan& plan, const Workload& w, int threads) {
+  std::vector<std::pair<Plan, double>> found;
+  Plan copy = plan;
+  for (const Shared& l : shared_loops(copy.kernels.front(), w)) {
+    const std::int64_t pieces = ceil_div(l.extent, l.step);
+    const std::int64_t step = ceil_div(l.extent, ceil_div(pieces, threads) * threads);
+    Plan smaller = plan;
+    Kernel& kernel = smaller.kernels.front();
+    for (const Shared& own : shared_loops(kernel, w))
+      if (own.loop->name == l.loop->name && own.loop->step > 0) own.loop->step = step;
+    if (l.loop->step == 0) kernel.tiles[l.loop->name] = step;
+    found.emplace_back(std::move(smaller), share_of(ceil_div(l.extent, step), threads));
+  }
+  return found;
+}
+
+}  // namespace
+
+Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads) {
   constexpr double kEnough = 0.9;
   if (plan.kernels.size() != 1 || threads < 2) return plan;
-  Plan out = plan;
-  Kernel& kernel = out.kernels.front();
-  const Shared* best = nullptr;
-  double most = 0;
-  std::int64_t step = 0;
-  const std::vector<Shared> loops = shared_loops(kernel, workload);
-  for (const Shared& l : loops) {
-    const std::int64_t pieces = ceil_div(l.extent, l.step);
-    if (share_of(pieces, threads) >= kEnough) return plan;
-    const std::int64_t smaller = ceil_div(l.extent, ceil_div(pieces, threads) * threads);
-    const double share = share_of(ceil_div(l.extent, smaller), threads);
-    if (share > most) best = &l, most = share, step = smaller;
-  }
-  if (best == nullptr) return plan;
-  if (best->loop->step > 0)
-    best->loop->step = step;
-  else
-    kernel.tiles[best->loop->name] = step;
-  return out;
+  const Workload& w = *setting.workload;
+  Plan given = plan;
+  double share = 1.0 / threads;
+  const std::vector<Shared> loops = shared_loops(given.kernels.front(), w);
+  for (const Shared& l : loops)
+    share = std::max(share, share_of(ceil_div(l.extent, l.step), threads));
+  const auto work = work_of(plan, setting);
+  if (share >= kEnough || !work || has_bound_loop(plan.kernels.front().tree)) return plan;
+  Plan best = plan;
+  std::pair<double, std::int64_t> least{work->operations / share, work->bytes};
+  std::vector<Plan> starts = with_loop_outside(plan, w);
+  starts.insert(starts.begin(), plan);
+  for (const Plan& start : starts)
+    for (auto& [other, even] : dealt_out(start, w, threads)) {
+      const auto its = work_of(other, setting);
+      if (!its) continue;
+      const std::pair<double, std::int64_t> time{its->operations / even, its->bytes};
+      if (time < least) least = time, best = std::move(other);
+    }
+  return best;
 }
 
 Scheduled schedule_for_threads(const Request& request) {
   Scheduled on = schedule_of(request);
   if (!on.schedule || !request.model || plan_in_place(request, on.setting)) return on;
-  Plan shared = shared_by_threads(on.plan, *on.setting.workload, request.threads.value_or(1));
+  Plan shared = shared_by_threads(on.plan, on.setting, request.threads.value_or(1));
   if (shared == on.plan) return on;
   Result<Schedule> schedule = resolve(shared, on.setting.workload, on.setting.machine);
   if (!schedule) return on;
@@ -124,13 +204,60 @@ Bytes Alone::total() const {
   return sum;
 }
 
+namespace {
+
+bool names_a_level(const Node& tree, const Machine& m, LevelId but) {
+  if (!tree.level.empty() && tree.level != m.level(but).name &&
+      tree.level != m.level(m.home()).name)
+    return true;
+  return std::ranges::any_of(tree.children,
+                             [&](const Node& c) { return names_a_level(c, m, but); });
+}
+
+/// Whether a plan speaks of a level on chip other than `level`.
+bool names_another(const Plan& plan, const Machine& m, LevelId level) {
+  const auto other = [&](const std::string& name) {
+    return !name.empty() && name != m.level(level).name && name != m.level(m.home()).name;
+  };
+  return std::ranges::any_of(plan.kernels, [&](const Kernel& k) {
+    return other(k.level) || names_a_level(k.tree, m, level) ||
+           std::ranges::any_of(k.pins, [&](const auto& pin) { return other(pin.second.level); });
+  });
+}
+
+/// The machine without its hardware caches: what they fill is filled from home.
+Machine without_caches(const Machine& m) {
+  Machine r = m;
+  r.levels.clear();
+  const std::string home = m.level(m.home()).name;
+  for (Level level : m.levels) {
+    if (level.managed == Managed::hardware && level.kind != LevelKind::home) continue;
+    for (std::string& from : level.filled_by)
+      if (const auto source = m.find(from); source && m.level(*source).managed == Managed::hardware)
+        from = home;
+    r.levels.push_back(std::move(level));
+  }
+  return r;
+}
+
+}  // namespace
+
+Traffic from_home(Traffic traffic, const Machine& m) {
+  const std::string outer = m.level(m.home()).name + "/";
+  std::erase_if(traffic.entries,
+                [&](const TrafficEntry& e) { return !e.boundary.starts_with(outer); });
+  return traffic;
+}
+
 Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level) {
-  const auto machine = std::make_shared<const Machine>(as_scratchpad(*setting.machine, level));
+  const bool several = names_another(plan, *setting.machine, level);
+  const auto machine = std::make_shared<const Machine>(
+      several ? without_caches(*setting.machine) : as_scratchpad(*setting.machine, level));
   Result<Schedule> schedule = resolve(plan, setting.workload, machine);
   if (!schedule) return Reason{schedule.reason()};
   Traffic traffic = exact(*schedule);
   if (!traffic.unavailable.empty()) return Reason{traffic.unavailable.begin()->second};
-  return Alone{std::move(traffic), std::move(schedule).value()};
+  return Alone{from_home(std::move(traffic), *machine), std::move(schedule).value()};
 }
 
 nlohmann::ordered_json memory_json(const std::map<std::string, Bytes>& memory) {

@@ -23,23 +23,29 @@ struct Scheduled {
 Scheduled schedule_of(const Request& request);
 /// The same; where a model made the plan, for as many threads of a processor as the request says. A
 /// model knows of one thread: where its tiles leave some threads idle for a tenth of the time or more,
-/// one loop's tiles are made smaller, so that every thread has as many (rows of outputs before
-/// others, whichever loops are outermost).
+/// one loop's tiles are made smaller, so that every thread has as many.
 Scheduled schedule_for_threads(const Request& request);
-/// The plan with that changed; itself where nothing is gained. Plans of one kernel without blocks.
-Plan shared_by_threads(const Plan& plan, const Workload& workload, int threads);
+/// The plan with that changed; itself where nothing is gained. Of the loops of outputs that threads can
+/// share, as the tree has them or, where that is legal, around everything else, it is the one whose
+/// operations, those computed again included, take the threads the least time; of equals, the one
+/// that moves the fewest bytes (both by `exact`). Plans of one kernel without blocks. Cost: `exact` on
+/// a handful of plans.
+Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads);
 
 /// The boundary whose inner level is `level`: "L2/shared".
 std::string boundary_into(const Machine& m, LevelId level);
 
-/// A plan's traffic into one level, taken as a scratchpad over home.
+/// What crosses from and to home.
+Traffic from_home(Traffic traffic, const Machine& m);
+
+/// A plan's traffic from and to home, its level taken as a scratchpad over that; where the plan names
+/// others too, those that software manages, without the caches between.
 struct Alone {
   Traffic exact;
   Schedule schedule;
   Bytes total() const;  ///< read and written, all tensors
 };
-/// A Reason where the plan is illegal there or exact does not say. Throws InputError where the plan
-/// names other levels.
+/// A Reason where the plan is illegal there or exact does not say.
 Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level);
 
 /// {"L1": 1234}, bytes

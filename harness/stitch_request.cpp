@@ -91,6 +91,12 @@ const std::vector<Knob>& knobs() {
             &fs::Options::pick, fs::pick_from_name),
       named("groupings", "expensive operators as sub-roots: few subsets, or each", "few, each",
             &fs::Options::groupings, fs::groupings_from_name),
+      choice("written", "schedules that a plan can say, priced as it says them; no: the paper's",
+             &fs::Options::written),
+      choice("bandwidth", "a kernel takes at least its compulsory bytes over DRAM's bandwidth",
+             &fs::Options::bandwidth),
+      whole("schedule", "by L, of the kernel that takes longest; 1: the best",
+            &fs::Options::schedule, 1, 1 << 20),
   };
   return all;
 }
@@ -177,8 +183,12 @@ Result<Optimum> optimise_with(const Request& request, const Setting& setting, St
                         {"evaluated", found->evaluated},
                         {"plans", found->plans.size()}};
   json["options"] = options_json(options);
-  return Optimum{fs::plan_of(found->graph, found->price()), setting.machine->default_level(),
-                 std::move(json)};
+  fs::WrittenPlan written =
+      fs::write_plan(found->graph, found->device, found->price(), setting.machine);
+  for (std::size_t k = 0; k < written.unbound.size(); ++k)
+    json["stitched"][k]["without_units"] =
+        written.unbound[k].empty() ? ordered_json(nullptr) : ordered_json(written.unbound[k]);
+  return Optimum{std::move(written.plan), setting.machine->default_level(), std::move(json)};
 }
 
 void computed(const Node& n, const Workload& w, std::set<OpId>& ops) {
@@ -321,6 +331,10 @@ Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options
       out.chosen = last;
   }
   if (out.plans.empty()) return Reason{why};
+  Result<fs::PlanPrice> asked =
+      fs::with_schedule(out.graph, out.device, out.price(), options);
+  if (!asked) return Reason{asked.reason()};
+  out.prices[out.chosen] = std::move(asked).value();
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
 }
@@ -466,6 +480,10 @@ Answer stitch_explain(const Request& request, const Setting& setting) {
   for (const fs::Pattern& p : fs::xla_kernels(found->graph, options.most_operators))
     json["xla_kernels"].push_back(names_of(w, found->graph, p));
   json["options"] = options_json(options);
+  if (request.fuser.samples) {
+    json["seed"] = request.seed;
+    json["drawn"] = drawn_schedules(request, *found);
+  }
   json["dot"] = drawing(found->graph, found->price());
   return {std::move(json), Status::done};
 }

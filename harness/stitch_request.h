@@ -40,6 +40,12 @@ Result<StitchedPlan> stitched(const Setting& setting, const fusionstitching::Opt
 Traffic stitched_traffic(const Setting& setting, const fusionstitching::Graph& graph,
                          std::span<const fusionstitching::Pattern> kernels);
 
+/// --samples N of the schedules of the kernel that takes longest, one drawn (--seed) from each of N equal
+/// parts of their ranking by L, best first: [{"schedule": "3 of 57: ...", "rank", "seconds" of the whole plan,
+/// "latency_seconds" (L) of the kernel, "tree", "request": {"stitch": ["schedule=3", ...]}}]; `request` is what a line of --batch needs beside
+/// the workload and the model.
+nlohmann::ordered_json drawn_schedules(const Request& request, const StitchedPlan& found);
+
 /// Kernels with their groups, schemes and launch dimensions; where every tensor lives; the plans
 /// that were chosen from. "dot": the drawing in Graphviz's language.
 Answer stitch_explain(const Request& request, const Setting& setting);

@@ -98,8 +98,9 @@ struct Verifier {
           TensorId(t), input.empty() ? forgotten(w.tensors()[t]).data() : input.data());
       if (why) return failed(*why);
     }
-    if (const Result<double> seconds = kernel->run(); !seconds)
-      return failed(Reason{seconds.reason()});
+    const Result<double> seconds = kernel->run();
+    if (!seconds) return failed(Reason{seconds.reason()});
+    v.seconds = *seconds;
     if (after_run) after_run();
     for (TensorId t : w.outputs()) {
       TW_CHECK(kernel->needs(t), "a kernel that does not write an output");

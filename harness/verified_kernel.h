@@ -19,6 +19,7 @@ namespace tilewright::harness {
 struct Verification {
   double relative_error = 0;  ///< max |x - ref| / max |ref|, the worst of the outputs
   double tolerance = 0;       ///< tolerance_of(workload)
+  double seconds = 0;         ///< that the verifying run took, caches as they were: no timing to report
   bool verified() const { return relative_error <= tolerance; }
 };
 

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "core/reference/evaluate.h"
 #include "harness/points.h"
 #include "harness/registry.h"
 #include "python/added_model.h"
@@ -61,6 +62,26 @@ std::pair<std::string, bool> call(const std::string& verb, const std::string& op
   throw InputError({.field = "verb", .value = verb, .problem = "is no verb"});
 }
 
+struct Values {
+  std::string tensor;
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;
+};
+
+/// Every tensor that goes in or comes out, evaluated for seeded inputs. No Python object is touched.
+std::vector<Values> evaluated(const std::string& options) {
+  const Invocation i = invocation_of(nlohmann::ordered_json::parse(options));
+  const auto workload = harness::workload_of(i.request).workload;
+  const TensorValues values = evaluate(*workload, random_inputs(*workload, i.request.seed));
+  std::vector<Values> all;
+  for (std::size_t t = 0; t < values.size(); ++t) {
+    const Tensor& tensor = workload->tensor(TensorId(t));
+    if (workload->is_input(TensorId(t)) || workload->is_output(TensorId(t)))
+      all.push_back({tensor.name, {tensor.shape.begin(), tensor.shape.end()}, values[t]});
+  }
+  return all;
+}
+
 }  // namespace
 }  // namespace tilewright::python
 
@@ -80,6 +101,19 @@ PYBIND11_MODULE(_tilewright, m) {
   m.def("sweep_points", &tilewright::python::sweep_points, Release());
   m.def("sweep_rows", &tilewright::python::sweep_rows, Release());
   m.def("build_hash", &tilewright::harness::build_hash, Release());
+  m.def("evaluate", [](const std::string& options) {
+    std::vector<tilewright::python::Values> all;
+    {
+      py::gil_scoped_release release;
+      all = tilewright::python::evaluated(options);
+    }
+    py::list list;
+    for (const auto& v : all)
+      list.append(py::make_tuple(v.tensor, v.shape,
+                                 py::bytes(reinterpret_cast<const char*>(v.values.data()),
+                                           v.values.size() * sizeof(double))));
+    return list;
+  });
   m.def("add_model", &tilewright::python::add_model);
   m.def("remove_model", &tilewright::harness::remove_model);
 }

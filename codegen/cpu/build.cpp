@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <utility>
 
 #include "codegen/cpu/cpu.h"
 #include "core/ir/toolchain.h"
@@ -42,6 +44,27 @@ std::vector<std::string> flags_of(std::span<const Source> sources, const BuildOp
   return flags;
 }
 
+/// Sources one after the other; the fixed part of the first that has it serves the later ones too.
+std::string joined(std::span<const Source> sources) {
+  std::map<std::pair<Isa, std::string_view>, std::string> first;  // its namespace, by fixed part
+  std::string text;
+  for (const Source& s : sources) {
+    const std::string_view whole = s.text;
+    const bool has = s.fixed_begin < s.fixed_end && s.fixed_end <= whole.size();
+    const std::string_view fixed =
+        has ? whole.substr(s.fixed_begin, s.fixed_end - s.fixed_begin) : std::string_view();
+    const auto [at, fresh] = first.emplace(std::pair(s.isa, fixed), s.prefix + "_code");
+    if (fresh || !has) {
+      text += whole;
+      continue;
+    }
+    text += whole.substr(0, s.fixed_begin);
+    text += "using namespace " + at->second + ";\n";
+    text += whole.substr(s.fixed_end);
+  }
+  return text;
+}
+
 struct Loaded {
   std::shared_ptr<Library> library;
 };
@@ -54,7 +77,7 @@ Result<Loaded> compile_and_load(std::span<const Source> sources, const BuildOpti
     return Reason{"no temporary directory for the build: " + std::string(std::strerror(errno))};
   {
     std::ofstream out(dir.path() / "kernel.cpp");
-    for (const Source& s : sources) out << s.text;
+    out << joined(sources);
     if (!out.flush()) return Reason{"cannot write the source to " + dir.path().string()};
   }
   const fs::path object = dir.path() / "kernel.so";

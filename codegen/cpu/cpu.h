@@ -83,6 +83,9 @@ struct TileUse {
 struct Source {
   std::string file_name;               ///< "gemm_chain.cpp"
   std::string text;                    ///< compiles alone with -O3 -std=c++17
+  /// Where in `text` boxes, tiles and micro-kernels are defined: that part is the same in sources of
+  /// one instruction set with the same kinds of operators, whatever their loops and tiles.
+  std::size_t fixed_begin = 0, fixed_end = 0;
   std::string build_command_text;      ///< for people; build() never passes it to a shell
   std::vector<std::string> flags;      ///< for the compiler, without output and file name
   std::string prefix;
@@ -101,10 +104,12 @@ struct Source {
 /// few sets (rows a multiple of 4 KiB apart), or where it is loaded for many uses of a long-strided
 /// operand; else its lines come into the cache as they are used, which is the load that the plan
 /// counts. Source::tiles says which.
-/// A Reason: what cannot be emitted, and why (sums rescaled in other blocks than their factors, element
-/// types other than bf16, f32 and f64 or several at once, loops bound to units that a CPU has none of,
-/// Y.grid inside blocks, an unknown micro-kernel). Tiles of bf16 tensors hold f32: every one is packed,
-/// and converted as it is copied. Throws InputError for options that no schedule could make right.
+/// A Reason: what cannot be emitted, and why (sums rescaled in other blocks than their factors,
+/// element types other than bf16, f32 and f64 or several at once, integers that are no inputs,
+/// loops bound to units that a CPU has none of, Y.grid inside blocks, an unknown micro-kernel).
+/// Tiles of bf16 and of integer tensors hold floats: every one is packed, and converted as it is
+/// copied. What is indexed by values is read where it lies; an index that names no element reads as
+/// zero. Throws InputError for options that no schedule could make right.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
 class Library;  // a loaded shared object
@@ -143,7 +148,9 @@ struct BuildOptions {
 /// Compiles into a fresh temporary directory, loads, and removes the directory. The compiler is
 /// started from an argument vector. A Reason: no compiler, or its first diagnostic line.
 Result<Kernel> build(const Source& source, const BuildOptions& options = {});
-/// Several sources (with different prefixes) as one translation unit and one shared object.
+/// Several sources (with different prefixes) as one translation unit and one shared object. What they
+/// have in common (Source::fixed_begin) is compiled once, so that a hundred tilings of one workload
+/// take seconds, not minutes.
 Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
                                       const BuildOptions& options = {});
 

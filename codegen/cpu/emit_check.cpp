@@ -59,10 +59,6 @@ void check_emittable(const Workload& w, const ScheduledKernel& k) {
         if (k.node(p).kind == NodeKind::loop && k.node(p).binding == Binding::grid)
           throw Refused{"Y.grid stands inside loop " + w.loop(k.node(p).loop).name +
                         "@grid: the cpu target runs each block to its end"};
-    if (n.kind != NodeKind::loop || n.binding == Binding::grid) continue;
-    if (unit_of(n.binding))
-      throw Refused{"loop " + w.loop(n.loop).name + " is bound to " +
-                    std::string(name_of(n.binding)) + ", which a cpu has none of"};
   }
   check_sums(w, k, "cpu");
 }

@@ -2,10 +2,12 @@
 // depth those of several, and it may be read beyond its edges.
 #include <algorithm>
 
-#include "codegen/cpu/emitter.h"
+#include "codegen/cpu/window_depth.h"
 
 namespace tilewright::cpu {
 namespace {
+
+constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
 
 /// The dimension of the access that the loop moves; none where it is not exactly one.
 std::optional<std::size_t> dimension_of(const Access& a, LoopId loop) {
@@ -17,13 +19,6 @@ std::optional<std::size_t> dimension_of(const Access& a, LoopId loop) {
         found = d;
       }
   return found;
-}
-
-std::int64_t coefficient_of(const Affine& a, LoopId loop) {
-  std::int64_t sum = 0;
-  for (const Term& t : a.terms)
-    if (t.loop == loop) sum += t.coefficient;
-  return sum;
 }
 
 /// Whether the index lies outside its dimension for some point of the operator.
@@ -41,7 +36,7 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
-  if (p_.vector_bytes == 0 || op.outputs.size() != 1) return std::nullopt;
+  if (p_.vector_bytes == 0 || op.outputs.size() != 1 || w.gathers(n.op)) return std::nullopt;
   const auto factors = factors_of(op);
   const Output& out = op.outputs[0];
   if (!factors || out.target.index.empty()) return std::nullopt;
@@ -93,28 +88,44 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
     return false;
   x.column_dim = static_cast<int>(*column_dim);
   x.step = coefficient_of(b.index[*column_dim], loop(x.columns));
-  if (x.step < 1) return false;
+  if (x.step < 1 || x.step > kMostStep) return false;
 
-  const SymRange& width = range(ranges, n.op, x.columns);
-  const Linear size = width.hi - width.lo;
-  if (x.outer >= 0) {
-    const auto d = dimension_of(b, loop(x.outer));
-    const bool usable = d && *d != *column_dim && size.is_constant() &&
-                        range(ranges, n.op, x.outer).most > 1 &&
-                        dense(in_c, stride_of(op, c, in_c, x.outer), size.constant);
-    if (usable)
-      x.row_dim = static_cast<int>(*d);
-    else
-      x.outer = -1;
-  }
-  // One more dimension may be read beyond its edges: the rows' where these are columns too.
   bool padded = false;
   for (std::size_t d = 0; d < b.index.size(); ++d) {
     if (!leaves(w, op, b, d)) continue;
     padded = true;
-    if (d == *column_dim || static_cast<int>(d) == x.row_dim) continue;
-    if (x.row_dim >= 0) return false;
+    if (d == *column_dim) continue;
+    if (x.row_dim >= 0) return false;  // rows and columns of a window may be padded, no more
     x.row_dim = static_cast<int>(d);
+  }
+  if (x.outer >= 0) {
+    const auto d = dimension_of(b, loop(x.outer));
+    if (!d || *d == *column_dim || (x.row_dim >= 0 && static_cast<int>(*d) != x.row_dim) ||
+        range(ranges, n.op, x.outer).most <= 1 || coefficient_of(b.index[*d], loop(x.outer)) < 1)
+      x.outer = -1;
+    else
+      x.row_dim = static_cast<int>(*d);
+  }
+  std::vector<int> taps;
+  for (int l : x.depth) {
+    bool moves_window = false, moves_other = false;
+    for (std::size_t d = 0; d < b.index.size(); ++d)
+      if (coefficient_of(b.index[d], loop(l)) != 0)
+        (d == *column_dim || static_cast<int>(d) == x.row_dim ? moves_window : moves_other) = true;
+    if (moves_window && moves_other) return false;
+    if (moves_window) taps.push_back(l);
+  }
+  // Of more taps than convolve takes, the longest loops stand around it.
+  const auto most = [&](int l) { return range(ranges, n.op, l).most; };
+  std::ranges::sort(taps, {}, most);
+  std::int64_t count = 1;
+  bool around = false;
+  for (int l : taps) {
+    around = around || most(l) > kMostTaps / count;
+    if (around)
+      std::erase(x.depth, l);
+    else
+      count *= most(l);
   }
   // The left operand's steps follow one another where its depth loops, innermost last, are dense.
   std::ranges::stable_sort(x.depth, std::greater<>{},
@@ -135,9 +146,18 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
     if (!extent.is_constant()) next = 0;
   }
   if (several == 0) x.left_step = 1;
-  x.direct = !padded && several <= 1 && x.step == 1 &&
-             (x.outer < 0 || dense(in_b, stride_of(op, b, in_b, x.outer), size.constant));
-  return padded || several > 1 || x.step > 1 || x.outer >= 0;
+  x.direct = !padded && !around && several <= 1 && x.step == 1;
+  if (x.direct && x.outer >= 0) {
+    // Rows of points are columns of a plain product where they follow one another in both.
+    const SymRange& width = range(ranges, n.op, x.columns);
+    const Linear size = width.hi - width.lo;
+    const auto follow = [&](const Access& access, BufferId buffer) {
+      return dense(buffer, stride_of(op, access, buffer, x.outer), size.constant);
+    };
+    const bool both = size.is_constant() && follow(b, in_b) && follow(c, in_c);
+    if (!both) x.outer = -1;
+  }
+  return !x.direct || x.outer >= 0;
 }
 
 /// Whether rows of a tile `width` wide follow one another without a gap. Asks for that where the
@@ -148,47 +168,6 @@ bool KernelEmitter::dense(BufferId b, std::int64_t stride, std::int64_t width) {
   if (!packed_[b.index()].empty() && l.most.size() > 2 && l.most.back() == width)
     dense_[b.index()] = true;
   return false;
-}
-
-/// The steps of the depth, in an array: loops in the order in which the left operand has them.
-std::string KernelEmitter::emit_steps(NodeId id, const Window& x, const SymRanges& ranges,
-                                      std::int64_t& offset) {
-  const ScheduleNode& n = k_.node(id);
-  const Operator& op = p_.workload().op(n.op);
-  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
-  const BufferId in_b = buffer_of_input(n, x.right);
-  std::int64_t most = 1;
-  for (int l : x.depth) {
-    const auto all = checked_mul(most, range(ranges, n.op, l).most);
-    if (!all || *all > (std::int64_t{1} << 32))
-      throw Refused{"operator " + op.name + " sums over more than 2^32 steps at once"};
-    most = *all;
-  }
-  const std::string steps = names_.fresh("steps"), depth = names_.fresh("depth");
-  out_.line("Step* const " + steps + " = " + scratch(most * 16, offset, "Step") + ";");
-  out_.line("int64_t " + depth + " = 0;");
-  std::string where, row, column;
-  const auto add = [](std::string& sum, std::int64_t factor, const std::string& x) {
-    if (factor != 0) sum += (sum.empty() ? "" : " + ") + times(factor, x);
-  };
-  for (int l : x.depth) {
-    const LoopId loop = op.loops[static_cast<std::size_t>(l)];
-    const SymRange& r = range(ranges, n.op, l);
-    const std::string p = names_.fresh(identifier("p_", p_.workload().loop(loop).name));
-    out_.open("for (int64_t " + p + " = " + variables_.text(r.lo) + "; " + p + " < " +
-              variables_.text(r.hi) + "; ++" + p + ")");
-    add(where, stride_of(op, b, in_b, l), p);
-    if (x.row_dim >= 0)
-      add(row, coefficient_of(b.index[static_cast<std::size_t>(x.row_dim)], loop), p);
-    add(column, coefficient_of(b.index[static_cast<std::size_t>(x.column_dim)], loop), p);
-  }
-  const auto number = [](const std::string& sum) {
-    return sum.empty() ? std::string("0") : "static_cast<int32_t>(" + sum + ")";
-  };
-  out_.line(steps + "[" + depth + "++] = {" + (where.empty() ? "0" : where) + ", " + number(row) +
-            ", " + number(column) + "};");
-  for (std::size_t i = 0; i < x.depth.size(); ++i) out_.close();
-  return steps;
 }
 
 /// An index of the right operand with the depth at its origin, as text.
@@ -209,77 +188,89 @@ std::string KernelEmitter::index_without_depth(NodeId id, const Window& x, int d
 void KernelEmitter::convolve(NodeId id, const Window& x, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
-  const Access& c = op.outputs[0].target;
-  const BufferId in_c = n.writes[0].buffer;
-  const std::int64_t points =
-      range(ranges, n.op, x.columns).most * (x.outer < 0 ? 1 : range(ranges, n.op, x.outer).most);
-  const MicroKernel kernel = kernel_of(n.op, x.rows, points, ranges);
-  const std::string shape = std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors);
   if (op.outputs[0].rescale) rescale(id, ranges);
 
   std::vector<int> inner = {x.rows, x.columns, x.outer};
   inner.insert(inner.end(), x.depth.begin(), x.depth.end());
   const Surroundings s = surround(id, inner, ranges);
-  std::string count = size_of_loop(n.op, x.columns, ranges);
-  if (x.outer >= 0) count = "(" + size_of_loop(n.op, x.outer, ranges) + ") * " + count;
-  const std::string sizes = "(" + size_of_loop(n.op, x.rows, ranges) + ", " + count + ", ";
-  const std::string to = corner(op, c, in_c, s.at) + ", " +
-                         std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + s.fresh + ");";
   if (x.direct)
-    multiply_through(id, x, s.at, "multiply<" + shape + ", false>" + sizes, to, ranges);
+    multiply_through(id, x, s, ranges);
   else
-    gather_through(id, x, s.at, "convolve<" + shape + ", " + std::to_string(x.step) + ">" + sizes,
-                   to, ranges);
+    read_through(id, x, s, ranges);
   for (int opened = s.opened; opened > 0; --opened) out_.close();
 }
 
 /// A window that moves by whole columns only is the right operand as it lies.
-void KernelEmitter::multiply_through(NodeId id, const Window& x, const std::vector<std::string>& at,
-                                     const std::string& call, const std::string& to,
+void KernelEmitter::multiply_through(NodeId id, const Window& x, const Surroundings& s,
                                      const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  const Access& c = op.outputs[0].target;
   const BufferId in_a = buffer_of_input(n, x.left), in_b = buffer_of_input(n, x.right);
+  const BufferId in_c = n.writes[0].buffer;
+  const std::int64_t points =
+      range(ranges, n.op, x.columns).most * (x.outer < 0 ? 1 : range(ranges, n.op, x.outer).most);
+  const MicroKernel kernel = kernel_of(n.op, x.rows, points, ranges);
   int depth = x.depth.front();
   for (int l : x.depth)
     if (range(ranges, n.op, l).most > 1) depth = l;
-  out_.line(call + size_of_loop(n.op, depth, ranges) + ", " + corner(op, a, in_a, at) + ", " +
+  std::string count = size_of_loop(n.op, x.columns, ranges);
+  if (x.outer >= 0) count = "(" + size_of_loop(n.op, x.outer, ranges) + ") * " + count;
+  out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
+            ", false>(" + size_of_loop(n.op, x.rows, ranges) + ", " + count + ", " +
+            size_of_loop(n.op, depth, ranges) + ", " + corner(op, a, in_a, s.at) + ", " +
             std::to_string(stride_of(op, a, in_a, x.rows)) + ", " +
             std::to_string(stride_of(op, a, in_a, depth)) + ",");
-  out_.line("         " + corner(op, b, in_b, at) + ", " +
-            std::to_string(stride_of(op, b, in_b, depth)) + ", " + to);
+  out_.line("         " + corner(op, b, in_b, s.at) + ", " +
+            std::to_string(stride_of(op, b, in_b, depth)) + ", " + corner(op, c, in_c, s.at) + ", " +
+            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + s.fresh + ");");
 }
 
-void KernelEmitter::gather_through(NodeId id, const Window& x, const std::vector<std::string>& at,
-                                   const std::string& call, const std::string& to,
-                                   const SymRanges& ranges) {
+/// Any other window: vectors run across the rows of the left operand, and points are broadcast.
+void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings& s,
+                                 const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
-  const BufferId in_a = buffer_of_input(n, x.left);
-  p_.prelude.windows = true;
+  const Access& c = op.outputs[0].target;
+  const BufferId in_a = buffer_of_input(n, x.left), in_c = n.writes[0].buffer;
+  p_.prelude.products = p_.prelude.windows = true;
+  const auto [points, vectors] = point_shape();
+  const std::int64_t group = vectors * p_.vector_bytes / p_.element_bytes;
+  const std::int64_t rows = x.rows < 0 ? 1 : range(ranges, n.op, x.rows).most;
   out_.open("");
   std::int64_t offset = 0;
-  const std::string steps = emit_steps(id, x, ranges, offset);
-  std::string depth;
-  for (int l : x.depth)
-    if (range(ranges, n.op, l).most > 1)
-      depth += (depth.empty() ? "(" : " * (") + size_of_loop(n.op, l, ranges) + ")";
-  if (depth.empty()) depth = "1";
-  std::string left = corner(op, a, in_a, at);
+  Depth depth(*this, id, x, ranges);
+  const std::string steps = depth.emit(offset, ceil_div(rows, group) * group);
+  std::string left = corner(op, a, in_a, s.at);
   std::string left_row = std::to_string(stride_of(op, a, in_a, x.rows));
   std::int64_t left_step = x.left_step;
   if (!x.left_dense) {
     left = pack_left(id, x, ranges, offset);
-    left_row = depth, left_step = 1;
+    left_row = depth.steps(), left_step = 1;
   }
-  const std::string window = emit_window(id, x, at, ranges);
-  out_.line(call + depth + ", " + left + ", " + left_row + ", " + std::to_string(left_step) + ", " +
-            window + ", " + steps + ",");
-  out_.line("         " + scratch(kGatheredBytes, offset, "Real") + ", " + to);
+  const std::string window = emit_window(id, x, s.at, ranges);
+  out_.line("convolve<" + std::to_string(points) + ", " + std::to_string(vectors) + ", " +
+            std::to_string(x.step) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left + ", " +
+            left_row + ", " + std::to_string(left_step) + ", " + window + ", " + steps + ",");
+  out_.line("         " + corner(op, c, in_c, s.at) + ", " +
+            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " +
+            std::to_string(stride_of(op, c, in_c, x.outer)) + ", " + s.fresh + ");");
   out_.close();
+}
+
+/// Points by vectors of the left operand's rows that stay in registers: the micro-kernel asked for, or
+/// as many points as there is room for beside two vectors of sums each, which load least. From here on
+/// the program has it.
+std::pair<int, int> KernelEmitter::point_shape() {
+  const std::pair<int, int> shape = p_.micro_kernel
+                                        ? std::pair(p_.micro_kernel->rows, p_.micro_kernel->vectors)
+                                        : std::pair(p_.vector_bytes == 64 ? 14 : 6, 2);
+  const std::string name = std::to_string(shape.first) + "x" + std::to_string(shape.second);
+  if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
+  return shape;
 }
 
 /// The window's origin has every loop at its low end and the depth at zero. Where padding begins
@@ -297,19 +288,20 @@ std::string KernelEmitter::emit_window(NodeId id, const Window& x,
   const auto extent = [&](int dim) {
     return std::to_string(w.tensor(b.tensor).shape[static_cast<std::size_t>(dim)]);
   };
-  std::string rows = "0, 0, 1";
+  std::string source_row = "0", rows = "0, 0, 1";
   if (x.row_dim >= 0) {
-    const std::int64_t step = x.outer < 0
-                                  ? 0
-                                  : coefficient_of(b.index[static_cast<std::size_t>(x.row_dim)],
-                                                   op.loops[static_cast<std::size_t>(x.outer)]);
+    source_row =
+        std::to_string(layouts_[in_b.index()].stride[static_cast<std::size_t>(x.row_dim)]);
+    const Affine& index = b.index[static_cast<std::size_t>(x.row_dim)];
+    const std::int64_t step =
+        x.outer < 0 ? 0 : coefficient_of(index, op.loops[static_cast<std::size_t>(x.outer)]);
     rows = index_without_depth(id, x, x.row_dim, at) + ", " + std::to_string(step) + ", " +
            extent(x.row_dim);
   }
   const std::string name = names_.fresh("window");
   out_.line("const Window " + name + " = {" + corner(op, b, in_b, origin) + ", " +
-            size_of_loop(n.op, x.columns, ranges) + ", " +
-            std::to_string(stride_of(op, b, in_b, x.outer)) + ",");
+            size_of_loop(n.op, x.outer, ranges) + ", " + size_of_loop(n.op, x.columns, ranges) +
+            ", " + source_row + ",");
   out_.line("    " + rows + ", " + index_without_depth(id, x, x.column_dim, at) + ", " +
             extent(x.column_dim) + "};");
   return name;

@@ -84,7 +84,7 @@ class KernelEmitter : private RangeEmitter {
   void place_tiles();
   void lay_out();
   void record(BufferId b, const SymBox& tile);
-  std::vector<std::int64_t> home_strides(BufferId b) const;
+  std::vector<std::int64_t> home_strides(TensorId t) const;
 
   // emit_place.cpp
   void choose_places();
@@ -108,6 +108,7 @@ class KernelEmitter : private RangeEmitter {
   std::vector<BufferId> scoped(const TileScope& scope) const;
   std::string ref(BufferId b) const override;
   std::string type(BufferId b) const;
+  std::string home_type(TensorId t) const;  ///< of an element where the tensor lies
   void choose_parallel_loop();
   std::string why_not_split(NodeId loop) const;
   NodeId loop_to_split() const;
@@ -116,6 +117,7 @@ class KernelEmitter : private RangeEmitter {
   // emit_compute.cpp
   void visit_compute(NodeId id, const SymRanges& ranges);
   void compute_box(NodeId id, const SymRanges& ranges);
+  void count_gathers(NodeId id, const SymRanges& ranges);
 
   // emit_points.cpp
   class Points;
@@ -166,18 +168,19 @@ class KernelEmitter : private RangeEmitter {
   std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
   bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
   bool dense(BufferId b, std::int64_t stride, std::int64_t width);
-  std::string emit_steps(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
   std::string index_without_depth(NodeId id, const Window& x, int dim,
                                   const std::vector<std::string>& at) const;
   std::string pack_left(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
-  /// `call` and `to` are the beginning and the end of the call, `at` where the loops around are.
-  void multiply_through(NodeId id, const Window& x, const std::vector<std::string>& at,
-                        const std::string& call, const std::string& to, const SymRanges& ranges);
-  void gather_through(NodeId id, const Window& x, const std::vector<std::string>& at,
-                      const std::string& call, const std::string& to, const SymRanges& ranges);
+  void multiply_through(NodeId id, const Window& x, const Surroundings& s,
+                        const SymRanges& ranges);
+  void read_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
+  std::pair<int, int> point_shape();
   std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
                           const SymRanges& ranges);
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
+
+  // emit_depth.cpp
+  class Depth;
 
   // emit_operand.cpp
   /// A right operand that is packed once for all iterations of a loop that it does not depend on.

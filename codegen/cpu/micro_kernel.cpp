@@ -19,12 +19,12 @@ constexpr std::array kKernels = {
     outer_product("6x4", "Chimera's printed choice: 24 accumulators", Isa::avx512, 6, 4, 64),
     outer_product("5x5", "the most operations a loaded element in 32 registers: 25 accumulators",
                   Isa::avx512, 5, 5, 64),
-    MicroKernel{"scalar", "plain loops, one element at a time", Isa::avx512, 1, 1, 0, 0},
+    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::avx512, 1, 1, 0, 0},
     outer_product("6x2", "6 rows of 2 vectors: 12 accumulators", Isa::avx2, 6, 2, 32),
     outer_product("4x3", "the most operations a loaded element in 16 registers: 12 accumulators",
                   Isa::avx2, 4, 3, 32),
-    MicroKernel{"scalar", "plain loops, one element at a time", Isa::avx2, 1, 1, 0, 0},
-    MicroKernel{"scalar", "plain loops, one element at a time", Isa::generic, 1, 1, 0, 0},
+    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::avx2, 1, 1, 0, 0},
+    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::generic, 1, 1, 0, 0},
 };
 
 /// Cycles and loads of one step of the depth, over a box of that many rows and vectors, with two

@@ -20,6 +20,7 @@ struct PreludeOptions {
   bool vectors = false;   ///< some operator runs on vectors of points
   bool in_place = false;  ///< some tile is used where its tensor lies
   bool prefetch = false;  ///< some tile's lines are asked for
+  bool integers = false;  ///< some tile holds an integer tensor's elements
 };
 
 /// C++17 text, to stand inside the emitted program's namespace after <cmath>, <cstdint>, <cstring>
@@ -35,11 +36,11 @@ std::string vector_functions_text(int vector_bytes, bool f64);
 /// `multiply<MI, NI, Whole>` (C[i,j] += A[i,k] * B[k,j] on any sizes) on vectors of that many bytes
 /// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
 std::string micro_kernel_text(int vector_bytes, bool f64);
-/// `convolve<MI, NI, STEP>`: the same with the right operand read through a window; after
-/// micro_kernel_text, on vectors only.
-std::string window_text(int vector_bytes, bool f64);
-/// What convolve gathers at a time: with a panel of the left operand it stays in a cache of 48 KiB.
-inline constexpr int kGatheredBytes = 32768;
+/// `convolve<MI, NI, STEP>`: the same with the right operand read through a window, its columns STEP
+/// elements apart; after micro_kernel_text, on vectors only.
+std::string window_text();
+/// The most taps of a window that convolve takes, and how many lists of steps it keeps.
+inline constexpr int kMostTaps = 64, kWindowLists = 8;
 /// The function attribute that the isa needs, or nothing.
 std::string target_attribute(Isa isa);
 

@@ -116,7 +116,9 @@ std::string figures_text(const Binary& b) {
 
 std::optional<Binary> find_cached(const fs::path& stem, const std::string& architecture) {
   std::ifstream in(stem.string() + ".txt");
-  Binary b{.cubin = text_of(stem.string() + ".cubin"), .architecture = architecture};
+  Binary b{.cubin = text_of(stem.string() + ".cubin"),
+           .architecture = architecture,
+           .file = stem.string() + ".cubin"};
   if (!std::getline(in, b.builder) || b.cubin.empty()) return std::nullopt;
   for (KernelFigures k; in >> k.symbol >> k.registers >> k.stack_bytes >> k.spill_store_bytes >>
                         k.spill_load_bytes >> k.static_shared_bytes >> k.constant_bytes >>
@@ -170,7 +172,8 @@ Result<Binary> build(const Source& source, const BuildOptions& options) {
   built.value().seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!stem.empty()) {
-    put(stem.string() + ".cubin", built->cubin);
+    built.value().file = stem.string() + ".cubin";
+    put(built->file, built->cubin);
     put(stem.string() + ".txt", figures_text(*built));
   }
   return built;

@@ -34,6 +34,7 @@ struct Binary {
   std::string builder;       ///< "nvcc 13.0.88", "NVRTC 13.0"
   std::vector<KernelFigures> kernels;
   double seconds = 0;  ///< that building took; 0: out of the cache
+  std::filesystem::path file = {};  ///< where the cache keeps the cubin; empty: no cache
 };
 
 /// "sm_90a" for compute capability 9.0, whose instructions that no other has are emitted; else

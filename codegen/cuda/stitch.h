@@ -210,6 +210,7 @@ class StitchEmitter {
   void compute(NodeId node);
   void start_sum(const Value& v);
   std::string read(const Use& use);
+  std::string read_gathered(const Use& use);
   void finish_sums(NodeId anchor);
   void join_lanes(const Value& v);
   void join_warps(const std::vector<std::size_t>& sums, const std::string& flip);

@@ -8,6 +8,11 @@
 #include "core/ir/files.h"
 
 namespace tilewright::cuda {
+namespace {
+
+constexpr std::int64_t kMostIndexed = std::int64_t{1} << 24;  // integers that f32 holds, all of them
+
+}  // namespace
 
 std::string StitchEmitter::functor(Combine c) {
   switch (c) {
@@ -45,6 +50,40 @@ std::string StitchEmitter::read(const Use& use) {
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 
+/// What is read by other inputs' values, x0, x1, ... at this point: zero where they name no element.
+/// Threads that compute for nothing read nothing, and lanes that compute the same read once.
+std::string StitchEmitter::read_gathered(const Use& use) {
+  const Facts& facts = facts_[use.node.index()];
+  const Operator& op = workload_.op(k_.node(use.node).op);
+  const Access& a = op.inputs[static_cast<std::size_t>(use.input)];
+  const Tensor& tensor = workload_.tensor(a.tensor);
+  Key point;
+  for (int l : gather_loops(op, a)) point.push_back(facts.point[static_cast<std::size_t>(l)]);
+  const Copies c = copies(point, facts.at.loops);
+  if (!c.warp.empty())
+    throw Refused{"operator " + op.name + ": every warp would read " + tensor.name +
+                  " by the same values"};
+  std::string there = both(condition(facts.inside), owner(c)), offset;
+  std::int64_t stride = tensor.elements().value;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    stride /= tensor.shape[d];
+    std::string index;
+    if (const int by = a.index[d].gathered; by >= 0) {
+      if (tensor.shape[d] > kMostIndexed)
+        throw Refused{"operator " + op.name + " indexes " + tensor.name +
+                      " by values beyond 2^24, which floats do not hold"};
+      index = named("i64", "index", "i64(x" + std::to_string(by) + ")");
+      there = both(there, index + " >= 0 && " + index + " < " + std::to_string(tensor.shape[d]));
+    } else {
+      const Access alone{.tensor = a.tensor, .index = {a.index[d]}};
+      index = "i64(" + variables_.text(key_of(op, alone, facts.point).front()) + ")";
+    }
+    offset += " + " + times(stride, index);
+  }
+  const std::string loaded = there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
+  return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
+}
+
 void StitchEmitter::start_sum(const Value& v) {
   for (int id : v.dims) open_loop(id);
   out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
@@ -62,7 +101,8 @@ void StitchEmitter::compute(NodeId id) {
     defined_.emplace_back();
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    const std::string value = read({id, static_cast<int>(i)});
+    const Use use{id, static_cast<int>(i)};
+    const std::string value = is_gather(op.inputs[i]) ? read_gathered(use) : read(use);
     out_.line("const " + real() + " x" + std::to_string(i) + " = " + value + ";");
   }
   for (std::size_t at : made_by_.at(id)) {

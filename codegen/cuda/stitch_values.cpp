@@ -306,6 +306,7 @@ void StitchEmitter::add_compute(NodeId id) {
   const Operator& op = workload_.op(n.op);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const BufferId b = buffer_of_input(n, static_cast<int>(i));
+    if (!b.valid()) continue;  // a gather: read where it lies
     const bool input = k_.buffer(b).role == BufferRole::input;
     const int value = input ? held_[b.index()] : made_[op.inputs[i].tensor.index()];
     if (value < 0)

@@ -184,10 +184,6 @@ StitchEmitter::Key StitchEmitter::key_of(const Operator& op, const Access& acces
                                          const std::vector<Linear>& point) const {
   Key key;
   for (const Affine& a : access.index) {
-    // A gather's index is another input's value: it has no place in a key.
-    if (a.gathered >= 0)
-      throw Refused{"operator " + op.name + " reads " + workload_.tensor(access.tensor).name +
-                    " by another tensor's values"};
     Linear x = number(a.offset);
     for (const Term& t : a.terms) {
       const auto local = std::ranges::find(op.loops, t.loop) - op.loops.begin();

@@ -2,8 +2,12 @@
 // and [batch][summed][columns], whatever their accesses are (a convolution's packing is its
 // im2col).
 #include <Eigen/Core>
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "core/reference/operators.h"
 #include "core/reference/sweep.h"
@@ -16,6 +20,10 @@ constexpr std::int64_t kLeastPoints = 4096;
 // Beyond this many elements (2 GiB) of one packed operand the plain loop nest is used. Chains past the L2
 // of a GPU have operands of a GiB, and the loop nest would take minutes for them.
 constexpr std::int64_t kMostPacked = std::int64_t{1} << 28;
+// Rows of the product that are computed together: pieces do not depend on how many threads there are, so
+// that sums do not either. Below so many points one thread does them all.
+constexpr std::int64_t kRowsTogether = 256;
+constexpr double kThreadedPoints = 1e9;
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -89,6 +97,32 @@ std::int64_t size_over(std::span<const Interval> ranges,
   return n;
 }
 
+/// z = x y for every batch, all of them dense and one after the other.
+struct Product {
+  std::int64_t batch, rows, summed, columns;
+  const double *x, *y;
+  double* z;
+
+  std::int64_t pieces() const { return batch * ((rows + kRowsTogether - 1) / kRowsTogether); }
+  void piece(std::int64_t i) const {
+    const std::int64_t a_batch = pieces() / batch, b = i / a_batch, first = i % a_batch * kRowsTogether;
+    const std::int64_t here = std::min(kRowsTogether, rows - first);
+    const Eigen::Map<const Matrix> left(x + (b * rows + first) * summed, here, summed);
+    const Eigen::Map<const Matrix> right(y + b * summed * columns, summed, columns);
+    Eigen::Map<Matrix>(z + (b * rows + first) * columns, here, columns).noalias() = left * right;
+  }
+  void run(double points) const {
+    std::atomic<std::int64_t> next{0};
+    const auto work = [&] {
+      for (std::int64_t i; (i = next++) < pieces();) piece(i);
+    };
+    const unsigned threads = points < kThreadedPoints ? 1 : std::max(1U, std::thread::hardware_concurrency());
+    std::vector<std::jthread> others;
+    for (unsigned i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+};
+
 }  // namespace
 
 bool run_contraction(const Workload& w, OpId id, std::span<const Interval> ranges,
@@ -124,12 +158,7 @@ bool run_contraction(const Workload& w, OpId id, std::span<const Interval> range
   fill(a, left, w.tensor(left.tensor).shape, values[left.tensor.index()].data());
   fill(b, right, w.tensor(right.tensor).shape, values[right.tensor.index()].data());
   c.data.resize(static_cast<std::size_t>(batch * rows * columns));
-  for (std::int64_t i = 0; i < batch; ++i) {
-    const Eigen::Map<const Matrix> x(a.data.data() + i * rows * summed, rows, summed);
-    const Eigen::Map<const Matrix> y(b.data.data() + i * summed * columns, summed, columns);
-    Eigen::Map<Matrix> z(c.data.data() + i * rows * columns, rows, columns);
-    z.noalias() = x * y;
-  }
+  Product{batch, rows, summed, columns, a.data.data(), b.data.data(), c.data.data()}.run(points);
   const TensorId out = op.outputs[0].target.tensor;
   const Source product{&c.access, c.shape, c.data.data()};
   sweep(c.domain, Program::of_source(0), {&product, 1},

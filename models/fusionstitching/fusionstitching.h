@@ -56,6 +56,9 @@ struct Options {
   Penalty penalty = Penalty::difference;
   Pick pick = Pick::latency;
   Groupings groupings = Groupings::few;
+  bool written = true;     ///< schedules that a plan can say, priced as it says them: see stitch()
+  bool bandwidth = false;  ///< a kernel takes at least what its compulsory bytes take of DRAM's rate
+  int schedule = 1;        ///< by L, of the kernel that takes longest; 1: the best
   friend bool operator==(const Options&, const Options&) = default;
 };
 
@@ -110,6 +113,7 @@ class Graph {
   static Result<Graph> create(std::shared_ptr<const Workload> w);
 
   const Workload& workload() const { return *workload_; }
+  const std::shared_ptr<const Workload>& shared_workload() const { return workload_; }
   std::span<const Vertex> vertices() const { return vertices_; }
   std::span<const Edge> edges() const { return edges_; }
   const Vertex& vertex(int v) const { return vertices_[static_cast<std::size_t>(v)]; }
@@ -243,6 +247,9 @@ struct Group {
 struct Stitched {
   Component component;
   std::vector<Group> groups;  ///< in topological order of their roots
+  std::int64_t vector = 1;  ///< elements that a thread takes at once (written schedules)
+  std::int64_t turns = 1;   ///< of a thread over a block's points (written schedules)
+  std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
   double cycles_per_warp = 0;     ///< L_warp
@@ -250,6 +257,7 @@ struct Stitched {
   std::int64_t shared_unshared_bytes = 0;
   std::int64_t registers = 0;  ///< a thread's
   double recomputed = 1;       ///< evaluations of operators over points of operators
+  bool written = false;        ///< a plan can say it
 };
 struct StitchedKernel {
   std::vector<Stitched> parts;  ///< several: packing
@@ -260,12 +268,25 @@ struct StitchedKernel {
   double cycles = 0;            ///< L, equation 1
   double seconds = 0;
   std::int64_t schedules = 0;  ///< enumerated that keep locality
+  bool written() const;        ///< all its parts are
 };
 /// The best launch dimension, grouping and scheme of each sub-root by the latency-evaluator, or a
 /// Reason where nothing fits. Groupings of expensive operators: `few` tries none as sub-root, those
 /// whose value is read at more points than it has, and all; `each` tries every subset of at most 8
-/// of them. Cost: schedules times operators.
+/// of them. More than 6 groups: the 64 best combinations of schemes a group are gone on with.
+///
+/// With Options::written a schedule is what bound_tree() can say: one scheme for all groups, an
+/// operator computed once, an input loaded once, 1 to 16 bytes an access, sums over columns cut over
+/// blocks; values kept between passes count as registers. Where none fits, the paper's are tried, and
+/// Stitched::written is false. Without it all are the paper's: groups of different schemes, recomputation,
+/// an element an access. Cost: schedules times operators.
 Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o);
+/// All of them that can be written, no two with the same tree, the best first (of a pack's parts the
+/// one that takes longest varies). Empty where none can. Ties keep the order of enumeration.
+std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Pattern& p,
+                                   const Options& o);
+/// Bytes that a kernel must read and write once.
+Bytes compulsory_of(const Graph& g, std::span<const int> pattern);
 
 /// One request for shared memory: `vertex` writes so many bytes, which `readers` read.
 struct SharedRequest {
@@ -294,10 +315,24 @@ using Known = std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched
 Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
                         Known* known = nullptr);
 
-/// The plan in the plan language: a kernel a pattern in launch order, a grid over the rows,
+/// The plan with the o.schedule-th of ranked() in the kernel that takes longest by L; a Reason where that
+/// has fewer.
+Result<PlanPrice> with_schedule(const Graph& g, const Device& d, PlanPrice p, const Options& o);
+
+/// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,
 /// operators in topological order, values on chip; a part whose sums nobody waits for is cut within
-/// its rows too. Schemes below the block (warps, lanes) are not written: they move no bytes across
-/// a level.
+/// its rows too. For any machine.
 Plan plan_of(const Graph& g, const PlanPrice& p);
+
+/// The plan with the schedules that were chosen: kernels at level `registers`, their loops bound to warps,
+/// lanes and threads (bound_tree.h).
+struct WrittenPlan {
+  Plan plan;
+  std::vector<std::string> unbound;  ///< by kernel: why its tree is plan_of()'s; empty: it is not
+};
+/// Checked by resolve(): a kernel that is illegal there is written without units, with that reason.
+/// Products always are. Cost: a resolve, and one more a kernel where that fails.
+WrittenPlan write_plan(const Graph& g, const Device& d, const PlanPrice& p,
+                       const std::shared_ptr<const Machine>& machine);
 
 }  // namespace tilewright::fusionstitching

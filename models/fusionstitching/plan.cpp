@@ -2,7 +2,8 @@
 #include <algorithm>
 
 #include "core/ir/format.h"
-#include "models/fusionstitching/fusionstitching.h"
+#include "core/lowering/schedule.h"
+#include "models/fusionstitching/bound_tree.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -64,7 +65,8 @@ Node tree_of(const Graph& g, const Stitched& s) {
   for (int v : c.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
   std::vector<Cut> cuts =
       grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op), s.rows_per_block);
-  // A block's rows are taken one at a time, so that a buffer holds one; a row of a point needs none.
+  // A block's rows are taken one at a time, so that a buffer holds one; a row of a point needs
+  // none.
   const bool long_rows = std::ranges::any_of(
       c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.rows) > 1; });
   if (long_rows && !cuts.empty() && cuts.back().step > 1) cuts.push_back({cuts.back().loop});
@@ -86,23 +88,72 @@ Node product_tree(const Graph& g, int v) {
   return nest(w, cuts, compute(op.name));
 }
 
+Kernel unbound_kernel(const Graph& g, const PlanPrice& p, std::size_t k) {
+  Kernel kernel{.name = formatted("stitch{}", k + 1)};
+  if (p.kernels[k].parts.empty()) {
+    kernel.tree = product_tree(g, p.patterns[k].front());
+  } else if (p.kernels[k].parts.size() == 1) {
+    kernel.tree = tree_of(g, p.kernels[k].parts.front());
+  } else {
+    kernel.tree.kind = Node::Kind::pack;
+    for (const Stitched& s : p.kernels[k].parts) kernel.tree.children.push_back(tree_of(g, s));
+  }
+  return kernel;
+}
+
+Result<Kernel> bound_kernel(const Graph& g, const Device& d, const PlanPrice& p, std::size_t k) {
+  const StitchedKernel& stitched = p.kernels[k];
+  if (stitched.parts.empty()) return Reason{"a product is left to libraries"};
+  Kernel kernel{.name = formatted("stitch{}", k + 1), .level = "registers"};
+  std::vector<Node> trees;
+  for (const Stitched& s : stitched.parts) {
+    Result<BoundTree> part = bound_tree(g, d, s, stitched.threads);
+    if (!part) return Reason{part.reason()};
+    for (const auto& [tensor, pin] : part->pins) kernel.pins[tensor] = pin;
+    trees.push_back(std::move(part->tree));
+  }
+  if (trees.size() == 1) {
+    kernel.tree = std::move(trees.front());
+  } else {
+    kernel.tree.kind = Node::Kind::pack;
+    kernel.tree.children = std::move(trees);
+  }
+  return kernel;
+}
+
 }  // namespace
 
 Plan plan_of(const Graph& g, const PlanPrice& p) {
   Plan plan;
-  for (std::size_t k = 0; k < p.patterns.size(); ++k) {
-    Kernel kernel{.name = formatted("stitch{}", k + 1)};
-    if (p.kernels[k].parts.empty()) {
-      kernel.tree = product_tree(g, p.patterns[k].front());
-    } else if (p.kernels[k].parts.size() == 1) {
-      kernel.tree = tree_of(g, p.kernels[k].parts.front());
-    } else {
-      kernel.tree.kind = Node::Kind::pack;
-      for (const Stitched& s : p.kernels[k].parts) kernel.tree.children.push_back(tree_of(g, s));
-    }
-    plan.kernels.push_back(std::move(kernel));
-  }
+  for (std::size_t k = 0; k < p.patterns.size(); ++k)
+    plan.kernels.push_back(unbound_kernel(g, p, k));
   return plan;
+}
+
+WrittenPlan write_plan(const Graph& g, const Device& d, const PlanPrice& p,
+                       const std::shared_ptr<const Machine>& machine) {
+  WrittenPlan out{plan_of(g, p), std::vector<std::string>(p.patterns.size())};
+  const Plan without = out.plan;
+  for (std::size_t k = 0; k < p.patterns.size(); ++k) {
+    Result<Kernel> bound = bound_kernel(g, d, p, k);
+    if (bound)
+      out.plan.kernels[k] = std::move(bound).value();
+    else
+      out.unbound[k] = bound.reason();
+  }
+  if (resolve(out.plan, g.shared_workload(), machine).ok() ||
+      !resolve(without, g.shared_workload(), machine).ok())
+    return out;
+  for (std::size_t k = 0; k < p.patterns.size(); ++k) {
+    if (!out.unbound[k].empty()) continue;
+    Plan alone = without;
+    alone.kernels[k] = out.plan.kernels[k];
+    const auto resolved = resolve(alone, g.shared_workload(), machine);
+    if (resolved.ok()) continue;
+    out.unbound[k] = resolved.reason();
+    out.plan.kernels[k] = without.kernels[k];
+  }
+  return out;
 }
 
 }  // namespace tilewright::fusionstitching

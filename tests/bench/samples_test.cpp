@@ -96,6 +96,47 @@ TEST(Interleave, WhoIsFarTooSlowSitsTheRestOut) {
   EXPECT_EQ(samples[1].count(), 3U);
 }
 
+/// Contestants whose every run takes as said, and how often each ran.
+struct Paced {
+  std::vector<int> runs;
+  std::vector<Contestant> contestants;
+  explicit Paced(const std::vector<double>& seconds) : runs(seconds.size()) {
+    for (std::size_t i = 0; i < seconds.size(); ++i)
+      contestants.push_back({.sample = [this, i, s = seconds[i]] {
+                               ++runs[i];
+                               return s;
+                             },
+                             .warm_up = false});
+  }
+};
+
+TEST(Finalists, AreTheFastestAndTheSlowHalfLeavesAtOnce) {
+  Paced p({9, 1, 8, 3, 7, 2, 6, 5});
+  EXPECT_EQ(harness::finalists(p.contestants, {.finalists = 2}), (std::vector<std::size_t>{1, 5}));
+  // Heats of 1, 2 and no more runs: eight, then four, then two are left.
+  EXPECT_EQ(p.runs, (std::vector<int>{1, 3, 1, 3, 1, 3, 1, 3}));
+}
+
+TEST(Finalists, WhoeverIsWithinTheMarginStaysToTheLastHeat) {
+  Paced p({1.05, 1.02, 1.0, 1.01, 2});
+  EXPECT_EQ(harness::finalists(p.contestants, {.finalists = 1, .heats = 3}),
+            (std::vector<std::size_t>{2}));
+  EXPECT_EQ(p.runs, (std::vector<int>{6, 6, 6, 6, 1}));
+}
+
+TEST(Finalists, OneInterruptionSendsNobodyHome) {
+  // The fastest is disturbed in its first run, and is within the faster half all the same.
+  int runs = 0;
+  Paced p({3, 4, 5, 6});
+  p.contestants.push_back({.sample = [&] { return ++runs == 1 ? 3.5 : 1.0; }, .warm_up = false});
+  EXPECT_EQ(harness::finalists(p.contestants, {.finalists = 1}), (std::vector<std::size_t>{4}));
+}
+
+TEST(Finalists, AreAllWhereTheyAreFew) {
+  Paced p({2, 1});
+  EXPECT_EQ(harness::finalists(p.contestants, {.finalists = 6}), (std::vector<std::size_t>{1, 0}));
+}
+
 TEST(AskedInChild, AnswersAndForgets) {
   ASSERT_EQ(std::getenv("TILEWRIGHT_BENCH_TEST"), nullptr);
   const auto answer = asked_in_child([] {

@@ -61,6 +61,31 @@ TEST(Bench, BandwidthDocument) {
   for (const auto& b : json["bandwidth"]) EXPECT_GT(b["bytes_per_second_median"], 0) << b;
 }
 
+TEST(Bench, TilingsInPartsEndWithOneDocument) {
+  const Folder folder;
+  const std::vector<std::string> arguments = {
+      "--only", "tilings", "--row", "gemm-chain:m=48,n=32,k=32,l=48", "--row",
+      "gemm-chain:m=32,n=32,k=32,l=64", "--threads", "1", "--rounds", "1", "--turn", "0",
+      "--tilings", "8", "--journal", folder.path("journal"), "--part"};
+  auto part = arguments;
+  part.emplace_back("0.001");  // the first row is begun whatever it takes, the second is not
+  const auto first = document(part);
+  EXPECT_EQ(first["rows_left"], 1);
+  ASSERT_EQ(first["tilings"].size(), 1U);
+  part.back() = "60";
+  const auto last = document(part);
+  EXPECT_EQ(last["rows_left"], 0);
+  ASSERT_EQ(last["tilings"].size(), 2U);
+  EXPECT_EQ(last["tilings"][0], first["tilings"][0]) << "timed once";
+  for (const auto& row : last["tilings"]) {
+    EXPECT_EQ(row["drawn"].get<int>() + row["failed"].get<int>(), 8) << row;
+    EXPECT_EQ(row["failed"], 0) << row;
+    EXPECT_DOUBLE_EQ(row["ratio"].get<double>(),
+                     row["model"]["seconds_median"].get<double>() /
+                         row["fastest_drawn"]["seconds_median"].get<double>());
+  }
+}
+
 TEST(Bench, BadInputIsOneLine) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--only", "speed"},
@@ -72,6 +97,8 @@ TEST(Bench, BadInputIsOneLine) {
         {"--turn", "-1"},
         {"--fast"},
         {"--set", "small"},
+        {"--part", "10"},
+        {"--part", "-1", "--journal", "j"},
         {"--row", "layernorm:rows=8,cols=8", "--peers", "none", "--only", "kernels"}}) {
     const Outcome outcome = tilewright_command(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments[0] << " " << outcome.err;

@@ -44,7 +44,8 @@ TEST(Experiments, EveryTableAndResultsFigureHasAnEntryWithItsStatus) {
                          "mcfuser/fig11",        "fusionstitching/table1", "fusionstitching/table2",
                          "fusionstitching/fig1", "fusionstitching/fig7"})
     EXPECT_TRUE(by_id.contains(id)) << id;
-  const std::set<std::string> statuses{"analysis", "simulation", "recorded", "needs"};
+  const std::set<std::string> statuses{"analysis", "simulation", "recorded", "measurement",
+                                         "needs"};
   for (const auto& [id, e] : by_id) {
     EXPECT_TRUE(statuses.contains(e["status"])) << id;
     EXPECT_EQ(e["available"].get<bool>(), e["reason"].is_null()) << id;

@@ -21,7 +21,8 @@ struct Op {
 
 class Maker {
  public:
-  explicit Maker(std::mt19937_64& random) : random_(random) {}
+  /// `gathers`: operators also read tables by the values of ids.
+  Maker(std::mt19937_64& random, bool gathers) : random_(random), gathers_(gathers) {}
 
   std::string workload(const std::string& type) {
     rows_ = pick(1, 20), columns_ = pick(1, 70);
@@ -29,7 +30,11 @@ class Maker {
     for (int i = 0; i < count; ++i) ops_.push_back(draw(i));
     std::string text = "name: rows\ndtype: " + type + "\nloops: {r: " + std::to_string(rows_) +
                        ", c: " + std::to_string(columns_) + "}\noperators:\n";
-    for (const Op& op : ops_) text += "  - " + op.text + "\n";
+    for (const Op& op : ops_) text += "  - \"" + op.text + "\"\n";
+    const std::string tables = (used("T") ? "T: [7, c], " : "") + std::string(used("S") ? "S: [7], " : "");
+    if (!tables.empty())
+      text += "tensors: {" + tables + "ids: [r]}\ndtypes: {ids: " + (chance(0.5) ? "i8" : "i32") +
+              "}\n";
     return text;
   }
 
@@ -61,6 +66,8 @@ class Maker {
         all.push_back({"x0[r,c]", -1});
         all.push_back({"g[c]", -1});
       }
+      for (int weight = 0; gathers_ && weight < 3; ++weight)
+        all.push_back({row_only ? "S[ids[r]]" : "T[ids[r],c]", -1});
       for (int p = 0; p < i; ++p) {
         const Op& o = ops_[static_cast<std::size_t>(p)];
         if (o.shape == Shape::column || (row_only && o.shape == Shape::full)) continue;
@@ -180,6 +187,7 @@ class Maker {
   }
 
   std::mt19937_64& random_;
+  bool gathers_;
   std::vector<Op> ops_;
   int rows_ = 1, columns_ = 1;
 };
@@ -199,13 +207,14 @@ struct Drawn {
 };
 
 /// Draws until `count` cases can be emitted.
-std::vector<Drawn> draw(std::mt19937_64& random, int count, int& refused, int& illegal) {
+std::vector<Drawn> draw(std::mt19937_64& random, int count, bool gathers, int& refused,
+                        int& illegal) {
   const char* const types[] = {"f32", "f16", "f32", "f64"};
   const auto on = machine();
   std::vector<Drawn> drawn;
   for (int tries = 0; tries < 100 * count && static_cast<int>(drawn.size()) < count; ++tries) {
     const std::size_t n = drawn.size();
-    Maker maker(random);
+    Maker maker(random, gathers);
     try {
       const std::string text = maker.workload(types[n % 4]);
       auto w = std::make_shared<const Workload>(workload_from_yaml(text, "random"));
@@ -232,14 +241,12 @@ std::vector<Drawn> draw(std::mt19937_64& random, int count, int& refused, int& i
 }
 
 /// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others; TILEWRIGHT_SHOW prints what is refused.
-TEST(RandomStitched, RowGraphs) {
-  std::uint64_t seed = 20273;
-  int count = 40;
+void run_batch(std::uint64_t seed, int count, bool gathers) {
   if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed = std::strtoull(other, nullptr, 10);
   if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::atoi(other);
   std::mt19937_64 random(seed);
   int refused = 0, illegal = 0;
-  const std::vector<Drawn> drawn = draw(random, count, refused, illegal);
+  const std::vector<Drawn> drawn = draw(random, count, gathers, refused, illegal);
   ASSERT_EQ(static_cast<int>(drawn.size()), count);
   std::vector<cuda::Source> sources;
   for (const Drawn& d : drawn) sources.push_back(d.source);
@@ -268,6 +275,9 @@ TEST(RandomStitched, RowGraphs) {
     if (std::getenv("TILEWRIGHT_FIRST") != nullptr && ::testing::Test::HasFailure()) return;
   }
 }
+
+TEST(RandomStitched, RowGraphs) { run_batch(20273, 40, false); }
+TEST(RandomStitched, Gathers) { run_batch(20274, 24, true); }
 
 }  // namespace
 }  // namespace tilewright

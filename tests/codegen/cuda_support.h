@@ -62,6 +62,7 @@ struct CudaRun {
   cuda_host::Report report;
   double error = 0;                                                    ///< the worst of the outputs
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> bytes;  ///< tensor: read, written
+  TensorValues outputs;                                                ///< by TensorId
 };
 
 inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Source& source,
@@ -93,11 +94,12 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
   if (!report) return Reason{report.reason()};
   CudaRun run{.report = std::move(report).value()};
   const TensorValues reference = evaluate(w, inputs);
-  for (TensorId t : w.outputs())
-    run.error =
-        std::max(run.error,
-                 relative_error(std::span<const double>(read_back(w.tensor(t), memory[t.index()])),
-                                std::span<const double>(reference[t.index()])));
+  run.outputs.resize(w.tensors().size());
+  for (TensorId t : w.outputs()) {
+    run.outputs[t.index()] = read_back(w.tensor(t), memory[t.index()]);
+    run.error = std::max(run.error, relative_error(std::span<const double>(run.outputs[t.index()]),
+                                                   std::span<const double>(reference[t.index()])));
+  }
   for (const cuda_host::LaunchCounts& l : run.report.launches)
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
       const cuda_host::TensorBytes& b = l.tensors[t];

@@ -40,6 +40,29 @@ TEST(MicroKernels, EightyColumnsTakeFiveVectorsAtOnce) {
   EXPECT_EQ(micro_kernel_fitting(Isa::generic, 24, 24, 4).name, "scalar");
 }
 
+cpu::Source source_of(const std::string& workload, const std::string& tiles, Isa isa) {
+  auto w = std::make_shared<const Workload>(named_workload(workload));
+  auto m = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1M"));
+  auto s = resolve(Plan{.kernels = {{.tree = parse_tree("m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"),
+                                     .tiles = parse_tiles(tiles)}}},
+                   w, m);
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return emit(*s, {.isa = isa}).value();
+}
+
+TEST(FixedPart, IsTheSameForTilingsAndHoldsTheMicroKernel) {
+  const auto fixed = [](const cpu::Source& s) {
+    return s.text.substr(s.fixed_begin, s.fixed_end - s.fixed_begin);
+  };
+  const cpu::Source a = source_of("gemm-chain:m=64,n=32,k=32,l=64", "m=12,n=32,k=8,l=16", Isa::avx512);
+  const cpu::Source b = source_of("gemm-chain:m=80,n=48,k=32,l=64", "m=9,n=16,k=32,l=32", Isa::avx512);
+  EXPECT_THAT(fixed(a), ::testing::HasSubstr("void multiply("));
+  EXPECT_EQ(fixed(a), fixed(b));
+  EXPECT_NE(a.text, b.text);
+  EXPECT_NE(fixed(a),
+            fixed(source_of("gemm-chain:m=64,n=32,k=32,l=64", "m=12,n=32,k=8,l=16", Isa::generic)));
+}
+
 std::map<std::string, bool> packed(const std::string& workload, const std::string& tree,
                                    const std::string& tiles, const std::string& machine) {
   auto w = std::make_shared<const Workload>(named_workload(workload));

@@ -200,9 +200,6 @@ TEST(Refusals, SayWhatAndWhy) {
   const Schedule half = schedule_of("gemm-chain:m=8,n=8,k=8,l=8,dtype=f16", "scratchpad:1M",
                                     "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "m=4,n=4,k=4,l=4");
   EXPECT_THAT(cpu::emit(half).reason(), HasSubstr("f16"));
-  const Schedule lanes = schedule_of("gemm-chain:m=8,n=8,k=8,l=8", "scratchpad:1M",
-                                     "m l ( k ( C.gemm1 ) n/1@lane ( C.gemm2 ) )", "m=4,k=4,l=4");
-  EXPECT_THAT(cpu::emit(lanes).reason(), HasSubstr("bound to lane"));
   EXPECT_THROW(cpu::emit(s, {.threads = 0}), InputError);
   EXPECT_THROW(cpu::emit(s, {.prefix = "a b"}), InputError);
   EXPECT_THROW(cpu::emit(s, {.prefix = "while"}), InputError);

@@ -9,6 +9,7 @@
 
 #include "core/ir/toolchain.h"
 #include "harness/measure_cuda.h"
+#include "harness/run_cuda.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
@@ -107,6 +108,9 @@ TEST_F(Ncu, MeasuresAPlan) {
   // Blocks of 16 x 16 load 3 x 2 times whole rows of A and columns of B, edges clipped.
   EXPECT_EQ(answer.json["predicted"]["exact"]["read_bytes"], 2 * (2 * 40 * 33 + 3 * 33 * 24));
   EXPECT_EQ(answer.json["predicted"]["exact"]["written_bytes"], 2 * 40 * 24);
+  EXPECT_EQ(answer.json["predicted"]["kernels"], 1);
+  EXPECT_EQ(answer.json["predicted"]["each_kernel_once"]["read_bytes"], 2 * (40 * 33 + 33 * 24));
+  EXPECT_EQ(answer.json["predicted"]["each_kernel_once"]["written_bytes"], 2 * 40 * 24);
   EXPECT_EQ(builds(), 1) << "the child builds again what was built";
 }
 
@@ -127,6 +131,34 @@ TEST_F(Ncu, TellsTheKernelsOfABatchApart) {
   const std::string text = text_of(path("answers"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_THAT(answer.json["metrics_refused"][0].get<std::string>(), HasSubstr("lts__"));
+}
+
+TEST_F(Ncu, SaysWhatAnotherProgramThatLaunchesMustKnow) {
+  request_.tree.reset();
+  std::ofstream(path("plan.yaml")) << R"yaml(workload: "gemm-chain:m=40,n=24,k=33,l=16,dtype=f16"
+machine: h200
+kernels:
+  - {tree: "m/16@grid l/16@grid ( k/16 ( L.A L.B C.gemm1 ) S.C )"}
+  - {tree: "m/16@grid n/16@grid ( l/16 ( L.C L.D C.gemm2 ) S.E )"}
+)yaml";
+  request_.subject = path("plan.yaml");
+  CudaJob job;
+  job.request = request_;
+  job.options.target = "cuda";
+  job.options.cuda.cache = path("cache");
+  emit_job(job);
+  add_predictions(job);
+  build_job(job, nullptr);
+  ASSERT_FALSE(job.refusal) << *job.refusal;
+  // C goes home and comes back.
+  EXPECT_EQ(job.json["predicted"]["kernels"], 2);
+  EXPECT_EQ(job.json["predicted"]["each_kernel_once"]["read_bytes"],
+            2 * (40 * 33 + 33 * 16 + 40 * 16 + 16 * 24));
+  EXPECT_EQ(job.json["predicted"]["each_kernel_once"]["written_bytes"], 2 * (40 * 16 + 40 * 24));
+  EXPECT_EQ(job.json["launches"][0]["tensors"].size(), 3U);
+  EXPECT_THAT(job.json["launches"][1]["tensors"], ::testing::UnorderedElementsAre("C", "D", "E"));
+  EXPECT_EQ(job.json["tensor_elements"]["C"], 40 * 16);
+  EXPECT_TRUE(fs::exists(job.json["cubin"].get<std::string>()));
 }
 
 TEST_F(Ncu, CountsNothingThatIsWrong) {

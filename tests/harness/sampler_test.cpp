@@ -80,5 +80,26 @@ TEST(Sampler, EqualProbability) {
   EXPECT_LT(chi, freedom + 5 * std::sqrt(2 * freedom)) << "seed " << kSeed;
 }
 
+TEST(Unguided, DrawsDistinctLegalTilingsOfEveryOrderAndSizeAgainFromTheSeed) {
+  const Workload w = named_workload("gemm-chain:m=64,n=16,k=16,l=64,batch=2");
+  const auto drawn = draw_unguided(w, 400, kSeed);
+  ASSERT_EQ(drawn.size(), 400u);
+  EXPECT_EQ(std::set(drawn.begin(), drawn.end()).size(), drawn.size());
+  EXPECT_EQ(draw_unguided(w, 400, kSeed), drawn);
+  EXPECT_NE(draw_unguided(w, 400, kSeed + 1), drawn);
+  std::set<chimera::Order> orders;
+  std::int64_t largest = 0, most = 0;
+  for (const OrderedTiles& t : drawn) {
+    EXPECT_TRUE(chimera::legality(w, t.order, t.tiles).legal);
+    EXPECT_EQ(t.tiles[w.find_loop("b")->index()], 1);
+    orders.insert(t.order);
+    largest = std::max(largest, t.tiles[w.find_loop("m")->index()]);
+    most = std::max(most, memory(w, t.order, t.tiles));
+  }
+  EXPECT_EQ(orders.size(), chimera::all_orders(w).size());
+  EXPECT_GT(largest, 56);
+  EXPECT_GT(most, 64 * 64) << "nothing keeps tiles small";
+}
+
 }  // namespace
 }  // namespace tilewright::harness

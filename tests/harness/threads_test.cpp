@@ -7,14 +7,19 @@
 namespace tilewright::harness {
 namespace {
 
-std::map<std::string, std::int64_t> tiles(const std::string& workload, const std::string& tree,
-                                          const std::string& tiles, int threads) {
-  const Workload w = named_workload(workload);
-  const Plan plan{.kernels = {{.tree = parse_tree(tree), .tiles = parse_tiles(tiles)}}};
-  return shared_by_threads(plan, w, threads).kernels.front().tiles;
+Kernel shared(const std::string& workload, const std::string& tree, const std::string& tiles,
+              int threads) {
+  const Setting setting = setting_of({.subject = workload, .machine = "epyc-zen5"});
+  const Plan plan{.kernels = {{.level = "L2", .tree = parse_tree(tree), .tiles = parse_tiles(tiles)}}};
+  return shared_by_threads(plan, setting, threads).kernels.front();
 }
 
 using Tiles = std::map<std::string, std::int64_t>;
+
+Tiles tiles(const std::string& workload, const std::string& tree, const std::string& tiles,
+            int threads) {
+  return shared(workload, tree, tiles, threads).tiles;
+}
 
 TEST(SharedByThreads, OneLoopsTilesAreMadeSmaller) {
   // 56 rows in three tiles of 19: two threads would wait for each other a quarter of the time.
@@ -23,6 +28,20 @@ TEST(SharedByThreads, OneLoopsTilesAreMadeSmaller) {
   // One tile for all: as many as there are threads.
   EXPECT_EQ(tiles("chimera/C7", "h w ( C.conv1 C.conv2 )", "h=56,w=56", 4),
             (Tiles{{"h", 14}, {"w", 56}}));
+}
+
+TEST(SharedByThreads, WhatWouldBeComputedAgainStaysWhole) {
+  // Two halves of oc2 would be even, but each would compute all of the first convolution.
+  EXPECT_EQ(tiles("chimera/C2", "oc1 oc2 h w ( C.conv1 C.conv2 )", "oc1=64,oc2=80,h=11,w=74", 2),
+            (Tiles{{"oc1", 64}, {"oc2", 80}, {"h", 10}, {"w", 74}}));
+}
+
+TEST(SharedByThreads, ALoopOfOneOperatorIsTakenOutside) {
+  // The first convolution is complete before the second begins: no loop is around both.
+  const Kernel k = shared("chimera/C4", "oc1 ( ic y x ( C.conv1 ) oc2 h w ( C.conv2 ) )",
+                          "oc1=128,ic=64,y=14,x=28,oc2=128,h=14,w=28", 2);
+  EXPECT_EQ(to_text(k.tree), "h oc1 ( ic y x ( C.conv1 ) oc2 w ( C.conv2 ) )");
+  EXPECT_EQ(k.tiles.at("h"), 14);
 }
 
 TEST(SharedByThreads, WhatIsEvenStays) {

@@ -81,7 +81,7 @@ TEST(Stitch, ElementWiseByHand) {
 TEST(Stitch, ReductionsAreHandedOnWithinTheirScope) {
   const Graph g = graph_of("layernorm");
   for (const Groupings groupings : {Groupings::few, Groupings::each}) {
-    const auto k = stitch(g, v100(), whole(g), {.groupings = groupings});
+    const auto k = stitch(g, v100(), whole(g), {.groupings = groupings, .written = false});
     ASSERT_TRUE(k.ok()) << k.reason();
     const Stitched& s = k->parts.front();
     EXPECT_EQ(s.component.rows, Mask{1});

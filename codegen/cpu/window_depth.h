@@ -1,0 +1,44 @@
+// The depth of one product that reads through a window; see emit_depth.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/cpu/emitter.h"
+
+namespace tilewright::cpu {
+
+/// The sum of a loop's coefficients in an index.
+std::int64_t coefficient_of(const Affine& a, LoopId loop);
+
+class KernelEmitter::Depth {
+ public:
+  Depth(KernelEmitter& e, NodeId id, const Window& x, const SymRanges& ranges);
+  /// Arrays that say what every step reads, with room to pack that many rows of the left operand,
+  /// and a `Depth` of them; its name.
+  std::string emit(std::int64_t& offset, std::int64_t packed_rows);
+  /// All its steps, as text.
+  std::string steps() const { return size(steps_); }
+
+ private:
+  const SymRange& range(int l) const;
+  std::int64_t moves(int l, int dim) const;
+  std::int64_t count(const std::vector<int>& loops) const;
+  std::string size(const std::vector<int>& loops) const;
+  std::string number(const std::vector<int>& loops) const;
+  template <class Factor>
+  std::string sum(const Factor& factor) const;
+  void nest(const std::vector<int>& loops, const std::string& line);
+
+  KernelEmitter& e_;
+  const Window& x_;
+  const SymRanges& ranges_;
+  const Operator& op_;
+  OpId id_;
+  const Access& access_;
+  BufferId buffer_;
+  std::vector<std::string> at_;                ///< by op.loops: an index, as text
+  std::vector<int> steps_, channels_, taps_;   ///< loops of more than one iteration, in order
+};
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,63 @@
+#include "codegen/micro_kernels.h"
+
+#include "codegen/cpu/cpu.h"
+#include "codegen/cuda/cuda.h"
+#include "codegen/npu/npu.h"
+
+namespace tilewright::codegen {
+namespace {
+
+MicroKernelRecord record_of(const cpu::MicroKernel& m) {
+  const bool vectors = m.vector_bytes > 0;
+  return {.target = "cpu",
+          .variant = cpu::name_of(m.isa),
+          .name = m.name,
+          .summary = m.summary,
+          .types = {DType::f32, DType::f64, DType::bf16},
+          .block = vectors ? std::to_string(m.rows) + " rows of " + std::to_string(m.vectors) +
+                                 " vectors of " + std::to_string(m.vector_bytes) + " bytes"
+                           : "one element",
+          .operands = std::string("in the cache, packed or in place: A and C by rows of any stride, B by "
+                                  "rows of contiguous columns; bf16 as f32"),
+          .needs = m.isa == cpu::Isa::generic ? "" : std::string(cpu::name_of(m.isa)) +
+                       (vectors ? ", " + std::to_string(m.registers) + " vector registers" : "")};
+}
+
+MicroKernelRecord record_of(const cuda::MicroKernel& m) {
+  MicroKernelRecord r{.target = "cuda",
+                      .variant = "",
+                      .name = m.name,
+                      .summary = m.summary,
+                      .block = m.fragments ? "blocks of 16 x 8 a warp" : "blocks of 32 x 32 a warp",
+                      .operands = std::string("in shared memory, either way round, rows ") +
+                                  (m.plain_rows ? "padded" : "swizzled") + "; sums in " +
+                                  (m.fragments ? "registers" : "shared memory"),
+                      .needs = m.f32 ? "" : "tensor cores"};
+  for (DType t : {DType::f16, DType::bf16, DType::f32})
+    if (m.takes(t)) r.types.push_back(t);
+  return r;
+}
+
+MicroKernelRecord record_of(const npu::MicroKernel& m) {
+  const std::string lanes = std::to_string(m.lanes);
+  return {.target = "npu",
+          .variant = "",
+          .name = m.name,
+          .summary = m.summary,
+          .types = {DType::f16},
+          .block = "fractals of " + lanes + " x " + lanes,
+          .operands = "A in L0A, B in L0B, sums in L0C, all in fractals; sums are f32",
+          .needs = "a cube unit"};
+}
+
+}  // namespace
+
+std::vector<MicroKernelRecord> micro_kernel_records() {
+  std::vector<MicroKernelRecord> all;
+  for (const auto& m : cpu::micro_kernels()) all.push_back(record_of(m));
+  for (const auto& m : cuda::micro_kernels()) all.push_back(record_of(m));
+  for (const auto& m : npu::micro_kernels()) all.push_back(record_of(m));
+  return all;
+}
+
+}  // namespace tilewright::codegen

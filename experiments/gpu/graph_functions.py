@@ -1,0 +1,196 @@
+"""The built-in graphs of memory-intensive operators: at which sizes they are compared, what goes in, and
+what each computes, written as the workload's text has it (core/ir/builtin_graphs.cpp, builtin_rows.cpp).
+
+`compute(name, ops, **inputs)` takes the operations from `ops`: numpy_ops() for values that are held
+against the reference evaluator, jax_ops() for what XLA compiles. PyTorch's own forms are in
+graph_torch.py.
+"""
+import types
+
+# Inputs and outputs in f32, about 3.1 million and 33.6 million elements a graph.
+ROWS = {"small": "rows=4096,cols=768", "large": "rows=32768,cols=1024"}
+SIZES = {
+    "layernorm": ROWS,
+    "layernorm-backward": ROWS,
+    "softmax": ROWS,
+    "gelu": ROWS,
+    "batchnorm": {"small": "batch=16,channels=64,size=3136", "large": "batch=128,channels=64,size=4096"},
+    "groupnorm": {"small": "batch=16,groups=32,channels=8,size=784",
+                  "large": "batch=128,groups=32,channels=8,size=1024"},
+    "residual-layernorm": ROWS,
+    "adam": {"small": "size=3145728", "large": "size=33554432"},
+    "lstm-cell": {"small": "batch=4096,hidden=192", "large": "batch=32768,hidden=256"},
+    "masked-softmax": {"small": "batch=8,heads=8,m=128,l=384", "large": "batch=32,heads=16,m=128,l=512"},
+    "squeeze-excite": {"small": "batch=16,channels=256,size=784,squeezed=16",
+                       "large": "batch=128,channels=256,size=1024,squeezed=16"},
+    "attention-unit": {"small": "batch=512,items=96,width=64,rows=100000",
+                       "large": "batch=4096,items=128,width=64,rows=1000000"},
+}
+NAMES = tuple(SIZES)
+
+
+def subject(name, size):
+    """As the command takes it."""
+    return f"{name}:{SIZES[name][size]}"
+
+
+def parameters(text):
+    """{"rows": 4096, ...} of "name:rows=4096,..." """
+    return {key: int(value) for key, value in
+            (part.split("=") for part in text.partition(":")[2].split(","))}
+
+
+def _matrix(p, *rows, columns=()):
+    return {**{name: (p["rows"], p["cols"]) for name in rows}, **{name: (p["cols"],) for name in columns}}
+
+
+SHAPES = {
+    "layernorm": lambda p: _matrix(p, "x", columns=("gain",)),
+    "layernorm-backward": lambda p: {**_matrix(p, "x", "dy", columns=("gain",)),
+                                     "mean": (p["rows"],), "rstd": (p["rows"],)},
+    "softmax": lambda p: _matrix(p, "x"),
+    "gelu": lambda p: _matrix(p, "x", columns=("bias",)),
+    "batchnorm": lambda p: {"x": (p["batch"], p["channels"], p["size"]),
+                            **{c: (p["channels"],) for c in ("variance", "gain", "bias", "mean")}},
+    "groupnorm": lambda p: {"x": (p["batch"], p["groups"], p["channels"], p["size"]),
+                            "gain": (p["groups"], p["channels"]), "bias": (p["groups"], p["channels"])},
+    "residual-layernorm": lambda p: _matrix(p, "x", "keep", "residual", columns=("bias", "gain", "offset")),
+    "adam": lambda p: {name: (p["size"],) for name in ("m", "g", "v", "p")},
+    "lstm-cell": lambda p: {"xw": (p["batch"], 4 * p["hidden"]), "hw": (p["batch"], 4 * p["hidden"]),
+                            "bias": (4 * p["hidden"],), "c0": (p["batch"], p["hidden"])},
+    "masked-softmax": lambda p: {"S": (p["batch"], p["heads"], p["m"], p["l"]), "keep": (p["batch"], p["l"])},
+    "squeeze-excite": lambda p: {"x": (p["batch"], p["channels"], p["size"]),
+                                 "W1": (p["channels"], p["squeezed"]), "W2": (p["squeezed"], p["channels"])},
+    "attention-unit": lambda p: {"table": (p["rows"], p["width"]), "ids": (p["batch"], p["items"]),
+                                 "q": (p["batch"], p["width"]), "w1": (p["width"],), "w2": (p["width"],),
+                                 "seen": (p["batch"], p["items"])},
+}
+OUTPUTS = {
+    "layernorm": ("y",), "layernorm-backward": ("dx", "dgain", "dbias"), "softmax": ("y",), "gelu": ("y",),
+    "batchnorm": ("y",), "groupnorm": ("y",), "residual-layernorm": ("y",), "adam": ("m1", "v1", "p1"),
+    "lstm-cell": ("c1", "h1"), "masked-softmax": ("Y",), "squeeze-excite": ("y",),
+    "attention-unit": ("interest",),
+}
+
+
+def shapes(text):
+    """By input's name, in elements; of "layernorm:rows=4096,cols=768"."""
+    return SHAPES[text.partition(":")[0]](parameters(text))
+
+
+def index_range(name, shape):
+    """{"ids": 100000}: inputs that are i32 indices below that."""
+    return {"ids": shape["table"][0]} if name == "attention-unit" else {}
+
+
+def numpy_ops():
+    import numpy
+    return types.SimpleNamespace(
+        exp=numpy.exp, tanh=numpy.tanh, sqrt=numpy.sqrt, abs=numpy.abs, where=numpy.where,
+        matmul=numpy.matmul, maximum=numpy.maximum, rsqrt=lambda x: 1 / numpy.sqrt(x),
+        sigmoid=lambda x: 1 / (1 + numpy.exp(-x)), rows_of=lambda table, ids: table[ids])
+
+
+def jax_ops():
+    import jax
+    import jax.numpy as jnp
+
+    def matmul(a, b):  # f32 products, not TF32 ones
+        return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+    return types.SimpleNamespace(
+        exp=jnp.exp, tanh=jnp.tanh, sqrt=jnp.sqrt, abs=jnp.abs, where=jnp.where, matmul=matmul,
+        maximum=jnp.maximum, rsqrt=jax.lax.rsqrt, sigmoid=jax.nn.sigmoid,
+        # Indices are in range, as a kernel's caller must see to; JAX's default clamps each.
+        rows_of=lambda table, ids: table.at[ids].get(mode="promise_in_bounds"))
+
+
+def _normal(x, axes, each, o):
+    """(x - mean) / sqrt(variance + eps) along `axes`, in two passes over x."""
+    sub = x - x.sum(axes, keepdims=True) * each
+    return sub * o.rsqrt((sub * sub).sum(axes, keepdims=True) * each + 1e-5)
+
+
+def _softmax(x, o):
+    e = o.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def layernorm(o, x, gain):
+    return (_normal(x, -1, 1 / x.shape[-1], o) * gain,)
+
+
+def layernorm_backward(o, x, mean, rstd, dy, gain):
+    each = 1 / x.shape[-1]
+    normal = (x - mean[:, None]) * rstd[:, None]
+    scaled = dy * gain
+    sum1 = scaled.sum(-1, keepdims=True)
+    sum2 = (scaled * normal).sum(-1, keepdims=True)
+    dx = (scaled - sum1 * each - normal * sum2 * each) * rstd[:, None]
+    return dx, (dy * normal).sum(0), dy.sum(0)
+
+
+def softmax(o, x):
+    return (_softmax(x, o),)
+
+
+def gelu(o, x, bias):
+    biased = x + bias
+    cubic = biased + 0.044715 * biased * (biased * biased)
+    return (0.5 * biased * (1 + o.tanh(0.7978845608028654 * cubic)),)
+
+
+def batchnorm(o, x, variance, gain, bias, mean):
+    scale = o.rsqrt(o.abs(variance) + 1e-5) * gain
+    shift = bias - mean * scale
+    return (x * scale[:, None] + shift[:, None],)
+
+
+def groupnorm(o, x, gain, bias):
+    normal = _normal(x, (-2, -1), 1 / (x.shape[-2] * x.shape[-1]), o)
+    return (normal * gain[:, :, None] + bias[:, :, None],)
+
+
+def residual_layernorm(o, x, bias, keep, residual, gain, offset):
+    added = (x + bias) * keep * 1.1111111111111112 + residual
+    return (_normal(added, -1, 1 / x.shape[-1], o) * gain + offset,)
+
+
+def adam(o, m, g, v, p):
+    m1 = 0.9 * m + 0.1 * g
+    v1 = 0.999 * v + 0.001 * o.abs(g * g)
+    step = m1 * 1.1111 / (o.sqrt(o.abs(v1) * 1.0526) + 1e-8)
+    return m1, v1, p - 0.001 * step
+
+
+def lstm_cell(o, xw, hw, bias, c0):
+    pre = xw + hw + bias
+    n = c0.shape[-1]
+    i, f, z, out = (pre[:, gate * n:(gate + 1) * n] for gate in range(4))
+    c1 = o.sigmoid(f) * c0 + o.sigmoid(i) * o.tanh(z)
+    return c1, o.sigmoid(out) * o.tanh(c1)
+
+
+def masked_softmax(o, S, keep):
+    return (_softmax(o.where(keep[:, None, None, :] < 0, -10000.0, S * 0.125), o),)
+
+
+def squeeze_excite(o, x, W1, W2):
+    mean = x.sum(-1) / x.shape[-1]
+    gate = o.sigmoid(o.matmul(o.maximum(o.matmul(mean, W1), 0), W2))
+    return (x * gate[:, :, None],)
+
+
+def attention_unit(o, table, ids, q, w1, w2, seen):
+    k = o.rows_of(table, ids)
+    mixed = q[:, None, :] * k * w1 + (q[:, None, :] - k) * w2
+    share = _softmax(o.where(seen < 0, -10000.0, mixed.sum(-1)), o)
+    return ((share[:, :, None] * k).sum(1),)
+
+
+def function(name):
+    return globals()[name.replace("-", "_")]
+
+
+def compute(name, ops, **inputs):
+    """The outputs, in the order of OUTPUTS[name]."""
+    return function(name)(ops, **inputs)

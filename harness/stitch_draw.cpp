@@ -1,0 +1,64 @@
+// Schedules of a kernel, drawn over their ranking, so that the ranking can be held against times.
+#include <algorithm>
+#include <random>
+
+#include "core/ir/format.h"
+#include "harness/stitch_request.h"
+#include "models/fusionstitching/bound_tree.h"
+
+namespace tilewright::harness {
+namespace {
+
+namespace fs = fusionstitching;
+using nlohmann::ordered_json;
+
+std::string described(const fs::StitchedKernel& k, std::size_t rank, std::size_t all) {
+  std::string text = formatted("{} of {}: {} threads", rank, all, k.threads);
+  for (const fs::Stitched& s : k.parts) {
+    text += formatted(", {} of {} elements", fs::name_of(s.groups.front().scheme), s.vector);
+    if (s.turns > 1) text += formatted(", {} turns", s.turns);
+    if (s.splits > 1) text += formatted(" in {} blocks", s.splits);
+  }
+  return text;
+}
+
+std::string tree_of(const StitchedPlan& found, const fs::StitchedKernel& k) {
+  std::string text;
+  for (const fs::Stitched& s : k.parts) {
+    const auto tree = fs::bound_tree(found.graph, found.device, s, k.threads);
+    if (tree) text += (text.empty() ? "" : " | ") + to_text(tree->tree);
+  }
+  return text;
+}
+
+}  // namespace
+
+ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) {
+  ordered_json drawn = ordered_json::array();
+  const fs::PlanPrice& plan = found.price();
+  const auto longest = std::ranges::max_element(plan.kernels, {}, &fs::StitchedKernel::seconds);
+  if (longest == plan.kernels.end() || longest->parts.empty()) return drawn;
+  const auto at = static_cast<std::size_t>(longest - plan.kernels.begin());
+  const auto all = fs::ranked(found.graph, found.device, plan.patterns[at], found.options);
+  const auto asked = static_cast<std::size_t>(*request.fuser.samples);
+  const std::size_t parts = std::min(asked, all.size());
+  std::mt19937_64 random(request.seed);
+  for (std::size_t i = 0; i < parts; ++i) {
+    const std::size_t first = i * all.size() / parts, end = (i + 1) * all.size() / parts;
+    const std::size_t at_rank = first + random() % (end - first);
+    const fs::StitchedKernel& k = all[at_rank];
+    ordered_json options = ordered_json::array();
+    for (const std::string& o : request.stitch)
+      if (!o.starts_with("schedule=")) options.push_back(o);
+    options.push_back(formatted("schedule={}", at_rank + 1));
+    drawn.push_back({{"schedule", described(k, at_rank + 1, all.size())},
+                     {"rank", at_rank + 1},
+                     {"seconds", plan.seconds - longest->seconds + k.seconds},
+                     {"latency_seconds", k.cycles / found.device.clock_hz},
+                     {"tree", tree_of(found, k)},
+                     {"request", {{"stitch", options}}}});
+  }
+  return drawn;
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,136 @@
+// Kernels of parts, what they take, and a choice among all that could be.
+#include <cmath>
+#include <set>
+
+#include "core/ir/format.h"
+#include "models/fusionstitching/part.h"
+
+namespace tilewright::fusionstitching {
+
+StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, const Pattern& p,
+                            std::vector<Stitched> parts, std::int64_t threads) {
+  StitchedKernel k{.parts = std::move(parts), .threads = threads};
+  std::int64_t registers = 0, shared = 0;
+  double cycles = 0;
+  for (const Stitched& s : k.parts) {
+    const std::int64_t warps = s.blocks * (threads / kWarp);
+    registers = std::max(registers, s.registers);
+    shared = std::max(shared, s.shared_bytes);
+    k.warps += warps;
+    cycles += static_cast<double>(warps) * s.cycles_per_warp;
+  }
+  k.occupancy = occupancy(d, registers, shared, threads);
+  if (k.occupancy == 0) return k;
+  k.waves = std::ceil(static_cast<double>(k.warps) / static_cast<double>(k.occupancy));
+  k.cycles = k.waves * cycles / static_cast<double>(k.warps);  // a pack's warps: their mean
+  k.seconds = k.cycles / d.clock_hz;
+  if (o.bandwidth)
+    k.seconds = std::max(k.seconds,
+                         static_cast<double>(compulsory_of(g, p).value) / d.dram_bytes_per_second);
+  return k;
+}
+
+bool StitchedKernel::written() const { return std::ranges::all_of(parts, &Stitched::written); }
+
+Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
+  const Workload& w = g.workload();
+  std::map<TensorId, Bytes> reads;
+  Bytes sum;
+  const auto own = [&](OpId op) {
+    return op.valid() && std::ranges::any_of(pattern, [&](int v) { return g.vertex(v).op == op; });
+  };
+  for (int v : pattern) {
+    const Operator& op = w.op(g.vertex(v).op);
+    for (const Access& a : op.inputs)
+      if (!own(w.producer(a.tensor)))
+        reads[a.tensor] = std::max(reads[a.tensor], bytes_read(w, op, a));
+    for (const Output& o : op.outputs) {
+      const TensorId t = o.target.tensor;
+      const auto readers = w.consumers(t);
+      if (w.is_output(t) || std::ranges::any_of(readers, [&](OpId r) { return !own(r); }))
+        sum += w.tensor(t).bytes();
+    }
+  }
+  for (const auto& [tensor, bytes] : reads) sum += bytes;
+  return sum;
+}
+
+std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Pattern& p,
+                                   const Options& asked) {
+  Options o = asked;
+  o.written = true;
+  std::vector<StitchedKernel> all;
+  const auto parts = components_of(g, p, o.most_operators);
+  if (!parts) return all;
+  std::set<std::string> trees;
+  for (std::int64_t threads : threads_of(o)) {
+    std::vector<Stitched> best;
+    std::int64_t tried = 0;
+    for (const Component& c : *parts)
+      if (auto s = Part(g, d, c, o).best(threads, tried)) best.push_back(std::move(*s));
+    if (best.size() != parts->size()) continue;
+    const auto work = [&](const Stitched& s) {
+      return static_cast<double>(s.blocks) * s.cycles_per_warp;
+    };
+    const auto longest =
+        static_cast<std::size_t>(std::ranges::max_element(best, {}, work) - best.begin());
+    Part(g, d, (*parts)[longest], o).each(threads, [&](const Stitched& s) {
+      const auto tree = bound_tree(g, d, s, threads);
+      if (!tree || !trees.insert(to_text(tree->tree)).second) return;
+      std::vector<Stitched> together = best;
+      together[longest] = s;
+      StitchedKernel k = put_together(g, d, o, p, std::move(together), threads);
+      if (k.occupancy > 0) all.push_back(std::move(k));
+    });
+  }
+  std::ranges::stable_sort(all, {}, &StitchedKernel::cycles);
+  for (StitchedKernel& k : all) k.schedules = static_cast<std::int64_t>(all.size());
+  return all;
+}
+
+Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
+                        Known* known) {
+  Known own;
+  Known& stitched = known != nullptr ? *known : own;
+  PlanPrice out;
+  std::vector<bool> taken(static_cast<std::size_t>(g.size()));
+  std::vector<Pattern> all;
+  for (const Scored& s : p.patterns) {
+    all.push_back(s.pattern);
+    for (int v : s.pattern) taken[static_cast<std::size_t>(v)] = true;
+  }
+  for (int v = 0; v < g.size(); ++v)
+    if (!taken[static_cast<std::size_t>(v)]) all.push_back({v});
+  for (Pattern& pattern : launch_order(g, std::move(all))) {
+    if (g.vertex(pattern.front()).kind == Kind::product) {
+      out.kernels.emplace_back();
+    } else {
+      auto it = stitched.find(pattern);
+      if (it == stitched.end()) it = stitched.emplace(pattern, stitch(g, d, pattern, o)).first;
+      const Result<StitchedKernel>& k = it->second;
+      if (!k) return Reason{k.reason()};
+      out.seconds += k->seconds;
+      out.kernels.push_back(*k);
+    }
+    out.patterns.push_back(std::move(pattern));
+  }
+  return out;
+}
+
+Result<PlanPrice> with_schedule(const Graph& g, const Device& d, PlanPrice p, const Options& o) {
+  if (o.schedule == 1) return p;
+  const auto longest = std::ranges::max_element(p.kernels, {}, &StitchedKernel::seconds);
+  if (longest == p.kernels.end() || longest->parts.empty())
+    return Reason{"no kernel of the plan is stitched"};
+  const auto at = static_cast<std::size_t>(longest - p.kernels.begin());
+  std::vector<StitchedKernel> all = ranked(g, d, p.patterns[at], o);
+  if (std::cmp_greater(o.schedule, all.size()))
+    return Reason{formatted("schedule={}: kernel {} has {} schedules that a plan can say",
+                            o.schedule, at + 1, all.size())};
+  p.seconds -= longest->seconds;
+  *longest = std::move(all[static_cast<std::size_t>(o.schedule - 1)]);
+  p.seconds += longest->seconds;
+  return p;
+}
+
+}  // namespace tilewright::fusionstitching

@@ -1,0 +1,116 @@
+"""Do the functions that experiments/gpu/graphs compares compute what the reference evaluator computes, and
+does the script keep what it was told? No GPU is needed: a stand-in answers for the process that has one.
+"""
+
+import json
+import math
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("tilewright")
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPU = ROOT / "experiments" / "gpu"
+RECORDING = ROOT / "tests" / "harness" / "recordings" / "h200-graphs.json"
+sys.path.insert(0, str(GPU))
+graph_check = pytest.importorskip("graph_check")
+graphs = pytest.importorskip("graph_functions")
+
+
+@pytest.mark.parametrize("way", list(graph_check.WAYS))
+@pytest.mark.parametrize("name", graphs.NAMES)
+def test_functions_compute_what_the_evaluator_computes(way, name):
+    if graph_check.absent(way):
+        pytest.skip(graph_check.absent(way))
+    assert graph_check.error(way, name, seed=3) < 1e-12
+
+
+def test_another_function_is_told(monkeypatch):
+    monkeypatch.setattr(graphs, "gelu", lambda o, x, bias: (x + bias,))
+    assert graph_check.error("numpy", "gelu") > 1e-2
+    monkeypatch.setattr(graphs, "softmax", lambda o, x: (x.sum(),))
+    assert math.isinf(graph_check.error("numpy", "softmax"))
+
+
+@pytest.mark.parametrize("size, least, most", [("small", 3e6, 3.6e6), ("large", 33e6, 34e6)])
+def test_sizes_are_alike(size, least, most):
+    """Of the largest tensor that is walked whole: elements."""
+    for name in graphs.NAMES:
+        shapes = graphs.shapes(graphs.subject(name, size))
+        table = shapes.pop("table", None)
+        elements = max(math.prod(s) for s in shapes.values())
+        if table:
+            elements = math.prod(shapes["ids"]) * table[1]
+        assert least <= elements <= most, (name, elements)
+
+
+def script(*arguments, **more):
+    return subprocess.run([sys.executable, str(GPU / "graphs"), *map(str, arguments)], capture_output=True,
+                          text=True, **more)
+
+
+def test_a_recording_is_printed():
+    done = script("--from", RECORDING)
+    assert done.returncode == 0, done.stderr
+    words = [line.split() for line in done.stdout.splitlines()]
+    assert ["layernorm", "large", "10.00", "40.00", "15.00", "-", "50.00", "4.00", "1.50"] in words
+    assert "all kernels_over_xla     1.41 over 2 rows" in done.stdout
+    assert "softmax small eager: wrong: relative error 5.0e-01" in done.stdout
+    assert "ranking layernorm: 3 schedules; the first choice takes 1.00 times the fastest" in done.stdout
+
+
+@pytest.mark.parametrize("arguments, part", [(["--parts", "x"], "letters of abc"),
+                                             (["--workloads", "relu"], "relu is not known")])
+def test_bad_arguments(arguments, part):
+    done = script(*arguments)
+    assert done.returncode == 2 and part in done.stderr
+
+
+STAND_IN = """#!{python}
+import json, sys
+contestants = []
+for line in sys.stdin:
+    asked = json.loads(line)
+    said = {{"torch": "none"}}
+    if asked["do"] == "prepare":
+        if asked["contestant"] == "autotune" and asked["size"] == "small":
+            sys.exit("no more")
+        contestants.append((asked["size"], asked["contestant"]))
+        said = {{"relative_error": 1e-7}}
+    here = [c for s, c in contestants if s == asked.get("size")]
+    if asked["do"] == "time":
+        said = {{"sets": 2, "contestants": {{c: {{"seconds_median": 1e-5}} for c in here}}}}
+    if asked["do"] == "kernels":
+        said = {{"contestants": {{c: {{"kernel_seconds": 8e-6}} for c in here}}}}
+    print(json.dumps(said), flush=True)
+"""
+
+
+def test_what_was_found_survives_the_end_of_a_process(tmp_path):
+    """The stand-in ends while it prepares the last contestant: what it said before is kept, and why the
+    rest is missing."""
+    command = shutil.which("tilewright", path=str(pathlib.Path(sys.executable).parent))
+    if not command:
+        pytest.skip("the command is not installed beside this Python")
+    stand_in = tmp_path / "python"
+    stand_in.write_text(STAND_IN.format(python=sys.executable))
+    stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
+    out = tmp_path / "graphs.json"
+    done = script("--tilewright", command, "--python", stand_in, "--workloads", "softmax", "--parts", "ac",
+                  "--out", out, "--budget", "120")
+    assert out.exists(), done.stderr
+    document = json.loads(out.read_text())
+    assert document["source"] == "measured" and document["peers"] == {"torch": "none"}
+    large, small = document["rows"]
+    assert (large["size"], small["size"]) == ("large", "small")
+    assert large["contestants"]["xla"]["relative_error"] == 1e-7
+    assert "the process ended" in small["contestants"]["autotune"]["reason"]
+    assert "the process ended" in large["time_reason"]
+    assert document["ranking"]["softmax"]["points"] == []
+    assert not out.with_suffix(".json.part").exists()
