@@ -21,6 +21,8 @@ namespace tilewright::cuda {
 
 /// Whether some loop of the kernel is bound to warps, lanes or threads.
 bool is_stitched(const ScheduledKernel& k);
+/// `x` with some indices for others.
+Linear renamed(const Linear& x, const std::map<int, int>& names);
 
 class StitchEmitter {
  public:
@@ -125,19 +127,21 @@ class StitchEmitter {
   int add_index(Index index);
   std::size_t slot(OpId op, std::size_t local) const { return k_.range_base[op.index()] + local; }
 
-  // stitch_values.cpp
-  void make_values();
+  // stitch_loads.cpp
   void place_load(NodeId load);
-  void visit_values(NodeId node);
   void add_load(NodeId load);
-  void add_compute(NodeId compute);
   void check_same_units() const;
   void check_last_tiles(NodeId load) const;
   bool is_private(NodeId loop, BufferId b) const;
   bool tile_moves(NodeId load, NodeId loop) const;
   std::vector<NodeId> loading_loops(NodeId load) const;
   bool same_tile(NodeId a, NodeId b) const;
-  NodeId anchor_of(NodeId compute, int write) const;
+
+  // stitch_values.cpp
+  void make_values();
+  void visit_values(NodeId node);
+  void add_compute(NodeId compute);
+  NodeId anchor_of(NodeId compute) const;
   void check_sum(const Value& v) const;
   void check_leaving(const Value& v) const;
   void choose_storage(Value& v);
@@ -214,7 +218,7 @@ class StitchEmitter {
   void finish_sums(NodeId anchor);
   void join_lanes(const Value& v);
   void join_warps(const std::vector<std::size_t>& sums, const std::string& flip);
-  void gather_parts(const Value& v, const std::string& parts);
+  void add_up_parts(const Value& v, const std::string& parts);
   std::string part(const Value& v, const std::string& parts, const std::string& warp) const;
   void keep_sum(std::size_t value);
   std::string place_among(const Value& v) const;

@@ -10,7 +10,8 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::int64_t kMostIndexed = std::int64_t{1} << 24;  // integers that f32 holds, all of them
+constexpr std::int64_t kMostIndexed = std::int64_t{1}
+                                      << 24;  // integers that f32 holds, all of them
 
 }  // namespace
 
@@ -50,8 +51,9 @@ std::string StitchEmitter::read(const Use& use) {
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 
-/// What is read by other inputs' values, x0, x1, ... at this point: zero where they name no element.
-/// Threads that compute for nothing read nothing, and lanes that compute the same read once.
+/// What is read by other inputs' values, x0, x1, ... at this point: zero where they name no
+/// element. Threads that compute for nothing read nothing, and lanes that compute the same read
+/// once.
 std::string StitchEmitter::read_gathered(const Use& use) {
   const Facts& facts = facts_[use.node.index()];
   const Operator& op = workload_.op(k_.node(use.node).op);
@@ -80,7 +82,8 @@ std::string StitchEmitter::read_gathered(const Use& use) {
     }
     offset += " + " + times(stride, index);
   }
-  const std::string loaded = there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
+  const std::string loaded =
+      there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 
@@ -222,10 +225,10 @@ void StitchEmitter::join_warps(const std::vector<std::size_t>& sums, const std::
     for (std::size_t k = 0; k < v.dims.size(); ++k) close_loop();
   }
   out_.line("block_sync();");
-  for (std::size_t i = 0; i < sums.size(); ++i) gather_parts(values_[sums[i]], parts[i]);
+  for (std::size_t i = 0; i < sums.size(); ++i) add_up_parts(values_[sums[i]], parts[i]);
 }
 
-void StitchEmitter::gather_parts(const Value& v, const std::string& parts) {
+void StitchEmitter::add_up_parts(const Value& v, const std::string& parts) {
   std::string from = "warp";
   std::int64_t group = 1;
   std::vector<std::pair<std::int64_t, std::int64_t>> counts;  // of warps, and how far apart

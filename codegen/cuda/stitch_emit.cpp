@@ -252,8 +252,7 @@ void StitchEmitter::visit_pack(NodeId id) {
   blocks_here_ = outer_blocks;
 }
 
-// ---- expressions
-// ---------------------------------------------------------------------------------
+// ---- expressions ------------------------------------------------------------------------------
 
 /// A name for a value; the same value keeps the name that it has.
 std::string StitchEmitter::named(const std::string& type, const std::string& base,
