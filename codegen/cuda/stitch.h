@@ -166,6 +166,7 @@ class StitchEmitter {
         .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(v.output)].output)];
   }
   Key use_key(const Use& use) const;
+  std::vector<Linear> there(const Use& use) const;
   bool encloses(NodeId scope, int id) const;
   bool leaves(const Value& v) const;
   void lay_out();

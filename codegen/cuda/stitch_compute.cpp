@@ -38,7 +38,9 @@ std::string StitchEmitter::read(const Use& use) {
   const Value& v = values_[used_by_.at({use.node, use.input})];
   const Key key = use_key(use);
   if (v.storage == Storage::registers) return array(v, *match(v.key, key, v.scope));
-  const std::string in = condition(facts_[use.node.index()].inside);
+  std::vector<Linear> inside = facts_[use.node.index()].inside;
+  for (Linear& x : there(use)) inside.push_back(std::move(x));
+  const std::string in = condition(inside);
   if (v.storage == Storage::shared) {
     const std::string value = shared_at(v, key);
     return in.empty() ? value : in + " ? " + value + " : " + real() + "(0)";

@@ -67,7 +67,10 @@ void StitchEmitter::move(const Value& v, const std::string& function, const std:
   const bool atomic = function == "add_global";
   const int element = atomic || one_by_one ? -1 : contiguous(v.tensor, v.key, ids);
   const Linear at = flat(v.tensor, v.key);
-  const std::int64_t width = vector_width(v.tensor, at, element, v.inside);
+  std::vector<Linear> inside = v.inside;
+  if (v.loaded())
+    for (Linear& x : there(v.uses.front())) inside.push_back(std::move(x));
+  const std::int64_t width = vector_width(v.tensor, at, element, inside);
   std::size_t opened = 0;
   for (int id : ids)
     if (id != element) open_loop(id), ++opened;
@@ -75,7 +78,7 @@ void StitchEmitter::move(const Value& v, const std::string& function, const std:
   if (element >= 0 && !whole) open_loop(element, width), ++opened;
   Linear from = at;
   if (whole) from.terms.erase(element);
-  std::string in = both(condition(v.inside), only);
+  std::string in = both(condition(inside), only);
   if (in.empty()) in = "true";
   const std::string values = whole ? array(v, {}, element) + "[0]" : array(v);
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, from);

@@ -95,6 +95,18 @@ StitchEmitter::Key StitchEmitter::use_key(const Use& use) const {
   return key_of(op, op.inputs[static_cast<std::size_t>(use.input)], facts_[use.node.index()].point);
 }
 
+/// What must hold for a use to read something: past its tensor's end there are zeros.
+std::vector<Linear> StitchEmitter::there(const Use& use) const {
+  const Operator& op = workload_.op(k_.node(use.node).op);
+  const Access& a = op.inputs[static_cast<std::size_t>(use.input)];
+  std::vector<Linear> all;
+  if (!can_leave(workload_, op, a)) return all;
+  const Key key = use_key(use);
+  for (std::size_t d = 0; d < key.size(); ++d)
+    require(all, number(workload_.tensor(a.tensor).shape[d]) - key[d]);
+  return all;
+}
+
 bool StitchEmitter::leaves(const Value& v) const {
   const Buffer& b = k_.buffer(v.buffer);
   return !v.loaded() && (b.role == BufferRole::output || b.leaves);
@@ -261,9 +273,11 @@ bool StitchEmitter::fits_registers(Value& v) {
       v.reason = "threads use what others make";
       return false;
     }
-    const std::vector<Linear>& there = facts_[use.node.index()].inside;
+    std::vector<Linear> holds = facts_[use.node.index()].inside;
+    if (v.loaded())  // what is not loaded is zero, as it is read past the end
+      for (Linear& x : there(use)) holds.push_back(std::move(x));
     for (const Linear& x : v.inside)
-      if (std::ranges::find(there, renamed(x, *names)) == there.end()) {
+      if (std::ranges::find(holds, renamed(x, *names)) == holds.end()) {
         v.reason = "threads use it that do not make it";
         return false;
       }

@@ -123,6 +123,9 @@ const char* const kTwo =
 const char* const kTranspose =
     "name: transpose\nloops: {r: 50, c: 70}\noperators:\n"
     "  - a: a[r,c] = exp(x[r,c])\n  - t: t[c,r] = a[r,c] * g[r]\n";
+const char* const kPastTheEnd =
+    "name: next\nloops: {r: 24}\ntensors: {x: [24], a: [24], g: [24]}\noperators:\n"
+    "  - a: a[r] = exp(x[r])\n  - y: y[r] = a[r+1] * g[r+1]\n";
 const Pin kShared{.level = "shared"};
 
 std::vector<Case> block_cases() {
@@ -149,6 +152,8 @@ std::vector<Case> block_cases() {
         ") )"},
        "registers",
        {{"a", kShared}}},
+      // zeros past a tensor's end
+      {kPastTheEnd, {"( r/4@lane ( C.a ) r/4@lane ( C.y ) )"}, "registers", {{"a", kShared}}},
       {"groupnorm:batch=3,groups=4,channels=2,size=20",
        {"n/1@grid g/1@grid ( L.x c/1 s/4@thread ( C.sum ) C.mean c/1 s/4@thread ( C.sub C.sq "
         "C.varsum ) C.rstd c/1 s/4@thread ( C.normal C.affine ) )"}},
