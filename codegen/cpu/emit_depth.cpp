@@ -8,6 +8,7 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
+constexpr std::int64_t kListBytes = 16 * kWindowLists;  // a step, of emitted `Read`s
 
 }  // namespace
 
@@ -99,17 +100,20 @@ void KernelEmitter::Depth::nest(const std::vector<int>& loops, const std::string
   for (std::size_t i = 0; i < loops.size(); ++i) e_.out_.close();
 }
 
-std::string KernelEmitter::Depth::emit(std::int64_t& offset, std::int64_t packed_rows) {
-  const auto array = [&](const std::string& type, std::int64_t elements, std::int64_t each) {
-    const auto bytes = checked_mul(elements, each);
-    if (!bytes || *bytes > kMostBytes)
-      throw Refused{"operator " + op_.name + " sums over too many steps at once"};
-    return e_.scratch(*bytes, offset, type);
-  };
+std::int64_t KernelEmitter::Depth::room(std::int64_t packed_rows) const {
+  const auto bytes = checked_mul(count(steps_), kListBytes + packed_rows * e_.p_.element_bytes);
+  if (!bytes || *bytes > kMostBytes)
+    throw Refused{"operator " + op_.name + " packs more than 2^36 bytes at once"};
+  return *bytes;
+}
+
+std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& room,
+                                       const std::string& kept) {
   const auto declare = [&](const std::string& type, const std::string& base,
                            const std::vector<int>& loops) {
     const std::string name = e_.names_.fresh(base);
-    e_.out_.line(type + "* const " + name + " = " + array(type, count(loops), 8) + ";");
+    e_.out_.line(type + "* const " + name + " = " + e_.scratch(8 * count(loops), offset, type) +
+                 ";");
     return name;
   };
   const std::string channel = declare("int64_t", "channel", channels_);
@@ -132,8 +136,8 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, std::int64_t packed
   nest(steps_, step + "[" + next + "++] = {" + number(channels_) + ", " + number(taps_) + "};");
   e_.out_.line("const Depth " + depth + " = {" + size(channels_) + ", " + size(taps_) + ", " + next +
                ", " + channel + ", " + tap + ", " + step + ",");
-  e_.out_.line("    " + array("Read", count(steps_), 16 * kWindowLists) + ", " +
-               array("Real", count(steps_), packed_rows * e_.p_.element_bytes) + "};");
+  e_.out_.line("    reinterpret_cast<Read*>(" + room + "), reinterpret_cast<Real*>(" + room + " + " +
+               std::to_string(kListBytes * count(steps_)) + "), " + kept + "};");
   return depth;
 }
 
