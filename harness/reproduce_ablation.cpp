@@ -43,6 +43,12 @@ struct Chain {
   LevelId level;
   int threads = 1;
   std::int64_t draws = 100;
+  mutable std::optional<Reference> known = {};
+  /// Made when a kernel is first verified: a chain whose points are all kept needs none.
+  const Reference& reference() const {
+    if (!known) known = reference_of(*setting.workload, request.seed);
+    return *known;
+  }
 };
 
 Chain chain_of(const std::string& workload, const std::string& machine, int threads,
@@ -98,12 +104,12 @@ std::vector<Plan> drawn_plans(const Chain& c, bool fusion) {
 }
 
 std::vector<Result<std::unique_ptr<VerifiedKernel>>> kernels_of(
-    const Chain& c, const std::vector<std::pair<Plan, std::string>>& plans, const Reference& reference,
+    const Chain& c, const std::vector<std::pair<Plan, std::string>>& plans,
     const Progress& progress) {
   std::vector<BatchItem> items;
   for (const auto& [plan, micro_kernel] : plans)
     items.push_back({resolve(plan, c.setting.workload, c.setting.machine), micro_kernel});
-  return verified_kernels(*c.setting.workload, items, reference,
+  return verified_kernels(*c.setting.workload, items, c.reference(),
                           {.threads = c.threads,
                            .jobs = threads_of(Request{}),
                            .progress = progress});
@@ -115,8 +121,7 @@ ordered_json fastest_drawn(const Chain& c, bool fusion, bool micro_kernel, const
   std::vector<std::pair<Plan, std::string>> plans;
   for (Plan& plan : drawn_plans(c, fusion))
     plans.emplace_back(std::move(plan), micro_kernel ? "" : kNaive);
-  const auto kernels =
-      kernels_of(c, plans, reference_of(*c.setting.workload, c.request.seed), progress);
+  const auto kernels = kernels_of(c, plans, progress);
   double least = INFINITY;
   std::size_t failed = 0;
   std::string why = "no tiling could be drawn";
@@ -157,9 +162,24 @@ std::string text_of(const Plan& plan) {
   return text;
 }
 
-/// The versions' kernels in turns. `chosen`: of the drawn plans, by Version::fusion and micro_kernel.
-ordered_json timed(const Chain& c, const ordered_json (&chosen)[2][2], int rounds,
-                   const Progress& progress) {
+/// The drawn plans that are fastest, by Version::fusion and micro_kernel.
+struct Chosen {
+  ordered_json by[2][2];
+};
+
+Chosen chosen_for(const Chain& c, const Experiment& e, const Run& run) {
+  Chosen chosen;
+  for (const bool fusion : {false, true})
+    for (const bool micro_kernel : {false, true})
+      chosen.by[fusion][micro_kernel] =
+          run.points.once(e.id, drawn_key(c, fusion, micro_kernel), [&] {
+            return fastest_drawn(c, fusion, micro_kernel, run.request.progress);
+          });
+  return chosen;
+}
+
+/// The versions' kernels in turns.
+ordered_json timed(const Chain& c, const Chosen& chosen, int rounds, const Progress& progress) {
   std::vector<std::pair<Plan, std::string>> plans;
   for (const Version& v : kVersions) {
     const std::string micro_kernel = v.micro_kernel ? "" : kNaive;
@@ -168,14 +188,13 @@ ordered_json timed(const Chain& c, const ordered_json (&chosen)[2][2], int round
       if (!plan) return {{"reason", v.name() + ": " + plan.reason()}};
       plans.emplace_back(*plan, micro_kernel);
     } else {
-      const ordered_json& best = chosen[v.fusion][v.micro_kernel];
+      const ordered_json& best = chosen.by[v.fusion][v.micro_kernel];
       if (best.contains("reason"))
         return {{"reason", v.name() + ": " + best["reason"].get<std::string>()}};
       plans.emplace_back(drawn_plans(c, v.fusion)[best["best"].get<std::size_t>()], micro_kernel);
     }
   }
-  const auto kernels =
-      kernels_of(c, plans, reference_of(*c.setting.workload, c.request.seed), progress);
+  const auto kernels = kernels_of(c, plans, progress);
   std::vector<Contestant> all;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (!kernels[i]) return {{"reason", kVersions[i].name() + ": " + kernels[i].reason()}};
@@ -193,18 +212,6 @@ ordered_json timed(const Chain& c, const ordered_json (&chosen)[2][2], int round
   for (const char* key : {"cpu", "cpus_online", "compiler", "load_average", "date"})
     json[key] = circumstances("")[key];
   return json;
-}
-
-ordered_json timed_once(const Chain& c, int rounds, const Experiment& e, const Run& run) {
-  ordered_json chosen[2][2];
-  for (const bool fusion : {false, true})
-    for (const bool micro_kernel : {false, true})
-      chosen[fusion][micro_kernel] =
-          run.points.once(e.id, drawn_key(c, fusion, micro_kernel), [&] {
-            return fastest_drawn(c, fusion, micro_kernel, run.request.progress);
-          });
-  return run.points.once(e.id, c.name,
-                         [&] { return timed(c, chosen, rounds, run.request.progress); });
 }
 
 }  // namespace
@@ -229,9 +236,16 @@ Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
   std::map<std::string, double> logs;
   int chains = 0;
   done.result["chains"] = ordered_json::array();
+  // What is compared comes last and all at once, when the machine may be kept quiet for it.
+  std::vector<std::pair<Chain, Chosen>> all_chains;
   for (const Field& f : top.at("workloads").items()) {
-    const Chain c = chain_of(f.text(), top.at("machine").text(), threads, draws, run.request.seed);
-    ordered_json point = timed_once(c, rounds, e, run);
+    Chain c = chain_of(f.text(), top.at("machine").text(), threads, draws, run.request.seed);
+    Chosen chosen = chosen_for(c, e, run);
+    all_chains.emplace_back(std::move(c), std::move(chosen));
+  }
+  for (const auto& [c, chosen] : all_chains) {
+    ordered_json point = run.points.once(
+        e.id, c.name, [&] { return timed(c, chosen, rounds, run.request.progress); });
     if (point.contains("reason")) {
       fail(done, c.name + ": " + point["reason"].get<std::string>());
       continue;
