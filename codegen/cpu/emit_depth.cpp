@@ -1,5 +1,6 @@
-// The depth of a product whose right operand is read through a window, as the arrays that the emitted
-// `convolve` takes: loops that move the window's rows and columns are taps, the others channels.
+// The depth of a product whose right operand is read through a window, as the arrays that the
+// emitted `convolve` takes: loops that move the window's rows and columns are taps, the others
+// channels.
 #include <algorithm>
 
 #include "codegen/cpu/window_depth.h"
@@ -121,11 +122,11 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& 
   const std::string step = declare("Step", "step", steps_);
   const auto& stride = e_.layouts_[buffer_.index()].stride;
   nest(channels_, channel + "[" + number(channels_) + "] = " + sum([&](int l) {
-         const std::int64_t row =
-             x_.row_dim < 0 ? 0 : stride[static_cast<std::size_t>(x_.row_dim)];
-         return e_.stride_of(op_, access_, buffer_, l) - moves(l, x_.column_dim) -
-                moves(l, x_.row_dim) * row;
-       }) + ";");
+                    const std::int64_t row =
+                        x_.row_dim < 0 ? 0 : stride[static_cast<std::size_t>(x_.row_dim)];
+                    return e_.stride_of(op_, access_, buffer_, l) - moves(l, x_.column_dim) -
+                           moves(l, x_.row_dim) * row;
+                  }) + ";");
   const auto moved = [&](int dim) {
     return "static_cast<int32_t>(" + sum([&](int l) { return moves(l, dim); }) + ")";
   };
@@ -134,10 +135,10 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& 
   const std::string next = e_.names_.fresh("next"), depth = e_.names_.fresh("depth");
   e_.out_.line("int64_t " + next + " = 0;");
   nest(steps_, step + "[" + next + "++] = {" + number(channels_) + ", " + number(taps_) + "};");
-  e_.out_.line("const Depth " + depth + " = {" + size(channels_) + ", " + size(taps_) + ", " + next +
-               ", " + channel + ", " + tap + ", " + step + ",");
-  e_.out_.line("    reinterpret_cast<Read*>(" + room + "), reinterpret_cast<Real*>(" + room + " + " +
-               std::to_string(kListBytes * count(steps_)) + "), " + kept + "};");
+  e_.out_.line("const Depth " + depth + " = {" + size(channels_) + ", " + size(taps_) + ", " +
+               next + ", " + channel + ", " + tap + ", " + step + ",");
+  e_.out_.line("    reinterpret_cast<Read*>(" + room + "), reinterpret_cast<Real*>(" + room +
+               " + " + std::to_string(kListBytes * count(steps_)) + "), " + kept + "};");
   return depth;
 }
 

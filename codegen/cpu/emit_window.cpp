@@ -224,8 +224,8 @@ void KernelEmitter::multiply_through(NodeId id, const Window& x, const Surroundi
             std::to_string(stride_of(op, a, in_a, x.rows)) + ", " +
             std::to_string(stride_of(op, a, in_a, depth)) + ",");
   out_.line("         " + corner(op, b, in_b, s.at) + ", " +
-            std::to_string(stride_of(op, b, in_b, depth)) + ", " + corner(op, c, in_c, s.at) + ", " +
-            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + s.fresh + ");");
+            std::to_string(stride_of(op, b, in_b, depth)) + ", " + corner(op, c, in_c, s.at) +
+            ", " + std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + s.fresh + ");");
 }
 
 /// Any other window: vectors run across the rows of the left operand, and points are broadcast.
@@ -247,7 +247,8 @@ void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings&
   const std::string kept = kept_for(id, x, bytes);
   const std::string room = kept.empty() ? scratch(bytes, offset, "char")
                                         : "memory + " + std::to_string(hoists_.at(id).offset);
-  const std::string steps = depth.emit(offset, "(" + room + ")", kept.empty() ? "nullptr" : "&" + kept);
+  const std::string steps =
+      depth.emit(offset, "(" + room + ")", kept.empty() ? "nullptr" : "&" + kept);
   std::string left = corner(op, a, in_a, s.at);
   std::string left_row = std::to_string(stride_of(op, a, in_a, x.rows));
   std::int64_t left_step = x.left_step;
@@ -257,8 +258,9 @@ void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings&
   }
   const std::string window = emit_window(id, x, s.at, ranges);
   out_.line("convolve<" + std::to_string(points) + ", " + std::to_string(vectors) + ", " +
-            std::to_string(x.step) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left + ", " +
-            left_row + ", " + std::to_string(left_step) + ", " + window + ", " + steps + ",");
+            std::to_string(x.step) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left +
+            ", " + left_row + ", " + std::to_string(left_step) + ", " + window + ", " + steps +
+            ",");
   out_.line("         " + corner(op, c, in_c, s.at) + ", " +
             std::to_string(stride_of(op, c, in_c, x.rows)) + ", " +
             std::to_string(stride_of(op, c, in_c, x.outer)) + ", " + s.fresh + ");");
@@ -272,18 +274,18 @@ std::string KernelEmitter::kept_for(NodeId id, const Window& x, std::int64_t byt
   const ScheduleNode& n = k_.node(id);
   const Access& a = p_.workload().op(n.op).inputs[static_cast<std::size_t>(x.left)];
   const BufferId in_a = buffer_of_input(n, x.left);
-  const bool stays = is_plain(in_a) && packed_[in_a.index()].empty() && x.left_dense &&
-                     buffer(in_a).role == BufferRole::input &&
-                     !p_.workload().producer(a.tensor).valid() &&
-                     std::ranges::all_of(a.index, [](const Affine& i) { return i.plain_loop().has_value(); });
+  const bool stays =
+      is_plain(in_a) && packed_[in_a.index()].empty() && x.left_dense &&
+      buffer(in_a).role == BufferRole::input && !p_.workload().producer(a.tensor).valid() &&
+      std::ranges::all_of(a.index, [](const Affine& i) { return i.plain_loop().has_value(); });
   if (!stays || open_.empty() || parallel_grid_) return "";
   return hoists_.try_emplace(id, Hoist{.before = open_.front().id, .bytes = bytes, .kept = true})
       .first->second.name;
 }
 
-/// Points by vectors of the left operand's rows that stay in registers: the micro-kernel asked for, or
-/// as many points as there is room for beside two vectors of sums each, which load least. From here on
-/// the program has it.
+/// Points by vectors of the left operand's rows that stay in registers: the micro-kernel asked for,
+/// or as many points as there is room for beside two vectors of sums each, which load least. From
+/// here on the program has it.
 std::pair<int, int> KernelEmitter::point_shape() {
   const std::pair<int, int> shape = p_.micro_kernel
                                         ? std::pair(p_.micro_kernel->rows, p_.micro_kernel->vectors)
@@ -310,8 +312,7 @@ std::string KernelEmitter::emit_window(NodeId id, const Window& x,
   };
   std::string source_row = "0", rows = "0, 0, 1";
   if (x.row_dim >= 0) {
-    source_row =
-        std::to_string(layouts_[in_b.index()].stride[static_cast<std::size_t>(x.row_dim)]);
+    source_row = std::to_string(layouts_[in_b.index()].stride[static_cast<std::size_t>(x.row_dim)]);
     const Affine& index = b.index[static_cast<std::size_t>(x.row_dim)];
     const std::int64_t step =
         x.outer < 0 ? 0 : coefficient_of(index, op.loops[static_cast<std::size_t>(x.outer)]);

@@ -38,8 +38,8 @@ class KernelEmitter::Depth {
   OpId id_;
   const Access& access_;
   BufferId buffer_;
-  std::vector<std::string> at_;                ///< by op.loops: an index, as text
-  std::vector<int> steps_, channels_, taps_;   ///< loops of more than one iteration, in order
+  std::vector<std::string> at_;               ///< by op.loops: an index, as text
+  std::vector<int> steps_, channels_, taps_;  ///< loops of more than one iteration, in order
 };
 
 }  // namespace tilewright::cpu

@@ -55,7 +55,8 @@ const std::vector<Case>& cases() {
        "h w ( C.conv1 C.conv2 )", "h=3,w=10"},
       {"conv-chain:ic=5,h=13,w=24,oc1=7,oc2=6,st1=3,st2=1,k1=3,k2=1", "h w ( C.conv1 C.conv2 )",
        "h=3,w=8"},
-      // More channels than one group of vectors has, weights that are packed once for several tiles.
+      // More channels than one group of vectors has, weights that are packed once for several
+      // tiles.
       {"conv-chain:ic=3,h=12,w=33,oc1=40,oc2=18,st1=1,st2=1,k1=3,k2=3", "h w ( C.conv1 C.conv2 )",
        "h=5,w=33"},
       // More taps than are taken at once.
