@@ -155,10 +155,12 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
         const bool columns = d + 1 == index.size();
         // A panel is two vectors at least; what one micro-kernel nearly covers is not cut.
         const std::int64_t extent = w.loop(*loop).extent, wide = kernel->vectors * lanes;
-        // What is gathered from a window serves the rows of one tile: with 96 of them the gathering is
-        // a small part of the multiplying.
-        const std::int64_t rows = d + 3 == index.size() && reads_window(w, op) ? 96 : kernel->rows;
+        // Channels of an image: what is read from the second cache serves those of one tile, and
+        // pairs of vectors run across them where a window is read.
+        const bool channels = d + 3 == index.size() && !columns;
+        const std::int64_t rows = channels ? 2 * lanes : kernel->rows;
         at_least(*loop, !columns ? rows : 2 * extent <= 3 * wide ? extent : 2 * lanes);
+        if (channels && reads_window(w, op)) o.multiples[*loop] = 2 * lanes;
         if (columns) o.multiples[*loop] = lanes;
       }
   }

@@ -181,6 +181,8 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run);
 /// counted.
 Reproduced reproduce_graph_times(const Experiment& e, const Run& run);
 Reproduced reproduce_graph_counters(const Experiment& e, const Run& run);
+/// Their schedules' predicted and measured times: how well one ranks the other.
+Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run);
 /// Recorded plans simulated again: bytes from memory.
 Reproduced reproduce_memory(const Experiment& e, const Run& run);
 /// Where an experiment's recording lies: in --data, else in experiments/results.

@@ -58,6 +58,7 @@ constexpr Method kMethods[] = {
     {"traffic", Reproduction::recorded, reproduce_traffic, recording_missing, recording_files},
     {"graph-times", Reproduction::recorded, reproduce_graph_times, recording_missing, recording_files},
     {"graph-counters", Reproduction::recorded, reproduce_graph_counters, recording_missing, recording_files},
+    {"graph-ranking", Reproduction::recorded, reproduce_graph_ranking, recording_missing, recording_files},
     // Built and timed here.
     {"ablation", Reproduction::measurement, reproduce_ablation, compiler_missing},
     {"needs", Reproduction::needs, not_at_all, what_it_needs},

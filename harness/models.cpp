@@ -63,7 +63,24 @@ bool brings_to_several(const Node& tree, std::set<std::string>& levels) {
   return levels.size() > 1;
 }
 
+/// Footprints are boxes known beforehand. An outcome here, so that other models' rows go on.
+std::optional<Reason> gathers_refused(const Workload& w) {
+  for (OpId op : w.topological_order())
+    if (w.gathers(op))
+      return Reason{w.op(op).name +
+                    " reads by another tensor's values, which Chimera does not price"};
+  return std::nullopt;
+}
+
 Answer chimera_price(const Request& asked, const Setting& setting) {
+  if (const auto refused = gathers_refused(*setting.workload)) {
+    auto json = document();
+    json["workload"] = setting.workload_name;
+    json["source"] = "predicted";
+    json["by"] = "chimera";
+    json["machine"] = setting.machine->name;
+    return refuse(std::move(json), refused->text);
+  }
   Request request = asked;
   if (request.level == "all" && !over_levels(request, *setting.machine)) request.level.reset();
   const std::optional<Plan> said = plan_in_place(request, setting);
@@ -136,6 +153,7 @@ ordered_json counted_json(const chimera::Search& search) {
 }
 
 Result<Optimum> chimera_optimise(const Request& asked, const Setting& setting) {
+  if (const auto refused = gathers_refused(*setting.workload)) return *refused;
   if (over_paths(asked, *setting.machine)) return paths_optimise(asked, setting);
   if (over_levels(asked, *setting.machine)) return levels_optimise(asked, setting);
   Request request = asked;

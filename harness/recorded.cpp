@@ -1,6 +1,5 @@
 #include "harness/recorded.h"
 
-#include <sstream>
 #include <cstdlib>
 #include <algorithm>
 #include <map>
@@ -73,21 +72,10 @@ DocumentValue read_recording(const std::string& path, std::string_view option) {
 
 namespace {
 
-/// Why a kernel moves more than its plan says, where that is known of it: registers that spill go through
-/// L2 as local memory; of rows that are no power of two long, requests fetch more than they ask for.
+/// Registers that spill go through L2 as local memory, which no plan knows of.
 std::string known_cause(const Field& point) {
-  if (const auto spilled = point.get("spill_store_bytes"); spilled && spilled->integer(0, 1 << 30) > 0)
-    return ", registers spill";
-  const auto tiles = point.get("tiles");
-  if (!tiles) return "";
-  std::istringstream parts(tiles->text());
-  for (std::string part; std::getline(parts, part, ',');) {
-    const std::size_t equals = part.find('=');
-    const long size = equals == std::string::npos ? 0 : std::strtol(part.c_str() + equals + 1, nullptr, 10);
-    // m runs along no row of A, B or D.
-    if (part[0] != 'm' && size > 0 && (size & (size - 1)) != 0) return ", rows no power of two";
-  }
-  return "";
+  const auto spilled = point.get("spill_store_bytes");
+  return spilled && spilled->integer(0, 1 << 30) > 0 ? ", registers spill" : "";
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ std::string described(const fs::StitchedKernel& k, std::size_t rank, std::size_t
   std::string text = formatted("{} of {}: {} threads", rank, all, k.threads);
   for (const fs::Stitched& s : k.parts) {
     text += formatted(", {} of {} elements", fs::name_of(s.groups.front().scheme), s.vector);
+    if (s.turns > 1) text += formatted(", {} turns", s.turns);
     if (s.splits > 1) text += formatted(" in {} blocks", s.splits);
   }
   return text;
@@ -53,6 +54,7 @@ ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) 
     drawn.push_back({{"schedule", described(k, at_rank + 1, all.size())},
                      {"rank", at_rank + 1},
                      {"seconds", plan.seconds - longest->seconds + k.seconds},
+                     {"latency_seconds", k.cycles / found.device.clock_hz},
                      {"tree", tree_of(found, k)},
                      {"request", {{"stitch", options}}}});
   }

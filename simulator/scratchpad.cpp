@@ -39,7 +39,8 @@ void BufferContents::apply(const AccessEvent& e) {
       return;
     case AccessKind::zero:  // what it crosses is the reader's to know
     case AccessKind::compute:
-    case AccessKind::read:  // operand reads cross no boundary
+    case AccessKind::read:    // operand reads cross no boundary
+    case AccessKind::gather:  // no buffer holds it
     case AccessKind::sync:
       return;
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "simulator/cache.h"
+#include "simulator/gather_walk.h"
 #include "simulator/scratchpad.h"
 #include "simulator/set_shares.h"
 #include "simulator/simulator.h"
@@ -31,6 +32,7 @@ class Simulation {
         share_(share),
         w_(*s.workload),
         m_(*s.machine),
+        gathers_(w_, options.seed),
         contents_(s, [this](const Movement& m) { moved(m); }) {
     operations_.assign(w_.operators().size(), -1);
     set_up_caches();
@@ -42,6 +44,7 @@ class Simulation {
         routes.push_back(
             {.in = route(b.outer_level, b.level), .out = route(b.level, b.outer_level)});
       }
+      gather_routes_.push_back(has_gathers(w_, k) ? route(m_.home(), k.level) : Route{});
     }
   }
 
@@ -189,6 +192,8 @@ class Simulation {
       case AccessKind::read:
         if (in_caches(e)) touch(e, Touch::read);
         return;
+      case AccessKind::gather:
+        return gather(e);
       case AccessKind::update:
         if (in_caches(e)) touch(e, e.initialises ? Touch::write : Touch::update);
         return;
@@ -292,16 +297,28 @@ class Simulation {
     const Buffer& b = buffer(m.kernel, m.buffer);
     const BufferRoutes& both = routes(m.kernel, m.buffer);
     const Route& r = m.inward ? both.in : both.out;
-    cross(r, b.tensor, m.box, m.inward);
+    cross(r, b.tensor, m.box.size(), m.inward);
     if (r.entry < 0) return;
     touch_box(m.kernel, b.outer, b.tensor, m.box, m.tiles, m.inward ? Touch::read : Touch::write,
               r.entry);
   }
 
-  void cross(const Route& r, TensorId t, const Box& box, bool inward) {
+  /// What is indexed by values comes from home each time, through the caches on the way.
+  void gather(const AccessEvent& e) {
+    const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(e.kernel)];
+    const Route& in = gather_routes_[static_cast<std::size_t>(e.kernel)];
+    cross(in, e.tensor, e.elements, true);
+    const int entry = managed_by_software(k.level) ? in.entry : 0;
+    if (!caches_ || entry < 0) return;
+    gathers_.each(k, e, [&](const Box& box) {
+      touch_box(e.kernel, BufferId(), e.tensor, box, e.tiles, Touch::read, entry);
+    });
+  }
+
+  void cross(const Route& r, TensorId t, std::int64_t elements, bool inward) {
     if (share_.index != 0) return;  // the first share counts what no cache does
     const Tensor& tensor = w_.tensor(t);
-    const std::int64_t bytes = box.size() * size_of(tensor.dtype);
+    const std::int64_t bytes = elements * size_of(tensor.dtype);
     for (const std::size_t b : r.boundaries) {
       Moved& moved = bytes_[b][t.index()];
       (inward ? moved.read : moved.written) += bytes;
@@ -314,7 +331,7 @@ class Simulation {
     for (std::size_t b = 0; b < k.buffers.size(); ++b) {
       if (!k.buffers[b].atomic || k.buffers[b].tensor != e.tensor) continue;
       const Route& out = routes(e.kernel, BufferId(b)).out;
-      cross(out, e.tensor, e.box, false);
+      cross(out, e.tensor, e.box.size(), false);
       const int entry = managed_by_software(k.buffers[b].level) ? out.entry : 0;
       if (caches_ && entry >= 0)
         touch_box(e.kernel, k.buffers[b].outer, e.tensor, e.box, e.tiles, Touch::write, entry);
@@ -370,11 +387,13 @@ class Simulation {
   SetShare share_;
   const Workload& w_;
   const Machine& m_;
+  GatherWalk gathers_;
   BufferContents contents_;
   bool software_ = false;
   std::map<std::pair<LevelId, LevelId>, std::size_t> boundaries_;  // (outer, inner), outer first
   std::vector<std::vector<Moved>> bytes_;                          // by boundary, tensor
   std::vector<std::vector<BufferRoutes>> routes_;                  // by kernel, buffer
+  std::vector<Route> gather_routes_;  // by kernel: what is indexed by values, on its way in
   std::vector<std::int64_t> operations_;                           // by operator; -1: never ran
   // Caches, if the machine has any.
   std::vector<int> cache_of_;                // by level; -1: no cache

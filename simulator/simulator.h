@@ -21,7 +21,7 @@ struct SimulateOptions {
   /// one whole block after the other, in linear order: what blocks leave in private caches is their
   /// core's, and no two run at once.
   int cores = 1;
-  std::uint64_t seed = 1;  ///< of policies that draw
+  std::uint64_t seed = 1;  ///< of policies that draw, and of the values that gathers are indexed by
   bool attribute = false;  ///< also Simulated::blame; one core; some fifty times slower
 
   /// Passes over iterations that would only repeat themselves, see Skipping: counts are the same.
@@ -71,12 +71,14 @@ struct Simulated {
 /// Hardware caches (`by` "cache"): set-associative, of the machine's policies, see CacheHierarchy.
 /// Each compute touches its inputs as written, then its outputs (each line read unless initialised,
 /// then written), in contiguous runs of rows along the last dimension, at the addresses of
-/// AddressMap; touches enter at the innermost cache. Where a software-managed level lies inside
-/// caches (shared memory under an L2, registers under an L1), what moves between its buffers and
-/// home touches the caches in between instead. Blocks run one after the other in linear order, and
-/// so do all units, on one core unless options say more: each level is one instance, and a cache
-/// private to a core is shared by all blocks that it runs. Hits and misses are counted in line
-/// touches, one for each line of a run; at outer levels they are the requests from within.
+/// AddressMap; touches enter at the innermost cache. A gather touches the elements that the indices
+/// of random_inputs(workload, seed) name, in rows where it reads along one. Where a software-managed
+/// level lies inside caches (shared memory under an L2, registers under an L1), what moves between
+/// its buffers and home touches the caches in between instead. Blocks run one after the other in
+/// linear order, and so do all units, on one core unless options say more: each level is one
+/// instance, and a cache private to a core is shared by all blocks that it runs. Hits and misses are
+/// counted in line touches, one for each line of a run; at outer levels they are the requests from
+/// within.
 ///
 /// Entries that would be all zero are left out; `operations` has every operator that ran.
 /// Cost: one visit for each node of the walk, and one for each line touched, of those iterations of

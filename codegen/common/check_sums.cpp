@@ -60,7 +60,7 @@ void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& 
       for (BufferId b = k.buffer(n.buffer).outer; b.valid(); b = k.buffer(b).outer)
         if (k.buffer(b).role == BufferRole::intermediate) check_made(w, k, b, n.tensor, NodeId(i));
     for (const InputUse& use : n.reads)
-      if (k.buffer(use.buffer).role == BufferRole::intermediate)
+      if (use.buffer.valid() && k.buffer(use.buffer).role == BufferRole::intermediate)
         check_made(w, k, use.buffer, use.tensor, NodeId(i));
   }
   for (std::size_t i = 0; i < k.nodes.size(); ++i)

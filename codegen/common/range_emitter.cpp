@@ -15,6 +15,17 @@ bool can_leave(const Workload& w, const Operator& op, const Access& a) {
   return false;
 }
 
+bool is_integer(DType type) { return type == DType::i8 || type == DType::i32; }
+
+std::optional<Reason> integers_refused(const Workload& w, const std::string& target) {
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (is_integer(w.tensors()[t].dtype) && !w.is_input(TensorId(t)))
+      return Reason{"tensor " + w.tensors()[t].name + " is of type " +
+                    std::string(name_of(w.tensors()[t].dtype)) + " and made by an operator: the " +
+                    target + " target reads integers and makes none"};
+  return std::nullopt;
+}
+
 BufferId buffer_of_input(const ScheduleNode& n, int input) {
   for (const InputUse& use : n.reads)
     if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;

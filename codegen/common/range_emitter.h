@@ -26,7 +26,11 @@ struct Refused {
 
 /// Whether some index of the access lies outside its tensor: a convolution's padding.
 bool can_leave(const Workload& w, const Operator& op, const Access& a);
-/// The buffer that a compute reads op.inputs[input] from.
+/// Whether a tensor's elements are integers: targets read such tensors and make none.
+bool is_integer(DType type);
+/// Why no target emits the workload's integer tensors; none where they are all inputs.
+std::optional<Reason> integers_refused(const Workload& w, const std::string& target);
+/// The buffer that a compute reads op.inputs[input] from; none: a gather.
 BufferId buffer_of_input(const ScheduleNode& compute, int input);
 /// The identifiers in a text.
 std::set<std::string> names_in(const std::string& text);

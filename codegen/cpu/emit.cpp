@@ -11,28 +11,53 @@ namespace {
 /// Every boundary that a copy between home and a level, or between two levels, can cross.
 std::vector<std::string> boundaries_of(const Schedule& s) {
   std::vector<std::string> names;
-  for (const ScheduledKernel& k : s.kernels)
-    for (const Buffer& b : k.buffers)
-      for (const auto& [from, to] : s.machine->path(b.outer_level, b.level)) {
-        const std::string name = s.machine->boundary(from, to);
-        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-      }
+  const auto add = [&](LevelId outer, LevelId inner) {
+    for (const auto& [from, to] : s.machine->path(outer, inner)) {
+      const std::string name = s.machine->boundary(from, to);
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  };
+  for (const ScheduledKernel& k : s.kernels) {
+    for (const Buffer& b : k.buffers) add(b.outer_level, b.level);
+    for (OpId op : k.ops)
+      if (s.workload->gathers(op)) add(s.machine->home(), k.level);
+  }
   return names;
 }
 
-/// Of an element as tiles hold it.
-Result<std::int64_t> element_bytes(const Schedule& s) {
-  const auto tensors = s.workload->tensors();
-  for (const Tensor& t : tensors) {
+constexpr std::int64_t kMostExact = std::int64_t{1} << 24;  // integers that f32 holds, all of them
+
+/// Indices lie in tiles of floats like everything else.
+std::optional<Reason> indices_refused(const Workload& w) {
+  for (OpId id : w.topological_order())
+    for (const Access& a : w.op(id).inputs)
+      for (std::size_t d = 0; d < a.index.size(); ++d)
+        if (a.index[d].gathered >= 0 && w.tensor(a.tensor).shape[d] > kMostExact)
+          return Reason{"operator " + w.op(id).name + " indexes " +
+                        std::to_string(w.tensor(a.tensor).shape[d]) + " elements of " +
+                        w.tensor(a.tensor).name +
+                        " by values: the cpu target's tiles of f32 hold indices below 2^24 only"};
+  return std::nullopt;
+}
+
+/// The one type of all tensors but integer ones.
+Result<DType> type_of(const Workload& w) {
+  if (auto refused = integers_refused(w, "cpu")) return *refused;
+  const Tensor* first = nullptr;
+  for (const Tensor& t : w.tensors()) {
+    if (is_integer(t.dtype)) continue;
     if (t.dtype != DType::f32 && t.dtype != DType::f64 && t.dtype != DType::bf16)
       return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
-                    ": the cpu target emits bf16, f32 and f64"};
-    if (t.dtype != tensors.front().dtype)
-      return Reason{"tensors " + tensors.front().name + " and " + t.name +
+                    ": the cpu target emits bf16, f32 and f64, and reads i8 and i32"};
+    if (first == nullptr) first = &t;
+    if (t.dtype != first->dtype)
+      return Reason{"tensors " + first->name + " and " + t.name +
                     " differ in type: the cpu target emits one type at a time"};
   }
-  return tensors.empty() || tensors.front().dtype == DType::bf16 ? 4
-                                                                 : size_of(tensors.front().dtype);
+  const DType type = first == nullptr ? DType::f32 : first->dtype;
+  if (type != DType::f64)
+    if (auto refused = indices_refused(w)) return *refused;
+  return type;
 }
 
 void check(const EmitOptions& o) {
@@ -95,8 +120,8 @@ void zero(Tile<R>& t, int64_t elements) {
 
 Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   check(options);
-  const auto bytes = element_bytes(s);
-  if (!bytes) return Reason{bytes.reason()};
+  const auto type = type_of(*s.workload);
+  if (!type) return Reason{type.reason()};
   std::optional<MicroKernel> asked;
   if (!options.micro_kernel.empty()) {
     const auto found = micro_kernel_for(options.isa, options.micro_kernel);
@@ -104,14 +129,17 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     asked = *found;
   }
 
-  Program p{.schedule = s, .options = options, .micro_kernel = asked, .element_bytes = *bytes};
+  Program p{.schedule = s,
+            .options = options,
+            .micro_kernel = asked,
+            .element_bytes = *type == DType::f64 ? 8 : 4};
   // All vectors of a program are of one width.
   p.vector_bytes = asked ? asked->vector_bytes : micro_kernel_for(options.isa, "")->vector_bytes;
   p.boundaries = boundaries_of(s);
   p.needed.assign(s.workload->tensors().size(), false);
   p.prelude.count = options.count;
-  p.prelude.f64 = *bytes == 8;
-  p.prelude.bf16 = s.workload->dtype() == DType::bf16;
+  p.prelude.f64 = *type == DType::f64;
+  p.prelude.bf16 = *type == DType::bf16;
 
   std::vector<KernelText> kernels;
   std::int64_t workspace = 4096;

@@ -62,6 +62,7 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
     else if (buffer(w.buffer).role == BufferRole::output)
       prefetch(w.buffer, boxes.back());
   }
+  count_gathers(id, ranges);
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
   if (const auto window = as_window(id, ranges))
@@ -83,6 +84,27 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   for (std::size_t o = 0; o < n.writes.size(); ++o)
     out_.line(finished + (finished.empty() ? "" : ") ") + "completed(" + ref(n.writes[o].buffer) +
               ", " + box_text(boxes[o]) + ");");
+}
+
+/// What is read by other tensors' values: an element a point of the loops that say which, from
+/// home.
+void KernelEmitter::count_gathers(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  for (const InputUse& use : n.reads) {
+    if (use.buffer.valid()) continue;
+    p_.needed[use.tensor.index()] = true;
+    if (!p_.options.count) continue;
+    std::string bytes = std::to_string(size_of(p_.workload().tensor(use.tensor).dtype));
+    const Access& access = op.inputs[static_cast<std::size_t>(use.inputs.front())];
+    for (int l : gather_loops(op, access)) bytes += " * (" + size_of_loop(n.op, l, ranges) + ")";
+    for (const auto& [from, to] : p_.machine().path(p_.machine().home(), k_.level)) {
+      const auto at = 2 * (use.tensor.index() * p_.boundaries.size() +
+                           static_cast<std::size_t>(p_.boundary(from, to)));
+      out_.line("counts[" + std::to_string(at) + "] += " + bytes + ";  // " +
+                one_line(p_.machine().boundary(from, to)));
+    }
+  }
 }
 
 }  // namespace tilewright::cpu

@@ -29,7 +29,7 @@ bool has_sets(const Level& l) {
 bool KernelEmitter::spreads(const Level& cache, BufferId b,
                             const std::vector<std::int64_t>& extents, bool whole_tile) const {
   if (!has_sets(cache)) return true;
-  const std::vector<std::int64_t> stride = home_strides(b);
+  const std::vector<std::int64_t> stride = home_strides(buffer(b).tensor);
   const std::int64_t line = cache.line.value, sets = cache.sets();
   std::int64_t rows = 1;
   for (std::size_t d = 0; d + 1 < extents.size(); ++d) rows *= extents[d];
@@ -66,6 +66,7 @@ std::string KernelEmitter::why_packed(BufferId b) const {
   if (buf.role == BufferRole::intermediate)
     return buf.leaves ? "it is computed here" : "it stays on chip";
   if (p_.prelude.bf16) return "it is converted to f32";
+  if (is_integer(p_.workload().tensor(buf.tensor).dtype)) return "its integers are converted";
   if (level.managed == Managed::software) return "software manages " + level.name;
   if (buf.outer.valid()) return "it comes from " + p_.machine().level(buf.outer_level).name;
   if (buf.atomic) return "blocks add to it";

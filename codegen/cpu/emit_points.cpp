@@ -29,7 +29,7 @@ class KernelEmitter::Points {
   }
 
   void emit() {
-    for (std::size_t i = 0; i < op_.inputs.size(); ++i) array(in(i), name_in(i), true);
+    for (std::size_t i = 0; i < op_.inputs.size(); ++i) input_array(i);
     for (std::size_t o = 0; o < n_.writes.size(); ++o)
       array(n_.writes[o].buffer, name_out(o), false);
     const int opened = open(false, vector_);
@@ -49,7 +49,7 @@ class KernelEmitter::Points {
     if (!out.rescale || fresh_[0] == "true") return;
     open_unless(fresh_[0]);
     for (std::size_t i = 0; i < op_.inputs.size(); ++i)
-      if (reads_input(*out.rescale, static_cast<int>(i))) array(in(i), name_in(i), true);
+      if (w_.gathers(n_.op) || reads_input(*out.rescale, static_cast<int>(i))) input_array(i);
     array(n_.writes[0].buffer, name_out(0), false);
     const int opened = open(false, vector_);
     const auto scaled = [&](Width width) {
@@ -66,6 +66,7 @@ class KernelEmitter::Points {
   }
 
  private:
+  static constexpr std::int64_t kFar = -1;
   enum class Width { one, whole, part };  ///< an element, a vector, the first lanes of one
 
   BufferId in(std::size_t i) const { return buffer_of_input(n_, static_cast<int>(i)); }
@@ -81,6 +82,21 @@ class KernelEmitter::Points {
   }
   std::int64_t stride(const Access& a, BufferId b, int l) const {
     return loop_stride(a, op_.loops[static_cast<std::size_t>(l)], e_.layouts_[b.index()].stride);
+  }
+  std::int64_t input_stride(std::size_t i, int l) const {
+    const Access& a = op_.inputs[i];
+    return is_gather(a) ? gather_stride(a, l) : stride(a, in(i), l);
+  }
+  /// Of a gather: elements between neighbours of a loop at home; kFar where other values index
+  /// them, or where they are not what vectors hold.
+  std::int64_t gather_stride(const Access& a, int l) const {
+    const LoopId loop = op_.loops[static_cast<std::size_t>(l)];
+    for (const Affine& index : a.index)
+      if (index.gathered >= 0 &&
+          has_loop(op_.inputs[static_cast<std::size_t>(index.gathered)], loop))
+        return kFar;
+    const std::int64_t step = loop_stride(a, loop, e_.home_strides(a.tensor));
+    return step != 0 && (e_.p_.prelude.bf16 || is_integer(w_.tensor(a.tensor).dtype)) ? kFar : step;
   }
   static std::string type(Width width) { return width == Width::one ? "Real" : "Vector"; }
   static std::string real(Width width) { return width == Width::one ? "Real" : "splat"; }
@@ -100,7 +116,7 @@ class KernelEmitter::Points {
       if (range_of(l).most < 2 || (best >= 0 && range_of(l).most <= range_of(best).most)) continue;
       bool contiguous = true, walks = false;
       for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
-        const std::int64_t step = stride(op_.inputs[i], in(i), l);
+        const std::int64_t step = input_stride(i, l);
         contiguous = contiguous && (step == 0 || step == 1);
         walks = walks || step == 1;
       }
@@ -117,6 +133,15 @@ class KernelEmitter::Points {
       if (contiguous && (walks || !is_reduction(l))) best = l;
     }
     return best;
+  }
+
+  /// The same of an input; what is gathered is read where its tensor lies.
+  void input_array(std::size_t i) const {
+    const Access& a = op_.inputs[i];
+    if (!is_gather(a)) return array(in(i), name_in(i), true);
+    const std::string type = "const " + e_.home_type(a.tensor) + "*";
+    e_.out_.line(type + " const " + name_in(i) + " = static_cast<" + type + ">(tensors[" +
+                 std::to_string(a.tensor.value) + "]);");
   }
 
   /// Declares an array and what to add to indices times strides: where its held tile begins.
@@ -171,6 +196,47 @@ class KernelEmitter::Points {
     return text;
   }
 
+  /// Declares where the element of a gather is, and returns the condition that it is there.
+  std::string declare_place(std::size_t i) const {
+    const Access& a = op_.inputs[i];
+    const std::vector<std::int64_t> strides = e_.home_strides(a.tensor);
+    const std::string place = "at" + std::to_string(i);
+    std::string offset, condition;
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      std::string index = index_text(a.index[d]);
+      if (a.index[d].gathered >= 0) {
+        const auto by = static_cast<std::size_t>(a.index[d].gathered);
+        const Access& by_access = op_.inputs[by];
+        const std::string outside = inside(by_access);
+        index = "index" + std::to_string(i) + "_" + std::to_string(d);
+        e_.out_.line("const int64_t " + index + " = " + (outside.empty() ? "" : outside + " ? ") +
+                     "static_cast<int64_t>(" + element(in(by), by_access, name_in(by)) + ")" +
+                     (outside.empty() ? ";" : " : 0;"));
+        condition += (condition.empty() ? "" : " && ") + index + " >= 0 && " + index + " < " +
+                     std::to_string(w_.tensor(a.tensor).shape[d]);
+      }
+      offset += (d == 0 ? "" : " + ") +
+                times(strides[d], index.find(' ') == std::string::npos ? index : "(" + index + ")");
+    }
+    e_.out_.line("const int64_t " + place + " = " + offset + ";");
+    return condition;
+  }
+
+  /// What is read by values that name no element is zero.
+  void gathered_input(Width width, std::size_t i) const {
+    const std::string condition = declare_place(i);
+    const Access& a = op_.inputs[i];
+    std::string at = name_in(i) + "[at" + std::to_string(i) + "]";
+    if (is_integer(w_.tensor(a.tensor).dtype))
+      at = "static_cast<Real>(" + at + ")";
+    else if (e_.p_.prelude.bf16)
+      at = "get(" + at + ")";
+    const bool walks = vector_ >= 0 && input_stride(i, vector_) == 1;
+    const std::string zero = width == Width::one ? "Real(0)" : "splat(Real(0))";
+    e_.out_.line("const " + type(width) + " x" + std::to_string(i) + " = " + condition + " ? " +
+                 taken(width, at, walks) + " : " + zero + ";");
+  }
+
   /// An element, or the vector that begins there; of a loop that it does not walk, the same in all
   /// lanes.
   std::string taken(Width width, const std::string& element, bool walks) const {
@@ -198,6 +264,10 @@ class KernelEmitter::Points {
       if (std::ranges::none_of(read,
                                [&](const Expr* e) { return reads_input(*e, static_cast<int>(i)); }))
         continue;
+      if (is_gather(op_.inputs[i])) {
+        gathered_input(width, i);
+        continue;
+      }
       const std::string outside = inside(op_.inputs[i]);
       const std::string at = element(in(i), op_.inputs[i], name_in(i));
       const bool walks = vector_ >= 0 && stride(op_.inputs[i], in(i), vector_) == 1;

@@ -38,7 +38,7 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
-  if (op.outputs.size() != 1) return std::nullopt;
+  if (op.outputs.size() != 1 || w.gathers(n.op)) return std::nullopt;
   const Output& out = op.outputs[0];
   const auto factors = factors_of(op);
   if (!factors) return std::nullopt;

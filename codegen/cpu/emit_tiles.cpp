@@ -92,7 +92,7 @@ void KernelEmitter::lay_out() {
   for (std::size_t i = 0; i < layouts_.size(); ++i) {
     TileLayout& l = layouts_[i];
     if (packed_[i].empty()) {
-      l.stride = home_strides(BufferId(i));
+      l.stride = home_strides(buffer(BufferId(i)).tensor);
       l.bytes = 0;
       l.offset = offset;
       continue;
@@ -129,8 +129,8 @@ void KernelEmitter::lay_out() {
   workspace_ = ceil_div(offset + scratch_, 4096) * 4096;
 }
 
-std::vector<std::int64_t> KernelEmitter::home_strides(BufferId b) const {
-  const std::vector<std::int64_t>& shape = p_.workload().tensor(buffer(b).tensor).shape;
+std::vector<std::int64_t> KernelEmitter::home_strides(TensorId t) const {
+  const std::vector<std::int64_t>& shape = p_.workload().tensor(t).shape;
   std::vector<std::int64_t> stride(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
   return stride;
@@ -147,7 +147,16 @@ std::string KernelEmitter::ref(BufferId b) const {
 }
 
 std::string KernelEmitter::type(BufferId b) const {
-  return "Tile<" + std::to_string(p_.workload().tensor(buffer(b).tensor).shape.size()) + ">";
+  const Tensor& t = p_.workload().tensor(buffer(b).tensor);
+  const std::string rank = std::to_string(t.shape.size());
+  if (!is_integer(t.dtype)) return "Tile<" + rank + ">";
+  p_.prelude.integers = true;
+  return "IntegerTile<" + rank + ", " + home_type(buffer(b).tensor) + ">";
+}
+
+std::string KernelEmitter::home_type(TensorId t) const {
+  const DType type = p_.workload().tensor(t).dtype;
+  return type == DType::i8 ? "std::int8_t" : type == DType::i32 ? "std::int32_t" : "Home";
 }
 
 std::vector<BufferId> KernelEmitter::scoped(const TileScope& scope) const {
@@ -204,7 +213,7 @@ void KernelEmitter::declare_one(BufferId b) {
   const TileLayout& l = layouts_[b.index()];
   const std::string& name = tile_names_[b.index()];
   std::string packed, row_major;
-  const std::vector<std::int64_t> home = home_strides(b);
+  const std::vector<std::int64_t> home = home_strides(buffer(b).tensor);
   for (std::size_t d = 0; d < home.size(); ++d) {
     packed += (d == 0 ? "" : ", ") + std::to_string(l.stride[d]);
     row_major += (d == 0 ? "" : ", ") + std::to_string(home[d]);

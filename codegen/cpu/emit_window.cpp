@@ -36,7 +36,7 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
-  if (p_.vector_bytes == 0 || op.outputs.size() != 1) return std::nullopt;
+  if (p_.vector_bytes == 0 || op.outputs.size() != 1 || w.gathers(n.op)) return std::nullopt;
   const auto factors = factors_of(op);
   const Output& out = op.outputs[0];
   if (!factors || out.target.index.empty()) return std::nullopt;

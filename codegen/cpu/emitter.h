@@ -84,7 +84,7 @@ class KernelEmitter : private RangeEmitter {
   void place_tiles();
   void lay_out();
   void record(BufferId b, const SymBox& tile);
-  std::vector<std::int64_t> home_strides(BufferId b) const;
+  std::vector<std::int64_t> home_strides(TensorId t) const;
 
   // emit_place.cpp
   void choose_places();
@@ -108,6 +108,7 @@ class KernelEmitter : private RangeEmitter {
   std::vector<BufferId> scoped(const TileScope& scope) const;
   std::string ref(BufferId b) const override;
   std::string type(BufferId b) const;
+  std::string home_type(TensorId t) const;  ///< of an element where the tensor lies
   void choose_parallel_loop();
   std::string why_not_split(NodeId loop) const;
   NodeId loop_to_split() const;
@@ -116,6 +117,7 @@ class KernelEmitter : private RangeEmitter {
   // emit_compute.cpp
   void visit_compute(NodeId id, const SymRanges& ranges);
   void compute_box(NodeId id, const SymRanges& ranges);
+  void count_gathers(NodeId id, const SymRanges& ranges);
 
   // emit_points.cpp
   class Points;

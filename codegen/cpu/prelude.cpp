@@ -488,6 +488,41 @@ inline Real f_abs(Real a) { return std::fabs(a); }
 inline Real f_square(Real a) { return a * a; }
 )";
 
+constexpr const char* kIntegerRows = R"(
+inline void copy_row(Real* to, const std::int32_t* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Real>(from[i]);
+}
+inline void copy_row(Real* to, const std::int8_t* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Real>(from[i]);
+}
+)";
+
+constexpr const char* kIntegers = R"(
+// A tile of a tensor of integers, which is only read: converted as it is copied from home.
+template <int R, class Integer>
+struct IntegerTile : Tile<R> {
+  using Tile<R>::Tile;
+};
+template <int R, class Integer>
+void load(IntegerTile<R, Integer>& t, const Box<R>& tile) {
+  t.tile = tile;
+  if ((t.full && equal(t.held, tile)) || empty(tile)) return;
+  Box<R> part = tile;
+  if (t.sliding && t.full) {
+    part = new_part(t.held, tile);
+    if (!equal(part, tile)) shift<R>(t, tile);
+  }
+  t.held = tile;
+  t.full = true;
+  t.steps.read(size(part) * static_cast<int64_t>(sizeof(Integer)));
+  const View<R, const Integer> home{reinterpret_cast<const Integer*>(t.home), t.home_stride, {}};
+  if (t.outer != nullptr)
+    copy(part, view<R>(t), view(*t.outer));
+  else
+    copy(part, view<R>(t), home);
+}
+)";
+
 constexpr const char* kSame = R"(using Home = Real;  // an element of a tensor at home
 inline Real get(Home x) { return x; }
 inline void put(Home& to, Real x) { to = x; }
@@ -531,12 +566,14 @@ std::string prelude_text(const PreludeOptions& options) {
   std::string text = "using std::int64_t;\nusing Real = ";
   text += options.f64 ? "double;\n" : "float;\n";
   text += options.bf16 ? kBfloat16 : kSame;
+  if (options.integers) text += kIntegerRows;
   text += kBoxes;
   if (options.count)
     text += "\nconstexpr int kMostSteps = " + std::to_string(options.most_steps) + ";\n";
   text += options.count ? kCount : kNoCount;
   text += options.atomic ? kAtomic : kNotAtomic;
   text += kTile;
+  if (options.integers) text += kIntegers;
   if (options.atomic) text += kAtomicBodies;
   if (options.once) text += kOnce;
   if (options.prefetch) text += kPrefetch;

@@ -20,6 +20,7 @@ struct PreludeOptions {
   bool vectors = false;   ///< some operator runs on vectors of points
   bool in_place = false;  ///< some tile is used where its tensor lies
   bool prefetch = false;  ///< some tile's lines are asked for
+  bool integers = false;  ///< some tile holds an integer tensor's elements
 };
 
 /// C++17 text, to stand inside the emitted program's namespace after <cmath>, <cstdint>, <cstring>

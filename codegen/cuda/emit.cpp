@@ -30,12 +30,14 @@ void check(const EmitOptions& o) {
 }
 
 std::optional<Reason> types_refused(const Workload& w) {
+  if (auto refused = integers_refused(w, "cuda")) return refused;
   bool f64 = false, other = false;
   for (const Tensor& t : w.tensors()) {
+    if (is_integer(t.dtype)) continue;
     if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32 &&
         t.dtype != DType::f64)
       return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
-                    ": the cuda target emits f16, bf16, f32 and f64"};
+                    ": the cuda target emits f16, bf16, f32 and f64, and reads i8 and i32"};
     (t.dtype == DType::f64 ? f64 : other) = true;
   }
   if (f64 && other)

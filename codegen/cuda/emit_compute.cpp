@@ -48,6 +48,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const BufferId b = buffer_of_input(n, static_cast<int>(i));
+    if (!b.valid()) continue;
     if (!fixed_[b.index()])
       throw Refused{tensor_name(op.inputs[i].tensor) + " is read before its tile is known"};
     if (buffer(b).role != BufferRole::input &&
@@ -125,6 +126,52 @@ std::string KernelEmitter::point(OpId id, const Access& a, BufferId b,
   return tile_text(b) + ".at(" + (row.empty() ? "0" : row) + ", " + column + ")";
 }
 
+/// An input's value at a point, as x0, x1, ...
+void KernelEmitter::declare_input(NodeId id, std::size_t input,
+                                  const std::vector<std::string>& loops) {
+  const ScheduleNode& n = k_.node(id);
+  const Access& a = workload_.op(n.op).inputs[input];
+  if (is_gather(a)) return declare_gathered(id, input, loops);
+  const std::string in = inside(n.op, a, loops), r = real();
+  const std::string element =
+      "*" + point(n.op, a, buffer_of_input(n, static_cast<int>(input)), loops);
+  const bool integer = is_integer(workload_.tensor(a.tensor).dtype);
+  const std::string value = (integer ? r : "to_float") + "(" + element + ")";
+  out_.line("const " + r + " x" + std::to_string(input) + " = " +
+            (in.empty() ? value : in + " ? " + value + " : " + r + "(0)") + ";");
+}
+
+/// What is read by values that name no element is zero. Whoever is to read does so from home, each
+/// time.
+void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
+                                     const std::vector<std::string>& loops) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const Access& a = op.inputs[input];
+  const std::vector<std::int64_t> strides = home_strides(a.tensor);
+  const std::string x = std::to_string(input);
+  std::string offset, condition;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    std::string index = "(" + index_text(n.op, a.index[d], loops) + ")";
+    if (const int by = a.index[d].gathered; by >= 0) {
+      const Access& by_access = op.inputs[static_cast<std::size_t>(by)];
+      const std::string in = inside(n.op, by_access, loops);
+      index = "index" + x + "_" + std::to_string(d);
+      out_.line("const i64 " + index + " = " + (in.empty() ? "" : in + " ? ") + "i64(*" +
+                point(n.op, by_access, buffer_of_input(n, by), loops) + ")" +
+                (in.empty() ? ";" : " : 0;"));
+      condition += (condition.empty() ? "" : " && ") + index + " >= 0 && " + index + " < " +
+                   std::to_string(workload_.tensor(a.tensor).shape[d]);
+    }
+    offset += " + i64" + (index.front() == '(' ? index : "(" + index + ")") +
+              (strides[d] == 1 ? "" : " * " + std::to_string(strides[d]));
+  }
+  const bool integer = is_integer(workload_.tensor(a.tensor).dtype);
+  out_.line("const " + real() + " x" + x + " = " + condition + " ? " +
+            (integer ? real() : "to_float") + "(load_global(" + home(a.tensor) + offset +
+            ")) : " + real() + "(0);");
+}
+
 /// Every point of the outputs by one thread, which runs the reductions.
 void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string& fresh) {
   const ScheduleNode& n = k_.node(id);
@@ -169,14 +216,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     if (runs) out_.line("const " + r + " before" + std::to_string(o) + " = " + result(o) + ";");
   }
   const auto inputs = [&](const std::vector<std::string>& at) {
-    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      const std::string in = inside(n.op, op.inputs[i], at);
-      const std::string value =
-          "to_float(*" + point(n.op, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), at) +
-          ")";
-      out_.line("const " + r + " x" + std::to_string(i) + " = " +
-                (in.empty() ? value : in + " ? " + value + " : " + r + "(0)") + ";");
-    }
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) declare_input(id, i, at);
   };
   for (std::size_t o = 0; o < n.writes.size(); ++o) {
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];

@@ -115,7 +115,7 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
     std::vector<NodeId> nodes;
     for (std::size_t n = 0; n < k_.nodes.size(); ++n)
       if (k_.nodes[n].kind == NodeKind::compute && k_.nodes[n].op == op) nodes.emplace_back(n);
-    if (nodes.size() != 1) continue;
+    if (nodes.size() != 1 || workload_.gathers(op)) continue;
     const ScheduleNode& n = k_.node(nodes[0]);
     const auto product = products_.find(nodes[0]);
     std::optional<LoopId> row, column;
@@ -184,6 +184,7 @@ std::optional<BufferId> KernelEmitter::misused() const {
     const auto product = products_.find(NodeId(i));
     for (std::size_t x = 0; x < o.inputs.size(); ++x) {
       const BufferId b = buffer_of_input(n, static_cast<int>(x));
+      if (!b.valid()) continue;
       const TilePlace& p = places_[b.index()];
       if (!in_registers(p.form)) continue;
       if (!fragments) return b;
@@ -290,7 +291,8 @@ void KernelEmitter::lay_out() {
     p.bytes = 0;
     if (in_registers(p.form)) continue;
     const Tensor& t = workload_.tensor(k_.buffers[i].tensor);
-    p.element_bytes = p.form == Form::tile ? (p_.f64 ? 8 : 4) : size_of(t.dtype);
+    const bool four = p.form == Form::tile || widened(k_.buffers[i].tensor);
+    p.element_bytes = p.form == Form::tile && p_.f64 ? 8 : four ? 4 : size_of(t.dtype);
     const std::int64_t vector = 16 / p.element_bytes;
     p.need_rows = std::max(p.need_rows, p.rows);
     p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);

@@ -37,7 +37,7 @@ std::int64_t KernelEmitter::divisor(const Linear& x) const {
 bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements) const {
   const TensorId t = buffer(b).tensor;
   const std::vector<std::int64_t> stride = home_strides(t);
-  if (box.empty() || divisor(box.back().lo) % elements != 0) return false;
+  if (widened(t) || box.empty() || divisor(box.back().lo) % elements != 0) return false;
   for (std::size_t d = 0; d + 1 < box.size(); ++d)
     if (workload_.tensor(t).shape[d] > 1 && stride[d] % elements != 0) return false;
   return true;
@@ -64,7 +64,10 @@ void KernelEmitter::declare() {
     const TilePlace& p = places_[i];
     const std::string n = name(b);
     if (p.form == Form::sums || p.form == Form::rows) continue;
-    const std::string type = p.form == Form::tile ? real() : element_type(buffer(b).tensor);
+    const bool wide = widened(buffer(b).tensor);
+    const std::string type = p.form == Form::tile ? real()
+                             : wide               ? "int"
+                                                  : element_type(buffer(b).tensor);
     out_.line("using " + n + "_layout = Tile<" + type + ", " + std::to_string(p.need_rows) + ", " +
               std::to_string(p.need_columns) + ", " + std::to_string(p.pitch) + ", " +
               (p.swizzled ? "true" : "false") + ">;");
@@ -184,8 +187,10 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
                 columns + ", " + row_lambda(n.buffer, &box, false) + ");");
       out_.line(tile + "_ring.elements_stored();");
       const std::string note =
-          "rows of " + tensor +
-          " do not begin at multiples of 16 bytes: they are copied element by element";
+          widened(n.tensor)
+              ? "elements of " + tensor + " are i8 at home and i32 in tiles: each is copied alone"
+              : "rows of " + tensor +
+                    " do not begin at multiples of 16 bytes: they are copied element by element";
       if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
     }
     return out_.close();

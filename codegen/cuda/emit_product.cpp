@@ -81,7 +81,7 @@ std::string KernelEmitter::kernel_text(DType type) {
 std::optional<Product> KernelEmitter::as_product(NodeId id, const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  if (op.outputs.size() != 1 || p_.f64) return std::nullopt;
+  if (op.outputs.size() != 1 || p_.f64 || workload_.gathers(n.op)) return std::nullopt;
   const Output& out = op.outputs[0];
   const Expr& e = out.value;
   if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
@@ -94,6 +94,9 @@ std::optional<Product> KernelEmitter::as_product(NodeId id, const SymRanges& ran
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
     if (can_leave(workload_, op, a) || can_leave(workload_, op, b)) continue;
+    if (is_integer(workload_.tensor(a.tensor).dtype) ||
+        is_integer(workload_.tensor(b.tensor).dtype))
+      return std::nullopt;
     const auto pick = [&](int& slot, std::size_t l) {
       if (slot < 0 || most(static_cast<int>(l)) > most(slot)) slot = static_cast<int>(l);
     };

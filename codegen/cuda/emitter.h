@@ -22,7 +22,7 @@ using namespace codegen;  // internal header: the parts that every target shares
 
 /// Where a buffer's tile lives.
 enum class Form : std::uint8_t {
-  ring,    ///< loaded by the copying warp: stages in shared memory, elements as at home
+  ring,    ///< loaded by the copying warp: stages in shared memory, elements as at home (i8: i32)
   loaded,  ///< loaded by the computing warps, because this kernel writes the tensor: likewise
   tile,    ///< computed: floats (doubles) in shared memory
   sums,    ///< computed: floats in registers, as the matrix instructions leave them
@@ -106,6 +106,8 @@ class KernelEmitter : private RangeEmitter {
   std::string element_type(TensorId t) const {
     return cuda::element_type(workload_.tensor(t).dtype);
   }
+  /// Whether its tiles have wider elements than it has at home: threads write no single bytes.
+  bool widened(TensorId t) const { return workload_.tensor(t).dtype == DType::i8; }
   std::string real() const { return p_.f64 ? "double" : "float"; }
   std::string literal_text(double value) const;
   std::string expression_text(const Expr& e,
@@ -148,6 +150,8 @@ class KernelEmitter : private RangeEmitter {
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
   std::string inside(OpId op, const Access& a, const std::vector<std::string>& loops) const;
+  void declare_input(NodeId id, std::size_t input, const std::vector<std::string>& loops);
+  void declare_gathered(NodeId id, std::size_t input, const std::vector<std::string>& loops);
   std::string index_text(OpId op, const Affine& a, const std::vector<std::string>& loops) const;
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
 

@@ -23,6 +23,14 @@ void add_zeroing(const Workload& w, TensorId id, const std::string& symbol, Kern
                            .threads = 256});
 }
 
+/// Whether a compute reads the tensor by another's values: where it lies.
+bool is_gathered(const ScheduledKernel& k, TensorId t) {
+  return std::ranges::any_of(k.nodes, [&](const ScheduleNode& n) {
+    return std::ranges::any_of(
+        n.reads, [&](const InputUse& use) { return use.tensor == t && !use.buffer.valid(); });
+  });
+}
+
 }  // namespace
 
 std::string element_type(DType type) {
@@ -33,6 +41,10 @@ std::string element_type(DType type) {
       return "bf16";
     case DType::f64:
       return "double";
+    case DType::i32:
+      return "int";
+    case DType::i8:
+      return "signed char";
     default:
       return "float";
   }
@@ -44,8 +56,6 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   const auto at_home = [](const Buffer& b) {
     return b.role != BufferRole::intermediate || b.leaves;
   };
-  for (const Buffer& b : k.buffers)
-    if (at_home(b)) p.needed[b.tensor.index()] = true;
   KernelText text;
   const std::string symbol = p.options.prefix + "_" + std::to_string(index);
   for (TensorId t : k.zeroed) add_zeroing(w, t, symbol, text);
@@ -60,7 +70,8 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   for (std::size_t i = 0; i < w.tensors().size(); ++i) {
     const TensorId t(i);
     const auto is_it = [&](const Buffer& b) { return b.tensor == t && at_home(b); };
-    if (std::ranges::none_of(k.buffers, is_it)) continue;
+    if (std::ranges::none_of(k.buffers, is_it) && !is_gathered(k, t)) continue;
+    p.needed[i] = true;
     launch.tensors.push_back(t);
     const bool written = std::ranges::any_of(
         k.buffers, [&](const Buffer& b) { return b.tensor == t && b.role != BufferRole::input; });

@@ -55,6 +55,8 @@ class StitchEmitter {
   struct Facts {
     Point at;                    ///< before the node
     int unit = -1, turn = -1;    ///< loop: its indices, as far as it has them
+    bool cut_short = false;      ///< loop: some blocks or units have fewer iterations of it
+    bool uneven = false;         ///< loop: the last iteration is smaller
     std::vector<Linear> point;   ///< compute: every loop's value
     std::vector<int> elements;   ///< compute: its element indices
     std::vector<Linear> inside;  ///< compute: what holds at the point
@@ -129,6 +131,8 @@ class StitchEmitter {
   void visit_values(NodeId node);
   void add_load(NodeId load);
   void add_compute(NodeId compute);
+  void check_same_units() const;
+  void check_last_tiles(NodeId load) const;
   bool is_private(NodeId loop, BufferId b) const;
   bool tile_moves(NodeId load, NodeId loop) const;
   std::vector<NodeId> loading_loops(NodeId load) const;
@@ -190,7 +194,8 @@ class StitchEmitter {
   void load(const Value& v);
   void stage(const Value& v);
   void store(const Value& v);
-  void move(const Value& v, const std::string& function, const std::string& only);
+  void move(const Value& v, const std::string& function, const std::string& only,
+            bool one_by_one = false);
   std::int64_t vector_width(TensorId t, const Linear& at, int element,
                             const std::vector<Linear>& inside) const;
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;
@@ -205,9 +210,13 @@ class StitchEmitter {
   void compute(NodeId node);
   void start_sum(const Value& v);
   std::string read(const Use& use);
+  std::string read_gathered(const Use& use);
   void finish_sums(NodeId anchor);
   void combine(std::size_t value);
   void join_warps(std::size_t value, const std::vector<int>& units);
+  std::string place_among(const Value& v) const;
+  bool shared_out(const Value& v) const;
+  std::string joining_warp(const Value& v) const;
   std::vector<int> reduced_units(const Value& v) const;
   std::int64_t scratch_lanes(const Value& v) const;
   static std::string functor(Combine c);
@@ -239,6 +248,7 @@ class StitchEmitter {
   Lines out_{1};
   std::vector<std::map<std::string, std::string>> defined_;
   std::vector<std::size_t> written_;  ///< in shared memory, and not yet seen by all who read it
+  std::set<std::int64_t> taken_;      ///< scratch of sums that has been used before
   std::vector<NodeId> open_;          ///< loops of the program around the current place
   std::string rest_ = "block";
   std::int64_t blocks_here_ = 1;

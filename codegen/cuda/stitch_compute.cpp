@@ -8,6 +8,11 @@
 #include "core/ir/files.h"
 
 namespace tilewright::cuda {
+namespace {
+
+constexpr std::int64_t kMostIndexed = std::int64_t{1} << 24;  // integers that f32 holds, all of them
+
+}  // namespace
 
 std::string StitchEmitter::functor(Combine c) {
   switch (c) {
@@ -45,6 +50,40 @@ std::string StitchEmitter::read(const Use& use) {
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 
+/// What is read by other inputs' values, x0, x1, ... at this point: zero where they name no element.
+/// Threads that compute for nothing read nothing, and lanes that compute the same read once.
+std::string StitchEmitter::read_gathered(const Use& use) {
+  const Facts& facts = facts_[use.node.index()];
+  const Operator& op = workload_.op(k_.node(use.node).op);
+  const Access& a = op.inputs[static_cast<std::size_t>(use.input)];
+  const Tensor& tensor = workload_.tensor(a.tensor);
+  Key point;
+  for (int l : gather_loops(op, a)) point.push_back(facts.point[static_cast<std::size_t>(l)]);
+  const Copies c = copies(point, facts.at.loops);
+  if (!c.warp.empty())
+    throw Refused{"operator " + op.name + ": every warp would read " + tensor.name +
+                  " by the same values"};
+  std::string there = both(condition(facts.inside), owner(c)), offset;
+  std::int64_t stride = tensor.elements().value;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    stride /= tensor.shape[d];
+    std::string index;
+    if (const int by = a.index[d].gathered; by >= 0) {
+      if (tensor.shape[d] > kMostIndexed)
+        throw Refused{"operator " + op.name + " indexes " + tensor.name +
+                      " by values beyond 2^24, which floats do not hold"};
+      index = named("i64", "index", "i64(x" + std::to_string(by) + ")");
+      there = both(there, index + " >= 0 && " + index + " < " + std::to_string(tensor.shape[d]));
+    } else {
+      const Access alone{.tensor = a.tensor, .index = {a.index[d]}};
+      index = "i64(" + variables_.text(key_of(op, alone, facts.point).front()) + ")";
+    }
+    offset += " + " + times(stride, index);
+  }
+  const std::string loaded = there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
+  return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
+}
+
 void StitchEmitter::start_sum(const Value& v) {
   for (int id : v.dims) open_loop(id);
   out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
@@ -62,7 +101,8 @@ void StitchEmitter::compute(NodeId id) {
     defined_.emplace_back();
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    const std::string value = read({id, static_cast<int>(i)});
+    const Use use{id, static_cast<int>(i)};
+    const std::string value = is_gather(op.inputs[i]) ? read_gathered(use) : read(use);
     out_.line("const " + real() + " x" + std::to_string(i) + " = " + value + ";");
   }
   for (std::size_t at : made_by_.at(id)) {
@@ -140,58 +180,74 @@ void StitchEmitter::combine(std::size_t value) {
   if (warps) join_warps(value, units);
 }
 
+/// Where a thread's value lies among all values of the array that it has.
+std::string StitchEmitter::place_among(const Value& v) const {
+  std::string at;
+  for (int id : v.dims) {
+    const Index& i = indices_[static_cast<std::size_t>(id)];
+    at = at.empty() ? i.text : "(" + at + ") * " + std::to_string(i.count) + " + " + i.text;
+  }
+  return at.empty() ? "0" : at;
+}
+
+/// Whether a sum over all warps is only written home: then each warp joins some of its values.
+bool StitchEmitter::shared_out(const Value& v) const {
+  return v.uses.empty() && warps_ > 1 && copies(v.key, {}).warp == "0" &&
+         std::ranges::any_of(reduced_units(v), [this](int id) {
+           return indices_[static_cast<std::size_t>(id)].unit != Binding::lane;
+         });
+}
+
+/// "warp == ...": the one that joins and writes a value.
+std::string StitchEmitter::joining_warp(const Value& v) const {
+  return "warp == " +
+         (v.dims.empty() ? "0" : "(" + place_among(v) + ") % " + std::to_string(warps_));
+}
+
 void StitchEmitter::join_warps(std::size_t value, const std::vector<int>& units) {
   const Value& v = values_[value];
   const std::int64_t lanes = scratch_lanes(v);
   const std::string parts = names_.fresh(v.name + "_parts"), all = std::to_string(warps_);
   out_.line(real() + "* const " + parts + " = reinterpret_cast<" + real() + "*>(memory + " +
             std::to_string(scratch_.at(value)) + ");");
-  std::string at;  // of a thread's value, in all of its values
-  for (int id : v.dims) {
-    const Index& i = indices_[static_cast<std::size_t>(id)];
-    at = at.empty() ? i.text : "(" + at + ") * " + std::to_string(i.count) + " + " + i.text;
-  }
-  if (at.empty()) at = "0";
+  const std::string at = place_among(v);
   const auto slot = [&](const std::string& warp) {
     return parts + "[((" + at + ") * " + all + " + " + warp + ") * " + std::to_string(lanes) +
            (lanes == 1 ? "]" : " + lane]");
   };
-  if (!open_.empty()) out_.line("block_sync();");
+  const bool again = !taken_.insert(scratch_.at(value)).second;
+  if (!open_.empty() || again) out_.line("block_sync();");
   for (int id : v.dims) open_loop(id);
   out_.line((lanes == 1 ? "if (lane == 0) " : "") + slot("warp") + " = " + array(v) + ";");
   for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
   out_.line("block_sync();");
-  std::string first = "warp";
-  for (int id : units) {
-    const Index& i = indices_[static_cast<std::size_t>(id)];
-    if (i.unit == Binding::thread) first = "0";
-    if (i.unit == Binding::warp && first != "0") first += " - " + times(i.stride, i.text);
-  }
-  first = named("int", "first_warp", first);
-  for (int id : v.dims) open_loop(id);
-  out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
-  std::string from = first;
-  std::size_t opened = 0;
+  std::string from = "warp";
+  std::int64_t group = 1;
+  std::vector<std::pair<std::int64_t, std::int64_t>>
+      counts;  // of warps, and how far they are apart
   for (int id : units) {
     const Index& i = indices_[static_cast<std::size_t>(id)];
     if (i.unit == Binding::lane) continue;
-    const std::int64_t count = i.unit == Binding::thread ? warps_ : i.count;
+    const bool thread = i.unit == Binding::thread;
+    counts.emplace_back(thread ? warps_ : i.count, thread ? 1 : i.stride);
+    group *= counts.back().first;
+    from = thread || from == "0" ? "0" : from + " - " + times(i.stride, i.text);
+  }
+  from = group == warps_ ? "0" : named("int", "first_warp", from);
+  for (int id : v.dims) open_loop(id);
+  if (shared_out(v)) out_.open("if (" + joining_warp(v) + ")");
+  out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
+  for (const auto& [count, apart] : counts) {
     const std::string w = names_.fresh("w");
     out_.line("TW_UNROLL");
     out_.open("for (int " + w + " = 0; " + w + " < " + std::to_string(count) + "; ++" + w + ")");
-    defined_.emplace_back();
-    ++opened;
-    from += " + " + times(i.unit == Binding::thread ? 1 : i.stride, w);
+    from += " + " + times(apart, w);
   }
   // A block may have warps that are no whole group.
-  std::int64_t group = 1;
-  for (int id : units) {
-    const Index& i = indices_[static_cast<std::size_t>(id)];
-    if (i.unit != Binding::lane) group *= i.unit == Binding::thread ? warps_ : i.count;
-  }
   const std::string exists = warps_ % group == 0 ? "" : "if (" + from + " < " + all + ") ";
   out_.line(exists + combined(output_of(v).combine, array(v), slot("(" + from + ")")));
-  while (opened-- > 0) close_loop();
+  for (std::size_t i = 0; i < counts.size(); ++i) out_.close();
+  if (shared_out(v)) out_.close();
   for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
 }
 

@@ -119,7 +119,15 @@ void StitchEmitter::before(NodeId parent, NodeId child) {
     const bool here = v.scope == parent && child_towards(parent, v.anchor) == child;
     if (here && v.storage == Storage::registers) declare(v);
     if (v.storage == Storage::shared && is_sum(v) && v.anchor == child) declare(v);
-    if (here && v.storage == Storage::shared && !open_.empty()) rewritten.push_back(i);
+    if (v.storage != Storage::shared || (!here && v.anchor != child)) continue;
+    // At the scope for the loops around it; where it is made for those that make it again.
+    if (std::ranges::any_of(open_, [&](NodeId l) {
+          if (is_around(l, v.scope) || l == v.scope) return here;
+          return v.anchor == child && std::ranges::any_of(v.uses, [&](const Use& use) {
+                   return is_around(l, use.node);
+                 });
+        }))
+      rewritten.push_back(i);
   }
   if (!rewritten.empty()) {
     out_.comment("What the last turn left here has been read.");

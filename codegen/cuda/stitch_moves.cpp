@@ -7,6 +7,7 @@ namespace tilewright::cuda {
 namespace {
 
 constexpr std::int64_t kVectorBytes = 16;
+constexpr std::int64_t kLongSums = 1024;  ///< elements of shared memory that a sum has for itself
 
 }  // namespace
 
@@ -58,11 +59,13 @@ std::string StitchEmitter::load_function(const Value& v) const {
   return "load_streamed";
 }
 
-/// Each run of a thread's values, as one where it is aligned. `only`: besides what holds inside.
-void StitchEmitter::move(const Value& v, const std::string& function, const std::string& only) {
+/// Each run of a thread's values, as one where it is aligned and `only`, besides what holds inside,
+/// is the same for all of it.
+void StitchEmitter::move(const Value& v, const std::string& function, const std::string& only,
+                         bool one_by_one) {
   const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);
   const bool atomic = function == "add_global";
-  const int element = atomic ? -1 : contiguous(v.tensor, v.key, ids);
+  const int element = atomic || one_by_one ? -1 : contiguous(v.tensor, v.key, ids);
   const Linear at = flat(v.tensor, v.key);
   const std::int64_t width = vector_width(v.tensor, at, element, v.inside);
   std::size_t opened = 0;
@@ -143,9 +146,11 @@ void StitchEmitter::stage(const Value& v) {
 
 void StitchEmitter::store(const Value& v) {
   out_.comment("S." + workload_.tensor(v.tensor).name);
-  const std::string only = owner(copies(v.key, {}));
-  if (k_.buffer(v.buffer).atomic) return move(v, "add_global", only);
-  move(v, "store_several", only);
+  const std::string function = k_.buffer(v.buffer).atomic ? "add_global" : "store_several";
+  Copies c = copies(v.key, {});
+  if (!is_sum(v) || !shared_out(v)) return move(v, function, owner(c));
+  c.warp.clear();
+  move(v, function, both(owner(c), joining_warp(v)), true);
 }
 
 /// An element of the instance that this thread's units have.
@@ -167,6 +172,8 @@ void StitchEmitter::lay_out() {
     shared_bytes_ += 16 * ceil_div(elements * bytes, std::int64_t{16});
     return at;
   };
+  std::vector<std::size_t> long_sums;
+  std::int64_t longest = 0;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     Value& v = values_[i];
     if (v.storage == Storage::shared) {
@@ -183,8 +190,17 @@ void StitchEmitter::lay_out() {
     const bool joined = std::ranges::any_of(units, [&](int id) {
       return indices_[static_cast<std::size_t>(id)].unit != Binding::lane;
     });
-    if (joined && warps_ > 1) scratch_[i] = room(size_of_dims(v.dims) * warps_ * scratch_lanes(v));
-    // A vector's values lie next to each other.
+    if (!joined || warps_ == 1) continue;
+    const std::int64_t elements = size_of_dims(v.dims) * warps_ * scratch_lanes(v);
+    // Long arrays of sums use one place after the other, at a barrier each.
+    if (elements > kLongSums)
+      long_sums.push_back(i), longest = std::max(longest, elements);
+    else
+      scratch_[i] = room(elements);
+  }
+  if (longest > 0) {
+    const std::int64_t at = room(longest);
+    for (std::size_t i : long_sums) scratch_[i] = at;
   }
   const Level* shared = nullptr;
   for (const Level& l : p_.machine().levels)

@@ -185,8 +185,7 @@ bool StitchEmitter::same_tile(NodeId a, NodeId b) const {
   const auto own_loops = [&](NodeId load) {
     std::vector<NodeId> loops = loops_around(load);
     std::erase_if(loops, [&](NodeId l) {
-      const Facts& f = facts_[l.index()];
-      return (f.unit < 0 && f.turn < 0) || !(is_private(l, buffer) || tile_moves(load, l));
+      return k_.node(l).max_trips <= 1 || !(is_private(l, buffer) || tile_moves(load, l));
     });
     return loops;
   };
@@ -206,6 +205,63 @@ bool StitchEmitter::same_tile(NodeId a, NodeId b) const {
                             [&](const Span& s, const Span& t) {
                               return s.lo == renamed(t.lo, names) && s.most == t.most;
                             });
+}
+
+/// Where loops of different units load the same tile, which unit finds it held is a matter of how
+/// units are numbered: not known here.
+void StitchEmitter::check_same_units() const {
+  const auto trips = [&](NodeId load) {
+    std::vector<std::pair<Binding, std::int64_t>> all;
+    for (NodeId l : loops_around(load)) {
+      const ScheduleNode& n = k_.node(l);
+      if (n.binding != Binding::grid && n.max_trips > 1 && is_private(l, k_.node(load).buffer))
+        all.emplace_back(n.binding, n.max_trips);
+    }
+    return all;
+  };
+  for (std::size_t a = 0; a < k_.nodes.size(); ++a)
+    for (std::size_t b = a + 1; b < k_.nodes.size(); ++b) {
+      const ScheduleNode &x = k_.nodes[a], &y = k_.nodes[b];
+      if (x.kind != NodeKind::load || y.kind != NodeKind::load || x.buffer != y.buffer ||
+          trips(NodeId(a)) == trips(NodeId(b)))
+        continue;
+      if (std::ranges::equal(facts_[a].tile, facts_[b].tile,
+                             [](const Span& s, const Span& t) { return s.most == t.most; }))
+        throw Refused{workload_.tensor(x.tensor).name +
+                      " is loaded inside and outside of a loop bound to units: one L." +
+                      workload_.tensor(x.tensor).name + " outside serves both"};
+    }
+}
+
+/// What a buffer holds after a loop is its last tile; where a tile comes again, the last must be
+/// known to be another one, in every unit that has a buffer.
+void StitchEmitter::check_last_tiles(NodeId load) const {
+  const ScheduleNode& n = k_.node(load);
+  bool again = false;
+  for (std::size_t m = 0; m < k_.nodes.size(); ++m)
+    again = again || (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&
+                      !same_tile(load, NodeId(m)));
+  bool moves = false, differs = false;
+  for (NodeId l : loops_around(load)) {
+    const ScheduleNode& loop = k_.node(l);
+    if (loop.binding == Binding::grid || loop.max_trips <= 1 || is_private(l, n.buffer)) continue;
+    if (!tile_moves(load, l)) {
+      again = true;
+      continue;
+    }
+    moves = true;
+    differs = differs || !facts_[l.index()].cut_short;
+    for (NodeId unit : loops_around(load))
+      if (again && is_around(l, unit) && is_private(unit, n.buffer) &&
+          k_.node(unit).loop == loop.loop &&
+          (facts_[l.index()].cut_short || facts_[l.index()].uneven))
+        throw Refused{"loop " + workload_.loop(loop.loop).name + "/" + std::to_string(loop.step) +
+                      " ends with a smaller piece, after which its units hold pieces of " +
+                      workload_.tensor(n.tensor).name + " from different turns"};
+  }
+  if (again && moves && !differs)
+    throw Refused{"some blocks have one tile of " + workload_.tensor(n.tensor).name +
+                  " and hold it, others have several and load them again"};
 }
 
 void StitchEmitter::add_load(NodeId load) {
@@ -250,6 +306,7 @@ void StitchEmitter::add_compute(NodeId id) {
   const Operator& op = workload_.op(n.op);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const BufferId b = buffer_of_input(n, static_cast<int>(i));
+    if (!b.valid()) continue;  // a gather: read where it lies
     const bool input = k_.buffer(b).role == BufferRole::input;
     const int value = input ? held_[b.index()] : made_[op.inputs[i].tensor.index()];
     if (value < 0)
@@ -294,20 +351,19 @@ void StitchEmitter::check_sum(const Value& v) const {
 void StitchEmitter::check_leaving(const Value& v) const {
   const OpId op = k_.node(v.producer).op;
   const Buffer& b = k_.buffer(v.buffer);
-  const Unit owner = p_.machine().level(b.level).private_to;
   const std::string& name = workload_.tensor(v.tensor).name;
   for (NodeId l : loops_around(v.producer)) {
     const ScheduleNode& n = k_.node(l);
-    if (n.max_trips <= 1) continue;
+    if (n.max_trips <= 1 || n.binding == Binding::grid) continue;
     const bool cut = std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; });
-    if (!cut && n.binding != Binding::grid)
+    if (!cut)
       throw Refused{"every iteration of loop " + workload_.loop(n.loop).name + " would write " +
                     name + " again"};
-    const std::optional<Unit> unit = unit_of(n.binding);
     const bool inside = l == v.anchor || is_around(v.anchor, l);
     const bool kept = b.role == BufferRole::intermediate ||
                       (b.fixed_at.valid() && is_around(b.fixed_at, v.anchor));
-    if (cut && inside && !workload_.is_reduction(op, n.loop) && !(unit && *unit <= owner) && !kept)
+    // A unit with a buffer of its own keeps its own part of the result, and none of a sum's.
+    if (cut && inside && workload_.is_reduction(op, n.loop) == is_private(l, v.buffer) && !kept)
       throw Refused{"parts of " + name + " would leave before they are summed up: S." + name +
                     " after loop " + workload_.loop(k_.node(v.anchor).loop).name + " keeps them"};
   }
@@ -464,6 +520,9 @@ void StitchEmitter::visit_values(NodeId id) {
 void StitchEmitter::make_values() {
   for (std::size_t i = 0; i < k_.nodes.size(); ++i)
     if (k_.nodes[i].kind == NodeKind::load) place_load(NodeId(i));
+  check_same_units();
+  for (const auto& [load, place] : place_)
+    if (place == load) check_last_tiles(load);
   visit_values(NodeId(0));
   for (Value& v : values_) choose_storage(v);
   choose_unrolling();

@@ -184,10 +184,6 @@ StitchEmitter::Key StitchEmitter::key_of(const Operator& op, const Access& acces
                                          const std::vector<Linear>& point) const {
   Key key;
   for (const Affine& a : access.index) {
-    // A gather's index is another input's value: it has no place in a key.
-    if (a.gathered >= 0)
-      throw Refused{"operator " + op.name + " reads " + workload_.tensor(access.tensor).name +
-                    " by another tensor's values"};
     Linear x = number(a.offset);
     for (const Term& t : a.terms) {
       const auto local = std::ranges::find(op.loops, t.loop) - op.loops.begin();
@@ -242,6 +238,8 @@ void StitchEmitter::walk_loop(NodeId id, const Point& around) {
   at.loops.push_back(id);
   const OpLoop& first = n.cuts.front();
   const Span outer = around.ranges[slot(first.op, static_cast<std::size_t>(first.local))];
+  facts_[id.index()].cut_short = !outer.ends.empty();
+  facts_[id.index()].uneven = outer.most % n.step != 0;
   Span inner{.lo = outer.lo + n.step * turn, .most = std::min(n.step, outer.most), .ends = {}};
   std::vector<Linear> ends = outer.ends;
   if (last * n.step + inner.most > outer.most) {

@@ -31,6 +31,11 @@ Result<Source> emit(const Schedule& schedule, const EmitOptions& options) {
   if (!schedule.machine->npu_core)
     return Reason{"machine " + schedule.machine->name + " has no npu_core"};
   const Workload& w = *schedule.workload;
+  for (OpId op : w.topological_order())
+    if (w.gathers(op))
+      return Reason{"operator " + w.op(op).name +
+                    " reads by another tensor's values: the npu target copies boxes that are known "
+                    "when the program is written"};
   Source source;
   for (const char c : w.name())
     source.file_name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';

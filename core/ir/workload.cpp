@@ -58,7 +58,8 @@ Box Tensor::whole() const {
 }
 
 std::optional<LoopId> Affine::plain_loop() const {
-  if (terms.size() == 1 && terms[0].coefficient == 1 && offset == 0 && gathered < 0) return terms[0].loop;
+  if (terms.size() == 1 && terms[0].coefficient == 1 && offset == 0 && gathered < 0)
+    return terms[0].loop;
   return std::nullopt;
 }
 
@@ -113,10 +114,7 @@ Operations Workload::operations(OpId id) const {
 }
 
 bool Workload::gathers(OpId id) const {
-  const auto by_value = [](const Affine& index) { return index.gathered >= 0; };
-  return std::any_of(op(id).inputs.begin(), op(id).inputs.end(), [&](const Access& in) {
-    return std::any_of(in.index.begin(), in.index.end(), by_value);
-  });
+  return std::any_of(op(id).inputs.begin(), op(id).inputs.end(), is_gather);
 }
 
 bool Workload::is_contraction(OpId id) const {
@@ -140,6 +138,28 @@ double Workload::flops() const {
     total += static_cast<double>(each) * static_cast<double>(operations(OpId(i)).value);
   }
   return total;
+}
+
+bool is_gather(const Access& access) {
+  return std::any_of(access.index.begin(), access.index.end(),
+                     [](const Affine& index) { return index.gathered >= 0; });
+}
+
+std::vector<int> gather_loops(const Operator& op, const Access& access) {
+  std::vector<bool> named(op.loops.size());
+  const auto name = [&](const Access& a) {
+    for (const Affine& index : a.index)
+      for (const Term& t : index.terms)
+        named[static_cast<std::size_t>(std::find(op.loops.begin(), op.loops.end(), t.loop) -
+                                       op.loops.begin())] = true;
+  };
+  name(access);
+  for (const Affine& index : access.index)
+    if (index.gathered >= 0) name(op.inputs[static_cast<std::size_t>(index.gathered)]);
+  std::vector<int> loops;
+  for (std::size_t l = 0; l < named.size(); ++l)
+    if (named[l]) loops.push_back(static_cast<int>(l));
+  return loops;
 }
 
 Interval footprint(const Operator& op, const Affine& index, std::span<const Interval> ranges) {

@@ -44,7 +44,7 @@ struct Affine {
   std::int64_t offset = 0;
   /// A gather: this dimension's index is the value of Operator::inputs[gathered], an element of an
   /// integer tensor; terms and offset are then empty. Which elements are read is known only at run
-  /// time, so a footprint is the whole dimension, and no plan is resolved. -1: affine.
+  /// time, so a footprint is the whole dimension. -1: affine.
   int gathered = -1;
   /// The loop, where the form is exactly that loop (coefficient 1, no offset).
   std::optional<LoopId> plain_loop() const;
@@ -52,7 +52,8 @@ struct Affine {
 };
 
 /// How an operator indexes a tensor: an affine form of loops for each tensor dimension, or, in
-/// inputs, another input's value (a gather). Indices that fall outside the tensor (a convolution's padding) read as zero and move nothing.
+/// inputs, another input's value (a gather). Indices that fall outside the tensor (a convolution's
+/// padding) read as zero and move nothing.
 struct Access {
   TensorId tensor;
   std::vector<Affine> index;
@@ -188,6 +189,12 @@ class Workload {
   std::vector<std::vector<OpId>> consumers_;
   std::vector<std::vector<LoopId>> reductions_;
 };
+
+/// Whether a dimension of the access is indexed by another input's value.
+bool is_gather(const Access& access);
+/// The loops that say which element a gather reads: those of its own indices and of the inputs that
+/// it is indexed by. Positions in op.loops, ascending.
+std::vector<int> gather_loops(const Operator& op, const Access& access);
 
 /// The smallest box of the tensor that `access` touches while each of the operator's loops runs
 /// over its range, clipped to the tensor: 1 + sum |coefficient| (T - 1) a dimension. `ranges` is by

@@ -21,25 +21,30 @@ struct Current {
   std::size_t life = 0;
 };
 
+/// A unit within a block: its number in each unit-bound loop around it, outermost first, with what the
+/// loop is bound to. A unit's own units begin with it.
+using UnitPath = std::vector<std::pair<Binding, std::int64_t>>;
+
 class Lives {
  public:
-  explicit Lives(const ScheduledKernel& k) : k_(k), lives_(k.buffers.size()), now_(k.buffers.size()),
-                                             largest_(k.buffers.size(), 0) {}
+  Lives(const Schedule& s, const ScheduledKernel& k)
+      : s_(s), k_(k), lives_(k.buffers.size()), now_(k.buffers.size()),
+        largest_(k.buffers.size(), 0), paths_(k.buffers.size()) {}
 
   void see(const AccessEvent& e) {
     switch (e.kind) {
       case AccessKind::load:
         ++time_;
-        if (touch(e.buffer, e.instance, e.tile)) touch_outer(e);
+        if (touch(e, e.buffer, e.instance, e.tile)) touch_outer(e);
         return;
       case AccessKind::compute: ++time_; return;
       case AccessKind::store:
         ++time_;
-        touch(e.buffer, e.instance, e.tile);
+        touch(e, e.buffer, e.instance, e.tile);
         return touch_outer(e);
-      case AccessKind::read: touch(e.buffer, e.instance, e.tile); return;
+      case AccessKind::read: touch(e, e.buffer, e.instance, e.tile); return;
       case AccessKind::update:
-        if (touch(e.buffer, e.instance, e.tile) && !e.initialises) touch_outer(e);
+        if (touch(e, e.buffer, e.instance, e.tile) && !e.initialises) touch_outer(e);
         return;
       default: return;
     }
@@ -47,13 +52,18 @@ class Lives {
 
   std::int64_t largest(BufferId b) const { return largest_[b.index()]; }
   const std::map<std::int64_t, std::vector<Life>>& of(BufferId b) const { return lives_[b.index()]; }
+  /// The block and the unit of one instance.
+  const std::pair<std::int64_t, UnitPath>& unit(BufferId b, std::int64_t instance) const {
+    return paths_[b.index()].at(instance);
+  }
 
  private:
   /// Whether the content is new.
-  bool touch(BufferId b, std::int64_t instance, const Box& tile) {
+  bool touch(const AccessEvent& e, BufferId b, std::int64_t instance, const Box& tile) {
     largest_[b.index()] = std::max(largest_[b.index()], tile.size());
     auto& lives = lives_[b.index()][instance];
     auto [found, is_new] = now_[b.index()].try_emplace(instance);
+    if (is_new) paths_[b.index()][instance] = path_of(e, b, instance);
     if (is_new || !(found->second.tile == tile)) {
       found->second = {tile, lives.size()};
       lives.push_back({time_, time_});
@@ -65,15 +75,46 @@ class Lives {
   /// What is filled from, read back from or stored to an outer buffer uses what that holds.
   void touch_outer(const AccessEvent& e) {
     const BufferId to = k_.buffer(e.buffer).outer;
-    if (to.valid()) touch(to, e.instances[to.index()], e.tiles[to.index()]);
+    if (to.valid()) touch(e, to, e.instances[to.index()], e.tiles[to.index()]);
   }
+  /// Its numbers in the unit-bound loops around the place that has just fixed it.
+  std::pair<std::int64_t, UnitPath> path_of(const AccessEvent& e, BufferId b,
+                                            std::int64_t instance) const {
+    const Buffer& buffer = k_.buffer(b);
+    const NodeId place = buffer.fixed_at.valid() ? buffer.fixed_at : e.node;
+    UnitPath path;
+    std::int64_t number = unit_number(instance);
+    const std::vector<NodeId> loops = unit_loops(s_, k_, place, buffer.level);
+    for (std::size_t i = loops.size(); i-- > 0;) {
+      const ScheduleNode& l = k_.node(loops[i]);
+      if (l.binding == Binding::grid) continue;
+      path.insert(path.begin(), {l.binding, number % l.max_trips});
+      number /= l.max_trips;
+    }
+    const Level& level = s_.machine->level(buffer.level);
+    return {level.private_to == Unit::machine ? 0 : e.block, std::move(path)};
+  }
+
+  const Schedule& s_;
 
   const ScheduledKernel& k_;
   std::int64_t time_ = 0;
   std::vector<std::map<std::int64_t, std::vector<Life>>> lives_;  // by buffer, instance
   std::vector<std::map<std::int64_t, Current>> now_;
   std::vector<std::int64_t> largest_;
+  std::vector<std::map<std::int64_t, std::pair<std::int64_t, UnitPath>>> paths_;
 };
+
+/// Units that share out the iterations of a loop among them, at most: lanes of a warp, warps and threads
+/// of a block (CUDA C++ Programming Guide).
+std::int64_t units_of(const ScheduleNode& loop) {
+  switch (loop.binding) {
+    case Binding::warp:
+    case Binding::lane: return std::min<std::int64_t>(loop.max_trips, 32);
+    case Binding::thread: return std::min<std::int64_t>(loop.max_trips, 1024);
+    default: return loop.max_trips;
+  }
+}
 
 /// How many units a buffer's tile is spread over: the unit loops between the place that fixes it and
 /// the computes, to whose units its level is private.
@@ -83,7 +124,7 @@ std::int64_t spread(const Schedule& s, const ScheduledKernel& k, BufferId id) {
   const auto product = [&](NodeId place) {
     std::int64_t n = 1;
     for (NodeId l : unit_loops(s, k, place, b.level))
-      if (k.node(l).binding != Binding::grid) n *= k.node(l).max_trips;
+      if (k.node(l).binding != Binding::grid) n *= units_of(k.node(l));
     return n;
   };
   std::int64_t fixed = 0;
@@ -132,10 +173,12 @@ std::int64_t most_alive(std::vector<Change>& changes) {
 
 void kernel_memory(const Schedule& s, std::size_t kernel, std::map<LevelId, std::int64_t>& most) {
   const ScheduledKernel& k = s.kernels[kernel];
-  Lives lives(k);
+  Lives lives(s, k);
   walk_representatives(s, static_cast<int>(kernel), [&](const AccessEvent& e) { lives.see(e); });
 
-  std::map<std::pair<LevelId, std::int64_t>, std::vector<Change>> changes;
+  // Every unit's own, and its part of what is spread over the units of the one that it belongs to.
+  using Unit = std::pair<std::int64_t, UnitPath>;
+  std::map<LevelId, std::map<Unit, std::vector<Change>>> changes;
   for (std::size_t i = 0; i < k.buffers.size(); ++i) {
     const Buffer& b = k.buffers[i];
     const std::int64_t tile = lives.largest(BufferId(i)) * b.copies;
@@ -144,13 +187,21 @@ void kernel_memory(const Schedule& s, std::size_t kernel, std::map<LevelId, std:
                                running_together(s, k, s.machine->level(b.level));
     for (const auto& [instance, spans] : lives.of(BufferId(i)))
       for (const Life& life : spans) {
-        auto& list = changes[{b.level, instance}];
+        auto& list = changes[b.level][lives.unit(BufferId(i), instance)];
         list.push_back({life.from, bytes});
         list.push_back({life.to + 1, -bytes});
       }
   }
-  for (auto& [place, list] : changes)
-    most[place.first] = std::max(most[place.first], most_alive(list));
+  for (const auto& [level, units] : changes)
+    for (const auto& [unit, own] : units) {
+      std::vector<Change> all = own;
+      for (UnitPath outer = unit.second; !outer.empty();) {
+        outer.pop_back();
+        if (const auto at = units.find({unit.first, outer}); at != units.end())
+          all.insert(all.end(), at->second.begin(), at->second.end());
+      }
+      most[level] = std::max(most[level], most_alive(all));
+    }
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ class Analysis {
     for (std::size_t n = 0; n < k_.nodes.size(); ++n) {
       const ScheduleNode& node = k_.nodes[n];
       if (node.kind != NodeKind::compute || !within(k_, NodeId(n), point_.loop)) continue;
+      if (w_.gathers(node.op)) return std::nullopt;  // what is read, values say
       const Operator& op = w_.op(node.op);
       for (const LoopId l : w_.reduction_loops(node.op)) {
         const auto local = static_cast<std::size_t>(w_.local_index(node.op, l));
@@ -174,6 +175,7 @@ std::optional<LoopRun> run_of(const Schedule& s, const AddressMap& map, const Lo
   for (std::size_t n = 0; n < k.nodes.size(); ++n) {
     const ScheduleNode& node = k.nodes[n];
     if (node.kind != NodeKind::compute || !within(k, NodeId(n), point.loop)) continue;
+    if (s.workload->gathers(node.op)) return std::nullopt;
     const auto ranges = ranges_of(s, k, *point.around, node.op);
     run.ranges.insert(run.ranges.end(), ranges.begin(), ranges.end());
     for (const InputUse& use : node.reads) add_tile(use.buffer);

@@ -134,6 +134,15 @@ std::int64_t blocks_below(const ScheduledKernel& k, NodeId node) {
   return n.kind == NodeKind::pack ? sum : most;
 }
 
+std::int64_t gathered_elements(const Schedule& s, const ScheduledKernel& k, OpId op, int input,
+                               const Ranges& r) {
+  const Operator& o = s.workload->op(op);
+  std::int64_t n = 1;
+  for (int l : gather_loops(o, o.inputs[static_cast<std::size_t>(input)]))
+    n *= at(s, k, r, op)[static_cast<std::size_t>(l)].size();
+  return n;
+}
+
 Operations operations(const Schedule& s, const ScheduledKernel& k, OpId op, const Ranges& r) {
   std::int64_t n = 1;
   for (const Interval& i : at(s, k, r, op)) n *= i.size();

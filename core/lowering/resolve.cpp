@@ -193,6 +193,7 @@ std::optional<Reason> run(Draft& d) {
   bind_pins(d);
   bind_tree(d);
   number_ranges(d);
+  if (auto reason = check_gathers(d)) return reason;
   if (auto reason = place_cuts(d)) return reason;
   place_packs(d);
   d.k.blocks = blocks_below(d.k, NodeId(0));
@@ -222,11 +223,6 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
   if (plan.kernels.empty())
     throw InputError({.where = "plan", .field = "kernels", .value = "none",
                       .problem = "leaves nothing to run", .accepted = "one kernel or more"});
-  for (OpId op : workload->topological_order())
-    if (workload->gathers(op))
-      return Reason{formatted("{} gathers: which elements it reads, its input's values say, so no "
-                              "plan of it can be counted or emitted",
-                              workload->op(op).name)};
   const lowering::Placement placement = lowering::place_operators(plan, *workload);
   std::vector<std::pair<ScheduledKernel, Kernel>> done;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {

@@ -95,6 +95,19 @@ NodeId region_body(const Draft& d, TensorId t) {
         "is no loop around its producer and all its consumers", "such a loop, or no `at`");
 }
 
+/// Where units of a block reduce an output together, its tile is that of all of them (rule 12): fixed
+/// outside the outermost of their loops. None: no unit-bound loop reduces it.
+NodeId joined_at(const Draft& d, OpId producer) {
+  NodeId outermost;
+  for (NodeId n = d.compute_of[producer.index()]; n.valid(); n = d.node(n).parent) {
+    const ScheduleNode& l = d.node(n);
+    if (l.kind == NodeKind::loop && l.binding != Binding::grid && unit_of(l.binding) &&
+        l.max_trips > 1 && d.w.is_reduction(producer, l.loop))
+      outermost = n;
+  }
+  return outermost.valid() ? d.body_of(d.node(outermost).parent) : NodeId();
+}
+
 void fix_chain(Draft& d, TensorId t) {
   const auto& chain = d.chain[t.index()];
   const OpId producer = d.w.producer(t);
@@ -106,6 +119,7 @@ void fix_chain(Draft& d, TensorId t) {
       if (!b.leaves) b.reads = d.reads_inside(t, NodeId(0));
     }
     if (b.role == BufferRole::output || b.leaves) {
+      if (!b.fixed_at.valid() && i == 0) b.fixed_at = joined_at(d, producer);
       // Without a store of its own, an outer buffer holds what the store into it brings.
       if (!b.fixed_at.valid() && i > 0)
         b.fixed_at = d.body_of(d.k.buffer(chain[i - 1]).store);
@@ -140,10 +154,24 @@ NodeId nearest_load(const Draft& d, const std::vector<NodeId>& loads, BufferId b
   return nearest;
 }
 
+/// Whether a compute inside `scope` reads the tensor by another's values.
+bool is_gathered_inside(const Draft& d, TensorId t, NodeId scope) {
+  return std::ranges::any_of(d.k.ops, [&](OpId op) {
+    return d.inside(d.compute_of[op.index()], scope) &&
+           std::ranges::any_of(d.w.op(op).inputs, [&](const Access& a) {
+             return a.tensor == t && is_gather(a);
+           });
+  });
+}
+
 std::optional<Reason> place_load(Draft& d, NodeId id) {
   ScheduleNode& n = d.node(id);
   const std::string& name = d.w.tensor(n.tensor).name;
   n.reads_below = d.reads_inside(n.tensor, n.parent);
+  if (n.reads_below.empty() && is_gathered_inside(d, n.tensor, n.parent))
+    return Reason{formatted("L.{}: {} is indexed by another tensor's values, so that no box of it "
+                            "is known to load: it is read at home, element by element",
+                            name, name)};
   if (n.reads_below.empty())
     return Reason{formatted("no compute in the parentheses of L.{} reads {}", name, name)};
   std::vector<OpId> ops;
@@ -213,16 +241,24 @@ std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
 std::optional<Reason> place_uses(Draft& d, NodeId id) {
   ScheduleNode& n = d.node(id);
   const Operator& op = d.w.op(n.op);
+  const auto gathered = [&](const InputUse& use) {
+    return is_gather(op.inputs[static_cast<std::size_t>(use.inputs.front())]);
+  };
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const TensorId t = op.inputs[i].tensor;
-    const auto same = std::ranges::find(n.reads, t, &InputUse::tensor);
+    const bool gather = is_gather(op.inputs[i]);
+    const auto same = std::ranges::find_if(n.reads, [&](const InputUse& use) {
+      return !gather && use.tensor == t && !gathered(use);
+    });
     if (same != n.reads.end())
       same->inputs.push_back(static_cast<int>(i));
     else
       n.reads.push_back({.tensor = t, .inputs = {static_cast<int>(i)}});
   }
-  for (InputUse& use : n.reads)
+  for (InputUse& use : n.reads) {
+    if (gathered(use)) continue;
     if (auto reason = place_input(d, id, use)) return reason;
+  }
   for (std::size_t o = 0; o < op.outputs.size(); ++o) {
     const TensorId t = op.outputs[o].target.tensor;
     const BufferId b = d.chain[t.index()].front();

@@ -67,6 +67,13 @@ std::optional<Reason> check_stores(const Draft& d) {
   return std::nullopt;
 }
 
+bool stores_inside(const Draft& d, const OutputUse& out, NodeId loop) {
+  return std::ranges::any_of(d.chain[out.tensor.index()], [&](BufferId b) {
+    const NodeId store = d.k.buffer(b).store;
+    return store.valid() && d.inside(store, loop);
+  });
+}
+
 /// Rule 12: a reduction over blocks needs !atomic, and each block's partial is written once.
 std::optional<Reason> check_grid_reductions(const Draft& d) {
   for (OpId op : d.k.ops) {
@@ -80,6 +87,10 @@ std::optional<Reason> check_grid_reductions(const Draft& d) {
         if (n.binding == Binding::grid && !out.atomic && !d.w.op(op).running)
           return Reason{formatted("{} reduces {} over blocks: S.{}!atomic is needed",
                                     d.w.loop(n.loop).name, name, name)};
+        if (!out.atomic && n.binding != Binding::grid && unit_of(n.binding) && stores_inside(d, out, loop))
+          return Reason{formatted("S.{} is inside {}@{}, over whose units it is reduced: what each of "
+                                  "them has is a part of it",
+                                  name, d.w.loop(n.loop).name, name_of(n.binding))};
         if (out.atomic && n.binding != Binding::grid && d.inside(store, loop))
           return Reason{formatted("S.{}!atomic is inside {}, so that a block would write its "
                                     "partial result more than once", name, d.w.loop(n.loop).name)};
@@ -153,6 +164,53 @@ std::optional<Reason> check_co_residence(const Draft& d) {
 }
 
 }  // namespace
+
+namespace {
+
+/// The dimensions that are not gathered stay inside the tensor: what does not would have to be
+/// known point by point.
+bool leaves_its_tensor(const Workload& w, const Operator& op, const Access& a) {
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  for (std::size_t dim = 0; dim < a.index.size(); ++dim)
+    if (a.index[dim].gathered < 0 &&
+        !contains(Interval{0, w.tensor(a.tensor).shape[dim]}, footprint(op, a.index[dim], whole)))
+      return true;
+  return false;
+}
+
+std::optional<Reason> check_gather(const Draft& d, const Operator& op, const Access& a) {
+  const std::string& name = d.w.tensor(a.tensor).name;
+  const OpId producer = d.w.producer(a.tensor);
+  if (d.computed_here(producer))
+    return Reason{
+        formatted("{} reads {} by another tensor's values, and this kernel makes {}: which "
+                  "part must be made first is not known",
+                  op.name, name, name)};
+  if (leaves_its_tensor(d.w, op, a))
+    return Reason{
+        formatted("{} reads {} by another tensor's values and beyond its edges: how much "
+                  "that moves is not known",
+                  op.name, name)};
+  const auto pin = d.plan.pins.find(name);
+  if (pin != d.plan.pins.end() && !pin->second.level.empty() &&
+      d.reads_inside(a.tensor, NodeId(0)).empty())
+    return Reason{
+        formatted("{} is pinned to {}, and {} reads it by another tensor's values, at home", name,
+                  pin->second.level, op.name)};
+  return std::nullopt;
+}
+
+}  // namespace
+
+/// What is indexed by values is an input of the kernel, and stays at home.
+std::optional<Reason> check_gathers(const Draft& d) {
+  for (OpId op : d.k.ops)
+    for (const Access& a : d.w.op(op).inputs)
+      if (is_gather(a))
+        if (auto reason = check_gather(d, d.w.op(op), a)) return reason;
+  return std::nullopt;
+}
 
 std::optional<Reason> check_legal(const Draft& d) {
   for (const auto check :

@@ -214,7 +214,8 @@ std::vector<ReadRef> Draft::reads_inside(TensorId t, NodeId scope) const {
     if (!computed_here(op) || !inside(compute_of[op.index()], scope)) continue;
     const auto& inputs = w.op(op).inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i].tensor == t) reads.push_back({op, static_cast<int>(i)});
+      if (inputs[i].tensor == t && !is_gather(inputs[i]))
+        reads.push_back({op, static_cast<int>(i)});
   }
   return reads;
 }

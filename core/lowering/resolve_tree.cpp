@@ -165,6 +165,7 @@ class Binder {
       d_.bad("C." + n.name, "twice", "is computed twice in one kernel", "one compute an operator");
     std::vector<TensorId> implicit;
     for (const Access& a : d_.w.op(*op).inputs) {
+      if (is_gather(a)) continue;
       const bool has_load = loaded_.contains(d_.w.tensor(a.tensor).name);
       if (!has_load && !made_here(a.tensor) &&
           std::ranges::find(implicit, a.tensor) == implicit.end())

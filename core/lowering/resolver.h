@@ -50,7 +50,7 @@ struct Draft {
   /// The innermost loop around `n` or the root; `n` itself where it is a loop or the root.
   NodeId body_of(NodeId n) const;
   NodeId common_body(NodeId a, NodeId b) const;
-  /// Every access of `t` by the operators computed inside `scope`.
+  /// Every access of `t` by the operators computed inside `scope`; not those that read it by value.
   std::vector<ReadRef> reads_inside(TensorId t, NodeId scope) const;
   /// The inferences below `scope` (a body's own excluded) on which the ranges of `ops` depend,
   /// consumers first.
@@ -61,6 +61,7 @@ struct Draft {
 
 void bind_tree(Draft& d);                          // throws InputError
 void bind_pins(Draft& d);                          // throws InputError
+std::optional<Reason> check_gathers(const Draft& d);
 std::optional<Reason> place_cuts(Draft& d);        // cuts, steps, inferences, rule 3's ranges
 std::optional<Reason> place_buffers(Draft& d);
 std::optional<Reason> check_legal(const Draft& d);

@@ -56,10 +56,15 @@ enum class NodeKind : std::uint8_t { loop, sequence, load, compute, store, sync,
 /// How one compute uses one tensor. Operand reads cross no boundary and move nothing: what moves is
 /// the filling of `buffer`, which load nodes do. (Rule 9's loads are nodes by now: `resolve` puts
 /// `( L.A@level L.B@level C.gemm1 )` for a compute whose inputs have no load node.)
+///
+/// What is indexed by another input's value (a gather) is in no buffer: which box it would be is
+/// known only at run time. It is read at home, element by element, and every boundary on the way to
+/// the kernel's level is crossed by as many elements as gathered_elements says, each time that the
+/// compute runs: one a point, whatever was read before. Its indices are an input like any other.
 struct InputUse {
   TensorId tensor;
-  std::vector<int> inputs;    ///< positions in op.inputs that read it
-  BufferId buffer;            ///< the innermost one that holds it here
+  std::vector<int> inputs;    ///< positions in op.inputs that read it; of a gather, one
+  BufferId buffer;            ///< the innermost one that holds it here; none: a gather
   friend bool operator==(const InputUse&, const InputUse&) = default;
 };
 struct OutputUse {
@@ -204,6 +209,9 @@ std::vector<NodeId> unit_loops(const Schedule& s, const ScheduledKernel& k, Node
 /// Linear blocks within one iteration of a node: the product of max_trips of the grid loops nested
 /// below it, the largest over parts in sequence, the sum over a pack's parts.
 std::int64_t blocks_below(const ScheduledKernel& k, NodeId node);
+/// How many elements one compute reads of a gathered op.inputs[input]: one a point of gather_loops.
+std::int64_t gathered_elements(const Schedule& s, const ScheduledKernel& k, OpId op, int input,
+                               const Ranges& r);
 /// Product of the operator's ranges.
 Operations operations(const Schedule& s, const ScheduledKernel& k, OpId op, const Ranges& r);
 

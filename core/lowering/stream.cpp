@@ -71,11 +71,14 @@ class Walker {
   /// The instance that a buffer of `level` has at this point of the walk.
   std::int64_t instance_here(LevelId level) const {
     const Unit owner = s_.machine->level(level).private_to;
-    std::int64_t inner = 0;
-    for (const auto& [unit, index, count] : units_)
-      if (unit <= owner) inner = inner * count + index;
+    std::int64_t inner = 0, depth = 0;
+    for (const auto& [unit, index, count] : units_) {
+      if (unit > owner) continue;
+      inner = inner * count + index;
+      ++depth;  // a unit is not the first of those within it
+    }
     const std::int64_t block = owner >= Unit::grid ? block_ : 0;
-    return block * kInner + inner;
+    return (block * kUnitDepths + depth) * kUnitsOfBlock + inner;
   }
 
   Held& held(BufferId b) {
@@ -234,6 +237,10 @@ class Walker {
     const Box box = footprint(*s_.workload, op, op.inputs[static_cast<std::size_t>(input)],
                               ranges_of(s_, k_, ranges, n.op));
     if (box.empty()) return;
+    if (!use.buffer.valid())
+      return emit({.kind = AccessKind::gather, .node = id, .tensor = use.tensor, .level = k_.level,
+                   .op = n.op, .box = box, .tile = box, .input = input,
+                   .elements = gathered_elements(s_, k_, n.op, input, ranges), .ranges = &ranges});
     emit({.kind = AccessKind::read, .node = id, .buffer = use.buffer, .tensor = use.tensor,
           .op = n.op, .instance = instances_[use.buffer.index()], .box = box,
           .tile = tiles_[use.buffer.index()], .input = input, .ranges = &ranges});
@@ -263,8 +270,6 @@ class Walker {
                          initialises(producer, ranges, n.atomic),
           .atomic = n.atomic, .ranges = &ranges});
   }
-
-  static constexpr std::int64_t kInner = std::int64_t{1} << 20;
 
   const Schedule& s_;
   const ScheduledKernel& k_;

@@ -22,6 +22,8 @@ enum class AccessKind : std::uint8_t {
   flush,         ///< a spilled tensor is about to be read: store `buffer` if changed
   compute,       ///< op runs once over `operations`; its reads and updates follow
   read,          ///< compute reads `box` of tensor from `buffer` (or home)
+  gather,        ///< compute reads `elements` elements of tensor at home, within `box`, one a point
+                 ///< of gather_loops, for `level`: by other inputs' values, in no buffer
   update,        ///< compute writes `box` within `buffer`'s tile `tile`; `initialises` says whether
                  ///< every reduction range is at its low end
   store,         ///< explicit store of `buffer`'s tile to `level`; `box` is the tile,
@@ -36,7 +38,7 @@ struct AccessEvent {
   NodeId node;
   BufferId buffer;
   TensorId tensor;
-  LevelId level;            ///< store: target
+  LevelId level;            ///< store: target; gather: the kernel's
   OpId op;
   std::int64_t block = 0;   ///< linear block
   std::int64_t instance = 0;  ///< which instance of `buffer`: equal keys share contents
@@ -44,14 +46,20 @@ struct AccessEvent {
   Box tile;                 ///< update: the buffer's current tile; else equals box
   bool initialises = false;
   bool atomic = false;
-  int input = -1;           ///< read: position in op.inputs
+  int input = -1;           ///< read, gather: position in op.inputs
   int output = -1;          ///< update: position in op.outputs
   std::int64_t operations = 0;  ///< compute
+  std::int64_t elements = 0;    ///< gather
   /// The instance key of a chain of outer buffers is asked for by this: same key rule, other buffer.
   const std::int64_t* instances = nullptr;  ///< by BufferId: current instance of every buffer
   const Box* tiles = nullptr;               ///< by BufferId: current tile of every fixed buffer
-  const Ranges* ranges = nullptr;           ///< compute: the operator ranges
+  const Ranges* ranges = nullptr;           ///< compute, gather: the operator ranges
 };
+
+/// An instance's key is its block, how many unit-bound loops tell it apart within that, and its linear
+/// number in those: a unit is not the first of the units within it (rule 7).
+inline constexpr std::int64_t kUnitsOfBlock = std::int64_t{1} << 28, kUnitDepths = 8;
+inline std::int64_t unit_number(std::int64_t instance) { return instance % kUnitsOfBlock; }
 
 using AccessSink = std::function<void(const AccessEvent&)>;
 

@@ -137,15 +137,23 @@ TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOpti
   return values;
 }
 
-TensorValues random_inputs(const Workload& w, std::uint64_t seed) {
+namespace {
+
+/// Those of the inputs that index gathers, or of all.
+TensorValues drawn_inputs(const Workload& w, std::uint64_t seed, bool indices_only) {
   std::mt19937_64 engine(seed);
   TensorValues values(w.tensors().size());
   for (std::size_t t = 0; t < values.size(); ++t) {
     if (!w.is_input(TensorId(t))) continue;
     const Tensor& tensor = w.tensors()[t];
-    values[t].resize(static_cast<std::size_t>(tensor.elements().value));
-    // Standard distributions differ between libraries; this mapping does not.
+    const auto elements = static_cast<std::size_t>(tensor.elements().value);
     const std::int64_t rows = gathered_extent(w, TensorId(t));
+    if (indices_only && rows == 0) {
+      engine.discard(elements);
+      continue;
+    }
+    values[t].resize(elements);
+    // Standard distributions differ between libraries; this mapping does not.
     for (double& x : values[t]) {
       const double unit = static_cast<double>(engine() >> 11) * 0x1p-53;
       x = rows > 0 ? round_to(tensor.dtype, std::floor(unit * static_cast<double>(rows)))
@@ -153,6 +161,19 @@ TensorValues random_inputs(const Workload& w, std::uint64_t seed) {
     }
   }
   return values;
+}
+
+}  // namespace
+
+TensorValues random_inputs(const Workload& w, std::uint64_t seed) {
+  return drawn_inputs(w, seed, false);
+}
+
+TensorValues gather_indices(const Workload& w, std::uint64_t seed) {
+  for (OpId id : w.topological_order())
+    for (const Output& out : w.op(id).outputs)
+      if (gathered_extent(w, out.target.tensor) > 0) return evaluate(w, random_inputs(w, seed));
+  return drawn_inputs(w, seed, true);
 }
 
 double relative_error(std::span<const float> got, std::span<const double> reference) {

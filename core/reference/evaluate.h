@@ -35,9 +35,14 @@ struct EvaluateOptions {
 TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOptions& options = {});
 
 /// Inputs for `evaluate`: independent, uniform in [-1, 1), rounded to each tensor's type (integers:
-/// -1, 0 or 1; those that index a gather: uniform over what they index). Other tensors stay empty. The same on every platform for the same workload and
-/// seed: the top 53 bits of std::mt19937_64, tensors in workload order.
+/// -1, 0 or 1; those that index a gather: uniform over what they index). Other tensors stay empty.
+/// The same on every platform for the same workload and seed: the top 53 bits of std::mt19937_64,
+/// tensors in workload order.
 TensorValues random_inputs(const Workload& w, std::uint64_t seed);
+/// The values that gathers are indexed by: of random_inputs(w, seed) those inputs alone, or, where an
+/// operator makes some such index, of every tensor what evaluate makes of all inputs.
+/// Memory: without such an operator, 8 bytes an element of those inputs.
+TensorValues gather_indices(const Workload& w, std::uint64_t seed);
 
 /// The value of `type` nearest to x, ties to even. Beyond its range: an infinity for floating types
 /// (f16 from 65520, bf16 and f32 likewise), the nearest end of the range for integers. Subnormals

@@ -45,24 +45,13 @@ std::optional<std::size_t> offset_of(const Workload& w, const Operator& op, cons
 Gathered gather(const Workload& w, const Operator& op, int input, std::span<const Interval> ranges,
                 const TensorValues& values) {
   const Access& access = op.inputs[static_cast<std::size_t>(input)];
-  std::vector<bool> named(op.loops.size());
-  const auto name_loops = [&](const Access& a) {
-    for (const Affine& index : a.index)
-      for (const Term& t : index.terms)
-        named[static_cast<std::size_t>(std::find(op.loops.begin(), op.loops.end(), t.loop) -
-                                       op.loops.begin())] = true;
-  };
-  name_loops(access);
-  for (const Affine& index : access.index)
-    if (index.gathered >= 0) name_loops(op.inputs[static_cast<std::size_t>(index.gathered)]);
-
   Gathered g{.access = {.tensor = access.tensor}};
   std::vector<std::size_t> loops;
   std::vector<std::int64_t> point;
   std::size_t points = 1;
-  for (std::size_t l = 0; l < op.loops.size(); ++l) {
-    point.push_back(ranges[l].lo);
-    if (!named[l]) continue;
+  for (const Interval& range : ranges) point.push_back(range.lo);
+  for (int local : gather_loops(op, access)) {
+    const auto l = static_cast<std::size_t>(local);
     loops.push_back(l);
     g.access.index.push_back({.terms = {{op.loops[l], 1}}, .offset = -ranges[l].lo});
     g.shape.push_back(ranges[l].size());

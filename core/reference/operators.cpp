@@ -14,11 +14,6 @@ Target target_of(const Workload& w, const Output& o, TensorValues& values) {
   return {&o.target, w.tensor(t).shape, values[t.index()].data()};
 }
 
-bool is_gather(const Access& a) {
-  return std::any_of(a.index.begin(), a.index.end(),
-                     [](const Affine& index) { return index.gathered >= 0; });
-}
-
 // The operator's inputs, then for each output its values `before` and `after` (Program's order).
 std::vector<Source> sources_of(const Workload& w, const Operator& op, const TensorValues& values,
                                const TensorValues& before, const std::vector<Gathered>& gathered) {

@@ -60,6 +60,7 @@ def print_table(document):
     for name, mean in means_of(document.get("rows", [])).items():
         print(f"{name:<24} {mean['geometric_mean']:.2f} over {mean['rows']} rows")
     print_counters(document.get("counters", {}))
+    print_ranking(document.get("ranking", {}))
 
 
 def print_counters(counters):
@@ -70,3 +71,18 @@ def print_counters(counters):
               f"each kernel once {once / 1e6:.1f}, counted {read / 1e6:.1f}")
     for point in counters.get("failed", []):
         print(f"{point.get('workload', 'counters')}: {point['reason'][:160]}")
+
+
+def print_ranking(ranking):
+    """What the model's first choice among the drawn schedules loses; `reproduce fusionstitching/ranking`
+    has the correlations."""
+    for workload, found in ranking.items():
+        points = found["points"]
+        if not points:
+            print(f"ranking {workload}: {found['failed'][0]['reason'][:160] if found['failed'] else 'nothing'}")
+            continue
+        first = min(points, key=lambda p: p["predicted_seconds"])
+        fastest = min(points, key=lambda p: p["seconds_median"])
+        print(f"ranking {workload}: {len(points)} schedules; the first choice takes "
+              f"{first['seconds_median'] / fastest['seconds_median']:.2f} times the fastest "
+              f"({cell(fastest['seconds_median']).strip()} us: {fastest['schedule']})")

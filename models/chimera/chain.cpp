@@ -28,12 +28,24 @@ Interval interval_of(const Workload& w, OpId op, const Affine& index, const Inte
   return r;
 }
 
+void require_no_gathers(const Workload& w) {
+  for (OpId op : w.topological_order())
+    if (w.gathers(op))
+      throw InputError({.where = "workload " + w.name(),
+                        .field = "operator",
+                        .value = w.op(op).name,
+                        .problem = "reads by another tensor's values, and Chimera's footprints are "
+                                   "boxes known beforehand",
+                        .accepted = "a model that takes gathers, such as fusionstitching"});
+}
+
 }  // namespace
 
 Chain::Chain(const Workload& w) : w_(&w) {
   require_few(w.loops().size(), "loops");
   require_few(w.tensors().size(), "tensors");
   require_few(w.operators().size(), "operators");
+  require_no_gathers(w);
   relate_ops();
   follows_.resize(size());
   loops_.resize(size());

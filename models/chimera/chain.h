@@ -35,7 +35,7 @@ struct Follows {
 /// The order-independent analysis of a workload.
 class Chain {
  public:
-  /// Throws InputError for more than 64 loops, tensors or operators.
+  /// Throws InputError for more than 64 loops, tensors or operators, and for gathers.
   explicit Chain(const Workload& w);
 
   const Workload& workload() const { return *w_; }

@@ -108,13 +108,16 @@ void Evaluation::place_units(BufferId id, const std::vector<NodeId>& places) {
 void Evaluation::settle(BufferId b, NodeId place) {
   const Home& home = homes_[place.index()].at(b);
   Instance now{.block = home.first_block};
+  std::int64_t depth = 0;
   for (NodeId l : home.units) {
     const ScheduleNode& n = k_.node(l);
     if (n.binding == Binding::grid)
       now.block += index_[l.index()] * blocks_[l.index()];
     else
-      now.unit = now.unit * n.max_trips + index_[l.index()];
+      now.unit = now.unit * n.max_trips + index_[l.index()], ++depth;
   }
+  // A unit is not the first of those within it.
+  now.unit += depth << 40;
   instance_[b.index()] = now;
 }
 

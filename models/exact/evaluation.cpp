@@ -117,6 +117,7 @@ void Evaluation::compute(NodeId id) {
   }
   if (points == 0 || skipped(id)) return;
   tally_.computed(n.op, points);
+  gather(n);
   for (const OutputUse& use : n.writes) {
     const bool fixed = buffer(use.buffer).fixed_at.valid();
     if (!fixed) settle(use.buffer, id);
@@ -132,6 +133,17 @@ void Evaluation::compute(NodeId id) {
       done &= range.hi == s_.workload->loop(l).extent;
     }
     if (done) complete(*find(use.buffer), box);
+  }
+}
+
+/// What is indexed by values comes from home an element a point, whatever came before.
+void Evaluation::gather(const ScheduleNode& compute) {
+  for (const InputUse& use : compute.reads) {
+    if (use.buffer.valid()) continue;
+    const std::int64_t bytes = gathered_elements(s_, k_, compute.op, use.inputs.front(), ranges_) *
+                               size_of(s_.workload->tensor(use.tensor).dtype);
+    for (std::size_t boundary : tally_.crossed(s_.machine->home(), k_.level))
+      tally_.read(boundary, use.tensor, bytes);
   }
 }
 

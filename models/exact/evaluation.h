@@ -44,6 +44,7 @@ class Evaluation {
   void load(NodeId id);
   void store(NodeId id);
   void compute(NodeId id);
+  void gather(const ScheduleNode& compute);
   void retire(std::span<const BufferId> buffers);
   bool skipped(NodeId compute);
   bool at_low_end(OpId op, bool atomic);

@@ -28,7 +28,7 @@ struct BoundTree {
 /// Operators that run over the same loops and wait for no sum of each other share a loop (a pass).
 /// An operator is computed once: later groups read its value where the first one has left it. An
 /// input that several passes read is loaded before the first of them. Steps of the innermost loop
-/// are Stitched::vector elements. A Reason where the schemes differ, or where a row's values fit
+/// are Stitched::vector elements; of points a thread takes Stitched::turns, one after the other. A Reason where the schemes differ, or where a row's values fit
 /// neither a thread's registers nor shared memory. Cost: about the square of the part's operators.
 Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
                              std::int64_t threads);

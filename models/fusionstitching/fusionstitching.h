@@ -248,6 +248,7 @@ struct Stitched {
   Component component;
   std::vector<Group> groups;  ///< in topological order of their roots
   std::int64_t vector = 1;  ///< elements that a thread takes at once (written schedules)
+  std::int64_t turns = 1;   ///< of a thread over a block's points (written schedules)
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;

@@ -66,8 +66,9 @@ Vertex vertex_of(const Workload& w, OpId id) {
 }
 
 /// Loops along which a block of the reader needs what other blocks make: where the reader's index
-/// is another than the loop that wrote that dimension.
+/// is another than the loop that wrote that dimension. A gather may need any of it: all loops.
 Mask crossing(const Output& written, const Access& read) {
+  if (is_gather(read)) return ~Mask{0};
   Mask bad = 0;
   for (std::size_t d = 0; d < read.index.size(); ++d) {
     const auto wrote = written.target.index[d].plain_loop();
@@ -87,16 +88,9 @@ Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   const Box box = footprint(w, op, a, whole);
   Elements touched(1), points(1);
   for (int d = 0; d < static_cast<int>(a.index.size()); ++d) touched = touched * box[d].size();
-  Mask named = loops_of(a);
-  bool gathers = false;
-  for (const Affine& index : a.index) {
-    if (index.gathered < 0) continue;
-    gathers = true;
-    named |= loops_of(op.inputs[static_cast<std::size_t>(index.gathered)]);
-  }
-  for (LoopId l : op.loops)
-    if ((named & bit(l)) != 0) points = points * w.loop(l).extent;
-  return bytes_of(gathers ? std::min(touched, points) : touched, w.tensor(a.tensor).dtype);
+  for (int l : gather_loops(op, a))
+    points = points * w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
+  return bytes_of(is_gather(a) ? std::min(touched, points) : touched, w.tensor(a.tensor).dtype);
 }
 
 Result<Graph> Graph::create(std::shared_ptr<const Workload> w) {

@@ -46,7 +46,7 @@ void Part::rows_and_blocks(Stitched& s, std::int64_t threads) const {
                                                                              : 1);
   const bool columns = columns_ && s.groups.front().scheme == Scheme::thread;
   if (columns) s.rows_per_block = kWarp;  // a block's warps share its columns' points
-  if (points_ || columns) s.rows_per_block *= s.vector;
+  if (points_ || columns) s.rows_per_block *= s.vector * s.turns;
   s.rows_per_block =
       static_cast<std::int64_t>(std::min(static_cast<double>(s.rows_per_block), c_.row_count));
   s.blocks = s.splits * static_cast<std::int64_t>(

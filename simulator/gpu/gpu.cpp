@@ -71,7 +71,7 @@ class Simulation {
   }
 
   Simulated run() {
-    Recorder(s_, map_, routes_, rates_, walk_all_,
+    Recorder(s_, map_, routes_, rates_, walk_all_, options_.seed,
              [this](int kernel, const BlockList& blocks, std::int64_t walked) {
                run_list(kernel, blocks, walked);
              })
@@ -291,7 +291,9 @@ Simulated simulate_blocks(const Schedule& schedule, const Options& options) {
                       .value = schedule.machine->name,
                       .problem = "is no GPU with one cache that its SMs share",
                       .accepted = "a machine of kind gpu with an L2, such as h200"});
-  std::vector<bool> walk_all(schedule.kernels.size(), options.walk_all);
+  std::vector<bool> walk_all;  // where values say what is read, no block repeats its neighbour
+  for (const ScheduledKernel& k : schedule.kernels)
+    walk_all.push_back(options.walk_all || has_gathers(*schedule.workload, k));
   for (;;) {
     try {
       return Simulation(schedule, options, walk_all).run();

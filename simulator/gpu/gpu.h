@@ -32,7 +32,7 @@ struct Options {
   /// timed: a block's pace is drawn from 1 - jitter to 1 + jitter. SMs differ in their distance to
   /// L2 and in what they contend for; without any difference whole waves would stay in lockstep.
   double jitter = 0.1;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;  ///< also of the values that gathers are indexed by
   SetIndex index = SetIndex::hashed;
   int threads = 1;  ///< each simulates a share of L2's sets: the same counts
   /// Approximate: of each kernel only so many waves of resident blocks run, and what crosses to

@@ -23,6 +23,7 @@ Routes::Routes(const Schedule& s) : m_(*s.machine) {
     for (const Buffer& b : k.buffers)
       of_kernel.push_back(
           {.in = route(b.outer_level, b.level), .out = route(b.level, b.outer_level)});
+    gathers_.push_back(has_gathers(*s.workload, k) ? route(m_.home(), k.level) : Route{});
   }
 }
 
@@ -45,7 +46,8 @@ std::vector<std::string> Routes::names() const {
 }
 
 Recorder::Recorder(const Schedule& s, const AddressMap& map, const Routes& routes,
-                   std::vector<Rates> rates, std::vector<bool> walk_all, Runner run)
+                   std::vector<Rates> rates, std::vector<bool> walk_all, std::uint64_t seed,
+                   Runner run)
     : s_(s),
       w_(*s.workload),
       m_(*s.machine),
@@ -54,6 +56,7 @@ Recorder::Recorder(const Schedule& s, const AddressMap& map, const Routes& route
       rates_(std::move(rates)),
       walk_all_(std::move(walk_all)),
       run_(std::move(run)),
+      gathers_(w_, seed),
       contents_(s, [this](const Movement& m) { moved(m); }) {}
 
 void Recorder::walk() {
@@ -90,6 +93,7 @@ void Recorder::apply(const AccessEvent& e) {
   if (e.buffer.valid() && !grid_) owner_[{e.buffer.value, e.instance}] = e.block;
   contents_.apply(e);
   if (e.kind == AccessKind::compute) return compute(e);
+  if (e.kind == AccessKind::gather) return gather(e);
   if (!in_cache(e)) return;
   const L2::Touch write = e.initialises ? L2::Touch::write : L2::Touch::update;
   if (e.kind == AccessKind::read)
@@ -198,8 +202,14 @@ bool Recorder::in_cache(const AccessEvent& e) const {
   return !by_software(m_, k.buffer(e.buffer).level);
 }
 
-std::int64_t Recorder::bytes_of(TensorId t, const Box& box) const {
-  return box.size() * size_of(w_.tensor(t).dtype);
+void Recorder::gather(const AccessEvent& e) {
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(e.kernel)];
+  const Routes::Route& in = routes_.of_gathers(e.kernel);
+  cross(in, e.tensor, e.elements, true);
+  if (!in.cache) return;
+  gathers_.each(k, e, [&](const Box& box) {
+    touch({e.node, BufferId(), e.tensor, L2::Touch::read}, e.kernel, BufferId(), box, e.tiles);
+  });
 }
 
 /// A software-managed buffer's movement, in the block whose buffer it is.
@@ -211,7 +221,7 @@ void Recorder::moved(const Movement& m) {
   }
   const Routes::Both& both = routes_.of(m.kernel, m.buffer);
   const Routes::Route& r = m.inward ? both.in : both.out;
-  cross(r, b.tensor, m.box, m.inward);
+  cross(r, b.tensor, m.box.size(), m.inward);
   if (!r.cache) return;
   const L2::Touch out = b.atomic ? L2::Touch::update : L2::Touch::write;
   const NodeId node = event_->kind == AccessKind::kernel_end ? NodeId(0) : event_->node;
@@ -219,9 +229,10 @@ void Recorder::moved(const Movement& m) {
         m.tiles);
 }
 
-void Recorder::cross(const Routes::Route& r, TensorId t, const Box& box, bool inward) {
+void Recorder::cross(const Routes::Route& r, TensorId t, std::int64_t elements, bool inward) {
   for (const std::size_t b : r.boundaries)
-    draft().shape.bytes[{.boundary = b, .tensor = t, .inward = inward}] += bytes_of(t, box);
+    draft().shape.bytes[{.boundary = b, .tensor = t, .inward = inward}] +=
+        elements * size_of(w_.tensor(t).dtype);
 }
 
 void Recorder::touch(const Stream& stream, int kernel, BufferId b, const Box& box,
@@ -258,7 +269,7 @@ void Recorder::zero(const AccessEvent& e) {
     if (!k.buffers[b].atomic || k.buffers[b].tensor != e.tensor) continue;
     enter(-1);
     const Routes::Route& out = routes_.of(e.kernel, BufferId(b)).out;
-    cross(out, e.tensor, e.box, false);
+    cross(out, e.tensor, e.box.size(), false);
     if (out.cache || !by_software(m_, k.buffers[b].level))
       touch({e.node, BufferId(b), e.tensor, L2::Touch::write}, e.kernel, k.buffers[b].outer, e.box,
             e.tiles);

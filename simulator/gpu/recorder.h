@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/lowering/stream.h"
+#include "simulator/gather_walk.h"
 #include "simulator/gpu/block_list.h"
 #include "simulator/gpu/grid.h"
 #include "simulator/scratchpad.h"
@@ -35,6 +36,8 @@ class Routes {
   const Both& of(int kernel, BufferId b) const {
     return routes_[static_cast<std::size_t>(kernel)][b.index()];
   }
+  /// Of what a kernel's computes read by other tensors' values.
+  const Route& of_gathers(int kernel) const { return gathers_[static_cast<std::size_t>(kernel)]; }
   /// "OUTER/INNER" by index.
   std::vector<std::string> names() const;
 
@@ -43,6 +46,7 @@ class Routes {
   const Machine& m_;
   std::map<std::pair<LevelId, LevelId>, std::size_t> boundaries_;  // (outer, inner)
   std::vector<std::vector<Both>> routes_;                          // by kernel, buffer
+  std::vector<Route> gathers_;                                     // by kernel
 };
 
 /// A grid of whose blocks some were passed over does not go on as those that were walked do.
@@ -56,9 +60,10 @@ class Recorder {
  public:
   /// `walked` of the blocks were met by the walk; 0: a part of what one block does alone.
   using Runner = std::function<void(int kernel, const BlockList& blocks, std::int64_t walked)>;
-  /// `walk_all`, by kernel: passes over no block.
+  /// `walk_all`, by kernel: passes over no block. `seed`: of the values that gathers are indexed
+  /// by.
   Recorder(const Schedule& s, const AddressMap& map, const Routes& routes, std::vector<Rates> rates,
-           std::vector<bool> walk_all, Runner run);
+           std::vector<bool> walk_all, std::uint64_t seed, Runner run);
   /// Throws Uneven, before anything of that kernel is handed over.
   void walk();
 
@@ -74,11 +79,11 @@ class Recorder {
   bool skips() const { return grid_ && !walk_all_[static_cast<std::size_t>(event_->kernel)]; }
   void moved(const Movement& m);
   void touch(const Stream& stream, int kernel, BufferId b, const Box& box, const Box* tiles);
-  void cross(const Routes::Route& r, TensorId t, const Box& box, bool inward);
+  void cross(const Routes::Route& r, TensorId t, std::int64_t elements, bool inward);
   void zero(const AccessEvent& e);
   void compute(const AccessEvent& e);
+  void gather(const AccessEvent& e);
   bool in_cache(const AccessEvent& e) const;
-  std::int64_t bytes_of(TensorId t, const Box& box) const;
   Draft& draft() { return *current_; }
 
   const Schedule& s_;
@@ -89,6 +94,7 @@ class Recorder {
   std::vector<Rates> rates_;  // by kernel
   std::vector<bool> walk_all_;
   Runner run_;
+  GatherWalk gathers_;
 
   BufferContents contents_;
   const AccessEvent* event_ = nullptr;

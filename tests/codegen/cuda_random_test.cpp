@@ -96,5 +96,9 @@ TEST(RandomCudaKernels, GemmChains) {
 }
 TEST(RandomCudaKernels, AnyOperators) { run_batch({.units = false}, 20272, 24); }
 
+TEST(RandomCudaKernels, Gathers) {
+  run_batch({.units = false, .gathers = testing::Gathers::emitted}, 20273, 24);
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -167,7 +167,8 @@ std::vector<Case> block_cases() {
        "registers",
        {{"mean", kShared}, {"a", kShared}, {"gate", kShared}}},
       {"attention-unit:batch=3,items=7,width=8,gather=0",
-       {"b/1@grid ( t/1@warp ( d/4@lane ( C.product C.distance C.mixed C.score ) C.masked ) Y.block "
+       {"b/1@grid ( t/1@warp ( d/4@lane ( C.product C.distance C.mixed C.score ) C.masked ) "
+        "Y.block "
         "t/1@lane ( C.most ) t/1@lane ( C.exp C.norm ) t/1@lane ( C.share ) Y.block "
         "d/1@thread ( t/1 ( C.weighted C.interest ) ) )"},
        "registers",

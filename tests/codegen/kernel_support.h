@@ -17,6 +17,7 @@
 
 #include "codegen/cpu/cpu.h"
 #include "core/ir/files.h"
+#include "core/reference/elements.h"
 #include "core/reference/evaluate.h"
 
 namespace tilewright::testing {
@@ -58,6 +59,13 @@ struct Arrays {
   Arrays(const Workload& w, const TensorValues& inputs) {
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
       arrays.emplace_back(static_cast<std::size_t>(w.tensors()[t].elements().value));
+      const Tensor& tensor = w.tensors()[t];
+      if (tensor.dtype == DType::i8 || tensor.dtype == DType::i32) {
+        Guarded<char>& bytes =
+            integers.emplace(t, static_cast<std::size_t>(tensor.bytes().value)).first->second;
+        encode_elements(tensor.dtype, inputs[t], bytes.values().data());
+        continue;
+      }
       const std::span<Real> values = arrays[t].values();
       for (std::size_t i = 0; i < values.size(); ++i)
         values[i] = w.is_input(TensorId(t)) ? static_cast<Real>(inputs[t][i])
@@ -66,10 +74,15 @@ struct Arrays {
   }
   std::vector<void*> pointers() {
     std::vector<void*> p;
-    for (auto& a : arrays) p.push_back(a.values().data());
+    for (std::size_t t = 0; t < arrays.size(); ++t) {
+      const auto found = integers.find(t);
+      p.push_back(found == integers.end() ? static_cast<void*>(arrays[t].values().data())
+                                          : found->second.values().data());
+    }
     return p;
   }
   std::vector<Guarded<Real>> arrays;
+  std::map<std::size_t, Guarded<char>> integers;  ///< inputs, by TensorId, as they are stored
 };
 
 /// The machine with every software-managed level a cache, fully associative: kernels for it use

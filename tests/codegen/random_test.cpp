@@ -112,5 +112,13 @@ TEST(RandomKernels, OnSeveralThreads) {
   run_batch({.max_extent = 17, .units = false}, 20264, 20, false);
 }
 
+TEST(RandomKernels, Gathers) {
+  run_batch({.units = false, .gathers = testing::Gathers::any}, 20265, 40);
+}
+TEST(RandomKernels, GathersOnSeveralThreads) {
+  run_batch({.max_extent = 17, .units = false, .gathers = testing::Gathers::emitted}, 20266, 15,
+            false);
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -119,14 +119,49 @@ INSTANTIATE_TEST_SUITE_P(
         Illegal{"l@grid m ( k ( C.gemm1 ) l/2 ( n ( C.gemm2 S.E!atomic ) ) )",
                 "more than once"}));
 
-TEST(Resolve, AGatherIsNoPlanYet) {
-  const auto w = std::make_shared<const Workload>(workload_from_yaml(
-      "loops: {b: 4, d: 3}\ntensors: {T: [9, d], ids: [b]}\ndtypes: {ids: i32}\n"
-      "operators:\n  - y[b,d] = T[ids[b],d]\n", "t"));
-  const Plan plan{.kernels = {{.tree = parse_tree("b/1 ( C.y )")}}};
-  const auto s = resolve(plan, w, std::make_shared<const Machine>(named_machine("scratchpad:4K")));
-  ASSERT_FALSE(s.ok());
-  EXPECT_THAT(s.reason(), HasSubstr("y gathers"));
+Result<Schedule> resolve_gather(const std::string& operators, const Kernel& kernel,
+                                const std::string& tensors = "T: [9, d], ids: [b]") {
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("loops: {b: 4, d: 3, r: 9}\ntensors: {" + tensors +
+                             "}\ndtypes: {ids: i32}\noperators:\n" + operators,
+                         "t"));
+  return resolve(Plan{.kernels = {kernel}}, w,
+                 std::make_shared<const Machine>(named_machine("scratchpad:4K")));
+}
+
+const char* const kLookup = "  - \"look: y[b,d] = T[ids[b],d] + q[d]\"\n  - \"u: u[r] = w[r]\"\n";
+
+TEST(Resolve, AGatherIsReadAtHomeAndItsIndicesAreLoaded) {
+  const auto s = resolve_gather(kLookup, {.tree = parse_tree("( b/2 ( C.look ) C.u )")});
+  ASSERT_TRUE(s.ok()) << s.reason();
+  EXPECT_EQ(to_text(s->resolved.kernels[0].tree), "b/2 ( L.ids@L1 L.q@L1 C.look ) ( L.w@L1 C.u )");
+  std::vector<std::int64_t> elements;
+  walk(*s, [&](const AccessEvent& e) {
+    if (e.kind != AccessKind::gather) return;
+    elements.push_back(e.elements);
+    EXPECT_EQ(s->workload->tensor(e.tensor).name, "T");
+    EXPECT_FALSE(e.buffer.valid());
+  });
+  EXPECT_EQ(elements, (std::vector<std::int64_t>{6, 6}));  // two rows of b, three of d
+}
+
+TEST(Resolve, RefusesWhatAGatherCannotHave) {
+  const auto reason = [](const std::string& operators, const Kernel& kernel,
+                         const std::string& tensors = "T: [9, d], ids: [b]") {
+    const auto s = resolve_gather(operators, kernel, tensors);
+    return s.ok() ? "legal" : s.reason();
+  };
+  EXPECT_THAT(reason(kLookup, {.tree = parse_tree("( b/2 ( L.T C.look ) C.u )")}),
+              HasSubstr("T is indexed by another tensor's values"));
+  EXPECT_THAT(reason(kLookup, {.tree = parse_tree("( b/2 ( C.look ) C.u )"),
+                               .pins = {{"T", {.level = "L1"}}}}),
+              HasSubstr("T is pinned to L1, and look reads it by another tensor's values"));
+  EXPECT_THAT(reason("  - \"make: T[r,d] = x[r,d]\"\n  - \"look: y[b,d] = T[ids[b],d]\"\n",
+                     {.tree = parse_tree("( C.make C.look )")}, "ids: [b]"),
+              HasSubstr("this kernel makes T"));
+  EXPECT_THAT(reason("  - \"look: y[b,d] += T[ids[b],d + r]\"\n", {.tree = parse_tree("C.look")},
+                     "T: [9, 4], ids: [b]"),
+              HasSubstr("beyond its edges"));
 }
 
 TEST(Resolve, RefusesALoopWhoseOperatorsHaveDifferentRanges) {

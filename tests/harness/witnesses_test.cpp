@@ -19,5 +19,17 @@ TEST(Witnesses, AgreeToTheByteOnAThousandRandomLegalTrees) {
   EXPECT_EQ(seen.legal, 1000) << "seed " << kSeed;
 }
 
+TEST(Witnesses, AgreeToTheByteOnRandomGathers) {
+  constexpr std::uint64_t kSeed = 20261122;
+  std::mt19937_64 random(kSeed);
+  testing::Agreement seen;
+  for (int i = 0; seen.legal < 400 && i < 8000; ++i) {
+    const auto c = testing::random_case(random, {.gathers = testing::Gathers::any});
+    if (c) seen.look(*c, "seed " + std::to_string(kSeed) + ", case " + std::to_string(i));
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(seen.legal, 400) << seen.why;
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -105,13 +105,15 @@ class LiteralWalker {
 
   void settle(BufferId b, NodeId place) {
     Instance i{0, 0};
+    std::int64_t depth = 0;
     for (NodeId l : unit_loops(s_, *k_, place, buffer(b).level)) {
       const ScheduleNode& n = k_->node(l);
       if (n.binding == Binding::grid)
         i.first += index_[l] * blocks_below(*k_, l);
       else
-        i.second = i.second * n.max_trips + index_[l];
+        i.second = i.second * n.max_trips + index_[l], ++depth;
     }
+    i.second += depth << 40;  // a unit is not the first of those within it
     if (s_.machine->level(buffer(b).level).private_to != Unit::machine)
       for (NodeId p = place; p.valid(); p = k_->node(p).parent) i.first += k_->node(p).first_block;
     now_[b.index()] = i;

@@ -14,6 +14,7 @@
 #include "core/ir/files.h"
 #include "core/lowering/schedule.h"
 #include "tests/support/random_convolutions.h"
+#include "tests/support/random_gathers.h"
 #include "tests/support/random_workloads.h"
 
 namespace tilewright::testing {
@@ -46,8 +47,9 @@ class Maker : private Dice {
 
   std::optional<RandomCase> make() {
     try {
-      const std::string text = o_.planes ? ConvolutionMaker(random_).text()
-                                         : WorkloadMaker(random_, o_).text();
+      const std::string text = o_.planes                     ? ConvolutionMaker(random_).text()
+                               : o_.gathers != Gathers::none ? GatherMaker(random_, o_).text()
+                                                             : WorkloadMaker(random_, o_).text();
       return make(workload_from_yaml(text, "random"));
     } catch (const InputError&) {
       return std::nullopt;
@@ -62,8 +64,9 @@ class Maker : private Dice {
     c.machine = std::make_shared<const Machine>(machine());
     const auto order = w_->topological_order();
     std::vector<OpId> ops(order.begin(), order.end());
+    const double cuts = o_.gathers == Gathers::none ? 0.1 : 0.4;  // a table is another kernel's
     const std::size_t cut =
-        o_.kernels && ops.size() > 1 && chance(0.1) ? pick<std::size_t>(1, ops.size() - 1) : 0;
+        o_.kernels && ops.size() > 1 && chance(cuts) ? pick<std::size_t>(1, ops.size() - 1) : 0;
     if (cut > 0)
       c.plan.kernels.push_back(kernel({ops.begin(), ops.begin() + static_cast<long>(cut)}));
     c.plan.kernels.push_back(kernel({ops.begin() + static_cast<long>(cut), ops.end()}));
@@ -222,6 +225,14 @@ class Maker : private Dice {
     return false;
   }
 
+  bool only_gathered(TensorId t) const {
+    const auto consumers = w_->consumers(t);
+    return !consumers.empty() && std::ranges::all_of(consumers, [&](OpId op) {
+      return std::ranges::all_of(w_->op(op).inputs,
+                                 [&](const Access& a) { return a.tensor != t || is_gather(a); });
+    });
+  }
+
   void add_loads(Kernel& k) {
     for (std::size_t t = 0; t < w_->tensors().size(); ++t) {
       const TensorId id(t);
@@ -231,6 +242,7 @@ class Maker : private Dice {
       if (made_here && !spilled &&
           !(two_levels_ && k.pins.contains(name) && k.pins[name].level == "L2"))
         continue;
+      if (only_gathered(id) && !chance(0.05)) continue;  // resolve says why not
       if (!chance(0.45)) continue;
       std::vector<std::string> levels{"L1"};
       if (two_levels_ && chance(0.5))

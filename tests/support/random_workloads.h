@@ -10,6 +10,10 @@
 
 namespace tilewright::testing {
 
+/// Workloads that read by other tensors' values: those that every target emits and counts alike, or
+/// also products over what is looked up and indices that an operator makes.
+enum class Gathers : std::uint8_t { none, emitted, any };
+
 struct RandomOptions {
   std::int64_t max_extent = 11;   ///< of a loop
   int most_operators = 3;         ///< contractions, 1 or more; element-wise ones come on top
@@ -24,6 +28,7 @@ struct RandomOptions {
   bool units = true;    ///< @warp and levels private to a warp, Y.grid
   bool kernels = true;  ///< sometimes several
   bool planes = false;   ///< chains of two-dimensional convolutions only
+  Gathers gathers = Gathers::none;  ///< these only
   bool reloads = false;  ///< on two levels: intermediates stored outward and loaded back
 };
 

@@ -6,7 +6,7 @@
 
 namespace tilewright::testing {
 
-/// Every one that is built in and reads no table by another tensor's values, and a drawn one.
+/// Every one that is built in, and a drawn one.
 inline const std::vector<std::string> kSmallGraphs = {
     "layernorm:rows=24,cols=40",
     "layernorm-backward:rows=24,cols=40",
@@ -20,6 +20,7 @@ inline const std::vector<std::string> kSmallGraphs = {
     "masked-softmax:batch=2,heads=3,m=4,l=20",
     "squeeze-excite:batch=3,channels=8,size=20,squeezed=4",
     "attention-unit:batch=3,items=7,width=8,gather=0",
+    "attention-unit:batch=3,items=7,width=8,rows=40",
     "random-graph:vertices=12,rows=24,cols=40,seed=5",
 };
 

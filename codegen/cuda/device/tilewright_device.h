@@ -39,6 +39,8 @@ struct alignas(8) b64 { u32 x, y; };
 
 TW_DEVICE float to_float(float x) { return x; }
 TW_DEVICE double to_float(double x) { return x; }
+TW_DEVICE float to_float(int x) { return float(x); }
+TW_DEVICE float to_float(signed char x) { return float(x); }
 TW_DEVICE float to_float(f16 x) {
   float y;
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
@@ -189,10 +191,14 @@ TW_DEVICE T load_global(const T* p) {
     u32 v;
     asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     x = *reinterpret_cast<T*>(&v);
-  } else {
-    static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
+  } else if constexpr (sizeof(T) == 2) {
     u16 v;
     asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else {
+    static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");
+    u16 v;  // the low byte
+    asm volatile("ld.global.cg.u8 %0, [%1];" : "=h"(v) : "l"(p) : "memory");
     x = *reinterpret_cast<T*>(&v);
   }
   return x;
@@ -216,10 +222,14 @@ TW_DEVICE T load_global(const T* p) {
       u32 v;                                                                                  \
       asm("ld.global.nc" HOW ".u32 %0, [%1];" : "=r"(v) : "l"(p));                            \
       x = *reinterpret_cast<T*>(&v);                                                          \
-    } else {                                                                                  \
-      static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");                                   \
+    } else if constexpr (sizeof(T) == 2) {                                                    \
       u16 v;                                                                                  \
       asm("ld.global.nc" HOW ".u16 %0, [%1];" : "=h"(v) : "l"(p));                            \
+      x = *reinterpret_cast<T*>(&v);                                                          \
+    } else {                                                                                  \
+      static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");                                \
+      u16 v; /* the low byte */                                                               \
+      asm("ld.global.nc" HOW ".u8 %0, [%1];" : "=h"(v) : "l"(p));                             \
       x = *reinterpret_cast<T*>(&v);                                                          \
     }                                                                                         \
     return x;                                                                                 \

@@ -97,8 +97,8 @@ TW_DEVICE Box<R> needed(const Held<R>& h, const Box<R>& now) {
 // ---- tiles in shared memory --------------------------------------------------------------------
 /// Rows of Pitch elements, Pitch * sizeof(T) a multiple of 16. Swizzled: 16-byte chunks are exchanged
 /// within a row by its number, so that eight rows' chunks of one column lie in different banks. Rows begin at
-/// multiples of 32 bytes: of a sector of 32 bytes that a copy puts across two such pieces of shared memory, an H200
-/// fetches both halves, each with the whole sector (experiments/results/h200-sm-bytes.json, before and after).
+/// multiples of 32 bytes: a sector of 32 bytes that a copy puts across two such pieces of shared memory is fetched
+/// twice on an H200 (docs/gpu.md).
 template <class T, int Rows, int Columns, int Pitch, bool Swizzled>
 struct Tile {
   using Element = T;
@@ -169,12 +169,13 @@ TW_DEVICE void each_element(const Tile& tile, int thread, int threads, int colum
     f(at != nullptr && c < columns ? at + c : nullptr, tile.at(r, c));
   }
 }
-/// The same as copy_async, element by element through registers, for rows that begin anywhere.
+/// The same as copy_async, element by element through registers, for rows that begin anywhere and
+/// elements that are narrower at home.
 template <class Tile, class Row>
 TW_DEVICE void copy_elements(const Tile& tile, int thread, int threads, int columns, const Row& row) {
   using T = typename Tile::Element;
   each_element(tile, thread, threads, columns, row,
-               [](const T* from, T* to) { *to = from != nullptr ? load_global(from) : T{}; });
+               [](const auto* from, T* to) { *to = from != nullptr ? T(load_global(from)) : T{}; });
 }
 /// A tile of floats from a tensor's elements, back, and added to them.
 template <class T, class Tile, class Row>
@@ -234,14 +235,13 @@ TW_DEVICE void keep_shared(const Tile& to, const Tile& from, const int (&stride)
   });
 }
 /// Part of a tile from its tensor.
-template <int R, class Tile>
+template <int R, class Tile, class Home>
 TW_DEVICE void load_part(const Tile& tile, const int (&stride)[R], const Box<R>& box, const Box<R>& part,
-                         const typename Tile::Element* home, const i64 (&home_stride)[R], int thread,
-                         int threads) {
+                         const Home* home, const i64 (&home_stride)[R], int thread, int threads) {
   each_point(part, thread, threads, [&](const int (&index)[R]) {
     i64 at = 0;
     for (int d = 0; d < R; ++d) at += index[d] * home_stride[d];
-    *element<R>(tile, stride, box, index) = load_global(home + at);
+    *element<R>(tile, stride, box, index) = typename Tile::Element(load_global(home + at));
   });
 }
 

@@ -186,6 +186,8 @@ struct alignas(8) b64 {
 
 TW_DEVICE float to_float(float x) { return x; }
 TW_DEVICE double to_float(double x) { return x; }
+TW_DEVICE float to_float(int x) { return float(x); }
+TW_DEVICE float to_float(signed char x) { return float(x); }
 TW_DEVICE float to_float(f16 x) { return tw_half::float_of_f16(x.bits); }
 TW_DEVICE float to_float(bf16 x) { return tw_half::float_of_bf16(x.bits); }
 
@@ -288,7 +290,8 @@ TW_DEVICE void cp_async_wait() {
 }
 template <class T>
 TW_DEVICE T load_global(const T* p) {
-  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
+  static_assert(
+      sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
   T x;
   TW_CALL(load_global, &x, p, u32(sizeof(T)));
   return x;

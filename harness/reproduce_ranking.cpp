@@ -1,0 +1,78 @@
+// The method `graph-ranking`: how the latency-evaluator ranks schedules of one graph, beside their
+// times on a GPU, as experiments/gpu/graphs recorded them.
+#include "core/ir/format.h"
+#include "harness/experiment.h"
+#include "harness/recorded.h"
+#include "harness/sheet.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+void add_graph(Reproduced& done, Sheet& sheet, const std::string& name,
+               const std::vector<TimedPoint>& points, const ordered_json& a) {
+  double slowest = 0;
+  done.chart.series.push_back({.name = name});
+  for (const TimedPoint& p : points) {
+    slowest = std::max(slowest, p.measured);
+    done.chart.series.back().x.push_back(p.predicted);
+    done.chart.series.back().y.push_back(p.measured);
+  }
+  const auto number = [&](const char* key) { return a[key].get<double>(); };
+  sheet.add({name, std::to_string(points.size()), formatted("{:.3f}", number("spearman")),
+             formatted("{:.3f}", number("pearson")),
+             formatted("{:.2f}", 1e6 * number("best_seconds")), formatted("{:.2f}", 1e6 * slowest),
+             formatted("{:.2f}", number("first_choice_over_best")),
+             formatted("{:.2f}", number("best_of_first_eight_over_best"))});
+  done.result["graphs"][name] = a;
+}
+
+}  // namespace
+
+Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run) {
+  const Field top = document_of(e, {"recording", "must_hold"});
+  const std::string path = recording_path(e, run.options);
+  const DocumentValue value = read_recording(path, "--data");
+  const Field recording(value, path);
+  Reproduced done;
+  add_provenance(done, recording, path);
+  const std::string device = done.result["recording"]["device"];
+  const double least = top.at("must_hold").at("min_rank_correlation").real();
+  const std::int64_t fewest = top.at("must_hold").at("min_points").integer(2, 1'000'000);
+  Sheet sheet({"graph", "schedules", "rank correlation", "linear correlation", "best us",
+               "slowest us", "first choice over best", "best of first 8 over best"});
+  done.chart = {.title = e.id + ": " + e.title,
+                .x_label = "predicted, seconds",
+                .y_label = "measured, seconds",
+                .caption = "Recorded on " + device + "; a point a schedule.",
+                .series = {}};
+  done.holds = true;
+  double lowest = 2;
+  if (const auto block = recording.get("ranking"))
+    for (const auto& [name, graph] : block->entries()) {
+      const std::vector<TimedPoint> points = timed_points(graph);
+      if (std::cmp_less(points.size(), fewest))
+        fail(done, formatted("{}: {} schedules timed, fewer than {}", name, points.size(), fewest));
+      if (points.size() < 2) continue;
+      const ordered_json a = time_agreement_json(points);
+      add_graph(done, sheet, name, points, a);
+      const double ranks = a["spearman"];
+      lowest = std::min(lowest, ranks);
+      if (ranks < least)
+        fail(done, formatted("{}: rank correlation {:.3f}, below {}", name, ranks, least));
+    }
+  sheet.into(done);
+  if (lowest > 1) {
+    fail(done, "the recording has no timed schedules");
+    return done;
+  }
+  done.compared.push_back(
+      {.what = "lowest rank correlation of a graph's schedules",
+       .unit = "",
+       .ours = lowest,
+       .ours_source = formatted("predicted (L) against measured ({})", device)});
+  return done;
+}
+
+}  // namespace tilewright::harness
