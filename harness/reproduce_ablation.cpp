@@ -214,6 +214,54 @@ ordered_json timed(const Chain& c, const Chosen& chosen, int rounds, const Progr
   return json;
 }
 
+/// Every chain's times, "chain" added. What is compared comes last and all at once, when the machine may
+/// be kept quiet for it.
+std::vector<ordered_json> timed_chains(const std::vector<Chain>& chains, int rounds,
+                                       const Experiment& e, const Run& run) {
+  std::vector<Chosen> chosen;
+  for (const Chain& c : chains) chosen.push_back(chosen_for(c, e, run));
+  std::vector<ordered_json> points;
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    points.push_back(run.points.once(e.id, chains[i].name, [&] {
+      return timed(chains[i], chosen[i], rounds, run.request.progress);
+    }));
+    points.back()["chain"] = chains[i].name;
+  }
+  return points;
+}
+
+/// Of the baseline over each version, by chain and in the geometric mean: the paper's form.
+void add_table(const std::vector<ordered_json>& points, Reproduced& done) {
+  std::vector<std::string> header = {"chain"}, mean = {"geometric mean"};
+  for (const Version& v : kVersions) header.push_back(v.name() + " (measured)");
+  header.insert(header.end(), {"baseline ms (measured)", "v-CFM ms (measured)"});
+  Sheet sheet(std::move(header));
+  std::map<std::string, double> logs;
+  for (const ordered_json& point : points) {
+    const auto seconds = [&](const std::string& version) {
+      return point["versions"][version]["seconds_median"].get<double>();
+    };
+    std::vector<std::string> row = {point["chain"].get<std::string>()};
+    for (const Version& v : kVersions) {
+      const double faster = seconds("baseline") / seconds(v.name());
+      logs[v.name()] += std::log(faster);
+      row.push_back(formatted("{:.2f}", faster));
+    }
+    row.push_back(formatted("{:.3f}", 1e3 * seconds("baseline")));
+    row.push_back(formatted("{:.3f}", 1e3 * seconds("v-CFM")));
+    sheet.add(std::move(row));
+  }
+  done.result["geometric_means"] = ordered_json::object();
+  for (const Version& v : kVersions) {
+    const double faster = std::exp(logs[v.name()] / static_cast<double>(points.size()));
+    mean.push_back(formatted("{:.2f}", faster));
+    done.result["geometric_means"][v.name()] = faster;
+  }
+  mean.insert(mean.end(), {"", ""});
+  sheet.add(std::move(mean));
+  sheet.into(done);
+}
+
 }  // namespace
 
 std::optional<std::string> compiler_missing(const Experiment&, const ReproduceOptions&) {
@@ -227,78 +275,37 @@ Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
   const std::int64_t draws = run.options.samples.value_or(top.at("draws").integer(1, 100000));
   const int threads = static_cast<int>(top.at("threads").integer(1, 4096));
   const int rounds = static_cast<int>(top.at("rounds").integer(1, 100000));
-  std::vector<std::string> header = {"chain"};
-  for (const Version& v : kVersions) header.push_back(v.name() + " (measured)");
-  header.insert(header.end(), {"baseline ms (measured)", "v-CFM ms (measured)"});
-  Sheet sheet(std::move(header));
+  std::vector<Chain> chains;
+  for (const Field& f : top.at("workloads").items())
+    chains.push_back(
+        chain_of(f.text(), top.at("machine").text(), threads, draws, run.request.seed));
   Reproduced done;
   done.holds = true;
-  std::map<std::string, double> logs;
-  int chains = 0;
-  done.result["chains"] = ordered_json::array();
-  // What is compared comes last and all at once, when the machine may be kept quiet for it.
-  std::vector<std::pair<Chain, Chosen>> all_chains;
-  for (const Field& f : top.at("workloads").items()) {
-    Chain c = chain_of(f.text(), top.at("machine").text(), threads, draws, run.request.seed);
-    Chosen chosen = chosen_for(c, e, run);
-    all_chains.emplace_back(std::move(c), std::move(chosen));
-  }
-  for (const auto& [c, chosen] : all_chains) {
-    ordered_json point = run.points.once(
-        e.id, c.name, [&] { return timed(c, chosen, rounds, run.request.progress); });
-    if (point.contains("reason")) {
-      fail(done, c.name + ": " + point["reason"].get<std::string>());
-      continue;
-    }
-    ++chains;
-    std::vector<std::string> row = {c.name};
-    const auto seconds = [&](const std::string& version) {
-      return point["versions"][version]["seconds_median"].get<double>();
-    };
-    for (const Version& v : kVersions) {
-      const double faster = seconds("baseline") / seconds(v.name());
-      logs[v.name()] += std::log(faster);
-      row.push_back(formatted("{:.2f}", faster));
-    }
-    row.push_back(formatted("{:.3f}", 1e3 * seconds("baseline")));
-    row.push_back(formatted("{:.3f}", 1e3 * seconds("v-CFM")));
-    sheet.add(std::move(row));
-    point["chain"] = c.name;
-    done.result["chains"].push_back(std::move(point));
-  }
-  if (chains == 0) return done;
-  std::vector<std::string> mean = {"geometric mean"};
-  done.result["geometric_means"] = ordered_json::object();
-  for (const Version& v : kVersions) {
-    const double faster = std::exp(logs[v.name()] / chains);
-    mean.push_back(formatted("{:.2f}", faster));
-    done.result["geometric_means"][v.name()] = faster;
-  }
-  mean.insert(mean.end(), {"", ""});
-  sheet.add(std::move(mean));
-  const ordered_json last = done.result["chains"].back();
+  std::vector<ordered_json> points = timed_chains(chains, rounds, e, run);
+  std::erase_if(points, [&](const ordered_json& p) {
+    if (!p.contains("reason")) return false;
+    fail(done, p["chain"].get<std::string>() + ": " + p["reason"].get<std::string>());
+    return true;
+  });
+  if (points.empty()) return done;
+  const std::string cpu = points.back()["cpu"];
   done.report += formatted(
       "Measured on {}, {} of its {} threads, kernels built by the system's compiler, last chain {}. Times of "
       "the baseline over those of each version, medians of interleaved turns; drawn: {} tilings, seed "
       "{}.\n\n",
-      last["cpu"].get<std::string>(), threads, last["cpus_online"].get<int>(),
-      last["date"].get<std::string>(), draws, run.request.seed);
-  sheet.into(done);
-  done.result["threads"] = threads;
-  done.result["draws"] = draws;
-  done.result["seed"] = run.request.seed;
-  const std::string by = "measured (clock, " + last["cpu"].get<std::string>() + ")";
-  for (const Field& p : top.at("paper").items()) {
-    const std::string version = p.at("version").text();
-    if (!done.result["geometric_means"].contains(version)) continue;
+      cpu, threads, points.back()["cpus_online"].get<int>(),
+      points.back()["date"].get<std::string>(), draws, run.request.seed);
+  done.result = {{"threads", threads}, {"draws", draws}, {"seed", run.request.seed}, {"chains", points}};
+  add_table(points, done);
+  const ordered_json& means = done.result["geometric_means"];
+  for (const Field& p : top.at("paper").items())
     done.compared.push_back({.what = p.at("what").text(),
                              .unit = "times",
-                             .ours = done.result["geometric_means"][version].get<double>(),
-                             .ours_source = by,
+                             .ours = means.at(p.at("version").text()).get<double>(),
+                             .ours_source = "measured (clock, " + cpu + ")",
                              .paper = p.at("value").real()});
-  }
   const double least = top.at("must_hold").at("all_over_baseline").real();
-  const double all = done.result["geometric_means"]["v-CFM"];
+  const double all = means["v-CFM"];
   if (all < least)
     fail(done, formatted("all three together are {:.2f} times the baseline, not {:.2f}", all, least));
   return done;
