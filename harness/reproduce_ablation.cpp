@@ -1,5 +1,5 @@
-// The method `ablation`: Chimera's Fig. 10. Cost model, fusion and micro-kernel, each on and off: eight
-// versions of a chain's kernels, each built, verified and timed on this machine.
+// The method `ablation`: Chimera's Fig. 10. Cost model, fusion and micro-kernel, each on and off:
+// eight versions of a chain's kernels, each built, verified and timed on this machine.
 #include <cmath>
 
 #include "core/ir/format.h"
@@ -25,8 +25,8 @@ struct Version {
   bool model, fusion, micro_kernel;
   /// As the paper names them: the baseline has none.
   std::string name() const {
-    const std::string letters = std::string(model ? "C" : "") + (fusion ? "F" : "") +
-                                (micro_kernel ? "M" : "");
+    const std::string letters =
+        std::string(model ? "C" : "") + (fusion ? "F" : "") + (micro_kernel ? "M" : "");
     return letters.empty() ? "baseline" : "v-" + letters;
   }
 };
@@ -94,9 +94,9 @@ std::vector<Plan> drawn_plans(const Chain& c, bool fusion) {
     if (plans.empty()) plans.resize(tilings.size());
     plans.resize(std::min(plans.size(), tilings.size()));
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      plans[i].kernels.push_back(chimera::plan_of(*part, tilings[i].order, tilings[i].tiles,
-                                                  *c.setting.machine, c.level)
-                                     .kernels.front());
+      plans[i].kernels.push_back(
+          chimera::plan_of(*part, tilings[i].order, tilings[i].tiles, *c.setting.machine, c.level)
+              .kernels.front());
       plans[i].kernels.back().name = part->name();
     }
   }
@@ -109,15 +109,15 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> kernels_of(
   std::vector<BatchItem> items;
   for (const auto& [plan, micro_kernel] : plans)
     items.push_back({resolve(plan, c.setting.workload, c.setting.machine), micro_kernel});
-  return verified_kernels(*c.setting.workload, items, c.reference(),
-                          {.threads = c.threads,
-                           .jobs = threads_of(Request{}),
-                           .progress = progress});
+  return verified_kernels(
+      *c.setting.workload, items, c.reference(),
+      {.threads = c.threads, .jobs = threads_of(Request{}), .progress = progress});
 }
 
-/// Of the drawn plans, the one whose kernel is fastest on this machine: {"best": its number, "verified",
-/// "failed", "in_heats"}, or {"reason"}.
-ordered_json fastest_drawn(const Chain& c, bool fusion, bool micro_kernel, const Progress& progress) {
+/// Of the drawn plans, the one whose kernel is fastest on this machine: {"best": its number,
+/// "verified", "failed", "in_heats"}, or {"reason"}.
+ordered_json fastest_drawn(const Chain& c, bool fusion, bool micro_kernel,
+                           const Progress& progress) {
   std::vector<std::pair<Plan, std::string>> plans;
   for (Plan& plan : drawn_plans(c, fusion))
     plans.emplace_back(std::move(plan), micro_kernel ? "" : kNaive);
@@ -126,8 +126,10 @@ ordered_json fastest_drawn(const Chain& c, bool fusion, bool micro_kernel, const
   std::size_t failed = 0;
   std::string why = "no tiling could be drawn";
   for (const auto& k : kernels) {
-    if (k) least = std::min(least, k.value()->verification().seconds);
-    else ++failed, why = k.reason();
+    if (k)
+      least = std::min(least, k.value()->verification().seconds);
+    else
+      ++failed, why = k.reason();
   }
   std::vector<Contestant> all;
   std::vector<std::size_t> number;
@@ -171,10 +173,9 @@ Chosen chosen_for(const Chain& c, const Experiment& e, const Run& run) {
   Chosen chosen;
   for (const bool fusion : {false, true})
     for (const bool micro_kernel : {false, true})
-      chosen.by[fusion][micro_kernel] =
-          run.points.once(e.id, drawn_key(c, fusion, micro_kernel), [&] {
-            return fastest_drawn(c, fusion, micro_kernel, run.request.progress);
-          });
+      chosen.by[fusion][micro_kernel] = run.points.once(
+          e.id, drawn_key(c, fusion, micro_kernel),
+          [&] { return fastest_drawn(c, fusion, micro_kernel, run.request.progress); });
   return chosen;
 }
 
@@ -214,8 +215,8 @@ ordered_json timed(const Chain& c, const Chosen& chosen, int rounds, const Progr
   return json;
 }
 
-/// Every chain's times, "chain" added. What is compared comes last and all at once, when the machine may
-/// be kept quiet for it.
+/// Every chain's times, "chain" added. What is compared comes last and all at once, when the
+/// machine may be kept quiet for it.
 std::vector<ordered_json> timed_chains(const std::vector<Chain>& chains, int rounds,
                                        const Experiment& e, const Run& run) {
   std::vector<Chosen> chosen;
@@ -266,7 +267,8 @@ void add_table(const std::vector<ordered_json>& points, Reproduced& done) {
 
 std::optional<std::string> compiler_missing(const Experiment&, const ReproduceOptions&) {
   const Availability here = find_target("cpu").here();
-  return here.usable ? std::nullopt : std::optional<std::string>("it builds kernels: " + here.reason);
+  return here.usable ? std::nullopt
+                     : std::optional<std::string>("it builds kernels: " + here.reason);
 }
 
 Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
@@ -290,12 +292,15 @@ Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
   if (points.empty()) return done;
   const std::string cpu = points.back()["cpu"];
   done.report += formatted(
-      "Measured on {}, {} of its {} threads, kernels built by the system's compiler, last chain {}. Times of "
-      "the baseline over those of each version, medians of interleaved turns; drawn: {} tilings, seed "
+      "Measured on {}, {} of its {} threads, kernels built by the system's compiler, last chain "
+      "{}. Times of "
+      "the baseline over those of each version, medians of interleaved turns; drawn: {} tilings, "
+      "seed "
       "{}.\n\n",
       cpu, threads, points.back()["cpus_online"].get<int>(),
       points.back()["date"].get<std::string>(), draws, run.request.seed);
-  done.result = {{"threads", threads}, {"draws", draws}, {"seed", run.request.seed}, {"chains", points}};
+  done.result = {
+      {"threads", threads}, {"draws", draws}, {"seed", run.request.seed}, {"chains", points}};
   add_table(points, done);
   const ordered_json& means = done.result["geometric_means"];
   for (const Field& p : top.at("paper").items())
@@ -307,7 +312,8 @@ Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
   const double least = top.at("must_hold").at("all_over_baseline").real();
   const double all = means["v-CFM"];
   if (all < least)
-    fail(done, formatted("all three together are {:.2f} times the baseline, not {:.2f}", all, least));
+    fail(done,
+         formatted("all three together are {:.2f} times the baseline, not {:.2f}", all, least));
   return done;
 }
 
