@@ -1,6 +1,6 @@
 // Section: the model's tiling among tilings drawn at random. Each is emitted, built and verified
-// with the model's; heats of interleaved turns leave the fastest of them, which then take turns with the
-// model's.
+// with the model's; heats of interleaved turns leave the fastest of them, which then take turns
+// with the model's.
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -19,7 +19,7 @@
 namespace tilewright::bench {
 namespace {
 
-constexpr double kWithin = 1.05;       // of the fastest drawn one's median
+constexpr double kWithin = 1.05;  // of the fastest drawn one's median
 
 /// A tiling that is timed: the model's own, or a drawn one.
 struct Tried {
@@ -108,13 +108,17 @@ Field built(const harness::Request& model, const std::vector<harness::Request>& 
   Field field;
   for (std::size_t i = 0; i < tried.size(); ++i) {
     if (!kernels[i]) {
-      if (i == 0) field.why = kernels[i].reason();
-      else ++field.failed;
+      if (i == 0)
+        field.why = kernels[i].reason();
+      else
+        ++field.failed;
       continue;
     }
     tried[i].kernel = std::move(kernels[i]).value();
-    if (i == 0) field.ours = std::move(tried[i]);
-    else field.others.push_back(std::move(tried[i]));
+    if (i == 0)
+      field.ours = std::move(tried[i]);
+    else
+      field.others.push_back(std::move(tried[i]));
   }
   return field;
 }
@@ -162,15 +166,15 @@ Json one_row(const std::string& row, int threads, const Settings& settings) {
   return json;
 }
 
-/// Rows that are finished are kept in a journal; after a part's first, none is begun that would not end
-/// in it.
+/// Rows that are finished are kept in a journal; after a part's first, none is begun that would not
+/// end in it.
 class Parts {
  public:
   explicit Parts(const Settings& settings) : settings_(settings) {
     if (settings.journal.empty()) return;
-    const std::string all = formatted(
-        "{} {} {} {} {} {}", harness::build_hash(), settings.tilings, settings.rounds,
-        settings.turn_seconds, cpu::name_of(settings.isa), settings.seed);
+    const std::string all =
+        formatted("{} {} {} {} {} {}", harness::build_hash(), settings.tilings, settings.rounds,
+                  settings.turn_seconds, cpu::name_of(settings.isa), settings.seed);
     points_.open(settings.journal, kName, harness::hash_text(all), false);
   }
 
@@ -182,7 +186,8 @@ class Parts {
             elapsed() + longest_ > settings_.part_seconds)
           throw Up{};
         Json json;
-        longest_ = std::max(longest_, seconds_of([&] { json = one_row(name, threads, settings_); }));
+        longest_ =
+            std::max(longest_, seconds_of([&] { json = one_row(name, threads, settings_); }));
         return json;
       });
     } catch (const Up&) {

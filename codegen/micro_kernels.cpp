@@ -9,18 +9,22 @@ namespace {
 
 MicroKernelRecord record_of(const cpu::MicroKernel& m) {
   const bool vectors = m.vector_bytes > 0;
-  return {.target = "cpu",
-          .variant = cpu::name_of(m.isa),
-          .name = m.name,
-          .summary = m.summary,
-          .types = {DType::f32, DType::f64, DType::bf16},
-          .block = vectors ? std::to_string(m.rows) + " rows of " + std::to_string(m.vectors) +
-                                 " vectors of " + std::to_string(m.vector_bytes) + " bytes"
-                           : "one element",
-          .operands = std::string("in the cache, packed or in place: A and C by rows of any stride, B by "
-                                  "rows of contiguous columns; bf16 as f32"),
-          .needs = m.isa == cpu::Isa::generic ? "" : std::string(cpu::name_of(m.isa)) +
-                       (vectors ? ", " + std::to_string(m.registers) + " vector registers" : "")};
+  return {
+      .target = "cpu",
+      .variant = cpu::name_of(m.isa),
+      .name = m.name,
+      .summary = m.summary,
+      .types = {DType::f32, DType::f64, DType::bf16},
+      .block = vectors ? std::to_string(m.rows) + " rows of " + std::to_string(m.vectors) +
+                             " vectors of " + std::to_string(m.vector_bytes) + " bytes"
+                       : "one element",
+      .operands =
+          std::string("in the cache, packed or in place: A and C by rows of any stride, B by "
+                      "rows of contiguous columns; bf16 as f32"),
+      .needs = m.isa == cpu::Isa::generic
+                   ? ""
+                   : std::string(cpu::name_of(m.isa)) +
+                         (vectors ? ", " + std::to_string(m.registers) + " vector registers" : "")};
 }
 
 MicroKernelRecord record_of(const cuda::MicroKernel& m) {

@@ -1,6 +1,6 @@
-// Replaceable micro-kernels (Chimera, section V-A): one naive loop nest says what a micro-kernel computes,
-// and every target has implementations of it that are chosen by name. `docs/micro-kernels.md` says how
-// one is added.
+// Replaceable micro-kernels (Chimera, section V-A): one naive loop nest says what a micro-kernel
+// computes, and every target has implementations of it that are chosen by name.
+// `docs/micro-kernels.md` says how one is added.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tilewright::codegen {
 
-/// A box of a product, and where its operands' elements lie: `*_row`, `*_column`, `*_depth` elements
-/// apart along each of its loops.
+/// A box of a product, and where its operands' elements lie: `*_row`, `*_column`, `*_depth`
+/// elements apart along each of its loops.
 struct ProductBox {
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t a_row = 0, a_depth = 1;
@@ -21,9 +21,9 @@ struct ProductBox {
   std::int64_t c_row = 0, c_column = 1;
 };
 
-/// The contract, C[i,j] += A[i,k] * B[k,j]. `fresh`: C starts from zero; else it is read. Products of
-/// any box are this, edges of one row or column included; only the order of the sum is free. Operands
-/// and sums have the types that a record names. Nothing outside the box is written.
+/// The contract, C[i,j] += A[i,k] * B[k,j]. `fresh`: C starts from zero; else it is read. Products
+/// of any box are this, edges of one row or column included; only the order of the sum is free.
+/// Operands and sums have the types that a record names. Nothing outside the box is written.
 template <class Element, class Sum>
 void naive_product(const ProductBox& box, const Element* a, const Element* b, Sum* c, bool fresh) {
   for (std::int64_t i = 0; i < box.rows; ++i)
@@ -48,8 +48,8 @@ struct MicroKernelRecord {
   std::string needs;         ///< what the hardware must have; empty: nothing
 };
 
-/// Every one that is registered, by target, the first of each target and variant being what ties are
-/// decided for.
+/// Every one that is registered, by target, the first of each target and variant being what ties
+/// are decided for.
 std::vector<MicroKernelRecord> micro_kernel_records();
 
 }  // namespace tilewright::codegen

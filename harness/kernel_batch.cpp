@@ -13,15 +13,15 @@ constexpr std::size_t kTogether = 32;  // sources a translation unit
 
 using Built = std::vector<std::optional<Result<cpu::Kernel>>>;
 
-/// Builds sources [begin, end) into their places. Where they do not build together, each alone, so that
-/// one that is wrong costs no other.
+/// Builds sources [begin, end) into their places. Where they do not build together, each alone, so
+/// that one that is wrong costs no other.
 void build_some(std::span<const cpu::Source> sources, std::span<const std::size_t> places,
                 Built& into) {
   auto all = cpu::build_all(sources);
   for (std::size_t i = 0; i < sources.size(); ++i)
-    into[places[i]] = all ? Result<cpu::Kernel>(std::move(all.value()[i]))
-                          : sources.size() == 1 ? Result<cpu::Kernel>(Reason{all.reason()})
-                                                : cpu::build(sources[i]);
+    into[places[i]] = all                   ? Result<cpu::Kernel>(std::move(all.value()[i]))
+                      : sources.size() == 1 ? Result<cpu::Kernel>(Reason{all.reason()})
+                                            : cpu::build(sources[i]);
 }
 
 }  // namespace
@@ -53,7 +53,8 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> verified_kernels(
       units, options.jobs,
       [&](std::size_t u) {
         const std::size_t begin = u * kTogether, n = std::min(kTogether, sources.size() - begin);
-        build_some(std::span(sources).subspan(begin, n), std::span(places).subspan(begin, n), built);
+        build_some(std::span(sources).subspan(begin, n), std::span(places).subspan(begin, n),
+                   built);
       },
       options.progress, "building");
 
@@ -64,8 +65,8 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> verified_kernels(
       kernels.emplace_back(Reason{kernel->reason()});
       continue;
     }
-    VerifyResult checked = verify(
-        std::make_unique<CpuKernel>(std::move(*kernel).value(), tensors), workload, reference);
+    VerifyResult checked = verify(std::make_unique<CpuKernel>(std::move(*kernel).value(), tensors),
+                                  workload, reference);
     if (checked.kernel)
       kernels.emplace_back(std::move(checked.kernel));
     else

@@ -25,9 +25,9 @@ struct BatchOptions {
   Progress progress = {};
 };
 
-/// By item: a kernel that computes what the workload says, or why there is none. Kernels that are built
-/// together share the code of their micro-kernels, and all of the batch their tensors, so run one at a
-/// time. Cost: 0.05 s of compiling and two runs a kernel, where one alone takes a second.
+/// By item: a kernel that computes what the workload says, or why there is none. Kernels that are
+/// built together share the code of their micro-kernels, and all of the batch their tensors, so run
+/// one at a time. Cost: 0.05 s of compiling and two runs a kernel, where one alone takes a second.
 std::vector<Result<std::unique_ptr<VerifiedKernel>>> verified_kernels(
     const Workload& workload, std::span<const BatchItem> items, const Reference& reference,
     const BatchOptions& options);

@@ -16,11 +16,11 @@ void check_micro_kernel(std::string_view target, std::string_view variant,
   for (const codegen::MicroKernelRecord& r : codegen::micro_kernel_records())
     if (r.target == target && r.variant == variant) names.emplace_back(r.name);
   if (std::ranges::find(names, *name) != names.end()) return;
-  throw InputError({.where = "--micro-kernel",
-                    .value = name->empty() ? "nothing" : *name,
-                    .problem = "is no micro-kernel for " +
-                               std::string(variant.empty() ? target : variant),
-                    .accepted = join(names)});
+  throw InputError(
+      {.where = "--micro-kernel",
+       .value = name->empty() ? "nothing" : *name,
+       .problem = "is no micro-kernel for " + std::string(variant.empty() ? target : variant),
+       .accepted = join(names)});
 }
 
 nlohmann::ordered_json micro_kernels_json(std::string_view target, bool usable) {

@@ -8,13 +8,14 @@
 
 namespace tilewright::harness {
 
-/// Throws InputError where --micro-kernel names none of that target and variant (cpu: the instruction
-/// set; else empty), listing those there are. Nothing given is nothing wrong.
+/// Throws InputError where --micro-kernel names none of that target and variant (cpu: the
+/// instruction set; else empty), listing those there are. Nothing given is nothing wrong.
 void check_micro_kernel(std::string_view target, std::string_view variant,
                         const std::optional<std::string>& name);
 
-/// Those of a target, in the registry's order: what each takes and needs, and whether this machine runs
-/// it (cpu: natively; npu and cuda-emulated: emulated; cuda: where the target is usable, on a device).
+/// Those of a target, in the registry's order: what each takes and needs, and whether this machine
+/// runs it (cpu: natively; npu and cuda-emulated: emulated; cuda: where the target is usable, on a
+/// device).
 nlohmann::ordered_json micro_kernels_json(std::string_view target, bool usable);
 
 }  // namespace tilewright::harness

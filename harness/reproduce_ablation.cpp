@@ -1,5 +1,5 @@
-// The method `ablation`: Chimera's Fig. 10. Cost model, fusion and micro-kernel, each on and off: eight
-// versions of a chain's kernels, each built, verified and timed on this machine.
+// The method `ablation`: Chimera's Fig. 10. Cost model, fusion and micro-kernel, each on and off:
+// eight versions of a chain's kernels, each built, verified and timed on this machine.
 #include <cmath>
 
 #include "core/ir/format.h"
@@ -25,8 +25,8 @@ struct Version {
   bool model, fusion, micro_kernel;
   /// As the paper names them: the baseline has none.
   std::string name() const {
-    const std::string letters = std::string(model ? "C" : "") + (fusion ? "F" : "") +
-                                (micro_kernel ? "M" : "");
+    const std::string letters =
+        std::string(model ? "C" : "") + (fusion ? "F" : "") + (micro_kernel ? "M" : "");
     return letters.empty() ? "baseline" : "v-" + letters;
   }
 };
@@ -94,9 +94,9 @@ std::vector<Plan> drawn_plans(const Chain& c, bool fusion) {
     if (plans.empty()) plans.resize(tilings.size());
     plans.resize(std::min(plans.size(), tilings.size()));
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      plans[i].kernels.push_back(chimera::plan_of(*part, tilings[i].order, tilings[i].tiles,
-                                                  *c.setting.machine, c.level)
-                                     .kernels.front());
+      plans[i].kernels.push_back(
+          chimera::plan_of(*part, tilings[i].order, tilings[i].tiles, *c.setting.machine, c.level)
+              .kernels.front());
       plans[i].kernels.back().name = part->name();
     }
   }
@@ -109,15 +109,15 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> kernels_of(
   std::vector<BatchItem> items;
   for (const auto& [plan, micro_kernel] : plans)
     items.push_back({resolve(plan, c.setting.workload, c.setting.machine), micro_kernel});
-  return verified_kernels(*c.setting.workload, items, c.reference(),
-                          {.threads = c.threads,
-                           .jobs = threads_of(Request{}),
-                           .progress = progress});
+  return verified_kernels(
+      *c.setting.workload, items, c.reference(),
+      {.threads = c.threads, .jobs = threads_of(Request{}), .progress = progress});
 }
 
-/// Of the drawn plans, the one whose kernel is fastest on this machine: {"best": its number, "verified",
-/// "failed", "in_heats"}, or {"reason"}.
-ordered_json fastest_drawn(const Chain& c, bool fusion, bool micro_kernel, const Progress& progress) {
+/// Of the drawn plans, the one whose kernel is fastest on this machine: {"best": its number,
+/// "verified", "failed", "in_heats"}, or {"reason"}.
+ordered_json fastest_drawn(const Chain& c, bool fusion, bool micro_kernel,
+                           const Progress& progress) {
   std::vector<std::pair<Plan, std::string>> plans;
   for (Plan& plan : drawn_plans(c, fusion))
     plans.emplace_back(std::move(plan), micro_kernel ? "" : kNaive);
@@ -126,8 +126,10 @@ ordered_json fastest_drawn(const Chain& c, bool fusion, bool micro_kernel, const
   std::size_t failed = 0;
   std::string why = "no tiling could be drawn";
   for (const auto& k : kernels) {
-    if (k) least = std::min(least, k.value()->verification().seconds);
-    else ++failed, why = k.reason();
+    if (k)
+      least = std::min(least, k.value()->verification().seconds);
+    else
+      ++failed, why = k.reason();
   }
   std::vector<Contestant> all;
   std::vector<std::size_t> number;
@@ -171,10 +173,9 @@ Chosen chosen_for(const Chain& c, const Experiment& e, const Run& run) {
   Chosen chosen;
   for (const bool fusion : {false, true})
     for (const bool micro_kernel : {false, true})
-      chosen.by[fusion][micro_kernel] =
-          run.points.once(e.id, drawn_key(c, fusion, micro_kernel), [&] {
-            return fastest_drawn(c, fusion, micro_kernel, run.request.progress);
-          });
+      chosen.by[fusion][micro_kernel] = run.points.once(
+          e.id, drawn_key(c, fusion, micro_kernel),
+          [&] { return fastest_drawn(c, fusion, micro_kernel, run.request.progress); });
   return chosen;
 }
 
@@ -214,47 +215,34 @@ ordered_json timed(const Chain& c, const Chosen& chosen, int rounds, const Progr
   return json;
 }
 
-}  // namespace
-
-std::optional<std::string> compiler_missing(const Experiment&, const ReproduceOptions&) {
-  const Availability here = find_target("cpu").here();
-  return here.usable ? std::nullopt : std::optional<std::string>("it builds kernels: " + here.reason);
+/// Every chain's times, "chain" added. What is compared comes last and all at once, when the
+/// machine may be kept quiet for it.
+std::vector<ordered_json> timed_chains(const std::vector<Chain>& chains, int rounds,
+                                       const Experiment& e, const Run& run) {
+  std::vector<Chosen> chosen;
+  for (const Chain& c : chains) chosen.push_back(chosen_for(c, e, run));
+  std::vector<ordered_json> points;
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    points.push_back(run.points.once(e.id, chains[i].name, [&] {
+      return timed(chains[i], chosen[i], rounds, run.request.progress);
+    }));
+    points.back()["chain"] = chains[i].name;
+  }
+  return points;
 }
 
-Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
-  const Field top =
-      document_of(e, {"machine", "workloads", "threads", "draws", "rounds", "paper", "must_hold"});
-  const std::int64_t draws = run.options.samples.value_or(top.at("draws").integer(1, 100000));
-  const int threads = static_cast<int>(top.at("threads").integer(1, 4096));
-  const int rounds = static_cast<int>(top.at("rounds").integer(1, 100000));
-  std::vector<std::string> header = {"chain"};
+/// Of the baseline over each version, by chain and in the geometric mean: the paper's form.
+void add_table(const std::vector<ordered_json>& points, Reproduced& done) {
+  std::vector<std::string> header = {"chain"}, mean = {"geometric mean"};
   for (const Version& v : kVersions) header.push_back(v.name() + " (measured)");
   header.insert(header.end(), {"baseline ms (measured)", "v-CFM ms (measured)"});
   Sheet sheet(std::move(header));
-  Reproduced done;
-  done.holds = true;
   std::map<std::string, double> logs;
-  int chains = 0;
-  done.result["chains"] = ordered_json::array();
-  // What is compared comes last and all at once, when the machine may be kept quiet for it.
-  std::vector<std::pair<Chain, Chosen>> all_chains;
-  for (const Field& f : top.at("workloads").items()) {
-    Chain c = chain_of(f.text(), top.at("machine").text(), threads, draws, run.request.seed);
-    Chosen chosen = chosen_for(c, e, run);
-    all_chains.emplace_back(std::move(c), std::move(chosen));
-  }
-  for (const auto& [c, chosen] : all_chains) {
-    ordered_json point = run.points.once(
-        e.id, c.name, [&] { return timed(c, chosen, rounds, run.request.progress); });
-    if (point.contains("reason")) {
-      fail(done, c.name + ": " + point["reason"].get<std::string>());
-      continue;
-    }
-    ++chains;
-    std::vector<std::string> row = {c.name};
+  for (const ordered_json& point : points) {
     const auto seconds = [&](const std::string& version) {
       return point["versions"][version]["seconds_median"].get<double>();
     };
+    std::vector<std::string> row = {point["chain"].get<std::string>()};
     for (const Version& v : kVersions) {
       const double faster = seconds("baseline") / seconds(v.name());
       logs[v.name()] += std::log(faster);
@@ -263,44 +251,69 @@ Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
     row.push_back(formatted("{:.3f}", 1e3 * seconds("baseline")));
     row.push_back(formatted("{:.3f}", 1e3 * seconds("v-CFM")));
     sheet.add(std::move(row));
-    point["chain"] = c.name;
-    done.result["chains"].push_back(std::move(point));
   }
-  if (chains == 0) return done;
-  std::vector<std::string> mean = {"geometric mean"};
   done.result["geometric_means"] = ordered_json::object();
   for (const Version& v : kVersions) {
-    const double faster = std::exp(logs[v.name()] / chains);
+    const double faster = std::exp(logs[v.name()] / static_cast<double>(points.size()));
     mean.push_back(formatted("{:.2f}", faster));
     done.result["geometric_means"][v.name()] = faster;
   }
   mean.insert(mean.end(), {"", ""});
   sheet.add(std::move(mean));
-  const ordered_json last = done.result["chains"].back();
-  done.report += formatted(
-      "Measured on {}, {} of its {} threads, kernels built by the system's compiler, last chain {}. Times of "
-      "the baseline over those of each version, medians of interleaved turns; drawn: {} tilings, seed "
-      "{}.\n\n",
-      last["cpu"].get<std::string>(), threads, last["cpus_online"].get<int>(),
-      last["date"].get<std::string>(), draws, run.request.seed);
   sheet.into(done);
-  done.result["threads"] = threads;
-  done.result["draws"] = draws;
-  done.result["seed"] = run.request.seed;
-  const std::string by = "measured (clock, " + last["cpu"].get<std::string>() + ")";
-  for (const Field& p : top.at("paper").items()) {
-    const std::string version = p.at("version").text();
-    if (!done.result["geometric_means"].contains(version)) continue;
+}
+
+}  // namespace
+
+std::optional<std::string> compiler_missing(const Experiment&, const ReproduceOptions&) {
+  const Availability here = find_target("cpu").here();
+  return here.usable ? std::nullopt
+                     : std::optional<std::string>("it builds kernels: " + here.reason);
+}
+
+Reproduced reproduce_ablation(const Experiment& e, const Run& run) {
+  const Field top =
+      document_of(e, {"machine", "workloads", "threads", "draws", "rounds", "paper", "must_hold"});
+  const std::int64_t draws = run.options.samples.value_or(top.at("draws").integer(1, 100000));
+  const int threads = static_cast<int>(top.at("threads").integer(1, 4096));
+  const int rounds = static_cast<int>(top.at("rounds").integer(1, 100000));
+  std::vector<Chain> chains;
+  for (const Field& f : top.at("workloads").items())
+    chains.push_back(
+        chain_of(f.text(), top.at("machine").text(), threads, draws, run.request.seed));
+  Reproduced done;
+  done.holds = true;
+  std::vector<ordered_json> points = timed_chains(chains, rounds, e, run);
+  std::erase_if(points, [&](const ordered_json& p) {
+    if (!p.contains("reason")) return false;
+    fail(done, p["chain"].get<std::string>() + ": " + p["reason"].get<std::string>());
+    return true;
+  });
+  if (points.empty()) return done;
+  const std::string cpu = points.back()["cpu"];
+  done.report += formatted(
+      "Measured on {}, {} of its {} threads, kernels built by the system's compiler, last chain "
+      "{}. Times of "
+      "the baseline over those of each version, medians of interleaved turns; drawn: {} tilings, "
+      "seed "
+      "{}.\n\n",
+      cpu, threads, points.back()["cpus_online"].get<int>(),
+      points.back()["date"].get<std::string>(), draws, run.request.seed);
+  done.result = {
+      {"threads", threads}, {"draws", draws}, {"seed", run.request.seed}, {"chains", points}};
+  add_table(points, done);
+  const ordered_json& means = done.result["geometric_means"];
+  for (const Field& p : top.at("paper").items())
     done.compared.push_back({.what = p.at("what").text(),
                              .unit = "times",
-                             .ours = done.result["geometric_means"][version].get<double>(),
-                             .ours_source = by,
+                             .ours = means.at(p.at("version").text()).get<double>(),
+                             .ours_source = "measured (clock, " + cpu + ")",
                              .paper = p.at("value").real()});
-  }
   const double least = top.at("must_hold").at("all_over_baseline").real();
-  const double all = done.result["geometric_means"]["v-CFM"];
+  const double all = means["v-CFM"];
   if (all < least)
-    fail(done, formatted("all three together are {:.2f} times the baseline, not {:.2f}", all, least));
+    fail(done,
+         formatted("all three together are {:.2f} times the baseline, not {:.2f}", all, least));
   return done;
 }
 

@@ -52,8 +52,8 @@ bool in_all_outputs(const Workload& w, LoopId loop) {
   });
 }
 
-/// A loop around everything that is computed, over a dimension of the outputs that is not their last:
-/// vectors run along that one.
+/// A loop around everything that is computed, over a dimension of the outputs that is not their
+/// last: vectors run along that one.
 struct Shared {
   Node* loop;
   std::int64_t extent, step;
@@ -66,11 +66,11 @@ std::vector<Shared> shared_loops(Kernel& kernel, const Workload& w) {
     if (at->kind == Node::Kind::loop) {
       const auto id = w.find_loop(at->name);
       const auto tile = kernel.tiles.find(at->name);
-      const std::int64_t step =
-          at->step > 0 ? at->step : tile == kernel.tiles.end() ? 0 : tile->second;
+      const std::int64_t step = at->step > 0                 ? at->step
+                                : tile == kernel.tiles.end() ? 0
+                                                             : tile->second;
       if (at->binding != Binding::seq) return {};
-      if (id && step > 0 && in_all_outputs(w, *id))
-        found.push_back({at, w.loop(*id).extent, step});
+      if (id && step > 0 && in_all_outputs(w, *id)) found.push_back({at, w.loop(*id).extent, step});
     }
     Node* next = nullptr;
     int inside = 0;
@@ -88,7 +88,8 @@ std::vector<Shared> shared_loops(Kernel& kernel, const Workload& w) {
 
 namespace {
 
-/// The operations of a plan and the bytes that it moves, on one thread; nothing where it is illegal.
+/// The operations of a plan and the bytes that it moves, on one thread; nothing where it is
+/// illegal.
 struct Work {
   double operations = 0;
   std::int64_t bytes = 0;

@@ -47,16 +47,16 @@ struct Heats {
   std::size_t finalists = 6;  ///< that are left, at least 1
   /// Of the fastest run's time: whoever is within it stays until the last heat.
   double margin = 1.1;
-  int heats = 5;      ///< at most
+  int heats = 5;  ///< at most
   std::function<void()> settle = {};
 };
 
-/// Successive halving: in each heat whoever is left takes a turn, one of heat h repeating its sample h
-/// times; then those leave whose fastest run so far is in the slower half and outside the margin. After
-/// the last heat the finalists are those with the fastest runs. A contestant that leaves is slower than
-/// the margin by its own fastest run, so an interruption must hit each of its runs to send a fast one
-/// home, and no number of a finalist comes from the heats. Returns the finalists, fastest first, as
-/// positions in `contestants`. Throws what a sample throws.
+/// Successive halving: in each heat whoever is left takes a turn, one of heat h repeating its
+/// sample h times; then those leave whose fastest run so far is in the slower half and outside the
+/// margin. After the last heat the finalists are those with the fastest runs. A contestant that
+/// leaves is slower than the margin by its own fastest run, so an interruption must hit each of its
+/// runs to send a fast one home, and no number of a finalist comes from the heats. Returns the
+/// finalists, fastest first, as positions in `contestants`. Throws what a sample throws.
 std::vector<std::size_t> finalists(const std::vector<Contestant>& contestants, const Heats& heats);
 
 /// Sleeps until this process has used almost no processor time for two milliseconds, at most 0.1 s:

@@ -1,5 +1,6 @@
-// The depth of a product whose right operand is read through a window, as the arrays that the emitted
-// `convolve` takes: loops that move the window's rows and columns are taps, the others channels.
+// The depth of a product whose right operand is read through a window, as the arrays that the
+// emitted `convolve` takes: loops that move the window's rows and columns are taps, the others
+// channels.
 #include <algorithm>
 
 #include "codegen/cpu/window_depth.h"
@@ -8,6 +9,7 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
+constexpr std::int64_t kListBytes = 16 * kWindowLists;  // a step, of emitted `Read`s
 
 }  // namespace
 
@@ -99,17 +101,20 @@ void KernelEmitter::Depth::nest(const std::vector<int>& loops, const std::string
   for (std::size_t i = 0; i < loops.size(); ++i) e_.out_.close();
 }
 
-std::string KernelEmitter::Depth::emit(std::int64_t& offset, std::int64_t packed_rows) {
-  const auto array = [&](const std::string& type, std::int64_t elements, std::int64_t each) {
-    const auto bytes = checked_mul(elements, each);
-    if (!bytes || *bytes > kMostBytes)
-      throw Refused{"operator " + op_.name + " sums over too many steps at once"};
-    return e_.scratch(*bytes, offset, type);
-  };
+std::int64_t KernelEmitter::Depth::room(std::int64_t packed_rows) const {
+  const auto bytes = checked_mul(count(steps_), kListBytes + packed_rows * e_.p_.element_bytes);
+  if (!bytes || *bytes > kMostBytes)
+    throw Refused{"operator " + op_.name + " packs more than 2^36 bytes at once"};
+  return *bytes;
+}
+
+std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& room,
+                                       const std::string& kept) {
   const auto declare = [&](const std::string& type, const std::string& base,
                            const std::vector<int>& loops) {
     const std::string name = e_.names_.fresh(base);
-    e_.out_.line(type + "* const " + name + " = " + array(type, count(loops), 8) + ";");
+    e_.out_.line(type + "* const " + name + " = " + e_.scratch(8 * count(loops), offset, type) +
+                 ";");
     return name;
   };
   const std::string channel = declare("int64_t", "channel", channels_);
@@ -117,11 +122,11 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, std::int64_t packed
   const std::string step = declare("Step", "step", steps_);
   const auto& stride = e_.layouts_[buffer_.index()].stride;
   nest(channels_, channel + "[" + number(channels_) + "] = " + sum([&](int l) {
-         const std::int64_t row =
-             x_.row_dim < 0 ? 0 : stride[static_cast<std::size_t>(x_.row_dim)];
-         return e_.stride_of(op_, access_, buffer_, l) - moves(l, x_.column_dim) -
-                moves(l, x_.row_dim) * row;
-       }) + ";");
+                    const std::int64_t row =
+                        x_.row_dim < 0 ? 0 : stride[static_cast<std::size_t>(x_.row_dim)];
+                    return e_.stride_of(op_, access_, buffer_, l) - moves(l, x_.column_dim) -
+                           moves(l, x_.row_dim) * row;
+                  }) + ";");
   const auto moved = [&](int dim) {
     return "static_cast<int32_t>(" + sum([&](int l) { return moves(l, dim); }) + ")";
   };
@@ -130,10 +135,10 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, std::int64_t packed
   const std::string next = e_.names_.fresh("next"), depth = e_.names_.fresh("depth");
   e_.out_.line("int64_t " + next + " = 0;");
   nest(steps_, step + "[" + next + "++] = {" + number(channels_) + ", " + number(taps_) + "};");
-  e_.out_.line("const Depth " + depth + " = {" + size(channels_) + ", " + size(taps_) + ", " + next +
-               ", " + channel + ", " + tap + ", " + step + ",");
-  e_.out_.line("    " + array("Read", count(steps_), 16 * kWindowLists) + ", " +
-               array("Real", count(steps_), packed_rows * e_.p_.element_bytes) + "};");
+  e_.out_.line("const Depth " + depth + " = {" + size(channels_) + ", " + size(taps_) + ", " +
+               next + ", " + channel + ", " + tap + ", " + step + ",");
+  e_.out_.line("    reinterpret_cast<Read*>(" + room + "), reinterpret_cast<Real*>(" + room +
+               " + " + std::to_string(kListBytes * count(steps_)) + "), " + kept + "};");
   return depth;
 }
 

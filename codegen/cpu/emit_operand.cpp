@@ -52,6 +52,11 @@ void KernelEmitter::look_for_hoist(NodeId id, const Product& p) {
 void KernelEmitter::emit_hoists(NodeId loop, const SymRanges& around) {
   for (auto& [id, h] : hoists_) {
     if (h.before != loop) continue;
+    if (h.kept) {
+      h.name = names_.fresh("kept");
+      out_.line("Kept " + h.name + " = {};");
+      continue;
+    }
     const ScheduleNode& n = k_.node(id);
     const Operator& op = p_.workload().op(n.op);
     const Access& b = op.inputs[static_cast<std::size_t>(h.product.right)];

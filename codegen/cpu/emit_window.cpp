@@ -224,8 +224,8 @@ void KernelEmitter::multiply_through(NodeId id, const Window& x, const Surroundi
             std::to_string(stride_of(op, a, in_a, x.rows)) + ", " +
             std::to_string(stride_of(op, a, in_a, depth)) + ",");
   out_.line("         " + corner(op, b, in_b, s.at) + ", " +
-            std::to_string(stride_of(op, b, in_b, depth)) + ", " + corner(op, c, in_c, s.at) + ", " +
-            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + s.fresh + ");");
+            std::to_string(stride_of(op, b, in_b, depth)) + ", " + corner(op, c, in_c, s.at) +
+            ", " + std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + s.fresh + ");");
 }
 
 /// Any other window: vectors run across the rows of the left operand, and points are broadcast.
@@ -243,7 +243,12 @@ void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings&
   out_.open("");
   std::int64_t offset = 0;
   Depth depth(*this, id, x, ranges);
-  const std::string steps = depth.emit(offset, ceil_div(rows, group) * group);
+  const std::int64_t bytes = depth.room(ceil_div(rows, group) * group);
+  const std::string kept = kept_for(id, x, bytes);
+  const std::string room = kept.empty() ? scratch(bytes, offset, "char")
+                                        : "memory + " + std::to_string(hoists_.at(id).offset);
+  const std::string steps =
+      depth.emit(offset, "(" + room + ")", kept.empty() ? "nullptr" : "&" + kept);
   std::string left = corner(op, a, in_a, s.at);
   std::string left_row = std::to_string(stride_of(op, a, in_a, x.rows));
   std::int64_t left_step = x.left_step;
@@ -253,17 +258,34 @@ void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings&
   }
   const std::string window = emit_window(id, x, s.at, ranges);
   out_.line("convolve<" + std::to_string(points) + ", " + std::to_string(vectors) + ", " +
-            std::to_string(x.step) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left + ", " +
-            left_row + ", " + std::to_string(left_step) + ", " + window + ", " + steps + ",");
+            std::to_string(x.step) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left +
+            ", " + left_row + ", " + std::to_string(left_step) + ", " + window + ", " + steps +
+            ",");
   out_.line("         " + corner(op, c, in_c, s.at) + ", " +
             std::to_string(stride_of(op, c, in_c, x.rows)) + ", " +
             std::to_string(stride_of(op, c, in_c, x.outer)) + ", " + s.fresh + ");");
   out_.close();
 }
 
-/// Points by vectors of the left operand's rows that stay in registers: the micro-kernel asked for, or
-/// as many points as there is room for beside two vectors of sums each, which load least. From here on
-/// the program has it.
+/// The name of what says whether the left operand, as it was packed last, is wanted again: where it
+/// lies at home, nobody changes it and its corner says which part of it is meant. Empty where it is
+/// not, and in the first pass, which asks for memory that no other compute uses.
+std::string KernelEmitter::kept_for(NodeId id, const Window& x, std::int64_t bytes) {
+  const ScheduleNode& n = k_.node(id);
+  const Access& a = p_.workload().op(n.op).inputs[static_cast<std::size_t>(x.left)];
+  const BufferId in_a = buffer_of_input(n, x.left);
+  const bool stays =
+      is_plain(in_a) && packed_[in_a.index()].empty() && x.left_dense &&
+      buffer(in_a).role == BufferRole::input && !p_.workload().producer(a.tensor).valid() &&
+      std::ranges::all_of(a.index, [](const Affine& i) { return i.plain_loop().has_value(); });
+  if (!stays || open_.empty() || parallel_grid_) return "";
+  return hoists_.try_emplace(id, Hoist{.before = open_.front().id, .bytes = bytes, .kept = true})
+      .first->second.name;
+}
+
+/// Points by vectors of the left operand's rows that stay in registers: the micro-kernel asked for,
+/// or as many points as there is room for beside two vectors of sums each, which load least. From
+/// here on the program has it.
 std::pair<int, int> KernelEmitter::point_shape() {
   const std::pair<int, int> shape = p_.micro_kernel
                                         ? std::pair(p_.micro_kernel->rows, p_.micro_kernel->vectors)
@@ -290,8 +312,7 @@ std::string KernelEmitter::emit_window(NodeId id, const Window& x,
   };
   std::string source_row = "0", rows = "0, 0, 1";
   if (x.row_dim >= 0) {
-    source_row =
-        std::to_string(layouts_[in_b.index()].stride[static_cast<std::size_t>(x.row_dim)]);
+    source_row = std::to_string(layouts_[in_b.index()].stride[static_cast<std::size_t>(x.row_dim)]);
     const Affine& index = b.index[static_cast<std::size_t>(x.row_dim)];
     const std::int64_t step =
         x.outer < 0 ? 0 : coefficient_of(index, op.loops[static_cast<std::size_t>(x.outer)]);

@@ -198,6 +198,7 @@ class KernelEmitter : private RangeEmitter {
                         const SymRanges& ranges);
   void read_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   std::pair<int, int> point_shape();
+  std::string kept_for(NodeId id, const Window& x, std::int64_t bytes);
   std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
                           const SymRanges& ranges);
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
@@ -214,6 +215,7 @@ class KernelEmitter : private RangeEmitter {
     std::int64_t bytes = 0, offset = 0;
     std::string name = {};   ///< of its array, where it was declared in this pass
     std::string low_depth = {}, low_columns = {};  ///< what the array begins with
+    bool kept = false;       ///< not packed there, but where first used, and named for a `Kept`
   };
   void look_for_hoist(NodeId id, const Product& p);
   void emit_hoists(NodeId loop, const SymRanges& around);

@@ -14,9 +14,10 @@ std::int64_t coefficient_of(const Affine& a, LoopId loop);
 class KernelEmitter::Depth {
  public:
   Depth(KernelEmitter& e, NodeId id, const Window& x, const SymRanges& ranges);
-  /// Arrays that say what every step reads, with room to pack that many rows of the left operand,
-  /// and a `Depth` of them; its name.
-  std::string emit(std::int64_t& offset, std::int64_t packed_rows);
+  /// What convolve needs to pack that many rows of the left operand in and to list steps in.
+  std::int64_t room(std::int64_t packed_rows) const;
+  /// Arrays that say what every step reads, and a `Depth` of them with `room` and `kept`; its name.
+  std::string emit(std::int64_t& offset, const std::string& room, const std::string& kept);
   /// All its steps, as text.
   std::string steps() const { return size(steps_); }
 
@@ -37,8 +38,8 @@ class KernelEmitter::Depth {
   OpId id_;
   const Access& access_;
   BufferId buffer_;
-  std::vector<std::string> at_;                ///< by op.loops: an index, as text
-  std::vector<int> steps_, channels_, taps_;   ///< loops of more than one iteration, in order
+  std::vector<std::string> at_;               ///< by op.loops: an index, as text
+  std::vector<int> steps_, channels_, taps_;  ///< loops of more than one iteration, in order
 };
 
 }  // namespace tilewright::cpu

@@ -31,6 +31,18 @@ struct Window {
 struct Read {
   int64_t source, left;
 };
+// Lists of the steps whose taps are in a set, of the last few sets that were asked for.
+struct Lists {
+  uint64_t taps[kLists];
+  int64_t size[kLists];
+  int next;
+};
+// What was packed of A, and the lists made for it; the next product may want the same.
+struct Kept {
+  const Real* left;
+  int64_t rows, steps;
+  Lists lists;
+};
 struct Depth {
   int64_t channels, taps, steps;
   const int64_t* channel;  // where each lies in the source
@@ -38,6 +50,7 @@ struct Depth {
   const Step* step;
   Read* reads;   // room for kLists lists of `steps`
   Real* packed;  // room for all rows of A, a whole number of groups
+  Kept* kept;    // whether both may still hold something; null: they never do
 };
 
 // The micro-kernel (Chimera, Algorithm 2) with the roles of its operands exchanged: MI points of B are
@@ -113,12 +126,6 @@ TILEWRIGHT_TARGET inline void deliver(const Vector* sums, int64_t apart, int64_t
   }
 }
 
-// Lists of the steps whose taps are in a set, of the last few sets that were asked for.
-struct Lists {
-  uint64_t taps[kLists];
-  int64_t size[kLists];
-  int next;
-};
 inline int list_of(uint64_t taps, int64_t apart, const Window& w, const Depth& d, Lists& lists) {
   for (int i = 0; i < kLists; ++i)
     if (lists.taps[i] == taps) return i;
@@ -183,10 +190,14 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
   if (rows <= 0 || w.width <= 0 || w.height <= 0 || d.steps <= 0) return;
   constexpr int64_t kGroup = NI * kLanes;
   const int64_t groups = (rows + kGroup - 1) / kGroup, blocks = (w.width + MI - 1) / MI;
-  for (int64_t g = 0; g < groups; ++g)
-    pack(min(rows - g * kGroup, kGroup), d.steps, a + g * kGroup * a_row, a_k, a_row,
-         d.packed + g * kGroup * d.steps, kGroup);
-  Lists lists = {};
+  Kept own = {};
+  Kept& kept = d.kept ? *d.kept : own;
+  if (kept.left != a || kept.rows != rows || kept.steps != d.steps) {
+    for (int64_t g = 0; g < groups; ++g)
+      pack(min(rows - g * kGroup, kGroup), d.steps, a + g * kGroup * a_row, a_k, a_row,
+           d.packed + g * kGroup * d.steps, kGroup);
+    kept = {a, rows, d.steps, {}};
+  }
   Vector sums[MI * NI];
   for (int64_t y = 0; y < w.height; ++y) {
     uint64_t inside = 0;
@@ -198,7 +209,7 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
       const int64_t here = min(rows - g * kGroup, kGroup), vectors = (here + kLanes - 1) / kLanes;
       for (int64_t b = 0; b < blocks; ++b) {
         const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
-        multiply_points<MI, NI, STEP>(vectors, d.packed + g * kGroup * d.steps, w, d, lists,
+        multiply_points<MI, NI, STEP>(vectors, d.packed + g * kGroup * d.steps, w, d, kept.lists,
                                       inside, y, x, points, sums);
         Real* const to = c + g * kGroup * c_row + y * c_line + x;
         for (int64_t n = 0; n < vectors; ++n)

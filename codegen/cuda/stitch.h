@@ -21,6 +21,8 @@ namespace tilewright::cuda {
 
 /// Whether some loop of the kernel is bound to warps, lanes or threads.
 bool is_stitched(const ScheduledKernel& k);
+/// `x` with some indices for others.
+Linear renamed(const Linear& x, const std::map<int, int>& names);
 
 class StitchEmitter {
  public:
@@ -125,19 +127,21 @@ class StitchEmitter {
   int add_index(Index index);
   std::size_t slot(OpId op, std::size_t local) const { return k_.range_base[op.index()] + local; }
 
-  // stitch_values.cpp
-  void make_values();
+  // stitch_loads.cpp
   void place_load(NodeId load);
-  void visit_values(NodeId node);
   void add_load(NodeId load);
-  void add_compute(NodeId compute);
   void check_same_units() const;
   void check_last_tiles(NodeId load) const;
   bool is_private(NodeId loop, BufferId b) const;
   bool tile_moves(NodeId load, NodeId loop) const;
   std::vector<NodeId> loading_loops(NodeId load) const;
   bool same_tile(NodeId a, NodeId b) const;
-  NodeId anchor_of(NodeId compute, int write) const;
+
+  // stitch_values.cpp
+  void make_values();
+  void visit_values(NodeId node);
+  void add_compute(NodeId compute);
+  NodeId anchor_of(NodeId compute) const;
   void check_sum(const Value& v) const;
   void check_leaving(const Value& v) const;
   void choose_storage(Value& v);
@@ -162,6 +166,7 @@ class StitchEmitter {
         .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(v.output)].output)];
   }
   Key use_key(const Use& use) const;
+  std::vector<Linear> there(const Use& use) const;
   bool encloses(NodeId scope, int id) const;
   bool leaves(const Value& v) const;
   void lay_out();
@@ -212,13 +217,19 @@ class StitchEmitter {
   std::string read(const Use& use);
   std::string read_gathered(const Use& use);
   void finish_sums(NodeId anchor);
-  void combine(std::size_t value);
-  void join_warps(std::size_t value, const std::vector<int>& units);
+  void join_lanes(const Value& v);
+  void join_warps(const std::vector<std::size_t>& sums, const std::string& flip);
+  void add_up_parts(const Value& v, const std::string& parts);
+  std::string part(const Value& v, const std::string& parts, const std::string& warp) const;
+  void keep_sum(std::size_t value);
   std::string place_among(const Value& v) const;
   bool shared_out(const Value& v) const;
   std::string joining_warp(const Value& v) const;
   std::vector<int> reduced_units(const Value& v) const;
   std::int64_t scratch_lanes(const Value& v) const;
+  std::int64_t scratch_elements(const Value& v) const {
+    return size_of_dims(v.dims) * warps_ * scratch_lanes(v);
+  }
   static std::string functor(Combine c);
   std::string literal_text(double value) const;
 
@@ -243,13 +254,15 @@ class StitchEmitter {
   std::map<BufferId, std::vector<Span>> tiles_;  ///< of buffers fixed at a body
   std::map<BufferId, std::vector<NodeId>> tile_loops_;
   std::map<std::size_t, std::int64_t> scratch_;  ///< of sums over warps: offset in bytes
+  std::set<std::size_t> long_sums_;              ///< sums that use one place in turn
+  std::map<NodeId, std::string> flips_;          ///< of sums in a loop: which of two places is next
   std::int64_t shared_bytes_ = 0;
 
   Lines out_{1};
   std::vector<std::map<std::string, std::string>> defined_;
   std::vector<std::size_t> written_;  ///< in shared memory, and not yet seen by all who read it
-  std::set<std::int64_t> taken_;      ///< scratch of sums that has been used before
-  std::vector<NodeId> open_;          ///< loops of the program around the current place
+  bool long_place_taken_ = false;
+  std::vector<NodeId> open_;  ///< loops of the program around the current place
   std::string rest_ = "block";
   std::int64_t blocks_here_ = 1;
 };

@@ -10,7 +10,8 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::int64_t kMostIndexed = std::int64_t{1} << 24;  // integers that f32 holds, all of them
+constexpr std::int64_t kMostIndexed = std::int64_t{1}
+                                      << 24;  // integers that f32 holds, all of them
 
 }  // namespace
 
@@ -37,7 +38,9 @@ std::string StitchEmitter::read(const Use& use) {
   const Value& v = values_[used_by_.at({use.node, use.input})];
   const Key key = use_key(use);
   if (v.storage == Storage::registers) return array(v, *match(v.key, key, v.scope));
-  const std::string in = condition(facts_[use.node.index()].inside);
+  std::vector<Linear> inside = facts_[use.node.index()].inside;
+  for (Linear& x : there(use)) inside.push_back(std::move(x));
+  const std::string in = condition(inside);
   if (v.storage == Storage::shared) {
     const std::string value = shared_at(v, key);
     return in.empty() ? value : in + " ? " + value + " : " + real() + "(0)";
@@ -50,8 +53,9 @@ std::string StitchEmitter::read(const Use& use) {
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 
-/// What is read by other inputs' values, x0, x1, ... at this point: zero where they name no element.
-/// Threads that compute for nothing read nothing, and lanes that compute the same read once.
+/// What is read by other inputs' values, x0, x1, ... at this point: zero where they name no
+/// element. Threads that compute for nothing read nothing, and lanes that compute the same read
+/// once.
 std::string StitchEmitter::read_gathered(const Use& use) {
   const Facts& facts = facts_[use.node.index()];
   const Operator& op = workload_.op(k_.node(use.node).op);
@@ -80,7 +84,8 @@ std::string StitchEmitter::read_gathered(const Use& use) {
     }
     offset += " + " + times(stride, index);
   }
-  const std::string loaded = there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
+  const std::string loaded =
+      there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 
@@ -156,28 +161,22 @@ std::int64_t StitchEmitter::scratch_lanes(const Value& v) const {
   return copies(v.key, {}).lane == "0" ? 1 : 32;
 }
 
-/// Joins the parts that lanes and warps have; then all of them have the sum.
-void StitchEmitter::combine(std::size_t value) {
-  const Value& v = values_[value];
-  const std::vector<int> units = reduced_units(v);
-  std::string lanes;
-  bool warps = false;
-  for (int id : units) {
+/// Joins the parts that lanes have.
+void StitchEmitter::join_lanes(const Value& v) {
+  std::string text;
+  for (int id : reduced_units(v)) {
     const Index& i = indices_[static_cast<std::size_t>(id)];
-    const std::string f = functor(output_of(v).combine);
-    if (i.unit == Binding::warp || (i.unit == Binding::thread && warps_ > 1)) warps = true;
     if (i.unit == Binding::warp) continue;
     const bool thread = i.unit == Binding::thread;
-    lanes += array(v) + " = over_lanes<" + std::to_string(thread ? 32 : i.count) + ", " +
-             std::to_string(thread ? 1 : i.stride) + ">(" + array(v) + ", " + f + "); ";
+    text += array(v) + " = over_lanes<" + std::to_string(thread ? 32 : i.count) + ", " +
+            std::to_string(thread ? 1 : i.stride) + ">(" + array(v) + ", " +
+            functor(output_of(v).combine) + "); ";
   }
-  if (!lanes.empty()) {
-    lanes.pop_back();
-    for (int id : v.dims) open_loop(id);
-    out_.line(lanes);
-    for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
-  }
-  if (warps) join_warps(value, units);
+  if (text.empty()) return;
+  text.pop_back();
+  for (int id : v.dims) open_loop(id);
+  out_.line(text);
+  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
 }
 
 /// Where a thread's value lies among all values of the array that it has.
@@ -204,68 +203,99 @@ std::string StitchEmitter::joining_warp(const Value& v) const {
          (v.dims.empty() ? "0" : "(" + place_among(v) + ") % " + std::to_string(warps_));
 }
 
-void StitchEmitter::join_warps(std::size_t value, const std::vector<int>& units) {
-  const Value& v = values_[value];
-  const std::int64_t lanes = scratch_lanes(v);
-  const std::string parts = names_.fresh(v.name + "_parts"), all = std::to_string(warps_);
-  out_.line(real() + "* const " + parts + " = reinterpret_cast<" + real() + "*>(memory + " +
-            std::to_string(scratch_.at(value)) + ");");
-  const std::string at = place_among(v);
-  const auto slot = [&](const std::string& warp) {
-    return parts + "[((" + at + ") * " + all + " + " + warp + ") * " + std::to_string(lanes) +
-           (lanes == 1 ? "]" : " + lane]");
-  };
-  const bool again = !taken_.insert(scratch_.at(value)).second;
-  if (!open_.empty() || again) out_.line("block_sync();");
-  for (int id : v.dims) open_loop(id);
-  out_.line((lanes == 1 ? "if (lane == 0) " : "") + slot("warp") + " = " + array(v) + ";");
-  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+/// A warp's slot for a value of a sum, in shared memory.
+std::string StitchEmitter::part(const Value& v, const std::string& parts,
+                                const std::string& warp) const {
+  const bool one = scratch_lanes(v) == 1;
+  return parts + "[((" + place_among(v) + ") * " + std::to_string(warps_) + " + " + warp + ")" +
+         (one ? "]" : " * 32 + lane]");
+}
+
+/// Joins the parts that warps have of some sums, at one barrier.
+void StitchEmitter::join_warps(const std::vector<std::size_t>& sums, const std::string& flip) {
+  std::vector<std::string> parts;
+  for (std::size_t i : sums) {
+    const Value& v = values_[i];
+    parts.push_back(names_.fresh(v.name + "_parts"));
+    const std::string more =
+        flip.empty() ? "" : " + " + flip + " * " + std::to_string(scratch_elements(v));
+    out_.line(real() + "* const " + parts.back() + " = reinterpret_cast<" + real() +
+              "*>(memory + " + std::to_string(scratch_.at(i)) + ")" + more + ";");
+    for (int id : v.dims) open_loop(id);
+    out_.line((scratch_lanes(v) == 1 ? "if (lane == 0) " : "") + part(v, parts.back(), "warp") +
+              " = " + array(v) + ";");
+    for (std::size_t k = 0; k < v.dims.size(); ++k) close_loop();
+  }
   out_.line("block_sync();");
+  for (std::size_t i = 0; i < sums.size(); ++i) add_up_parts(values_[sums[i]], parts[i]);
+}
+
+void StitchEmitter::add_up_parts(const Value& v, const std::string& parts) {
   std::string from = "warp";
   std::int64_t group = 1;
-  std::vector<std::pair<std::int64_t, std::int64_t>>
-      counts;  // of warps, and how far they are apart
-  for (int id : units) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> counts;  // of warps, and how far apart
+  for (int id : reduced_units(v)) {
     const Index& i = indices_[static_cast<std::size_t>(id)];
     if (i.unit == Binding::lane) continue;
     const bool thread = i.unit == Binding::thread;
     counts.emplace_back(thread ? warps_ : i.count, thread ? 1 : i.stride);
     group *= counts.back().first;
-    from = thread || from == "0" ? "0" : from + " - " + times(i.stride, i.text);
+    from += " - " + times(i.stride, i.text);
   }
-  from = group == warps_ ? "0" : named("int", "first_warp", from);
+  from = group == warps_ ? "" : named("int", "first_warp", from) + " + ";
   for (int id : v.dims) open_loop(id);
   if (shared_out(v)) out_.open("if (" + joining_warp(v) + ")");
   out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
-  for (const auto& [count, apart] : counts) {
+  for (std::size_t c = 0; c < counts.size(); ++c) {
     const std::string w = names_.fresh("w");
     out_.line("TW_UNROLL");
-    out_.open("for (int " + w + " = 0; " + w + " < " + std::to_string(count) + "; ++" + w + ")");
-    from += " + " + times(apart, w);
+    out_.open("for (int " + w + " = 0; " + w + " < " + std::to_string(counts[c].first) + "; ++" +
+              w + ")");
+    from += (c == 0 ? "" : " + ") + times(counts[c].second, w);
   }
   // A block may have warps that are no whole group.
-  const std::string exists = warps_ % group == 0 ? "" : "if (" + from + " < " + all + ") ";
-  out_.line(exists + combined(output_of(v).combine, array(v), slot("(" + from + ")")));
+  const std::string exists =
+      warps_ % group == 0 ? "" : "if (" + from + " < " + std::to_string(warps_) + ") ";
+  out_.line(exists + combined(output_of(v).combine, array(v), part(v, parts, "(" + from + ")")));
   for (std::size_t i = 0; i < counts.size(); ++i) out_.close();
   if (shared_out(v)) out_.close();
   for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
 }
 
 void StitchEmitter::finish_sums(NodeId anchor) {
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    const Value& v = values_[i];
-    if (!is_sum(v) || v.anchor != anchor) continue;
-    combine(i);
-    if (leaves(v)) store(v);
-    if (v.storage != Storage::shared) continue;
-    const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);
-    for (int id : ids) open_loop(id);
-    const std::string in = both(condition(v.inside), owner(copies(v.key, {})));
-    out_.line((in.empty() ? "" : "if (" + in + ") ") + shared_at(v, v.key) + " = " + array(v) +
-              ";");
-    for (std::size_t k = 0; k < ids.size(); ++k) close_loop();
-    written_.push_back(i);
+  std::vector<std::size_t> sums, together;
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    if (is_sum(values_[i]) && values_[i].anchor == anchor) sums.push_back(i);
+  for (std::size_t i : sums) {
+    join_lanes(values_[i]);
+    if (scratch_.contains(i) && !long_sums_.contains(i)) together.push_back(i);
   }
+  if (!together.empty()) {
+    const auto flip = flips_.find(anchor);
+    // In a loop, turns use one of two places: who still reads the last turn's is not waited for.
+    if (flip != flips_.end()) out_.line(flip->second + " ^= 1;");
+    join_warps(together, flip == flips_.end() ? "" : flip->second);
+  }
+  for (std::size_t i : sums) {
+    if (!long_sums_.contains(i)) continue;
+    if (!open_.empty() || long_place_taken_) out_.line("block_sync();");
+    long_place_taken_ = true;
+    join_warps({i}, "");
+  }
+  for (std::size_t i : sums) keep_sum(i);
+}
+
+/// A sum that is complete, to where it goes.
+void StitchEmitter::keep_sum(std::size_t value) {
+  const Value& v = values_[value];
+  if (leaves(v)) store(v);
+  if (v.storage != Storage::shared) return;
+  const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);
+  for (int id : ids) open_loop(id);
+  const std::string in = both(condition(v.inside), owner(copies(v.key, {})));
+  out_.line((in.empty() ? "" : "if (" + in + ") ") + shared_at(v, v.key) + " = " + array(v) + ";");
+  for (std::size_t k = 0; k < ids.size(); ++k) close_loop();
+  written_.push_back(value);
 }
 
 }  // namespace tilewright::cuda

@@ -65,6 +65,7 @@ void StitchEmitter::write() {
     if (v.storage == Storage::shared)
       out_.line(real() + "* const " + v.name + " = reinterpret_cast<" + real() + "*>(memory + " +
                 std::to_string(v.offset) + ");");
+  for (const auto& [anchor, flip] : flips_) out_.line("int " + flip + " = 0;");
   rest_ = "block";
   blocks_here_ = k_.blocks;
   defined_.emplace_back();
@@ -251,8 +252,7 @@ void StitchEmitter::visit_pack(NodeId id) {
   blocks_here_ = outer_blocks;
 }
 
-// ---- expressions
-// ---------------------------------------------------------------------------------
+// ---- expressions ------------------------------------------------------------------------------
 
 /// A name for a value; the same value keeps the name that it has.
 std::string StitchEmitter::named(const std::string& type, const std::string& base,

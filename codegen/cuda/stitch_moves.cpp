@@ -67,7 +67,10 @@ void StitchEmitter::move(const Value& v, const std::string& function, const std:
   const bool atomic = function == "add_global";
   const int element = atomic || one_by_one ? -1 : contiguous(v.tensor, v.key, ids);
   const Linear at = flat(v.tensor, v.key);
-  const std::int64_t width = vector_width(v.tensor, at, element, v.inside);
+  std::vector<Linear> inside = v.inside;
+  if (v.loaded())
+    for (Linear& x : there(v.uses.front())) inside.push_back(std::move(x));
+  const std::int64_t width = vector_width(v.tensor, at, element, inside);
   std::size_t opened = 0;
   for (int id : ids)
     if (id != element) open_loop(id), ++opened;
@@ -75,7 +78,7 @@ void StitchEmitter::move(const Value& v, const std::string& function, const std:
   if (element >= 0 && !whole) open_loop(element, width), ++opened;
   Linear from = at;
   if (whole) from.terms.erase(element);
-  std::string in = both(condition(v.inside), only);
+  std::string in = both(condition(inside), only);
   if (in.empty()) in = "true";
   const std::string values = whole ? array(v, {}, element) + "[0]" : array(v);
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, from);
@@ -172,7 +175,6 @@ void StitchEmitter::lay_out() {
     shared_bytes_ += 16 * ceil_div(elements * bytes, std::int64_t{16});
     return at;
   };
-  std::vector<std::size_t> long_sums;
   std::int64_t longest = 0;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     Value& v = values_[i];
@@ -191,16 +193,22 @@ void StitchEmitter::lay_out() {
       return indices_[static_cast<std::size_t>(id)].unit != Binding::lane;
     });
     if (!joined || warps_ == 1) continue;
-    const std::int64_t elements = size_of_dims(v.dims) * warps_ * scratch_lanes(v);
+    const std::int64_t elements = scratch_elements(v);
+    const bool in_loop = std::ranges::any_of(loops_around(v.anchor), [this](NodeId l) {
+      return k_.node(l).binding != Binding::grid && facts_[l.index()].turn >= 0;
+    });
     // Long arrays of sums use one place after the other, at a barrier each.
-    if (elements > kLongSums)
-      long_sums.push_back(i), longest = std::max(longest, elements);
-    else
-      scratch_[i] = room(elements);
+    if (elements > kLongSums) {
+      long_sums_.insert(i);
+      longest = std::max(longest, elements);
+      continue;
+    }
+    if (in_loop && !flips_.contains(v.anchor)) flips_[v.anchor] = names_.fresh("flip");
+    scratch_[i] = room((in_loop ? 2 : 1) * elements);
   }
   if (longest > 0) {
     const std::int64_t at = room(longest);
-    for (std::size_t i : long_sums) scratch_[i] = at;
+    for (std::size_t i : long_sums_) scratch_[i] = at;
   }
   const Level* shared = nullptr;
   for (const Level& l : p_.machine().levels)

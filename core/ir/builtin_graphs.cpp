@@ -99,9 +99,9 @@ RawWorkload adam(const Values& v) {
       .loop("i", v["size"])
       .op("first: m1[i] = 0.9 * m[i] + 0.1 * g[i]")
       .op("squared: g2[i] = square(g[i])")
-      .op("second: v1[i] = 0.999 * v[i] + 0.001 * abs(g2[i])")
+      .op("second: v1[i] = 0.999 * abs(v[i]) + 0.001 * g2[i]")  // no second moment is negative, drawn ones are
       .op("mhat: mhat[i] = m1[i] * 1.1111")
-      .op("vhat: vhat[i] = abs(v1[i]) * 1.0526")
+      .op("vhat: vhat[i] = v1[i] * 1.0526")
       .op("root: root[i] = sqrt(vhat[i])")
       .op("step: step[i] = mhat[i] / (root[i] + 1e-08)")
       .op("update: p1[i] = p[i] - 0.001 * step[i]")

@@ -31,9 +31,11 @@ class Lock:
     def __exit__(self, *_):
         self.depth -= 1
         if self.depth == 0:
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            fcntl.flock(self.file, fcntl.LOCK_UN)
+            try:  # after a fault this throws, and the others must not wait for ever
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+            finally:
+                fcntl.flock(self.file, fcntl.LOCK_UN)
 
 
 LOCK = Lock(os.environ.get("TILEWRIGHT_GPU_LOCK") or os.devnull)
@@ -187,7 +189,7 @@ def ours(size, answer):
         kernels.run(full[i])
         return [full[i][n] for n in size.names]
     contestant = Captured(size, run)
-    contestant.kernels = kernels  # the module lives as long as its graph
+    contestant.kernels, contestant.full = kernels, full  # the graph uses them as long as it lives
     return contestant
 
 

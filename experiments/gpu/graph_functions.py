@@ -157,8 +157,8 @@ def residual_layernorm(o, x, bias, keep, residual, gain, offset):
 
 def adam(o, m, g, v, p):
     m1 = 0.9 * m + 0.1 * g
-    v1 = 0.999 * v + 0.001 * o.abs(g * g)
-    step = m1 * 1.1111 / (o.sqrt(o.abs(v1) * 1.0526) + 1e-8)
+    v1 = 0.999 * o.abs(v) + 0.001 * (g * g)
+    step = m1 * 1.1111 / (o.sqrt(v1 * 1.0526) + 1e-8)
     return m1, v1, p - 0.001 * step
 
 

@@ -40,8 +40,8 @@ def residual_layernorm(x, bias, keep, residual, gain, offset):
 
 def adam(m, g, v, p):
     m1 = 0.9 * m + 0.1 * g
-    v1 = 0.999 * v + 0.001 * (g * g).abs()
-    step = m1 * 1.1111 / ((v1.abs() * 1.0526).sqrt() + 1e-8)
+    v1 = 0.999 * v.abs() + 0.001 * (g * g)
+    step = m1 * 1.1111 / ((v1 * 1.0526).sqrt() + 1e-8)
     return m1, v1, p - 0.001 * step
 
 

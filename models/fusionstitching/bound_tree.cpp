@@ -10,6 +10,7 @@ namespace {
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kMostWarps = 32;     // of a block: CUDA C++ Programming Guide
 constexpr std::int64_t kKeptOfTensor = 64;  // values of one tensor that a thread keeps in registers
+constexpr std::int64_t kKeptAlike = 16;     // that every lane keeps for itself alone
 constexpr std::int64_t kKept = 160;         // of all, of at most 255 registers
 constexpr std::int64_t kWorking = 24;       // registers beside the values that are kept (assumed)
 constexpr std::int64_t kThreadsOfTrips = 256;  // of a block, at most, that a loop's trips ask for
@@ -290,8 +291,19 @@ class Writer {
     for (std::size_t p = 0; p < passes_.size(); ++p)
       for (int v : passes_[p].vertices)
         for (const Access& a : op(v).inputs)
-          if (!made_here(a.tensor)) reads[a.tensor].push_back({p, &a});
+          if (!made_here(a.tensor) && !is_gather(a)) reads[a.tensor].push_back({p, &a});
     return reads;
+  }
+  /// Whether some operator of the part reads another tensor by the values of this one.
+  bool says_where(TensorId t) const {
+    return std::ranges::any_of(c_.vertices, [&](int v) {
+      return std::ranges::any_of(op(v).inputs, [&](const Access& a) {
+        return std::ranges::any_of(a.index, [&](const Affine& i) {
+          return i.gathered >= 0 &&
+                 op(v).inputs[static_cast<std::size_t>(i.gathered)].tensor == t;
+        });
+      });
+    });
   }
   bool made_here(TensorId t) const {
     const OpId producer = w_.producer(t);
@@ -299,7 +311,8 @@ class Writer {
            std::ranges::any_of(c_.vertices, [&](int u) { return g_.vertex(u).op == producer; });
   }
 
-  /// An input that several passes read, or that all lanes read alike, is loaded before them.
+  /// An input that several passes read, or that all lanes read alike (one value, or what a gather is
+  /// indexed by), is loaded before them.
   void place_inputs() {
     for (const auto& [t, uses] : home_reads()) {
       const Use& first = uses.front();
@@ -314,7 +327,7 @@ class Writer {
         alike |= d == -1 && p.bound >= 0 && bound_ != Binding::seq;
         share = std::max(share, share_of(p, *u.access));
       }
-      if (!several && !(alike && share <= 1)) continue;
+      if (!several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
       switch (keep(share, row_bytes(*first.access), aligned)) {
         case Where::registers:
           loads_.push_back(load(w_.tensor(t).name, "registers"));

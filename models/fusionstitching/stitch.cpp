@@ -12,6 +12,8 @@ namespace {
 constexpr std::array<std::int64_t, 4> kThreads = {128, 256, 512, 1024};
 constexpr std::array<std::int64_t, 6> kWrittenThreads = {32, 64, 128, 256, 512, 1024};
 constexpr std::array<Scheme, 3> kSchemes = {Scheme::thread, Scheme::warp, Scheme::block};
+constexpr double kSummedByBlock =
+    32;  // of a column, at least: its part is written for each 32 read
 constexpr std::int64_t kMostTurns = 8;
 constexpr std::size_t kMostGroups = 6;  // of which every combination of schemes is tried
 constexpr std::size_t kBeam = 64;       // combinations that are gone on with where there are more
@@ -183,16 +185,17 @@ void Part::each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const 
 /// columns, every number of blocks that the GPU may need. A warp or block along a column would take
 /// a sector for an element: left out.
 void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const {
-  const double most = columns_ && may_split(g_, c_)
-                          ? std::min(inner(c_.vertices.front()), static_cast<double>(4 * d_.sms))
-                          : 1;
+  const double most =
+      columns_ && may_split(g_, c_)
+          ? std::min(inner(c_.vertices.front()) / kSummedByBlock, static_cast<double>(4 * d_.sms))
+          : 1;
   for (Scheme scheme : kSchemes) {
     // A row of a point is a thread's; a warp or block would have nothing else to do.
     if (scheme != Scheme::thread && (over_columns_ || points_)) continue;
     for (Group& g : s.groups) g.scheme = scheme;
     for (s.vector = 1; s.vector <= widest_; s.vector *= 2)
       for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
-        for (s.splits = 1; static_cast<double>(s.splits) <= most; s.splits *= 2)
+        for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
           try_one(s, threads, f);
   }
 }

@@ -265,6 +265,10 @@ std::int64_t estimate(const Schedule& s, const ScheduledKernel& k, const Price& 
 }  // namespace
 
 Result<Price> price(const Schedule& s, const Device& d, const Options& o) {
+  for (OpId op : s.workload->topological_order())
+    if (s.workload->gathers(op))
+      return Reason{formatted("MCFuser prices tiles: {} reads by another tensor's values",
+                              s.workload->op(op).name)};
   Price total;
   double bytes = 0;
   for (const ScheduledKernel& k : s.kernels) {

@@ -2,6 +2,9 @@
 // points that lie dense or not, channels that are split; each held against the reference evaluator.
 #include <gmock/gmock.h>
 
+#include <random>
+
+#include "core/ir/format.h"
 #include "models/exact/exact.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/worked.h"
@@ -52,7 +55,38 @@ const std::vector<Case>& cases() {
        "h w ( C.conv1 C.conv2 )", "h=3,w=10"},
       {"conv-chain:ic=5,h=13,w=24,oc1=7,oc2=6,st1=3,st2=1,k1=3,k2=1", "h w ( C.conv1 C.conv2 )",
        "h=3,w=8"},
+      // More channels than one group of vectors has, weights that are packed once for several
+      // tiles.
+      {"conv-chain:ic=3,h=12,w=33,oc1=40,oc2=18,st1=1,st2=1,k1=3,k2=3", "h w ( C.conv1 C.conv2 )",
+       "h=5,w=33"},
+      // More taps than are taken at once.
+      {"conv-chain:ic=2,h=12,w=20,oc1=6,oc2=5,st1=2,st2=1,k1=9,k2=1", "h w ( C.conv1 C.conv2 )",
+       "h=3,w=10"},
   };
+  return all;
+}
+
+/// Chains drawn at random: kernels larger than their images, strides beyond them, single rows and
+/// columns, one channel and several groups.
+std::vector<Case> drawn(std::uint32_t seed, int count) {
+  std::mt19937 random(seed);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  std::vector<Case> all;
+  while (static_cast<int>(all.size()) < count) {
+    const int h = draw(1, 30), w = draw(1, 50), k1 = draw(1, 6), k2 = 2 * draw(0, 1) + 1;
+    const int st1 = draw(1, 5), st2 = draw(1, 2);
+    const auto after = [](int size, int k, int st) { return (size + 2 * (k / 2) - k) / st + 1; };
+    const int rows = after(after(h, k1, st1), k2, st2), columns = after(after(w, k1, st1), k2, st2);
+    const bool relu = draw(0, 1) == 1;
+    all.push_back({formatted("conv-chain:ic={},h={},w={},oc1={},oc2={},st1={},st2={},k1={},k2={},"
+                             "relu={}",
+                             draw(1, 6), h, w, draw(1, 40), draw(1, 20), st1, st2, k1, k2,
+                             static_cast<int>(relu)),
+                   formatted("h w ( C.conv1 {}C.conv2 )", relu ? "C.relu " : ""),
+                   formatted("h={},w={}", draw(1, rows), draw(1, columns))});
+  }
   return all;
 }
 
@@ -96,6 +130,25 @@ TEST_P(OnEveryIsa, ComputesTheChain) {
 INSTANTIATE_TEST_SUITE_P(Convolutions, OnEveryIsa,
                          ::testing::Values(cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512),
                          [](const auto& info) { return std::string(cpu::name_of(info.param)); });
+
+TEST(Convolutions, ChainsDrawnAtRandom) {
+  constexpr std::uint32_t kSeed = 20;
+  const std::vector<Case> all = drawn(kSeed, 10);
+  std::vector<Schedule> schedules;
+  std::vector<cpu::Source> sources;
+  for (const Case& c : all) {
+    schedules.push_back(schedule_of(c, sources.size() % 2 == 0));
+    sources.push_back(
+        cpu::emit(schedules.back(), {.threads = 1 + static_cast<int>(sources.size() % 3),
+                                     .prefix = "k" + std::to_string(sources.size())})
+            .value());
+  }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i]), 1e-5)
+        << "seed " << kSeed << ": " << all[i].workload << " " << all[i].tree << " " << all[i].tiles;
+}
 
 TEST(Convolutions, CopyWhatExactCountsWithHalosComputedAgain) {
   std::vector<Schedule> schedules;

@@ -31,7 +31,8 @@ class Maker {
     std::string text = "name: rows\ndtype: " + type + "\nloops: {r: " + std::to_string(rows_) +
                        ", c: " + std::to_string(columns_) + "}\noperators:\n";
     for (const Op& op : ops_) text += "  - \"" + op.text + "\"\n";
-    const std::string tables = (used("T") ? "T: [7, c], " : "") + std::string(used("S") ? "S: [7], " : "");
+    const std::string tables =
+        std::string(used("T") ? "T: [7, c], " : "") + (used("S") ? "S: [7], " : "");
     if (!tables.empty())
       text += "tensors: {" + tables + "ids: [r]}\ndtypes: {ids: " + (chance(0.5) ? "i8" : "i32") +
               "}\n";
@@ -254,9 +255,11 @@ void run_batch(std::uint64_t seed, int count, bool gathers) {
   ASSERT_TRUE(module) << module.reason();
   std::cout << "seed " << seed << ": " << count << " emitted, " << refused << " refused, "
             << illegal << " not legal\n";
+  int gathering = 0;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const Drawn& d = drawn[i];
     const Workload& w = *d.schedule.workload;
+    gathering += w.find_tensor("ids") ? 1 : 0;
     const auto run = testing::run_cuda(*module, d.source, w, seed + i);
     ASSERT_TRUE(run) << run.reason();
     const Kernel& k = d.schedule.resolved.kernels.front();
@@ -274,6 +277,7 @@ void run_batch(std::uint64_t seed, int count, bool gathers) {
         << what;
     if (std::getenv("TILEWRIGHT_FIRST") != nullptr && ::testing::Test::HasFailure()) return;
   }
+  EXPECT_EQ(gathering > count / 2, gathers) << gathering;
 }
 
 TEST(RandomStitched, RowGraphs) { run_batch(20273, 40, false); }

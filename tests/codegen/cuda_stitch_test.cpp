@@ -1,6 +1,8 @@
 // Do kernels whose loops are bound to warps, lanes and threads compute what the reference evaluator
 // computes, move the bytes that `exact` counts, and have nothing found in them on
 // simulator/cuda_host? Is what they must not do refused, and are planted faults found?
+#include <gmock/gmock.h>
+
 #include <stdexcept>
 
 #include "core/ir/files.h"
@@ -121,6 +123,9 @@ const char* const kTwo =
 const char* const kTranspose =
     "name: transpose\nloops: {r: 50, c: 70}\noperators:\n"
     "  - a: a[r,c] = exp(x[r,c])\n  - t: t[c,r] = a[r,c] * g[r]\n";
+const char* const kPastTheEnd =
+    "name: next\nloops: {r: 24}\ntensors: {x: [24], a: [24], g: [24]}\noperators:\n"
+    "  - a: a[r] = exp(x[r])\n  - y: y[r] = a[r+1] * g[r+1]\n";
 const Pin kShared{.level = "shared"};
 
 std::vector<Case> block_cases() {
@@ -147,6 +152,8 @@ std::vector<Case> block_cases() {
         ") )"},
        "registers",
        {{"a", kShared}}},
+      // zeros past a tensor's end
+      {kPastTheEnd, {"( r/4@lane ( C.a ) r/4@lane ( C.y ) )"}, "registers", {{"a", kShared}}},
       {"groupnorm:batch=3,groups=4,channels=2,size=20",
        {"n/1@grid g/1@grid ( L.x c/1 s/4@thread ( C.sum ) C.mean c/1 s/4@thread ( C.sub C.sq "
         "C.varsum ) C.rstd c/1 s/4@thread ( C.normal C.affine ) )"}},
@@ -207,6 +214,73 @@ void run_all(const std::vector<Case>& all) {
 }
 
 TEST(Stitched, WarpsAndLanes) { run_all(warp_cases()); }
+/// What keeps a kernel right, taken out: each is found, as a fault or as a wrong result.
+TEST(Stitched, PlantedFaultsAreFound) {
+  struct Fault {
+    Case c;
+    std::string from, to;
+    bool wrong;  ///< the result; else something is found
+  };
+  const Case block{"layernorm:rows=2,cols=200", {kBlockNorm}};
+  const Case row{"layernorm:rows=3,cols=40",
+                 {"r/2@grid ( r/1@warp ( L.x c/4@lane ( C.sum ) C.mean c/4@lane ( C.sub C.sq "
+                  "C.varsum ) C.rstd c/4@lane ( C.norm ) ) )"}};
+  const std::vector<Fault> faults = {
+      {block, "block_sync();", "", false},
+      {row, "over_lanes<32, 1>(sum_own, Sum{})", "sum_own", true},
+      {row, " ? x0 : float(0));", " ? x0 : 1.0f);", true},
+      {row, "home + at, in)", "home + at, true)", false},
+      {row, "&y_own[0], in)", "&y_own[0], true)", false},
+      {{kTranspose,
+        {"r/32@grid c/32@grid ( r/8@warp r/1 c/1@lane ( C.a ) c/8@warp c/1 r/1@lane ( C.t ) )"},
+        "registers",
+        {{"a", kShared}}},
+       "block_sync();",
+       "",
+       false},
+  };
+  for (const Fault& f : faults) {
+    SCOPED_TRACE(f.from);
+    const Schedule s = schedule_of(f.c);
+    const auto source = cuda::emit(s, {.prefix = "k"});
+    ASSERT_TRUE(source) << source.reason();
+    const auto module = testing::build_cuda({*source}, f.from, f.to);
+    ASSERT_TRUE(module) << module.reason();
+    const auto run = testing::run_cuda(*module, *source, *s.workload, 7);
+    ASSERT_TRUE(run) << run.reason();
+    if (f.wrong)
+      EXPECT_GT(run->error, 1e-3);
+    else
+      EXPECT_FALSE(run->report.clean());
+  }
+}
+
+TEST(Stitched, RefusalsSayWhy) {
+  const auto refusal = [](const Case& c) {
+    const auto s = cuda::emit(schedule_of(c), c.options);
+    return s ? std::string() : s.reason();
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refusal({"name: columns\nloops: {r: 24, c: 4224}\noperators:\n"
+                       "  - s: s[c] += x[r,c]\n",
+                       {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic )"}}),
+              HasSubstr("a thread would sum up 132 values of s: at most 64"));
+  EXPECT_THAT(refusal({kTwo,
+                       {"( r/4@grid r/1@thread ( c/1 ( C.sum ) c/1 ( C.y ) ) | "
+                        "i/256@grid i/128@warp i/4@thread ( C.z ) )"}}),
+              HasSubstr("bound to threads inside a loop that is bound to warps"));
+  EXPECT_THAT(refusal({"adam:size=1000",
+                       {"i/16@lane ( C.first C.squared C.second C.mhat C.vhat C.root C.step "
+                        "C.update )"},
+                       "registers",
+                       {{"g2", {.level = "DRAM"}}}}),
+              HasSubstr("goes home and back"));
+  EXPECT_THAT(refusal({"softmax:rows=24,cols=40",
+                       {"r/8@grid ( r/1@warp ( c/16 c/4@lane ( C.rowmax ) c/16 c/4@lane ( C.exp "
+                        "C.rowsum ) c/16 c/4@lane ( C.divide ) ) )"}}),
+              HasSubstr("ends with a smaller piece"));
+}
+
 TEST(Stitched, Blocks) { run_all(block_cases()); }
 TEST(Stitched, Threads) { run_all(thread_cases()); }
 

@@ -1,5 +1,5 @@
-// Chimera's Fig. 10 on a chain that takes no time: every version is built, verified and timed, points that
-// are finished are not timed again; and batches of kernels.
+// Chimera's Fig. 10 on a chain that takes no time: every version is built, verified and timed,
+// points that are finished are not timed again; and batches of kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,15 +61,17 @@ TEST(Ablation, TimesEveryVersionOnce) {
 TEST(KernelBatch, OneThatFailsCostsNoOther) {
   const Setting s = setting_of({.subject = "gemm:m=30,n=40,k=20", .machine = "scratchpad:1M"});
   const auto schedule = [](const char* tiles) {
-    return *schedule_of({.subject = "gemm:m=30,n=40,k=20", .machine = "scratchpad:1M",
-                         .tree = "m n ( k ( C.gemm ) )", .tiles = tiles}).schedule;
+    return *schedule_of({.subject = "gemm:m=30,n=40,k=20",
+                         .machine = "scratchpad:1M",
+                         .tree = "m n ( k ( C.gemm ) )",
+                         .tiles = tiles})
+                .schedule;
   };
   const std::vector<BatchItem> items = {{schedule("m=7,n=16,k=20")},
                                         {Reason{"no such plan"}},
                                         {schedule("m=30,n=40,k=3"), "scalar"},
                                         {schedule("m=30,n=40,k=3"), "9x9"}};
-  auto kernels =
-      verified_kernels(*s.workload, items, reference_of(*s.workload, 7), {.jobs = 2});
+  auto kernels = verified_kernels(*s.workload, items, reference_of(*s.workload, 7), {.jobs = 2});
   ASSERT_EQ(kernels.size(), 4u);
   ASSERT_TRUE(kernels[0].ok()) << kernels[0].reason();
   EXPECT_EQ(kernels[1].reason(), "no such plan");

@@ -15,8 +15,8 @@
 #include "harness/cpu_kernel.h"
 #include "harness/npu_kernel.h"
 #include "harness/schedules.h"
-#include "harness/verified_kernel.h"
 #include "harness/verbs.h"
+#include "harness/verified_kernel.h"
 #include "tests/codegen/cuda_support.h"
 
 namespace tilewright::harness {
@@ -55,13 +55,15 @@ Case make_case(const MicroKernelRecord& r, DType type, const Extents& whole, con
     request.tree = joined(tile, "m/M n/N ( k/K ( L.A@L1 L.B@L1 L.A@L0A L.B@L0B C.gemm ) S.C )");
     request.pins = {"C=L0C"};
   } else {
-    request.machine = r.target == "cuda" ? "a100" : number % 2 == 0 ? "scratchpad:1M" : "cache:4K/2";
-    request.tree = r.target == "cuda" ? "m@grid n@grid ( k ( L.A L.B C.gemm ) S.C )"
-                                      : "m n ( k ( C.gemm ) )";
+    request.machine = r.target == "cuda" ? "a100"
+                      : number % 2 == 0  ? "scratchpad:1M"
+                                         : "cache:4K/2";
+    request.tree =
+        r.target == "cuda" ? "m@grid n@grid ( k ( L.A L.B C.gemm ) S.C )" : "m n ( k ( C.gemm ) )";
     request.tiles = joined(tile, "m=M,n=N,k=K");
   }
-  Case c{&r, std::string(r.target) + " " + std::string(r.variant) + " " + std::string(r.name) + ": " +
-                 request.subject + " " + *request.tree + " " + request.tiles.value_or("")};
+  Case c{&r, std::string(r.target) + " " + std::string(r.variant) + " " + std::string(r.name) +
+                 ": " + request.subject + " " + *request.tree + " " + request.tiles.value_or("")};
   c.on = schedule_of(request);
   EXPECT_TRUE(c.on.schedule) << c.text;
   return c;
@@ -75,8 +77,8 @@ std::vector<double> expected(const Workload& w) {
   std::vector<double> c(static_cast<std::size_t>(m * n));
   codegen::naive_product(
       {.rows = m, .columns = n, .depth = k, .a_row = k, .b_depth = n, .c_row = n},
-      inputs[w.find_tensor("A")->index()].data(), inputs[w.find_tensor("B")->index()].data(), c.data(),
-      true);
+      inputs[w.find_tensor("A")->index()].data(), inputs[w.find_tensor("B")->index()].data(),
+      c.data(), true);
   return c;
 }
 
@@ -124,8 +126,9 @@ void run_on_cpu(const std::vector<Case>& cases) {
 void run_on_cuda(const std::vector<Case>& cases) {
   std::vector<cuda::Source> sources;
   for (const Case& c : cases) {
-    const auto source = cuda::emit(*c.on.schedule, {.micro_kernel = std::string(c.record->name),
-                                                    .prefix = "k" + std::to_string(sources.size())});
+    const auto source =
+        cuda::emit(*c.on.schedule, {.micro_kernel = std::string(c.record->name),
+                                    .prefix = "k" + std::to_string(sources.size())});
     ASSERT_TRUE(source.ok()) << c.text << ": " << source.reason();
     EXPECT_EQ(source->micro_kernel, c.record->name);
     sources.push_back(*source);
@@ -142,8 +145,7 @@ void run_on_cuda(const std::vector<Case>& cases) {
 
 void run_on_npu(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
-    const auto source =
-        npu::emit(*c.on.schedule, {.micro_kernel = std::string(c.record->name)});
+    const auto source = npu::emit(*c.on.schedule, {.micro_kernel = std::string(c.record->name)});
     ASSERT_TRUE(source.ok()) << c.text << ": " << source.reason();
     EXPECT_EQ(source->micro_kernel, c.record->name);
     NpuKernel kernel(*source, c.workload(), *c.on.setting.machine);
@@ -200,7 +202,8 @@ TEST(MicroKernels, NamesAreUniqueAndRecordsSayWhatTheyTake) {
     const std::string name =
         std::string(r.target) + "/" + std::string(r.variant) + "/" + std::string(r.name);
     EXPECT_TRUE(seen.insert(name).second) << name;
-    EXPECT_FALSE(r.summary.empty() || r.types.empty() || r.block.empty() || r.operands.empty()) << name;
+    EXPECT_FALSE(r.summary.empty() || r.types.empty() || r.block.empty() || r.operands.empty())
+        << name;
   }
 }
 
@@ -208,8 +211,8 @@ TEST(NaiveProduct, OfAHandComputedBox) {
   // [1 2; 3 4] times [5 6; 7 8], transposed B, on top of ones; what is beyond the box stays.
   const float a[] = {1, 2, 3, 4}, b[] = {5, 7, 6, 8};
   double c[] = {1, 1, -1, 1, 1, -1};
-  const codegen::ProductBox box{.rows = 2, .columns = 2, .depth = 2, .a_row = 2,
-                                .b_depth = 1, .b_column = 2, .c_row = 3};
+  const codegen::ProductBox box{
+      .rows = 2, .columns = 2, .depth = 2, .a_row = 2, .b_depth = 1, .b_column = 2, .c_row = 3};
   codegen::naive_product(box, a, b, c, false);
   EXPECT_THAT(c, ::testing::ElementsAre(20, 23, -1, 44, 51, -1));
   codegen::naive_product(box, a, b, c, true);

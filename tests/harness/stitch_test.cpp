@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/ir/files.h"
 #include "core/ir/toolchain.h"
@@ -105,6 +106,12 @@ TEST(StitchPlan, AGatherIsPlannedAndCounted) {
   const Answer a = plan(request("attention-unit:batch=4,items=6,width=8,rows=50"));
   ASSERT_TRUE(a.ok());
   EXPECT_GE(a.json["exact_bytes"].get<std::int64_t>(), a.json["bound_bytes"].get<std::int64_t>());
+  Request chimera = request("attention-unit:batch=4,items=6,width=8,rows=50");
+  chimera.model = "chimera";
+  for (const Answer& refused : {plan(chimera), predict(chimera)}) {
+    EXPECT_FALSE(refused.ok());
+    EXPECT_THAT(refused.json["reason"], HasSubstr("lookup reads by another tensor's values"));
+  }
 }
 
 TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
@@ -155,7 +162,7 @@ TEST(StitchPlan, WitnessesAgreeOnBoundPlans) {
     const Result<Optimum> best = find_model("fusionstitching").optimise(r, setting);
     ASSERT_TRUE(best.ok()) << best.reason();
     for (const ordered_json& kernel : best->document["stitched"])
-      if (kernel["class"] != "product") EXPECT_TRUE(kernel["without_units"].is_null()) << kernel;
+      EXPECT_TRUE(kernel["class"] == "product" || kernel["without_units"].is_null()) << kernel;
     const Result<Alone> alone = alone_at(setting, best->plan, best->level);
     ASSERT_TRUE(alone.ok()) << alone.reason();
     const Traffic simulated = tilewright::simulate(alone->schedule);
@@ -166,6 +173,50 @@ TEST(StitchPlan, WitnessesAgreeOnBoundPlans) {
     }
     EXPECT_EQ(alone->exact.operations, simulated.operations);
   }
+}
+
+TEST(StitchSchedules, AreDrawnOverTheRankingAndAskedForByNumber) {
+  Request r = request("layernorm:rows=64,cols=96", "h200");
+  r.fuser.samples = 12;
+  r.seed = 3;
+  const ordered_json drawn = explain(r, false).json["drawn"];
+  ASSERT_EQ(drawn.size(), 12u);
+  EXPECT_EQ(drawn, explain(r, false).json["drawn"]);  // the seed says which
+  std::set<std::string> trees;
+  double last = 0;
+  for (const ordered_json& one : drawn) {
+    trees.insert(one["tree"].get<std::string>());
+    EXPECT_GE(one["seconds"].get<double>(), last);
+    last = one["seconds"].get<double>();
+    Request asked = request("layernorm:rows=64,cols=96", "h200");
+    asked.stitch = one["request"]["stitch"].get<std::vector<std::string>>();
+    const Answer a = plan(asked);
+    ASSERT_TRUE(a.ok());
+    EXPECT_EQ(a.json["plan"]["kernels"][0]["tree"], one["tree"]);
+    EXPECT_DOUBLE_EQ(a.json["seconds"].get<double>(), last);
+  }
+  EXPECT_EQ(trees.size(), 12u);
+  r.stitch = {"schedule=100000"};
+  const Answer beyond = explain(r, false);
+  EXPECT_FALSE(beyond.ok());
+  EXPECT_THAT(beyond.json["reason"].get<std::string>(), HasSubstr("schedules that a plan can say"));
+}
+
+TEST(StitchOptions, BandwidthIsALowerLimit) {
+  Request r = request("gelu:rows=4096,cols=4096", "h200");
+  r.model = "unfused";
+  const auto seconds = [&](const char* option) {
+    r.stitch = {option};
+    const Answer a = explain(r, false);
+    std::vector<double> out;
+    for (const ordered_json& k : a.json["stitched"]) out.push_back(k["seconds"]);
+    return out;
+  };
+  const auto without = seconds("bandwidth=no"), with = seconds("bandwidth=yes");
+  ASSERT_EQ(with.size(), 5u);
+  for (std::size_t k = 0; k < with.size(); ++k) EXPECT_GE(with[k], without[k]);
+  // biased reads x and writes as much at 4.8 TB/s, and reads the bias.
+  EXPECT_NEAR(with[0], std::max(without[0], (2 * 4096.0 + 1) * 4096 * 4 / 4.8e12), 1e-12);
 }
 
 TEST(StitchReproduce, TablesAndFiguresHold) {

@@ -10,7 +10,8 @@ namespace {
 Kernel shared(const std::string& workload, const std::string& tree, const std::string& tiles,
               int threads) {
   const Setting setting = setting_of({.subject = workload, .machine = "epyc-zen5"});
-  const Plan plan{.kernels = {{.level = "L2", .tree = parse_tree(tree), .tiles = parse_tiles(tiles)}}};
+  const Plan plan{
+      .kernels = {{.level = "L2", .tree = parse_tree(tree), .tiles = parse_tiles(tiles)}}};
   return shared_by_threads(plan, setting, threads).kernels.front();
 }
 

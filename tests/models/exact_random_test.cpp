@@ -95,6 +95,13 @@ TEST_P(ExactRandom, EqualsALiteralWalkOnConvolutionsAndReloads) {
   EXPECT_EQ(reloads.legal, 100);
 }
 
+TEST_P(ExactRandom, EqualsALiteralWalkOnGathers) {
+  const Tried tried = compare(
+      GetParam() + 4000, {.max_extent = 23, .gathers = testing::Gathers::any}, 100);
+  EXPECT_EQ(tried.legal, 100);
+  EXPECT_GT(tried.jumps, 30);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, ExactRandom, ::testing::Range<std::uint64_t>(1, 9));
 
 }  // namespace

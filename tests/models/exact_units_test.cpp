@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kMachine = R"(
 name: units
+kind: gpu
 default_level: registers
 levels:
   - {name: DRAM, kind: home}

@@ -101,6 +101,24 @@ TEST(Stitch, ReductionsAreHandedOnWithinTheirScope) {
   }
 }
 
+/// Eight groups: more combinations of schemes than are tried; more are than those with all roots alike
+/// and all sub-roots alike, of which there are nine for each of four numbers of threads.
+TEST(Stitch, ManyGroupsAreSearchedByABeam) {
+  std::string operators = "  - t0[r,c] = x[r,c] * 2\n";
+  std::string sum = "t0[r,c]";
+  for (int i = 0; i < 7; ++i) {
+    const std::string n = std::to_string(i);
+    operators += "  - s" + n + "[r] += " + (i % 2 == 0 ? "x[r,c]" : "z[r]") +
+                 (i % 2 == 0 ? "\n" : " * x[r,c]\n");
+    sum += " + s" + n + "[r]";
+  }
+  const Graph g = graph_from(operators + "  - y[r,c] = " + sum + "\n");
+  const auto beam = stitch(g, v100(), whole(g), {.written = false});
+  ASSERT_TRUE(beam.ok()) << beam.reason();
+  ASSERT_EQ(beam->parts.front().groups.size(), 8u);
+  EXPECT_GT(beam->schedules, 4 * 9);
+}
+
 TEST(Stitch, WideRowsTakeWholeBlocks) {
   // 64 rows of 64 Ki: one row a warp would leave the GPU empty.
   const Graph g = graph_of("softmax:rows=64,cols=65536");

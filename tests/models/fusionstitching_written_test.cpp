@@ -139,15 +139,18 @@ void expect_no_byte_twice(const Graph& g, const StitchedKernel& k, const Schedul
     const TensorId id = *w.find_tensor(e.tensor);
     if (!e.boundary.starts_with("L2/")) continue;
     EXPECT_TRUE(w.is_input(id) || w.is_output(id));
-    if (w.is_output(id)) EXPECT_EQ(e.written, w.tensor(id).bytes());
-    if (w.is_output(id)) EXPECT_EQ(e.read, Bytes(0));
+    if (w.is_output(id)) {
+      EXPECT_EQ(e.written, w.tensor(id).bytes());
+      EXPECT_EQ(e.read, Bytes(0));
+    }
     for (OpId reader : w.consumers(id))
       for (const Access& a : w.op(reader).inputs) {
         Mask indexed = 0;
         for (const Affine& index : a.index)
           for (const Term& term : index.terms) indexed |= Mask{1} << term.loop.index();
-        if (a.tensor == id && (k.parts.front().component.rows & ~indexed) == 0 && w.is_input(id))
+        if (a.tensor == id && (k.parts.front().component.rows & ~indexed) == 0 && w.is_input(id)) {
           EXPECT_EQ(e.read, w.tensor(id).bytes());
+        }
       }
   }
 }

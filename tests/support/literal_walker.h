@@ -219,6 +219,8 @@ class LiteralWalker {
     const std::int64_t points = tilewright::operations(s_, *k_, n.op, r).value;
     if (points == 0 || skipped(id, r)) return;
     operations[s_.workload->op(n.op).name] += points;
+    for (const InputUse& use : n.reads)
+      if (!use.buffer.valid()) gather(s_.workload->op(n.op), use, ranges_of(s_, *k_, r, n.op));
     for (const OutputUse& use : n.writes) {
       const bool fixed = buffer(use.buffer).fixed_at.valid();
       if (!fixed) settle(use.buffer, id);
@@ -234,6 +236,25 @@ class LiteralWalker {
       if (done && h && std::ranges::find(h->complete, box) == h->complete.end())
         h->complete.push_back(box);
     }
+  }
+
+  /// An element of the table for every value of the loops that the table or its indices name.
+  void gather(const Operator& op, const InputUse& use, std::span<const Interval> ranges) {
+    const Access& table = op.inputs[static_cast<std::size_t>(use.inputs.front())];
+    std::int64_t elements = 1;
+    for (std::size_t l = 0; l < op.loops.size(); ++l) {
+      const auto names = [&](const Access& a) {
+        for (const Affine& index : a.index)
+          for (const Term& t : index.terms)
+            if (t.loop == op.loops[l]) return true;
+        return false;
+      };
+      bool named = names(table);
+      for (const Affine& index : table.index)
+        named |= index.gathered >= 0 && names(op.inputs[static_cast<std::size_t>(index.gathered)]);
+      if (named) elements *= ranges[l].size();
+    }
+    count(Buffer{.tensor = use.tensor}, s_.machine->home(), k_->level, "read", elements);
   }
 
   const Schedule& s_;

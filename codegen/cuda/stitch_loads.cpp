@@ -1,0 +1,171 @@
+// Loads: before which loop each stands, and which find their tile held (rule 8).
+#include <algorithm>
+
+#include "codegen/cuda/stitch.h"
+
+namespace tilewright::cuda {
+
+/// Whether a unit's iterations of the loop have tiles of their own.
+bool StitchEmitter::is_private(NodeId loop, BufferId b) const {
+  const std::optional<Unit> unit = unit_of(k_.node(loop).binding);
+  return unit && *unit <= p_.machine().level(k_.buffer(b).level).private_to;
+}
+
+/// Whether the loop's index is part of where the load's tile begins or ends.
+bool StitchEmitter::tile_moves(NodeId load, NodeId loop) const {
+  const Facts& f = facts_[loop.index()];
+  const auto has = [&](const Linear& x) {
+    return (k_.node(loop).max_trips > 1 && x.terms.contains(f.unit)) || x.terms.contains(f.turn);
+  };
+  return std::ranges::any_of(facts_[load.index()].tile, [&](const Span& s) {
+    return has(s.lo) || std::ranges::any_of(s.ends, has);
+  });
+}
+
+/// Rule 8: what a loop's iterations find held is loaded before the loop.
+void StitchEmitter::place_load(NodeId load) {
+  const ScheduleNode& n = k_.node(load);
+  NodeId place = load;
+  const std::vector<NodeId>& loops = loops_around(load);
+  for (auto l = loops.rbegin(); l != loops.rend(); ++l) {
+    if (k_.node(*l).binding == Binding::grid) break;
+    if (is_private(*l, n.buffer)) {
+      // Each turn has a tile of its own, which may be loaded ahead only if it is another one.
+      const int turn = facts_[l->index()].turn;
+      if (turn >= 0 && std::ranges::none_of(facts_[load.index()].tile, [&](const Span& s) {
+            return s.lo.terms.contains(turn);
+          }))
+        break;
+      continue;
+    }
+    if (tile_moves(load, *l)) break;
+    bool alone = true;
+    for (std::size_t m = 0; m < k_.nodes.size(); ++m)
+      if (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&
+          is_around(*l, NodeId(m)))
+        alone = alone && same_tile(load, NodeId(m));
+    if (!alone) break;
+    place = *l;
+  }
+  place_[load] = place;
+  if (place != load) hoisted_[place].push_back(load);
+}
+
+/// The loops whose iterations load by themselves.
+std::vector<NodeId> StitchEmitter::loading_loops(NodeId load) const {
+  std::vector<NodeId> loops = loops_around(load);
+  std::erase_if(loops, [&](NodeId l) {
+    return !is_around(l, place_.at(load)) && !is_private(l, k_.node(load).buffer);
+  });
+  return loops;
+}
+
+/// Rule 8: the buffer still holds the tile, in every unit that has one of its own.
+bool StitchEmitter::same_tile(NodeId a, NodeId b) const {
+  const BufferId buffer = k_.node(a).buffer;
+  const auto own_loops = [&](NodeId load) {
+    std::vector<NodeId> loops = loops_around(load);
+    std::erase_if(loops, [&](NodeId l) {
+      return k_.node(l).max_trips <= 1 || !(is_private(l, buffer) || tile_moves(load, l));
+    });
+    return loops;
+  };
+  const std::vector<NodeId> la = own_loops(a), lb = own_loops(b);
+  if (la.size() != lb.size()) return false;
+  std::map<int, int> names;
+  for (std::size_t i = 0; i < la.size(); ++i) {
+    if (la[i] == lb[i]) continue;
+    const ScheduleNode &x = k_.node(la[i]), &y = k_.node(lb[i]);
+    const Facts &fx = facts_[la[i].index()], &fy = facts_[lb[i].index()];
+    if (x.binding != y.binding || !is_private(la[i], buffer) || x.max_trips != y.max_trips ||
+        fx.unit != fy.unit)
+      return false;
+    if (fx.turn >= 0) names[fy.turn] = fx.turn;
+  }
+  return std::ranges::equal(facts_[a.index()].tile, facts_[b.index()].tile,
+                            [&](const Span& s, const Span& t) {
+                              return s.lo == renamed(t.lo, names) && s.most == t.most;
+                            });
+}
+
+/// Where loops of different units load the same tile, which unit finds it held is a matter of how
+/// units are numbered: not known here.
+void StitchEmitter::check_same_units() const {
+  const auto trips = [&](NodeId load) {
+    std::vector<std::pair<Binding, std::int64_t>> all;
+    for (NodeId l : loops_around(load)) {
+      const ScheduleNode& n = k_.node(l);
+      if (n.binding != Binding::grid && n.max_trips > 1 && is_private(l, k_.node(load).buffer))
+        all.emplace_back(n.binding, n.max_trips);
+    }
+    return all;
+  };
+  for (std::size_t a = 0; a < k_.nodes.size(); ++a)
+    for (std::size_t b = a + 1; b < k_.nodes.size(); ++b) {
+      const ScheduleNode &x = k_.nodes[a], &y = k_.nodes[b];
+      if (x.kind != NodeKind::load || y.kind != NodeKind::load || x.buffer != y.buffer ||
+          trips(NodeId(a)) == trips(NodeId(b)))
+        continue;
+      if (std::ranges::equal(facts_[a].tile, facts_[b].tile,
+                             [](const Span& s, const Span& t) { return s.most == t.most; }))
+        throw Refused{workload_.tensor(x.tensor).name +
+                      " is loaded inside and outside of a loop bound to units: one L." +
+                      workload_.tensor(x.tensor).name + " outside serves both"};
+    }
+}
+
+/// What a buffer holds after a loop is its last tile; where a tile comes again, the last must be
+/// known to be another one, in every unit that has a buffer.
+void StitchEmitter::check_last_tiles(NodeId load) const {
+  const ScheduleNode& n = k_.node(load);
+  bool again = false;
+  for (std::size_t m = 0; m < k_.nodes.size(); ++m)
+    again = again || (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&
+                      !same_tile(load, NodeId(m)));
+  bool moves = false, differs = false;
+  for (NodeId l : loops_around(load)) {
+    const ScheduleNode& loop = k_.node(l);
+    if (loop.binding == Binding::grid || loop.max_trips <= 1 || is_private(l, n.buffer)) continue;
+    if (!tile_moves(load, l)) {
+      again = true;
+      continue;
+    }
+    moves = true;
+    differs = differs || !facts_[l.index()].cut_short;
+    for (NodeId unit : loops_around(load))
+      if (again && is_around(l, unit) && is_private(unit, n.buffer) &&
+          k_.node(unit).loop == loop.loop &&
+          (facts_[l.index()].cut_short || facts_[l.index()].uneven))
+        throw Refused{"loop " + workload_.loop(loop.loop).name + "/" + std::to_string(loop.step) +
+                      " ends with a smaller piece, after which its units hold pieces of " +
+                      workload_.tensor(n.tensor).name + " from different turns"};
+  }
+  if (again && moves && !differs)
+    throw Refused{"some blocks have one tile of " + workload_.tensor(n.tensor).name +
+                  " and hold it, others have several and load them again"};
+}
+
+void StitchEmitter::add_load(NodeId load) {
+  const ScheduleNode& n = k_.node(load);
+  const Buffer& buffer = k_.buffer(n.buffer);
+  const std::string& tensor = workload_.tensor(n.tensor).name;
+  int& held = held_[n.buffer.index()];
+  if (buffer.outer.valid()) {  // what comes from another level's tile is read there
+    held = held_[buffer.outer.index()];
+    if (held < 0) throw Refused{tensor + " is loaded from a tile that is not loaded"};
+    return;
+  }
+  const OpId producer = workload_.producer(n.tensor);
+  if (producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end())
+    throw Refused{tensor + " is computed and loaded in one kernel"};
+  if (held >= 0 && same_tile(values_[static_cast<std::size_t>(held)].producer, load)) return;
+  held = static_cast<int>(values_.size());
+  values_.push_back({.tensor = n.tensor,
+                     .buffer = n.buffer,
+                     .producer = load,
+                     .anchor = place_.at(load),
+                     .tile = facts_[load.index()].tile,
+                     .around = loading_loops(load)});
+}
+
+}  // namespace tilewright::cuda
