@@ -154,11 +154,13 @@ TEST(Cachegrind, OtherCachesDisagree) {
   EXPECT_GT(std::abs(static_cast<double>(other->first.accesses) - counted),
             2 * kAccepted * counted);
 }
-TEST(Cachegrind, ConvolutionsInScalarLoops) {
+// Cachegrind's last cache holds instructions too, which we do not simulate: here it is large beside the
+// kernel's code (in one of 8 KiB they made up to 3 % of the misses).
+TEST(Cachegrind, Convolutions) {
   four_plans({"conv",
-              "conv-chain:ic=8,h=20,w=20,oc1=12,oc2=8,st1=1,st2=1,k1=3,k2=1",
+              "conv-chain:ic=16,h=28,w=28,oc1=24,oc2=16,st1=1,st2=1,k1=3,k2=1",
               {"h ( C.conv1 C.conv2 )", "h w ( C.conv1 C.conv2 )", "C.conv1 C.conv2"},
-              "cache:2K/2,8K/4"},
+              "cache:2K/2,64K/8"},
              15, false, false);
 }
 

@@ -169,13 +169,17 @@ TW_DEVICE void each_element(const Tile& tile, int thread, int threads, int colum
     f(at != nullptr && c < columns ? at + c : nullptr, tile.at(r, c));
   }
 }
+struct CopyElement {
+  template <class From, class To>
+  TW_MEMBER void operator()(const From* from, To* to) const {
+    *to = from != nullptr ? To(load_global(from)) : To{};
+  }
+};
 /// The same as copy_async, element by element through registers, for rows that begin anywhere and
 /// elements that are narrower at home.
 template <class Tile, class Row>
 TW_DEVICE void copy_elements(const Tile& tile, int thread, int threads, int columns, const Row& row) {
-  using T = typename Tile::Element;
-  each_element(tile, thread, threads, columns, row,
-               [](const auto* from, T* to) { *to = from != nullptr ? T(load_global(from)) : T{}; });
+  each_element(tile, thread, threads, columns, row, CopyElement{});
 }
 /// A tile of floats from a tensor's elements, back, and added to them.
 template <class T, class Tile, class Row>
