@@ -120,7 +120,7 @@ class StitchEmitter {
   std::vector<Span> access_box(OpId op, const Access& access, const Point& at) const;
   std::vector<Span> reads_box(const std::vector<ReadRef>& reads, const Point& at) const;
   void fix_tiles(NodeId body, const Point& at);
-  static Span hull(const Span& a, const Span& b);
+  Span hull(const Span& a, const Span& b) const;
   Key key_of(const Operator& op, const Access& access, const std::vector<Linear>& point) const;
   void require(std::vector<Linear>& inside, Linear positive) const;
   Linear index(int id) const { return {.terms = {{id, 1}}, .constant = 0}; }

@@ -98,7 +98,7 @@ StitchEmitter::Span StitchEmitter::access_span(OpId id, const Affine& a, std::in
   return s;
 }
 
-StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) {
+StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) const {
   const Linear apart = b.lo - a.lo;
   if (!apart.is_constant())
     throw Refused{"what several operators read has no beginning known when source is written"};
@@ -106,14 +106,26 @@ StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) {
   const std::int64_t low = std::min<std::int64_t>(0, apart.constant);
   s.lo = a.lo + number(low);
   s.most = std::max(a.most, apart.constant + b.most) - low;
-  // The later of the two ends; where they are not comparable, none: the tile is then larger.
-  if (a.ends == b.ends) {
-    s.ends = a.ends;
-  } else if (a.ends.size() == 1 && b.ends.size() == 1 && (a.ends[0] - b.ends[0]).is_constant()) {
-    s.ends = (a.ends[0] - b.ends[0]).constant > 0 ? a.ends : b.ends;
-  } else {
+  // A span ends at the least of its ends and of where all of it would end. It ends no later than another one
+  // if for each of the other's ends it has one that comes no later.
+  const auto all_ends = [this](const Span& x) {
+    std::vector<Linear> ends = x.ends;
+    ends.push_back(x.lo + number(x.most));
+    return ends;
+  };
+  const auto no_later = [&](const Span& x, const Span& y) {
+    const std::vector<Linear> mine = all_ends(x), others = all_ends(y);
+    return std::ranges::all_of(others, [&](const Linear& theirs) {
+      return std::ranges::any_of(mine,
+                                 [&](const Linear& e) { return variables_.lower(theirs - e) >= 0; });
+    });
+  };
+  const Span* const last = no_later(a, b) ? &b : no_later(b, a) ? &a : nullptr;
+  if (last == nullptr)
     throw Refused{"what several operators read ends in ways that are not told apart"};
-  }
+  s.ends = last->ends;
+  const Linear whole = last->lo + number(last->most);
+  if (whole != s.lo + number(s.most)) s.ends.push_back(whole);
   return s;
 }
 

@@ -1,6 +1,10 @@
-// Do stitched plans, loops bound to warps, lanes and threads, compute on a processor what the
-// reference evaluator computes? Units run there one after the other.
+// Do stitched plans, loops bound to warps, lanes and threads, compute what the reference evaluator computes: on a
+// processor, where units run one after the other, and as CUDA kernels executed on the CPU, which find races and
+// accesses out of bounds?
 #include <gtest/gtest.h>
+
+#include <iostream>
+#include <string>
 
 #include "harness/verbs.h"
 #include "tests/support/small_graphs.h"
@@ -24,6 +28,44 @@ INSTANTIATE_TEST_SUITE_P(Graphs, StitchedOnCpu, ::testing::ValuesIn(testing::kSm
 INSTANTIATE_TEST_SUITE_P(Sizes, StitchedOnCpu,
                          ::testing::Values("layernorm:rows=5,cols=7", "softmax:rows=3,cols=131",
                                            "layernorm-backward:rows=37,cols=66"));
+
+class StitchedEmulated : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(StitchedEmulated, IsVerifiedWithoutFaults) {
+  Request r;
+  r.subject = GetParam();
+  r.machine = "h200";
+  r.model = "fusionstitching";
+  const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
+  ASSERT_TRUE(a.ok()) << a.json.dump(1);
+  EXPECT_TRUE(a.json.value("verified", false));
+  EXPECT_EQ(a.json.at("faults"), 0) << a.json["findings"].dump(1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, StitchedEmulated, ::testing::ValuesIn(testing::kSmallGraphs));
+
+/// With slices and reductions in the middle, and rows that steps do not divide. What no kernel can be written of
+/// is refused with a reason, and is seldom.
+TEST(StitchedEmulated, DrawnGraphsAreVerifiedOrRefused) {
+  int verified = 0, refused = 0;
+  for (int seed = 11; seed < 31; ++seed) {
+    Request r;
+    r.subject = "random-graph:vertices=10,rows=22,cols=37,seed=" + std::to_string(seed);
+    r.machine = "h200";
+    r.model = "fusionstitching";
+    const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
+    if (!a.ok()) {
+      ++refused;
+      std::cout << r.subject << ": " << a.json.value("reason", std::string()) << "\n";
+      EXPECT_FALSE(a.json.contains("verified")) << a.json.dump(1);
+      continue;
+    }
+    EXPECT_TRUE(a.json.value("verified", false)) << r.subject;
+    EXPECT_EQ(a.json.at("faults"), 0) << r.subject << a.json["findings"].dump(1);
+    ++verified;
+  }
+  EXPECT_GE(verified, 12) << refused << " refused";
+}
 
 }  // namespace
 }  // namespace tilewright::harness
