@@ -1,7 +1,7 @@
 #include "harness/recorded.h"
 
-#include <cstdlib>
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "harness/request.h"

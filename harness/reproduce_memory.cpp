@@ -15,7 +15,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFromMemory = "dram__bytes_read.sum";
 constexpr const char* kToMemory = "dram__bytes_write.sum";
-constexpr int kJudged = 30;  // plans; of fewer R² says little
+constexpr int kJudged = 30;        // plans; of fewer R² says little
 constexpr double kManyCaches = 4;  // what is written is judged where it is so many times the L2
 
 /// A recorded plan, what was counted of it, and what its simulation says.
@@ -38,7 +38,7 @@ std::optional<double> counted(const Field& point, const char* control, const cha
 
 /// What the experiment says of the simulation.
 struct How {
-  double most = 0;          ///< bytes into the SMs; a longer walk is left out
+  double most = 0;           ///< bytes into the SMs; a longer walk is left out
   double sample_beyond = 0;  ///< bytes into the SMs beyond which waves are sampled
   std::int64_t sample_waves = 0;
   int partitions = 1;
@@ -61,7 +61,8 @@ MemoryPoint point_of(const Field& p, const std::string& machine, const How& how)
   if (const auto tiles = p.get("tiles")) r.tiles = tiles->text();
   if (const auto expression = p.get("expression")) r.fuser.expression = expression->text();
   if (r.fuser.expression) r.model = "mcfuser";
-  if (const auto blocks = p.get("blocks_per_sm")) point.options.blocks_per_sm = blocks->integer(1, 32);
+  if (const auto blocks = p.get("blocks_per_sm"))
+    point.options.blocks_per_sm = blocks->integer(1, 32);
   point.options.partitions = how.partitions;
   point.options.jitter = how.jitter;
   if (point.into_sms > how.sample_beyond) point.options.sample_waves = how.sample_waves;
@@ -113,8 +114,8 @@ Chart chart_of(const Experiment& e, const std::vector<MemoryPoint>& points,
                                    "and not (warm).",
                                    device),
               .identity = true};
-  for (const auto& [name, truth] :
-       {std::pair("counted cold", &MemoryPoint::cold), std::pair("counted warm", &MemoryPoint::warm)}) {
+  for (const auto& [name, truth] : {std::pair("counted cold", &MemoryPoint::cold),
+                                    std::pair("counted warm", &MemoryPoint::warm)}) {
     Series s{.name = name};
     for (const MemoryPoint& p : points)
       if (p.simulated && p.*truth) s.x.push_back(*p.simulated), s.y.push_back(*(p.*truth));
@@ -127,8 +128,8 @@ Chart chart_of(const Experiment& e, const std::vector<MemoryPoint>& points,
 
 Reproduced reproduce_memory(const Experiment& e, const Run& run) {
   const ReproduceOptions& options = run.options;
-  const Field top = document_of(
-      e, {"recording", "block", "most_bytes", "sample_beyond", "sample_waves", "partitions", "jitter", "must_hold"});
+  const Field top = document_of(e, {"recording", "block", "most_bytes", "sample_beyond",
+                                    "sample_waves", "partitions", "jitter", "must_hold"});
   const How how{.most = top.at("most_bytes").real(),
                 .sample_beyond = top.at("sample_beyond").real(),
                 .sample_waves = top.at("sample_waves").integer(1, 1000),
@@ -150,17 +151,20 @@ Reproduced reproduce_memory(const Experiment& e, const Run& run) {
         MemoryPoint& p = points[i];
         const ordered_json found = run.points.once(e.id, formatted("{} {}", i, p.name), [&] {
           simulate_point(p, how.most);
-          return ordered_json{{"read_bytes", p.simulated ? ordered_json(*p.simulated) : nullptr},
-                              {"written_bytes", p.simulated_written ? ordered_json(*p.simulated_written) : nullptr},
-                              {"reason", p.reason}};
+          return ordered_json{
+              {"read_bytes", p.simulated ? ordered_json(*p.simulated) : nullptr},
+              {"written_bytes", p.simulated_written ? ordered_json(*p.simulated_written) : nullptr},
+              {"reason", p.reason}};
         });
         if (!found["read_bytes"].is_null()) p.simulated = found["read_bytes"].get<double>();
-        if (!found["written_bytes"].is_null()) p.simulated_written = found["written_bytes"].get<double>();
+        if (!found["written_bytes"].is_null())
+          p.simulated_written = found["written_bytes"].get<double>();
         p.reason = found["reason"];
       },
       run.request.progress, "simulating");
-  Sheet sheet({"plan", "inputs and outputs MB", "simulated MB", "counted MB, cold", "counted MB, warm",
-               "simulated/cold", "written MB, simulated", "counted", "why not"});
+  Sheet sheet({"plan", "inputs and outputs MB", "simulated MB", "counted MB, cold",
+               "counted MB, warm", "simulated/cold", "written MB, simulated", "counted",
+               "why not"});
   for (const MemoryPoint& p : points)
     sheet.add(
         {p.name, megabytes(p.compulsory), megabytes(p.simulated), megabytes(p.cold),
@@ -168,20 +172,22 @@ Reproduced reproduce_memory(const Experiment& e, const Run& run) {
          p.simulated && p.cold && *p.cold > 0 ? formatted("{:.3f}", *p.simulated / *p.cold) : "-",
          megabytes(p.simulated_written), megabytes(p.written), p.reason.empty() ? "-" : p.reason});
   sheet.into(done);
-  const std::shared_ptr<const Machine> machine = machine_of({.machine = recording.at("machine").text()});
+  const std::shared_ptr<const Machine> machine =
+      machine_of({.machine = recording.at("machine").text()});
   const auto l2 = static_cast<double>(machine->level(*machine->find("L2")).capacity.value);
   done.result["cold"] = agreement_json(points, &MemoryPoint::simulated, &MemoryPoint::cold);
   done.result["warm"] = agreement_json(points, &MemoryPoint::simulated, &MemoryPoint::warm);
-  done.result["written"] = agreement_json(points, &MemoryPoint::simulated_written, &MemoryPoint::written,
-                                          kManyCaches * l2);
-  for (const auto& [name, a] : {std::pair("read, caches flushed before", done.result["cold"]),
-                                std::pair("read, caches left as they were", done.result["warm"]),
-                                std::pair("written, where that is four times the L2", done.result["written"])})
+  done.result["written"] = agreement_json(points, &MemoryPoint::simulated_written,
+                                          &MemoryPoint::written, kManyCaches * l2);
+  for (const auto& [name, a] :
+       {std::pair("read, caches flushed before", done.result["cold"]),
+        std::pair("read, caches left as they were", done.result["warm"]),
+        std::pair("written, where that is four times the L2", done.result["written"])})
     if (a.is_object())
-      done.report += formatted(
-          "\n- {}: {} plans, R² about y = x {:.4f}, mean error {:.2f} %, bias {:+.2f} %",
-          name, a["points"].dump(), a["r2_identity"].get<double>(), 100 * a["mape"].get<double>(),
-          100 * a["bias"].get<double>());
+      done.report +=
+          formatted("\n- {}: {} plans, R² about y = x {:.4f}, mean error {:.2f} %, bias {:+.2f} %",
+                    name, a["points"].dump(), a["r2_identity"].get<double>(),
+                    100 * a["mape"].get<double>(), 100 * a["bias"].get<double>());
   done.report += "\n";
   done.chart = chart_of(e, points, done.result["recording"]["device"].get<std::string>());
   const Field must = top.at("must_hold");
@@ -193,7 +199,10 @@ Reproduced reproduce_memory(const Experiment& e, const Run& run) {
   } else if (cold["points"] >= kJudged) {
     const double r2 = cold["r2_identity"], error = cold["mape"];
     done.holds = r2 >= must.at("min_r2").real() && error <= must.at("mean_error").real();
-    done.reason = done.holds ? "" : formatted("R² {:.3f} or a mean error of {:.1f} % is worse than asked for", r2, 100 * error);
+    done.reason = done.holds
+                      ? ""
+                      : formatted("R² {:.3f} or a mean error of {:.1f} % is worse than asked for",
+                                  r2, 100 * error);
   }
   return done;
 }

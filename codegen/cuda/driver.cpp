@@ -279,11 +279,12 @@ Result<Buffer> Device::allocate(std::int64_t bytes) {
 std::optional<Reason> Device::upload(const Buffer& to, const void* from, std::int64_t bytes) {
   TW_CHECK(bytes <= to.bytes_, "an upload past its buffer");
   if (auto why = make_current()) return why;
-  // In the kernels' stream and waited for: a copy from pageable memory may return before its last part has
-  // arrived, and a kernel in a stream that waits for no other could run before it.
+  // In the kernels' stream and waited for: a copy from pageable memory may return before its last
+  // part has arrived, and a kernel in a stream that waits for no other could run before it.
   const Table& t = *driver();
-  if (auto why = failed(t.cuMemcpyHtoDAsync_v2(to.address_, from, static_cast<std::size_t>(bytes), stream_),
-                        "copying to the device"))
+  if (auto why = failed(
+          t.cuMemcpyHtoDAsync_v2(to.address_, from, static_cast<std::size_t>(bytes), stream_),
+          "copying to the device"))
     return why;
   return failed(t.cuStreamSynchronize(stream_), "copying to the device");
 }

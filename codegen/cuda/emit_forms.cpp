@@ -7,8 +7,8 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::int64_t kMostShared = 232448;  // what a block can have on compute capability 9.0
-constexpr std::int64_t kRegisters = 65536;    // of a multiprocessor
+constexpr std::int64_t kMostShared = 232448;    // what a block can have on compute capability 9.0
+constexpr std::int64_t kRegisters = 65536;      // of a multiprocessor
 constexpr std::int64_t kRegisterThreads = 128;  // ptxas hands registers to four warps at a time
 constexpr int kMostWarps = 16;
 constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
@@ -220,8 +220,9 @@ void KernelEmitter::choose_warps() {
     rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));
     if (p.form == Form::sums) columns.push_back(ceil_div(p.columns, 16));
   }
-  // The most warps that share all the blocks evenly; of a number that was asked for, a divisor. Where
-  // that is under half of what is wanted (7, 11, 13 blocks), more than wanted rather than a warp with all.
+  // The most warps that share all the blocks evenly; of a number that was asked for, a divisor.
+  // Where that is under half of what is wanted (7, 11, 13 blocks), more than wanted rather than a
+  // warp with all.
   const int asked = p_.options.warps, wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
   const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
     const auto even = [&](int w) {
@@ -296,7 +297,8 @@ void KernelEmitter::lay_out() {
     const std::int64_t vector = 16 / p.element_bytes;
     p.need_rows = std::max(p.need_rows, p.rows);
     p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
-    const std::int64_t chunks = p.need_columns / vector, pairs = chunks == 1 ? 1 : round_up(chunks, 2);
+    const std::int64_t chunks = p.need_columns / vector,
+                       pairs = chunks == 1 ? 1 : round_up(chunks, 2);
     p.swizzled = !plain;
     p.pitch = (plain ? round_up(chunks + 1, 2) : pairs) * vector;
     p.stages = slides(BufferId(i)) ? 2 : 1;

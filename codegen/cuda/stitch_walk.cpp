@@ -106,8 +106,8 @@ StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) const {
   const std::int64_t low = std::min<std::int64_t>(0, apart.constant);
   s.lo = a.lo + number(low);
   s.most = std::max(a.most, apart.constant + b.most) - low;
-  // A span ends at the least of its ends and of where all of it would end. It ends no later than another one
-  // if for each of the other's ends it has one that comes no later.
+  // A span ends at the least of its ends and of where all of it would end. It ends no later than
+  // another one if for each of the other's ends it has one that comes no later.
   const auto all_ends = [this](const Span& x) {
     std::vector<Linear> ends = x.ends;
     ends.push_back(x.lo + number(x.most));
@@ -116,8 +116,8 @@ StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) const {
   const auto no_later = [&](const Span& x, const Span& y) {
     const std::vector<Linear> mine = all_ends(x), others = all_ends(y);
     return std::ranges::all_of(others, [&](const Linear& theirs) {
-      return std::ranges::any_of(mine,
-                                 [&](const Linear& e) { return variables_.lower(theirs - e) >= 0; });
+      return std::ranges::any_of(
+          mine, [&](const Linear& e) { return variables_.lower(theirs - e) >= 0; });
     });
   };
   const Span* const last = no_later(a, b) ? &b : no_later(b, a) ? &a : nullptr;

@@ -17,11 +17,11 @@ namespace {
 
 // Below this many points packing costs more than it saves.
 constexpr std::int64_t kLeastPoints = 4096;
-// Beyond this many elements (2 GiB) of one packed operand the plain loop nest is used. Chains past the L2
-// of a GPU have operands of a GiB, and the loop nest would take minutes for them.
+// Beyond this many elements (2 GiB) of one packed operand the plain loop nest is used. Chains past
+// the L2 of a GPU have operands of a GiB, and the loop nest would take minutes for them.
 constexpr std::int64_t kMostPacked = std::int64_t{1} << 28;
-// Rows of the product that are computed together: pieces do not depend on how many threads there are, so
-// that sums do not either. Below so many points one thread does them all.
+// Rows of the product that are computed together: pieces do not depend on how many threads there
+// are, so that sums do not either. Below so many points one thread does them all.
 constexpr std::int64_t kRowsTogether = 256;
 constexpr double kThreadedPoints = 1e9;
 
@@ -105,7 +105,8 @@ struct Product {
 
   std::int64_t pieces() const { return batch * ((rows + kRowsTogether - 1) / kRowsTogether); }
   void piece(std::int64_t i) const {
-    const std::int64_t a_batch = pieces() / batch, b = i / a_batch, first = i % a_batch * kRowsTogether;
+    const std::int64_t a_batch = pieces() / batch, b = i / a_batch,
+                       first = i % a_batch * kRowsTogether;
     const std::int64_t here = std::min(kRowsTogether, rows - first);
     const Eigen::Map<const Matrix> left(x + (b * rows + first) * summed, here, summed);
     const Eigen::Map<const Matrix> right(y + b * summed * columns, summed, columns);
@@ -116,7 +117,8 @@ struct Product {
     const auto work = [&] {
       for (std::int64_t i; (i = next++) < pieces();) piece(i);
     };
-    const unsigned threads = points < kThreadedPoints ? 1 : std::max(1U, std::thread::hardware_concurrency());
+    const unsigned threads =
+        points < kThreadedPoints ? 1 : std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::jthread> others;
     for (unsigned i = 1; i < threads; ++i) others.emplace_back(work);
     work();
@@ -128,7 +130,8 @@ struct Product {
 bool run_contraction(const Workload& w, OpId id, std::span<const Interval> ranges,
                      TensorValues& values) {
   const Operator& op = w.op(id);
-  if (op.outputs.size() != 1 || op.outputs[0].combine != Combine::sum || w.gathers(id)) return false;
+  if (op.outputs.size() != 1 || op.outputs[0].combine != Combine::sum || w.gathers(id))
+    return false;
   const auto pair = factors(op.outputs[0].value);
   if (!pair) return false;
   const Access& left = op.inputs[static_cast<std::size_t>((*pair)[0])];

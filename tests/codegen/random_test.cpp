@@ -57,8 +57,8 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
   return drawn;
 }
 
-/// Whether warps, lanes or threads run one after the other: then they share one set of tiles on a CPU, and
-/// what one has left there another need not copy.
+/// Whether warps, lanes or threads run one after the other: then they share one set of tiles on a
+/// CPU, and what one has left there another need not copy.
 bool units_in_turn(const Schedule& s) {
   for (const ScheduledKernel& k : s.kernels)
     for (const ScheduleNode& n : k.nodes)

@@ -1,6 +1,6 @@
-// Do stitched plans, loops bound to warps, lanes and threads, compute what the reference evaluator computes: on a
-// processor, where units run one after the other, and as CUDA kernels executed on the CPU, which find races and
-// accesses out of bounds?
+// Do stitched plans, loops bound to warps, lanes and threads, compute what the reference evaluator
+// computes: on a processor, where units run one after the other, and as CUDA kernels executed on
+// the CPU, which find races and accesses out of bounds?
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -44,8 +44,8 @@ TEST_P(StitchedEmulated, IsVerifiedWithoutFaults) {
 
 INSTANTIATE_TEST_SUITE_P(Graphs, StitchedEmulated, ::testing::ValuesIn(testing::kSmallGraphs));
 
-/// With slices and reductions in the middle, and rows that steps do not divide. What no kernel can be written of
-/// is refused with a reason, and is seldom.
+/// With slices and reductions in the middle, and rows that steps do not divide. What no kernel can
+/// be written of is refused with a reason, and is seldom.
 TEST(StitchedEmulated, DrawnGraphsAreVerifiedOrRefused) {
   int verified = 0, refused = 0;
   for (int seed = 11; seed < 31; ++seed) {
