@@ -96,7 +96,7 @@ class StitchEmitter {
   };
   /// Neighbours at home that a thread moves at once, along an element index (-1: one by one), which
   /// may be all of that index.
-  struct Run {
+  struct Strip {
     int element = -1;
     std::int64_t width = 1;
     bool whole = false;
@@ -208,7 +208,7 @@ class StitchEmitter {
   void store(const Value& v);
   void move(const Value& v, const std::string& function, const std::string& only);
   std::vector<Linear> moved_inside(const Value& v) const;
-  Run run_of(const Value& v) const;
+  Strip strip_of(const Value& v) const;
   std::int64_t vector_width(TensorId t, const Linear& at, int element,
                             const std::vector<Linear>& inside) const;
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;

@@ -171,7 +171,7 @@ bool StitchEmitter::shared_out(const Value& v) const {
 
 /// "warp == ...": the one that joins and writes a value; those that are written at once are one's.
 std::string StitchEmitter::joining_warp(const Value& v) const {
-  const Run run = run_of(v);
+  const Strip run = strip_of(v);
   std::string at;
   const auto append = [&at](const std::string& index, std::int64_t count) {
     at = at.empty() ? index : "(" + at + ") * " + std::to_string(count) + " + " + index;
