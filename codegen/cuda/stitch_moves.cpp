@@ -152,7 +152,10 @@ void StitchEmitter::stage(const Value& v) {
 
 void StitchEmitter::store(const Value& v) {
   out_.comment("S." + workload_.tensor(v.tensor).name);
-  const std::string function = k_.buffer(v.buffer).atomic ? "add_several" : "store_several";
+  const bool read_again = !workload_.consumers(v.tensor).empty();
+  const std::string function = k_.buffer(v.buffer).atomic ? "add_several"
+                               : read_again               ? "store_several"
+                                                          : "store_last";
   Copies c = copies(v.key, {});
   if (!is_sum(v) || !shared_out(v)) return move(v, function, owner(c));
   c.warp.clear();
