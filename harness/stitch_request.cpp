@@ -91,6 +91,10 @@ const std::vector<Knob>& knobs() {
             &fs::Options::pick, fs::pick_from_name),
       named("groupings", "expensive operators as sub-roots: few subsets, or each", "few, each",
             &fs::Options::groupings, fs::groupings_from_name),
+      named("product",
+            "contractions that are products: above the ridge point of f32, or of more points than "
+            "elements",
+            "ridge, points", &fs::Options::products, fs::products_from_name),
       choice("written", "schedules that a plan can say, priced as it says them; no: the paper's",
              &fs::Options::written),
       named("latency", "what a kernel takes: overlap (resources that work at the same time), or published (L)",
@@ -224,8 +228,9 @@ Answer price_with(const Request& request, const Setting& setting, Stitcher stitc
   };
   const fs::Options options = stitch_options(request);
   const Result<fs::Device> device = fs::device_of(*setting.machine);
-  const Result<fs::Graph> graph = fs::Graph::create(setting.workload);
   if (!device) return refused(device.reason());
+  const Result<fs::Graph> graph =
+      fs::Graph::create(setting.workload, fs::ridge_of(*device, options));
   if (!graph) return refused(graph.reason());
   std::vector<fs::Pattern> kernels;
   double seconds = 0;
@@ -309,7 +314,8 @@ Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options
                               Stitcher stitcher) {
   Result<fs::Device> device = fs::device_of(*setting.machine);
   if (!device) return Reason{device.reason()};
-  Result<fs::Graph> graph = fs::Graph::create(setting.workload);
+  Result<fs::Graph> graph =
+      fs::Graph::create(setting.workload, fs::ridge_of(*device, options));
   if (!graph) return Reason{graph.reason()};
   StitchedPlan out{.graph = std::move(graph).value(), .device = *device, .options = options};
   const auto start = std::chrono::steady_clock::now();
