@@ -289,7 +289,7 @@ struct Stitched {
   std::int64_t registers = 0;  ///< a thread's
   double recomputed = 1;       ///< evaluations of operators over points of operators
   bool written = false;        ///< a plan can say it
-  Work work;                   ///< of a written one
+  Demand demand;                ///< of a written one
 };
 struct StitchedKernel {
   std::vector<Stitched> parts;  ///< several: packing

@@ -65,7 +65,7 @@ class Tally {
       for (const Output& o : op(v).outputs) made_.insert(o.target.tensor);
   }
 
-  Work take() {
+  Demand take() {
     Place start;
     for (const Loop& l : w_.loops()) start.range.push_back(l.extent);
     start.of_loop.assign(w_.loops().size(), 1);
@@ -431,7 +431,7 @@ class Tally {
   std::size_t passes_ = 0;
   double loading_ = 0;  ///< registers of the pass that needs most for what it loads and computes
   std::map<TensorId, bool> held_;  ///< loaded before: whether in shared memory
-  Work out_;
+  Demand out_;
 };
 
 /// Seconds of the busiest SM over the mean: blocks are whole.
@@ -442,15 +442,15 @@ double uneven(const Device& d, double blocks) {
 
 }  // namespace
 
-Work work_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree) {
+Demand demand_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree) {
   return Tally(g, d, c, tree).take();
 }
 
-Overlap overlap(const Device& d, std::span<const Work> parts, double resident, double dram_bytes) {
+Overlap overlap(const Device& d, std::span<const Demand> parts, double resident, double dram_bytes) {
   const auto sms = static_cast<double>(d.sms);
-  Work all;
+  Demand all;
   double rounds = 0;
-  for (const Work& p : parts) {
+  for (const Demand& p : parts) {
     all.blocks += p.blocks;
     all.instructions += p.blocks * p.instructions;
     all.special += p.blocks * p.special;

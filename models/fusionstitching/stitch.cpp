@@ -229,7 +229,7 @@ bool Part::local(const Stitched& s) const {
 double Part::latency(const Stitched& s, std::int64_t threads) const {
   const auto resident = static_cast<double>(occupancy(d_, s.registers, s.shared_bytes, threads));
   if (s.written && o_.latency == Latency::overlap)
-    return overlap(d_, {&s.work, 1}, resident_blocks(d_, s.work, s.shared_bytes), dram_bytes_)
+    return overlap(d_, {&s.demand, 1}, resident_blocks(d_, s.demand, s.shared_bytes), dram_bytes_)
         .seconds;
   return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp;
 }
