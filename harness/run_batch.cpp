@@ -92,6 +92,7 @@ CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJ
   line.text("name", name);
   line.text("workload", job.request.subject);
   line.text("plan", job.request.subject);
+  line.texts("rewrites", job.request.rewrites);
   line.text("machine", job.request.machine);
   line.text("model", job.request.model);
   line.text("tree", job.request.tree);
@@ -151,19 +152,25 @@ void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step) {
 
 namespace {
 
+/// What says which reference a job's kernel is verified on: elements are by the rewritten workload's
+/// TensorIds.
+std::string reference_key(const CudaJob& job) {
+  return join(job.on.setting.rewrites) + "|" + job.on.setting.workload_name;
+}
+
 /// What each job's kernel is verified on, once for every workload.
 std::map<std::string, Reference> references_of(const std::vector<CudaJob>& jobs, int threads,
                                                const Progress& progress) {
   std::map<std::string, Reference> references;
   std::vector<const CudaJob*> one;
   for (const CudaJob& job : jobs)
-    if (!job.refusal && references.try_emplace(job.on.setting.workload_name).second)
+    if (!job.refusal && references.try_emplace(reference_key(job)).second)
       one.push_back(&job);
   parallel_for(
       one.size(), threads,
       [&](std::size_t i) {
-        references.at(one[i]->on.setting.workload_name) =
-            reference_of(*one[i]->on.setting.workload, one[i]->request.seed);
+        references.at(reference_key(*one[i])) =
+            reference_of(one[i]->on.setting, one[i]->request.seed);
       },
       progress, "evaluating the references");
   return references;
@@ -203,7 +210,7 @@ void run_all(std::vector<CudaJob>& jobs, const std::map<std::string, Reference>&
     if (!job.refusal && !device)
       job.refuse_with("target cuda is not available: " + device.reason());
     if (!job.refusal) {
-      run_job(job, *device, references.at(job.on.setting.workload_name));
+      run_job(job, *device, references.at(reference_key(job)));
       if (device.value()->hung()) hung = job.json["name"].get<std::string>();
     }
     stream.add(job);
