@@ -94,6 +94,13 @@ class StitchEmitter {
     std::int64_t elements = 0, offset = 0;
     bool loaded() const { return output < 0; }
   };
+  /// Neighbours at home that a thread moves at once, along an element index (-1: one by one), which
+  /// may be all of that index.
+  struct Strip {
+    int element = -1;
+    std::int64_t width = 1;
+    bool whole = false;
+  };
   /// Threads that have the same key: by which parts of their number they differ.
   struct Copies {
     std::string lane;  ///< the lane that is the first of its copies; empty: it has none
@@ -199,8 +206,9 @@ class StitchEmitter {
   void load(const Value& v);
   void stage(const Value& v);
   void store(const Value& v);
-  void move(const Value& v, const std::string& function, const std::string& only,
-            bool one_by_one = false);
+  void move(const Value& v, const std::string& function, const std::string& only);
+  std::vector<Linear> moved_inside(const Value& v) const;
+  Strip strip_of(const Value& v) const;
   std::int64_t vector_width(TensorId t, const Linear& at, int element,
                             const std::vector<Linear>& inside) const;
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;

@@ -180,10 +180,23 @@ bool StitchEmitter::shared_out(const Value& v) const {
          });
 }
 
-/// "warp == ...": the one that joins and writes a value.
+/// "warp == ...": the one that joins and writes a value; those that are written at once are one's.
 std::string StitchEmitter::joining_warp(const Value& v) const {
-  return "warp == " +
-         (sum_dims(v).empty() ? "0" : "(" + place_among(v) + ") % " + std::to_string(warps_));
+  const Strip run = strip_of(v);
+  std::string at;
+  const auto append = [&at](const std::string& index, std::int64_t count) {
+    at = at.empty() ? index : "(" + at + ") * " + std::to_string(count) + " + " + index;
+  };
+  for (int id : sum_dims(v)) {
+    const Index& i = indices_[static_cast<std::size_t>(id)];
+    if (id != run.element) append(i.text, i.count);
+  }
+  if (run.element >= 0 && !run.whole) {
+    const Index& i = indices_[static_cast<std::size_t>(run.element)];
+    append(run.width == 1 ? i.text : i.text + " / " + std::to_string(run.width),
+           ceil_div(i.count, run.width));
+  }
+  return "warp == " + (at.empty() ? "0" : "(" + at + ") % " + std::to_string(warps_));
 }
 
 /// A warp's slot for a value of a sum, in shared memory.
