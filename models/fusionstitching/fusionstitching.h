@@ -71,6 +71,7 @@ struct Options {
   Latency latency = Latency::overlap;
   bool bandwidth = false;  ///< `published`: a kernel takes at least its compulsory bytes at DRAM's rate
   int schedule = 1;        ///< by their time, of the kernel that takes longest; 1: the best
+  bool compose = true;     ///< the workload's compositions are planned too (compositions())
   friend bool operator==(const Options&, const Options&) = default;
 };
 
@@ -104,6 +105,9 @@ double ridge_of(const Device& d, const Options& o);
 /// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
 /// most an element a point of the loops that its indices name.
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
+/// What these operators read of it together, each byte once: slices count each, reads of the same
+/// elements once; of several gathers the one that reads most.
+Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops);
 
 /// One consumer of a vertex's tensor.
 struct Edge {
@@ -351,6 +355,28 @@ Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, co
 /// The plan with the o.schedule-th of ranked() in the kernel that takes longest by L; a Reason where that
 /// has fewer.
 Result<PlanPrice> with_schedule(const Graph& g, const Device& d, PlanPrice p, const Options& o);
+
+// ---- Compositions -------------------------------------------------------------------------------
+
+/// The workload with light operators computed by each reader (core/rewrite).
+struct Composition {
+  std::vector<std::string> rewrites;  ///< in order
+  std::shared_ptr<const Workload> workload;
+};
+/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both.
+std::vector<Composition> compositions(const Workload& w);
+
+/// A plan with what it was priced by.
+struct Priced {
+  const Graph& graph;
+  const Device& device;
+  const PlanPrice& price;
+};
+/// Whether the first is to be preferred to the second, of another composition of the same workload: the
+/// fewer kernels that no plan can say with units, then the fewer predicted seconds, a kernel taking at
+/// least its compulsory bytes over DRAM's bandwidth whether or not Options::bandwidth has it so for
+/// what is compared within one composition. Products, which rewrites leave alone, count for nothing.
+bool is_better(const Priced& a, const Priced& b);
 
 /// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,
 /// operators in topological order, values on chip; a part whose sums nobody waits for is cut within

@@ -48,7 +48,9 @@ bool StitchedKernel::written() const { return std::ranges::all_of(parts, &Stitch
 
 Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
   const Workload& w = g.workload();
-  std::map<TensorId, Bytes> reads;
+  std::set<TensorId> reads;
+  std::vector<OpId> ops;
+  for (int v : pattern) ops.push_back(g.vertex(v).op);
   Bytes sum;
   const auto own = [&](OpId op) {
     return op.valid() && std::ranges::any_of(pattern, [&](int v) { return g.vertex(v).op == op; });
@@ -57,7 +59,7 @@ Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
     const Operator& op = w.op(g.vertex(v).op);
     for (const Access& a : op.inputs)
       if (!own(w.producer(a.tensor)))
-        reads[a.tensor] = std::max(reads[a.tensor], bytes_read(w, op, a));
+        reads.insert(a.tensor);
     for (const Output& o : op.outputs) {
       const TensorId t = o.target.tensor;
       const auto readers = w.consumers(t);
@@ -65,7 +67,7 @@ Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
         sum += w.tensor(t).bytes();
     }
   }
-  for (const auto& [tensor, bytes] : reads) sum += bytes;
+  for (TensorId t : reads) sum += bytes_read(w, t, ops);
   return sum;
 }
 
