@@ -29,9 +29,9 @@ constexpr double kSchedulers =
 constexpr double kSpecialLanes =
     16;  // of an SM, a cycle: CUDA C++ Programming Guide, throughput of instructions
 constexpr double kSharpness = 4;
-constexpr double kAttained = 0.85;  // of DRAM's bandwidth
-constexpr double kExposed = 0.1,
-                 kTail = 0.5;        // of a chain: always; of the last round's idle places
+constexpr double kAttained = 0.85;   // of DRAM's bandwidth
+constexpr double kExposed = 0.1;     // of a chain: at the kernel's end
+constexpr double kInStep = 0.25;     // of a chain: between the first rounds of blocks
 constexpr double kOwnRegisters = 9;  // of a thread, beside the values that it keeps and loads
 
 double ceil_over(double a, double b) { return std::ceil(a / b); }
@@ -72,7 +72,7 @@ class Tally {
     out_.blocks = 1;
     out_.warps = std::clamp<double>(warps_of(tree_.tree, start.range), 1, kMostWarps);
     find_readers(tree_.tree, start);
-    out_.chain = d_.block + visit(tree_.tree, start);
+    out_.chain = d_.block + visit(tree_.tree, start) + alike_;
     out_.registers = std::ceil(kOwnRegisters + most_alive() + loading_);
     out_.instructions += kOfBlock * out_.warps;
     return out_;
@@ -380,8 +380,8 @@ class Tally {
     }
     // Several turns' loads are under way together.
     loading_ = std::max(loading_, 2 * (most - 1) + (at.turns > 1 ? loaded / 2 : 0));
-    // What all threads read alike outside of loops, one of them brings to shared memory.
-    if (loads > 0 && at.along < 0) after += d_.shared + d_.barrier;
+    // What all threads read alike, outside of loops, is loaded before anything else.
+    if (at.along < 0) alike_ = std::max(alike_, std::exchange(loads, 0));
     const double rounds = ceil_over(at.turns, kLoopsAhead) * (dependent ? 2 : 1);
     return rounds * loads + at.turns * depth / std::min(kIndependent, most * at.turns) + after;
   }
@@ -429,6 +429,7 @@ class Tally {
   std::map<TensorId, std::pair<Access, Place>> readers_;
   std::map<TensorId, Kept> kept_;
   std::size_t passes_ = 0;
+  double alike_ = 0;    ///< cycles until what all threads read alike is there
   double loading_ = 0;  ///< registers of the pass that needs most for what it loads and computes
   std::map<TensorId, bool> held_;  ///< loaded before: whether in shared memory
   Demand out_;
@@ -446,7 +447,8 @@ Demand demand_of(const Graph& g, const Device& d, const Component& c, const Boun
   return Tally(g, d, c, tree).take();
 }
 
-Overlap overlap(const Device& d, std::span<const Demand> parts, double resident, double dram_bytes) {
+Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
+                double dram_bytes) {
   const auto sms = static_cast<double>(d.sms);
   Demand all;
   double rounds = 0;
@@ -469,14 +471,15 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
       .special = all.special * kWarp / kSpecialLanes * of_sm,
       .local = all.wavefronts * of_sm,
       .latency = std::max(rounds, all.chain) / d.clock_hz};
+  // The second round of blocks waits for the first one's stores; after several they have drifted
+  // apart.
   const double waves = all.blocks / (resident * sms);
-  const double idle = waves > 1 ? std::ceil(waves) - waves : 0;
+  const double exposed = kExposed + (waves > 1 ? kInStep / std::floor(waves) : 0);
   double sum = 0;
   for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
     sum += std::pow(x, kSharpness);
-  t.seconds = t.launch + std::max(t.dispatch, std::pow(sum, 1 / kSharpness) +
-                                                  (kExposed * (1 + 1 / resident) + kTail * idle) *
-                                                      all.chain / d.clock_hz);
+  t.seconds = t.launch + std::max(t.dispatch,
+                                  std::pow(sum, 1 / kSharpness) + exposed * all.chain / d.clock_hz);
   t.blocks = all.blocks, t.resident = resident, t.chain = all.chain;
   return t;
 }
