@@ -22,7 +22,6 @@ constexpr double kOfExpensive = 10;  // instructions that an expensive one is ex
 constexpr double kSpecial = 2;       // of them, on the special function units
 constexpr double kOfAccess = 2;      // instructions of an access: its address, itself
 constexpr double kOfBlock = 20;      // of a warp, once: indices of its block and thread
-constexpr double kSteps = 5;         // of a sum over 32 lanes
 constexpr double kIndependent = 4;   // instructions of a warp under way together
 constexpr double kSchedulers =
     4;  // of an SM, an instruction a cycle each: CUDA C++ Programming Guide
@@ -42,14 +41,14 @@ struct Place {
   std::vector<double> of_loop;      ///< turns of a thread, by loop
   double turns =
       1;  ///< of a thread, one after the other, since the last sequence of several passes
-  double repeats = 1;     ///< of that sequence
-  double full = 1;        ///< of the units' turns, those that have elements
-  double warps = 0;       ///< that run it; 0: all of the block
-  double lanes = 1;       ///< of each of them
-  int along = -1;         ///< the loop that goes over lanes or threads
-  std::int64_t step = 1;  ///< its
-  Mask joined = 0;        ///< loops that several warps share
-  Mask blocks = 0;        ///< loops that several blocks share
+  double repeats = 1;  ///< of that sequence
+  double full = 1;     ///< of the units' turns, those that have elements
+  double warps = 0;    ///< that run it; 0: all of the block
+  std::vector<std::pair<int, double>> lanes = {};  ///< of each of them: loops that share them out
+  int along = -1;                                  ///< the loop that goes over lanes or threads
+  std::int64_t step = 1;                           ///< its
+  Mask joined = 0;                                 ///< loops that several warps share
+  Mask blocks = 0;                                 ///< loops that several blocks share
 };
 
 /// What accesses to a tensor take of a warp in one turn.
@@ -113,6 +112,22 @@ class Tally {
     return own * most;
   }
 
+  /// Lanes that loops below a node take, which meet by shuffles: powers of two.
+  double lanes_of(const Node& n, std::vector<std::int64_t> range) const {
+    const auto l = n.kind == Node::Kind::loop ? loop_named(n.name) : std::nullopt;
+    double trips = 1;
+    if (l) {
+      const std::int64_t step = std::clamp<std::int64_t>(n.step, 1, range[*l]);
+      trips = static_cast<double>(ceil_div(range[*l], step));
+      range[*l] = step;
+    }
+    double most = 1;
+    for (const Node& child : n.children) most = std::max(most, lanes_of(child, range));
+    if (!l || n.binding != Binding::lane) return most;
+    const auto own = static_cast<std::uint64_t>(std::min(trips, std::max(1.0, kWarp / most)));
+    return most * static_cast<double>(std::bit_ceil(own));
+  }
+
   /// The place within a loop.
   Place inside(const Node& n, Place at, bool leaf) {
     const auto l = loop_named(n.name);
@@ -134,8 +149,10 @@ class Tally {
         turns = ceil_over(trips, units);
         break;
       case Binding::lane:
-        at.lanes = std::min<double>(trips, kWarp);
-        units = kWarp;
+        units = std::max(1.0, kWarp / lanes_of(n.children.front(), at.range));
+        for (const auto& [loop, lanes] : at.lanes)
+          units = std::min(units, std::max(1.0, kWarp / lanes));
+        at.lanes.emplace_back(static_cast<int>(*l), std::min(trips, units));
         turns = ceil_over(trips, units);
         at.along = static_cast<int>(*l), at.step = step;
         if (at.warps == 0) at.warps = 1;
@@ -143,7 +160,7 @@ class Tally {
       case Binding::thread:
         at.warps = std::min(ceil_over(trips, kWarp), out_.warps);
         if (at.warps > 1) at.joined |= Mask{1} << *l;
-        at.lanes = std::min<double>(trips, kWarp);
+        at.lanes = {{static_cast<int>(*l), std::min<double>(trips, kWarp)}};
         units = kWarp * out_.warps;
         turns = ceil_over(trips, units);
         at.along = static_cast<int>(*l), at.step = step;
@@ -213,18 +230,16 @@ class Tally {
     const auto bytes = static_cast<double>(size_of(w_.tensor(a.tensor).dtype));
     const auto wide = static_cast<double>(width(a, at));
     Accesses x{.count = elements(a, at) / wide};
-    const bool rows = at.along >= 0 && std::ranges::any_of(a.index, [&](const Affine& i) {
-                        return has(i, at.along);
-                      });
-    const bool neighbours = rows && has(a.index.back(), at.along);
-    double sectors = 1, wavefronts = 1;
-    if (neighbours) {
+    const bool neighbours = at.along >= 0 && !a.index.empty() && has(a.index.back(), at.along);
+    double sectors = 1, wavefronts = 1;  // of an instruction
+    for (const auto& [loop, lanes] : at.lanes) {
+      if ((loops_of(a) >> loop & 1) == 0) continue;
       const double apart = std::max(wide, static_cast<double>(at.step)) * bytes;
-      sectors = std::max(1.0, at.lanes * std::min(1.0, apart / kSectorBytes));
-      wavefronts = std::max(1.0, sectors * kSectorBytes / kWavefrontBytes);
-    } else if (rows) {
-      sectors = wavefronts = at.lanes;
+      sectors *= neighbours && loop == at.along
+                     ? std::max(1.0, lanes * std::min(1.0, apart / kSectorBytes))
+                     : lanes;
     }
+    wavefronts = neighbours ? std::max(1.0, sectors * kSectorBytes / kWavefrontBytes) : sectors;
     x.sectors = x.count * sectors;
     x.wavefronts = x.count * wavefronts;
     return x;
@@ -399,19 +414,21 @@ class Tally {
                         return !std::ranges::binary_search(c_.vertices, r);
                       });
     double cycles = 0;
+    const double values = own(o.target, at);
     Place once = at;  // of a sum: when it is complete
-    if (x.reduced != 0) once.turns = 1;
-    const double values = elements(o.target, once);
-    const bool over_lanes = at.along >= 0 && (x.reduced >> at.along & 1) != 0;
-    if (over_lanes) {
-      const double times = values * at.repeats * warps(at);
-      out_.instructions += 2 * kSteps * times;
-      out_.wavefronts += kSteps * times;
-      cycles += kSteps * (d_.shuffle + d_.light) + values - 1;
+    if (x.reduced != 0) once.turns = values / elements(o.target, at), once.repeats = 1;
+    double lanes = 1;
+    for (const auto& [loop, n] : at.lanes)
+      if ((x.reduced >> loop & 1) != 0) lanes *= n;
+    const double times = values * warps(at);
+    if (lanes > 1) {
+      const double steps = std::ceil(std::log2(lanes));
+      out_.instructions += 2 * steps * times;
+      out_.wavefronts += steps * times;
+      cycles += steps * (d_.shuffle + d_.light) + values - 1;
     }
     if ((x.reduced & at.joined) != 0) {
       // A warp's sum goes to shared memory, and every warp reads those of all.
-      const double times = values * at.repeats * warps(at);
       out_.instructions += times * (2 + out_.warps);
       out_.wavefronts += times * (1 + out_.warps);
       cycles += 2 * d_.shared + d_.barrier + values * out_.warps;
