@@ -78,8 +78,9 @@ struct Device {
 /// A Reason where the machine is no GPU or its file gives no cycles of instructions.
 Result<Device> device_of(const Machine& m);
 
-/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
-/// most an element a point of the loops that its indices name.
+/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, as
+/// many rows as lookups find on average where every row is as likely as any other, and at most an
+/// element a point of the loops that its indices name.
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
 
 /// One consumer of a vertex's tensor.

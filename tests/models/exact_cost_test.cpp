@@ -95,6 +95,20 @@ TEST(ExactCost, AgreesWithTheClosedFormOfMlkn) {
   EXPECT_EQ(c.traffic.operations.at("gemm1").value, m * l * k);
 }
 
+TEST(ExactCost, IsGivenUpBeyondItsLimit) {
+  const WorkedRow row = testing::worked_rows()[0];
+  const Schedule s = testing::schedule_of(row);
+  ExactCost cost;
+  const Traffic whole = exact(s, &cost);
+  EXPECT_TRUE(whole.unavailable.empty());
+  EXPECT_EQ(exact(s, nullptr, cost.nodes).entries, whole.entries);
+  const Traffic none = exact(s, nullptr, cost.nodes - 1);
+  EXPECT_TRUE(none.entries.empty());
+  EXPECT_TRUE(none.operations.empty());
+  EXPECT_THAT(none.unavailable.at("DRAM/L1"),
+              ::testing::HasSubstr("more than " + std::to_string(cost.nodes - 1)));
+}
+
 WorkedRow conv(std::int64_t h, const std::string& input, const std::string& tree, bool slide) {
   const std::string y = std::to_string(h + 2);
   WorkedRow row{.name = "conv",
