@@ -81,6 +81,27 @@ Reference reference_of(const Workload& w, std::uint64_t seed) {
   return reference;
 }
 
+Reference reference_of(const Setting& setting, std::uint64_t seed) {
+  if (!setting.original) return reference_of(*setting.workload, seed);
+  Reference named = reference_of(*setting.original, seed);
+  const Workload& w = *setting.workload;
+  Reference own{std::vector<std::vector<std::byte>>(w.tensors().size()),
+                TensorValues(w.tensors().size())};
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    const bool input = w.is_input(TensorId(t));
+    if (!input && !w.is_output(TensorId(t))) continue;
+    const Tensor& tensor = w.tensors()[t];
+    const auto same = setting.original->find_tensor(tensor.name);
+    TW_CHECK(same && setting.original->tensor(*same) == tensor,
+             "a rewrite that changes " + tensor.name);
+    if (input)
+      own.inputs[t] = std::move(named.inputs[same->index()]);
+    else
+      own.outputs[t] = std::move(named.outputs[same->index()]);
+  }
+  return own;
+}
+
 double VerifiedKernel::run() {
   const Result<double> seconds = kernel_->run();
   TW_CHECK(seconds.ok(), "a run that failed where none can: " + seconds.reason());
@@ -132,9 +153,9 @@ VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& worklo
   return Verifier::verify(std::move(kernel), workload, reference, after_run);
 }
 
-VerifyResult verify(cpu::Kernel kernel, const Workload& workload, std::uint64_t seed) {
-  return verify(std::make_unique<CpuKernel>(std::move(kernel), workload), workload,
-                reference_of(workload, seed));
+VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed) {
+  const Workload& w = *setting.workload;
+  return verify(std::make_unique<CpuKernel>(std::move(kernel), w), w, reference_of(setting, seed));
 }
 
 }  // namespace tilewright::harness
