@@ -1,5 +1,6 @@
 // What `exact` costs does not grow with trips, and what it says is right where no walk could check
 // it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "models/exact/exact.h"
@@ -97,7 +98,10 @@ TEST(ExactCost, AgreesWithTheClosedFormOfMlkn) {
 
 TEST(ExactCost, IsGivenUpBeyondItsLimit) {
   const WorkedRow row = testing::worked_rows()[0];
-  const Schedule s = testing::schedule_of(row);
+  const auto schedule = resolve(testing::worked_plan(row), testing::worked_workload(row),
+                                testing::worked_machine(row.machine));
+  ASSERT_TRUE(schedule.ok()) << schedule.reason();
+  const Schedule& s = *schedule;
   ExactCost cost;
   const Traffic whole = exact(s, &cost);
   EXPECT_TRUE(whole.unavailable.empty());
