@@ -102,8 +102,9 @@ Result<Device> device_of(const Machine& m);
 /// file gives no peak).
 double ridge_of(const Device& d, const Options& o);
 
-/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
-/// most an element a point of the loops that its indices name.
+/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, as
+/// many rows as lookups find on average where every row is as likely as any other, and at most an
+/// element a point of the loops that its indices name.
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
 /// What these operators read of it together, each byte once: slices count each, reads of the same
 /// elements once; of several gathers the one that reads most.
