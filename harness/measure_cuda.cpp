@@ -257,7 +257,7 @@ class Counting {
       const ordered_json answer = ordered_json::parse(text, nullptr, false);
       if (answer.is_object())
         for (const char* key :
-             {"verified", "relative_error", "tolerance", "device", "architecture"})
+             {"verified", "relative_error", "tolerance", "reference_seconds", "device", "architecture"})
           if (answer.contains(key)) job.json[key] = answer[key];
       std::optional<Reason> why;
       if (answer.is_object() && answer.contains("reason"))

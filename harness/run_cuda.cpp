@@ -147,6 +147,7 @@ void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device,
   if (job.refusal) return;
   const Workload& w = *job.on.setting.workload;
   job.json["device"] = device_json(device->info());
+  job.json["reference_seconds"] = reference.seconds;
   const std::vector<std::int64_t> bytes = bytes_of_tensors(w);
   const int copies =
       job.options.cuda.cold ? copies_past_l2(device->info(), bytes, job.source->needed) : 1;

@@ -57,6 +57,7 @@ ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) 
                      {"latency_seconds", k.cycles / found.device.clock_hz},
                      {"tree", tree_of(found, k)},
                      {"request", {{"stitch", options}}}});
+    if (!request.rewrites.empty()) drawn.back()["request"]["rewrites"] = request.rewrites;
   }
   return drawn;
 }

@@ -91,6 +91,10 @@ const std::vector<Knob>& knobs() {
             &fs::Options::pick, fs::pick_from_name),
       named("groupings", "expensive operators as sub-roots: few subsets, or each", "few, each",
             &fs::Options::groupings, fs::groupings_from_name),
+      named("product",
+            "contractions that are products: above the ridge point of f32, or of more points than "
+            "elements",
+            "ridge, points", &fs::Options::products, fs::products_from_name),
       choice("written", "schedules that a plan can say, priced as it says them; no: the paper's",
              &fs::Options::written),
       choice("bandwidth", "a kernel takes at least its compulsory bytes over DRAM's bandwidth",
@@ -227,8 +231,8 @@ Answer price_with(const Request& request, const Setting& asked, Stitcher stitche
   };
   const fs::Options options = stitch_options(request);
   const Result<fs::Device> device = fs::device_of(*setting.machine);
-  Result<fs::Graph> graph = fs::Graph::create(setting.workload);
   if (!device) return refused(device.reason());
+  Result<fs::Graph> graph = fs::Graph::create(setting.workload, fs::ridge_of(*device, options));
   if (!graph) return refused(graph.reason());
   std::vector<fs::Pattern> kernels;
   double seconds = 0;
@@ -317,7 +321,7 @@ namespace {
 Result<StitchedPlan> stitched_as_is(const std::shared_ptr<const Workload>& workload,
                                     const fs::Device& device, const fs::Options& options,
                                     Stitcher stitcher) {
-  Result<fs::Graph> graph = fs::Graph::create(workload);
+  Result<fs::Graph> graph = fs::Graph::create(workload, fs::ridge_of(device, options));
   if (!graph) return Reason{graph.reason()};
   StitchedPlan out{.graph = std::move(graph).value(), .device = device, .options = options};
   fs::Evaluator evaluator(out.graph, out.device, options);
@@ -519,7 +523,8 @@ Answer stitch_explain(const Request& request, const Setting& asked) {
                              {"seconds", found->prices[i].seconds},
                              {"chosen", i == found->chosen}});
   json["xla_kernels"] = ordered_json::array();
-  const Result<fs::Graph> named = fs::Graph::create(asked.workload);
+  const Result<fs::Graph> named =
+      fs::Graph::create(asked.workload, fs::ridge_of(found->device, options));
   for (const fs::Pattern& p : fs::xla_kernels(*named, options.most_operators))
     json["xla_kernels"].push_back(names_of(*asked.workload, *named, p));
   json["options"] = options_json(options);

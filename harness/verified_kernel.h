@@ -29,8 +29,9 @@ struct Verification {
 struct Reference {
   std::vector<std::vector<std::byte>> inputs;  ///< elements, by TensorId; other tensors are empty
   TensorValues outputs;                        ///< by TensorId; other tensors are empty
+  double seconds = 0;                          ///< that drawing and evaluating took
 };
-/// Cost: one evaluation, on one thread.
+/// Cost: one evaluation, on all cores.
 Reference reference_of(const Workload& workload, std::uint64_t seed);
 /// Of the setting's workload as it was named, by the TensorIds of the rewritten one: a rewrite is
 /// verified with every kernel.

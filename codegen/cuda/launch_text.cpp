@@ -7,20 +7,27 @@ namespace {
 
 std::string home(const Tensor& t) { return identifier("", t.name) + "_home"; }
 
-void add_zeroing(const Workload& w, TensorId id, const std::string& symbol, KernelText& text) {
-  const Tensor& t = w.tensor(id);
-  const std::string zero = symbol + "_zero_" + identifier("", t.name);
-  const std::int64_t elements = t.elements().value;
-  text.text += "// Blocks add to " + t.name +
-               ": it starts from nothing.\nextern \"C\" __global__ void " + zero + "(" +
-               element_type(t.dtype) + "* " + home(t) +
-               ") {\n  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
-               std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" +
-               home(t) + " + i, " + element_type(t.dtype) + "{});\n}\n\n";
-  text.launches.push_back({.symbol = zero,
-                           .tensors = {id},
-                           .blocks = std::min<std::int64_t>(1024, ceil_div(elements, 256)),
-                           .threads = 256});
+/// One kernel that zeroes all that the next one's blocks add to.
+void add_zeroing(const Workload& w, const std::vector<TensorId>& all, const std::string& symbol,
+                 KernelText& text) {
+  if (all.empty()) return;
+  Launch launch{.symbol = symbol + "_zero", .tensors = all, .threads = 256};
+  std::string names, list, loops;
+  std::int64_t longest = 0;
+  for (TensorId id : all) {
+    const Tensor& t = w.tensor(id);
+    const std::int64_t elements = t.elements().value;
+    longest = std::max(longest, elements);
+    names += (names.empty() ? "" : ", ") + t.name;
+    list += (list.empty() ? "" : ", ") + element_type(t.dtype) + "* " + home(t);
+    loops += "  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
+             std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" +
+             home(t) + " + i, " + element_type(t.dtype) + "{});\n";
+  }
+  launch.blocks = std::min<std::int64_t>(1024, ceil_div(longest, 256));
+  text.text += "// Blocks add to " + names + ": from nothing on.\nextern \"C\" __global__ void " +
+               launch.symbol + "(" + list + ") {\n" + loops + "}\n\n";
+  text.launches.push_back(std::move(launch));
 }
 
 /// Whether a compute reads the tensor by another's values: where it lies.
@@ -58,7 +65,7 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   };
   KernelText text;
   const std::string symbol = p.options.prefix + "_" + std::to_string(index);
-  for (TensorId t : k.zeroed) add_zeroing(w, t, symbol, text);
+  add_zeroing(w, k.zeroed, symbol, text);
   Launch launch{.symbol = symbol,
                 .tensors = {},
                 .workspace = k.co_resident,

@@ -3,7 +3,7 @@
 // indices that it has there (stitch_walk.cpp, stitch_units.cpp); what is loaded or computed becomes
 // a value with a key, its indices, and lies in a register of the thread that makes it where all who
 // use it have the same key there, in shared memory otherwise (stitch_values.cpp); then the text is
-// written (stitch_emit.cpp, stitch_moves.cpp, stitch_compute.cpp).
+// written (stitch_emit.cpp, stitch_moves.cpp, stitch_reads.cpp, stitch_compute.cpp).
 //
 // Control flow is the same for all threads of a block: what lies outside its range is computed for
 // nothing, and neither loaded, stored nor added. So shuffles and barriers may stand anywhere.
@@ -93,6 +93,13 @@ class StitchEmitter {
     std::vector<std::int64_t> pitch;  ///< shared memory: elements between neighbours, by dimension
     std::int64_t elements = 0, offset = 0;
     bool loaded() const { return output < 0; }
+  };
+  /// Neighbours at home that a thread moves at once, along an element index (-1: one by one), which
+  /// may be all of that index.
+  struct Strip {
+    int element = -1;
+    std::int64_t width = 1;
+    bool whole = false;
   };
   /// Threads that have the same key: by which parts of their number they differ.
   struct Copies {
@@ -199,8 +206,9 @@ class StitchEmitter {
   void load(const Value& v);
   void stage(const Value& v);
   void store(const Value& v);
-  void move(const Value& v, const std::string& function, const std::string& only,
-            bool one_by_one = false);
+  void move(const Value& v, const std::string& function, const std::string& only);
+  std::vector<Linear> moved_inside(const Value& v) const;
+  Strip strip_of(const Value& v) const;
   std::int64_t vector_width(TensorId t, const Linear& at, int element,
                             const std::vector<Linear>& inside) const;
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;
@@ -215,7 +223,31 @@ class StitchEmitter {
   void compute(NodeId node);
   void start_sum(const Value& v);
   std::string read(const Use& use);
+  // stitch_reads.cpp
+  /// Elements of a gather that lie side by side, and are loaded as one.
+  struct Run {
+    int input = 0, element = -1;
+    std::int64_t width = 1;
+    std::string name;
+  };
+  /// Where a gather's element is, whether it is there, and which lane reads it for others.
+  struct Gathered {
+    std::string there, place, lane;
+  };
+  std::optional<Run> run_of(NodeId compute) const;
+  std::set<int> named_by(NodeId compute, int gather) const;
+  Gathered gathered_at(const Use& use);
   std::string read_gathered(const Use& use);
+  void load_run(NodeId compute, Run& run);
+  /// What a loop's turns read of shared memory at one place, held in registers.
+  struct HeldRead {
+    std::string name;
+    std::vector<int> dims;
+  };
+  void hold_reads(NodeId loop);
+  bool holds_over(NodeId loop, const Use& use, const Value& v) const;
+  std::string held_signature(const Use& use, std::vector<int>& dims) const;
+  std::string read_shared(const Use& use);
   void finish_sums(NodeId anchor);
   void join_lanes(const Value& v);
   void join_warps(const std::vector<std::size_t>& sums, const std::string& flip);
@@ -260,6 +292,7 @@ class StitchEmitter {
 
   Lines out_{1};
   std::vector<std::map<std::string, std::string>> defined_;
+  std::map<std::pair<NodeId, int>, HeldRead> held_reads_;  ///< by compute and input
   std::vector<std::size_t> written_;  ///< in shared memory, and not yet seen by all who read it
   bool long_place_taken_ = false;
   std::vector<NodeId> open_;  ///< loops of the program around the current place

@@ -59,36 +59,39 @@ std::string StitchEmitter::load_function(const Value& v) const {
   return "load_streamed";
 }
 
-/// Each run of a thread's values, as one where it is aligned and `only`, besides what holds inside,
-/// is the same for all of it.
-void StitchEmitter::move(const Value& v, const std::string& function, const std::string& only,
-                         bool one_by_one) {
-  const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);
-  const bool atomic = function == "add_global";
-  const int element = atomic || one_by_one ? -1 : contiguous(v.tensor, v.key, ids);
-  const Linear at = flat(v.tensor, v.key);
+/// What must hold for a value to be moved.
+std::vector<Linear> StitchEmitter::moved_inside(const Value& v) const {
   std::vector<Linear> inside = v.inside;
   if (v.loaded())
     for (Linear& x : there(v.uses.front())) inside.push_back(std::move(x));
-  const std::int64_t width = vector_width(v.tensor, at, element, inside);
-  std::size_t opened = 0;
-  for (int id : ids)
-    if (id != element) open_loop(id), ++opened;
+  return inside;
+}
+
+/// How a thread's values are moved: so many neighbours at once.
+StitchEmitter::Strip StitchEmitter::strip_of(const Value& v) const {
+  const int element = contiguous(v.tensor, v.key, own(v.key, k_.node(v.anchor).parent));
+  const std::int64_t width =
+      vector_width(v.tensor, flat(v.tensor, v.key), element, moved_inside(v));
   const bool whole = element >= 0 && width == indices_[static_cast<std::size_t>(element)].count;
-  if (element >= 0 && !whole) open_loop(element, width), ++opened;
-  Linear from = at;
-  if (whole) from.terms.erase(element);
-  std::string in = both(condition(inside), only);
+  return {.element = element, .width = width, .whole = whole};
+}
+
+/// Each run of a thread's values, as one where it is aligned and `only`, besides what holds inside,
+/// is the same for all of it.
+void StitchEmitter::move(const Value& v, const std::string& function, const std::string& only) {
+  const Strip run = strip_of(v);
+  std::size_t opened = 0;
+  for (int id : own(v.key, k_.node(v.anchor).parent))
+    if (id != run.element) open_loop(id), ++opened;
+  if (run.element >= 0 && !run.whole) open_loop(run.element, run.width), ++opened;
+  Linear from = flat(v.tensor, v.key);
+  if (run.whole) from.terms.erase(run.element);
+  std::string in = both(condition(moved_inside(v)), only);
   if (in.empty()) in = "true";
-  const std::string values = whole ? array(v, {}, element) + "[0]" : array(v);
+  const std::string values = "&" + (run.whole ? array(v, {}, run.element) + "[0]" : array(v));
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, from);
-  const std::string n = std::to_string(width);
-  if (atomic)
-    out_.line("if (" + in + ") atomic_add(" + place + ", " + array(v) + ");");
-  else if (function == "store_several")
-    out_.line("store_several<" + n + ">(" + place + ", &" + values + ", " + in + ");");
-  else
-    out_.line(function + "<" + n + ">(&" + values + ", " + place + ", " + in + ");");
+  out_.line(function + "<" + std::to_string(run.width) + ">(" +
+            (v.loaded() ? values + ", " + place : place + ", " + values) + ", " + in + ");");
   while (opened-- > 0) close_loop();
 }
 
@@ -149,11 +152,14 @@ void StitchEmitter::stage(const Value& v) {
 
 void StitchEmitter::store(const Value& v) {
   out_.comment("S." + workload_.tensor(v.tensor).name);
-  const std::string function = k_.buffer(v.buffer).atomic ? "add_global" : "store_several";
+  const bool read_again = !workload_.consumers(v.tensor).empty();
+  const std::string function = k_.buffer(v.buffer).atomic ? "add_several"
+                               : read_again               ? "store_several"
+                                                          : "store_last";
   Copies c = copies(v.key, {});
   if (!is_sum(v) || !shared_out(v)) return move(v, function, owner(c));
   c.warp.clear();
-  move(v, function, both(owner(c), joining_warp(v)), true);
+  move(v, function, both(owner(c), joining_warp(v)));
 }
 
 /// An element of the instance that this thread's units have.

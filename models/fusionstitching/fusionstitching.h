@@ -21,8 +21,8 @@ namespace tilewright::fusionstitching {
 /// A set of loops of the workload, bit l for LoopId l.
 using Mask = std::uint64_t;
 
-/// Section 4's classes of operators; a product is compute-intensive and stays a kernel of its own:
-/// a contraction with more points than its largest tensor has elements.
+/// Section 4's classes of operators; a product is compute-intensive and stays a kernel of its own
+/// (Products); any other contraction is a reduction.
 enum class Kind : std::uint8_t { light, expensive, reduction, product };
 std::string_view name_of(Kind k);
 
@@ -31,14 +31,20 @@ enum class LastStep : std::uint8_t { unite, select };     ///< PatternReduction'
 enum class Penalty : std::uint8_t { difference, whole };  ///< T_penalty: see Evaluator
 enum class Pick : std::uint8_t { latency, score };        ///< what decides between the beam's plans
 enum class Groupings : std::uint8_t { few, each };        ///< of expensive operators: see stitch()
+/// Which contractions are compute-intensive: those of a higher arithmetic intensity than the
+/// machine's ridge point (Williams et al., Roofline, CACM 2009), or those that have more points than
+/// their largest tensor has elements.
+enum class Products : std::uint8_t { ridge, points };
 std::string_view name_of(LastStep s);
 std::string_view name_of(Penalty p);
 std::string_view name_of(Pick p);
 std::string_view name_of(Groupings g);
+std::string_view name_of(Products p);
 std::optional<LastStep> last_step_from_name(std::string_view name);
 std::optional<Penalty> penalty_from_name(std::string_view name);
 std::optional<Pick> pick_from_name(std::string_view name);
 std::optional<Groupings> groupings_from_name(std::string_view name);
+std::optional<Products> products_from_name(std::string_view name);
 
 struct Options {
   int top_k = 3;  ///< candidate patterns kept a vertex (section 5.2)
@@ -56,6 +62,7 @@ struct Options {
   Penalty penalty = Penalty::difference;
   Pick pick = Pick::latency;
   Groupings groupings = Groupings::few;
+  Products products = Products::ridge;
   bool written = true;     ///< schedules that a plan can say, priced as it says them: see stitch()
   bool bandwidth = false;  ///< a kernel takes at least what its compulsory bytes take of DRAM's rate
   int schedule = 1;        ///< by L, of the kernel that takes longest; 1: the best
@@ -73,11 +80,16 @@ struct Device {
   std::int64_t shared_per_sm = 0;  ///< bytes
   double clock_hz = 0;
   double dram_bytes_per_second = 0;
+  double f32_flops_per_second = 0;     ///< by FMA; 0: the machine file does not say
   double shared_bytes_per_second = 0;  ///< 128 bytes a clock and SM
   double light = 0, expensive = 0, shuffle = 0, shared = 0, global = 0, barrier = 0;  ///< cycles
 };
 /// A Reason where the machine is no GPU or its file gives no cycles of instructions.
 Result<Device> device_of(const Machine& m);
+/// Flops a byte from which on a contraction is a product, as Options::products says: f32 FMA peak, which
+/// is what a stitched kernel adds up with, over DRAM's rate. 0: by its points (also where the machine
+/// file gives no peak).
+double ridge_of(const Device& d, const Options& o);
 
 /// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
 /// most an element a point of the loops that its indices name.
@@ -113,8 +125,8 @@ struct Vertex {
 /// each pair of vertices.
 class Graph {
  public:
-  /// A Reason where the workload has more than 64 loops.
-  static Result<Graph> create(std::shared_ptr<const Workload> w);
+  /// A Reason where the workload has more than 64 loops. `ridge`: ridge_of().
+  static Result<Graph> create(std::shared_ptr<const Workload> w, double ridge = 0);
 
   const Workload& workload() const { return *workload_; }
   const std::shared_ptr<const Workload>& shared_workload() const { return workload_; }
@@ -247,6 +259,13 @@ struct Group {
   std::vector<int> vertices;  ///< an operator may be in several groups: it is computed in each
 };
 
+/// What a row's loops besides the contiguous one do where an operator has several (written schedules).
+enum class Spread : std::uint8_t {
+  turns,       ///< every thread goes over all of them
+  others,      ///< they take the lanes that the contiguous loop leaves, and a block's warps
+  contiguous,  ///< the same, and a block's warps go along the contiguous loop first
+};
+
 /// How one part of a kernel is stitched.
 struct Stitched {
   Component component;
@@ -254,6 +273,7 @@ struct Stitched {
   std::int64_t vector = 1;  ///< elements that a thread takes at once (written schedules)
   std::int64_t turns = 1;   ///< of a thread over a block's points (written schedules)
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
+  Spread spread = Spread::turns;
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
   double cycles_per_warp = 0;     ///< L_warp

@@ -55,6 +55,7 @@ class Part {
   std::vector<double> evaluations(const Group& g) const;
   void cost(Stitched& s, std::int64_t threads) const;
   void cost_written(Stitched& s, std::int64_t threads) const;
+  void cost_spread(Stitched& s, std::int64_t threads) const;
   void read(const Stitched& s, const Group& own, int from, double& each, double& once) const;
   double exchange(const Stitched& s, const Group& g, std::int64_t threads) const;
 
@@ -103,6 +104,7 @@ class Part {
   bool columns_ = false;       ///< sums_columns()
   bool over_columns_ = false;  ///< runs_over_columns()
   bool points_ = false;        ///< a row is a point
+  bool nested_ = false;        ///< has_nested_rows()
   std::int64_t widest_ = 1;
 };
 

@@ -5,6 +5,7 @@
 
 #include "core/ir/format.h"
 #include "models/fusionstitching/part.h"
+#include "models/fusionstitching/passes.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -28,6 +29,7 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
   columns_ = sums_columns(g, c);
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
+  nested_ = has_nested_rows(g, c);
 }
 
 // ---- Groups
@@ -117,7 +119,10 @@ std::vector<int> Part::feeding(int root, const std::vector<bool>& sub_roots) con
 
 bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
   if (!local(s) || !place(s, threads)) return false;
-  s.written ? cost_written(s, threads) : cost(s, threads);
+  if (s.spread != Spread::turns)
+    cost_spread(s, threads);
+  else
+    s.written ? cost_written(s, threads) : cost(s, threads);
   f(s);
   return true;
 }
@@ -181,8 +186,9 @@ void Part::each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const 
   }
 }
 
-/// One scheme for all groups, every width of access, of points several turns a thread and, over
-/// columns, every number of blocks that the GPU may need. A warp or block along a column would take
+/// One scheme for all groups, every width of access, of points several turns a thread, of several
+/// loops within a row each way to share them out and, over columns, every number of blocks that the
+/// GPU may need. A warp or block along a column would take
 /// a sector for an element: left out.
 void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const {
   const double most =
@@ -197,6 +203,13 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
       for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
         for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
           try_one(s, threads, f);
+    s.turns = s.splits = 1;
+    if (!nested_ || scheme == Scheme::thread) continue;
+    for (Spread spread : {Spread::others, Spread::contiguous}) {
+      s.spread = spread;
+      for (s.vector = 1; s.vector <= widest_; s.vector *= 2) try_one(s, threads, f);
+    }
+    s.spread = Spread::turns;
   }
 }
 

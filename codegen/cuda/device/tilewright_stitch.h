@@ -38,21 +38,74 @@ TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
   return to_float(read_reused(from));
 }
 template <int N, class T, class R>
-TW_DEVICE void store_several(T* to, const R* from, bool in) {
+TW_DEVICE Several<T, N> rounded(const R* from) {
   Several<T, N> v;
   TW_UNROLL
   for (int i = 0; i < N; ++i) v.x[i] = Rounded<T>::of(from[i]);
+  return v;
+}
+template <int N, class T, class R>
+TW_DEVICE void store_several(T* to, const R* from, bool in) {
+  const Several<T, N> v = rounded<N, T>(from);
   if (in) store_global(reinterpret_cast<Several<T, N>*>(to), v);
 }
+/// The same of what no kernel here reads again.
+template <int N, class T, class R>
+TW_DEVICE void store_last(T* to, const R* from, bool in) {
+  const Several<T, N> v = rounded<N, T>(from);
+  if (in) store_streamed(reinterpret_cast<Several<T, N>*>(to), v);
+}
+/// Adds N neighbours, rounded to their type, to what is there; where the device can, as one access.
+template <int N, class T, class R>
+TW_DEVICE void add_several(T* to, const R* from, bool in) {
+  if (!in) return;
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) atomic_add(to + i, from[i]);
+}
+#if __CUDA_ARCH__ >= 900
+template <int N>
+TW_DEVICE void add_several(float* to, const float* from, bool in) {
+  if (!in) return;
+  if constexpr (N == 4)
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(from[0]),
+                 "f"(from[1]), "f"(from[2]), "f"(from[3])
+                 : "memory");
+  else if constexpr (N == 2)
+    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(from[0]), "f"(from[1])
+                 : "memory");
+  else
+    atomic_add(to, from[0]);
+}
+#endif
 template <class T, class R>
 TW_DEVICE void store_one(T* to, R x) {
   store_global(to, Rounded<T>::of(x));
 }
 
-struct Sum { template <class R> TW_MEMBER R operator()(R a, R b) const { return a + b; } };
-struct Product { template <class R> TW_MEMBER R operator()(R a, R b) const { return a * b; } };
-struct Larger { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_max(a, b); } };
-struct Smaller { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_min(a, b); } };
+struct Sum {
+  template <class R>
+  TW_MEMBER R operator()(R a, R b) const {
+    return a + b;
+  }
+};
+struct Product {
+  template <class R>
+  TW_MEMBER R operator()(R a, R b) const {
+    return a * b;
+  }
+};
+struct Larger {
+  template <class R>
+  TW_MEMBER R operator()(R a, R b) const {
+    return f_max(a, b);
+  }
+};
+struct Smaller {
+  template <class R>
+  TW_MEMBER R operator()(R a, R b) const {
+    return f_min(a, b);
+  }
+};
 
 /// Combined over `Count` lanes (a power of two), `Stride` apart; each of them gets the result.
 template <int Count, int Stride, class R, class Combine>
