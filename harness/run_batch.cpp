@@ -152,33 +152,39 @@ void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step) {
 
 namespace {
 
+/// What says which reference a job's kernel is verified on: elements are by the rewritten workload's
+/// TensorIds.
+std::string reference_key(const CudaJob& job) {
+  return join(job.on.setting.rewrites) + "|" + job.on.setting.workload_name;
+}
+
 /// What the kernels are verified on, once for every workload of the batch, for as long as a job needs
 /// it: of large workloads a reference is gigabytes.
 class References {
  public:
   explicit References(const std::vector<CudaJob>& jobs) {
     for (const CudaJob& job : jobs)
-      if (!job.refusal) ++all_[name_of(job)].users;
+      if (!job.refusal) ++all_[reference_key(job)].users;
   }
 
   /// Evaluates those that are too small for several threads side by side.
   void prepare(const std::vector<CudaJob>& jobs, int threads, const Progress& progress) {
     std::vector<const CudaJob*> small;
     for (const CudaJob& job : jobs)
-      if (!job.refusal && is_small(*job.on.setting.workload) && !all_[name_of(job)].begun)
-        small.push_back(&job), all_[name_of(job)].begun = true;
+      if (!job.refusal && is_small(*job.on.setting.workload) && !all_[reference_key(job)].begun)
+        small.push_back(&job), all_[reference_key(job)].begun = true;
     parallel_for(
         small.size(), threads, [&](std::size_t i) { evaluate(*small[i]); }, progress,
         "evaluating the references");
   }
   /// Of a job that is not refused: evaluated on all cores where it was not yet.
   const Reference& of(const CudaJob& job) {
-    Entry& entry = all_.at(name_of(job));
+    Entry& entry = all_.at(reference_key(job));
     if (!entry.reference) evaluate(job);
     return *entry.reference;
   }
   void done_with(const CudaJob& job) {
-    const auto entry = all_.find(name_of(job));
+    const auto entry = all_.find(reference_key(job));
     if (entry != all_.end() && --entry->second.users == 0) entry->second.reference.reset();
   }
 
@@ -189,10 +195,6 @@ class References {
     std::optional<Reference> reference = {};
   };
 
-  /// A reference's elements are by the rewritten workload's TensorIds.
-  static std::string name_of(const CudaJob& job) {
-    return join(job.on.setting.rewrites) + "|" + job.on.setting.workload_name;
-  }
   static bool is_small(const Workload& w) {
     constexpr std::int64_t kMost = std::int64_t{1} << 20;  // elements
     std::int64_t elements = 0;
@@ -200,7 +202,7 @@ class References {
     return elements <= kMost;
   }
   void evaluate(const CudaJob& job) {
-    all_.at(name_of(job)).reference = reference_of(job.on.setting, job.request.seed);
+    all_.at(reference_key(job)).reference = reference_of(job.on.setting, job.request.seed);
   }
 
   std::map<std::string, Entry> all_;

@@ -97,11 +97,13 @@ const std::vector<Knob>& knobs() {
             "ridge, points", &fs::Options::products, fs::products_from_name),
       choice("written", "schedules that a plan can say, priced as it says them; no: the paper's",
              &fs::Options::written),
-      choice("bandwidth", "a kernel takes at least its compulsory bytes over DRAM's bandwidth",
+      named("latency", "what a kernel takes: overlap (resources that work at the same time), or published (L)",
+            "overlap, published", &fs::Options::latency, fs::latency_from_name),
+      choice("bandwidth", "latency=published: a kernel takes at least its compulsory bytes over DRAM's bandwidth",
              &fs::Options::bandwidth),
       choice("compose", "plan also what slices and gathers are of in each reader; the faster is taken",
              &fs::Options::compose),
-      whole("schedule", "by L, of the kernel that takes longest; 1: the best",
+      whole("schedule", "by its time, of the kernel that takes longest; 1: the best",
             &fs::Options::schedule, 1, 1 << 20),
   };
   return all;

@@ -46,8 +46,8 @@ Traffic stitched_traffic(const Setting& setting, const fusionstitching::Graph& g
                          std::span<const fusionstitching::Pattern> kernels);
 
 /// --samples N of the schedules of the kernel that takes longest, one drawn (--seed) from each of N equal
-/// parts of their ranking by L, best first: [{"schedule": "3 of 57: ...", "rank", "seconds" of the whole plan,
-/// "latency_seconds" (L) of the kernel, "tree", "request": {"stitch": ["schedule=3", ...]}}]; `request` is what a line of --batch needs beside
+/// parts of their ranking, best first: [{"schedule": "3 of 57: ...", "rank", "seconds" of the whole plan,
+/// "latency_seconds" (L) and "terms" (of Overlap) of the kernel, "tree", "request": {"stitch": ["schedule=3", ...]}}]; `request` is what a line of --batch needs beside
 /// the workload and the model.
 nlohmann::ordered_json drawn_schedules(const Request& request, const StitchedPlan& found);
 

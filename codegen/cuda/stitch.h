@@ -221,6 +221,9 @@ class StitchEmitter {
 
   // stitch_compute.cpp
   void compute(NodeId node);
+  std::vector<int> sum_dims(const Value& v) const;
+  void open_sums(const Value& v);
+  void close_sums(const Value& v);
   void start_sum(const Value& v);
   std::string read(const Use& use);
   // stitch_reads.cpp
@@ -260,7 +263,7 @@ class StitchEmitter {
   std::vector<int> reduced_units(const Value& v) const;
   std::int64_t scratch_lanes(const Value& v) const;
   std::int64_t scratch_elements(const Value& v) const {
-    return size_of_dims(v.dims) * warps_ * scratch_lanes(v);
+    return size_of_dims(sum_dims(v)) * warps_ * scratch_lanes(v);
   }
   static std::string functor(Combine c);
   std::string literal_text(double value) const;

@@ -44,10 +44,21 @@ std::string StitchEmitter::read(const Use& use) {
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 
+/// The sums that a thread has at once: indices of loops around them are those of the current turn.
+std::vector<int> StitchEmitter::sum_dims(const Value& v) const {
+  return own(v.key, k_.node(v.anchor).parent);
+}
+void StitchEmitter::open_sums(const Value& v) {
+  for (int id : sum_dims(v)) open_loop(id);
+}
+void StitchEmitter::close_sums(const Value& v) {
+  for (std::size_t n = sum_dims(v).size(); n > 0; --n) close_loop();
+}
+
 void StitchEmitter::start_sum(const Value& v) {
-  for (int id : v.dims) open_loop(id);
+  open_sums(v);
   out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
-  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+  close_sums(v);
 }
 
 void StitchEmitter::compute(NodeId id) {
@@ -146,15 +157,15 @@ void StitchEmitter::join_lanes(const Value& v) {
   }
   if (text.empty()) return;
   text.pop_back();
-  for (int id : v.dims) open_loop(id);
+  open_sums(v);
   out_.line(text);
-  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+  close_sums(v);
 }
 
 /// Where a thread's value lies among all values of the array that it has.
 std::string StitchEmitter::place_among(const Value& v) const {
   std::string at;
-  for (int id : v.dims) {
+  for (int id : sum_dims(v)) {
     const Index& i = indices_[static_cast<std::size_t>(id)];
     at = at.empty() ? i.text : "(" + at + ") * " + std::to_string(i.count) + " + " + i.text;
   }
@@ -176,7 +187,7 @@ std::string StitchEmitter::joining_warp(const Value& v) const {
   const auto append = [&at](const std::string& index, std::int64_t count) {
     at = at.empty() ? index : "(" + at + ") * " + std::to_string(count) + " + " + index;
   };
-  for (int id : v.dims) {
+  for (int id : sum_dims(v)) {
     const Index& i = indices_[static_cast<std::size_t>(id)];
     if (id != run.element) append(i.text, i.count);
   }
@@ -206,10 +217,10 @@ void StitchEmitter::join_warps(const std::vector<std::size_t>& sums, const std::
         flip.empty() ? "" : " + " + flip + " * " + std::to_string(scratch_elements(v));
     out_.line(real() + "* const " + parts.back() + " = reinterpret_cast<" + real() +
               "*>(memory + " + std::to_string(scratch_.at(i)) + ")" + more + ";");
-    for (int id : v.dims) open_loop(id);
+    open_sums(v);
     out_.line((scratch_lanes(v) == 1 ? "if (lane == 0) " : "") + part(v, parts.back(), "warp") +
               " = " + array(v) + ";");
-    for (std::size_t k = 0; k < v.dims.size(); ++k) close_loop();
+    close_sums(v);
   }
   out_.line("block_sync();");
   for (std::size_t i = 0; i < sums.size(); ++i) add_up_parts(values_[sums[i]], parts[i]);
@@ -228,7 +239,7 @@ void StitchEmitter::add_up_parts(const Value& v, const std::string& parts) {
     from += " - " + times(i.stride, i.text);
   }
   from = group == warps_ ? "" : named("int", "first_warp", from) + " + ";
-  for (int id : v.dims) open_loop(id);
+  open_sums(v);
   if (shared_out(v)) out_.open("if (" + joining_warp(v) + ")");
   out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
   for (std::size_t c = 0; c < counts.size(); ++c) {
@@ -244,7 +255,7 @@ void StitchEmitter::add_up_parts(const Value& v, const std::string& parts) {
   out_.line(exists + combined(output_of(v).combine, array(v), part(v, parts, "(" + from + ")")));
   for (std::size_t i = 0; i < counts.size(); ++i) out_.close();
   if (shared_out(v)) out_.close();
-  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+  close_sums(v);
 }
 
 void StitchEmitter::finish_sums(NodeId anchor) {

@@ -193,9 +193,9 @@ class Writer {
         first = std::max(first, made->second + (waits ? 1 : 0));
       }
       std::size_t at = first;
-      while (at < passes_.size() &&
-             (alone || passes_[at].alone || passes_[at].loops != loops ||
-              passes_[at].fetches != own.fetches || (spread() && !any_bound && passes_[at].bound != own.bound)))
+      while (at < passes_.size() && (alone || passes_[at].alone || passes_[at].loops != loops ||
+                                     passes_[at].fetches != own.fetches ||
+                                     (spread() && !any_bound && passes_[at].bound != own.bound)))
         ++at;
       if (at == passes_.size()) {
         passes_.push_back(own);
@@ -232,7 +232,8 @@ class Writer {
     while (p.step > 1 && g_.points(p.loops) < static_cast<double>(p.step * units)) p.step /= 2;
     p.shares = share_out(g_, loops, p.bound, p.step, units / kWarp, s_.spread);
     const auto& inputs = op(v).inputs;
-    p.fetches = std::ranges::any_of(inputs, is_gather) && values_of(p.shares, p.loops) <= kKeptOfTensor;
+    p.fetches =
+        std::ranges::any_of(inputs, is_gather) && values_of(p.shares, p.loops) <= kKeptOfTensor;
     return !own.whole;
   }
 
@@ -245,14 +246,14 @@ class Writer {
   /// Adds up what threads do for an operator; its loops' sums must fit their registers.
   void count_work(const Pass& p, int v, const Access& made) {
     const Mask reduced = g_.vertex(v).reduced & p.loops;
-    Work& work = out_.work[v];
+    ThreadWork& work = out_.work[v];
     work.step = p.step;
     for (const LoopShare& share : p.shares) work.turns *= static_cast<double>(share.turns);
     if (reduced == 0) return;
     const std::int64_t sums = sums_of(p.shares, loops_of(made), reduced);
     if (sums > kKeptOfTensor)
-      refused_ = formatted("a thread would sum up {} values of {}", sums,
-                           w_.tensor(made.tensor).name);
+      refused_ =
+          formatted("a thread would sum up {} values of {}", sums, w_.tensor(made.tensor).name);
     work.lanes = lanes_of(p.shares, reduced);
     work.warps = warps_of(p.shares, reduced);
     work.sums = static_cast<double>(values_of(p.shares, loops_of(made)));
@@ -271,8 +272,9 @@ class Writer {
           Mask indexed = 0;
           for (int l : gather_loops(op(v), a))
             indexed |= bit(op(v).loops[static_cast<std::size_t>(l)]);
-          const bool wide = p.bound >= 0 && !a.index.empty() &&
-                            a.index.back().plain_loop() == LoopId(static_cast<std::size_t>(p.bound));
+          const bool wide =
+              p.bound >= 0 && !a.index.empty() &&
+              a.index.back().plain_loop() == LoopId(static_cast<std::size_t>(p.bound));
           double& most = out_.loads[a.tensor];
           most = std::max(most, static_cast<double>(values_of(p.shares, indexed & p.loops)) /
                                     static_cast<double>(wide ? p.step : 1));
@@ -364,8 +366,7 @@ class Writer {
     return std::ranges::any_of(c_.vertices, [&](int v) {
       return std::ranges::any_of(op(v).inputs, [&](const Access& a) {
         return std::ranges::any_of(a.index, [&](const Affine& i) {
-          return i.gathered >= 0 &&
-                 op(v).inputs[static_cast<std::size_t>(i.gathered)].tensor == t;
+          return i.gathered >= 0 && op(v).inputs[static_cast<std::size_t>(i.gathered)].tensor == t;
         });
       });
     });
@@ -376,8 +377,8 @@ class Writer {
            std::ranges::any_of(c_.vertices, [&](int u) { return g_.vertex(u).op == producer; });
   }
 
-  /// An input that several passes read, or that all lanes read alike (one value, or what a gather is
-  /// indexed by), is loaded before them.
+  /// An input that several passes read, or that all lanes read alike (one value, or what a gather
+  /// is indexed by), is loaded before them.
   void place_inputs() {
     for (const auto& [t, uses] : home_reads()) {
       const Use& first = uses.front();

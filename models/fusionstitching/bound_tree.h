@@ -9,7 +9,7 @@
 namespace tilewright::fusionstitching {
 
 /// What a thread does for an operator, of each row.
-struct Work {
+struct ThreadWork {
   double turns = 1;        ///< times that it computes it
   std::int64_t step = 1;   ///< elements each time
   double sums = 0;         ///< results of a reduction that it joins with others
@@ -23,7 +23,7 @@ struct BoundTree {
   std::int64_t kept =
       0;  ///< registers of values that a thread keeps from one pass over its row to the next
   std::int64_t shared_bytes = 0;  ///< of a block, without sharing between values
-  std::map<int, Work> work;       ///< by vertex, of Stitched::spread
+  std::map<int, ThreadWork> work;       ///< by vertex, of Stitched::spread
   std::map<TensorId, double> loads;  ///< accesses of a thread to what comes from home (the same)
   double handed_on = 0;              ///< a thread's accesses to values pinned to shared memory
   int barriers = 0;

@@ -15,6 +15,7 @@
 #include "core/ir/machine.h"
 #include "core/ir/plan.h"
 #include "core/ir/workload.h"
+#include "models/fusionstitching/overlap.h"
 
 namespace tilewright::fusionstitching {
 
@@ -35,16 +36,19 @@ enum class Groupings : std::uint8_t { few, each };        ///< of expensive oper
 /// machine's ridge point (Williams et al., Roofline, CACM 2009), or those that have more points than
 /// their largest tensor has elements.
 enum class Products : std::uint8_t { ridge, points };
+enum class Latency : std::uint8_t { overlap, published };  ///< what a kernel takes: overlap.h, or L
 std::string_view name_of(LastStep s);
 std::string_view name_of(Penalty p);
 std::string_view name_of(Pick p);
 std::string_view name_of(Groupings g);
 std::string_view name_of(Products p);
+std::string_view name_of(Latency l);
 std::optional<LastStep> last_step_from_name(std::string_view name);
 std::optional<Penalty> penalty_from_name(std::string_view name);
 std::optional<Pick> pick_from_name(std::string_view name);
 std::optional<Groupings> groupings_from_name(std::string_view name);
 std::optional<Products> products_from_name(std::string_view name);
+std::optional<Latency> latency_from_name(std::string_view name);
 
 struct Options {
   int top_k = 3;  ///< candidate patterns kept a vertex (section 5.2)
@@ -64,8 +68,9 @@ struct Options {
   Groupings groupings = Groupings::few;
   Products products = Products::ridge;
   bool written = true;     ///< schedules that a plan can say, priced as it says them: see stitch()
-  bool bandwidth = false;  ///< a kernel takes at least what its compulsory bytes take of DRAM's rate
-  int schedule = 1;        ///< by L, of the kernel that takes longest; 1: the best
+  Latency latency = Latency::overlap;
+  bool bandwidth = false;  ///< `published`: a kernel takes at least its compulsory bytes at DRAM's rate
+  int schedule = 1;        ///< by their time, of the kernel that takes longest; 1: the best
   bool compose = true;     ///< the workload's compositions are planned too (compositions())
   friend bool operator==(const Options&, const Options&) = default;
 };
@@ -83,6 +88,12 @@ struct Device {
   double f32_flops_per_second = 0;     ///< by FMA; 0: the machine file does not say
   double shared_bytes_per_second = 0;  ///< 128 bytes a clock and SM
   double light = 0, expensive = 0, shuffle = 0, shared = 0, global = 0, barrier = 0;  ///< cycles
+  double fill_bytes_per_second = 0;  ///< of an SM, from L2
+  double l2 = 260;       ///< cycles until a load from L2 is there
+  double dram = 800;     ///< cycles until a load from DRAM is there
+  double dispatch = 1.1; ///< cycles from one block given out to the next, of the whole GPU
+  double block = 700;    ///< cycles of a block besides its own: being given its place, ending
+  double launch = 2500;  ///< cycles of a kernel before its first block and after its last
 };
 /// A Reason where the machine is no GPU or its file gives no cycles of instructions.
 Result<Device> device_of(const Machine& m);
@@ -282,6 +293,7 @@ struct Stitched {
   std::int64_t registers = 0;  ///< a thread's
   double recomputed = 1;       ///< evaluations of operators over points of operators
   bool written = false;        ///< a plan can say it
+  Work work;                   ///< of a written one
 };
 struct StitchedKernel {
   std::vector<Stitched> parts;  ///< several: packing
@@ -290,7 +302,8 @@ struct StitchedKernel {
   std::int64_t occupancy = 0;   ///< resident warps of the whole GPU
   double waves = 0;             ///< N_wave, rounded up
   double cycles = 0;            ///< L, equation 1
-  double seconds = 0;
+  Overlap overlap;              ///< of written parts
+  double seconds = 0;           ///< by Options::latency
   std::int64_t schedules = 0;  ///< enumerated that keep locality
   bool written() const;        ///< all its parts are
 };

@@ -293,6 +293,8 @@ Result<Device> device_of(const Machine& m) {
            .shared_per_sm = m.level(*shared).capacity.value,
            .clock_hz = sm.clock_hz,
            .dram_bytes_per_second = l2->bandwidth.value};
+  d.fill_bytes_per_second = m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value
+                                                                 : 64 * d.clock_hz;
   d.shared_bytes_per_second = 128.0 * static_cast<double>(d.sms) * d.clock_hz;
   d.light = sm.cycles.at("light");
   d.expensive = sm.cycles.at("expensive");
@@ -302,6 +304,14 @@ Result<Device> device_of(const Machine& m) {
   d.barrier = sm.cycles.at("barrier");
   if (const auto peak = sm.peak.find("f32"); peak != sm.peak.end())
     d.f32_flops_per_second = peak->second.value;
+  const auto chosen = [&sm](const char* name, double& to) {
+    if (const auto said = sm.cycles.find(name); said != sm.cycles.end()) to = said->second;
+  };
+  chosen("l2", d.l2);
+  chosen("dram", d.dram);
+  chosen("dispatch", d.dispatch);
+  chosen("block", d.block);
+  chosen("launch", d.launch);
   if (d.threads_per_sm < 32 || d.registers_per_sm < 1)
     return missing("threads and registers of an SM");
   return d;

@@ -24,10 +24,24 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   k.waves = std::ceil(static_cast<double>(k.warps) / static_cast<double>(k.occupancy));
   k.cycles = k.waves * cycles / static_cast<double>(k.warps);  // a pack's warps: their mean
   k.seconds = k.cycles / d.clock_hz;
-  if (o.bandwidth)
-    k.seconds = std::max(k.seconds,
-                         static_cast<double>(compulsory_of(g, p).value) / d.dram_bytes_per_second);
+  const auto bytes = static_cast<double>(compulsory_of(g, p).value);
+  if (o.bandwidth || o.latency == Latency::overlap)
+    k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second);
+  if (!k.written()) return k;
+  std::vector<Work> works;
+  Work largest;
+  for (const Stitched& s : k.parts) {
+    works.push_back(s.work);
+    largest.warps = std::max(largest.warps, s.work.warps);
+    largest.registers = std::max(largest.registers, s.work.registers);
+  }
+  k.overlap = overlap(d, works, resident_blocks(d, largest, shared), bytes);
+  if (o.latency == Latency::overlap) k.seconds = k.overlap.seconds;
   return k;
+}
+
+double price_of(const StitchedKernel& k, const Options& o) {
+  return o.latency == Latency::overlap ? k.seconds : k.cycles;
 }
 
 bool StitchedKernel::written() const { return std::ranges::all_of(parts, &Stitched::written); }
@@ -85,7 +99,7 @@ std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Patter
       if (k.occupancy > 0) all.push_back(std::move(k));
     });
   }
-  std::ranges::stable_sort(all, {}, &StitchedKernel::cycles);
+  std::ranges::stable_sort(all, {}, [&o](const StitchedKernel& k) { return price_of(k, o); });
   for (StitchedKernel& k : all) k.schedules = static_cast<std::int64_t>(all.size());
   return all;
 }

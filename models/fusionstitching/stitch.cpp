@@ -26,6 +26,7 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
     : g_(g), d_(d), c_(c), o_(o) {
   points_ = std::ranges::all_of(c.vertices, [this](int v) { return inner(v) <= 1; });
   if (!o.written) return;
+  dram_bytes_ = static_cast<double>(compulsory_of(g, c.vertices).value);
   columns_ = sums_columns(g, c);
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
@@ -226,7 +227,10 @@ bool Part::local(const Stitched& s) const {
 }
 
 double Part::latency(const Stitched& s, std::int64_t threads) const {
-  const double resident = static_cast<double>(occupancy(d_, s.registers, s.shared_bytes, threads));
+  const auto resident = static_cast<double>(occupancy(d_, s.registers, s.shared_bytes, threads));
+  if (s.written && o_.latency == Latency::overlap)
+    return overlap(d_, {&s.work, 1}, resident_blocks(d_, s.work, s.shared_bytes), dram_bytes_)
+        .seconds;
   return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp;
 }
 
@@ -259,7 +263,7 @@ Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p,
       if (auto s = Part(g, d, c, o).best(threads, tried)) chosen.push_back(std::move(*s));
     if (chosen.size() != parts->size()) continue;
     StitchedKernel k = put_together(g, d, o, p, std::move(chosen), threads);
-    if (k.occupancy > 0 && (!best || k.cycles < best->cycles)) best = std::move(k);
+    if (k.occupancy > 0 && (!best || price_of(k, o) < price_of(*best, o))) best = std::move(k);
   }
   if (!best && o.written) {
     Options of_paper = o;

@@ -207,7 +207,7 @@ TEST(StitchOptions, BandwidthIsALowerLimit) {
   Request r = request("gelu:rows=4096,cols=4096", "h200");
   r.model = "unfused";
   const auto seconds = [&](const char* option) {
-    r.stitch = {option};
+    r.stitch = {"latency=published", option};
     const Answer a = explain(r, false);
     std::vector<double> out;
     for (const ordered_json& k : a.json["stitched"]) out.push_back(k["seconds"]);
