@@ -525,7 +525,8 @@ Answer stitch_explain(const Request& request, const Setting& asked) {
                              {"seconds", found->prices[i].seconds},
                              {"chosen", i == found->chosen}});
   json["xla_kernels"] = ordered_json::array();
-  const Result<fs::Graph> named = fs::Graph::create(asked.workload);
+  const Result<fs::Graph> named =
+      fs::Graph::create(asked.workload, fs::ridge_of(found->device, options));
   for (const fs::Pattern& p : fs::xla_kernels(*named, options.most_operators))
     json["xla_kernels"].push_back(names_of(*asked.workload, *named, p));
   json["options"] = options_json(options);

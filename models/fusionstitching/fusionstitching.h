@@ -376,7 +376,9 @@ struct Priced {
 /// Whether the first is to be preferred to the second, of another composition of the same workload: the
 /// fewer kernels that no plan can say with units, then the fewer predicted seconds, a kernel taking at
 /// least its compulsory bytes over DRAM's bandwidth whether or not Options::bandwidth has it so for
-/// what is compared within one composition. Products, which rewrites leave alone, count for nothing.
+/// what is compared within one composition. Looked-up elements are counted for every operator that
+/// gathers, at every point: none keeps what another has looked up. Products, which rewrites leave alone,
+/// count for nothing.
 bool is_better(const Priced& a, const Priced& b);
 
 /// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,
