@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/ir/format.h"
+#include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 
 namespace tilewright::fusionstitching {
@@ -12,7 +13,9 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   StitchedKernel k{.parts = std::move(parts), .threads = threads};
   std::int64_t registers = 0, shared = 0;
   double cycles = 0;
+  Bytes added;
   for (const Stitched& s : k.parts) {
+    added += Bytes(s.added_bytes);
     const std::int64_t warps = s.blocks * (threads / kWarp);
     registers = std::max(registers, s.registers);
     shared = std::max(shared, s.shared_bytes);
@@ -23,10 +26,12 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   if (k.occupancy == 0) return k;
   k.waves = std::ceil(static_cast<double>(k.warps) / static_cast<double>(k.occupancy));
   k.cycles = k.waves * cycles / static_cast<double>(k.warps);  // a pack's warps: their mean
+  k.cycles += added_cycles(d, added);
   k.seconds = k.cycles / d.clock_hz;
   if (o.bandwidth)
     k.seconds = std::max(k.seconds,
-                         static_cast<double>(compulsory_of(g, p).value) / d.dram_bytes_per_second);
+                         static_cast<double>(compulsory_of(g, p).value) / d.dram_bytes_per_second +
+                             added_cycles(d, added) / d.clock_hz);
   return k;
 }
 
