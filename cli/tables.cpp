@@ -331,6 +331,7 @@ std::string plan_table(const ordered_json& j) {
   if (!j.contains("plan")) return "";
   Lines lines;
   lines.add("model", text(j, "model"));
+  if (j["plan"].contains("rewrites")) lines.add("rewrites", cell(j["plan"]["rewrites"]));
   lines.add("level", text(j, "level"));
   if (j.contains("paths")) return trees(j["plan"]) + lines.str() + "\n" + paths_table(j);
   if (j.contains("levels")) return trees(j["plan"]) + lines.str() + "\n" + levels_table(j);

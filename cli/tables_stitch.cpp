@@ -52,6 +52,7 @@ std::string stitched_table(const ordered_json& j) {
                text(k, "waves"), microseconds(k["score_seconds"]), microseconds(k["seconds"])});
   std::string out = table.text();
   if (!j.contains("lives")) return out;
+  if (j.contains("rewrites")) out = "rewrites  " + joined(j["rewrites"]) + "\n\n" + out;
   Table lives({"tensor", "lives in"});
   for (const auto& [tensor, home] : j["lives"].items()) lives.add({tensor, cell(home)});
   Table plans({"kernels", "score us", "L us", "chosen"});

@@ -17,7 +17,7 @@ Names operator+(Names a, const Names& b) {
 // What several verbs take.
 const Names kModel = {"--reading", "--edges", "--memory", "--objective", "--write-weight", "--min-tile",
                       "--stitch"};
-const Names kPlan = {"--machine", "--model", "--tree", "--tiles",    "--pin",
+const Names kPlan = {"--machine", "--rewrite", "--model", "--tree", "--tiles",    "--pin",
                      "--flag",    "--level", "--order", "--capacity"};
 
 // MCFuser's, where it makes or prices a plan.
@@ -73,7 +73,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"plan",
                    "the model's best plan, its traffic and time, its gap to the lower bound",
                    "W",
-                   Names{"--machine", "--model", "--level", "--capacity", "--target", "--out"} + kModel +
+                   Names{"--machine", "--rewrite", "--model", "--level", "--capacity", "--target", "--out"} + kModel +
                        fuser_search() + Names{"--json"},
                    "The model is chimera unless --model says another. --target raises the smallest tile to that\n"
                    "target's micro-kernel. -o writes the plan file.",
@@ -90,7 +90,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"compare",
                    "every model's plan, priced by every model and by the simulator",
                    "W",
-                   Names{"--machine", "--models", "--level", "--capacity"} + kModel + fuser_search() +
+                   Names{"--machine", "--rewrite", "--models", "--level", "--capacity"} + kModel + fuser_search() +
                        Names{"--json"},
                    "Bytes are counted between home and the level, taken as a scratchpad of each block's\n"
                    "own: exact's count, the simulator's walk, and each model's price, with the causes of\n"
@@ -160,7 +160,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"validate",
                    "predicted against true traffic over many tilings",
                    "W",
-                   Names{"--machine", "--model", "--orders", "--order", "--samples", "--truth",
+                   Names{"--machine", "--rewrite", "--model", "--orders", "--order", "--samples", "--truth",
                          "--min-r2", "--beyond", "--spill", "--csv", "--recorded", "--level", "--capacity",
                          "--layout", "--seed", "--threads"} +
                        kModel + Names{"--json"},

@@ -172,7 +172,7 @@ Result<Optimum> bounds_optimise(const Request& request, const Setting& setting) 
 
 Answer bounds_price(const Request&, const Setting& setting) {
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["source"] = "predicted";
   json["by"] = "bounds";
   return refuse(std::move(json),

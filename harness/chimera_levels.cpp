@@ -200,7 +200,7 @@ Answer levels_price(const Request& request, const Setting& setting,
   const Workload& w = *setting.workload;
   const Machine& m = *setting.machine;
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["source"] = "predicted";
   json["by"] = "chimera";
   json["machine"] = m.name;

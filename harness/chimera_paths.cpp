@@ -60,7 +60,7 @@ Result<Optimum> paths_optimise(const Request& request, const Setting& setting) {
 Answer paths_price(const Request& request, const Setting& setting,
                    const std::optional<Plan>& plan) {
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["source"] = "predicted";
   json["by"] = "chimera";
   json["machine"] = setting.machine->name;

@@ -129,11 +129,12 @@ ordered_json priced(const ModelRecord& by, const Request& asked, const Setting& 
   request.tree.reset();
   request.model = by.name;
   Setting with_plan = setting;
-  with_plan.file = PlanFile{.workload = *setting.workload,
+  with_plan.file = PlanFile{.workload = setting.as_named(),
                             .workload_name = setting.workload_name,
                             .machine = asked.machine,
                             .model = {},
-                            .plan = p.plan};
+                            .plan = p.plan,
+                            .rewrites = setting.rewrites};
   ordered_json json = {{"by", by.name}};
   const Answer answer = by.price(request, with_plan);
   if (!answer.ok()) {
@@ -194,13 +195,20 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
 }
 
 ordered_json plan_row(const ModelRecord& maker, const std::vector<const ModelRecord*>& pricers,
-                      Request request, const Setting& setting, Bytes bound) {
+                      Request request, Setting setting, Bytes bound) {
   ordered_json row = {{"model", maker.name}};
   request.model = maker.name;
   Result<Optimum> best = maker.optimise(request, setting);
   if (!best) {
     row["reason"] = best.reason();
     return row;
+  }
+  if (!best->rewrites.empty()) {
+    rewrite(setting, best->rewrites, "--model " + maker.name);
+    row["rewrites"] = setting.rewrites;
+    // What a composed workload does not read, it need not move.
+    bound = std::min(bound, Bytes(bounds_json(*setting.workload, capacity_of(request, setting, best->level), {})
+                                      .at("proven").at("bytes").get<std::int64_t>()));
   }
   const Kernel& kernel = best->plan.kernels.front();
   row["tree"] = to_text(kernel.tree);
@@ -251,7 +259,7 @@ Answer compare(const Request& request, const std::string& models) {
                       .accepted = "a workload; predict prices a plan"});
   const auto chosen = named_models(models);
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["machine"] = setting.machine->name;
   const LevelId level = level_of(request, *setting.machine);
   json["level"] = setting.machine->level(level).name;

@@ -145,6 +145,7 @@ void emulate_job(CudaJob& job, const Reference& reference) {
   if (!module) return job.refuse_with("the kernel cannot be built: " + module.reason());
   auto kernel = std::make_unique<EmulatedKernel>(std::move(module).value(), *job.source, w);
   EmulatedKernel& running = *kernel;
+  job.json["reference_seconds"] = reference.seconds;
   const VerifyResult checked = verify(std::move(kernel), w, reference, [&] {
     const cuda_host::Report& report = running.report();
     job.json["faults"] =

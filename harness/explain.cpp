@@ -143,7 +143,7 @@ Answer explain_orders(const Request& request, const Setting& setting) {
   const LevelId level = level_of(request, *setting.machine);
   const Elements capacity = capacity_elements(request, setting, level);
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["machine"] = setting.machine->name;
   json["level"] = setting.machine->level(level).name;
   json["capacity_elements"] = capacity.value;
@@ -163,7 +163,7 @@ Answer explain_plan(const Request& request) {
   if (!on.schedule) return on.refusal;
   const Schedule& schedule = *on.schedule;
   auto json = document();
-  json["workload"] = on.setting.workload_name;
+  name_workload(json, on.setting);
   json["machine"] = on.setting.machine->name;
   json["legal"] = true;
   const auto why = misfit(schedule);
@@ -188,7 +188,7 @@ Answer explain_curve(const Request& request) {
                       .problem = "is a plan already",
                       .accepted = "a workload"});
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["dtype"] = name_of(setting.workload->dtype());
   json["machine"] = machine ? ordered_json(setting.machine->name) : ordered_json(nullptr);
   merge(json, curve_json(*setting.workload, setting.machine.get()));
@@ -222,7 +222,7 @@ std::optional<Reason> write_drawing(const std::string& dot, const std::string& p
 /// `explain W --level all`: the plan and, by level or path, what it moves and what decides it.
 Answer explain_best(const Setting& setting, Result<Optimum> best) {
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["machine"] = setting.machine->name;
   json["level"] = "all";
   if (!best) return refuse(std::move(json), best.reason());

@@ -100,7 +100,7 @@ Result<Shown> shown_of(const Request& request, const Fused& on, const mcfuser::O
 
 Answer mcfuser_explain(const Request& request, const Setting& setting) {
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["machine"] = setting.machine->name;
   json["model"] = request.model.value_or("mcfuser");
   const mcfuser::Options o = mcfuser_options(request, request.model != "mcfuser-chimera");

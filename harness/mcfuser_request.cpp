@@ -78,7 +78,7 @@ Traffic traffic_of(const Setting& s, LevelId level, const mcfuser::Price& price,
 }
 
 /// The plan that the request says (convention 12), else the model's own best.
-Result<Plan> plan_for(const Request& request, const Setting& setting, const ModelRecord& record) {
+Result<Plan> plan_for(const Request& request, Setting& setting, const ModelRecord& record) {
   if (setting.file || request.tree || request.order || request.fuser.expression)
     return plan_of(request, setting);
   Result<Optimum> best = record.optimise(request, setting);
@@ -86,10 +86,11 @@ Result<Plan> plan_for(const Request& request, const Setting& setting, const Mode
   return std::move(best).value().plan;
 }
 
-Answer price_with(const Request& request, const Setting& setting, const ModelRecord& record,
+Answer price_with(const Request& request, const Setting& asked, const ModelRecord& record,
                   bool flat) {
+  Setting setting = asked;
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   const auto refused = [&](const std::string& reason) {
     json["source"] = "predicted";
     json["by"] = record.name;

@@ -91,7 +91,7 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   suited.micro_kernel = options.micro_kernel;
   Scheduled on = schedule_of(suited);
   auto json = document();
-  json["workload"] = on.setting.workload_name;
+  name_workload(json, on.setting);
   json["machine"] = on.setting.machine->name;
   json["target"] = options.target;
   json["meter"] = record.name;
@@ -110,7 +110,7 @@ Answer measure(const Request& request, const MeasureOptions& options) {
                                            .threads = request.threads.value_or(1),
                                            .micro_kernel = options.micro_kernel.value_or(""),
                                            .prefetch = options.prefetch},
-                                          reference_of(*on.setting.workload, request.seed));
+                                          reference_of(on.setting, request.seed));
   if (!kernel) return refuse(std::move(json), kernel.reason());
   const MeteredKernel& k = **kernel;
   json["seed"] = request.seed;

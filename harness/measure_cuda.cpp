@@ -140,11 +140,12 @@ ordered_json child_line(const CudaJob& job, std::size_t index,
   }
   const std::string plan = (folder / formatted("plan{}.yaml", index)).string();
   write_file(plan,
-             to_yaml(PlanFile{.workload = *job.on.setting.workload,
+             to_yaml(PlanFile{.workload = job.on.setting.as_named(),
                               .workload_name = job.on.setting.workload_name,
                               .machine = machine,
                               .model = {},
-                              .plan = job.on.plan}),
+                              .plan = job.on.plan,
+                              .rewrites = job.on.setting.rewrites}),
              "--batch");
   ordered_json line = {
       {"name", job.json["name"]}, {"plan", plan}, {"prefix", *job.options.cuda.prefix}};
@@ -256,7 +257,7 @@ class Counting {
       const ordered_json answer = ordered_json::parse(text, nullptr, false);
       if (answer.is_object())
         for (const char* key :
-             {"verified", "relative_error", "tolerance", "device", "architecture"})
+             {"verified", "relative_error", "tolerance", "reference_seconds", "device", "architecture"})
           if (answer.contains(key)) job.json[key] = answer[key];
       std::optional<Reason> why;
       if (answer.is_object() && answer.contains("reason"))

@@ -75,7 +75,7 @@ std::optional<Reason> gathers_refused(const Workload& w) {
 Answer chimera_price(const Request& asked, const Setting& setting) {
   if (const auto refused = gathers_refused(*setting.workload)) {
     auto json = document();
-    json["workload"] = setting.workload_name;
+    name_workload(json, setting);
     json["source"] = "predicted";
     json["by"] = "chimera";
     json["machine"] = setting.machine->name;
@@ -93,7 +93,7 @@ Answer chimera_price(const Request& asked, const Setting& setting) {
                                  brings_to_several(said->kernels.front().tree, levels)))
     return levels_price(request, setting, said);
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   const bool by_order = request.order && !request.tree && !setting.file;
   Result<OrderedTiling> tiling = Reason{""};
   if (by_order) {
@@ -101,7 +101,7 @@ Answer chimera_price(const Request& asked, const Setting& setting) {
   } else if (request.tree || setting.file) {
     tiling = ordered_tiling(request, setting, *plan_in_place(request, setting));
   } else if (request.fuser.expression) {
-    const Result<Plan> plan = plan_of(request, setting);
+    const Result<Plan> plan = mcfuser_named_plan(request, setting);
     if (plan)
       tiling = ordered_tiling(request, setting, *plan);
     else
@@ -221,9 +221,10 @@ std::optional<ordered_json> as_one_scratchpad(const Schedule& schedule) {
   }
 }
 
-Answer exact_price(const Request& request, const Setting& setting) {
+Answer exact_price(const Request& request, const Setting& asked) {
+  Setting setting = asked;
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   const auto refused = [&](const std::string& reason) {
     json["source"] = "predicted";
     json["by"] = "exact";
@@ -300,7 +301,7 @@ const std::vector<ModelRecord>& table() {
 
 std::span<const ModelRecord> builtin_models() { return table(); }
 
-Result<Plan> plan_of(const Request& request, const Setting& setting) {
+Result<Plan> plan_of(const Request& request, Setting& setting) {
   if (auto plan = plan_in_place(request, setting)) return *plan;
   if (!request.pins.empty() || !request.flags.empty())
     throw InputError({.where = "--pin, --flag",
@@ -333,6 +334,7 @@ Result<Plan> plan_of(const Request& request, const Setting& setting) {
                                   join(makers, " or --model ")});
   Result<Optimum> best = model->optimise(request, setting);
   if (!best) return Reason{best.reason()};
+  rewrite(setting, best->rewrites, "--model " + model->name);
   return std::move(best).value().plan;
 }
 

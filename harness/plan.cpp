@@ -36,7 +36,7 @@ ordered_json roofline_json(const Workload& w, const Machine& m, LevelId level) {
 
 Answer plan(const Request& asked, const std::optional<std::string>& out) {
   Request request = asked;
-  const Setting setting = setting_of(request);
+  Setting setting = setting_of(request);
   const auto refuse_plan = [](const char* what) {
     throw InputError({.where = "plan",
                       .value = what,
@@ -60,15 +60,17 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
   if (request.progress) request.progress("searching", 0);
   Result<Optimum> best = model.optimise(request, setting);
   if (!best) {
-    json["workload"] = setting.workload_name;
+    name_workload(json, setting);
     json["machine"] = setting.machine->name;
     return refuse(std::move(json), best.reason());
   }
-  PlanFile file{.workload = *setting.workload,
+  rewrite(setting, best->rewrites, "--model " + model.name);
+  PlanFile file{.workload = setting.as_named(),
                 .workload_name = setting.workload_name,
                 .machine = request.machine,
                 .model = model.name,
-                .plan = best->plan};
+                .plan = best->plan,
+                .rewrites = setting.rewrites};
   json["plan"] = to_json(file);
   json["level"] = several ? "all" : setting.machine->level(best->level).name;
   merge(json, best->document);

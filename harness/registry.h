@@ -27,6 +27,8 @@ struct Optimum {
   Plan plan;
   LevelId level;                   ///< that was planned for
   nlohmann::ordered_json document; ///< the model's part of what `plan` prints: volume_bytes, ...
+  /// Rewrites of the setting's workload that the plan is of, beyond those it has already.
+  std::vector<std::string> rewrites = {};
 };
 
 struct ModelRecord {
@@ -62,8 +64,9 @@ std::span<const TargetRecord> targets();
 const TargetRecord& find_target(std::string_view name);
 
 /// The plan that a request says: its file, its tree, its --order (Chimera's tree of it), or the best of
-/// its --model. A Reason where the order has no tree or the model finds nothing; throws InputError
-/// where the request says no plan at all.
-Result<Plan> plan_of(const Request& request, const Setting& setting);
+/// its --model. A model may have planned for a rewritten workload: then that is the setting's from now
+/// on. A Reason where the order has no tree or the model finds nothing; throws InputError where the
+/// request says no plan at all.
+Result<Plan> plan_of(const Request& request, Setting& setting);
 
 }  // namespace tilewright::harness

@@ -40,7 +40,7 @@ Ways ways_of(const std::string& workload, const std::string& machine) {
     return std::move(p).value();
   };
   Ways w{setting, plan(Stitcher::unfused), plan(Stitcher::xla_rule), plan(Stitcher::explorer)};
-  w.xla_kernels = fs::xla_kernels(w.explorer.graph, options.most_operators).size();
+  w.xla_kernels = fs::xla_kernels(w.xla.graph, options.most_operators).size();
   return w;
 }
 
@@ -57,7 +57,7 @@ double with_calls(const StitchedPlan& p) {
 /// exact's count of the plan at the machine's default level as a scratchpad; "-" where it has none.
 std::string exact_bytes(const Setting& s, const StitchedPlan& p) {
   const Result<Alone> alone =
-      alone_at(s, fs::plan_of(p.graph, p.price()), s.machine->default_level());
+      alone_at(setting_of(s, p), fs::plan_of(p.graph, p.price()), s.machine->default_level());
   return alone ? std::to_string(alone->total().value) : "-";
 }
 

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <thread>
 
+#include "core/rewrite/rewrite.h"
+
 namespace tilewright::harness {
 namespace {
 
@@ -97,7 +99,10 @@ void apply_flags(const Request& request, const Workload& w, Kernel& kernel) {
 
 }  // namespace
 
-Setting workload_of(const Request& request) {
+namespace {
+
+/// The subject as it is named.
+Setting read_subject(const Request& request) {
   if (request.subject.empty())
     bad("W", "nothing", "names no workload",
         "a built-in name (tilewright workloads), a workload file or a plan file (.yaml)");
@@ -119,7 +124,18 @@ Setting workload_of(const Request& request) {
   return setting;
 }
 
-namespace {
+/// With the plan file's rewrites or the request's.
+Setting rewritten(const Request& request, Setting setting) {
+  if (!setting.file) {
+    rewrite(setting, request.rewrites, "--rewrite");
+    return setting;
+  }
+  if (!request.rewrites.empty())
+    bad("--rewrite", request.subject, "is a plan already, of the workload as it says",
+        "a workload where it is to be rewritten");
+  rewrite(setting, setting.file->rewrites, request.subject + ": rewrites");
+  return setting;
+}
 
 /// Convention 3: Chimera's rows are f16 on GPUs and NPUs, unless they say otherwise.
 Setting with_row_defaults(const Request& request, Setting setting) {
@@ -135,12 +151,37 @@ Setting with_row_defaults(const Request& request, Setting setting) {
 
 }  // namespace
 
+Setting workload_of(const Request& request) { return rewritten(request, read_subject(request)); }
+
+void rewrite(Setting& setting, std::span<const std::string> names, std::string_view where) {
+  for (const std::string& name : names) {
+    const Result<Workload> changed = [&] {
+      try {
+        return tilewright::apply(name, *setting.workload);
+      } catch (const InputError& e) {
+        throw e.located(where);
+      }
+    }();
+    if (!changed)
+      bad(std::string(where), name, "does not apply: " + changed.reason(),
+          "a rewrite that changes " + setting.workload_name);
+    if (!setting.original) setting.original = setting.workload;
+    setting.workload = std::make_shared<const Workload>(*changed);
+    setting.rewrites.push_back(name);
+  }
+}
+
+void name_workload(nlohmann::ordered_json& json, const Setting& setting) {
+  json["workload"] = setting.workload_name;
+  if (!setting.rewrites.empty()) json["rewrites"] = setting.rewrites;
+}
+
 Setting setting_of(const Request& request) {
-  Setting setting = workload_of(request);
+  Setting setting = read_subject(request);
   if (request.machine_text) {
     setting.machine = std::make_shared<const Machine>(
         machine_from_yaml(*request.machine_text, request.machine.value_or("machine")));
-    return with_row_defaults(request, std::move(setting));
+    return rewritten(request, with_row_defaults(request, std::move(setting)));
   }
   std::optional<std::string> machine = request.machine;
   if (!machine && setting.file) machine = setting.file->machine;
@@ -148,7 +189,7 @@ Setting setting_of(const Request& request) {
     bad("-m", "nothing", "names no machine",
         "a name (tilewright machines), a .yaml file, scratchpad:32K, cache:48K/12,1M/16");
   setting.machine = std::make_shared<const Machine>(named_machine(*machine));
-  return with_row_defaults(request, std::move(setting));
+  return rewritten(request, with_row_defaults(request, std::move(setting)));
 }
 
 std::shared_ptr<const Machine> machine_of(const Request& request) {

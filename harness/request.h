@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ struct Request {
   /// `machine` then only name it.
   std::optional<std::string> subject_text = {};
   std::optional<std::string> machine_text = {};
+  std::vector<std::string> rewrites = {};     ///< --rewrite: "compose", in order
   std::optional<std::string> model = {};
   std::optional<std::string> tree = {};       ///< a loop tree; with `tiles`, a plan in place
   std::optional<std::string> tiles = {};      ///< "m=64,l=64"
@@ -67,9 +69,16 @@ struct Request {
 /// The workload and the machine of a request, read and checked.
 struct Setting {
   std::string workload_name;  ///< as the user gave it
-  std::shared_ptr<const Workload> workload;
+  std::shared_ptr<const Workload> workload;  ///< rewritten: what plans and their names are of
   std::shared_ptr<const Machine> machine;
   std::optional<PlanFile> file;  ///< where the subject is a plan file
+  /// What `workload` was made from and by which rewrites, the request's, the plan file's and a
+  /// model's; null and none where it is as it was named.
+  std::shared_ptr<const Workload> original = {};
+  std::vector<std::string> rewrites = {};
+
+  /// The workload as it was named: what kernels are verified against and speeds are counted in.
+  const Workload& as_named() const { return original ? *original : *workload; }
 
   /// Whether the request says a plan, not only a workload.
   bool has_plan() const { return file.has_value(); }
@@ -82,6 +91,12 @@ Setting setting_of(const Request& request);
 std::shared_ptr<const Machine> machine_of(const Request& request);
 /// The workload alone, for a verb that needs no machine.
 Setting workload_of(const Request& request);
+
+/// Rewrites the setting's workload further, each rewrite after those before. Throws InputError where a
+/// name is no rewrite or the rewrite does not apply; `where` says who asked ("--rewrite").
+void rewrite(Setting& setting, std::span<const std::string> names, std::string_view where);
+/// Says of which workload an answer is: "workload", and "rewrites" where there are any.
+void name_workload(nlohmann::ordered_json& json, const Setting& setting);
 
 /// The level that --level names, else the machine's default level. Throws InputError for a level that
 /// is not there, for home, and for "all" (the callers that take it look first).

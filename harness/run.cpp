@@ -54,7 +54,7 @@ nlohmann::ordered_json packing_json(const Scheduled& on, const cpu::Source& sour
 
 nlohmann::ordered_json head(const Scheduled& on, const std::string& target) {
   auto json = document();
-  json["workload"] = on.setting.workload_name;
+  name_workload(json, on.setting);
   json["machine"] = on.setting.machine->name;
   json["target"] = target;
   return json;
@@ -164,7 +164,7 @@ Answer run(const Request& request, const RunOptions& options) {
   if (!cpu::host_runs(isa))
     return refuse(std::move(json),
                   "this processor does not run " + std::string(cpu::name_of(isa)));
-  const Workload& w = *on.setting.workload;
+  const double flops = on.setting.as_named().flops();
   const Result<cpu::Source> source =
       source_of(on, isa, options.micro_kernel, options.prefetch, request.threads.value_or(1));
   if (!source) return refuse(std::move(json), "target cpu cannot emit this schedule: " + source.reason());
@@ -173,7 +173,7 @@ Answer run(const Request& request, const RunOptions& options) {
   if (!kernel) return refuse(std::move(json), "the kernel cannot be built: " + kernel.reason());
 
   if (request.progress) request.progress("verifying", 0);
-  VerifyResult checked = verify(std::move(kernel).value(), w, request.seed);
+  VerifyResult checked = verify(std::move(kernel).value(), on.setting, request.seed);
   json["seed"] = request.seed;
   json["verified"] = checked.kernel != nullptr;
   json["relative_error"] = checked.verification.relative_error;
@@ -185,8 +185,8 @@ Answer run(const Request& request, const RunOptions& options) {
   json["seconds_median"] = seconds;
   json["seconds_min"] = *std::min_element(timing.seconds.begin(), timing.seconds.end());
   json["runs"] = timing.seconds.size();
-  json["flops"] = w.flops();
-  json["gflops"] = w.flops() / seconds * 1e-9;
+  json["flops"] = flops;
+  json["gflops"] = flops / seconds * 1e-9;
   json["peak_gflops"] = median(timing.peak);
   json["peak_source"] = "measured: fused multiply-adds in the same run";
   json["threads"] = source->threads;

@@ -92,6 +92,7 @@ CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJ
   line.text("name", name);
   line.text("workload", job.request.subject);
   line.text("plan", job.request.subject);
+  line.texts("rewrites", job.request.rewrites);
   line.text("machine", job.request.machine);
   line.text("model", job.request.model);
   line.text("tree", job.request.tree);
@@ -151,23 +152,61 @@ void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step) {
 
 namespace {
 
-/// What each job's kernel is verified on, once for every workload.
-std::map<std::string, Reference> references_of(const std::vector<CudaJob>& jobs, int threads,
-                                               const Progress& progress) {
-  std::map<std::string, Reference> references;
-  std::vector<const CudaJob*> one;
-  for (const CudaJob& job : jobs)
-    if (!job.refusal && references.try_emplace(job.on.setting.workload_name).second)
-      one.push_back(&job);
-  parallel_for(
-      one.size(), threads,
-      [&](std::size_t i) {
-        references.at(one[i]->on.setting.workload_name) =
-            reference_of(*one[i]->on.setting.workload, one[i]->request.seed);
-      },
-      progress, "evaluating the references");
-  return references;
+/// What says which reference a job's kernel is verified on: elements are by the rewritten workload's
+/// TensorIds.
+std::string reference_key(const CudaJob& job) {
+  return join(job.on.setting.rewrites) + "|" + job.on.setting.workload_name;
 }
+
+/// What the kernels are verified on, once for every workload of the batch, for as long as a job needs
+/// it: of large workloads a reference is gigabytes.
+class References {
+ public:
+  explicit References(const std::vector<CudaJob>& jobs) {
+    for (const CudaJob& job : jobs)
+      if (!job.refusal) ++all_[reference_key(job)].users;
+  }
+
+  /// Evaluates those that are too small for several threads side by side.
+  void prepare(const std::vector<CudaJob>& jobs, int threads, const Progress& progress) {
+    std::vector<const CudaJob*> small;
+    for (const CudaJob& job : jobs)
+      if (!job.refusal && is_small(*job.on.setting.workload) && !all_[reference_key(job)].begun)
+        small.push_back(&job), all_[reference_key(job)].begun = true;
+    parallel_for(
+        small.size(), threads, [&](std::size_t i) { evaluate(*small[i]); }, progress,
+        "evaluating the references");
+  }
+  /// Of a job that is not refused: evaluated on all cores where it was not yet.
+  const Reference& of(const CudaJob& job) {
+    Entry& entry = all_.at(reference_key(job));
+    if (!entry.reference) evaluate(job);
+    return *entry.reference;
+  }
+  void done_with(const CudaJob& job) {
+    const auto entry = all_.find(reference_key(job));
+    if (entry != all_.end() && --entry->second.users == 0) entry->second.reference.reset();
+  }
+
+ private:
+  struct Entry {
+    int users = 0;
+    bool begun = false;
+    std::optional<Reference> reference = {};
+  };
+
+  static bool is_small(const Workload& w) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 20;  // elements
+    std::int64_t elements = 0;
+    for (const Tensor& t : w.tensors()) elements += t.elements().value;
+    return elements <= kMost;
+  }
+  void evaluate(const CudaJob& job) {
+    all_.at(reference_key(job)).reference = reference_of(job.on.setting, job.request.seed);
+  }
+
+  std::map<std::string, Entry> all_;
+};
 
 /// Answers as they come, a line each.
 class Stream {
@@ -189,12 +228,13 @@ class Stream {
 
 /// Runs them in order. After a fault the device is opened afresh; after a kernel that does not end
 /// nothing more runs in this process.
-void run_all(std::vector<CudaJob>& jobs, const std::map<std::string, Reference>& references,
-             Stream& stream, const Progress& progress) {
+void run_all(std::vector<CudaJob>& jobs, References& references, Stream& stream,
+             const Progress& progress) {
   Result<std::shared_ptr<cuda::Device>> device = cuda::Device::open();
   std::string hung;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     CudaJob& job = jobs[i];
+    const bool uses_reference = !job.refusal;
     if (!job.refusal && !hung.empty()) job.refuse_with("not run: the device hangs on " + hung);
     if (!job.refusal && device && device.value()->faulted()) {
       device = Reason{"closed"};  // before it can be opened again
@@ -203,9 +243,10 @@ void run_all(std::vector<CudaJob>& jobs, const std::map<std::string, Reference>&
     if (!job.refusal && !device)
       job.refuse_with("target cuda is not available: " + device.reason());
     if (!job.refusal) {
-      run_job(job, *device, references.at(job.on.setting.workload_name));
+      run_job(job, *device, references.of(job));
       if (device.value()->hung()) hung = job.json["name"].get<std::string>();
     }
+    if (uses_reference) references.done_with(job);
     stream.add(job);
     if (progress)
       progress("running", static_cast<double>(i + 1) / static_cast<double>(jobs.size()));
@@ -242,10 +283,13 @@ Answer run_batch(const Request& request, const RunOptions& options, const std::s
         guarded(jobs[i], [&](CudaJob& job) { build_job(job, info ? &*info : nullptr); });
       },
       request.progress, "building");
-  if (options.cuda.build_only)
+  if (options.cuda.build_only) {
     for (const CudaJob& job : jobs) stream.add(job);
-  else
-    run_all(jobs, references_of(jobs, threads, request.progress), stream, request.progress);
+  } else {
+    References references(jobs);
+    references.prepare(jobs, threads, request.progress);
+    run_all(jobs, references, stream, request.progress);
+  }
   json["results"] = ordered_json::array();
   bool any = false;
   for (const CudaJob& job : jobs) {

@@ -21,7 +21,7 @@ std::vector<std::int64_t> bytes_of_tensors(const Workload& w) {
 }
 
 void add_timing(CudaJob& job, const CudaTiming& timing, int copies) {
-  const Workload& w = *job.on.setting.workload;
+  const Workload& w = job.on.setting.as_named();
   const double seconds = median(timing.seconds);
   ordered_json& json = job.json;
   json["seconds_median"] = seconds;
@@ -104,7 +104,7 @@ void emit_job(CudaJob& job) {
   job.request.target = job.options.target;
   job.request.micro_kernel = job.options.micro_kernel;
   job.on = schedule_of(job.request);
-  job.json["workload"] = job.on.setting.workload_name;
+  name_workload(job.json, job.on.setting);
   job.json["machine"] = job.on.setting.machine->name;
   job.json["target"] = job.options.target;
   if (!job.on.schedule) {
@@ -147,6 +147,7 @@ void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device,
   if (job.refusal) return;
   const Workload& w = *job.on.setting.workload;
   job.json["device"] = device_json(device->info());
+  job.json["reference_seconds"] = reference.seconds;
   const std::vector<std::int64_t> bytes = bytes_of_tensors(w);
   const int copies =
       job.options.cuda.cold ? copies_past_l2(device->info(), bytes, job.source->needed) : 1;
@@ -186,7 +187,7 @@ Answer run_cuda(const Request& request, const RunOptions& options) {
   if (!emulated) build_job(job, info ? &*info : nullptr);
   if (job.refusal || options.cuda.build_only) return job.answer();
   if (request.progress) request.progress("verifying", 0);
-  const Reference reference = reference_of(*job.on.setting.workload, request.seed);
+  const Reference reference = reference_of(job.on.setting, request.seed);
   if (emulated) {
     emulate_job(job, reference);
     return job.answer();

@@ -110,7 +110,7 @@ NpuJob npu_job(const Request& asked, const std::optional<std::string>& micro_ker
   request.target = "npu";
   request.micro_kernel = micro_kernel;
   NpuJob job{.on = schedule_of(request)};
-  job.json["workload"] = job.on.setting.workload_name;
+  name_workload(job.json, job.on.setting);
   job.json["machine"] = job.on.setting.machine->name;
   job.json["target"] = "npu";
   if (!job.on.schedule) {
@@ -168,7 +168,7 @@ Result<VerifiedNpu> verified_npu(NpuJob& job, const Request& request,
   double seconds = 0;
   if (request.progress) request.progress("emulating", 0);
   const auto start = std::chrono::steady_clock::now();
-  VerifyResult checked = verify(std::move(made), w, reference_of(w, request.seed), [&] {
+  VerifyResult checked = verify(std::move(made), w, reference_of(job.on.setting, request.seed), [&] {
     add_reports(job.json, *job.source, kernel.reports());
     for (const npu::Report& r : kernel.reports()) seconds += r.seconds;
   });

@@ -12,7 +12,7 @@ Scheduled schedule_of(const Request& request) {
   Scheduled out{.setting = setting_of(request)};
   const auto refused = [&out](const std::string& reason) {
     auto json = document();
-    json["workload"] = out.setting.workload_name;
+    name_workload(json, out.setting);
     json["machine"] = out.setting.machine->name;
     json["legal"] = false;
     out.refusal = refuse(std::move(json), reason);

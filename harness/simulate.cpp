@@ -115,7 +115,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
   const Schedule& schedule = *on.schedule;
 
   auto json = document();
-  json["workload"] = on.setting.workload_name;
+  name_workload(json, on.setting);
   json["legal"] = true;
   if (const auto why = misfit(schedule)) {
     json["machine"] = on.setting.machine->name;

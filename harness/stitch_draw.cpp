@@ -33,6 +33,17 @@ std::string tree_of(const StitchedPlan& found, const fs::StitchedKernel& k) {
   return text;
 }
 
+/// What each resource takes by itself (models/fusionstitching/overlap.h), and what that follows from.
+ordered_json terms_json(const fs::Overlap& t) {
+  return {{"launch_seconds", t.launch},   {"dispatch_seconds", t.dispatch},
+          {"dram_seconds", t.dram},       {"fill_seconds", t.fill},
+          {"issue_seconds", t.issue},     {"special_seconds", t.special},
+          {"local_seconds", t.local},     {"latency_seconds", t.latency},
+          {"added_seconds", t.added},
+          {"seconds", t.seconds},         {"blocks", t.blocks},
+          {"resident_blocks", t.resident}, {"chain_cycles", t.chain}};
+}
+
 }  // namespace
 
 ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) {
@@ -57,6 +68,7 @@ ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) 
                      {"rank", at_rank + 1},
                      {"seconds", plan.seconds - longest->seconds + k.seconds},
                      {"latency_seconds", k.cycles / found.device.clock_hz},
+                     {"terms", terms_json(k.overlap)},
                      {"tree", tree_of(found, k)},
                      {"request", {{"stitch", options}}}});
   }

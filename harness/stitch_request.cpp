@@ -91,11 +91,19 @@ const std::vector<Knob>& knobs() {
             &fs::Options::pick, fs::pick_from_name),
       named("groupings", "expensive operators as sub-roots: few subsets, or each", "few, each",
             &fs::Options::groupings, fs::groupings_from_name),
+      named("product",
+            "contractions that are products: above the ridge point of f32, or of more points than "
+            "elements",
+            "ridge, points", &fs::Options::products, fs::products_from_name),
       choice("written", "schedules that a plan can say, priced as it says them; no: the paper's",
              &fs::Options::written),
-      choice("bandwidth", "a kernel takes at least its compulsory bytes over DRAM's bandwidth",
+      named("latency", "what a kernel takes: overlap (resources that work at the same time), or published (L)",
+            "overlap, published", &fs::Options::latency, fs::latency_from_name),
+      choice("bandwidth", "latency=published: a kernel takes at least its compulsory bytes over DRAM's bandwidth",
              &fs::Options::bandwidth),
-      whole("schedule", "by L, of the kernel that takes longest; 1: the best",
+      choice("compose", "plan also what slices and gathers are of in each reader; the faster is taken",
+             &fs::Options::compose),
+      whole("schedule", "by its time, of the kernel that takes longest; 1: the best",
             &fs::Options::schedule, 1, 1 << 20),
   };
   return all;
@@ -168,10 +176,11 @@ fs::Exploration plans_by(Stitcher stitcher, fs::Evaluator& e) {
   return out;
 }
 
-Result<Optimum> optimise_with(const Request& request, const Setting& setting, Stitcher stitcher) {
+Result<Optimum> optimise_with(const Request& request, const Setting& asked, Stitcher stitcher) {
   const fs::Options options = stitch_options(request);
-  const Result<StitchedPlan> found = stitched(setting, options, stitcher);
+  const Result<StitchedPlan> found = stitched(asked, options, stitcher);
   if (!found) return Reason{found.reason()};
+  const Setting setting = setting_of(asked, *found);
   const Traffic traffic = stitched_traffic(setting, found->graph, found->price().patterns);
   std::int64_t bytes = 0;
   for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
@@ -191,7 +200,8 @@ Result<Optimum> optimise_with(const Request& request, const Setting& setting, St
   for (std::size_t k = 0; k < written.unbound.size(); ++k)
     json["stitched"][k]["without_units"] =
         written.unbound[k].empty() ? ordered_json(nullptr) : ordered_json(written.unbound[k]);
-  return Optimum{std::move(written.plan), setting.machine->default_level(), std::move(json)};
+  return Optimum{std::move(written.plan), setting.machine->default_level(), std::move(json),
+                 found->rewrites};
 }
 
 void computed(const Node& n, const Workload& w, std::set<OpId>& ops) {
@@ -213,10 +223,11 @@ std::vector<fs::Pattern> patterns_of(const fs::Graph& g, const Workload& w, cons
   return out;
 }
 
-Answer price_with(const Request& request, const Setting& setting, Stitcher stitcher,
+Answer price_with(const Request& request, const Setting& asked, Stitcher stitcher,
                   const char* name) {
+  Setting setting = asked;
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   const auto refused = [&](const std::string& reason) {
     json["source"] = "predicted";
     json["by"] = name;
@@ -225,8 +236,8 @@ Answer price_with(const Request& request, const Setting& setting, Stitcher stitc
   };
   const fs::Options options = stitch_options(request);
   const Result<fs::Device> device = fs::device_of(*setting.machine);
-  const Result<fs::Graph> graph = fs::Graph::create(setting.workload);
   if (!device) return refused(device.reason());
+  Result<fs::Graph> graph = fs::Graph::create(setting.workload, fs::ridge_of(*device, options));
   if (!graph) return refused(graph.reason());
   std::vector<fs::Pattern> kernels;
   double seconds = 0;
@@ -245,6 +256,9 @@ Answer price_with(const Request& request, const Setting& setting, Stitcher stitc
     if (!found) return refused(found.reason());
     kernels = found->price().patterns;
     seconds = found->price().seconds;
+    graph = found->graph;
+    setting = setting_of(setting, *found);
+    name_workload(json, setting);
   }
   Traffic traffic = stitched_traffic(setting, *graph, kernels);
   traffic.by = name;
@@ -306,14 +320,15 @@ std::vector<ModelOption> stitch_option_records() {
   return out;
 }
 
-Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options,
-                              Stitcher stitcher) {
-  Result<fs::Device> device = fs::device_of(*setting.machine);
-  if (!device) return Reason{device.reason()};
-  Result<fs::Graph> graph = fs::Graph::create(setting.workload);
+namespace {
+
+/// The best plan of the workload as it is, its schedules each the best.
+Result<StitchedPlan> stitched_as_is(const std::shared_ptr<const Workload>& workload,
+                                    const fs::Device& device, const fs::Options& options,
+                                    Stitcher stitcher) {
+  Result<fs::Graph> graph = fs::Graph::create(workload, fs::ridge_of(device, options));
   if (!graph) return Reason{graph.reason()};
-  StitchedPlan out{.graph = std::move(graph).value(), .device = *device, .options = options};
-  const auto start = std::chrono::steady_clock::now();
+  StitchedPlan out{.graph = std::move(graph).value(), .device = device, .options = options};
   fs::Evaluator evaluator(out.graph, out.device, options);
   fs::Exploration found = plans_by(stitcher, evaluator);
   out.candidates = found.candidates;
@@ -334,12 +349,42 @@ Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options
       out.chosen = last;
   }
   if (out.plans.empty()) return Reason{why};
-  Result<fs::PlanPrice> asked =
-      fs::with_schedule(out.graph, out.device, out.price(), options);
+  return out;
+}
+
+fs::Priced priced(const StitchedPlan& p) { return {p.graph, p.device, p.price()}; }
+
+}  // namespace
+
+Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options,
+                              Stitcher stitcher) {
+  const Result<fs::Device> device = fs::device_of(*setting.machine);
+  if (!device) return Reason{device.reason()};
+  const auto start = std::chrono::steady_clock::now();
+  Result<StitchedPlan> best = stitched_as_is(setting.workload, *device, options, stitcher);
+  std::vector<fs::Composition> others;
+  if (options.compose && stitcher == Stitcher::explorer)
+    others = fs::compositions(*setting.workload);
+  for (fs::Composition& c : others) {
+    Result<StitchedPlan> other = stitched_as_is(c.workload, *device, options, stitcher);
+    if (!other || (best && !fs::is_better(priced(*other), priced(*best)))) continue;
+    other.value().rewrites = std::move(c.rewrites);
+    best = std::move(other);
+  }
+  if (!best) return best;
+  StitchedPlan& out = best.value();
+  Result<fs::PlanPrice> asked = fs::with_schedule(out.graph, out.device, out.price(), options);
   if (!asked) return Reason{asked.reason()};
   out.prices[out.chosen] = std::move(asked).value();
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return out;
+  return best;
+}
+
+Setting setting_of(const Setting& asked, const StitchedPlan& plan) {
+  Setting setting = asked;
+  if (plan.rewrites.empty()) return setting;
+  rewrite(setting, plan.rewrites, "--stitch compose");
+  return setting;
 }
 
 Traffic stitched_traffic(const Setting& setting, const fs::Graph& g,
@@ -352,14 +397,14 @@ Traffic stitched_traffic(const Setting& setting, const fs::Graph& g,
   const std::string boundary = boundary_into(*setting.machine, setting.machine->default_level());
   std::map<TensorId, TrafficEntry> entries;
   for (const fs::Pattern& kernel : kernels) {
-    std::map<TensorId, Bytes> reads;
+    std::set<TensorId> reads;
     std::set<OpId> own;
     for (int v : kernel) own.insert(g.vertex(v).op);
     for (OpId id : own) {
       const Operator& op = w.op(id);
       for (const Access& a : op.inputs)
         if (!own.contains(w.producer(a.tensor)))
-          reads[a.tensor] = std::max(reads[a.tensor], fs::bytes_read(w, op, a));
+          reads.insert(a.tensor);
       for (const Output& o : op.outputs) {
         const TensorId t = o.target.tensor;
         const bool leaves = w.is_output(t) || std::ranges::any_of(w.consumers(t), [&](OpId c) {
@@ -369,7 +414,8 @@ Traffic stitched_traffic(const Setting& setting, const fs::Graph& g,
       }
       traffic.operations[op.name] = w.operations(id);
     }
-    for (const auto& [tensor, bytes] : reads) entries[tensor].read += bytes;
+    const std::vector<OpId> ops(own.begin(), own.end());
+    for (TensorId t : reads) entries[t].read += fs::bytes_read(w, t, ops);
   }
   for (auto& [tensor, entry] : entries) {
     entry.tensor = w.tensor(tensor).name;
@@ -452,18 +498,20 @@ std::string drawing(const fs::Graph& g, const fs::PlanPrice& price) {
 
 }  // namespace
 
-Answer stitch_explain(const Request& request, const Setting& setting) {
+Answer stitch_explain(const Request& request, const Setting& asked) {
   const std::string model = find_model(*request.model).name;
   const Stitcher stitcher = model == "unfused"    ? Stitcher::unfused
                             : model == "xla-rule" ? Stitcher::xla_rule
                                                   : Stitcher::explorer;
   auto json = document();
-  json["workload"] = setting.workload_name;
-  json["machine"] = setting.machine->name;
+  name_workload(json, asked);
+  json["machine"] = asked.machine->name;
   json["model"] = model;
   const fs::Options options = stitch_options(request);
-  const Result<StitchedPlan> found = stitched(setting, options, stitcher);
+  const Result<StitchedPlan> found = stitched(asked, options, stitcher);
   if (!found) return refuse(std::move(json), found.reason());
+  const Setting setting = setting_of(asked, *found);
+  name_workload(json, setting);
   const Workload& w = *setting.workload;
   json["source"] = "predicted";
   json["seconds"] = found->price().seconds;
@@ -480,8 +528,9 @@ Answer stitch_explain(const Request& request, const Setting& setting) {
                              {"seconds", found->prices[i].seconds},
                              {"chosen", i == found->chosen}});
   json["xla_kernels"] = ordered_json::array();
-  for (const fs::Pattern& p : fs::xla_kernels(found->graph, options.most_operators))
-    json["xla_kernels"].push_back(names_of(w, found->graph, p));
+  const Result<fs::Graph> named = fs::Graph::create(asked.workload);
+  for (const fs::Pattern& p : fs::xla_kernels(*named, options.most_operators))
+    json["xla_kernels"].push_back(names_of(*asked.workload, *named, p));
   json["options"] = options_json(options);
   if (request.fuser.samples) {
     json["seed"] = request.seed;

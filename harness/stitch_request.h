@@ -26,29 +26,34 @@ struct StitchedPlan {
   std::vector<fusionstitching::FusionPlan> plans;  ///< what was chosen from, best score first
   std::vector<fusionstitching::PlanPrice> prices;  ///< theirs, by the latency-evaluator
   std::size_t chosen = 0;
+  std::vector<std::string> rewrites = {};      ///< of the workload that the graph is of, by the model
   std::int64_t candidates = 0, evaluated = 0;  ///< explorer's
   double seconds = 0;                          ///< of the search
 
   const fusionstitching::FusionPlan& plan() const { return plans[chosen]; }
   const fusionstitching::PlanPrice& price() const { return prices[chosen]; }
 };
-/// A Reason where the machine is no GPU with known instructions, or nothing fits.
+/// The best plan of the workload and, by the explorer with Options::compose, of its compositions. A
+/// Reason where the machine is no GPU with known instructions, or nothing fits.
 Result<StitchedPlan> stitched(const Setting& setting, const fusionstitching::Options& options,
                               Stitcher stitcher = Stitcher::explorer);
+
+/// The setting with the workload that the plan is of.
+Setting setting_of(const Setting& asked, const StitchedPlan& plan);
 
 /// Bytes of tensors that a plan's kernels read and write from and to home, each once a kernel.
 Traffic stitched_traffic(const Setting& setting, const fusionstitching::Graph& graph,
                          std::span<const fusionstitching::Pattern> kernels);
 
 /// --samples N of the schedules of the kernel that takes longest, one drawn (--seed) from each of N equal
-/// parts of their ranking by L, best first: [{"schedule": "3 of 57: ...", "rank", "seconds" of the whole plan,
-/// "latency_seconds" (L) of the kernel, "tree", "request": {"stitch": ["schedule=3", ...]}}]; `request` is what a line of --batch needs beside
+/// parts of their ranking, best first: [{"schedule": "3 of 57: ...", "rank", "seconds" of the whole plan,
+/// "latency_seconds" (L) and "terms" (of Overlap) of the kernel, "tree", "request": {"stitch": ["schedule=3", ...]}}]; `request` is what a line of --batch needs beside
 /// the workload and the model.
 nlohmann::ordered_json drawn_schedules(const Request& request, const StitchedPlan& found);
 
 /// Kernels with their groups, schemes and launch dimensions; where every tensor lives; the plans
 /// that were chosen from. "dot": the drawing in Graphviz's language.
-Answer stitch_explain(const Request& request, const Setting& setting);
+Answer stitch_explain(const Request& request, const Setting& asked);
 std::vector<ModelRecord> stitch_records();
 
 }  // namespace tilewright::harness

@@ -469,7 +469,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   const auto absent = no_truth(options.truth);
   Subject s = subject_of(request, options);
   auto json = document();
-  json["workload"] = s.setting.workload_name;
+  name_workload(json, s.setting);
   json["machine"] = s.setting.machine->name;
   json["model"] = s.model == nullptr ? "chimera" : s.model->name;
   json["truth"] = options.truth;
@@ -482,7 +482,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["layout"] = s.meter != nullptr ? "row-major" : name_of(s.layout);
   json["seed"] = request.seed;
   json["options"] = options_json(s.exact_edges);
-  if (s.meter != nullptr) s.reference = reference_of(workload(s), request.seed);
+  if (s.meter != nullptr) s.reference = reference_of(s.setting, request.seed);
   const auto orders = orders_of(s, options, request);
   if (orders.empty()) return refuse(std::move(json), "no order of the workload fits the level");
 

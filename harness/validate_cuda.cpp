@@ -167,7 +167,7 @@ void check_model(const Request& request, const ValidateOptions& options) {
 Answer validate_times(const Request& request, const ValidateOptions& options) {
   const Setting setting = setting_of(request);
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["machine"] = setting.machine->name;
   json["model"] = "mcfuser";
   json["truth"] = options.truth;
@@ -204,7 +204,7 @@ Answer validate_cuda(const Request& request, const ValidateOptions& options) {
   if (options.truth == "cuda-events") return validate_times(request, options);
   const Setting setting = setting_of(request);
   auto json = document();
-  json["workload"] = setting.workload_name;
+  name_workload(json, setting);
   json["machine"] = setting.machine->name;
   json["model"] = "chimera";
   json["truth"] = options.truth;

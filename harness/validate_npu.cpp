@@ -153,7 +153,7 @@ Answer validate_npu(const Request& request, const ValidateOptions& options) {
   asked.target = "npu";
   const Setting s = setting_of(asked);
   auto json = document();
-  json["workload"] = s.workload_name;
+  name_workload(json, s);
   json["machine"] = s.machine->name;
   json["model"] = "chimera";
   json["truth"] = "emulator";
@@ -169,7 +169,7 @@ Answer validate_npu(const Request& request, const ValidateOptions& options) {
   for (std::int64_t i = 0; i < options.samples; ++i)
     if (auto p = drawer.draw()) points.push_back(std::move(*p));
   if (points.empty()) return refuse(std::move(json), "no plan of such blocks fits the machine");
-  const Reference reference = reference_of(*s.workload, request.seed);
+  const Reference reference = reference_of(s, request.seed);
   parallel_for(points.size(), threads_of(request),
                [&](std::size_t i) { evaluate(s, *chain, reference, points[i]); }, request.progress,
                "emulating");

@@ -1,6 +1,7 @@
 #include "harness/verified_kernel.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "core/reference/elements.h"
@@ -36,9 +37,16 @@ Depth depth_of(const Workload& w) {
   return most;
 }
 
-std::vector<std::byte> forgotten(const Tensor& tensor) {
-  std::vector<std::byte> memory(static_cast<std::size_t>(tensor.bytes().value));
-  fill_with_nan(tensor.dtype, static_cast<std::size_t>(tensor.elements().value), memory.data());
+using Memory = std::unique_ptr<std::byte[]>;
+
+Memory memory_for(const Tensor& tensor) {
+  return std::make_unique_for_overwrite<std::byte[]>(
+      static_cast<std::size_t>(tensor.bytes().value));
+}
+
+Memory forgotten(const Tensor& tensor) {
+  Memory memory = memory_for(tensor);
+  fill_with_nan(tensor.dtype, static_cast<std::size_t>(tensor.elements().value), memory.get());
   return memory;
 }
 
@@ -56,6 +64,7 @@ double tolerance_of(const Workload& w) {
 }
 
 Reference reference_of(const Workload& w, std::uint64_t seed) {
+  const auto start = std::chrono::steady_clock::now();
   TensorValues inputs = random_inputs(w, seed);
   Reference reference;
   for (std::size_t t = 0; t < inputs.size(); ++t) {
@@ -64,10 +73,33 @@ Reference reference_of(const Workload& w, std::uint64_t seed) {
                                   static_cast<std::size_t>(size_of(tensor.dtype)));
     encode_elements(tensor.dtype, inputs[t], reference.inputs[t].data());
   }
-  TensorValues all = evaluate(w, std::move(inputs));
+  TensorValues all = evaluate(w, std::move(inputs), {.outputs_only = true});
   reference.outputs.resize(all.size());
   for (TensorId t : w.outputs()) reference.outputs[t.index()] = std::move(all[t.index()]);
+  reference.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return reference;
+}
+
+Reference reference_of(const Setting& setting, std::uint64_t seed) {
+  if (!setting.original) return reference_of(*setting.workload, seed);
+  Reference named = reference_of(*setting.original, seed);
+  const Workload& w = *setting.workload;
+  Reference own{std::vector<std::vector<std::byte>>(w.tensors().size()),
+                TensorValues(w.tensors().size())};
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    const bool input = w.is_input(TensorId(t));
+    if (!input && !w.is_output(TensorId(t))) continue;
+    const Tensor& tensor = w.tensors()[t];
+    const auto same = setting.original->find_tensor(tensor.name);
+    TW_CHECK(same && setting.original->tensor(*same) == tensor,
+             "a rewrite that changes " + tensor.name);
+    if (input)
+      own.inputs[t] = std::move(named.inputs[same->index()]);
+    else
+      own.outputs[t] = std::move(named.outputs[same->index()]);
+  }
+  return own;
 }
 
 double VerifiedKernel::run() {
@@ -95,7 +127,7 @@ struct Verifier {
       // What is not an input starts as NaN, so that an element never written shows.
       const std::vector<std::byte>& input = reference.inputs[t];
       const auto why = kernel->write(
-          TensorId(t), input.empty() ? forgotten(w.tensors()[t]).data() : input.data());
+          TensorId(t), input.empty() ? forgotten(w.tensors()[t]).get() : input.data());
       if (why) return failed(*why);
     }
     const Result<double> seconds = kernel->run();
@@ -105,12 +137,11 @@ struct Verifier {
     for (TensorId t : w.outputs()) {
       TW_CHECK(kernel->needs(t), "a kernel that does not write an output");
       const Tensor& tensor = w.tensor(t);
-      std::vector<std::byte> elements(static_cast<std::size_t>(tensor.bytes().value));
-      if (auto why = kernel->read(t, elements.data())) return failed(*why);
-      const std::vector<double> got = decode_elements(
-          tensor.dtype, elements.data(), static_cast<std::size_t>(tensor.elements().value));
-      v.relative_error =
-          std::max(v.relative_error, relative_error(got, reference.outputs[t.index()]));
+      const Memory elements = memory_for(tensor);
+      if (auto why = kernel->read(t, elements.get())) return failed(*why);
+      v.relative_error = std::max(
+          v.relative_error,
+          tilewright::relative_error(tensor.dtype, elements.get(), reference.outputs[t.index()]));
     }
     if (!v.verified()) return {v, nullptr};
     return {v, std::unique_ptr<VerifiedKernel>(new VerifiedKernel(std::move(kernel), v))};
@@ -122,9 +153,9 @@ VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& worklo
   return Verifier::verify(std::move(kernel), workload, reference, after_run);
 }
 
-VerifyResult verify(cpu::Kernel kernel, const Workload& workload, std::uint64_t seed) {
-  return verify(std::make_unique<CpuKernel>(std::move(kernel), workload), workload,
-                reference_of(workload, seed));
+VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed) {
+  const Workload& w = *setting.workload;
+  return verify(std::make_unique<CpuKernel>(std::move(kernel), w), w, reference_of(setting, seed));
 }
 
 }  // namespace tilewright::harness

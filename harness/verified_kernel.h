@@ -11,6 +11,7 @@
 #include "core/ir/error.h"
 #include "core/ir/workload.h"
 #include "core/reference/evaluate.h"
+#include "harness/request.h"
 #include "harness/target_kernel.h"
 
 namespace tilewright::harness {
@@ -28,9 +29,13 @@ struct Verification {
 struct Reference {
   std::vector<std::vector<std::byte>> inputs;  ///< elements, by TensorId; other tensors are empty
   TensorValues outputs;                        ///< by TensorId; other tensors are empty
+  double seconds = 0;                          ///< that drawing and evaluating took
 };
-/// Cost: one evaluation, on one thread.
+/// Cost: one evaluation, on all cores.
 Reference reference_of(const Workload& workload, std::uint64_t seed);
+/// Of the setting's workload as it was named, by the TensorIds of the rewritten one: a rewrite is
+/// verified with every kernel.
+Reference reference_of(const Setting& setting, std::uint64_t seed);
 
 /// Only verify() makes one. Holds the tensors that it was verified on.
 class VerifiedKernel {
@@ -63,7 +68,7 @@ struct VerifyResult {
 VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& workload,
                     const Reference& reference, const std::function<void()>& after_run = {});
 /// The same of a CPU kernel, on seeded inputs. Cost: one run and one evaluation.
-VerifyResult verify(cpu::Kernel kernel, const Workload& workload, std::uint64_t seed);
+VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed);
 
 /// What verify() accepts for a workload.
 ///

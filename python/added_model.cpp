@@ -78,12 +78,13 @@ Json question_of(const Request& request, const Setting& setting, LevelId level) 
 }
 
 Answer price(const py::object& function, const std::string& name, const Request& asked,
-             const Setting& setting) {
+             const Setting& given) {
   Request request = asked;
+  Setting setting = given;
   request.model = name;
   const auto no = [&](const std::string& reason) {
     Json json = harness::document();
-    json["workload"] = setting.workload_name;
+    harness::name_workload(json, setting);
     json["source"] = "predicted";
     json["by"] = name;
     json["machine"] = setting.machine->name;
@@ -99,7 +100,7 @@ Answer price(const py::object& function, const std::string& name, const Request&
   Json said = ask(function, question);
   if (said.contains("reason")) return no(said["reason"].get<std::string>());
   Json json = harness::document();
-  json["workload"] = setting.workload_name;
+  harness::name_workload(json, setting);
   harness::merge(json, said);
   return {std::move(json), harness::Status::done};
 }

@@ -129,6 +129,7 @@ Invocation invocation_of(const Json& options) {
   Reader read(options);
   read.subject(r);
   read.machine(r);
+  read.texts("rewrite", r.rewrites);
   read.text("model", r.model);
   read.text("tree", r.tree);
   read.text("tiles", r.tiles);

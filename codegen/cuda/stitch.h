@@ -3,7 +3,7 @@
 // indices that it has there (stitch_walk.cpp, stitch_units.cpp); what is loaded or computed becomes
 // a value with a key, its indices, and lies in a register of the thread that makes it where all who
 // use it have the same key there, in shared memory otherwise (stitch_values.cpp); then the text is
-// written (stitch_emit.cpp, stitch_moves.cpp, stitch_compute.cpp).
+// written (stitch_emit.cpp, stitch_moves.cpp, stitch_reads.cpp, stitch_compute.cpp).
 //
 // Control flow is the same for all threads of a block: what lies outside its range is computed for
 // nothing, and neither loaded, stored nor added. So shuffles and barriers may stand anywhere.
@@ -96,7 +96,7 @@ class StitchEmitter {
   };
   /// Neighbours at home that a thread moves at once, along an element index (-1: one by one), which
   /// may be all of that index.
-  struct Run {
+  struct Strip {
     int element = -1;
     std::int64_t width = 1;
     bool whole = false;
@@ -208,7 +208,7 @@ class StitchEmitter {
   void store(const Value& v);
   void move(const Value& v, const std::string& function, const std::string& only);
   std::vector<Linear> moved_inside(const Value& v) const;
-  Run run_of(const Value& v) const;
+  Strip strip_of(const Value& v) const;
   std::int64_t vector_width(TensorId t, const Linear& at, int element,
                             const std::vector<Linear>& inside) const;
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;
@@ -221,9 +221,36 @@ class StitchEmitter {
 
   // stitch_compute.cpp
   void compute(NodeId node);
+  std::vector<int> sum_dims(const Value& v) const;
+  void open_sums(const Value& v);
+  void close_sums(const Value& v);
   void start_sum(const Value& v);
   std::string read(const Use& use);
+  // stitch_reads.cpp
+  /// Elements of a gather that lie side by side, and are loaded as one.
+  struct Run {
+    int input = 0, element = -1;
+    std::int64_t width = 1;
+    std::string name;
+  };
+  /// Where a gather's element is, whether it is there, and which lane reads it for others.
+  struct Gathered {
+    std::string there, place, lane;
+  };
+  std::optional<Run> run_of(NodeId compute) const;
+  std::set<int> named_by(NodeId compute, int gather) const;
+  Gathered gathered_at(const Use& use);
   std::string read_gathered(const Use& use);
+  void load_run(NodeId compute, Run& run);
+  /// What a loop's turns read of shared memory at one place, held in registers.
+  struct HeldRead {
+    std::string name;
+    std::vector<int> dims;
+  };
+  void hold_reads(NodeId loop);
+  bool holds_over(NodeId loop, const Use& use, const Value& v) const;
+  std::string held_signature(const Use& use, std::vector<int>& dims) const;
+  std::string read_shared(const Use& use);
   void finish_sums(NodeId anchor);
   void join_lanes(const Value& v);
   void join_warps(const std::vector<std::size_t>& sums, const std::string& flip);
@@ -236,7 +263,7 @@ class StitchEmitter {
   std::vector<int> reduced_units(const Value& v) const;
   std::int64_t scratch_lanes(const Value& v) const;
   std::int64_t scratch_elements(const Value& v) const {
-    return size_of_dims(v.dims) * warps_ * scratch_lanes(v);
+    return size_of_dims(sum_dims(v)) * warps_ * scratch_lanes(v);
   }
   static std::string functor(Combine c);
   std::string literal_text(double value) const;
@@ -268,6 +295,7 @@ class StitchEmitter {
 
   Lines out_{1};
   std::vector<std::map<std::string, std::string>> defined_;
+  std::map<std::pair<NodeId, int>, HeldRead> held_reads_;  ///< by compute and input
   std::vector<std::size_t> written_;  ///< in shared memory, and not yet seen by all who read it
   bool long_place_taken_ = false;
   std::vector<NodeId> open_;  ///< loops of the program around the current place

@@ -8,12 +8,6 @@
 #include "core/ir/files.h"
 
 namespace tilewright::cuda {
-namespace {
-
-constexpr std::int64_t kMostIndexed = std::int64_t{1}
-                                      << 24;  // integers that f32 holds, all of them
-
-}  // namespace
 
 std::string StitchEmitter::functor(Combine c) {
   switch (c) {
@@ -38,13 +32,10 @@ std::string StitchEmitter::read(const Use& use) {
   const Value& v = values_[used_by_.at({use.node, use.input})];
   const Key key = use_key(use);
   if (v.storage == Storage::registers) return array(v, *match(v.key, key, v.scope));
+  if (v.storage == Storage::shared) return read_shared(use);
   std::vector<Linear> inside = facts_[use.node.index()].inside;
   for (Linear& x : there(use)) inside.push_back(std::move(x));
   const std::string in = condition(inside);
-  if (v.storage == Storage::shared) {
-    const std::string value = shared_at(v, key);
-    return in.empty() ? value : in + " ? " + value + " : " + real() + "(0)";
-  }
   const std::string value =
       "load_one(" + home(v.tensor) + " + " + offset_text(v.tensor, flat(v.tensor, key)) + ")";
   const Copies c = copies(key, v.around);
@@ -53,46 +44,21 @@ std::string StitchEmitter::read(const Use& use) {
   return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
 }
 
-/// What is read by other inputs' values, x0, x1, ... at this point: zero where they name no
-/// element. Threads that compute for nothing read nothing, and lanes that compute the same read
-/// once.
-std::string StitchEmitter::read_gathered(const Use& use) {
-  const Facts& facts = facts_[use.node.index()];
-  const Operator& op = workload_.op(k_.node(use.node).op);
-  const Access& a = op.inputs[static_cast<std::size_t>(use.input)];
-  const Tensor& tensor = workload_.tensor(a.tensor);
-  Key point;
-  for (int l : gather_loops(op, a)) point.push_back(facts.point[static_cast<std::size_t>(l)]);
-  const Copies c = copies(point, facts.at.loops);
-  if (!c.warp.empty())
-    throw Refused{"operator " + op.name + ": every warp would read " + tensor.name +
-                  " by the same values"};
-  std::string there = both(condition(facts.inside), owner(c)), offset;
-  std::int64_t stride = tensor.elements().value;
-  for (std::size_t d = 0; d < a.index.size(); ++d) {
-    stride /= tensor.shape[d];
-    std::string index;
-    if (const int by = a.index[d].gathered; by >= 0) {
-      if (tensor.shape[d] > kMostIndexed)
-        throw Refused{"operator " + op.name + " indexes " + tensor.name +
-                      " by values beyond 2^24, which floats do not hold"};
-      index = named("i64", "index", "i64(x" + std::to_string(by) + ")");
-      there = both(there, index + " >= 0 && " + index + " < " + std::to_string(tensor.shape[d]));
-    } else {
-      const Access alone{.tensor = a.tensor, .index = {a.index[d]}};
-      index = "i64(" + variables_.text(key_of(op, alone, facts.point).front()) + ")";
-    }
-    offset += " + " + times(stride, index);
-  }
-  const std::string loaded =
-      there + " ? load_one(" + home(a.tensor) + offset + ") : " + real() + "(0)";
-  return c.lane.empty() ? loaded : "shuffle(" + loaded + ", " + c.lane + ")";
+/// The sums that a thread has at once: indices of loops around them are those of the current turn.
+std::vector<int> StitchEmitter::sum_dims(const Value& v) const {
+  return own(v.key, k_.node(v.anchor).parent);
+}
+void StitchEmitter::open_sums(const Value& v) {
+  for (int id : sum_dims(v)) open_loop(id);
+}
+void StitchEmitter::close_sums(const Value& v) {
+  for (std::size_t n = sum_dims(v).size(); n > 0; --n) close_loop();
 }
 
 void StitchEmitter::start_sum(const Value& v) {
-  for (int id : v.dims) open_loop(id);
+  open_sums(v);
   out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
-  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+  close_sums(v);
 }
 
 void StitchEmitter::compute(NodeId id) {
@@ -100,16 +66,33 @@ void StitchEmitter::compute(NodeId id) {
   const Operator& op = workload_.op(n.op);
   const Facts& facts = facts_[id.index()];
   out_.comment("C." + to_text(workload_, n.op));
-  for (int e : facts.elements) open_loop(e);
-  if (facts.elements.empty()) {
+  std::optional<Run> run = run_of(id);
+  const bool braces = run || facts.elements.empty();
+  if (braces) {
     out_.open("");
     defined_.emplace_back();
   }
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    const Use use{id, static_cast<int>(i)};
-    const std::string value = is_gather(op.inputs[i]) ? read_gathered(use) : read(use);
+  for (int e : facts.elements)
+    if (!run || e != run->element) open_loop(e);
+  std::set<int> known;
+  const auto define = [&](int i) {
+    const Use use{id, i};
+    const bool of_run = run && i == run->input;
+    const Access& a = op.inputs[static_cast<std::size_t>(i)];
+    const std::string value =
+        of_run ? run->name + "[" + indices_[static_cast<std::size_t>(run->element)].text + "]"
+        : is_gather(a) ? read_gathered(use)
+                       : read(use);
     out_.line("const " + real() + " x" + std::to_string(i) + " = " + value + ";");
+    known.insert(i);
+  };
+  if (run) {
+    for (int i : named_by(id, run->input)) define(i);
+    load_run(id, *run);
+    open_loop(run->element);
   }
+  for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i)
+    if (!known.contains(i)) define(i);
   for (std::size_t at : made_by_.at(id)) {
     const Value& v = values_[at];
     const Output& out = output_of(v);
@@ -135,7 +118,7 @@ void StitchEmitter::compute(NodeId id) {
                            offset_text(v.tensor, flat(v.tensor, v.key)) + ", " + value + ");"));
     }
   }
-  for (std::size_t i = 0; i < std::max<std::size_t>(1, facts.elements.size()); ++i) close_loop();
+  for (std::size_t i = 0; i < facts.elements.size() + (braces ? 1 : 0); ++i) close_loop();
   for (std::size_t at : made_by_.at(id)) {
     const Value& v = values_[at];
     if (v.storage == Storage::shared && !is_sum(v)) {
@@ -174,15 +157,15 @@ void StitchEmitter::join_lanes(const Value& v) {
   }
   if (text.empty()) return;
   text.pop_back();
-  for (int id : v.dims) open_loop(id);
+  open_sums(v);
   out_.line(text);
-  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+  close_sums(v);
 }
 
 /// Where a thread's value lies among all values of the array that it has.
 std::string StitchEmitter::place_among(const Value& v) const {
   std::string at;
-  for (int id : v.dims) {
+  for (int id : sum_dims(v)) {
     const Index& i = indices_[static_cast<std::size_t>(id)];
     at = at.empty() ? i.text : "(" + at + ") * " + std::to_string(i.count) + " + " + i.text;
   }
@@ -199,12 +182,12 @@ bool StitchEmitter::shared_out(const Value& v) const {
 
 /// "warp == ...": the one that joins and writes a value; those that are written at once are one's.
 std::string StitchEmitter::joining_warp(const Value& v) const {
-  const Run run = run_of(v);
+  const Strip run = strip_of(v);
   std::string at;
   const auto append = [&at](const std::string& index, std::int64_t count) {
     at = at.empty() ? index : "(" + at + ") * " + std::to_string(count) + " + " + index;
   };
-  for (int id : v.dims) {
+  for (int id : sum_dims(v)) {
     const Index& i = indices_[static_cast<std::size_t>(id)];
     if (id != run.element) append(i.text, i.count);
   }
@@ -234,10 +217,10 @@ void StitchEmitter::join_warps(const std::vector<std::size_t>& sums, const std::
         flip.empty() ? "" : " + " + flip + " * " + std::to_string(scratch_elements(v));
     out_.line(real() + "* const " + parts.back() + " = reinterpret_cast<" + real() +
               "*>(memory + " + std::to_string(scratch_.at(i)) + ")" + more + ";");
-    for (int id : v.dims) open_loop(id);
+    open_sums(v);
     out_.line((scratch_lanes(v) == 1 ? "if (lane == 0) " : "") + part(v, parts.back(), "warp") +
               " = " + array(v) + ";");
-    for (std::size_t k = 0; k < v.dims.size(); ++k) close_loop();
+    close_sums(v);
   }
   out_.line("block_sync();");
   for (std::size_t i = 0; i < sums.size(); ++i) add_up_parts(values_[sums[i]], parts[i]);
@@ -256,7 +239,7 @@ void StitchEmitter::add_up_parts(const Value& v, const std::string& parts) {
     from += " - " + times(i.stride, i.text);
   }
   from = group == warps_ ? "" : named("int", "first_warp", from) + " + ";
-  for (int id : v.dims) open_loop(id);
+  open_sums(v);
   if (shared_out(v)) out_.open("if (" + joining_warp(v) + ")");
   out_.line(array(v) + " = " + literal_text(identity_of(output_of(v).combine)) + ";");
   for (std::size_t c = 0; c < counts.size(); ++c) {
@@ -272,7 +255,7 @@ void StitchEmitter::add_up_parts(const Value& v, const std::string& parts) {
   out_.line(exists + combined(output_of(v).combine, array(v), part(v, parts, "(" + from + ")")));
   for (std::size_t i = 0; i < counts.size(); ++i) out_.close();
   if (shared_out(v)) out_.close();
-  for (std::size_t i = 0; i < v.dims.size(); ++i) close_loop();
+  close_sums(v);
 }
 
 void StitchEmitter::finish_sums(NodeId anchor) {

@@ -195,6 +195,7 @@ void StitchEmitter::visit_loop(NodeId id) {
   const int turn = facts_[id.index()].turn;
   if (turn < 0) return visit_children(id);
   const bool unrolled = indices_[static_cast<std::size_t>(turn)].unrolled;
+  hold_reads(id);
   open_loop(turn, 1, !unrolled && is_short(id) ? "TW_UNROLL_4" : "");
   open_.push_back(id);
   visit_children(id);

@@ -68,7 +68,7 @@ std::vector<Linear> StitchEmitter::moved_inside(const Value& v) const {
 }
 
 /// How a thread's values are moved: so many neighbours at once.
-StitchEmitter::Run StitchEmitter::run_of(const Value& v) const {
+StitchEmitter::Strip StitchEmitter::strip_of(const Value& v) const {
   const int element = contiguous(v.tensor, v.key, own(v.key, k_.node(v.anchor).parent));
   const std::int64_t width =
       vector_width(v.tensor, flat(v.tensor, v.key), element, moved_inside(v));
@@ -79,7 +79,7 @@ StitchEmitter::Run StitchEmitter::run_of(const Value& v) const {
 /// Each run of a thread's values, as one where it is aligned and `only`, besides what holds inside,
 /// is the same for all of it.
 void StitchEmitter::move(const Value& v, const std::string& function, const std::string& only) {
-  const Run run = run_of(v);
+  const Strip run = strip_of(v);
   std::size_t opened = 0;
   for (int id : own(v.key, k_.node(v.anchor).parent))
     if (id != run.element) open_loop(id), ++opened;
@@ -152,7 +152,10 @@ void StitchEmitter::stage(const Value& v) {
 
 void StitchEmitter::store(const Value& v) {
   out_.comment("S." + workload_.tensor(v.tensor).name);
-  const std::string function = k_.buffer(v.buffer).atomic ? "add_several" : "store_several";
+  const bool read_again = !workload_.consumers(v.tensor).empty();
+  const std::string function = k_.buffer(v.buffer).atomic ? "add_several"
+                               : read_again               ? "store_several"
+                                                          : "store_last";
   Copies c = copies(v.key, {});
   if (!is_sum(v) || !shared_out(v)) return move(v, function, owner(c));
   c.warp.clear();

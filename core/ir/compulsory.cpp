@@ -54,10 +54,42 @@ Set clipped(const Set& s, std::int64_t extent) {
   return normalised(std::move(out));
 }
 
+Set united(Set a, const Set& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return normalised(std::move(a));
+}
+
+bool within(const Set& inner, const Set& outer) { return united(inner, outer) == outer; }
+
 /// What of a tensor is needed: the product of one set a dimension.
 struct Need {
   std::vector<Set> dims;
   std::int64_t elements = 0;
+  bool exact = true;  ///< these very elements; else as many at least, whichever they are
+
+  /// Takes in another need where together they are again such a product: where they differ in one
+  /// dimension only, as slices of one tensor do, or one is part of the other. Otherwise the larger
+  /// one stands, which is less than both.
+  void join(Need other) {
+    if (elements > 0 && exact && other.exact) {
+      std::size_t differ = 0, at = 0;
+      bool part = true;
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        part = part && within(other.dims[d], dims[d]);
+        if (dims[d] == other.dims[d]) continue;
+        ++differ;
+        at = d;
+      }
+      if (part) return;
+      if (differ == 1) {
+        dims[at] = united(std::move(dims[at]), other.dims[at]);
+        elements = 1;
+        for (const Set& s : dims) elements *= count(s);
+        return;
+      }
+    }
+    if (other.elements > elements) *this = std::move(other);
+  }
 };
 
 class Needs {
@@ -89,7 +121,7 @@ class Needs {
     for (std::size_t d = 0; d < most->target.index.size(); ++d)
       if (const auto loop = most->target.index[d].plain_loop())
         values[local(op, *loop)] = need.dims[d];
-    for (const Access& in : op.inputs) read(op, in, values);
+    for (const Access& in : op.inputs) read(op, in, values, need.exact);
   }
 
   static std::size_t local(const Operator& op, LoopId loop) {
@@ -97,14 +129,15 @@ class Needs {
                                     op.loops.begin());
   }
 
-  void read(const Operator& op, const Access& in, const std::vector<Set>& values) {
-    Need need{.elements = 1};
+  void read(const Operator& op, const Access& in, const std::vector<Set>& values, bool exact) {
+    Need need{.elements = 1, .exact = exact && !is_gather(in)};
     std::vector<bool> taken(op.loops.size(), false);
     for (std::size_t d = 0; d < in.index.size(); ++d) {
       // Of a gathered dimension one index at least is read; every value may be the same.
       Set s = {{in.index[d].offset, in.index[d].offset + 1}};
       for (const Term& t : in.index[d].terms) {
         const std::size_t l = local(op, t.loop);
+        need.exact = need.exact && !taken[l];
         // A loop that indexes two dimensions ties them together: in the second, one value counts.
         const Set one = {{values[l].front().lo, values[l].front().lo + 1}};
         s = plus(s, t.coefficient, taken[l] ? one : values[l]);
@@ -113,8 +146,7 @@ class Needs {
       need.dims.push_back(clipped(s, w_.tensor(in.tensor).shape[d]));
       need.elements *= count(need.dims.back());
     }
-    Need& held = needs_[in.tensor.index()];
-    if (need.elements > held.elements) held = std::move(need);
+    if (need.elements > 0) needs_[in.tensor.index()].join(std::move(need));
   }
 
   const Workload& w_;

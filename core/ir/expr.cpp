@@ -5,6 +5,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "core/ir/expr_rows.h"
 
 namespace tilewright {
 namespace {
@@ -38,9 +41,34 @@ constexpr std::array kFunctions = {
     ExprFunction{"square", 1, [](const double* a) { return a[0] * a[0]; }, 1},
 };
 
+// Of the function in that place of the table: known where this is compiled, so that it is inlined.
+template <std::size_t Place>
+void over_row(const double* const* args, std::int64_t n, double* to) {
+  constexpr int kArity = kFunctions[Place].arity;
+  std::array<const double*, kArity> from{};
+  std::copy_n(args, kArity, from.begin());
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::array<double, kArity> values{};
+    for (std::size_t a = 0; a < from.size(); ++a) values[a] = from[a][i];
+    to[i] = kFunctions[Place].evaluate(values.data());
+  }
+}
+
+template <std::size_t... Places>
+constexpr std::array<RowFunction, sizeof...(Places)> rows_of(std::index_sequence<Places...>) {
+  return {over_row<Places>...};
+}
+constexpr auto kRowFunctions = rows_of(std::make_index_sequence<kFunctions.size()>{});
+
 }  // namespace
 
 std::span<const ExprFunction> expr_functions() { return kFunctions; }
+
+RowFunction row_function(const ExprFunction& f) {
+  const auto place = static_cast<std::size_t>(&f - kFunctions.data());
+  TW_CHECK(place < kRowFunctions.size(), "a function that is not of the table");
+  return kRowFunctions[place];
+}
 
 const ExprFunction* find_expr_function(std::string_view name) {
   for (const ExprFunction& f : kFunctions)

@@ -61,11 +61,14 @@ Workload named_workload(std::string_view name);
 
 /// A plan with what it is for, as `plan -o` writes it and every verb that takes a PLAN reads it.
 struct PlanFile {
-  Workload workload;
+  Workload workload;                   ///< as the user named it, before the rewrites
   std::string workload_name;           ///< as the user gave it; informative
   std::optional<std::string> machine;  ///< a name for -m; the command line overrides it
   std::optional<std::string> model;
   Plan plan;
+  /// Rewrites (core/rewrite) that are applied to the workload, in this order, before the plan's names
+  /// mean anything. Only their form is checked here: rewrites() has the names.
+  std::vector<std::string> rewrites = {};
 };
 PlanFile plan_file_from_yaml(std::string_view text, std::string_view where);
 std::string to_yaml(const PlanFile& f);

@@ -9,6 +9,10 @@
 namespace tilewright {
 namespace {
 
+/// What else may have cycles: a load until it is there from L2 or DRAM, from one block given out to the next, of a
+/// block and of a kernel besides their own instructions. Those who need them have defaults.
+constexpr std::array<std::string_view, 5> kOfKernels = {"l2", "dram", "dispatch", "block", "launch"};
+
 constexpr std::array kUnits = {Unit::machine, Unit::grid, Unit::cluster,
                                Unit::warp,    Unit::lane, Unit::thread};
 constexpr std::array kKinds = {LevelKind::home, LevelKind::cache, LevelKind::scratchpad,
@@ -145,10 +149,12 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
   read("vector_width", [&](const Field& v) { unit.vector_width = size_in(v); });
   read("registers", [&](const Field& v) { unit.registers = v.integer(0, INT64_MAX); });
   if (const auto cycles = f.get("cycles")) {
-    const auto known = instruction_classes();
+    const auto classes = instruction_classes();
+    std::vector<std::string> known(classes.begin(), classes.end());
+    known.insert(known.end(), kOfKernels.begin(), kOfKernels.end());
     for (const auto& [name, field] : cycles->entries()) {
       if (std::ranges::find(known, name) == known.end())
-        field.fail("is no class of instructions", join(std::vector<std::string>(known.begin(), known.end())));
+        field.fail("is no class of instructions", join(known));
       const Field v = number(field, "cycles." + name, unit.sources);
       unit.cycles[name] = v.real();
       if (!(unit.cycles[name] > 0)) v.fail("is no number of cycles", "a positive number");

@@ -11,6 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxKernels = 4096;
+constexpr std::size_t kMaxRewrites = 16;
 
 Pin read_pin(const Field& f) {
   if (!f.is_map()) return {.level = f.identifier("a level")};
@@ -75,9 +76,26 @@ Kernel read_kernel(const Field& f) {
   return kernel;
 }
 
+/// Names of rewrites, as they are written: letters, digits and hyphens.
+std::vector<std::string> read_rewrites(const Field& f) {
+  std::vector<std::string> names;
+  for (const Field& item : f.items()) {
+    const std::string name = item.text();
+    const bool plain = std::ranges::all_of(name, [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+    });
+    if (name.empty() || name.size() > 64 || !plain)
+      item.fail("is no name of a rewrite", "online-softmax, compose, ...");
+    if (names.size() == kMaxRewrites)
+      f.fail("has too many rewrites", "at most " + std::to_string(kMaxRewrites));
+    names.push_back(name);
+  }
+  return names;
+}
+
 /// The plan of a mapping with the key `kernels`.
 Plan read_plan(const Field& f) {
-  f.only({"schema", "workload", "workload_name", "machine", "model", "kernels"});
+  f.only({"schema", "workload", "workload_name", "rewrites", "machine", "model", "kernels"});
   if (const auto schema = f.get("schema")) schema->integer(1, 1);
   const Field kernels = f.at("kernels");
   Plan plan;
@@ -222,11 +240,14 @@ PlanFile plan_file_from_yaml(std::string_view text, std::string_view where) {
     }
   };
   Workload made = make();
+  std::vector<std::string> rewrites;
+  if (const auto field = f.get("rewrites")) rewrites = read_rewrites(*field);
   return {.workload = std::move(made),
           .workload_name = name.value_or(""),
           .machine = std::move(machine),
           .model = std::move(model),
-          .plan = std::move(plan)};
+          .plan = std::move(plan),
+          .rewrites = std::move(rewrites)};
 }
 
 Json to_json(const Plan& p) {
@@ -243,6 +264,7 @@ Json to_json(const PlanFile& f) {
     r["workload"] = to_json(f.workload);
     if (!f.workload_name.empty()) r["workload_name"] = f.workload_name;
   }
+  if (!f.rewrites.empty()) r["rewrites"] = f.rewrites;
   if (f.machine) r["machine"] = *f.machine;
   if (f.model) r["model"] = *f.model;
   r["kernels"] = to_json(f.plan)["kernels"];
@@ -251,7 +273,10 @@ Json to_json(const PlanFile& f) {
 
 Plan plan_from_json(const nlohmann::json& j, std::string_view where) {
   const DocumentValue document = read_json(j, where);
-  return read_plan(Field(document, std::string(where)));
+  const Field f(document, std::string(where));
+  if (const auto rewrites = f.get("rewrites"))
+    rewrites->fail("is of a plan file", "kernels of the workload as it is given");
+  return read_plan(f);
 }
 
 std::string to_yaml(const PlanFile& f) {
@@ -262,6 +287,7 @@ std::string to_yaml(const PlanFile& f) {
     out += "workload:\n" + indented(to_yaml(f.workload), "  ");
     if (!f.workload_name.empty()) out += "workload_name: " + yaml_scalar(f.workload_name) + "\n";
   }
+  if (!f.rewrites.empty()) out += "rewrites: " + flow(Json(f.rewrites)) + "\n";
   if (f.machine) out += "machine: " + yaml_scalar(*f.machine) + "\n";
   if (f.model) out += "model: " + yaml_scalar(*f.model) + "\n";
   out += "kernels:\n";

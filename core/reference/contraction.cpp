@@ -4,13 +4,12 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "core/reference/operators.h"
 #include "core/reference/sweep.h"
+#include "core/reference/threads.h"
 
 namespace tilewright::reference {
 namespace {
@@ -23,7 +22,7 @@ constexpr std::int64_t kMostPacked = std::int64_t{1} << 28;
 // Rows of the product that are computed together: pieces do not depend on how many threads there
 // are, so that sums do not either. Below so many points one thread does them all.
 constexpr std::int64_t kRowsTogether = 256;
-constexpr double kThreadedPoints = 1e9;
+constexpr double kThreadedPoints = 1e7;
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -82,12 +81,12 @@ void add_loops(Packed& p, const Operator& op, std::span<const Interval> ranges,
   }
 }
 
-void fill(Packed& p, const Access& access, std::span<const std::int64_t> shape,
-          const double* data) {
+void fill(Packed& p, const Access& access, std::span<const std::int64_t> shape, const double* data,
+          int threads) {
   p.data.assign(static_cast<std::size_t>(p.domain.points()), 0.0);
   const Source source{&access, shape, data};
   sweep(p.domain, Program::of_source(0), {&source, 1}, {&p.access, p.shape, p.data.data()},
-        Combine::assign);
+        Combine::assign, threads);
 }
 
 std::int64_t size_over(std::span<const Interval> ranges,
@@ -112,23 +111,16 @@ struct Product {
     const Eigen::Map<const Matrix> right(y + b * summed * columns, summed, columns);
     Eigen::Map<Matrix>(z + (b * rows + first) * columns, here, columns).noalias() = left * right;
   }
-  void run(double points) const {
-    std::atomic<std::int64_t> next{0};
-    const auto work = [&] {
-      for (std::int64_t i; (i = next++) < pieces();) piece(i);
-    };
-    const unsigned threads =
-        points < kThreadedPoints ? 1 : std::max(1U, std::thread::hardware_concurrency());
-    std::vector<std::jthread> others;
-    for (unsigned i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
+  void run(double points, int threads) const {
+    for_each_piece(pieces(), points < kThreadedPoints ? 1 : threads,
+                   [this](std::int64_t i) { piece(i); });
   }
 };
 
 }  // namespace
 
 bool run_contraction(const Workload& w, OpId id, std::span<const Interval> ranges,
-                     TensorValues& values) {
+                     TensorValues& values, int threads) {
   const Operator& op = w.op(id);
   if (op.outputs.size() != 1 || op.outputs[0].combine != Combine::sum || w.gathers(id))
     return false;
@@ -145,7 +137,8 @@ bool run_contraction(const Workload& w, OpId id, std::span<const Interval> range
   const std::int64_t summed = size_over(ranges, classes->summed);
   const double points = 1.0 * static_cast<double>(batch) * static_cast<double>(rows) *
                         static_cast<double>(columns) * static_cast<double>(summed);
-  if (points < kLeastPoints) return false;
+  // Without reuse of either operand packing them only costs.
+  if (points < kLeastPoints || rows == 1 || columns == 1) return false;
   for (const auto& [x, y] : {std::pair{rows, summed}, {summed, columns}, {rows, columns}})
     if (static_cast<double>(batch) * static_cast<double>(x) * static_cast<double>(y) >
         static_cast<double>(kMostPacked))
@@ -158,14 +151,16 @@ bool run_contraction(const Workload& w, OpId id, std::span<const Interval> range
     add_loops(b, op, ranges, *part);
   for (const auto* part : {&classes->batch, &classes->rows, &classes->columns})
     add_loops(c, op, ranges, *part);
-  fill(a, left, w.tensor(left.tensor).shape, values[left.tensor.index()].data());
-  fill(b, right, w.tensor(right.tensor).shape, values[right.tensor.index()].data());
+  fill(a, left, w.tensor(left.tensor).shape, values[left.tensor.index()].data(), threads);
+  fill(b, right, w.tensor(right.tensor).shape, values[right.tensor.index()].data(), threads);
   c.data.resize(static_cast<std::size_t>(batch * rows * columns));
-  Product{batch, rows, summed, columns, a.data.data(), b.data.data(), c.data.data()}.run(points);
+  const Product multiply{batch, rows, summed, columns, a.data.data(), b.data.data(), c.data.data()};
+  multiply.run(points, threads);
   const TensorId out = op.outputs[0].target.tensor;
   const Source product{&c.access, c.shape, c.data.data()};
   sweep(c.domain, Program::of_source(0), {&product, 1},
-        {&op.outputs[0].target, w.tensor(out).shape, values[out.index()].data()}, Combine::sum);
+        {&op.outputs[0].target, w.tensor(out).shape, values[out.index()].data()}, Combine::sum,
+        threads);
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/reference/evaluate.h"
+#include "core/reference/threads.h"
 
 namespace tilewright {
 namespace {
@@ -23,11 +24,11 @@ std::uint16_t f16_bits(double x) {
   // A multiple of 2^-24, the least subnormal; normal numbers have their leading bit in the
   // exponent.
   if (r < std::ldexp(1.0, kF16LeastNormal))
-    return static_cast<std::uint16_t>(sign | static_cast<int>(std::ldexp(r, 24)));
-  const int exponent = std::ilogb(r);
-  const int fraction =
-      static_cast<int>(std::ldexp(r, kF16Fraction - exponent)) - (1 << kF16Fraction);
-  return static_cast<std::uint16_t>(sign | (exponent + 15) << kF16Fraction | fraction);
+    return static_cast<std::uint16_t>(sign | static_cast<int>(r * 0x1p24));
+  // The leading bits of a double's fraction; its exponent's bias is 1023, ours 15.
+  constexpr int kDoubleFraction = 52;
+  const auto leading = std::bit_cast<std::uint64_t>(r) >> (kDoubleFraction - kF16Fraction);
+  return static_cast<std::uint16_t>(sign | (leading - (std::uint64_t{1023 - 15} << kF16Fraction)));
 }
 
 double f16_value(std::uint16_t bits) {
@@ -64,13 +65,20 @@ double bf16_value(std::uint16_t bits) {
 
 template <class Element, class Convert>
 void encode(std::span<const double> values, void* to, Convert convert) {
-  std::transform(values.begin(), values.end(), static_cast<Element*>(to), convert);
+  reference::for_each_range(static_cast<std::int64_t>(values.size()), 0,
+                            [&](std::int64_t begin, std::int64_t end) {
+                              std::transform(values.data() + begin, values.data() + end,
+                                             static_cast<Element*>(to) + begin, convert);
+                            });
 }
 
 template <class Element, class Convert>
 void decode(const void* from, std::vector<double>& values, Convert convert) {
   const auto* first = static_cast<const Element*>(from);
-  std::transform(first, first + values.size(), values.begin(), convert);
+  reference::for_each_range(
+      static_cast<std::int64_t>(values.size()), 0, [&](std::int64_t begin, std::int64_t end) {
+        std::transform(first + begin, first + end, values.data() + begin, convert);
+      });
 }
 
 }  // namespace
@@ -98,7 +106,20 @@ void fill_with_nan(DType type, std::size_t count, void* to) {
   const bool integer = type == DType::i8 || type == DType::i32;
   const double value =
       integer ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  encode_elements(type, std::vector<double>(count, value), to);
+  // Some are encoded, and the others are copies of them.
+  const auto size = static_cast<std::size_t>(size_of(type));
+  auto* const bytes = static_cast<std::byte*>(to);
+  constexpr std::size_t kSome = 4096;
+  const std::size_t some = std::min(count, kSome);
+  encode_elements(type, std::vector<double>(some, value), to);
+  reference::for_each_range(
+      static_cast<std::int64_t>(count), 0, [&](std::int64_t begin, std::int64_t end) {
+        for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end);
+             at += kSome)
+          if (at > 0)
+            std::memcpy(bytes + at * size, bytes,
+                        std::min(kSome, static_cast<std::size_t>(end) - at) * size);
+      });
 }
 
 std::vector<double> decode_elements(DType type, const void* from, std::size_t count) {

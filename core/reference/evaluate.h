@@ -19,6 +19,11 @@ struct EvaluateOptions {
   /// running reduction are evaluated together over n iterations of it at a time, the last block
   /// perhaps partial, so that partial results are rescaled as an online algorithm rescales them.
   std::int64_t running_block = 0;
+  /// Only the workload's outputs are kept: other tensors come back empty, and their memory serves
+  /// the next ones as soon as nothing reads them any more.
+  bool outputs_only = false;
+  /// 0: as many as there are cores. The values do not depend on it.
+  int threads = 0;
 };
 
 /// The value of every tensor, intermediates included. `inputs` is by TensorId, row-major, and must
@@ -29,9 +34,11 @@ struct EvaluateOptions {
 /// zero. An accumulation starts from its combine's identity and adds in an unspecified order.
 /// Throws InputError where an input is missing or of the wrong size, a running_block is negative,
 /// or where running operators cannot be evaluated block by block (one reads another's partial
-/// result that is not running). Cost: one expression evaluation a point of each operator's loops;
-/// sums of products of two tensors go through Eigen's matrix product, whatever their accesses. One
-/// thread. Memory: 8 bytes an element of every tensor, and packed copies of a product's operands.
+/// result that is not running). Cost: one expression evaluation a point of each operator's loops, a
+/// row of them at a time; sums of products of two tensors go through Eigen's matrix product,
+/// whatever their accesses. On all cores where there is enough to do. Memory: 8 bytes an element of
+/// every tensor (outputs_only: of those that are live at once), what gathers have read, and packed
+/// copies of a product's operands.
 TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOptions& options = {});
 
 /// Inputs for `evaluate`: independent, uniform in [-1, 1), rounded to each tensor's type (integers:
@@ -39,15 +46,17 @@ TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOpti
 /// The same on every platform for the same workload and seed: the top 53 bits of std::mt19937_64,
 /// tensors in workload order.
 TensorValues random_inputs(const Workload& w, std::uint64_t seed);
-/// The values that gathers are indexed by: of random_inputs(w, seed) those inputs alone, or, where an
-/// operator makes some such index, of every tensor what evaluate makes of all inputs.
-/// Memory: without such an operator, 8 bytes an element of those inputs.
+/// The values that gathers are indexed by: of random_inputs(w, seed) those inputs alone, or, where
+/// an operator makes some such index, of every tensor what evaluate makes of all inputs. Memory:
+/// without such an operator, 8 bytes an element of those inputs.
 TensorValues gather_indices(const Workload& w, std::uint64_t seed);
 
 /// The value of `type` nearest to x, ties to even. Beyond its range: an infinity for floating types
 /// (f16 from 65520, bf16 and f32 likewise), the nearest end of the range for integers. Subnormals
 /// are kept. NaN stays NaN (0 for integers).
 double round_to(DType type, double x);
+/// Each of the values so, on all cores.
+void round_all(DType type, std::span<double> values, int threads = 0);
 
 /// max|got - reference| / max|reference|, the measure that `run` reports; 0 where both are zero
 /// throughout. Infinity where either holds a NaN or an infinity, or the reference alone is zero.

@@ -17,9 +17,9 @@ struct Gathered {
 };
 
 /// op.inputs[input] over `ranges` (by position in op.loops), some of its dimensions indexed by the
-/// values of other inputs. An index outside the tensor reads as zero. Cost: one visit a point of
-/// those loops; memory: 8 bytes a point.
+/// values of other inputs. An index outside the tensor reads as zero. On up to `threads`
+/// threads (0: all cores). Cost: one visit a point of those loops; memory: 8 bytes a point.
 Gathered gather(const Workload& w, const Operator& op, int input, std::span<const Interval> ranges,
-                const TensorValues& values);
+                const TensorValues& values, int threads = 1);
 
 }  // namespace tilewright::reference

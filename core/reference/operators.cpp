@@ -34,7 +34,7 @@ std::vector<Source> sources_of(const Workload& w, const Operator& op, const Tens
 }  // namespace
 
 void run_operator(const Workload& w, OpId id, std::span<const Interval> ranges, bool initialise,
-                  TensorValues& values) {
+                  TensorValues& values, int threads) {
   const Operator& op = w.op(id);
   const int inputs = static_cast<int>(op.inputs.size());
   const Domain all{op.loops, {ranges.begin(), ranges.end()}};
@@ -46,7 +46,7 @@ void run_operator(const Workload& w, OpId id, std::span<const Interval> ranges, 
     for (const Output& o : op.outputs)
       if (o.combine != Combine::assign)
         sweep(once, Program::of_constant(identity_of(o.combine)), {}, target_of(w, o, values),
-              Combine::assign);
+              Combine::assign, threads);
   }
   const bool looks_back = std::any_of(op.outputs.begin(), op.outputs.end(),
                                       [](const Output& o) { return names_outputs(o.value); });
@@ -56,22 +56,23 @@ void run_operator(const Workload& w, OpId id, std::span<const Interval> ranges, 
   std::vector<Gathered> gathered;  // by input; empty data where it is affine
   for (int i = 0; w.gathers(id) && i < inputs; ++i)
     gathered.push_back(is_gather(op.inputs[static_cast<std::size_t>(i)])
-                           ? gather(w, op, i, ranges, values)
+                           ? gather(w, op, i, ranges, values, threads)
                            : Gathered{});
   const std::vector<Source> sources = sources_of(w, op, values, before, gathered);
 
   for (const Output& o : op.outputs)
     if (o.rescale && !initialise)
-      sweep(once, Program(*o.rescale, inputs), sources, target_of(w, o, values), Combine::product);
-  if (!run_contraction(w, id, ranges, values)) {
+      sweep(once, Program(*o.rescale, inputs), sources, target_of(w, o, values), Combine::product,
+            threads);
+  if (!run_contraction(w, id, ranges, values, threads)) {
     for (const Output& o : op.outputs)
       if (!names_outputs(o.value))
-        sweep(all, Program(o.value, inputs), sources, target_of(w, o, values), o.combine);
+        sweep(all, Program(o.value, inputs), sources, target_of(w, o, values), o.combine, threads);
   }
   // Last, since they read what the others have become.
   for (const Output& o : op.outputs)
     if (names_outputs(o.value))
-      sweep(once, Program(o.value, inputs), sources, target_of(w, o, values), o.combine);
+      sweep(once, Program(o.value, inputs), sources, target_of(w, o, values), o.combine, threads);
 }
 
 }  // namespace tilewright::reference

@@ -9,14 +9,15 @@ namespace tilewright::reference {
 
 /// Runs `op` over `ranges` (by position in op.loops) and combines into its outputs' values, which
 /// must have been allocated. `initialise` says that this is the first block of its reduction: the
-/// parts of the outputs that it writes start from the identity, and nothing is rescaled.
+/// parts of the outputs that it writes start from the identity, and nothing is rescaled. On up to
+/// `threads` threads (0: all cores).
 void run_operator(const Workload& w, OpId op, std::span<const Interval> ranges, bool initialise,
-                  TensorValues& values);
+                  TensorValues& values, int threads);
 
 /// The same for a sum of products of two inputs, by matrix products; false, with nothing done,
 /// where `op` is none, or is not worth it. Every loop must be a batch, row, column or summed loop.
 bool run_contraction(const Workload& w, OpId op, std::span<const Interval> ranges,
-                     TensorValues& values);
+                     TensorValues& values, int threads);
 
 /// Operators in an order in which they can be evaluated, each group with the loops that it is to be
 /// evaluated over block by block.

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+
+#include "core/reference/cursor.h"
+#include "core/reference/threads.h"
 
 namespace tilewright::reference {
 namespace {
@@ -13,93 +17,23 @@ using Code = Program::Instruction::Code;
 constexpr std::int64_t kRow = 256;
 using Row = std::array<double, kRow>;
 
-constexpr int kMaxArity = 3;
+// Sums along a row are kept in so many parts, so that an addition need not wait for the one before.
+constexpr std::int64_t kLanes = 8;
 
-std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0
-  return a >= 0 ? a / b : -((-a + b - 1) / b);
-}
-std::int64_t ceiling_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
+// A domain is cut into pieces of at least so many points, and into no more pieces than are of use.
+constexpr std::int64_t kLeastPiece = std::int64_t{1} << 15;
+constexpr std::size_t kMostPieces = 256;
+// Where what is reduced cannot be cut by what it is reduced to: so many parts with results of their
+// own, and at most so many elements each.
+constexpr std::int64_t kParts = 64, kMostPartial = std::int64_t{1} << 14;
 
-// Values of `i` for which 0 <= base + c*i < extent, within `range`.
-Interval inside(std::int64_t base, std::int64_t c, std::int64_t extent, Interval range) {
-  if (c == 0) return base >= 0 && base < extent ? range : Interval{range.lo, range.lo};
-  const Interval hit =
-      c > 0 ? Interval{ceiling_div(-base, c), floor_div(extent - 1 - base, c) + 1}
-            : Interval{ceiling_div(base - (extent - 1), -c), floor_div(base, -c) + 1};
-  return intersect(hit, range);
-}
+/// max and min as fmax and fmin have them: a NaN is left out where the other is none.
+double larger(double a, double b) { return b > a || std::isnan(a) ? b : a; }
+double smaller(double a, double b) { return b < a || std::isnan(a) ? b : a; }
 
-// An access with its loops as positions in the domain, the innermost loop apart.
-class Cursor {
- public:
-  Cursor(const Access& access, std::span<const std::int64_t> shape, const Domain& domain,
-         std::size_t inner) {
-    std::int64_t stride = 1;
-    dims_.resize(shape.size());
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      Dim& dim = dims_[d];
-      dim.extent = shape[d];
-      dim.stride = stride;
-      stride *= shape[d];
-      dim.offset = access.index[d].offset;
-      for (const Term& t : access.index[d].terms) {
-        const auto at = std::find(domain.loops.begin(), domain.loops.end(), t.loop);
-        TW_CHECK(at != domain.loops.end(), "an access names a loop outside the domain");
-        const auto position = static_cast<std::size_t>(at - domain.loops.begin());
-        if (position == inner)
-          dim.inner += t.coefficient;
-        else
-          dim.outer.push_back({position, t.coefficient});
-      }
-      inner_stride_ += dim.inner * dim.stride;
-    }
-  }
-
-  // At a new row: where i = 0 lies, and which i of `range` fall inside the array.
-  void move(std::span<const std::int64_t> point, Interval range) {
-    base_ = 0;
-    valid_ = range;
-    for (const Dim& dim : dims_) {
-      std::int64_t at = dim.offset;
-      for (const auto& [position, coefficient] : dim.outer) at += coefficient * point[position];
-      valid_ = inside(at, dim.inner, dim.extent, valid_);
-      base_ += at * dim.stride;
-    }
-  }
-  std::int64_t offset(std::int64_t i) const { return base_ + i * inner_stride_; }
-  std::int64_t stride() const { return inner_stride_; }
-  Interval valid() const { return valid_; }
-
- private:
-  struct Dim {
-    std::int64_t extent = 0;
-    std::int64_t stride = 0;
-    std::int64_t offset = 0;
-    std::int64_t inner = 0;
-    std::vector<std::pair<std::size_t, std::int64_t>> outer;
-  };
-  std::vector<Dim> dims_;
-  std::int64_t inner_stride_ = 0;
-  std::int64_t base_ = 0;
-  Interval valid_;
-};
-
-void read_row(const Cursor& c, const double* data, Interval part, Row& row) {
-  const Interval valid = intersect(c.valid(), part);
-  const auto n = static_cast<std::size_t>(part.size());
-  if (valid.empty()) {
-    std::fill_n(row.begin(), n, 0.0);
-    return;
-  }
-  if (valid != part) std::fill_n(row.begin(), n, 0.0);
-  const double* from = data + c.offset(valid.lo);
-  double* to = row.data() + (valid.lo - part.lo);
-  const std::int64_t stride = c.stride();
-  for (std::int64_t i = 0; i < valid.size(); ++i) to[i] = from[i * stride];
-}
-
-double combine_values(Combine c, double a, double b) {
-  switch (c) {
+/// As an operator combines: there a NaN stays.
+double combine_values(Combine combine, double a, double b) {
+  switch (combine) {
     case Combine::assign:
       return b;
     case Combine::sum:
@@ -115,101 +49,146 @@ double combine_values(Combine c, double a, double b) {
 }
 
 template <class F>
-void combine_row(double* to, std::int64_t stride, const double* values, std::int64_t n, F f) {
-  if (stride == 0) {  // the innermost loop is reduced
-    double r = *to;
-    for (std::int64_t i = 0; i < n; ++i) r = f(r, values[i]);
-    *to = r;
-    return;
+double fold(double first, const double* values, std::int64_t n, F f) {
+  double r = first;
+  std::int64_t i = 0;
+  if (n >= 2 * kLanes) {
+    std::array<double, kLanes> lanes;
+    std::copy_n(values, kLanes, lanes.begin());
+    for (i = kLanes; i + kLanes <= n; i += kLanes)
+      for (std::int64_t l = 0; l < kLanes; ++l) {
+        double& lane = lanes[static_cast<std::size_t>(l)];
+        lane = f(lane, values[i + l]);
+      }
+    for (double lane : lanes) r = f(r, lane);
   }
-  for (std::int64_t i = 0; i < n; ++i) to[i * stride] = f(to[i * stride], values[i]);
-}
-
-void write_row(const Cursor& c, double* data, Interval part, const Row& row, Combine combine) {
-  const Interval valid = intersect(c.valid(), part);
-  if (valid.empty()) return;
-  double* to = data + c.offset(valid.lo);
-  const double* from = row.data() + (valid.lo - part.lo);
-  switch (combine) {
-    case Combine::assign:
-      combine_row(to, c.stride(), from, valid.size(), [](double, double b) { return b; });
-      return;
-    case Combine::sum:
-      combine_row(to, c.stride(), from, valid.size(), [](double a, double b) { return a + b; });
-      return;
-    default:
-      combine_row(to, c.stride(), from, valid.size(),
-                  [combine](double a, double b) { return combine_values(combine, a, b); });
-  }
+  for (; i < n; ++i) r = f(r, values[i]);
+  return r;
 }
 
 template <class F>
-void binary(std::vector<Row>& stack, std::size_t& top, std::int64_t n, F f) {
-  --top;
-  double* a = stack[top - 1].data();
-  const double* b = stack[top].data();
-  for (std::int64_t i = 0; i < n; ++i) a[i] = f(a[i], b[i]);
-}
-
-void call(const ExprFunction& f, std::vector<Row>& stack, std::size_t& top, std::int64_t n) {
-  const auto arity = static_cast<std::size_t>(f.arity);
-  top -= arity;
-  std::array<double, kMaxArity> args{};
-  for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
-    for (std::size_t a = 0; a < arity; ++a) args[a] = stack[top + a][i];
-    stack[top][i] = f.evaluate(args.data());
+void combine_row(double* to, std::int64_t stride, const double* values, std::int64_t n, F f) {
+  if (stride == 0) {  // the innermost loop is reduced
+    *to = fold(*to, values, n, f);
+  } else if (stride == 1) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = f(to[i], values[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i * stride] = f(to[i * stride], values[i]);
   }
-  ++top;
 }
 
-// Leaves the values of one part of a row in stack[0].
-void run(const Program& program, std::span<const Source> sources, std::span<const Cursor> cursors,
-         Interval part, std::vector<Row>& stack) {
-  const std::int64_t n = part.size();
-  std::size_t top = 0;
-  for (const Program::Instruction& i : program.code()) {
-    switch (i.code) {
-      case Code::source: {
-        const auto s = static_cast<std::size_t>(i.source);
-        read_row(cursors[s], sources[s].data, part, stack[top++]);
-        break;
+void write_row(const Cursor& c, double* data, Interval part, const double* row, Combine combine) {
+  const Interval valid = intersect(c.valid(), part);
+  if (valid.empty()) return;
+  double* to = data + c.offset(valid.lo);
+  const double* from = row + (valid.lo - part.lo);
+  const auto with = [&](auto f) { combine_row(to, c.stride(), from, valid.size(), f); };
+  switch (combine) {
+    case Combine::assign:
+      return with([](double, double b) { return b; });
+    case Combine::sum:
+      return with([](double a, double b) { return a + b; });
+    case Combine::product:
+      return with([](double a, double b) { return a * b; });
+    case Combine::max:
+      return with([](double a, double b) { return combine_values(Combine::max, a, b); });
+    case Combine::min:
+      return with([](double a, double b) { return combine_values(Combine::min, a, b); });
+  }
+}
+
+/// Runs a program over rows. Values are where they lie: in a source, or in a row of the stack.
+class Runner {
+ public:
+  Runner(const Program& program, std::span<const Source> sources)
+      : program_(program),
+        sources_(sources),
+        stack_(static_cast<std::size_t>(program.depth())),
+        constants_(program.constants().size()),
+        at_(stack_.size()) {
+    for (std::size_t i = 0; i < constants_.size(); ++i) constants_[i].fill(program.constants()[i]);
+  }
+
+  /// The program's values over that part of a row; they stay until the next call.
+  const double* run(std::span<const Cursor> cursors, Interval part) {
+    const std::int64_t n = part.size();
+    std::size_t top = 0;
+    for (const Program::Instruction& i : program_.code()) {
+      const auto place = static_cast<std::size_t>(i.place);
+      switch (i.code) {
+        case Code::source:
+          at_[top] = source(cursors[place], sources_[place].data, part, stack_[top]);
+          ++top;
+          break;
+        case Code::constant:
+          at_[top++] = constants_[place].data();
+          break;
+        case Code::max:
+          binary(--top, n, larger);
+          break;
+        case Code::min:
+          binary(--top, n, smaller);
+          break;
+        case Code::call:
+          top -= static_cast<std::size_t>(i.arity);
+          i.function(&at_[top], n, stack_[top].data());
+          at_[top] = stack_[top].data();
+          ++top;
+          break;
       }
-      case Code::constant:
-        std::fill_n(stack[top++].begin(), n, i.constant);
-        break;
-      case Code::add:
-        binary(stack, top, n, [](double a, double b) { return a + b; });
-        break;
-      case Code::sub:
-        binary(stack, top, n, [](double a, double b) { return a - b; });
-        break;
-      case Code::mul:
-        binary(stack, top, n, [](double a, double b) { return a * b; });
-        break;
-      case Code::max:
-        binary(stack, top, n, [](double a, double b) { return b > a || a != a ? b : a; });
-        break;
-      case Code::min:
-        binary(stack, top, n, [](double a, double b) { return b < a || a != a ? b : a; });
-        break;
-      case Code::neg:
-        for (std::int64_t j = 0; j < n; ++j) {
-          double& v = stack[top - 1][static_cast<std::size_t>(j)];
-          v = -v;
-        }
-        break;
-      case Code::call:
-        call(*i.function, stack, top, n);
-        break;
     }
+    return at_[0];
   }
-}
 
-// The loop that rows run along: the longest, the last of those.
-std::size_t innermost(const Domain& domain) {
+ private:
+  template <class F>
+  void binary(std::size_t top, std::int64_t n, F f) {
+    const double *a = at_[top - 1], *b = at_[top];
+    double* to = stack_[top - 1].data();
+    for (std::int64_t i = 0; i < n; ++i) to[i] = f(a[i], b[i]);
+    at_[top - 1] = to;
+  }
+
+  static const double* source(const Cursor& c, const double* data, Interval part, Row& row) {
+    const Interval valid = intersect(c.valid(), part);
+    const std::int64_t stride = c.stride();
+    if (valid == part && stride == 1) return data + c.offset(part.lo);
+    const std::int64_t n = valid.size();
+    if (valid != part) std::fill_n(row.begin(), part.size(), 0.0);
+    if (n == 0) return row.data();
+    const double* from = data + c.offset(valid.lo);
+    double* to = row.data() + (valid.lo - part.lo);
+    if (stride == 0)
+      std::fill_n(to, n, *from);
+    else
+      for (std::int64_t i = 0; i < n; ++i) to[i] = from[i * stride];
+    return row.data();
+  }
+
+  const Program& program_;
+  std::span<const Source> sources_;
+  std::vector<Row> stack_, constants_;
+  std::vector<const double*> at_;
+};
+
+/// The loop that rows run along: the one that makes reading and writing a point cheapest, the last
+/// of those. In units of about an L1 access: elements apart cost a cache line more the farther they
+/// are, and a short row its own beginning.
+std::size_t innermost(const Domain& domain, std::span<const Source> sources, const Target& target) {
+  constexpr double kFarthest = 8, kRowCost = 24;
+  const auto cost = [&](std::size_t l) {
+    const auto access = [&](const Access& a, std::span<const std::int64_t> shape) {
+      const double along = std::abs(static_cast<double>(stride_along(a, shape, domain.loops[l])));
+      return std::min(along, kFarthest) +
+             kRowCost / static_cast<double>(std::min(domain.ranges[l].size(), kRow));
+    };
+    double all = access(*target.access, target.shape);
+    for (const Source& s : sources) all += access(*s.access, s.shape);
+    return all;
+  };
   std::size_t best = 0;
-  for (std::size_t i = 1; i < domain.ranges.size(); ++i)
-    if (domain.ranges[i].size() >= domain.ranges[best].size()) best = i;
+  for (std::size_t l = 1; l < domain.loops.size(); ++l)
+    if (cost(l) <= cost(best)) best = l;
   return best;
 }
 
@@ -223,56 +202,107 @@ bool advance(std::vector<std::int64_t>& point, const Domain& domain, std::size_t
   return false;
 }
 
-}  // namespace
+/// A sweep whose rows run along domain.loops[inner], by one thread.
+void sweep_piece(const Domain& domain, std::size_t inner, const Program& program,
+                 std::span<const Source> sources, const Target& target, Combine combine) {
+  // Without loops there is one point: a row of length one that no access moves along.
+  const Interval along = domain.loops.empty() ? Interval{0, 1} : domain.ranges[inner];
+  std::vector<Cursor> cursors;
+  cursors.reserve(sources.size());
+  for (const Source& s : sources) cursors.emplace_back(*s.access, s.shape, domain.loops, inner);
+  Cursor out(*target.access, target.shape, domain.loops, inner);
 
-Program::Program(const Expr& e, int inputs) { emit(e, inputs, 0); }
-
-Program Program::of_constant(double value) {
-  return Program(Expr{.kind = Expr::Kind::constant, .constant = value}, 0);
-}
-
-Program Program::of_source(int source) {
-  return Program(Expr{.kind = Expr::Kind::input, .input = source}, 0);
-}
-
-void Program::emit(const Expr& e, int inputs, int below) {
-  depth_ = std::max(depth_, below + 1);
-  switch (e.kind) {
-    case Expr::Kind::input:
-      code_.push_back({.code = Code::source, .source = e.input});
-      return;
-    case Expr::Kind::before:
-      code_.push_back({.code = Code::source, .source = inputs + 2 * e.input});
-      return;
-    case Expr::Kind::after:
-      code_.push_back({.code = Code::source, .source = inputs + 2 * e.input + 1});
-      return;
-    case Expr::Kind::constant:
-      code_.push_back({.code = Code::constant, .constant = e.constant});
-      return;
-    case Expr::Kind::call:
-      break;
-  }
-  int args = 0;
-  for (const Expr& a : e.args) emit(a, inputs, below + args++);
-  const ExprFunction* f = find_expr_function(e.function);
-  TW_CHECK(f != nullptr && f->arity == args && args <= kMaxArity,
-           "a checked workload calls '" + e.function + "'");
-  // Those that take one instruction are inlined; max and min treat a NaN as fmax and fmin do.
-  constexpr std::array<std::pair<std::string_view, Code>, 6> kInlined{{{"add", Code::add},
-                                                                       {"sub", Code::sub},
-                                                                       {"mul", Code::mul},
-                                                                       {"max", Code::max},
-                                                                       {"min", Code::min},
-                                                                       {"neg", Code::neg}}};
-  for (const auto& [name, code] : kInlined) {
-    if (name == e.function) {
-      code_.push_back({.code = code});
-      return;
+  std::vector<std::int64_t> point;
+  for (const Interval& r : domain.ranges) point.push_back(r.lo);
+  Runner runner(program, sources);
+  do {
+    for (Cursor& c : cursors) c.move(point, along);
+    out.move(point, along);
+    if (out.valid().empty()) continue;
+    for (std::int64_t lo = along.lo; lo < along.hi; lo += kRow) {
+      const Interval part{lo, std::min(lo + kRow, along.hi)};
+      write_row(out, target.data, part, runner.run(cursors, part), combine);
     }
-  }
-  code_.push_back({.code = Code::call, .function = f});
+  } while (advance(point, domain, inner));
 }
+
+/// The two halves of a domain along a loop.
+std::array<Domain, 2> halves(const Domain& domain, std::size_t loop) {
+  std::array<Domain, 2> two{domain, domain};
+  const Interval r = domain.ranges[loop];
+  two[0].ranges[loop].hi = two[1].ranges[loop].lo = r.lo + r.size() / 2;
+  return two;
+}
+
+/// The loops that alone index a dimension of the target, so that different values of one write to
+/// different elements; `inner` last, because a row that is cut costs more.
+std::vector<std::size_t> separating_loops(const Domain& domain, const Target& target,
+                                          std::size_t inner) {
+  std::vector<std::size_t> loops;
+  for (const Affine& f : target.access->index) {
+    if (f.terms.size() != 1 || f.terms[0].coefficient == 0) continue;
+    const auto at = std::find(domain.loops.begin(), domain.loops.end(), f.terms[0].loop);
+    loops.push_back(static_cast<std::size_t>(at - domain.loops.begin()));
+  }
+  std::stable_partition(loops.begin(), loops.end(), [&](std::size_t l) { return l != inner; });
+  return loops;
+}
+
+/// The domain in pieces that write to different elements. They follow from the extents alone.
+std::vector<Domain> pieces_of(const Domain& domain, const Target& target, std::size_t inner) {
+  constexpr std::int64_t kLeastRow = kRow / 4;
+  std::vector<Domain> pieces{domain};
+  for (std::size_t l : separating_loops(domain, target, inner))
+    while (pieces.size() < kMostPieces && pieces.front().points() >= 2 * kLeastPiece &&
+           pieces.front().ranges[l].size() >= (l == inner ? 2 * kLeastRow : 2)) {
+      std::vector<Domain> finer;
+      for (const Domain& piece : pieces)
+        for (Domain& half : halves(piece, l)) finer.push_back(std::move(half));
+      pieces = std::move(finer);
+    }
+  return pieces;
+}
+
+/// A reduction in parts, each into a copy of the target that starts from the identity; the parts
+/// are then combined in order. For reductions to so little that pieces_of finds nothing to cut.
+void sweep_parts(const Domain& domain, std::size_t loop, std::size_t inner, const Program& program,
+                 std::span<const Source> sources, const Target& target, Combine combine,
+                 int threads) {
+  std::int64_t elements = 1;
+  for (std::int64_t extent : target.shape) elements *= extent;
+  const auto size = static_cast<std::size_t>(elements);
+  std::vector<double> partial(size * kParts, identity_of(combine));
+  const Interval all = domain.ranges[loop];
+  for_each_piece(kParts, threads, [&](std::int64_t i) {
+    Domain part = domain;
+    part.ranges[loop] = {all.lo + all.size() * i / kParts, all.lo + all.size() * (i + 1) / kParts};
+    sweep_piece(part, inner, program, sources,
+                {target.access, target.shape, &partial[static_cast<std::size_t>(i) * size]},
+                combine);
+  });
+  for (std::size_t i = 0; i < partial.size(); ++i) {
+    double& to = target.data[i % size];
+    to = combine_values(combine, to, partial[i]);
+  }
+}
+
+/// The loop that a reduction is cut along where its result cannot be; none where one thread does
+/// it.
+std::optional<std::size_t> cut_reduction(const Domain& domain, const Target& target,
+                                         Combine combine) {
+  std::int64_t elements = 1;
+  for (std::int64_t extent : target.shape) elements *= extent;
+  if (combine == Combine::assign || elements > kMostPartial ||
+      domain.points() < 2 * kParts * std::max(elements, kLeastPiece))
+    return std::nullopt;
+  for (std::size_t l = 0; l < domain.loops.size(); ++l)
+    if (domain.ranges[l].size() >= kParts &&
+        stride_along(*target.access, target.shape, domain.loops[l]) == 0)
+      return l;
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::int64_t Domain::points() const {
   std::int64_t n = 1;
@@ -281,31 +311,21 @@ std::int64_t Domain::points() const {
 }
 
 void sweep(const Domain& domain, const Program& program, std::span<const Source> sources,
-           const Target& target, Combine combine) {
+           const Target& target, Combine combine, int threads) {
   if (domain.points() == 0) return;
-  // Without loops there is one point: a row of length one that no access moves along.
-  const bool scalar = domain.loops.empty();
-  const std::size_t inner = scalar ? 0 : innermost(domain);
-  const Interval along = scalar ? Interval{0, 1} : domain.ranges[inner];
-
-  std::vector<Cursor> cursors;
-  cursors.reserve(sources.size());
-  for (const Source& s : sources) cursors.emplace_back(*s.access, s.shape, domain, inner);
-  Cursor out(*target.access, target.shape, domain, inner);
-
-  std::vector<std::int64_t> point;
-  for (const Interval& r : domain.ranges) point.push_back(r.lo);
-  std::vector<Row> stack(static_cast<std::size_t>(program.depth()));
-  do {
-    for (Cursor& c : cursors) c.move(point, along);
-    out.move(point, along);
-    if (out.valid().empty()) continue;
-    for (std::int64_t lo = along.lo; lo < along.hi; lo += kRow) {
-      const Interval part{lo, std::min(lo + kRow, along.hi)};
-      run(program, sources, cursors, part, stack);
-      write_row(out, target.data, part, stack[0], combine);
-    }
-  } while (advance(point, domain, inner));
+  if (domain.points() < 2 * kLeastPiece) {
+    const std::size_t inner = domain.loops.empty() ? 0 : innermost(domain, sources, target);
+    return sweep_piece(domain, inner, program, sources, target, combine);
+  }
+  const std::size_t inner = innermost(domain, sources, target);
+  const std::vector<Domain> pieces = pieces_of(domain, target, inner);
+  constexpr std::size_t kEnough = 16;
+  if (pieces.size() < kEnough)
+    if (const auto loop = cut_reduction(domain, target, combine))
+      return sweep_parts(domain, *loop, inner, program, sources, target, combine, threads);
+  for_each_piece(static_cast<std::int64_t>(pieces.size()), threads, [&](std::int64_t i) {
+    sweep_piece(pieces[static_cast<std::size_t>(i)], inner, program, sources, target, combine);
+  });
 }
 
 }  // namespace tilewright::reference

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/ir/expr_rows.h"
 #include "core/ir/workload.h"
 
 namespace tilewright::reference {
@@ -27,11 +28,11 @@ struct Target {
 class Program {
  public:
   struct Instruction {
-    enum class Code : std::uint8_t { source, constant, add, sub, mul, max, min, neg, call };
+    enum class Code : std::uint8_t { source, constant, max, min, call };
     Code code = Code::constant;
-    int source = -1;                         ///< Code::source: position in the sources
-    double constant = 0.0;                   ///< Code::constant
-    const ExprFunction* function = nullptr;  ///< Code::call
+    int place = -1;  ///< Code::source: in the sources; Code::constant: in constants()
+    RowFunction function = nullptr;  ///< Code::call
+    int arity = 0;                   ///< Code::call
   };
 
   /// Inputs are sources by their number; `before` and `after` of output j are sources
@@ -41,12 +42,14 @@ class Program {
   static Program of_source(int source);
 
   std::span<const Instruction> code() const { return code_; }
+  std::span<const double> constants() const { return constants_; }
   int depth() const { return depth_; }  ///< most values on the stack at once
 
  private:
   Program() = default;
   void emit(const Expr& e, int inputs, int below);
   std::vector<Instruction> code_;
+  std::vector<double> constants_;
   int depth_ = 0;
 };
 
@@ -58,9 +61,12 @@ struct Domain {
   std::int64_t points() const;
 };
 
-/// target[...] = combine(target[...], program(sources[...])) at every point of the domain.
-/// Cost: a few nanoseconds a point and instruction.
+/// target[...] = combine(target[...], program(sources[...])) at every point of the domain, on up to
+/// `threads` threads (0: all cores); what it computes does not depend on how many. An accumulation
+/// adds in an order that depends on the extents alone. Where a source is the target's own array,
+/// every point must read the element that it writes.
+/// Cost: about a nanosecond a point and instruction, exp and the like 5 to 20, on one thread.
 void sweep(const Domain& domain, const Program& program, std::span<const Source> sources,
-           const Target& target, Combine combine);
+           const Target& target, Combine combine, int threads = 1);
 
 }  // namespace tilewright::reference

@@ -38,5 +38,9 @@ RewriteCheck check_rewrite(const Workload& before, const Workload& after, std::u
 
 /// online_softmax.cpp
 Rewrite online_softmax();
+/// compose.cpp
+Rewrite compose();
+Rewrite compose_gathers();
+Rewrite compose_all();
 
 }  // namespace tilewright

@@ -32,7 +32,7 @@ TOLERANCE = 1e-4  # relative Frobenius error in f32, sums of 32,768 elements amo
 
 
 def make(size, contestant, request):
-    if contestant == "ours":
+    if contestant in ("ours", "tuned"):
         with LOCK:
             return ours(size, request["answer"])
     if contestant == "xla":

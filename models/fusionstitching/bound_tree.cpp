@@ -4,6 +4,7 @@
 
 #include "core/ir/format.h"
 #include "models/fusionstitching/column_roots.h"
+#include "models/fusionstitching/passes.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -31,22 +32,6 @@ Mask loops_of(const Access& a) {
   return m;
 }
 
-/// A loop cut for a unit.
-struct Cut {
-  int loop = -1;
-  std::int64_t step = 1;
-  Binding binding = Binding::seq;
-};
-
-/// Operators that share a loop; `loops` of them within the row, none: values of the row itself.
-struct Pass {
-  Mask loops = 0;
-  bool alone = false;     ///< an operator of which less than everything is needed
-  int bound = -1;         ///< the loop that goes over lanes or threads
-  std::int64_t step = 1;  ///< its
-  std::vector<int> vertices;
-};
-
 class Writer {
  public:
   Writer(const Graph& g, const Device& d, const Stitched& s, std::int64_t threads)
@@ -63,8 +48,11 @@ class Writer {
     make_passes(inner_);
     place_values(scheme);
     if (!refused_.empty()) return Reason{refused_};
-    Node tree = c_.partial.empty() ? nest(cuts_, sequence(body())) : runs();
-    return BoundTree{std::move(tree), std::move(pins_), kept_, shared_};
+    if (spread()) count_loads();
+    out_.tree = c_.partial.empty() ? nest(cuts_, sequence(body())) : runs();
+    out_.kept = kept_;
+    out_.shared_bytes = shared_;
+    return std::move(out_);
   }
 
  private:
@@ -117,6 +105,7 @@ class Writer {
   /// Rows go over a block's threads, said as warps where they are longer.
   void bind_to_threads() {
     bound_ = Binding::thread;
+    if (spread()) return;
     const int along = contiguous_loop(g_, c_, inner_);
     const std::int64_t trips = along < 0 ? 1 : ceil_div(extent(along), step_along(along));
     in_warps_ = threads_ != kThreadsOfTrips && trips > threads_;
@@ -211,6 +200,8 @@ class Writer {
     for (int v : order()) {
       const Mask loops = g_.vertex(v).loops & inner;
       const bool alone = needs_less(v);
+      Pass own{.loops = loops, .alone = alone};
+      const bool any_bound = spread() && share_loops(own, v);
       std::size_t first = 0;
       for (int e : g_.vertex(v).in) {
         const Edge& edge = g_.edge(e);
@@ -221,18 +212,92 @@ class Writer {
         first = std::max(first, made->second + (waits ? 1 : 0));
       }
       std::size_t at = first;
-      while (at < passes_.size() && (alone || passes_[at].alone || passes_[at].loops != loops))
+      while (at < passes_.size() && (alone || passes_[at].alone || passes_[at].loops != loops ||
+                                     passes_[at].fetches != own.fetches ||
+                                     (spread() && !any_bound && passes_[at].bound != own.bound)))
         ++at;
       if (at == passes_.size()) {
-        passes_.push_back({.loops = loops, .alone = alone});
+        passes_.push_back(own);
         Pass& p = passes_.back();
-        p.bound = contiguous_loop(g_, c_, loops);
-        if (p.bound < 0 && loops != 0) p.bound = ordered(loops).back();
-        if (p.bound >= 0) p.step = step_along(p.bound);
+        if (!spread()) {
+          p.bound = contiguous_loop(g_, c_, loops);
+          if (p.bound < 0 && loops != 0) p.bound = ordered(loops).back();
+          if (p.bound >= 0) p.step = step_along(p.bound);
+        }
       }
       passes_[at].vertices.push_back(v);
       pass_of_[v] = at;
     }
+  }
+
+  // ---- Several loops within a row ---------------------------------------------------------------
+
+  bool spread() const { return s_.spread != Spread::turns; }
+  bool in_block() const { return bound_ == Binding::thread; }
+
+  /// How a pass of this operator would go over its loops: along what it reads or writes at home
+  /// element by element, else as the last pass over these loops did. False where any other
+  /// contiguous loop would do as well.
+  bool share_loops(Pass& p, int v) {
+    if (p.loops == 0) return true;
+    const Contiguous own = contiguous_of(g_, c_, v, inner_);
+    const auto before = std::find_if(passes_.rbegin(), passes_.rend(),
+                                     [&](const Pass& q) { return q.loops == p.loops; });
+    p.bound = own.whole || before == passes_.rend() ? own.loop : before->bound;
+    const std::vector<int> loops = ordered(p.loops);
+    if (p.bound < 0) p.bound = loops.back();
+    p.step = step_along(p.bound);
+    const std::int64_t units = in_block() ? threads_ : kWarp;
+    while (p.step > 1 && g_.points(p.loops) < static_cast<double>(p.step * units)) p.step /= 2;
+    p.shares = share_out(g_, loops, p.bound, p.step, units / kWarp, s_.spread);
+    const auto& inputs = op(v).inputs;
+    p.fetches =
+        std::ranges::any_of(inputs, is_gather) && values_of(p.shares, p.loops) <= kKeptOfTensor;
+    return !own.whole;
+  }
+
+  /// Whether units have of two passes' values the same.
+  static bool same_units(const Pass& p, const Access& a, const Pass& q, const Access& b) {
+    const auto plain = [](const Affine& i) { return i.terms.empty() || i.plain_loop(); };
+    return p.shares == q.shares && a.index == b.index && std::ranges::all_of(a.index, plain);
+  }
+
+  /// Adds up what threads do for an operator; its loops' sums must fit their registers.
+  void count_work(const Pass& p, int v, const Access& made) {
+    const Mask reduced = g_.vertex(v).reduced & p.loops;
+    ThreadWork& work = out_.work[v];
+    work.step = p.step;
+    for (const LoopShare& share : p.shares) work.turns *= static_cast<double>(share.turns);
+    if (reduced == 0) return;
+    const std::int64_t sums = sums_of(p.shares, loops_of(made), reduced);
+    if (sums > kKeptOfTensor)
+      refused_ =
+          formatted("a thread would sum up {} values of {}", sums, w_.tensor(made.tensor).name);
+    work.lanes = lanes_of(p.shares, reduced);
+    work.warps = warps_of(p.shares, reduced);
+    work.sums = static_cast<double>(values_of(p.shares, loops_of(made)));
+    if (work.warps == 1) return;
+    out_.barriers += 1;
+    shared_ += sums * (threads_ / kWarp) * (work.lanes == kWarp ? 1 : kWarp) *
+               size_of(w_.tensor(made.tensor).dtype);
+  }
+
+  /// A thread's accesses to what comes from home.
+  void count_loads() {
+    for (const Pass& p : passes_)
+      for (int v : p.vertices)
+        for (const Access& a : op(v).inputs) {
+          if (made_here(a.tensor)) continue;
+          Mask indexed = 0;
+          for (int l : gather_loops(op(v), a))
+            indexed |= bit(op(v).loops[static_cast<std::size_t>(l)]);
+          const bool wide =
+              p.bound >= 0 && !a.index.empty() &&
+              a.index.back().plain_loop() == LoopId(static_cast<std::size_t>(p.bound));
+          double& most = out_.loads[a.tensor];
+          most = std::max(most, static_cast<double>(values_of(p.shares, indexed & p.loops)) /
+                                    static_cast<double>(wide ? p.step : 1));
+        }
   }
 
   // ---- Where values are -------------------------------------------------------------------------
@@ -255,6 +320,7 @@ class Writer {
   /// Values of a tensor that a thread has of one row, spread as the pass goes over it.
   std::int64_t share_of(const Pass& p, const Access& a) const {
     const Mask loops = loops_of(a) & p.loops;
+    if (spread()) return values_of(p.shares, loops);
     std::int64_t n = 1;
     for (int l : ordered(loops)) {
       if (l != p.bound) {
@@ -321,8 +387,7 @@ class Writer {
     return std::ranges::any_of(c_.vertices, [&](int v) {
       return std::ranges::any_of(op(v).inputs, [&](const Access& a) {
         return std::ranges::any_of(a.index, [&](const Affine& i) {
-          return i.gathered >= 0 &&
-                 op(v).inputs[static_cast<std::size_t>(i.gathered)].tensor == t;
+          return i.gathered >= 0 && op(v).inputs[static_cast<std::size_t>(i.gathered)].tensor == t;
         });
       });
     });
@@ -333,8 +398,8 @@ class Writer {
            std::ranges::any_of(c_.vertices, [&](int u) { return g_.vertex(u).op == producer; });
   }
 
-  /// An input that several passes read, or that all lanes read alike (one value, or what a gather is
-  /// indexed by), is loaded before them.
+  /// An input that several passes read, or that all lanes read alike (one value, or what a gather
+  /// is indexed by), is loaded before them.
   void place_inputs() {
     for (const auto& [t, uses] : home_reads()) {
       if (!c_.partial.empty() && place_for_run(t, uses)) continue;
@@ -344,11 +409,16 @@ class Writer {
       for (const Use& u : uses) {
         const Pass& p = passes_[u.pass];
         several |= u.pass != first.pass;
+        share = std::max(share, share_of(p, *u.access));
+        if (spread()) {
+          aligned &= same_units(passes_[first.pass], *first.access, p, *u.access);
+          alike |= (p.loops & ~loops_of(*u.access)) != 0 || first.pass > 0;
+          continue;
+        }
         const int d = dimension(p, *u.access);
         aligned &= d != -2 && d == dimension(passes_[first.pass], *first.access) &&
                    p.step == passes_[first.pass].step;
         alike |= d == -1 && p.bound >= 0 && bound_ != Binding::seq;
-        share = std::max(share, share_of(p, *u.access));
       }
       if (!several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
       switch (keep(share, row_bytes(*first.access), aligned)) {
@@ -374,6 +444,7 @@ class Writer {
     const std::string& tensor = w_.tensor(made.tensor).name;
     if (in(c_.partial, v)) return place_partial(p, made);
     bool read_here = false, later = false, aligned = true;
+    double readers = 0;  // accesses of a thread
     const int d = dimension(p, made);
     for (std::size_t q = 0; q < passes_.size(); ++q)
       for (int r : passes_[q].vertices)
@@ -382,12 +453,17 @@ class Writer {
           read_here = true;
           if (q == at) continue;
           later = true;
-          aligned &=
-              d == -1 || (d >= 0 && dimension(passes_[q], a) == d && passes_[q].step == p.step);
+          readers += static_cast<double>(values_of(passes_[q].shares, loops_of(a)));
+          if (spread())
+            aligned &= (loops_of(made) & p.loops) == 0 || same_units(p, made, passes_[q], a);
+          else
+            aligned &=
+                d == -1 || (d >= 0 && dimension(passes_[q], a) == d && passes_[q].step == p.step);
         }
-    const bool joined =
-        p.bound >= 0 && bound_ != Binding::seq && (g_.vertex(v).reduced & bit(p.bound)) != 0;
+    const Mask over = spread() ? p.loops : p.bound < 0 ? 0 : bit(p.bound);
+    const bool joined = bound_ != Binding::seq && (g_.vertex(v).reduced & over) != 0;
     const std::string scope = bound_ == Binding::lane ? "warp" : "block";
+    if (spread()) count_work(p, v, made);
     if (joined && !read_here) after_[at].push_back(store(tensor));
     if (!later) return;
     const bool sub_root = std::ranges::any_of(
@@ -400,8 +476,14 @@ class Writer {
           formatted("a row of {} fits neither a thread's registers nor shared memory", tensor);
       return;
     }
-    if (where == Where::shared) pins_[tensor].level = "shared";
-    if ((joined || where == Where::shared) && bound_ != Binding::seq) syncs_[at] = scope;
+    if (where == Where::shared) {
+      out_.pins[tensor].level = "shared";
+      out_.handed_on += static_cast<double>(values_of(p.shares, loops_of(made))) + readers;
+    }
+    if ((joined || where == Where::shared) && bound_ != Binding::seq) {
+      if (where == Where::shared) ++out_.barriers;
+      syncs_[at] = scope;
+    }
   }
 
   // ---- Runs of rows: parts with partial sums ----------------------------------------------------
@@ -475,8 +557,12 @@ class Writer {
         std::ranges::move(computes, std::back_inserter(nodes));
       } else {
         std::vector<Cut> cuts;
-        for (int l : ordered(p.loops & ~bit(p.bound))) cuts.push_back({l});
-        bind(p, cuts);
+        if (spread()) {
+          cuts = cuts_of(g_, p.shares, in_block());
+        } else {
+          for (int l : ordered(p.loops & ~bit(p.bound))) cuts.push_back({l});
+          bind(p, cuts);
+        }
         nodes.push_back(nest(cuts, sequence(std::move(computes))));
       }
       if (const auto scope = syncs_.find(i); scope != syncs_.end())
@@ -531,7 +617,7 @@ class Writer {
       if (g_.vertex(v).reduced != 0)
         for (const Output& o : op(v).outputs)
           nodes.push_back(store(w_.tensor(o.target.tensor).name, {}, s_.splits > 1));
-    return BoundTree{nest(cuts, sequence(std::move(nodes))), {}, step, 0};
+    return BoundTree{.tree = nest(cuts, sequence(std::move(nodes))), .kept = step};
   }
 
   const Graph& g_;
@@ -549,10 +635,10 @@ class Writer {
   std::vector<Pass> passes_;
   std::map<int, std::size_t> pass_of_;
   std::map<int, bool> needs_less_;
+  BoundTree out_;
   std::vector<Node> loads_, run_loads_;
   std::map<std::size_t, std::string> syncs_;
   std::map<std::size_t, std::vector<Node>> after_;
-  std::map<std::string, Pin> pins_;
   std::int64_t kept_ = 0, shared_ = 0;
   std::string refused_;
 };

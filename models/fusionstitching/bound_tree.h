@@ -8,12 +8,25 @@
 
 namespace tilewright::fusionstitching {
 
+/// What a thread does for an operator, of each row.
+struct ThreadWork {
+  double turns = 1;        ///< times that it computes it
+  std::int64_t step = 1;   ///< elements each time
+  double sums = 0;         ///< results of a reduction that it joins with others
+  std::int64_t lanes = 1;  ///< that have parts of each
+  std::int64_t warps = 1;
+};
+
 struct BoundTree {
   Node tree;
   std::map<std::string, Pin> pins;  ///< by tensor: values handed on through shared memory
   std::int64_t kept =
       0;  ///< registers of values that a thread keeps from one pass over its row to the next
   std::int64_t shared_bytes = 0;  ///< of a block, without sharing between values
+  std::map<int, ThreadWork> work;       ///< by vertex, of Stitched::spread
+  std::map<TensorId, double> loads;  ///< accesses of a thread to what comes from home (the same)
+  double handed_on = 0;              ///< a thread's accesses to values pinned to shared memory
+  int barriers = 0;
 };
 
 /// The part's tree in the scheme that its groups share, at level `registers`:
@@ -23,6 +36,8 @@ struct BoundTree {
 ///  block;
 ///  - thread: `r/1@grid c/1024@grid c/4@thread ( C.a C.b )` of points; of rows,
 ///    `r/256@grid r/1@thread ( c/4 ( C.sum ) C.mean c/4 ( C.sub ) )`, a row a thread;
+///  - spread (Stitched::spread), where operators have several loops within a row: `b/1@grid (
+///  t/16@warp t/1@lane d/4@lane ( C.score ) Y.block t/1@thread ( C.masked ) ... )`, passes.h;
 ///  - columns (see runs_over_columns): `c/128@grid r/512@grid ( r/64@warp c/4@lane r/1 ( C.sum )
 ///    S.sum!atomic )`, `splits` blocks a column;
 ///  - of parts with partial sums, runs of rows (Stitched::rows_in_turn, rows_at_once): `r/42@grid (

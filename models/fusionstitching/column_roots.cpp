@@ -178,8 +178,9 @@ std::vector<RowRun> row_runs(const Graph& g, const Device& d, const Component& c
   return out;
 }
 
-double added_cycles(const Device& d, Bytes added) {
-  return static_cast<double>(added.value) / (kAddedOfClock * static_cast<double>(d.sms));
+double added_seconds(const Device& d, Bytes added) {
+  return static_cast<double>(added.value) /
+         (kAddedOfClock * static_cast<double>(d.sms) * d.clock_hz);
 }
 
 std::int64_t added_bytes(const Graph& g, const Component& c) {

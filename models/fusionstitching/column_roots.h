@@ -37,10 +37,9 @@ std::vector<RowRun> row_runs(const Graph& g, const Device& d, const Component& c
 
 /// Bytes that a block adds to partial sums in global memory.
 std::int64_t added_bytes(const Graph& g, const Component& c);
-/// What the GPU takes to add so many bytes atomically, beside everything else, since blocks end
-/// together: 4 bytes a clock for each SM. That is 0.93 TB/s on an H200, where
-/// `layernorm-backward:rows=4096,cols=768` took 6 us longer in blocks of 3 rows than of 8, which
-/// add 5.2 MB more (docs/gpu.md).
-double added_cycles(const Device& d, Bytes added);
+/// Seconds that the GPU takes to add so many bytes atomically, beside everything else, since blocks
+/// end together: 4 bytes a clock for each SM, 0.93 TB/s on an H200. There `layernorm-backward:
+/// rows=4096,cols=768` took 6 us longer in blocks of 3 rows than of 8, which add 5.2 MB more.
+double added_seconds(const Device& d, Bytes added);
 
 }  // namespace tilewright::fusionstitching

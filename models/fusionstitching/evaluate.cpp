@@ -171,11 +171,11 @@ double memory_saved(const Graph& g, const Device& d, const Component& part) {
 }
 
 /// Seconds that blocks take to add their parts of sums, and the kernel before them to zero those.
-double added_seconds(const Graph& g, const Device& d, const Component& part, double call) {
+double adding_seconds(const Graph& g, const Device& d, const Component& part, double call) {
   if (part.partial.empty()) return 0;
   const double blocks = std::min(part.row_count, kBlocksThatAdd * static_cast<double>(d.sms));
   const Bytes added(static_cast<std::int64_t>(blocks) * added_bytes(g, part));
-  return call + added_cycles(d, added) / d.clock_hz;
+  return call + added_seconds(d, added);
 }
 
 }  // namespace
@@ -199,7 +199,7 @@ std::optional<double> Evaluator::score(const Pattern& p) {
   double saved = 0, penalty = simplified.cycles(*parts);
   for (const Component& part : *parts)
     saved += memory_saved(graph_, device_, part) -
-             added_seconds(graph_, device_, part, options_.call_seconds);
+             adding_seconds(graph_, device_, part, options_.call_seconds);
   if (options_.penalty == Penalty::difference) {
     for (int v : p) {
       double& alone = memory_->alone[static_cast<std::size_t>(v)];

@@ -15,14 +15,15 @@
 #include "core/ir/machine.h"
 #include "core/ir/plan.h"
 #include "core/ir/workload.h"
+#include "models/fusionstitching/overlap.h"
 
 namespace tilewright::fusionstitching {
 
 /// A set of loops of the workload, bit l for LoopId l.
 using Mask = std::uint64_t;
 
-/// Section 4's classes of operators; a product is compute-intensive and stays a kernel of its own:
-/// a contraction with more points than its largest tensor has elements.
+/// Section 4's classes of operators; a product is compute-intensive and stays a kernel of its own
+/// (Products); any other contraction is a reduction.
 enum class Kind : std::uint8_t { light, expensive, reduction, product };
 std::string_view name_of(Kind k);
 
@@ -31,14 +32,23 @@ enum class LastStep : std::uint8_t { unite, select };     ///< PatternReduction'
 enum class Penalty : std::uint8_t { difference, whole };  ///< T_penalty: see Evaluator
 enum class Pick : std::uint8_t { latency, score };        ///< what decides between the beam's plans
 enum class Groupings : std::uint8_t { few, each };        ///< of expensive operators: see stitch()
+/// Which contractions are compute-intensive: those of a higher arithmetic intensity than the
+/// machine's ridge point (Williams et al., Roofline, CACM 2009), or those that have more points than
+/// their largest tensor has elements.
+enum class Products : std::uint8_t { ridge, points };
+enum class Latency : std::uint8_t { overlap, published };  ///< what a kernel takes: overlap.h, or L
 std::string_view name_of(LastStep s);
 std::string_view name_of(Penalty p);
 std::string_view name_of(Pick p);
 std::string_view name_of(Groupings g);
+std::string_view name_of(Products p);
+std::string_view name_of(Latency l);
 std::optional<LastStep> last_step_from_name(std::string_view name);
 std::optional<Penalty> penalty_from_name(std::string_view name);
 std::optional<Pick> pick_from_name(std::string_view name);
 std::optional<Groupings> groupings_from_name(std::string_view name);
+std::optional<Products> products_from_name(std::string_view name);
+std::optional<Latency> latency_from_name(std::string_view name);
 
 struct Options {
   int top_k = 3;  ///< candidate patterns kept a vertex (section 5.2)
@@ -56,9 +66,12 @@ struct Options {
   Penalty penalty = Penalty::difference;
   Pick pick = Pick::latency;
   Groupings groupings = Groupings::few;
+  Products products = Products::ridge;
   bool written = true;     ///< schedules that a plan can say, priced as it says them: see stitch()
-  bool bandwidth = false;  ///< a kernel takes at least what its compulsory bytes take of DRAM's rate
-  int schedule = 1;        ///< by L, of the kernel that takes longest; 1: the best
+  Latency latency = Latency::overlap;
+  bool bandwidth = false;  ///< `published`: a kernel takes at least its compulsory bytes at DRAM's rate
+  int schedule = 1;        ///< by their time, of the kernel that takes longest; 1: the best
+  bool compose = true;     ///< the workload's compositions are planned too (compositions())
   friend bool operator==(const Options&, const Options&) = default;
 };
 
@@ -72,15 +85,29 @@ struct Device {
   std::int64_t shared_per_sm = 0;  ///< bytes
   double clock_hz = 0;
   double dram_bytes_per_second = 0;
+  double f32_flops_per_second = 0;     ///< by FMA; 0: the machine file does not say
   double shared_bytes_per_second = 0;  ///< 128 bytes a clock and SM
   double light = 0, expensive = 0, shuffle = 0, shared = 0, global = 0, barrier = 0;  ///< cycles
+  double fill_bytes_per_second = 0;  ///< of an SM, from L2
+  double l2 = 260;       ///< cycles until a load from L2 is there
+  double dram = 800;     ///< cycles until a load from DRAM is there
+  double dispatch = 1.1; ///< cycles from one block given out to the next, of the whole GPU
+  double block = 700;    ///< cycles of a block besides its own: being given its place, ending
+  double launch = 2500;  ///< cycles of a kernel before its first block and after its last
 };
 /// A Reason where the machine is no GPU or its file gives no cycles of instructions.
 Result<Device> device_of(const Machine& m);
+/// Flops a byte from which on a contraction is a product, as Options::products says: f32 FMA peak, which
+/// is what a stitched kernel adds up with, over DRAM's rate. 0: by its points (also where the machine
+/// file gives no peak).
+double ridge_of(const Device& d, const Options& o);
 
 /// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
 /// most an element a point of the loops that its indices name.
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
+/// What these operators read of it together, each byte once: slices count each, reads of the same
+/// elements once; of several gathers the one that reads most.
+Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops);
 
 /// One consumer of a vertex's tensor.
 struct Edge {
@@ -109,8 +136,8 @@ struct Vertex {
 /// each pair of vertices.
 class Graph {
  public:
-  /// A Reason where the workload has more than 64 loops.
-  static Result<Graph> create(std::shared_ptr<const Workload> w);
+  /// A Reason where the workload has more than 64 loops. `ridge`: ridge_of().
+  static Result<Graph> create(std::shared_ptr<const Workload> w, double ridge = 0);
 
   const Workload& workload() const { return *workload_; }
   const std::shared_ptr<const Workload>& shared_workload() const { return workload_; }
@@ -244,6 +271,13 @@ struct Group {
   std::vector<int> vertices;  ///< an operator may be in several groups: it is computed in each
 };
 
+/// What a row's loops besides the contiguous one do where an operator has several (written schedules).
+enum class Spread : std::uint8_t {
+  turns,       ///< every thread goes over all of them
+  others,      ///< they take the lanes that the contiguous loop leaves, and a block's warps
+  contiguous,  ///< the same, and a block's warps go along the contiguous loop first
+};
+
 /// How one part of a kernel is stitched.
 struct Stitched {
   Component component;
@@ -251,6 +285,7 @@ struct Stitched {
   std::int64_t vector = 1;  ///< elements that a thread takes at once (written schedules)
   std::int64_t turns = 1;   ///< of a thread over a block's points (written schedules)
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
+  Spread spread = Spread::turns;
   std::int64_t rows_in_turn = 1;  ///< that a block (a warp of it) takes: with partial sums only
   std::int64_t rows_at_once = 1;  ///< of those, that a thread has in registers together
   std::int64_t rows_per_block = 1;
@@ -262,6 +297,7 @@ struct Stitched {
   std::int64_t registers = 0;  ///< a thread's
   double recomputed = 1;       ///< evaluations of operators over points of operators
   bool written = false;        ///< a plan can say it
+  Work work;                   ///< of a written one
 };
 struct StitchedKernel {
   std::vector<Stitched> parts;  ///< several: packing
@@ -270,7 +306,8 @@ struct StitchedKernel {
   std::int64_t occupancy = 0;   ///< resident warps of the whole GPU
   double waves = 0;             ///< N_wave, rounded up
   double cycles = 0;            ///< L, equation 1
-  double seconds = 0;
+  Overlap overlap;              ///< of written parts
+  double seconds = 0;           ///< by Options::latency
   std::int64_t schedules = 0;  ///< enumerated that keep locality
   bool written() const;        ///< all its parts are
 };
@@ -322,6 +359,28 @@ Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, co
 /// The plan with the o.schedule-th of ranked() in the kernel that takes longest by L; a Reason where that
 /// has fewer.
 Result<PlanPrice> with_schedule(const Graph& g, const Device& d, PlanPrice p, const Options& o);
+
+// ---- Compositions -------------------------------------------------------------------------------
+
+/// The workload with light operators computed by each reader (core/rewrite).
+struct Composition {
+  std::vector<std::string> rewrites;  ///< in order
+  std::shared_ptr<const Workload> workload;
+};
+/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both.
+std::vector<Composition> compositions(const Workload& w);
+
+/// A plan with what it was priced by.
+struct Priced {
+  const Graph& graph;
+  const Device& device;
+  const PlanPrice& price;
+};
+/// Whether the first is to be preferred to the second, of another composition of the same workload: the
+/// fewer kernels that no plan can say with units, then the fewer predicted seconds, a kernel taking at
+/// least its compulsory bytes over DRAM's bandwidth whether or not Options::bandwidth has it so for
+/// what is compared within one composition. Products, which rewrites leave alone, count for nothing.
+bool is_better(const Priced& a, const Priced& b);
 
 /// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,
 /// operators in topological order, values on chip; a part whose sums nobody waits for is cut within

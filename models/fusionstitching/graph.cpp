@@ -33,10 +33,23 @@ void count_calls(const Expr& e, Vertex& v) {
   for (const Expr& a : e.args) count_calls(a, v);
 }
 
-/// A product reads elements again and again: it has more points than any of its tensors elements.
-bool is_product(const Workload& w, OpId id) {
+/// A product reads elements again and again: more than `ridge` flops a byte of its tensors or, for
+/// ridge 0, more points than any of its tensors has elements.
+bool is_product(const Workload& w, OpId id, double ridge) {
   if (!w.is_contraction(id)) return false;
   const Operator& op = w.op(id);
+  if (ridge > 0) {
+    std::map<TensorId, Bytes> touched;
+    for (const Access& a : op.inputs)
+      touched[a.tensor] = std::max(touched[a.tensor], bytes_read(w, op, a));
+    double bytes = 0;
+    for (const auto& [tensor, read] : touched) bytes += static_cast<double>(read.value);
+    for (const Output& o : op.outputs)
+      bytes += static_cast<double>(w.tensor(o.target.tensor).bytes().value);
+    const auto flops = 2.0 * static_cast<double>(w.operations(id).value) *
+                       static_cast<double>(op.outputs.size());
+    return flops > ridge * bytes;
+  }
   std::int64_t most = 0;
   for (const Access& a : op.inputs) most = std::max(most, w.tensor(a.tensor).elements().value);
   for (const Output& o : op.outputs)
@@ -44,7 +57,7 @@ bool is_product(const Workload& w, OpId id) {
   return w.operations(id).value > most;
 }
 
-Vertex vertex_of(const Workload& w, OpId id) {
+Vertex vertex_of(const Workload& w, OpId id, double ridge) {
   Vertex v{.op = id};
   const Operator& op = w.op(id);
   for (LoopId l : op.loops) v.loops |= bit(l);
@@ -58,10 +71,10 @@ Vertex vertex_of(const Workload& w, OpId id) {
   v.outputs = static_cast<std::int64_t>(op.outputs.size());
   for (const Access& a : op.inputs)
     if (w.is_input(a.tensor)) ++v.outside_inputs;
-  v.kind = is_product(w, id)  ? Kind::product
-           : v.reduced != 0   ? Kind::reduction
-           : v.expensive != 0 ? Kind::expensive
-                              : Kind::light;
+  v.kind = is_product(w, id, ridge) ? Kind::product
+           : v.reduced != 0         ? Kind::reduction
+           : v.expensive != 0       ? Kind::expensive
+                                    : Kind::light;
   return v;
 }
 
@@ -93,7 +106,7 @@ Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   return bytes_of(is_gather(a) ? std::min(touched, points) : touched, w.tensor(a.tensor).dtype);
 }
 
-Result<Graph> Graph::create(std::shared_ptr<const Workload> w) {
+Result<Graph> Graph::create(std::shared_ptr<const Workload> w, double ridge) {
   if (w->loops().size() > 64)
     return Reason{
         formatted("FusionStitching: {} has {} loops, more than 64", w->name(), w->loops().size())};
@@ -101,7 +114,7 @@ Result<Graph> Graph::create(std::shared_ptr<const Workload> w) {
   g.workload_ = std::move(w);
   for (const Loop& l : g.workload_->loops()) g.extents_.push_back(l.extent);
   for (OpId op : g.workload_->topological_order())
-    g.vertices_.push_back(vertex_of(*g.workload_, op));
+    g.vertices_.push_back(vertex_of(*g.workload_, op, ridge));
   g.connect();
   g.close();
   return g;
@@ -227,6 +240,11 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
   return parts;
 }
 
+double ridge_of(const Device& d, const Options& o) {
+  if (o.products == Products::points) return 0;
+  return d.f32_flops_per_second / d.dram_bytes_per_second;
+}
+
 Result<Device> device_of(const Machine& m) {
   const auto missing = [&m](const std::string& what) {
     return Reason{formatted(
@@ -249,6 +267,8 @@ Result<Device> device_of(const Machine& m) {
            .shared_per_sm = m.level(*shared).capacity.value,
            .clock_hz = sm.clock_hz,
            .dram_bytes_per_second = l2->bandwidth.value};
+  d.fill_bytes_per_second = m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value
+                                                                 : 64 * d.clock_hz;
   d.shared_bytes_per_second = 128.0 * static_cast<double>(d.sms) * d.clock_hz;
   d.light = sm.cycles.at("light");
   d.expensive = sm.cycles.at("expensive");
@@ -256,6 +276,16 @@ Result<Device> device_of(const Machine& m) {
   d.shared = sm.cycles.at("shared");
   d.global = sm.cycles.at("global");
   d.barrier = sm.cycles.at("barrier");
+  if (const auto peak = sm.peak.find("f32"); peak != sm.peak.end())
+    d.f32_flops_per_second = peak->second.value;
+  const auto chosen = [&sm](const char* name, double& to) {
+    if (const auto said = sm.cycles.find(name); said != sm.cycles.end()) to = said->second;
+  };
+  chosen("l2", d.l2);
+  chosen("dram", d.dram);
+  chosen("dispatch", d.dispatch);
+  chosen("block", d.block);
+  chosen("launch", d.launch);
   if (d.threads_per_sm < 32 || d.registers_per_sm < 1)
     return missing("threads and registers of an SM");
   return d;

@@ -36,6 +36,13 @@ std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t sha
   return blocks * (threads / kWarp) * d.sms;
 }
 
+double resident_blocks(const Device& d, const Work& w, std::int64_t shared) {
+  const auto threads = static_cast<std::int64_t>(w.warps) * kWarp;
+  const auto registers = 8 * ceil_div(static_cast<std::int64_t>(w.registers), std::int64_t{8});
+  const std::int64_t warps = occupancy(d, std::min(registers, kMostRegisters), shared, threads);
+  return std::max(1.0, static_cast<double>(warps) / w.warps / static_cast<double>(d.sms));
+}
+
 // ---- Resources
 // ------------------------------------------------------------------------------------
 
@@ -94,6 +101,7 @@ bool Part::place(Stitched& s, std::int64_t threads) const {
     s.registers += tree->kept;
     s.shared_bytes = std::max(s.shared_bytes, tree->shared_bytes + partials);
     s.shared_unshared_bytes = std::max(s.shared_unshared_bytes, s.shared_bytes);
+    s.work = work_of(g_, d_, c_, *tree);
   }
   return s.shared_bytes <= d_.shared_per_sm && s.registers <= kMostRegisters &&
          occupancy(d_, s.registers, s.shared_bytes, threads) > 0;

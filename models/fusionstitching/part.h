@@ -17,6 +17,11 @@ inline constexpr std::int64_t kWarp = 32;
 std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t shared,
                        std::int64_t threads);
 
+/// Blocks that an SM has at once; registers are given out in eights.
+double resident_blocks(const Device& d, const Work& w, std::int64_t shared);
+/// What schedules of one pattern are compared by: L in cycles, or seconds.
+double price_of(const StitchedKernel& k, const Options& o);
+
 /// Numbers of threads a block that are tried.
 std::span<const std::int64_t> threads_of(const Options& o);
 /// Parts with their schedules as one kernel, priced.
@@ -32,7 +37,7 @@ class Part {
   void each(std::int64_t threads, const Seen& f) const;
   /// The best of them; none where nothing fits.
   std::optional<Stitched> best(std::int64_t threads, std::int64_t& tried) const;
-  /// L, of a part alone in its kernel.
+  /// L or seconds, by Options::latency, of a part alone in its kernel.
   double latency(const Stitched& s, std::int64_t threads) const;
 
  private:
@@ -57,6 +62,7 @@ class Part {
   std::vector<double> evaluations(const Group& g) const;
   void cost(Stitched& s, std::int64_t threads) const;
   void cost_written(Stitched& s, std::int64_t threads) const;
+  void cost_spread(Stitched& s, std::int64_t threads) const;
   void read(const Stitched& s, const Group& own, int from, double& each, double& once) const;
   double exchange(const Stitched& s, const Group& g, std::int64_t threads) const;
 
@@ -106,7 +112,9 @@ class Part {
   bool columns_ = false;       ///< sums_columns()
   bool over_columns_ = false;  ///< runs_over_columns()
   bool points_ = false;        ///< a row is a point
+  bool nested_ = false;        ///< has_nested_rows()
   std::int64_t widest_ = 1;
+  double dram_bytes_ = 0;  ///< compulsory
 };
 
 }  // namespace tilewright::fusionstitching

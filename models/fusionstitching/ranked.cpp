@@ -26,20 +26,34 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   if (k.occupancy == 0) return k;
   k.waves = std::ceil(static_cast<double>(k.warps) / static_cast<double>(k.occupancy));
   k.cycles = k.waves * cycles / static_cast<double>(k.warps);  // a pack's warps: their mean
-  k.cycles += added_cycles(d, added);
   k.seconds = k.cycles / d.clock_hz;
-  if (o.bandwidth)
-    k.seconds = std::max(k.seconds,
-                         static_cast<double>(compulsory_of(g, p).value) / d.dram_bytes_per_second +
-                             added_cycles(d, added) / d.clock_hz);
+  const auto bytes = static_cast<double>(compulsory_of(g, p).value);
+  if (o.bandwidth || o.latency == Latency::overlap)
+    k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second + added_seconds(d, added));
+  if (!k.written()) return k;
+  std::vector<Work> works;
+  Work largest;
+  for (const Stitched& s : k.parts) {
+    works.push_back(s.work);
+    largest.warps = std::max(largest.warps, s.work.warps);
+    largest.registers = std::max(largest.registers, s.work.registers);
+  }
+  k.overlap = overlap(d, works, resident_blocks(d, largest, shared), bytes);
+  if (o.latency == Latency::overlap) k.seconds = k.overlap.seconds;
   return k;
+}
+
+double price_of(const StitchedKernel& k, const Options& o) {
+  return o.latency == Latency::overlap ? k.seconds : k.cycles;
 }
 
 bool StitchedKernel::written() const { return std::ranges::all_of(parts, &Stitched::written); }
 
 Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
   const Workload& w = g.workload();
-  std::map<TensorId, Bytes> reads;
+  std::set<TensorId> reads;
+  std::vector<OpId> ops;
+  for (int v : pattern) ops.push_back(g.vertex(v).op);
   Bytes sum;
   const auto own = [&](OpId op) {
     return op.valid() && std::ranges::any_of(pattern, [&](int v) { return g.vertex(v).op == op; });
@@ -48,7 +62,7 @@ Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
     const Operator& op = w.op(g.vertex(v).op);
     for (const Access& a : op.inputs)
       if (!own(w.producer(a.tensor)))
-        reads[a.tensor] = std::max(reads[a.tensor], bytes_read(w, op, a));
+        reads.insert(a.tensor);
     for (const Output& o : op.outputs) {
       const TensorId t = o.target.tensor;
       const auto readers = w.consumers(t);
@@ -56,7 +70,7 @@ Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
         sum += w.tensor(t).bytes();
     }
   }
-  for (const auto& [tensor, bytes] : reads) sum += bytes;
+  for (TensorId t : reads) sum += bytes_read(w, t, ops);
   return sum;
 }
 
@@ -88,7 +102,7 @@ std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Patter
       if (k.occupancy > 0) all.push_back(std::move(k));
     });
   }
-  std::ranges::stable_sort(all, {}, &StitchedKernel::cycles);
+  std::ranges::stable_sort(all, {}, [&o](const StitchedKernel& k) { return price_of(k, o); });
   for (StitchedKernel& k : all) k.schedules = static_cast<std::int64_t>(all.size());
   return all;
 }

@@ -6,6 +6,7 @@
 #include "core/ir/format.h"
 #include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
+#include "models/fusionstitching/passes.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -26,9 +27,11 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
     : g_(g), d_(d), c_(c), o_(o) {
   points_ = std::ranges::all_of(c.vertices, [this](int v) { return inner(v) <= 1; });
   if (!o.written) return;
+  dram_bytes_ = static_cast<double>(compulsory_of(g, c.vertices).value);
   columns_ = sums_columns(g, c);
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
+  nested_ = has_nested_rows(g, c);
 }
 
 // ---- Groups
@@ -118,7 +121,10 @@ std::vector<int> Part::feeding(int root, const std::vector<bool>& sub_roots) con
 
 bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
   if (!local(s) || !place(s, threads)) return false;
-  s.written ? cost_written(s, threads) : cost(s, threads);
+  if (s.spread != Spread::turns)
+    cost_spread(s, threads);
+  else
+    s.written ? cost_written(s, threads) : cost(s, threads);
   f(s);
   return true;
 }
@@ -182,8 +188,9 @@ void Part::each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const 
   }
 }
 
-/// One scheme for all groups, every width of access, of points several turns a thread and, over
-/// columns, every number of blocks that the GPU may need. A warp or block along a column would take
+/// One scheme for all groups, every width of access, of points several turns a thread, of several
+/// loops within a row each way to share them out and, over columns, every number of blocks that the
+/// GPU may need. A warp or block along a column would take
 /// a sector for an element: left out.
 void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const {
   const double most =
@@ -202,6 +209,13 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
       for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
         for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
           try_one(s, threads, f);
+    s.turns = s.splits = 1;
+    if (!nested_ || scheme == Scheme::thread) continue;
+    for (Spread spread : {Spread::others, Spread::contiguous}) {
+      s.spread = spread;
+      for (s.vector = 1; s.vector <= widest_; s.vector *= 2) try_one(s, threads, f);
+    }
+    s.spread = Spread::turns;
   }
 }
 
@@ -229,9 +243,11 @@ bool Part::local(const Stitched& s) const {
 }
 
 double Part::latency(const Stitched& s, std::int64_t threads) const {
-  const double resident = static_cast<double>(occupancy(d_, s.registers, s.shared_bytes, threads));
-  return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp +
-         added_cycles(d_, Bytes(s.added_bytes));
+  const auto resident = static_cast<double>(occupancy(d_, s.registers, s.shared_bytes, threads));
+  if (s.written && o_.latency == Latency::overlap)
+    return overlap(d_, {&s.work, 1}, resident_blocks(d_, s.work, s.shared_bytes), dram_bytes_)
+        .seconds;
+  return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp;
 }
 
 std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried) const {
@@ -263,7 +279,7 @@ Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p,
       if (auto s = Part(g, d, c, o).best(threads, tried)) chosen.push_back(std::move(*s));
     if (chosen.size() != parts->size()) continue;
     StitchedKernel k = put_together(g, d, o, p, std::move(chosen), threads);
-    if (k.occupancy > 0 && (!best || k.cycles < best->cycles)) best = std::move(k);
+    if (k.occupancy > 0 && (!best || price_of(k, o) < price_of(*best, o))) best = std::move(k);
   }
   if (!best && o.written) {
     Options of_paper = o;

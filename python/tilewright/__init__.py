@@ -54,6 +54,8 @@ class Refused(RuntimeError):
 
 # One record an option: what it is, and its default in parentheses.
 _OPTIONS = {
+    "rewrite": "the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a "
+               "list of such, in order",
     "model": "the model, a name of models()",
     "tree": "a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'",
     "tiles": "tile sizes by loop: {'m': 64} or 'm=64'",
@@ -140,7 +142,7 @@ _OPTIONS = {
     "recorded": "truth 'ncu', 'cuda-events': a file that experiments/gpu/counters has written, instead of a GPU",
 }
 
-_PLAN = ["model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
+_PLAN = ["rewrite", "model", "tree", "tiles", "pins", "flags", "level", "capacity", "order"]
 _MODEL = ["reading", "edges", "memory", "objective", "write_weight", "min_tile",
           "stitch"]
 _FUSER = ["hoist", "rule1", "rule4", "stores", "phi", "rules", "slack", "padding", "tile_step",
@@ -177,6 +179,10 @@ def _machine(value):
     return value if value is None or isinstance(value, dict) else _os.fspath(value)
 
 
+def _names(value):
+    return [value] if isinstance(value, str) else list(value)
+
+
 def _tiles(value):
     return ",".join(_assignments(value))
 
@@ -189,6 +195,7 @@ _CONVERT = {
     "pins": _assignments,
     "flags": _assignments,
     "stitch": _assignments,
+    "rewrite": _names,
     "order": _order,
     "orders": _orders,
     "capacity": _capacity,
@@ -285,7 +292,7 @@ explain = _verb(
     "'tensors'}]}.")
 plan = _verb(
     "plan", ["workload", "machine"],
-    ["model", "level", "capacity", "target"] + _MODEL + _FUSER + ["out"],
+    ["rewrite", "model", "level", "capacity", "target"] + _MODEL + _FUSER + ["out"],
     "A model's best plan for a workload on a machine.\n\n"
     "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.")
 predict = _verb(
@@ -294,7 +301,7 @@ predict = _verb(
     "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', 'boundary',\n"
     "'read_bytes', 'written_bytes'}], ...}.")
 compare = _verb(
-    "compare", ["workload", "machine"], ["models", "level", "capacity"] + _MODEL + _FUSER,
+    "compare", ["workload", "machine"], ["rewrite", "models", "level", "capacity"] + _MODEL + _FUSER,
     "Every model's plan, priced by every model, by exact and by the simulator.\n\n"
     "Returns {'bound_bytes', 'plans': [{'model', 'tree', 'exact_bytes', 'simulated_bytes', 'gap',\n"
     "'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.")
@@ -328,7 +335,7 @@ measure = _verb(
     "target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.")
 validate = _verb(
     "validate", ["workload", "machine"],
-    ["model", "level", "capacity", "order", "orders", "samples", "truth", "min_r2", "beyond",
+    ["rewrite", "model", "level", "capacity", "order", "orders", "samples", "truth", "min_r2", "beyond",
      "spill", "csv", "recorded"] + _MODEL + ["layout", "seed", "threads"],
     "Predicted against true bytes over many tilings.\n\n"
     "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',\n"

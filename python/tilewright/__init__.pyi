@@ -35,16 +35,16 @@ class Refused(RuntimeError):
 
 def compare(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, models: str | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., reading: str | None = ..., edges: str | None = ...,
-    memory: str | None = ..., objective: str | None = ..., write_weight: float | None = ...,
-    min_tile: int | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ...,
-    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
-    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., seed: int |
-    None = ..., check: bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., models: str |
+    None = ..., level: str | None = ..., capacity: int | str | None = ..., reading: str | None =
+    ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
+    Mapping[str, object] | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4:
+    str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ...,
+    slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search:
+    str | None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None
+    = ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None =
+    ..., seed: int | None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model, by exact and by the simulator.
 
@@ -52,6 +52,7 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         models: the models to compare, with commas between ('all')
         level: the level planned for (the innermost on-chip one), or 'all'
         capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
@@ -84,20 +85,22 @@ def compare(
 
 def emit(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, model: str | None = ..., tree: str | None = ..., tiles:
-    str | Mapping[str, int] | None = ..., pins: str | Sequence[str] | Mapping[str, str] | None =
-    ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
-    None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., target: str | None = ..., isa: str | None = ...,
-    micro_kernel: str | None = ..., prefetch: bool | None = ..., out: str | PathLike[str] | None
-    = ..., threads: int | None = ..., warps: int | None = ..., stages: int | None = ..., arch:
-    str | None = ..., cache: str | PathLike[str] | None = ..., check: bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
+    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
+    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
+    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
+    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., target: str |
+    None = ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None =
+    ..., out: str | PathLike[str] | None = ..., threads: int | None = ..., warps: int | None =
+    ..., stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None =
+    ..., check: bool = ...
 ) -> Answer:
     """Writes a plan's generated source, and how to build it, into the folder out.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         model: the model, a name of models()
         tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
         tiles: tile sizes by loop: {'m': 64} or 'm=64'
@@ -137,20 +140,20 @@ def experiments(
 
 def explain(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, model: str | None = ..., tree: str | None = ..., tiles:
-    str | Mapping[str, int] | None = ..., pins: str | Sequence[str] | Mapping[str, str] | None =
-    ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
-    None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., expression: str | None = ..., hoist: str | None = ...,
-    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
-    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
-    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
-    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
-    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., samples: int | None =
-    ..., resolved: bool | None = ..., curve: bool | None = ..., out: str | PathLike[str] | None
-    = ..., check: bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
+    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
+    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
+    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
+    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., expression: str
+    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
+    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
+    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
+    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
+    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    seed: int | None = ..., samples: int | None = ..., resolved: bool | None = ..., curve: bool
+    | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says
     what any plan must move, by buffer size.
@@ -159,6 +162,7 @@ def explain(
     'tensors'}]}.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         model: the model, a name of models()
         tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
         tiles: tile sizes by loop: {'m': 64} or 'm=64'
@@ -210,18 +214,19 @@ def machines(
 
 def measure(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, model: str | None = ..., tree: str | None = ..., tiles:
-    str | Mapping[str, int] | None = ..., pins: str | Sequence[str] | Mapping[str, str] | None =
-    ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
-    None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., target: str | None = ..., meter: str | None = ...,
-    cold_only: bool | None = ..., executed: bool | None = ..., isa: str | None = ...,
-    micro_kernel: str | None = ..., prefetch: bool | None = ..., seed: int | None = ...,
-    threads: int | None = ..., warps: int | None = ..., stages: int | None = ..., arch: str |
-    None = ..., cache: str | PathLike[str] | None = ..., build_only: bool | None = ..., batch:
-    str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
+    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
+    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
+    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
+    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., target: str |
+    None = ..., meter: str | None = ..., cold_only: bool | None = ..., executed: bool | None =
+    ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None = ...,
+    seed: int | None = ..., threads: int | None = ..., warps: int | None = ..., stages: int |
+    None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ..., build_only:
+    bool | None = ..., batch: str | PathLike[str] | None = ..., out: str | PathLike[str] | None
+    = ..., check: bool = ...
 ) -> Answer:
     """What a plan's verified kernel moves, by a meter.
 
@@ -230,6 +235,7 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         model: the model, a name of models()
         tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
         tiles: tile sizes by loop: {'m': 64} or 'm=64'
@@ -284,22 +290,24 @@ def models(
 
 def plan(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, model: str | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., target: str | None = ..., reading: str | None = ...,
-    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4:
-    str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ...,
-    slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search:
-    str | None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None
-    = ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None =
-    ..., seed: int | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
+    None = ..., level: str | None = ..., capacity: int | str | None = ..., target: str | None =
+    ..., reading: str | None = ..., edges: str | None = ..., memory: str | None = ...,
+    objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None = ...,
+    stitch: str | Sequence[str] | Mapping[str, object] | None = ..., hoist: str | None = ...,
+    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
+    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
+    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
+    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
+    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., out: str | PathLike[str]
+    | None = ..., check: bool = ...
 ) -> Answer:
     """A model's best plan for a workload on a machine.
 
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         model: the model, a name of models()
         level: the level planned for (the innermost on-chip one), or 'all'
         capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
@@ -334,18 +342,19 @@ def plan(
 
 def predict(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, model: str | None = ..., tree: str | None = ..., tiles:
-    str | Mapping[str, int] | None = ..., pins: str | Sequence[str] | Mapping[str, str] | None =
-    ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
-    None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., expression: str | None = ..., hoist: str | None = ...,
-    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
-    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
-    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
-    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
-    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., check: bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
+    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
+    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
+    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
+    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., expression: str
+    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
+    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
+    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
+    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
+    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    seed: int | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of a plan.
 
@@ -353,6 +362,7 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         model: the model, a name of models()
         tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
         tiles: tile sizes by loop: {'m': 64} or 'm=64'
@@ -410,25 +420,26 @@ def reproduce(
 
 def run(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, model: str | None = ..., tree: str | None = ..., tiles:
-    str | Mapping[str, int] | None = ..., pins: str | Sequence[str] | Mapping[str, str] | None =
-    ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
-    None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., target: str | None = ..., isa: str | None = ...,
-    micro_kernel: str | None = ..., prefetch: bool | None = ..., seed: int | None = ...,
-    threads: int | None = ..., seconds: float | None = ..., warps: int | None = ..., stages: int
-    | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ..., cold: bool |
-    None = ..., build_only: bool | None = ..., count: bool | None = ..., timeline: str | None =
-    ..., batch: str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., check:
-    bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
+    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
+    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
+    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
+    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., target: str |
+    None = ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None =
+    ..., seed: int | None = ..., threads: int | None = ..., seconds: float | None = ..., warps:
+    int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
+    PathLike[str] | None = ..., cold: bool | None = ..., build_only: bool | None = ..., count:
+    bool | None = ..., timeline: str | None = ..., batch: str | PathLike[str] | None = ..., out:
+    str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """Emits, builds, verifies against the reference evaluator and times a plan's kernel.
 
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         model: the model, a name of models()
         tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
         tiles: tile sizes by loop: {'m': 64} or 'm=64'
@@ -466,30 +477,32 @@ def run(
 
 def simulate(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, model: str | None = ..., tree: str | None = ..., tiles:
-    str | Mapping[str, int] | None = ..., pins: str | Sequence[str] | Mapping[str, str] | None =
-    ..., flags: str | Sequence[str] | Mapping[str, str] | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., reading: str |
-    None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., expression: str | None = ..., hoist: str | None = ...,
-    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
-    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
-    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
-    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
-    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., layout: str | None = ...,
-    trace: str | PathLike[str] | None = ..., save_trace: str | PathLike[str] | None = ...,
-    curve: bool | None = ..., csv: str | PathLike[str] | None = ..., attribute: bool | None =
-    ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., no_skip: bool |
-    None = ..., cores: int | None = ..., threads: int | None = ..., schedule: str | None = ...,
-    blocks_per_sm: int | None = ..., partitions: int | None = ..., jitter: float | None = ...,
-    sample_waves: int | None = ..., check: bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
+    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
+    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
+    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
+    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., expression: str
+    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
+    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
+    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
+    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
+    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    seed: int | None = ..., layout: str | None = ..., trace: str | PathLike[str] | None = ...,
+    save_trace: str | PathLike[str] | None = ..., curve: bool | None = ..., csv: str |
+    PathLike[str] | None = ..., attribute: bool | None = ..., occupancy: str | PathLike[str] |
+    None = ..., stride: int | None = ..., no_skip: bool | None = ..., cores: int | None = ...,
+    threads: int | None = ..., schedule: str | None = ..., blocks_per_sm: int | None = ...,
+    partitions: int | None = ..., jitter: float | None = ..., sample_waves: int | None = ...,
+    check: bool = ...
 ) -> Answer:
     """What a plan moves, by a walk over its accesses; or a recorded trace (subject None, trace=FILE).
 
     Returns a traffic document as predict() does, with 'source': 'simulated'.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         model: the model, a name of models()
         tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
         tiles: tile sizes by loop: {'m': 64} or 'm=64'
@@ -553,15 +566,15 @@ def targets(
 
 def validate(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
-    Mapping[str, Any] | None = ..., *, model: str | None = ..., level: str | None = ...,
-    capacity: int | str | None = ..., order: str | Sequence[str] | None = ..., orders: str |
-    Sequence[str | Sequence[str]] | None = ..., samples: int | None = ..., truth: str | None =
-    ..., min_r2: float | None = ..., beyond: bool | None = ..., spill: str | None = ..., csv:
-    str | PathLike[str] | None = ..., recorded: str | PathLike[str] | None = ..., reading: str |
-    None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., layout: str | None = ..., seed: int | None = ...,
-    threads: int | None = ..., check: bool = ...
+    Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
+    None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
+    Sequence[str] | None = ..., orders: str | Sequence[str | Sequence[str]] | None = ...,
+    samples: int | None = ..., truth: str | None = ..., min_r2: float | None = ..., beyond: bool
+    | None = ..., spill: str | None = ..., csv: str | PathLike[str] | None = ..., recorded: str
+    | PathLike[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
+    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
+    int | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., layout:
+    str | None = ..., seed: int | None = ..., threads: int | None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true bytes over many tilings.
 
@@ -569,6 +582,7 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
+        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
         model: the model, a name of models()
         level: the level planned for (the innermost on-chip one), or 'all'
         capacity: instead of the level's: bytes, or '32K', or elements as '262144e'

@@ -46,6 +46,21 @@ json entry(const json& j, const std::string& tensor) {
   return {{"read_bytes", 0}, {"written_bytes", 0}};
 }
 
+TEST(Command, HelpNamesEveryRewrite) {
+  const Outcome help = tilewright_command({"plan", "--help"});
+  const Outcome none = tilewright_command({"plan", kChain, "-m", "h200", "--rewrite", "none"});
+  EXPECT_EQ(none.status, 2);
+  const std::string accepted = none.err.substr(none.err.find("accepted: ") + 10);
+  EXPECT_THAT(help.out, HasSubstr(accepted.substr(0, accepted.find('\n'))));
+  const json j = document({"plan", "lstm-cell:batch=8,hidden=16", "-m", "h200", "--model",
+                           "fusionstitching"});
+  EXPECT_EQ(j["plan"]["rewrites"], json({"compose"}));
+  const Outcome bad = tilewright_command({"plan", kChain, "-m", "h200", "--rewrite", "compose"});
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_EQ(bad.lines_of_err(), 1);
+  EXPECT_THAT(bad.err, HasSubstr("--rewrite: compose does not apply"));
+}
+
 TEST(Command, Lists) {
   for (const char* verb :
        {"models", "machines", "workloads", "targets", "meters", "experiments"}) {

@@ -313,6 +313,22 @@ TEST(PlanFile, WhatIsWrittenReadsBack) {
   }
 }
 
+TEST(PlanFile, RewritesAreNamesInOrder) {
+  const std::string text = std::string(kPlanFile) + "rewrites: [compose-gathers, compose]\n";
+  const PlanFile f = plan_file_from_yaml(text, "p.yaml");
+  EXPECT_EQ(f.rewrites, (std::vector<std::string>{"compose-gathers", "compose"}));
+  EXPECT_EQ(plan_file_from_yaml(to_yaml(f), "again").rewrites, f.rewrites);
+  EXPECT_EQ(plan_file_from_yaml(to_json(f).dump(), "json").rewrites, f.rewrites);
+  // The workload is as it was named.
+  EXPECT_EQ(f.workload, plan_file_from_yaml(kPlanFile, "p.yaml").workload);
+  EXPECT_TRUE(plan_file_from_yaml(kPlanFile, "p.yaml").rewrites.empty());
+  EXPECT_THROW(plan_from_json(nlohmann::json::parse(to_json(f).dump()), "j"), InputError);
+  for (const char* bad : {"rewrites: compose\n", "rewrites: [\"a b\"]\n", "rewrites: [\"\"]\n",
+                          "rewrites: [Compose]\n", "rewrites: {compose: 1}\n",
+                          "rewrites: [a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a]\n"})
+    EXPECT_THROW(plan_file_from_yaml(std::string(kPlanFile) + bad, "p.yaml"), InputError) << bad;
+}
+
 struct BadFile {
   const char* from;  ///< replaced in kPlanFile ...
   const char* to;    ///< ... by this

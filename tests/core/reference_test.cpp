@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/ir/files.h"
+#include "core/reference/elements.h"
 #include "core/reference/evaluate.h"
 
 namespace tilewright {
@@ -167,11 +168,11 @@ TEST(Evaluate, EveryFunctionOfExpressions) {
     const char* names[] = {"X[i]", "Y[i]", "Z[i]"};
     for (int a = 0; a < f.arity; ++a) args += (a ? ", " : "") + std::string(names[a]);
     const Workload w =
-        make("i: 7", "  - O[i] = " + std::string(f.name) + "(" + args + ") + 0 * X[i]\n");
+        make("i: 300", "  - O[i] = " + std::string(f.name) + "(" + args + ") + 0 * X[i]\n");
     TensorValues in = random_inputs(w, 6);
     for (double& v : in[w.find_tensor("X")->index()]) v = std::abs(v) + 0.25;
     const TensorValues out = evaluate(w, in);
-    for (std::size_t i = 0; i < 7; ++i) {
+    for (std::size_t i = 0; i < 300; ++i) {
       double a[3] = {};
       for (int j = 0; j < f.arity; ++j) a[j] = of(w, in, std::string(1, names[j][0]))[i];
       EXPECT_DOUBLE_EQ(of(w, out, "O")[i], f.evaluate(a)) << f.name;
@@ -348,6 +349,108 @@ TEST(Evaluate, RoundsInputsToTheirType) {
   TensorValues in(2);
   in[w.find_tensor("X")->index()] = {0.1};
   EXPECT_EQ(of(w, evaluate(w, in), "Y")[0], 3 * 0.0999755859375);
+}
+
+// Large enough that every way to cut work into pieces is taken: rows, columns, parts of a reduction to
+// a scalar, gathers and matrix products.
+Workload cut_in_pieces() {
+  return workload_from_yaml(R"(
+name: t
+dtype: f32
+loops: {r: 3001, c: 1500, k: 40, h: 50, w: 8}
+tensors: {ids: [r, k], table: [97, w]}
+dtypes: {ids: i32}
+operators:
+  - sum[r] += X[r,c]
+  - most[r] max= X[r,c] * gain[c]
+  - Y[r,c] = exp(X[r,c] - most[r]) / 3 + max(sum[r], 0.5)
+  - column[c] += Y[r,c] * X[r,c]
+  - all[] += Y[r,c]
+  - highest[] max= Y[r,c] + gain[c]
+  - G[r,k,w] = table[ids[r,k],w] * 2
+  - picked[w] += table[ids[r,k],w]
+  - P[k,h] += A[k,r] * B[r,h]
+outputs: [sum, Y, column, all, highest, G, picked, P]
+)",
+                            "test");
+}
+
+TEST(Evaluate, DoesNotDependOnTheNumberOfThreads) {
+  const Workload w = cut_in_pieces();
+  const TensorValues in = random_inputs(w, 3);
+  const TensorValues one = evaluate(w, in, {.threads = 1});
+  EXPECT_EQ(one, evaluate(w, in, {.threads = 5}));
+  EXPECT_EQ(one, evaluate(w, in));
+}
+
+// Held against plain loops: no element is left out or counted twice where the work is cut.
+TEST(Evaluate, WorkInPiecesAgreesWithPlainLoops) {
+  const Workload w = cut_in_pieces();
+  const TensorValues in = random_inputs(w, 3);
+  const TensorValues out = evaluate(w, in, {.threads = 3});
+  const auto &x = of(w, in, "X"), &gain = of(w, in, "gain"), &y = of(w, out, "Y");
+  constexpr std::size_t kRows = 3001, kColumns = 1500;
+  std::vector<double> sum(kRows), column(kColumns), all(1), highest(1, -kInfinity);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    double most = -kInfinity;
+    for (std::size_t c = 0; c < kColumns; ++c) {
+      sum[r] += x[r * kColumns + c];
+      most = std::max(most, x[r * kColumns + c] * gain[c]);
+    }
+    for (std::size_t c = 0; c < kColumns; ++c) {
+      const double wanted = std::exp(x[r * kColumns + c] - most) / 3 + std::max(sum[r], 0.5);
+      ASSERT_NEAR(y[r * kColumns + c], wanted, 1e-11);
+      column[c] += wanted * x[r * kColumns + c];
+      all[0] += wanted;
+      highest[0] = std::max(highest[0], wanted + gain[c]);
+    }
+  }
+  EXPECT_LT(error(of(w, out, "sum"), sum), 1e-13);
+  EXPECT_LT(error(of(w, out, "column"), column), 1e-12);
+  EXPECT_LT(error(of(w, out, "all"), all), 1e-12);
+  EXPECT_LT(error(of(w, out, "highest"), highest), 1e-12);
+  const auto &ids = of(w, in, "ids"), &table = of(w, in, "table"), &g = of(w, out, "G");
+  std::vector<double> picked(8);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    for (std::size_t l = 0; l < 8; ++l) {
+      const double value = table[static_cast<std::size_t>(ids[i]) * 8 + l];
+      ASSERT_EQ(g[i * 8 + l], 2 * value);
+      picked[l] += value;
+    }
+  EXPECT_LT(error(of(w, out, "picked"), picked), 1e-12);
+}
+
+TEST(Evaluate, OutputsOnlyAreTheSame) {
+  const Workload w = cut_in_pieces();
+  const TensorValues in = random_inputs(w, 5);
+  const TensorValues all = evaluate(w, in), some = evaluate(w, in, {.outputs_only = true});
+  for (TensorId t : w.outputs()) EXPECT_EQ(all[t.index()], some[t.index()]);
+  EXPECT_TRUE(of(w, some, "most").empty());
+  EXPECT_TRUE(of(w, some, "X").empty());
+}
+
+// Elements as a kernel has them, in every place of a piece and of a lane.
+TEST(RelativeError, OfElementsFindsTheOneThatIsWrong) {
+  constexpr std::size_t n = 70001;
+  const std::vector<double> reference(n, 2.0);
+  for (const DType type : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32}) {
+    std::vector<std::byte> memory(n * sizeof(double));
+    for (const std::size_t wrong : {std::size_t{0}, std::size_t{3}, n / 2 + 1, n - 1}) {
+      std::vector<double> values(reference);
+      encode_elements(type, values, memory.data());
+      EXPECT_EQ(relative_error(type, memory.data(), reference), 0);
+      values[wrong] = 3;
+      encode_elements(type, values, memory.data());
+      EXPECT_EQ(relative_error(type, memory.data(), reference), 0.5) << wrong;
+      if (type == DType::i8 || type == DType::i32) continue;
+      values[wrong] = kNan;
+      encode_elements(type, values, memory.data());
+      EXPECT_EQ(relative_error(type, memory.data(), reference), kInfinity) << wrong;
+    }
+    fill_with_nan(type, n, memory.data());
+    for (double x : decode_elements(type, memory.data(), n))
+      ASSERT_TRUE(std::isnan(x) || x == std::numeric_limits<std::int32_t>::min() || x == -128);
+  }
 }
 
 }  // namespace

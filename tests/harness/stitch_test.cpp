@@ -142,7 +142,7 @@ TEST(StitchPlan, WitnessesAgree) {
       const auto found = stitched(setting, {}, by);
       ASSERT_TRUE(found.ok()) << found.reason();
       const auto schedule = resolve(fusionstitching::plan_of(found->graph, found->price()),
-                                    setting.workload, machine);
+                                    found->graph.shared_workload(), machine);
       ASSERT_TRUE(schedule.ok()) << schedule.reason();
       const Traffic counted = exact(*schedule), simulated = tilewright::simulate(*schedule);
       for (const TrafficEntry& e : counted.entries) {
@@ -158,9 +158,10 @@ TEST(StitchPlan, WitnessesAgreeOnBoundPlans) {
   for (const std::string& name : testing::kSmallGraphs) {
     SCOPED_TRACE(name);
     const Request r = request(name, "h200");
-    const Setting setting = setting_of(r);
+    Setting setting = setting_of(r);
     const Result<Optimum> best = find_model("fusionstitching").optimise(r, setting);
     ASSERT_TRUE(best.ok()) << best.reason();
+    rewrite(setting, best->rewrites, "test");
     for (const ordered_json& kernel : best->document["stitched"])
       EXPECT_TRUE(kernel["class"] == "product" || kernel["without_units"].is_null()) << kernel;
     const Result<Alone> alone = alone_at(setting, best->plan, best->level);
@@ -206,7 +207,7 @@ TEST(StitchOptions, BandwidthIsALowerLimit) {
   Request r = request("gelu:rows=4096,cols=4096", "h200");
   r.model = "unfused";
   const auto seconds = [&](const char* option) {
-    r.stitch = {option};
+    r.stitch = {"latency=published", option};
     const Answer a = explain(r, false);
     std::vector<double> out;
     for (const ordered_json& k : a.json["stitched"]) out.push_back(k["seconds"]);

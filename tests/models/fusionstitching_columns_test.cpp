@@ -156,7 +156,8 @@ TEST(PartialSums, AreCountedWhereBlocksAddThem) {
   EXPECT_TRUE(seen);
   Device two;
   two.sms = 2;
-  EXPECT_EQ(added_cycles(two, Bytes(800)), 100);
+  two.clock_hz = 1e9;
+  EXPECT_DOUBLE_EQ(added_seconds(two, Bytes(800)), 100e-9);
 }
 
 /// Fewer bytes cross, so that it is chosen; where sums are long beside what is saved, it is not.

@@ -63,7 +63,7 @@ TEST(Share, SiblingsDoNotDominate) {
 
 TEST(Stitch, ElementWiseByHand) {
   const Graph g = graph_from("  - a[r,c] = abs(x[r,c])\n  - b[r,c] = exp(a[r,c])\n");
-  const auto k = stitch(g, v100(), {0, 1}, {});
+  const auto k = stitch(g, v100(), {0, 1}, {.latency = Latency::published});
   ASSERT_TRUE(k.ok()) << k.reason();
   ASSERT_EQ(k->parts.size(), 1u);
   const Stitched& s = k->parts.front();

@@ -241,8 +241,13 @@ TEST(Ranked, IsInOrderAndStitchTakesTheFirst) {
     const Graph g = graph_of(name);
     const auto all = ranked(g, device(), whole(g), {});
     ASSERT_GE(all.size(), 10u) << name;
-    EXPECT_TRUE(std::ranges::is_sorted(all, {}, &StitchedKernel::cycles));
-    EXPECT_DOUBLE_EQ(stitch(g, device(), whole(g), {})->cycles, all.front().cycles) << name;
+    EXPECT_TRUE(std::ranges::is_sorted(all, {}, &StitchedKernel::seconds));
+    EXPECT_DOUBLE_EQ(stitch(g, device(), whole(g), {})->seconds, all.front().seconds) << name;
+    const Options published{.latency = Latency::published};
+    const auto by_latency = ranked(g, device(), whole(g), published);
+    EXPECT_EQ(by_latency.size(), all.size());
+    EXPECT_TRUE(std::ranges::is_sorted(by_latency, {}, &StitchedKernel::cycles));
+    EXPECT_DOUBLE_EQ(stitch(g, device(), whole(g), published)->cycles, by_latency.front().cycles);
   }
 }
 

@@ -237,6 +237,8 @@ TW_DEVICE T load_global(const T* p) {
 TW_READ_ONLY(read_streamed, ".L1::no_allocate")
 TW_READ_ONLY(read_reused, "")
 #undef TW_READ_ONLY
+/// `store_global`: past L1. `store_streamed`: L2 may write it back before anything else, as what nobody
+/// reads soon had better be.
 template <class T>
 TW_DEVICE void store_global(T* p, T x) {
   if constexpr (sizeof(T) == 16) {
@@ -250,6 +252,18 @@ TW_DEVICE void store_global(T* p, T x) {
   } else {
     static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
     asm volatile("st.global.cg.u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory");
+  }
+}
+template <class T>
+TW_DEVICE void store_streamed(T* p, T x) {
+  if constexpr (sizeof(T) == 16) {
+    const b128 v = *reinterpret_cast<b128*>(&x);
+    u64 first;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
+    asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(p), "r"(v.x),
+                 "r"(v.y), "r"(v.z), "r"(v.w), "l"(first) : "memory");
+  } else {
+    store_global(p, x);
   }
 }
 /// Adds in global memory, rounded to its type.

@@ -38,11 +38,22 @@ TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
   return to_float(read_reused(from));
 }
 template <int N, class T, class R>
-TW_DEVICE void store_several(T* to, const R* from, bool in) {
+TW_DEVICE Several<T, N> rounded(const R* from) {
   Several<T, N> v;
   TW_UNROLL
   for (int i = 0; i < N; ++i) v.x[i] = Rounded<T>::of(from[i]);
+  return v;
+}
+template <int N, class T, class R>
+TW_DEVICE void store_several(T* to, const R* from, bool in) {
+  const Several<T, N> v = rounded<N, T>(from);
   if (in) store_global(reinterpret_cast<Several<T, N>*>(to), v);
+}
+/// The same of what no kernel here reads again.
+template <int N, class T, class R>
+TW_DEVICE void store_last(T* to, const R* from, bool in) {
+  const Several<T, N> v = rounded<N, T>(from);
+  if (in) store_streamed(reinterpret_cast<Several<T, N>*>(to), v);
 }
 /// Adds N neighbours, rounded to their type, to what is there; where the device can, as one access.
 template <int N, class T, class R>

@@ -313,6 +313,10 @@ TW_DEVICE void store_global(T* p, T x) {
   static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
   TW_CALL(store_global, p, &x, u32(sizeof(T)));
 }
+template <class T>
+TW_DEVICE void store_streamed(T* p, T x) {
+  store_global(p, x);
+}
 TW_DEVICE void atomic_add(float* p, float x) { TW_CALL(atomic_add, p, TW_F32, x); }
 TW_DEVICE void atomic_add(double* p, double x) { TW_CALL(atomic_add, p, TW_F64, x); }
 TW_DEVICE void atomic_add(f16* p, float x) { TW_CALL(atomic_add, p, TW_F16, x); }

@@ -1,0 +1,86 @@
+// The workload as it is written and with slices and gathers computed by each reader: which of them
+// is planned is a question of predicted time.
+#include <algorithm>
+
+#include "core/rewrite/rewrite.h"
+#include "models/fusionstitching/fusionstitching.h"
+
+namespace tilewright::fusionstitching {
+namespace {
+
+/// Elements that are in one box at least. Cost: exponential in dimensions, polynomial in boxes; a
+/// kernel reads a tensor by a handful of them.
+std::int64_t union_of(std::vector<Box> boxes, int d) {
+  std::erase_if(boxes, [](const Box& b) { return b.empty(); });
+  if (boxes.empty()) return 0;
+  if (d == boxes.front().rank()) return 1;
+  std::vector<std::int64_t> ends;
+  for (const Box& b : boxes) ends.insert(ends.end(), {b[d].lo, b[d].hi});
+  std::ranges::sort(ends);
+  ends.erase(std::ranges::unique(ends).begin(), ends.end());
+  std::int64_t n = 0;
+  for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
+    std::vector<Box> here;
+    for (const Box& b : boxes)
+      if (contains(b[d], {ends[i], ends[i + 1]})) here.push_back(b);
+    if (!here.empty()) n += (ends[i + 1] - ends[i]) * union_of(std::move(here), d + 1);
+  }
+  return n;
+}
+
+}  // namespace
+
+Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
+  std::vector<Box> boxes;
+  Bytes gathered;
+  for (OpId id : ops) {
+    const Operator& op = w.op(id);
+    std::vector<Interval> whole;
+    for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+    for (const Access& a : op.inputs) {
+      if (a.tensor != t) continue;
+      if (is_gather(a)) {
+        gathered = std::max(gathered, bytes_read(w, op, a));
+        continue;
+      }
+      const Box box = footprint(w, op, a, whole);
+      if (std::ranges::find(boxes, box) == boxes.end()) boxes.push_back(box);
+    }
+  }
+  return std::max(gathered, bytes_of(Elements(union_of(std::move(boxes), 0)), w.tensor(t).dtype));
+}
+
+std::vector<Composition> compositions(const Workload& w) {
+  std::vector<Composition> out;
+  const auto add = [&out](const Workload& from, std::vector<std::string> rewrites) {
+    const Result<Workload> changed = tilewright::apply(rewrites.back(), from);
+    if (changed) out.push_back({std::move(rewrites), std::make_shared<const Workload>(*changed)});
+    return changed.ok();
+  };
+  add(w, {"compose"});
+  if (add(w, {"compose-gathers"})) {
+    const auto gathers = out.back().workload;
+    add(*gathers, {"compose-gathers", "compose"});
+  }
+  return out;
+}
+
+bool is_better(const Priced& a, const Priced& b) {
+  const auto unwritten = [](const PlanPrice& p) {
+    return std::ranges::count_if(
+        p.kernels, [](const StitchedKernel& k) { return !k.parts.empty() && !k.written(); });
+  };
+  const auto seconds = [](const Priced& p) {
+    double sum = 0;
+    for (std::size_t k = 0; k < p.price.kernels.size(); ++k)
+      if (!p.price.kernels[k].parts.empty())
+        sum += std::max(p.price.kernels[k].seconds,
+                        static_cast<double>(compulsory_of(p.graph, p.price.patterns[k]).value) /
+                            p.device.dram_bytes_per_second);
+    return sum;
+  };
+  const auto of_a = unwritten(a.price), of_b = unwritten(b.price);
+  return of_a != of_b ? of_a < of_b : seconds(a) < seconds(b) * (1 - 1e-9);
+}
+
+}  // namespace tilewright::fusionstitching

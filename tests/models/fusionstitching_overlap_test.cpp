@@ -1,0 +1,177 @@
+// The latency-evaluator of overlapping resources, each term against a case worked by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/ir/files.h"
+#include "models/fusionstitching/bound_tree.h"
+#include "models/fusionstitching/overlap.h"
+
+namespace tilewright::fusionstitching {
+namespace {
+
+using ::testing::DoubleNear;
+
+/// Two SMs of round numbers: cycles are nanoseconds.
+Device round_device() {
+  Device d;
+  d.sms = 2;
+  d.clock_hz = 1e9;
+  d.threads_per_sm = 2048;
+  d.registers_per_sm = 65536;
+  d.shared_per_sm = 100 * 1024;
+  d.dram_bytes_per_second = 100e9;
+  d.fill_bytes_per_second = 64e9;
+  d.light = 4, d.expensive = 32, d.shuffle = 20, d.shared = 30, d.barrier = 40;
+  d.l2 = 250, d.dram = 800, d.dispatch = 2, d.block = 100, d.launch = 1000;
+  return d;
+}
+
+Graph graph_from(const std::string& text) {
+  return *Graph::create(
+      std::make_shared<const Workload>(workload_from_yaml("name: test\n" + text, "test")));
+}
+Work work(const Graph& g, const std::string& tree, std::map<std::string, Pin> pins = {}) {
+  std::vector<int> all;
+  for (int v = 0; v < g.size(); ++v) all.push_back(v);
+  return work_of(g, round_device(), {.vertices = all},
+                 {.tree = parse_tree(tree), .pins = std::move(pins)});
+}
+/// A kernel of this many blocks that ask for little.
+Work blocks(double n, double chain = 1) { return {.blocks = n, .warps = 8, .chain = chain}; }
+
+TEST(Overlap, BlocksAreGivenOutOneAfterTheOther) {
+  const Work many = blocks(5000);
+  const Overlap t = overlap(round_device(), {&many, 1}, 8, 0);
+  EXPECT_DOUBLE_EQ(t.dispatch, 10e-6);  // 2 cycles each
+  EXPECT_DOUBLE_EQ(t.seconds, t.launch + t.dispatch);
+}
+
+TEST(Overlap, BytesTakeDramsRate) {
+  const Work one = blocks(2);
+  const Overlap t = overlap(round_device(), {&one, 1}, 8, 1e6);
+  EXPECT_NEAR(t.dram, 10e-6 / 0.85, 1e-12);
+  EXPECT_NEAR(t.seconds, t.launch + t.dram, 1e-8);  // nothing else takes long
+}
+
+TEST(Overlap, LatenciesOfResidentBlocksOverlap) {
+  const Work chains = blocks(40, 1000);
+  // Two SMs of five blocks each: four rounds of a microsecond. Of ten each: two.
+  EXPECT_DOUBLE_EQ(overlap(round_device(), {&chains, 1}, 5, 0).latency, 4e-6);
+  EXPECT_DOUBLE_EQ(overlap(round_device(), {&chains, 1}, 10, 0).latency, 2e-6);
+  // However many places there are, a chain is no shorter.
+  EXPECT_DOUBLE_EQ(overlap(round_device(), {&chains, 1}, 1000, 0).latency, 1e-6);
+}
+
+TEST(Overlap, PlacesThatAreIdleInTheLastRoundCost) {
+  const Work full = blocks(40, 1000), over = blocks(42, 1000);
+  const Device d = round_device();
+  const auto rest = [&](const Overlap& t) { return t.seconds - t.launch - t.latency; };
+  const double more = rest(overlap(d, {&over, 1}, 10, 0)) - rest(overlap(d, {&full, 1}, 10, 0));
+  EXPECT_NEAR(more, 0.5 * 0.9 * 1e-6, 1e-8);  // 2.1 rounds: nine tenths of the third are idle
+}
+
+TEST(Overlap, SmsHaveWholeBlocks) {
+  const Work three = {.blocks = 3,
+                      .warps = 8,
+                      .instructions = 8000,
+                      .special = 1000,
+                      .wavefronts = 3000,
+                      .sectors = 4000,
+                      .chain = 1};
+  const Overlap t = overlap(round_device(), {&three, 1}, 8, 0);
+  // One of two SMs has two blocks.
+  EXPECT_NEAR(t.issue, 2 * 8000 / 4 * 1e-9, 1e-15);
+  EXPECT_NEAR(t.special, 2 * 1000 * 2 * 1e-9, 1e-15);  // 16 of 32 lanes a cycle
+  EXPECT_NEAR(t.local, 2 * 3000 * 1e-9, 1e-15);
+  EXPECT_NEAR(t.fill, 2 * 4000 * 32 / 64e9, 1e-12);
+}
+
+TEST(Overlap, TheLongestDecidesAndOthersAdd) {
+  Work w = {.blocks = 2, .warps = 8, .instructions = 40000, .chain = 1};
+  const Overlap one = overlap(round_device(), {&w, 1}, 8, 0);
+  w.wavefronts = 10000;  // as long as the instructions
+  const Overlap two = overlap(round_device(), {&w, 1}, 8, 0);
+  EXPECT_NEAR((two.seconds - two.launch) / (one.seconds - one.launch), std::pow(2, 0.25), 1e-4);
+}
+
+const char* const kAbs =
+    "loops: {r: 8, c: 1024}\ntensors: {x: [r, c], a: [r, c]}\noutputs: [a]\n"
+    "operators:\n  - a[r,c] = abs(x[r,c])\n";
+
+TEST(WorkOf, WideAccessesAreFewerInstructionsAndNoMoreBytes) {
+  const Graph g = graph_from(kAbs);
+  const Work wide = work(g, "r/1@grid c/1024@grid c/4@thread ( C.a )");
+  EXPECT_EQ(wide.blocks, 8);
+  EXPECT_EQ(wide.warps, 8);
+  // A warp: 20 of its own; an access of 16 bytes a lane to x and to a, 2 instructions each; 4 abs.
+  EXPECT_EQ(wide.instructions, 8 * (20 + 2 * 2 + 4));
+  EXPECT_EQ(wide.sectors, 2 * 1024 * 4 / 32);
+  EXPECT_EQ(wide.wavefronts, 2 * 1024 * 4 / 128);
+  // Its own start, a load from DRAM, four abs at once.
+  EXPECT_EQ(wide.chain, 100 + 800 + 4);
+  const Work narrow = work(g, "r/1@grid c/1024@grid c/1@thread ( C.a )");
+  EXPECT_EQ(narrow.warps, 8);
+  EXPECT_EQ(narrow.instructions, 8 * (20 + 4 * (2 * 2 + 1)));
+  EXPECT_EQ(narrow.sectors, wide.sectors);
+  EXPECT_EQ(narrow.wavefronts, wide.wavefronts);
+}
+
+TEST(WorkOf, LoadsOfFewTurnsAreUnderWayTogether) {
+  const Graph g = graph_from(kAbs);
+  // 32 turns of a warp, four at a time: eight times DRAM's latency; 32 abs of 4 cycles, four at
+  // once.
+  EXPECT_EQ(work(g, "r/1@grid c/1@lane ( C.a )").chain, 100 + 8 * 800 + 32);
+}
+
+TEST(WorkOf, RowsOfThreadsTouchASectorEach) {
+  const Graph g = graph_from(
+      "loops: {r: 64, c: 128}\ntensors: {x: [r, c], s: [r]}\noutputs: [s]\n"
+      "operators:\n  - s[r] += x[r,c]\n");
+  const Work w = work(g, "r/32@grid r/1@thread c/4 ( C.s )");
+  EXPECT_EQ(w.blocks, 2);
+  EXPECT_EQ(w.warps, 1);
+  // 32 turns, each lane in a line of its own; sums of 32 rows are neighbours.
+  EXPECT_EQ(w.sectors, 32 * 32 + 4);
+  EXPECT_EQ(w.wavefronts, 32 * 32 + 1);
+}
+
+TEST(WorkOf, SumsAreShuffledAndJoined) {
+  const Graph g = graph_from(
+      "loops: {r: 64, c: 1024}\ntensors: {x: [r, c], s: [r], y: [r, c]}\noutputs: [y]\n"
+      "operators:\n  - s[r] += x[r,c]\n  - y[r,c] = x[r,c] - s[r]\n");
+  const Work warp =
+      work(g, "r/8@grid r/1@warp ( L.x@registers c/4@lane ( C.s ) Y.warp c/4@lane ( C.y ) )");
+  const Work block =
+      work(g, "r/1@grid ( L.x@registers c/4@thread ( C.s ) Y.block c/4@thread ( C.y ) )");
+  EXPECT_EQ(warp.warps, 8);
+  EXPECT_EQ(block.warps, 8);
+  // A load; 32 sums, four at once; five shuffles and sums; 32 differences.
+  EXPECT_EQ(warp.chain, 100 + 800 + 32 + 5 * (20 + 4) + 32);
+  // A load; a sum and a difference of four; then through shared memory, where each warp reads all
+  // eight sums.
+  EXPECT_EQ(block.chain, 100 + 800 + 4 + 5 * (20 + 4) + (2 * 30 + 40 + 8) + 40 + 4);
+  // x stays in registers: 32 values, or 4.
+  EXPECT_EQ(warp.registers - block.registers, 28);
+}
+
+TEST(WorkOf, WhatEveryBlockReadsComesFromL2) {
+  const Graph g = graph_from(
+      "loops: {r: 64, c: 128}\ntensors: {g: [c], y: [r, c]}\noutputs: [y]\n"
+      "operators:\n  - y[r,c] = abs(g[c])\n");
+  EXPECT_EQ(work(g, "r/1@grid c/4@lane ( C.y )").chain, 100 + 250 + 4);
+}
+
+TEST(WorkOf, TilesInSharedMemoryAreBroughtElementByElement) {
+  const Graph g = graph_from(
+      "loops: {r: 64, c: 1024}\ntensors: {x: [r, c], s: [r]}\noutputs: [s]\n"
+      "operators:\n  - s[r] += x[r,c]\n");
+  const Work w = work(g, "r/1@grid ( L.x@shared c/4@lane ( C.s ) )");
+  // 1024 elements, 32 at a time, one load after the other.
+  EXPECT_GE(w.chain, 100 + 32 * 800);
+  EXPECT_LE(w.chain, 100 + 32 * 800 + 1000);
+}
+
+}  // namespace
+}  // namespace tilewright::fusionstitching
