@@ -9,7 +9,7 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr double kEnoughRows = 512;  // a block each, a few for each SM of a large GPU
+constexpr double kEnoughRows = 128;  // a block each, for about every SM of a large GPU
 constexpr double kAddedOfClock = 4;  // bytes, for each SM
 constexpr std::array<std::int64_t, 6> kBlocksOfSm = {1, 2, 3, 4, 6, 8};
 constexpr std::array<std::int64_t, 3> kAtOnce = {1, 2, 4};
