@@ -123,6 +123,9 @@ ordered_json part_json(const Workload& w, const fs::Graph& g, const fs::Stitched
   ordered_json json = {{"rows", rows},
                        {"row_count", s.component.row_count},
                        {"rows_per_block", s.rows_per_block},
+                       {"rows_in_turn", s.rows_in_turn},
+                       {"rows_at_once", s.rows_at_once},
+                       {"added_bytes", s.added_bytes},
                        {"blocks", s.blocks},
                        {"registers", s.registers},
                        {"shared_bytes", s.shared_bytes},
@@ -542,7 +545,8 @@ Answer stitch_explain(const Request& request, const Setting& asked) {
                              {"seconds", found->prices[i].seconds},
                              {"chosen", i == found->chosen}});
   json["xla_kernels"] = ordered_json::array();
-  const Result<fs::Graph> named = fs::Graph::create(asked.workload);
+  const Result<fs::Graph> named =
+      fs::Graph::create(asked.workload, fs::ridge_of(found->device, options));
   for (const fs::Pattern& p : fs::xla_kernels(*named, options.most_operators))
     json["xla_kernels"].push_back(names_of(*asked.workload, *named, p));
   json["options"] = options_json(options);

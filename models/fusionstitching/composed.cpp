@@ -1,6 +1,7 @@
 // The workload as it is written and with slices and gathers computed by each reader: which of them
 // is planned is a question of predicted time.
 #include <algorithm>
+#include <map>
 
 #include "core/rewrite/rewrite.h"
 #include "models/fusionstitching/fusionstitching.h"
@@ -26,6 +27,28 @@ std::int64_t union_of(std::vector<Box> boxes, int d) {
     if (!here.empty()) n += (ends[i + 1] - ends[i]) * union_of(std::move(here), d + 1);
   }
   return n;
+}
+
+/// What a kernel moves: what is compulsory, but for looked-up elements, which each operator that
+/// gathers reads anew at every point. No schedule keeps them between operators.
+double moved(const Graph& g, const Pattern& pattern) {
+  const Workload& w = g.workload();
+  std::map<TensorId, Bytes> once;
+  Bytes each;
+  for (int v : pattern) {
+    const Operator& op = w.op(g.vertex(v).op);
+    for (const Access& a : op.inputs) {
+      if (!is_gather(a)) continue;
+      once[a.tensor] = std::max(once[a.tensor], bytes_read(w, op, a));
+      Elements points(1);
+      for (int l : gather_loops(op, a))
+        points = points * w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
+      each += bytes_of(points, w.tensor(a.tensor).dtype);
+    }
+  }
+  Bytes sum = compulsory_of(g, pattern) + each;
+  for (const auto& [tensor, bytes] : once) sum = Bytes(sum.value - bytes.value);
+  return static_cast<double>(sum.value);
 }
 
 }  // namespace
@@ -75,8 +98,7 @@ bool is_better(const Priced& a, const Priced& b) {
     for (std::size_t k = 0; k < p.price.kernels.size(); ++k)
       if (!p.price.kernels[k].parts.empty())
         sum += std::max(p.price.kernels[k].seconds,
-                        static_cast<double>(compulsory_of(p.graph, p.price.patterns[k]).value) /
-                            p.device.dram_bytes_per_second);
+                        moved(p.graph, p.price.patterns[k]) / p.device.dram_bytes_per_second);
     return sum;
   };
   const auto of_a = unwritten(a.price), of_b = unwritten(b.price);

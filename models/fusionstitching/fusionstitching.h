@@ -173,11 +173,12 @@ struct Scored {
 };
 
 /// A connected part of a pattern. Its blocks split `rows`: along these loops no block needs what
-/// another makes, every reduction is whole, and every root has them.
+/// another makes, every reduction is whole but those in `partial`, and every root has them.
 struct Component {
   std::vector<int> vertices;
   Mask rows = 0;
   double row_count = 1;
+  std::vector<int> partial;  ///< sums along rows, too: blocks add their parts (column_roots.h)
 };
 /// The parts of a pattern, or nothing where it cannot be generated: more than most_operators, a
 /// product among others, a cycle (figure 6), or a part that would need blocks to communicate.
@@ -286,15 +287,18 @@ struct Stitched {
   std::int64_t turns = 1;   ///< of a thread over a block's points (written schedules)
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   Spread spread = Spread::turns;
+  std::int64_t rows_in_turn = 1;  ///< that a block (a warp of it) takes: with partial sums only
+  std::int64_t rows_at_once = 1;  ///< of those, that a thread has in registers together
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
+  std::int64_t added_bytes = 0;  ///< that all blocks together add atomically (written schedules)
   double cycles_per_warp = 0;     ///< L_warp
   std::int64_t shared_bytes = 0;  ///< a block's, after sharing
   std::int64_t shared_unshared_bytes = 0;
   std::int64_t registers = 0;  ///< a thread's
   double recomputed = 1;       ///< evaluations of operators over points of operators
   bool written = false;        ///< a plan can say it
-  Work work;                   ///< of a written one
+  Demand demand;                ///< of a written one
 };
 struct StitchedKernel {
   std::vector<Stitched> parts;  ///< several: packing
@@ -376,7 +380,9 @@ struct Priced {
 /// Whether the first is to be preferred to the second, of another composition of the same workload: the
 /// fewer kernels that no plan can say with units, then the fewer predicted seconds, a kernel taking at
 /// least its compulsory bytes over DRAM's bandwidth whether or not Options::bandwidth has it so for
-/// what is compared within one composition. Products, which rewrites leave alone, count for nothing.
+/// what is compared within one composition. Looked-up elements are counted for every operator that
+/// gathers, at every point: none keeps what another has looked up. Products, which rewrites leave alone,
+/// count for nothing.
 bool is_better(const Priced& a, const Priced& b);
 
 /// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,
