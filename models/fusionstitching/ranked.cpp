@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/ir/format.h"
+#include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 
 namespace tilewright::fusionstitching {
@@ -12,7 +13,9 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   StitchedKernel k{.parts = std::move(parts), .threads = threads};
   std::int64_t registers = 0, shared = 0;
   double cycles = 0;
+  Bytes added;
   for (const Stitched& s : k.parts) {
+    added += Bytes(s.added_bytes);
     const std::int64_t warps = s.blocks * (threads / kWarp);
     registers = std::max(registers, s.registers);
     shared = std::max(shared, s.shared_bytes);
@@ -26,16 +29,16 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   k.seconds = k.cycles / d.clock_hz;
   const auto bytes = static_cast<double>(compulsory_of(g, p).value);
   if (o.bandwidth || o.latency == Latency::overlap)
-    k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second);
+    k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second + added_seconds(d, added));
   if (!k.written()) return k;
-  std::vector<Work> works;
-  Work largest;
+  std::vector<Demand> demands;
+  Demand largest;
   for (const Stitched& s : k.parts) {
-    works.push_back(s.work);
-    largest.warps = std::max(largest.warps, s.work.warps);
-    largest.registers = std::max(largest.registers, s.work.registers);
+    demands.push_back(s.demand);
+    largest.warps = std::max(largest.warps, s.demand.warps);
+    largest.registers = std::max(largest.registers, s.demand.registers);
   }
-  k.overlap = overlap(d, works, resident_blocks(d, largest, shared), bytes);
+  k.overlap = overlap(d, demands, resident_blocks(d, largest, shared), bytes);
   if (o.latency == Latency::overlap) k.seconds = k.overlap.seconds;
   return k;
 }

@@ -3,6 +3,7 @@
 // the CPU, which find races and accesses out of bounds?
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <iostream>
 #include <string>
 
@@ -43,6 +44,48 @@ TEST_P(StitchedEmulated, IsVerifiedWithoutFaults) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, StitchedEmulated, ::testing::ValuesIn(testing::kSmallGraphs));
+
+/// Sums along rows beside sums within a row: one kernel, whose blocks add their parts.
+TEST(StitchedEmulated, SumsOfBothKindsAreOneKernel) {
+  const char* const kFiles[] = {
+      // a bias gradient beside a normalisation's, of rows of two loops
+      "name: batches\nloops: {b: 3, r: 13, c: 50}\noperators:\n  - s: s[b,r] += x[b,r,c] * g[c]\n"
+      "  - y: y[b,r,c] = x[b,r,c] - s[b,r] / 50\n  - dg: dg[c] += x[b,r,c] * y[b,r,c]\n"
+      "  - db: db[c] += x[b,r,c]\n",
+      // of which sums go along one
+      "name: groups\nloops: {b: 3, r: 13, c: 36}\noperators:\n  - s: s[b,r] += x[b,r,c]\n"
+      "  - y: y[b,r,c] = x[b,r,c] - s[b,r]\n  - dg: dg[b,c] += y[b,r,c]\n",
+      // statistics of a batch's columns and of its rows; all of it
+      "name: both\nloops: {r: 37, c: 50}\noperators:\n  - y: y[r,c] = x[r,c] * m[r,c]\n"
+      "  - a: a[r] += y[r,c]\n  - b: b[c] += y[r,c]\n  - q: q[c] += y[r,c] * y[r,c]\n",
+      "name: all\nloops: {r: 37, c: 50}\noperators:\n  - y: y[r,c] = x[r,c] - t[r,c]\n"
+      "  - loss: loss[] += y[r,c] * y[r,c]\n"};
+  std::vector<std::string> subjects = {"layernorm-backward:rows=37,cols=50",
+                                       "layernorm-backward:rows=130,cols=768",
+                                       "layernorm-backward:rows=37,cols=50,dtype=f64"};
+  for (const char* text : kFiles) {
+    const std::string path =
+        ::testing::TempDir() + "columns" + std::to_string(subjects.size()) + ".yaml";
+    std::ofstream(path) << text;
+    subjects.push_back(path);
+  }
+  for (const std::string& subject : subjects)
+    for (const char* target : {"cuda-emulated", "cpu"}) {
+      SCOPED_TRACE(subject + " on " + target);
+      Request r;
+      r.subject = subject;
+      r.machine = "h200";
+      r.model = "fusionstitching";
+      r.stitch = {"bandwidth=yes"};
+      const Answer a = run(r, {.target = target, .seconds = 0.0});
+      ASSERT_TRUE(a.ok()) << a.json.dump(1);
+      EXPECT_TRUE(a.json.value("verified", false));
+      if (std::string(target) == "cpu") continue;
+      EXPECT_EQ(a.json.at("faults"), 0) << a.json["findings"].dump(1);
+      // what is zeroed, and the kernel
+      EXPECT_EQ(a.json.at("launches").size(), 2u);
+    }
+}
 
 /// With slices and reductions in the middle, and rows that steps do not divide. What no kernel can
 /// be written of is refused with a reason, and is seldom.

@@ -33,6 +33,26 @@ TW_DEVICE void load_reused(R* to, const T* from, bool in) {
   TW_UNROLL
   for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
 }
+#if defined(__CUDACC__)
+template <class T>
+TW_DEVICE T read_alike(const T* p, bool) {
+  return read_reused(p);
+}
+#else
+template <class T>
+TW_DEVICE T read_alike(const T* p, bool first) {
+  return first ? read_reused(p) : *p;
+}
+#endif
+/// What all threads of a block read alike: each loads it, so that none waits for another; L1 has it for all
+/// but one of them, the `first`, which alone is counted.
+template <int N, class T, class R>
+TW_DEVICE void load_alike(R* to, const T* from, bool in, bool first) {
+  Several<T, N> v = {};
+  if (in) v = read_alike(reinterpret_cast<const Several<T, N>*>(from), first);
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
+}
 template <class T>
 TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
   return to_float(read_reused(from));
@@ -82,30 +102,10 @@ TW_DEVICE void store_one(T* to, R x) {
   store_global(to, Rounded<T>::of(x));
 }
 
-struct Sum {
-  template <class R>
-  TW_MEMBER R operator()(R a, R b) const {
-    return a + b;
-  }
-};
-struct Product {
-  template <class R>
-  TW_MEMBER R operator()(R a, R b) const {
-    return a * b;
-  }
-};
-struct Larger {
-  template <class R>
-  TW_MEMBER R operator()(R a, R b) const {
-    return f_max(a, b);
-  }
-};
-struct Smaller {
-  template <class R>
-  TW_MEMBER R operator()(R a, R b) const {
-    return f_min(a, b);
-  }
-};
+struct Sum { template <class R> TW_MEMBER R operator()(R a, R b) const { return a + b; } };
+struct Product { template <class R> TW_MEMBER R operator()(R a, R b) const { return a * b; } };
+struct Larger { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_max(a, b); } };
+struct Smaller { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_min(a, b); } };
 
 /// Combined over `Count` lanes (a power of two), `Stride` apart; each of them gets the result.
 template <int Count, int Stride, class R, class Combine>
