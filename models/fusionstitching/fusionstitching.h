@@ -368,7 +368,8 @@ struct Composition {
   std::vector<std::string> rewrites;  ///< in order
   std::shared_ptr<const Workload> workload;
 };
-/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both.
+/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both; but for
+/// those in which more operators would read a tensor at several places, whose tiles would be too large.
 std::vector<Composition> compositions(const Workload& w);
 
 /// A plan with what it was priced by.
