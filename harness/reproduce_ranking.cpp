@@ -1,5 +1,6 @@
 // The method `graph-ranking`: how the latency-evaluator ranks schedules of one graph, beside their
-// times on a GPU, as experiments/gpu/graphs recorded them.
+// times on a GPU, as experiments/gpu/graphs recorded them. Judged are the predictions of the recording, which
+// were made before the times.
 #include "core/ir/format.h"
 #include "harness/experiment.h"
 #include "harness/recorded.h"
@@ -85,7 +86,7 @@ Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run) {
       {.what = "lowest rank correlation of a graph's schedules",
        .unit = "",
        .ours = lowest,
-       .ours_source = formatted("predicted (L) against measured ({})", device)});
+       .ours_source = formatted("predicted before the times against measured ({})", device)});
   return done;
 }
 

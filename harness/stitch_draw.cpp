@@ -38,7 +38,8 @@ ordered_json terms_json(const fs::Overlap& t) {
           {"issue_seconds", t.issue},     {"special_seconds", t.special},
           {"local_seconds", t.local},     {"latency_seconds", t.latency},
           {"seconds", t.seconds},         {"blocks", t.blocks},
-          {"resident_blocks", t.resident}, {"chain_cycles", t.chain}};
+          {"resident_blocks", t.resident}, {"chain_cycles", t.chain},
+          {"turns", t.turns}};
 }
 
 }  // namespace
