@@ -102,8 +102,9 @@ Result<Device> device_of(const Machine& m);
 /// file gives no peak).
 double ridge_of(const Device& d, const Options& o);
 
-/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
-/// most an element a point of the loops that its indices name.
+/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, as
+/// many rows as lookups find on average where every row is as likely as any other, and at most an
+/// element a point of the loops that its indices name.
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
 /// What these operators read of it together, each byte once: slices count each, reads of the same
 /// elements once; of several gathers the one that reads most.
@@ -172,11 +173,12 @@ struct Scored {
 };
 
 /// A connected part of a pattern. Its blocks split `rows`: along these loops no block needs what
-/// another makes, every reduction is whole, and every root has them.
+/// another makes, every reduction is whole but those in `partial`, and every root has them.
 struct Component {
   std::vector<int> vertices;
   Mask rows = 0;
   double row_count = 1;
+  std::vector<int> partial;  ///< sums along rows, too: blocks add their parts (column_roots.h)
 };
 /// The parts of a pattern, or nothing where it cannot be generated: more than most_operators, a
 /// product among others, a cycle (figure 6), or a part that would need blocks to communicate.
@@ -285,8 +287,11 @@ struct Stitched {
   std::int64_t turns = 1;   ///< of a thread over a block's points (written schedules)
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   Spread spread = Spread::turns;
+  std::int64_t rows_in_turn = 1;  ///< that a block (a warp of it) takes: with partial sums only
+  std::int64_t rows_at_once = 1;  ///< of those, that a thread has in registers together
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
+  std::int64_t added_bytes = 0;  ///< that all blocks together add atomically (written schedules)
   double cycles_per_warp = 0;     ///< L_warp
   std::int64_t shared_bytes = 0;  ///< a block's, after sharing
   std::int64_t shared_unshared_bytes = 0;
@@ -363,7 +368,8 @@ struct Composition {
   std::vector<std::string> rewrites;  ///< in order
   std::shared_ptr<const Workload> workload;
 };
-/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both.
+/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both; but for
+/// those in which more operators would read a tensor at several places, whose tiles would be too large.
 std::vector<Composition> compositions(const Workload& w);
 
 /// A plan with what it was priced by.
@@ -375,7 +381,9 @@ struct Priced {
 /// Whether the first is to be preferred to the second, of another composition of the same workload: the
 /// fewer kernels that no plan can say with units, then the fewer predicted seconds, a kernel taking at
 /// least its compulsory bytes over DRAM's bandwidth whether or not Options::bandwidth has it so for
-/// what is compared within one composition. Products, which rewrites leave alone, count for nothing.
+/// what is compared within one composition. Looked-up elements are counted for every operator that
+/// gathers, at every point: none keeps what another has looked up. Products, which rewrites leave alone,
+/// count for nothing.
 bool is_better(const Priced& a, const Priced& b);
 
 /// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,

@@ -1,9 +1,10 @@
 // The workload as a graph of operators, and which sets of them one kernel can hold.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/ir/format.h"
-#include "models/fusionstitching/fusionstitching.h"
+#include "models/fusionstitching/column_roots.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -100,10 +101,24 @@ Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
   const Box box = footprint(w, op, a, whole);
   Elements touched(1), points(1);
-  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) touched = touched * box[d].size();
+  double rows = 1, others = 1;
+  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) {
+    touched = touched * box[d].size();
+    const bool gathered = a.index[static_cast<std::size_t>(d)].gathered >= 0;
+    (gathered ? rows : others) *= static_cast<double>(box[d].size());
+  }
   for (int l : gather_loops(op, a))
     points = points * w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
-  return bytes_of(is_gather(a) ? std::min(touched, points) : touched, w.tensor(a.tensor).dtype);
+  if (!is_gather(a)) return bytes_of(touched, w.tensor(a.tensor).dtype);
+  Access by = a;  // its gathered dimensions alone
+  std::erase_if(by.index, [](const Affine& f) { return f.gathered < 0; });
+  double lookups = 1;
+  for (int l : gather_loops(op, by))
+    lookups *= static_cast<double>(w.loop(op.loops[static_cast<std::size_t>(l)]).extent);
+  // Of `rows` rows a lookup leaves out each with 1 - 1 / rows.
+  const double met = rows > 1 ? -rows * std::expm1(lookups * std::log1p(-1 / rows)) : 1;
+  const Elements expected(static_cast<std::int64_t>(std::ceil(met * others)));
+  return bytes_of(std::min({expected, touched, points}), w.tensor(a.tensor).dtype);
 }
 
 Result<Graph> Graph::create(std::shared_ptr<const Workload> w, double ridge) {
@@ -222,32 +237,6 @@ std::vector<Component> connected(const Graph& g, std::span<const int> pattern) {
   return parts;
 }
 
-/// The loops along which blocks may split the part.
-Mask rows_of(const Graph& g, std::span<const int> vertices) {
-  Mask rows = ~Mask{0};
-  std::vector<bool> carries(vertices.size());  // a reduction of this part is needed to compute it
-  for (std::size_t i = 0; i < vertices.size(); ++i) {
-    const Vertex& v = g.vertex(vertices[i]);
-    rows &= ~v.reduced;
-    carries[i] = v.kind == Kind::reduction;
-    for (int e : v.in) {
-      const int from = position_in(vertices, g.edge(e).from);
-      if (from < 0) continue;
-      rows &= ~g.edge(e).bad;
-      if (!carries[static_cast<std::size_t>(from)]) continue;
-      carries[i] = true;
-      // A reduction is not computed again by every block along a loop that its value has not.
-      rows &= ~(v.loops & ~g.edge(e).indexed);
-    }
-    const bool read_inside =
-        std::ranges::any_of(v.consumers, [&](int c) { return position_in(vertices, c) >= 0; });
-    const bool read_outside =
-        std::ranges::any_of(v.consumers, [&](int c) { return position_in(vertices, c) < 0; });
-    if (!read_inside || read_outside || v.leaves) rows &= v.loops & ~v.reduced;
-  }
-  return rows;
-}
-
 }  // namespace
 
 std::optional<std::vector<Component>> components_of(const Graph& g, std::span<const int> pattern,
@@ -259,10 +248,10 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
   if (!g.convex(pattern)) return std::nullopt;
   std::vector<Component> parts = connected(g, pattern);
   for (Component& part : parts) {
-    part.rows = rows_of(g, part.vertices);
+    choose_rows(g, part);
     if (part.rows == 0 && part.vertices.size() > 1) return std::nullopt;
-    part.row_count = g.points(part.rows);
   }
+  if (parts.size() > 1) join_sums(g, parts);
   return parts;
 }
 
