@@ -41,7 +41,8 @@ TimesByTree other_times(const Field& top, const ReproduceOptions& options) {
   if (const auto block = Field(value, path).get("ranking"))
     for (const auto& [graph, said] : block->entries())
       for (const Field& p : said.at("points").items())
-        out[graph][p.at("tree").text()] = p.at("seconds_median").real();
+        if (const auto tree = p.get("tree"))
+          out[graph][tree->text()] = p.at("seconds_median").real();
   return out;
 }
 
