@@ -581,7 +581,8 @@ std::vector<ModelRecord> stitch_records() {
   const std::vector<std::string> assumptions = {
       "a GPU whose machine file gives cycles of instruction classes",
       "bandwidths stand in for the regression of reduced memory latency, which is not published",
-      "the latency-evaluator has no bandwidth term and leaves products out, as published",
+      "the latency-evaluator leaves products out, as published; the time of overlapping resources "
+      "has constants that were chosen on an H200",
       "division by a constant counts as a light operator; inputs that operators share save "
       "nothing"};
   return {
