@@ -17,6 +17,8 @@ std::string described(const fs::StitchedKernel& k, std::size_t rank, std::size_t
   for (const fs::Stitched& s : k.parts) {
     text += formatted(", {} of {} elements", fs::name_of(s.groups.front().scheme), s.vector);
     if (s.turns > 1) text += formatted(", {} turns", s.turns);
+    if (!s.component.partial.empty())
+      text += formatted(", {} rows in turn, {} at once", s.rows_in_turn, s.rows_at_once);
     if (s.splits > 1) text += formatted(" in {} blocks", s.splits);
   }
   return text;
@@ -37,6 +39,7 @@ ordered_json terms_json(const fs::Overlap& t) {
           {"dram_seconds", t.dram},       {"fill_seconds", t.fill},
           {"issue_seconds", t.issue},     {"special_seconds", t.special},
           {"local_seconds", t.local},     {"latency_seconds", t.latency},
+          {"added_seconds", t.added},
           {"seconds", t.seconds},         {"blocks", t.blocks},
           {"resident_blocks", t.resident}, {"chain_cycles", t.chain}};
 }

@@ -123,6 +123,9 @@ ordered_json part_json(const Workload& w, const fs::Graph& g, const fs::Stitched
   ordered_json json = {{"rows", rows},
                        {"row_count", s.component.row_count},
                        {"rows_per_block", s.rows_per_block},
+                       {"rows_in_turn", s.rows_in_turn},
+                       {"rows_at_once", s.rows_at_once},
+                       {"added_bytes", s.added_bytes},
                        {"blocks", s.blocks},
                        {"registers", s.registers},
                        {"shared_bytes", s.shared_bytes},
@@ -495,11 +498,28 @@ std::string drawing(const fs::Graph& g, const fs::PlanPrice& price) {
 
 }  // namespace
 
+std::optional<Stitcher> stitcher_of(const std::string& model) {
+  if (model == "fusionstitching") return Stitcher::explorer;
+  if (model == "xla-rule") return Stitcher::xla_rule;
+  if (model == "unfused") return Stitcher::unfused;
+  return std::nullopt;
+}
+
+Result<Plan> without_units(const Request& request, const Setting& asked, Stitcher stitcher,
+                           const std::set<std::string>& kernels) {
+  const Result<StitchedPlan> found = stitched(asked, stitch_options(request), stitcher);
+  if (!found) return Reason{found.reason()};
+  Plan plan =
+      fs::write_plan(found->graph, found->device, found->price(), asked.machine).plan;
+  const Plan without = fs::plan_of(found->graph, found->price());
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k)
+    if (kernels.contains(plan.kernels[k].name)) plan.kernels[k] = without.kernels[k];
+  return plan;
+}
+
 Answer stitch_explain(const Request& request, const Setting& asked) {
   const std::string model = find_model(*request.model).name;
-  const Stitcher stitcher = model == "unfused"    ? Stitcher::unfused
-                            : model == "xla-rule" ? Stitcher::xla_rule
-                                                  : Stitcher::explorer;
+  const Stitcher stitcher = stitcher_of(model).value_or(Stitcher::explorer);
   auto json = document();
   name_workload(json, asked);
   json["machine"] = asked.machine->name;

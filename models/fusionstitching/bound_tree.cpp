@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/format.h"
+#include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/passes.h"
 
 namespace tilewright::fusionstitching {
@@ -41,12 +42,14 @@ class Writer {
     if (std::ranges::any_of(s_.groups, [&](const Group& x) { return x.scheme != scheme; }))
       return Reason{"its groups are of different schemes"};
     if (scheme == Scheme::thread && sums_columns(g_, c_)) return columns();
+    if (scheme == Scheme::thread && !c_.partial.empty())
+      return Reason{"a row a thread leaves no thread a column to sum up"};
     units(scheme);
     make_passes(inner_);
     place_values(scheme);
     if (!refused_.empty()) return Reason{refused_};
     if (spread()) count_loads();
-    out_.tree = nest(cuts_, sequence(body()));
+    out_.tree = c_.partial.empty() ? nest(cuts_, sequence(body())) : runs();
     out_.kept = kept_;
     out_.shared_bytes = shared_;
     return std::move(out_);
@@ -83,17 +86,13 @@ class Writer {
       cuts_.push_back({l, std::min(step, extent(l)), Binding::grid});
     };
     inner_ = ~c_.rows;
+    if (!c_.partial.empty()) return units_of_runs(scheme, std::move(rows));
     const bool points = std::ranges::all_of(
         c_.vertices, [&](int v) { return g_.points(g_.vertex(v).loops & ~c_.rows) <= 1; });
     if (scheme == Scheme::thread && points) return units_of_points(std::move(rows));
     if (scheme == Scheme::block) {
       for (int l : rows) grid(l, 1);
-      bound_ = Binding::thread;
-      if (spread()) return;
-      const int along = contiguous_loop(g_, c_, inner_);
-      const std::int64_t trips = along < 0 ? 1 : ceil_div(extent(along), step_along(along));
-      in_warps_ = threads_ != kThreadsOfTrips && trips > threads_;
-      return;
+      return bind_to_threads();
     }
     const int last = scheme == Scheme::thread ? last_of(rows) : rows.back();
     std::erase(rows, last);
@@ -101,6 +100,26 @@ class Writer {
     grid(last, scheme == Scheme::thread ? threads_ : threads_ / kWarp);
     cuts_.push_back({last, 1, scheme == Scheme::thread ? Binding::thread : Binding::warp});
     bound_ = scheme == Scheme::thread ? Binding::seq : Binding::lane;
+  }
+
+  /// Rows go over a block's threads, said as warps where they are longer.
+  void bind_to_threads() {
+    bound_ = Binding::thread;
+    if (spread()) return;
+    const int along = contiguous_loop(g_, c_, inner_);
+    const std::int64_t trips = along < 0 ? 1 : ceil_div(extent(along), step_along(along));
+    in_warps_ = threads_ != kThreadsOfTrips && trips > threads_;
+  }
+
+  /// Runs of rows: a block's, in warp scheme each of its warps', some of them at once.
+  void units_of_runs(Scheme scheme, std::vector<int> rows) {
+    const int run = run_loop(g_, c_);
+    std::erase(rows, run);
+    for (int l : rows) cuts_.push_back({l, 1, Binding::grid});
+    cuts_.push_back({run, std::min(s_.rows_per_block, extent(run)), Binding::grid});
+    if (scheme == Scheme::block) return bind_to_threads();
+    warp_cuts_.push_back({run, s_.rows_in_turn, Binding::warp});
+    bound_ = Binding::lane;
   }
 
   /// The row loop that neighbouring threads should differ in.
@@ -329,6 +348,8 @@ class Writer {
   /// and has room, else in shared memory if that has; else nowhere.
   enum class Where : std::uint8_t { registers, shared, nowhere };
   Where keep(std::int64_t share, std::int64_t bytes, bool aligned) {
+    share *= s_.rows_at_once;
+    bytes *= s_.rows_at_once;
     const std::int64_t most = std::min(kKept, d_.registers_per_sm / threads_ - kWorking);
     if (aligned && share <= kKeptOfTensor && kept_ + share <= most) {
       kept_ += share;
@@ -381,6 +402,7 @@ class Writer {
   /// is indexed by), is loaded before them.
   void place_inputs() {
     for (const auto& [t, uses] : home_reads()) {
+      if (!c_.partial.empty() && place_for_run(t, uses)) continue;
       const Use& first = uses.front();
       bool several = false, aligned = true, alike = false;
       std::int64_t share = 0;
@@ -401,7 +423,9 @@ class Writer {
       if (!several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
       switch (keep(share, row_bytes(*first.access), aligned)) {
         case Where::registers:
-          loads_.push_back(load(w_.tensor(t).name, "registers"));
+          // In a run of rows what all lanes wait for comes after what each loads for itself.
+          loads_.insert(!c_.partial.empty() && !alike ? loads_.begin() : loads_.end(),
+                        load(w_.tensor(t).name, "registers"));
           break;
         case Where::shared:
           loads_.push_back(load(w_.tensor(t).name, "shared"));
@@ -418,6 +442,7 @@ class Writer {
   void place_output(Scheme scheme, std::size_t at, int v, const Access& made) {
     const Pass& p = passes_[at];
     const std::string& tensor = w_.tensor(made.tensor).name;
+    if (in(c_.partial, v)) return place_partial(p, made);
     bool read_here = false, later = false, aligned = true;
     double readers = 0;  // accesses of a thread
     const int d = dimension(p, made);
@@ -459,6 +484,65 @@ class Writer {
       if (where == Where::shared) ++out_.barriers;
       syncs_[at] = scope;
     }
+  }
+
+  // ---- Runs of rows: parts with partial sums ----------------------------------------------------
+
+  bool in_turns() const { return s_.rows_in_turn > s_.rows_at_once; }
+
+  /// What all rows of a run read alike stays in registers; a row's own values, which all threads of
+  /// a block need, come to shared memory for the whole run, so that no row waits for them.
+  bool place_for_run(TensorId t, const std::vector<Use>& uses) {
+    Mask loops = 0;
+    std::int64_t share = 0;
+    for (const Use& u : uses) {
+      loops |= loops_of(*u.access);
+      share = std::max(share, share_of(passes_[u.pass], *u.access));
+      // Elsewhere than where the loops say, or of other elements in each pass.
+      if (u.access->index != uses.front().access->index || says_where(t)) return false;
+    }
+    const std::int64_t most = std::min(kKept, d_.registers_per_sm / threads_ - kWorking);
+    if (!in_turns()) return false;
+    if ((loops & c_.rows) == 0 && share <= kKeptOfTensor && kept_ + share <= most) {
+      kept_ += share;
+      run_loads_.push_back(load(w_.tensor(t).name, "registers"));
+      return true;
+    }
+    if (bound_ != Binding::thread || (loops & inner_) != 0) return false;
+    const std::int64_t bytes = s_.rows_per_block * size_of(w_.tensor(t).dtype);
+    if (shared_ + bytes > d_.shared_per_sm) return false;
+    shared_ += bytes;
+    run_loads_.push_back(load(w_.tensor(t).name, "shared"));
+    return true;
+  }
+
+  /// A sum over the run's rows stays in registers to its end.
+  void place_partial(const Pass& p, const Access& made) {
+    const std::int64_t share = share_of(p, made);
+    kept_ += share;
+    if (share > kKeptOfTensor)
+      refused_ = formatted("a thread would sum up {} values of {}: at most {}", share,
+                           w_.tensor(made.tensor).name, kKeptOfTensor);
+  }
+
+  Node runs() {
+    std::vector<Node> row = body();
+    std::vector<Node> in_warp = std::move(run_loads_);
+    if (in_turns() || (warp_cuts_.empty() && s_.rows_at_once < cuts_.back().step)) {
+      const Cut turn{run_loop(g_, c_), s_.rows_at_once};
+      in_warp.push_back(nest({&turn, 1}, sequence(std::move(row))));
+    } else {
+      std::ranges::move(row, std::back_inserter(in_warp));
+    }
+    std::vector<Node> in_block;
+    if (warp_cuts_.empty())
+      in_block = std::move(in_warp);
+    else
+      in_block.push_back(nest(warp_cuts_, sequence(std::move(in_warp))));
+    for (int v : c_.partial)
+      for (const Output& o : op(v).outputs)
+        in_block.push_back(store(w_.tensor(o.target.tensor).name, {}, true));
+    return nest(cuts_, sequence(std::move(in_block)));
   }
 
   // ---- The tree ---------------------------------------------------------------------------------
@@ -543,7 +627,7 @@ class Writer {
   const Component& c_;
   std::int64_t threads_;
 
-  std::vector<Cut> cuts_;
+  std::vector<Cut> cuts_, warp_cuts_;
   Mask inner_ = 0;
   Binding bound_ = Binding::seq;
   bool in_warps_ = false;  ///< threads are said as warps and their lanes
@@ -552,7 +636,7 @@ class Writer {
   std::map<int, std::size_t> pass_of_;
   std::map<int, bool> needs_less_;
   BoundTree out_;
-  std::vector<Node> loads_;
+  std::vector<Node> loads_, run_loads_;
   std::map<std::size_t, std::string> syncs_;
   std::map<std::size_t, std::vector<Node>> after_;
   std::int64_t kept_ = 0, shared_ = 0;
@@ -561,9 +645,28 @@ class Writer {
 
 }  // namespace
 
+namespace {
+
+/// How often a tree has C.name.
+std::int64_t computes(const Node& n, const std::string& name) {
+  std::int64_t count = n.kind == Node::Kind::compute && n.name == name ? 1 : 0;
+  for (const Node& child : n.children) count += computes(child, name);
+  return count;
+}
+
+}  // namespace
+
 Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
                              std::int64_t threads) {
-  return Writer(g, d, s, threads).write();
+  Result<BoundTree> out = Writer(g, d, s, threads).write();
+  // A schedule whose tree leaves something out cannot be said, whatever the reason.
+  if (out)
+    for (int v : s.component.vertices) {
+      const std::string& name = g.workload().op(g.vertex(v).op).name;
+      if (computes(out->tree, name) != 1)
+        return Reason{formatted("its tree computes {} {} times", name, computes(out->tree, name))};
+    }
+  return out;
 }
 
 }  // namespace tilewright::fusionstitching

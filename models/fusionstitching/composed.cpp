@@ -2,6 +2,7 @@
 // is planned is a question of predicted time.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/rewrite/rewrite.h"
 #include "models/fusionstitching/fusionstitching.h"
@@ -25,6 +26,17 @@ std::int64_t union_of(std::vector<Box> boxes, int d) {
     for (const Box& b : boxes)
       if (contains(b[d], {ends[i], ends[i + 1]})) here.push_back(b);
     if (!here.empty()) n += (ends[i + 1] - ends[i]) * union_of(std::move(here), d + 1);
+  }
+  return n;
+}
+
+/// Accesses beyond the first that operators make to a tensor. A plan's tile is the smallest box
+/// around all of one operator's, which of slices far apart is much more than they are.
+std::int64_t more_places(const Workload& w) {
+  std::int64_t n = 0;
+  for (const Operator& op : w.operators()) {
+    std::set<TensorId> tensors;
+    for (const Access& a : op.inputs) n += tensors.insert(a.tensor).second ? 0 : 1;
   }
   return n;
 }
@@ -75,16 +87,16 @@ Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
 
 std::vector<Composition> compositions(const Workload& w) {
   std::vector<Composition> out;
-  const auto add = [&out](const Workload& from, std::vector<std::string> rewrites) {
+  const std::int64_t places = more_places(w);
+  const auto add = [&](const Workload& from, std::vector<std::string> rewrites) {
     const Result<Workload> changed = tilewright::apply(rewrites.back(), from);
-    if (changed) out.push_back({std::move(rewrites), std::make_shared<const Workload>(*changed)});
-    return changed.ok();
+    if (changed && more_places(*changed) <= places)
+      out.push_back({std::move(rewrites), std::make_shared<const Workload>(*changed)});
+    return changed;
   };
   add(w, {"compose"});
-  if (add(w, {"compose-gathers"})) {
-    const auto gathers = out.back().workload;
-    add(*gathers, {"compose-gathers", "compose"});
-  }
+  const Result<Workload> gathers = add(w, {"compose-gathers"});
+  if (gathers) add(*gathers, {"compose-gathers", "compose"});
   return out;
 }
 

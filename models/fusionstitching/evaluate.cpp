@@ -4,13 +4,14 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "models/fusionstitching/fusionstitching.h"
+#include "models/fusionstitching/column_roots.h"
 
 namespace tilewright::fusionstitching {
 namespace {
 
 constexpr double kThreads = 256;  // a block's, in the simplified latency-evaluator
 constexpr double kWarp = 32;
+constexpr double kBlocksThatAdd = 2;  // an SM, to partial sums
 constexpr double kBlockRow = 1024;  // from this many points on a row is a block's, below a warp's
 
 bool in(std::span<const int> vertices, int v) {
@@ -135,7 +136,7 @@ class Simplified {
       const double rounds = std::ceil(g_.points(v.loops & ~p.rows) / wide) * times[i];
       cycles += rounds * (static_cast<double>(v.light) * d_.light +
                           static_cast<double>(v.expensive) * d_.expensive);
-      if (v.kind != Kind::reduction || r == Row::thread) continue;
+      if (v.kind != Kind::reduction || r == Row::thread || in(p.partial, p.vertices[i])) continue;
       cycles += 5 * (d_.shuffle + d_.light);
       if (r == Row::block) cycles += 5 * (d_.shuffle + d_.light) + 2 * d_.barrier + 2 * d_.shared;
     }
@@ -169,6 +170,14 @@ double memory_saved(const Graph& g, const Device& d, const Component& part) {
   return seconds;
 }
 
+/// Seconds that blocks take to add their parts of sums, and the kernel before them to zero those.
+double adding_seconds(const Graph& g, const Device& d, const Component& part, double call) {
+  if (part.partial.empty()) return 0;
+  const double blocks = std::min(part.row_count, kBlocksThatAdd * static_cast<double>(d.sms));
+  const Bytes added(static_cast<std::int64_t>(blocks) * added_bytes(g, part));
+  return call + added_seconds(d, added);
+}
+
 }  // namespace
 
 Evaluator::Evaluator(const Graph& g, const Device& d, const Options& o)
@@ -188,7 +197,9 @@ std::optional<double> Evaluator::score(const Pattern& p) {
   if (!parts) return std::nullopt;
   const Simplified simplified(graph_, device_, options_.registers);
   double saved = 0, penalty = simplified.cycles(*parts);
-  for (const Component& part : *parts) saved += memory_saved(graph_, device_, part);
+  for (const Component& part : *parts)
+    saved += memory_saved(graph_, device_, part) -
+             adding_seconds(graph_, device_, part, options_.call_seconds);
   if (options_.penalty == Penalty::difference) {
     for (int v : p) {
       double& alone = memory_->alone[static_cast<std::size_t>(v)];

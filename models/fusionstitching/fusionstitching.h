@@ -173,11 +173,12 @@ struct Scored {
 };
 
 /// A connected part of a pattern. Its blocks split `rows`: along these loops no block needs what
-/// another makes, every reduction is whole, and every root has them.
+/// another makes, every reduction is whole but those in `partial`, and every root has them.
 struct Component {
   std::vector<int> vertices;
   Mask rows = 0;
   double row_count = 1;
+  std::vector<int> partial;  ///< sums along rows, too: blocks add their parts (column_roots.h)
 };
 /// The parts of a pattern, or nothing where it cannot be generated: more than most_operators, a
 /// product among others, a cycle (figure 6), or a part that would need blocks to communicate.
@@ -286,8 +287,11 @@ struct Stitched {
   std::int64_t turns = 1;   ///< of a thread over a block's points (written schedules)
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   Spread spread = Spread::turns;
+  std::int64_t rows_in_turn = 1;  ///< that a block (a warp of it) takes: with partial sums only
+  std::int64_t rows_at_once = 1;  ///< of those, that a thread has in registers together
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
+  std::int64_t added_bytes = 0;  ///< that all blocks together add atomically (written schedules)
   double cycles_per_warp = 0;     ///< L_warp
   std::int64_t shared_bytes = 0;  ///< a block's, after sharing
   std::int64_t shared_unshared_bytes = 0;
@@ -364,7 +368,8 @@ struct Composition {
   std::vector<std::string> rewrites;  ///< in order
   std::shared_ptr<const Workload> workload;
 };
-/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both.
+/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both; but for
+/// those in which more operators would read a tensor at several places, whose tiles would be too large.
 std::vector<Composition> compositions(const Workload& w);
 
 /// A plan with what it was priced by.

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/ir/format.h"
-#include "models/fusionstitching/fusionstitching.h"
+#include "models/fusionstitching/column_roots.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -237,32 +237,6 @@ std::vector<Component> connected(const Graph& g, std::span<const int> pattern) {
   return parts;
 }
 
-/// The loops along which blocks may split the part.
-Mask rows_of(const Graph& g, std::span<const int> vertices) {
-  Mask rows = ~Mask{0};
-  std::vector<bool> carries(vertices.size());  // a reduction of this part is needed to compute it
-  for (std::size_t i = 0; i < vertices.size(); ++i) {
-    const Vertex& v = g.vertex(vertices[i]);
-    rows &= ~v.reduced;
-    carries[i] = v.kind == Kind::reduction;
-    for (int e : v.in) {
-      const int from = position_in(vertices, g.edge(e).from);
-      if (from < 0) continue;
-      rows &= ~g.edge(e).bad;
-      if (!carries[static_cast<std::size_t>(from)]) continue;
-      carries[i] = true;
-      // A reduction is not computed again by every block along a loop that its value has not.
-      rows &= ~(v.loops & ~g.edge(e).indexed);
-    }
-    const bool read_inside =
-        std::ranges::any_of(v.consumers, [&](int c) { return position_in(vertices, c) >= 0; });
-    const bool read_outside =
-        std::ranges::any_of(v.consumers, [&](int c) { return position_in(vertices, c) < 0; });
-    if (!read_inside || read_outside || v.leaves) rows &= v.loops & ~v.reduced;
-  }
-  return rows;
-}
-
 }  // namespace
 
 std::optional<std::vector<Component>> components_of(const Graph& g, std::span<const int> pattern,
@@ -274,10 +248,10 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
   if (!g.convex(pattern)) return std::nullopt;
   std::vector<Component> parts = connected(g, pattern);
   for (Component& part : parts) {
-    part.rows = rows_of(g, part.vertices);
+    choose_rows(g, part);
     if (part.rows == 0 && part.vertices.size() > 1) return std::nullopt;
-    part.row_count = g.points(part.rows);
   }
+  if (parts.size() > 1) join_sums(g, parts);
   return parts;
 }
 

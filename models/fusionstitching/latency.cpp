@@ -1,6 +1,7 @@
 // The latency-evaluator: what a schedule needs of an SM, and the cycles of its warps.
 #include <cmath>
 
+#include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 
 namespace tilewright::fusionstitching {
@@ -54,10 +55,24 @@ void Part::rows_and_blocks(Stitched& s, std::int64_t threads) const {
   const bool columns = columns_ && s.groups.front().scheme == Scheme::thread;
   if (columns) s.rows_per_block = kWarp;  // a block's warps share its columns' points
   if (points_ || columns) s.rows_per_block *= s.vector * s.turns;
+  if (!c_.partial.empty()) return runs_and_blocks(s);
   s.rows_per_block =
       static_cast<std::int64_t>(std::min(static_cast<double>(s.rows_per_block), c_.row_count));
   s.blocks = s.splits * static_cast<std::int64_t>(
                             ceil_over(c_.row_count, static_cast<double>(s.rows_per_block)));
+  s.added_bytes = 0;
+  if (s.splits > 1)
+    for (int v : c_.vertices)
+      if (g_.vertex(v).reduced != 0)
+        s.added_bytes += s.splits * static_cast<std::int64_t>(c_.row_count * tile(v)) *
+                         g_.vertex(v).row_bytes;
+}
+
+void Part::runs_and_blocks(Stitched& s) const {
+  const std::int64_t rows = g_.extent(run_loop(g_, c_));
+  s.rows_per_block = std::min(s.rows_per_block * s.rows_in_turn, rows);
+  s.blocks = static_cast<std::int64_t>(c_.row_count) / rows * ceil_div(rows, s.rows_per_block);
+  s.added_bytes = s.blocks * added_bytes(g_, c_);
 }
 
 /// Rows a block, registers, shared memory. False where they do not fit.
@@ -70,7 +85,8 @@ bool Part::place(Stitched& s, std::int64_t threads) const {
     if (g.scheme == Scheme::block && root.kind == Kind::reduction)
       partials = std::max(partials, threads / kWarp * root.row_bytes);
     if (!g.sub_root || g.scheme != Scheme::block) continue;
-    const double bytes = tile(g.root) * static_cast<double>(s.rows_per_block * root.row_bytes);
+    const std::int64_t rows = c_.partial.empty() ? s.rows_per_block : s.rows_at_once;
+    const double bytes = tile(g.root) * static_cast<double>(rows * root.row_bytes);
     if (bytes > static_cast<double>(d_.shared_per_sm)) return false;
     requests.push_back({g.root, static_cast<std::int64_t>(bytes), {}});
     each_reader(s, g.root, [&](const Group& r) { requests.back().readers.push_back(r.root); });
@@ -106,7 +122,7 @@ std::int64_t Part::registers(const Stitched& s) const {
     }
     most = std::max(most, across + within(s.groups[at]));
   }
-  return kAddressing + most * s.vector;
+  return kAddressing + most * s.vector * s.rows_at_once;
 }
 
 std::int64_t Part::within(const Group& g) const {
@@ -234,7 +250,9 @@ void Part::cost_written(Stitched& s, std::int64_t threads) const {
       cycles +=
           static_cast<double>(x.outputs) * d_.global *
           rounds(s, scheme, x.reduced != 0 && !columns_ ? tile(v) : inner(v), threads).accesses /
-          (x.reduced != 0 && columns_ ? std::max(1.0, row.accesses) : 1);
+          (x.reduced != 0 && columns_ ? std::max(1.0, row.accesses)
+           : partial(v)               ? static_cast<double>(s.rows_in_turn)
+                                      : 1);
   }
   for (const auto& [tensor, times] : loads) cycles += times * d_.global;
   for (const Group& g : s.groups) {
@@ -270,12 +288,14 @@ double Part::exchange(const Stitched& s, const Group& g, std::int64_t threads) c
   const auto rows = static_cast<double>(s.rows_per_block);
   const double results = rounds(s, g.scheme, 1, threads).elements * tile(g.root);
   double cycles = 0;
+  if (partial(g.root)) return 0;
   if (root.kind == Kind::reduction && columns_ && threads > kWarp)  // over the warps of a block
     cycles += static_cast<double>(s.vector) * static_cast<double>(threads / kWarp) * d_.shared +
               2 * d_.barrier;
   if (root.kind == Kind::reduction && g.scheme == Scheme::warp) cycles += results * tree;
   if (root.kind == Kind::reduction && g.scheme == Scheme::block)
-    cycles += results * (2 * tree + 2 * d_.shared) + 2 * rows * d_.barrier;
+    cycles += results * (2 * tree + 2 * d_.shared) +
+              2 * rows / static_cast<double>(s.rows_at_once) * d_.barrier;
   if (g.sub_root && g.scheme == Scheme::block)
     cycles += rounds(s, g.scheme, tile(g.root), threads).accesses * d_.shared + d_.barrier;
   return cycles;

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 
 namespace tilewright::fusionstitching {
@@ -217,7 +218,7 @@ class Tally {
     Mask loops = loops_of(a);
     double n = elements(a, at);
     for (std::size_t l = 0; l < at.of_loop.size(); ++l)
-      if ((loops >> l & 1) != 0) n *= at.of_loop[l];
+      if ((loops & ~c_.rows) >> l & 1) n *= at.of_loop[l];  // of one row at a time
     return n;
   }
 
@@ -294,6 +295,9 @@ class Tally {
         return pass({&n, 1}, at);
       case Node::Kind::sync:
         return n.name == "block" ? d_.barrier : 0;
+      case Node::Kind::store:
+        if (n.atomic) add_atomically(n.name, at);
+        return 0;
       default:
         return 0;
     }
@@ -360,6 +364,15 @@ class Tally {
   /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
   double latency(const Access& a, const Place& at) const {
     return (at.blocks & ~loops_of(a)) != 0 ? d_.l2 : d_.dram;
+  }
+
+  void add_atomically(const std::string& tensor, const Place& at) {
+    const int v = vertex_named(tensor);
+    if (v < 0) return;
+    for (const Output& o : op(v).outputs)
+      if (w_.tensor(o.target.tensor).name == tensor)
+        out_.added +=
+            elements(o.target, at) * static_cast<double>(size_of(w_.tensor(o.target.tensor).dtype));
   }
 
   /// Operators that share a loop.
@@ -462,27 +475,31 @@ class Tally {
     double cycles = 0;
     Place once = at;  // of a sum: when it is complete
     if (x.reduced != 0) once.turns = completed(x, at, false);
+    double runs = 1;  // of rows one after the other, over which a partial sum is kept
+    if (std::ranges::binary_search(c_.partial, v))
+      runs = at.of_loop[static_cast<std::size_t>(run_loop(g_, c_))];
+    once.repeats /= runs;
     const double values = elements(o.target, once);
     const double sums = values * once.turns;
     double steps = 0;
     for (std::size_t l = 0; l < at.shuffles.size(); ++l)
       if ((x.reduced >> l & 1) != 0) steps += at.shuffles[l];
     if (steps > 0) {
-      const double times = sums * at.repeats * warps(at);
+      const double times = sums * once.repeats * warps(at);
       out_.instructions += 2 * steps * times;
       out_.wavefronts += steps * times;
       cycles += steps * (d_.shuffle + d_.light) + sums - 1;
     }
     if ((x.reduced & at.joined) != 0) {
       // A warp's sum goes to shared memory, and every warp reads those of all.
-      const double times = sums * at.repeats * warps(at);
+      const double times = sums * once.repeats * warps(at);
       out_.instructions += times * (2 + out_.warps);
       out_.wavefronts += times * (1 + out_.warps);
       cycles += completed(x, at, true) * (2 * d_.shared + d_.barrier) + sums * out_.warps;
     }
     if (shared(t)) add(access(o.target, once), once, false), cycles += d_.shared;
     if (home) add(access(o.target, once), once, true);
-    return cycles;
+    return cycles / runs;
   }
   const Graph& g_;
   const Workload& w_;
@@ -522,6 +539,7 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     all.special += p.blocks * p.special;
     all.wavefronts += p.blocks * p.wavefronts;
     all.sectors += p.blocks * p.sectors;
+    all.added += p.blocks * p.added;
     rounds += p.blocks * p.chain / (resident * sms);
     all.chain = std::max(all.chain, p.chain);
   }
@@ -542,8 +560,11 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
   double sum = 0;
   for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
     sum += std::pow(x, kSharpness);
-  t.seconds = t.launch + std::max(t.dispatch,
-                                  std::pow(sum, 1 / kSharpness) + exposed * all.chain / d.clock_hz);
+  if (all.added > 0)
+    t.added = t.launch + added_seconds(d, Bytes(static_cast<std::int64_t>(all.added)));
+  t.seconds = t.launch + t.added +
+              std::max(t.dispatch,
+                       std::pow(sum, 1 / kSharpness) + exposed * all.chain / d.clock_hz);
   t.blocks = all.blocks, t.resident = resident, t.chain = all.chain;
   return t;
 }

@@ -21,6 +21,7 @@ struct Demand {
       0;                 ///< of a block: 128-byte passes of the load-store units, shuffles included
   double sectors = 0;    ///< of a block: of 32 bytes, between L2 and the SM
   double chain = 0;      ///< cycles from a block's start to its end, alone on its SM
+  double added = 0;      ///< of a block: bytes that it adds atomically
   double registers = 0;  ///< of a thread: values kept at the same time, and those on their way
   friend bool operator==(const Demand&, const Demand&) = default;
 };
@@ -34,6 +35,7 @@ struct Overlap {
   double issue = 0;     ///< instructions, four schedulers an SM
   double special = 0;   ///< special functions
   double local = 0;     ///< wavefronts
+  double added = 0;     ///< zeroing, before it, and adding what blocks add atomically, as they end
   double latency = 0;   ///< rounds of resident blocks, each as long as its chain
   double seconds = 0;
   double blocks = 0, resident = 0,
@@ -52,9 +54,9 @@ class Graph;
 Demand demand_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree);
 
 /// The kernel's time: launch + (sum of t^p)^(1/p) over the resources' seconds t, p = kSharpness:
-/// nearly the longest of them, more where several are about as long. `resident`: blocks an SM has
-/// at once. After Little's law and Hong and Kim (ISCA 2009): where few warps are resident, their
-/// latencies are the time, where many are, the busiest resource is.
+/// nearly the longest of them, more where several are about as long; and what blocks add.
+/// `resident`: blocks an SM has at once. After Little's law and Hong and Kim (ISCA 2009): where few
+/// warps are resident, their latencies are the time, where many are, the busiest resource is.
 Overlap overlap(const Device& d, std::span<const Demand> parts, double resident, double dram_bytes);
 
 }  // namespace tilewright::fusionstitching

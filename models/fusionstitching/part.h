@@ -48,6 +48,7 @@ class Part {
   void each_of_paper(Stitched& s, std::int64_t threads, const Seen& f) const;
   void each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const;
   void each_written(Stitched& s, std::int64_t threads, const Seen& f) const;
+  void each_run(Stitched& s, std::int64_t threads, const Seen& f) const;
   bool local(const Stitched& s) const;
   /// Fits and keeps locality; then it is priced.
   bool try_one(Stitched& s, std::int64_t threads, const Seen& f) const;
@@ -55,6 +56,7 @@ class Part {
   // latency.cpp
   bool place(Stitched& s, std::int64_t threads) const;
   void rows_and_blocks(Stitched& s, std::int64_t threads) const;
+  void runs_and_blocks(Stitched& s) const;
   std::int64_t registers(const Stitched& s) const;
   std::int64_t within(const Group& g) const;
   std::vector<double> evaluations(const Group& g) const;
@@ -82,6 +84,7 @@ class Part {
     const Vertex& x = g_.vertex(v);
     return x.leaves || std::ranges::any_of(x.consumers, [this](int c) { return !in(c); });
   }
+  bool partial(int v) const { return std::ranges::binary_search(c_.partial, v); }
   /// Points of a row.
   double inner(int v) const { return g_.points(g_.vertex(v).loops & ~c_.rows); }
   /// Elements of a row's result.

@@ -4,6 +4,7 @@
 #include "core/ir/format.h"
 #include "core/lowering/schedule.h"
 #include "models/fusionstitching/bound_tree.h"
+#include "models/fusionstitching/column_roots.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -26,12 +27,14 @@ Node nest(const Workload& w, std::span<const Cut> cuts, Node body) {
   return body;
 }
 
-/// A grid over the rows; the innermost of them in as many as a block takes.
+/// A grid over the rows; of the innermost, `last` if it is one of them, a block takes several.
 std::vector<Cut> grid_over(const Workload& w, Mask rows, const Operator& root,
-                           std::int64_t rows_per_block) {
+                           std::int64_t rows_per_block, int last) {
   std::vector<Cut> cuts;
   for (LoopId l : root.loops)
     if ((rows & bit(l)) != 0) cuts.push_back({l, 1, Binding::grid});
+  std::ranges::stable_partition(
+      cuts, [&](const Cut& cut) { return static_cast<int>(cut.loop.index()) != last; });
   if (!cuts.empty()) cuts.back().step = std::min(rows_per_block, w.loop(cuts.back().loop).extent);
   return cuts;
 }
@@ -64,15 +67,28 @@ Node tree_of(const Graph& g, const Stitched& s) {
   std::vector<Node> computes;
   for (int v : c.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
   std::vector<Cut> cuts =
-      grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op), s.rows_per_block);
+      grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op), s.rows_per_block,
+                c.partial.empty() ? -1 : run_loop(g, c));
   // A block's rows are taken one at a time, so that a buffer holds one; a row of a point needs
   // none.
   const bool long_rows = std::ranges::any_of(
       c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.rows) > 1; });
   if (long_rows && !cuts.empty() && cuts.back().step > 1) cuts.push_back({cuts.back().loop});
   const std::vector<Cut> within = cuts_within(g, c);
-  cuts.insert(cuts.end(), within.begin(), within.end());
-  return nest(w, cuts, sequence(std::move(computes)));
+  if (c.partial.empty()) {
+    cuts.insert(cuts.end(), within.begin(), within.end());
+    return nest(w, cuts, sequence(std::move(computes)));
+  }
+  const auto in_block = std::ranges::stable_partition(
+      cuts, [](const Cut& cut) { return cut.binding == Binding::grid; });
+  std::vector<Cut> inner(in_block.begin(), in_block.end());
+  cuts.erase(in_block.begin(), in_block.end());
+  inner.insert(inner.end(), within.begin(), within.end());
+  std::vector<Node> body = {nest(w, inner, sequence(std::move(computes)))};
+  for (int v : c.partial)
+    for (const Output& o : w.op(g.vertex(v).op).outputs)
+      body.push_back(store(w.tensor(o.target.tensor).name, {}, true));
+  return nest(w, cuts, sequence(std::move(body)));
 }
 
 Node product_tree(const Graph& g, int v) {

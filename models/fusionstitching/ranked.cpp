@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/ir/format.h"
+#include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 
 namespace tilewright::fusionstitching {
@@ -12,7 +13,9 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   StitchedKernel k{.parts = std::move(parts), .threads = threads};
   std::int64_t registers = 0, shared = 0;
   double cycles = 0;
+  Bytes added;
   for (const Stitched& s : k.parts) {
+    added += Bytes(s.added_bytes);
     const std::int64_t warps = s.blocks * (threads / kWarp);
     registers = std::max(registers, s.registers);
     shared = std::max(shared, s.shared_bytes);
@@ -26,7 +29,7 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   k.seconds = k.cycles / d.clock_hz;
   const auto bytes = static_cast<double>(compulsory_of(g, p).value);
   if (o.bandwidth || o.latency == Latency::overlap)
-    k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second);
+    k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second + added_seconds(d, added));
   if (!k.written()) return k;
   std::vector<Demand> demands;
   Demand largest;

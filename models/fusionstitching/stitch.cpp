@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/ir/format.h"
+#include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 #include "models/fusionstitching/passes.h"
 
@@ -200,6 +201,10 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
     // A row of a point is a thread's; a warp or block would have nothing else to do.
     if (scheme != Scheme::thread && (over_columns_ || points_)) continue;
     for (Group& g : s.groups) g.scheme = scheme;
+    if (!c_.partial.empty()) {
+      each_run(s, threads, f);
+      continue;
+    }
     for (s.vector = 1; s.vector <= widest_; s.vector *= 2)
       for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
         for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
@@ -212,6 +217,17 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
     }
     s.spread = Spread::turns;
   }
+}
+
+/// Every width of access and every run of rows.
+void Part::each_run(Stitched& s, std::int64_t threads, const Seen& f) const {
+  const std::int64_t units = s.groups.front().scheme == Scheme::warp ? threads / kWarp : 1;
+  for (s.vector = 1; s.vector <= widest_; s.vector *= 2)
+    for (const RowRun& run : row_runs(g_, d_, c_, units)) {
+      s.rows_in_turn = run.in_turn;
+      s.rows_at_once = run.at_once;
+      try_one(s, threads, f);
+    }
 }
 
 /// A value in a register is read by its own thread or warp only, and is a single one a row.

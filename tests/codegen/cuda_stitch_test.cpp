@@ -135,6 +135,18 @@ std::vector<Case> block_cases() {
        {"r/16@grid ( r/4@warp ( r/1 ( L.x L.dy L.mean L.rstd c/4@lane ( C.centred C.normal "
         "C.scaled C.sum1 C.along C.sum2 ) c/4@lane ( C.dx C.weighted C.dgain C.dbias ) ) ) "
         "S.dgain!atomic S.dbias!atomic )"}},
+      // rows in runs, two at once; what a block's rows read alike is loaded before them
+      {"layernorm-backward:rows=37,cols=50",
+       {"r/10@grid ( L.mean@shared L.rstd@shared L.gain@registers r/2 ( c/2@thread ( C.scaled "
+        "C.sum1 "
+        "C.centred C.normal C.along C.sum2 C.weighted C.dgain C.dbias ) Y.block c/2@thread ( C.dx "
+        ") "
+        ") S.dgain!atomic S.dbias!atomic )"}},
+      {"layernorm-backward:rows=37,cols=48",
+       {"r/12@grid ( r/4@warp ( L.gain@registers r/2 ( L.mean@registers L.rstd@registers c/4@lane "
+        "( "
+        "C.scaled C.sum1 C.centred C.normal C.along C.sum2 C.weighted C.dgain C.dbias ) Y.warp "
+        "c/4@lane ( C.dx ) ) ) S.dgain!atomic S.dbias!atomic )"}},
       {"layernorm-backward:rows=24,cols=40",
        {"r/1@grid ( L.mean L.rstd c/4@thread ( C.centred C.normal C.scaled C.sum1 C.along C.sum2 "
         ") c/4@thread ( C.dx C.weighted ) )",

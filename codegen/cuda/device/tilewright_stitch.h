@@ -102,30 +102,10 @@ TW_DEVICE void store_one(T* to, R x) {
   store_global(to, Rounded<T>::of(x));
 }
 
-struct Sum {
-  template <class R>
-  TW_MEMBER R operator()(R a, R b) const {
-    return a + b;
-  }
-};
-struct Product {
-  template <class R>
-  TW_MEMBER R operator()(R a, R b) const {
-    return a * b;
-  }
-};
-struct Larger {
-  template <class R>
-  TW_MEMBER R operator()(R a, R b) const {
-    return f_max(a, b);
-  }
-};
-struct Smaller {
-  template <class R>
-  TW_MEMBER R operator()(R a, R b) const {
-    return f_min(a, b);
-  }
-};
+struct Sum { template <class R> TW_MEMBER R operator()(R a, R b) const { return a + b; } };
+struct Product { template <class R> TW_MEMBER R operator()(R a, R b) const { return a * b; } };
+struct Larger { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_max(a, b); } };
+struct Smaller { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_min(a, b); } };
 
 /// Combined over `Count` lanes (a power of two), `Stride` apart; each of them gets the result.
 template <int Count, int Stride, class R, class Combine>

@@ -1,0 +1,45 @@
+// Reductions along the very loops that blocks split, beside reductions within a row that are read:
+// a normalisation's gradient to its input (sums within a row) with those to its gain and bias (sums
+// over rows) in one kernel. A block takes a run of rows one after the other and keeps its part of
+// such a sum; blocks add their parts atomically. See bound_tree() for the tree.
+#pragma once
+
+#include "models/fusionstitching/fusionstitching.h"
+
+namespace tilewright::fusionstitching {
+
+/// The loops along which blocks may split these vertices, where each block has only a part of the
+/// sums in `partial`. Cost: linear in edges.
+Mask rows_of(const Graph& g, std::span<const int> vertices, std::span<const int> partial);
+
+/// Sets a part's rows, row_count and partial. Sums that nothing in the part reads become partial
+/// where rows would otherwise be none, or fewer than a GPU has room for blocks; as few of them as
+/// that takes, first those that do not go along contiguous elements. Only 32- and 64-bit sums,
+/// which are not rounded each time that a block adds, and only if all of them go along one common
+/// loop of rows. Cost: rows_of() for each such sum.
+void choose_rows(const Graph& g, Component& part);
+
+/// Joins parts that only sum along others' rows what those read, too: it is then read once. Cost:
+/// the square of the parts times their operators.
+void join_sums(const Graph& g, std::vector<Component>& parts);
+
+/// The loop of rows that all partial sums go along, of which a block takes several in turn.
+int run_loop(const Graph& g, const Component& c);
+
+/// How a block goes over its rows in turn.
+struct RowRun {
+  std::int64_t in_turn = 1, at_once = 1;
+};
+/// Runs that are tried, where a block has `units` rows side by side: so long that there are one to
+/// eight blocks an SM, one, two or four rows at once. None twice.
+std::vector<RowRun> row_runs(const Graph& g, const Device& d, const Component& c,
+                             std::int64_t units);
+
+/// Bytes that a block adds to partial sums in global memory.
+std::int64_t added_bytes(const Graph& g, const Component& c);
+/// Seconds that the GPU takes to add so many bytes atomically, beside everything else, since blocks
+/// end together: 4 bytes a clock for each SM, 0.93 TB/s on an H200. There `layernorm-backward:
+/// rows=4096,cols=768` took 6 us longer in blocks of 3 rows than of 8, which add 5.2 MB more.
+double added_seconds(const Device& d, Bytes added);
+
+}  // namespace tilewright::fusionstitching

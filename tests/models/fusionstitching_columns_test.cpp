@@ -1,0 +1,183 @@
+// Sums along rows beside sums within a row, in one kernel: which parts have them, what their trees
+// are, and what their blocks add.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/ir/files.h"
+#include "models/exact/exact.h"
+#include "models/fusionstitching/bound_tree.h"
+#include "models/fusionstitching/column_roots.h"
+
+namespace tilewright::fusionstitching {
+namespace {
+
+const std::shared_ptr<const Machine>& h200() {
+  static const auto m = std::make_shared<const Machine>(named_machine("h200"));
+  return m;
+}
+const Device& device() {
+  static const Device d = *device_of(*h200());
+  return d;
+}
+Graph graph_of(const std::string& name) {
+  return *Graph::create(std::make_shared<const Workload>(named_workload(name)));
+}
+Graph graph_from(const std::string& text) {
+  return *Graph::create(
+      std::make_shared<const Workload>(workload_from_yaml("name: test\n" + text, "test")));
+}
+Pattern whole(const Graph& g) {
+  Pattern p;
+  for (int v = 0; v < g.size(); ++v) p.push_back(v);
+  return p;
+}
+
+using Names = std::set<std::string>;
+struct Found {
+  std::size_t parts = 0;  ///< 0: it cannot be one kernel
+  Names rows, partial;    ///< of the first part
+  friend bool operator==(const Found&, const Found&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const Found& f) {
+  out << f.parts << " parts, rows";
+  for (const std::string& n : f.rows) out << " " << n;
+  out << ", partial";
+  for (const std::string& n : f.partial) out << " " << n;
+  return out;
+}
+Found found(const Graph& g) {
+  const auto parts = components_of(g, whole(g), 64);
+  if (!parts) return {};
+  Found f{.parts = parts->size()};
+  const Workload& w = g.workload();
+  for (std::size_t l = 0; l < w.loops().size(); ++l)
+    if ((parts->front().rows >> l & 1) != 0) f.rows.insert(w.loops()[l].name);
+  for (int v : parts->front().partial) f.partial.insert(w.op(g.vertex(v).op).name);
+  return f;
+}
+Found found(const std::string& loops, const std::string& operators) {
+  return found(graph_from("loops: {" + loops + "}\noperators:\n" + operators));
+}
+
+TEST(PartialSums, StandBesideSumsThatAreRead) {
+  // dbias reads dy, as the others do, and nothing that they make: it is joined to them.
+  const Graph g = graph_of("layernorm-backward:rows=4096,cols=768");
+  EXPECT_EQ(found(g), (Found{1, {"r"}, {"dgain", "dbias"}}));
+  // Rows of two loops, of which a sum goes along one; and along both.
+  EXPECT_EQ(found("n: 64, r: 64, c: 40",
+                  "  - s: s[n,r] += x[n,r,c]\n"
+                  "  - y: y[n,r,c] = x[n,r,c] - s[n,r]\n"
+                  "  - g: g[n,c] += y[n,r,c]\n"),
+            (Found{1, {"n", "r"}, {"g"}}));
+  EXPECT_EQ(found("n: 64, r: 64, c: 40",
+                  "  - s: s[n,r] += x[n,r,c]\n"
+                  "  - y: y[n,r,c] = x[n,r,c] - s[n,r]\n"
+                  "  - g: g[c] += y[n,r,c]\n"),
+            (Found{1, {"n", "r"}, {"g"}}));
+  // Enough columns to fill a GPU: nothing needs to be added.
+  EXPECT_EQ(found("n: 640, r: 64, c: 40",
+                  "  - s: s[n,r] += x[n,r,c]\n"
+                  "  - y: y[n,r,c] = x[n,r,c] - s[n,r]\n"
+                  "  - g: g[n,c] += y[n,r,c]\n"),
+            (Found{1, {"n"}, {}}));
+}
+
+TEST(PartialSums, OfTwoKindsTheOneAlongRowsIsAdded) {
+  EXPECT_EQ(found("r: 900, c: 700",
+                  "  - y: y[r,c] = exp(x[r,c])\n  - a: a[r] += y[r,c]\n"
+                  "  - b: b[c] += y[r,c]\n"),
+            (Found{1, {"r"}, {"b"}}));
+  EXPECT_EQ(found("r: 900, c: 700", "  - y: y[r,c] = exp(x[r,c])\n  - a: a[] += y[r,c]\n"),
+            (Found{1, {"r"}, {"a"}}));
+}
+
+TEST(PartialSums, AreNoOthers) {
+  const std::string rows = "  - s: s[r] += x[r,c]\n  - y: y[r,c] = x[r,c] - s[r]\n";
+  // Read in the kernel; a maximum; of halves, which each addition would round; of one point's rows.
+  EXPECT_EQ(
+      found("r: 900, c: 700", rows + "  - g: g[c] += y[r,c]\n  - z: z[r,c] = y[r,c] * g[c]\n"),
+      Found{});
+  EXPECT_EQ(found("r: 900, c: 700", rows + "  - g: g[c] max= y[r,c]\n"), Found{});
+  EXPECT_EQ(found(graph_from("dtype: f16\nloops: {r: 900, c: 700}\noperators:\n" + rows +
+                             "  - g: g[c] += y[r,c]\n")),
+            Found{});
+  EXPECT_EQ(found("i: 5000", "  - y: y[i] = exp(x[i])\n  - a: a[] += y[i]\n"), Found{});
+  // A maximum of columns keeps blocks from rows, and along columns neighbours lie far apart.
+  EXPECT_EQ(found("r: 900, c: 700",
+                  "  - y: y[r,c] = exp(x[r,c])\n  - a: a[r] += y[r,c]\n  - b: b[c] max= y[r,c]\n"),
+            Found{});
+  // Sums along one loop each: no run of rows makes both.
+  EXPECT_EQ(found("n: 64, r: 64, c: 40",
+                  "  - s: s[n,r] += x[n,r,c]\n"
+                  "  - y: y[n,r,c] = x[n,r,c] - s[n,r]\n"
+                  "  - g: g[n,c] += y[n,r,c]\n  - h: h[r,c] += y[n,r,c]\n"),
+            Found{});
+}
+
+std::string tree_of(const Graph& g, Scheme scheme, std::int64_t threads, std::int64_t in_turn,
+                    std::int64_t at_once) {
+  for (const StitchedKernel& k : ranked(g, device(), whole(g), {})) {
+    const Stitched& s = k.parts.front();
+    if (k.threads == threads && s.vector == 4 && s.groups.front().scheme == scheme &&
+        s.rows_in_turn == in_turn && s.rows_at_once == at_once)
+      return to_text(bound_tree(g, device(), s, threads)->tree);
+  }
+  return "none";
+}
+
+TEST(PartialSums, AreKeptOverRunsOfRows) {
+  const Graph g = graph_of("layernorm-backward:rows=4096,cols=768");
+  const std::string first =
+      "( C.scaled C.sum1 C.centred C.normal C.along C.sum2 C.weighted C.dgain C.dbias )";
+  EXPECT_EQ(tree_of(g, Scheme::block, 256, 16, 2),
+            "r/16@grid ( L.mean@shared L.rstd@shared L.gain@registers r/2 ( c/4@thread " + first +
+                " Y.block c/4@thread ( C.dx ) ) S.dgain!atomic S.dbias!atomic )");
+  EXPECT_EQ(tree_of(g, Scheme::warp, 128, 8, 1),
+            "r/32@grid ( r/8@warp ( L.gain@registers r/1 ( L.mean@registers L.rstd@registers "
+            "c/4@lane " +
+                first + " Y.warp c/4@lane ( C.dx ) ) ) S.dgain!atomic S.dbias!atomic )");
+  // A row a thread would leave each thread all columns.
+  EXPECT_EQ(tree_of(g, Scheme::thread, 128, 8, 1), "none");
+}
+
+/// By hand: 4096 rows in runs of 16 are 256 blocks, each of which adds two rows of 768 floats.
+TEST(PartialSums, AreCountedWhereBlocksAddThem) {
+  const Graph g = graph_of("layernorm-backward:rows=4096,cols=768");
+  bool seen = false;
+  for (const StitchedKernel& k : ranked(g, device(), whole(g), {})) {
+    const Stitched& s = k.parts.front();
+    if (s.rows_per_block != 16) continue;
+    EXPECT_EQ(s.blocks, 256);
+    EXPECT_EQ(s.added_bytes, 256 * 2 * 768 * 4);
+    seen = true;
+  }
+  EXPECT_TRUE(seen);
+  Device two;
+  two.sms = 2;
+  two.clock_hz = 1e9;
+  EXPECT_DOUBLE_EQ(added_seconds(two, Bytes(800)), 100e-9);
+}
+
+/// Fewer bytes cross, so that it is chosen; where sums are long beside what is saved, it is not.
+TEST(PartialSums, AreChosenWhereTheySaveMore) {
+  const auto kernels = [](const std::string& name) {
+    const Graph g = graph_of(name);
+    Evaluator e(g, device(), {.bandwidth = true});
+    double least = 0;
+    std::size_t kernels = 0;
+    for (const FusionPlan& p : explore(e).plans) {
+      const auto priced = price(g, device(), p, {.bandwidth = true});
+      if (!priced || (kernels != 0 && priced->seconds >= least)) continue;
+      least = priced->seconds;
+      kernels = priced->kernels.size();
+    }
+    return kernels;
+  };
+  EXPECT_EQ(kernels("layernorm-backward:rows=4096,cols=768"), 1u);
+  EXPECT_EQ(kernels("layernorm-backward:rows=32768,cols=1024"), 1u);
+}
+
+}  // namespace
+}  // namespace tilewright::fusionstitching
