@@ -39,7 +39,8 @@ TEST(FusionStitchingGraph, ClassesAndEdges) {
   EXPECT_EQ(graph_of("gemm-chain").vertex(0).kind, Kind::product);
   // By the ridge point it depends on the sizes: 2 m n k flops over 4 (m k + k n + m n) bytes.
   const auto kind = [](const std::string& loops, double ridge) {
-    const std::string text = "name: t\nloops: " + loops + "\noperators:\n  - C[m,n] += A[m,k] * B[k,n]\n";
+    const std::string text =
+        "name: t\nloops: " + loops + "\noperators:\n  - C[m,n] += A[m,k] * B[k,n]\n";
     const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "test"));
     return Graph::create(w, ridge)->vertex(0).kind;
   };
