@@ -53,7 +53,7 @@ std::optional<Latency> latency_from_name(std::string_view name);
 struct Options {
   int top_k = 3;  ///< candidate patterns kept a vertex (section 5.2)
   int group = 2;  ///< consumers whose combinations are enumerated (section 5.2)
-  int beam = 3;   ///< buffer sets (section 5.3)
+  int beam = 8;   ///< buffer sets (section 5.3 has three; what is picked from them is by time)
   LastStep last_step = LastStep::unite;
   bool alone = true;   ///< the vertex alone competes with its patterns
   bool remote = true;  ///< packing of patterns that are not adjacent, through the virtual vertex
