@@ -92,6 +92,7 @@ class StitchEmitter {
     std::string name, reason;
     std::vector<std::int64_t> pitch;  ///< shared memory: elements between neighbours, by dimension
     std::int64_t elements = 0, offset = 0;
+    bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which loads them
     bool loaded() const { return output < 0; }
   };
   /// Neighbours at home that a thread moves at once, along an element index (-1: one by one), which

@@ -77,7 +77,7 @@ StitchEmitter::Strip StitchEmitter::strip_of(const Value& v) const {
 }
 
 /// Each run of a thread's values, as one where it is aligned and `only`, besides what holds inside,
-/// is the same for all of it.
+/// is the same for all of it. What all threads load alike, `only` counts.
 void StitchEmitter::move(const Value& v, const std::string& function, const std::string& only) {
   const Strip run = strip_of(v);
   std::size_t opened = 0;
@@ -86,8 +86,9 @@ void StitchEmitter::move(const Value& v, const std::string& function, const std:
   if (run.element >= 0 && !run.whole) open_loop(run.element, run.width), ++opened;
   Linear from = flat(v.tensor, v.key);
   if (run.whole) from.terms.erase(run.element);
-  std::string in = both(condition(moved_inside(v)), only);
+  std::string in = both(condition(moved_inside(v)), v.alike ? "" : only);
   if (in.empty()) in = "true";
+  if (v.alike) in += ", " + only;
   const std::string values = "&" + (run.whole ? array(v, {}, run.element) + "[0]" : array(v));
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, from);
   out_.line(function + "<" + std::to_string(run.width) + ">(" +
@@ -100,8 +101,8 @@ void StitchEmitter::load(const Value& v) {
   out_.comment("L." + workload_.tensor(v.tensor).name);
   if (v.storage == Storage::shared) return stage(v);
   const Copies c = copies(v.key, v.around);
-  move(v, load_function(v), owner(c));
-  if (c.lane.empty()) return;
+  move(v, v.alike ? "load_alike" : load_function(v), owner(c));
+  if (c.lane.empty() || v.alike) return;
   const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);
   for (int id : ids) open_loop(id);
   out_.line(array(v) + " = shuffle(" + array(v) + ", " + c.lane + ");");

@@ -7,6 +7,7 @@ namespace tilewright::cuda {
 namespace {
 
 constexpr std::int64_t kMostValues = 64;  ///< of one array in a thread's registers
+constexpr std::int64_t kMostAlike = 16;   ///< values that all threads have alike, in registers of each
 constexpr std::int64_t kMostTurns = 8;    ///< that are unrolled where nothing asks for it
 
 std::set<int> ids_of(const std::vector<Linear>& all) {
@@ -283,10 +284,16 @@ bool StitchEmitter::fits_registers(Value& v) {
       }
   }
   if (v.loaded() && warps_ > 1 && !copies(v.key, v.around).warp.empty()) {
+    const Copies c = copies(v.key, v.around);
+    v.alike = c.lane == "0" && c.warp == "0" && size_of_dims(dims) <= kMostAlike;
     v.reason = "loaded once for all warps";
-    return false;
+    if (!v.alike) return false;
   }
   v.dims = dims;
+  if (v.alike) {
+    v.reason = "the same for all threads, each of which loads it";
+    return true;
+  }
   v.reason = v.uses.empty() ? "on its way home" : "made and used by the same threads";
   return true;
 }

@@ -287,7 +287,6 @@ struct Stitched {
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   Spread spread = Spread::turns;
   std::int64_t rows_in_turn = 1;  ///< that a block (a warp of it) takes: with partial sums only
-  std::int64_t rows_at_once = 1;  ///< of those, that a thread has in registers together
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
   std::int64_t added_bytes = 0;  ///< that all blocks together add atomically (written schedules)
@@ -297,7 +296,7 @@ struct Stitched {
   std::int64_t registers = 0;  ///< a thread's
   double recomputed = 1;       ///< evaluations of operators over points of operators
   bool written = false;        ///< a plan can say it
-  Work work;                   ///< of a written one
+  Demand demand;                ///< of a written one
 };
 struct StitchedKernel {
   std::vector<Stitched> parts;  ///< several: packing

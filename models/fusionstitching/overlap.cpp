@@ -23,16 +23,15 @@ constexpr double kOfExpensive = 10;  // instructions that an expensive one is ex
 constexpr double kSpecial = 2;       // of them, on the special function units
 constexpr double kOfAccess = 2;      // instructions of an access: its address, itself
 constexpr double kOfBlock = 20;      // of a warp, once: indices of its block and thread
-constexpr double kSteps = 5;         // of a sum over 32 lanes
 constexpr double kIndependent = 4;   // instructions of a warp under way together
 constexpr double kSchedulers =
     4;  // of an SM, an instruction a cycle each: CUDA C++ Programming Guide
 constexpr double kSpecialLanes =
     16;  // of an SM, a cycle: CUDA C++ Programming Guide, throughput of instructions
 constexpr double kSharpness = 4;
-constexpr double kAttained = 0.85;  // of DRAM's bandwidth
-constexpr double kExposed = 0.1,
-                 kTail = 0.5;        // of a chain: always; of the last round's idle places
+constexpr double kAttained = 0.85;   // of DRAM's bandwidth
+constexpr double kExposed = 0.1;     // of a chain: at the kernel's end
+constexpr double kInStep = 0.25;     // of a chain: between the first rounds of blocks
 constexpr double kOwnRegisters = 9;  // of a thread, beside the values that it keeps and loads
 
 double ceil_over(double a, double b) { return std::ceil(a / b); }
@@ -43,14 +42,14 @@ struct Place {
   std::vector<double> of_loop;      ///< turns of a thread, by loop
   double turns =
       1;  ///< of a thread, one after the other, since the last sequence of several passes
-  double repeats = 1;     ///< of that sequence
-  double full = 1;        ///< of the units' turns, those that have elements
-  double warps = 0;       ///< that run it; 0: all of the block
-  double lanes = 1;       ///< of each of them
-  int along = -1;         ///< the loop that goes over lanes or threads
-  std::int64_t step = 1;  ///< its
-  Mask joined = 0;        ///< loops that several warps share
-  Mask blocks = 0;        ///< loops that several blocks share
+  double repeats = 1;  ///< of that sequence
+  double full = 1;     ///< of the units' turns, those that have elements
+  double warps = 0;    ///< that run it; 0: all of the block
+  std::vector<std::pair<int, double>> lanes = {};  ///< of each of them: loops that share them out
+  int along = -1;                                  ///< the loop that goes over lanes or threads
+  std::int64_t step = 1;                           ///< its
+  Mask joined = 0;                                 ///< loops that several warps share
+  Mask blocks = 0;                                 ///< loops that several blocks share
 };
 
 /// What accesses to a tensor take of a warp in one turn.
@@ -61,19 +60,24 @@ struct Accesses {
 class Tally {
  public:
   Tally(const Graph& g, const Device& d, const Component& c, const BoundTree& tree)
-      : g_(g), w_(g.workload()), d_(d), c_(c), tree_(tree) {
+      : g_(g),
+        w_(g.workload()),
+        d_(d),
+        c_(c),
+        tree_(tree),
+        run_(c.partial.empty() ? -1 : run_loop(g, c)) {
     for (int v : c.vertices)
       for (const Output& o : op(v).outputs) made_.insert(o.target.tensor);
   }
 
-  Work take() {
+  Demand take() {
     Place start;
     for (const Loop& l : w_.loops()) start.range.push_back(l.extent);
     start.of_loop.assign(w_.loops().size(), 1);
     out_.blocks = 1;
     out_.warps = std::clamp<double>(warps_of(tree_.tree, start.range), 1, kMostWarps);
     find_readers(tree_.tree, start);
-    out_.chain = d_.block + visit(tree_.tree, start);
+    out_.chain = d_.block + visit(tree_.tree, start) + alike_;
     out_.registers = std::ceil(kOwnRegisters + most_alive() + loading_);
     out_.instructions += kOfBlock * out_.warps;
     return out_;
@@ -114,6 +118,22 @@ class Tally {
     return own * most;
   }
 
+  /// Lanes that loops below a node take, which meet by shuffles: powers of two.
+  double lanes_of(const Node& n, std::vector<std::int64_t> range) const {
+    const auto l = n.kind == Node::Kind::loop ? loop_named(n.name) : std::nullopt;
+    double trips = 1;
+    if (l) {
+      const std::int64_t step = std::clamp<std::int64_t>(n.step, 1, range[*l]);
+      trips = static_cast<double>(ceil_div(range[*l], step));
+      range[*l] = step;
+    }
+    double most = 1;
+    for (const Node& child : n.children) most = std::max(most, lanes_of(child, range));
+    if (!l || n.binding != Binding::lane) return most;
+    const auto own = static_cast<std::uint64_t>(std::min(trips, std::max(1.0, kWarp / most)));
+    return most * static_cast<double>(std::bit_ceil(own));
+  }
+
   /// The place within a loop.
   Place inside(const Node& n, Place at, bool leaf) {
     const auto l = loop_named(n.name);
@@ -135,8 +155,10 @@ class Tally {
         turns = ceil_over(trips, units);
         break;
       case Binding::lane:
-        at.lanes = std::min<double>(trips, kWarp);
-        units = kWarp;
+        units = std::max(1.0, kWarp / lanes_of(n.children.front(), at.range));
+        for (const auto& [loop, lanes] : at.lanes)
+          units = std::min(units, std::max(1.0, kWarp / lanes));
+        at.lanes.emplace_back(static_cast<int>(*l), std::min(trips, units));
         turns = ceil_over(trips, units);
         at.along = static_cast<int>(*l), at.step = step;
         if (at.warps == 0) at.warps = 1;
@@ -144,7 +166,7 @@ class Tally {
       case Binding::thread:
         at.warps = std::min(ceil_over(trips, kWarp), out_.warps);
         if (at.warps > 1) at.joined |= Mask{1} << *l;
-        at.lanes = std::min<double>(trips, kWarp);
+        at.lanes = {{static_cast<int>(*l), std::min<double>(trips, kWarp)}};
         units = kWarp * out_.warps;
         turns = ceil_over(trips, units);
         at.along = static_cast<int>(*l), at.step = step;
@@ -189,12 +211,12 @@ class Tally {
     return n;
   }
 
-  /// Elements of it that a thread has in all.
+  /// Elements of it that a thread has in all; where rows are taken in turn, of one.
   double own(const Access& a, const Place& at) const {
     Mask loops = loops_of(a);
     double n = elements(a, at);
     for (std::size_t l = 0; l < at.of_loop.size(); ++l)
-      if ((loops & ~c_.rows) >> l & 1) n *= at.of_loop[l];  // of one row at a time
+      if ((loops >> l & 1) != 0 && static_cast<int>(l) != run_) n *= at.of_loop[l];
     return n;
   }
 
@@ -214,18 +236,16 @@ class Tally {
     const auto bytes = static_cast<double>(size_of(w_.tensor(a.tensor).dtype));
     const auto wide = static_cast<double>(width(a, at));
     Accesses x{.count = elements(a, at) / wide};
-    const bool rows = at.along >= 0 && std::ranges::any_of(a.index, [&](const Affine& i) {
-                        return has(i, at.along);
-                      });
-    const bool neighbours = rows && has(a.index.back(), at.along);
-    double sectors = 1, wavefronts = 1;
-    if (neighbours) {
+    const bool neighbours = at.along >= 0 && !a.index.empty() && has(a.index.back(), at.along);
+    double sectors = 1, wavefronts = 1;  // of an instruction
+    for (const auto& [loop, lanes] : at.lanes) {
+      if ((loops_of(a) >> loop & 1) == 0) continue;
       const double apart = std::max(wide, static_cast<double>(at.step)) * bytes;
-      sectors = std::max(1.0, at.lanes * std::min(1.0, apart / kSectorBytes));
-      wavefronts = std::max(1.0, sectors * kSectorBytes / kWavefrontBytes);
-    } else if (rows) {
-      sectors = wavefronts = at.lanes;
+      sectors *= neighbours && loop == at.along
+                     ? std::max(1.0, lanes * std::min(1.0, apart / kSectorBytes))
+                     : lanes;
     }
+    wavefronts = neighbours ? std::max(1.0, sectors * kSectorBytes / kWavefrontBytes) : sectors;
     x.sectors = x.count * sectors;
     x.wavefronts = x.count * wavefronts;
     return x;
@@ -393,8 +413,8 @@ class Tally {
     }
     // Several turns' loads are under way together.
     loading_ = std::max(loading_, 2 * (most - 1) + (at.turns > 1 ? loaded / 2 : 0));
-    // What all threads read alike outside of loops, one of them brings to shared memory.
-    if (loads > 0 && at.along < 0) after += d_.shared + d_.barrier;
+    // What all threads read alike, outside of loops, is loaded before anything else.
+    if (at.along < 0) alike_ = std::max(alike_, std::exchange(loads, 0));
     const double rounds = ceil_over(at.turns, kLoopsAhead) * (dependent ? 2 : 1);
     return rounds * loads + at.turns * depth / std::min(kIndependent, most * at.turns) + after;
   }
@@ -412,43 +432,47 @@ class Tally {
                         return !std::ranges::binary_search(c_.vertices, r);
                       });
     double cycles = 0;
+    const double values = own(o.target, at);
     Place once = at;  // of a sum: when it is complete
-    if (x.reduced != 0) once.turns = 1;
-    double runs = 1;  // of rows one after the other, over which a partial sum is kept
-    if (std::ranges::binary_search(c_.partial, v))
-      runs = at.of_loop[static_cast<std::size_t>(run_loop(g_, c_))];
-    once.repeats /= runs;
-    const double values = elements(o.target, once);
-    const bool over_lanes = at.along >= 0 && (x.reduced >> at.along & 1) != 0;
-    if (over_lanes) {
-      const double times = values * once.repeats * warps(at);
-      out_.instructions += 2 * kSteps * times;
-      out_.wavefronts += kSteps * times;
-      cycles += kSteps * (d_.shuffle + d_.light) + values - 1;
+    // Rows one after the other: a partial sum is complete after the last, others after each.
+    const double rows = run_ < 0 ? 1 : at.of_loop[static_cast<std::size_t>(run_)];
+    const bool partial = std::ranges::binary_search(c_.partial, v);
+    const double sums = partial ? 1 : rows;
+    if (x.reduced != 0) once.turns = values / elements(o.target, at), once.repeats = sums;
+    double lanes = 1;
+    for (const auto& [loop, n] : at.lanes)
+      if ((x.reduced >> loop & 1) != 0) lanes *= n;
+    const double times = values * sums * warps(at);
+    if (lanes > 1) {
+      const double steps = std::ceil(std::log2(lanes));
+      out_.instructions += 2 * steps * times;
+      out_.wavefronts += steps * times;
+      cycles += steps * (d_.shuffle + d_.light) + values - 1;
     }
     if ((x.reduced & at.joined) != 0) {
       // A warp's sum goes to shared memory, and every warp reads those of all.
-      const double times = values * once.repeats * warps(at);
       out_.instructions += times * (2 + out_.warps);
       out_.wavefronts += times * (1 + out_.warps);
       cycles += 2 * d_.shared + d_.barrier + values * out_.warps;
     }
     if (shared(t)) add(access(o.target, once), once, false), cycles += d_.shared;
     if (home) add(access(o.target, once), once, true);
-    return cycles / runs;
+    return partial ? cycles / rows : cycles;
   }
   const Graph& g_;
   const Workload& w_;
   const Device& d_;
   const Component& c_;
   const BoundTree& tree_;
+  int run_;  ///< the loop of rows that are taken in turn; -1: there is none
   std::set<TensorId> made_;
   std::map<TensorId, std::pair<Access, Place>> readers_;
   std::map<TensorId, Kept> kept_;
   std::size_t passes_ = 0;
+  double alike_ = 0;    ///< cycles until what all threads read alike is there
   double loading_ = 0;  ///< registers of the pass that needs most for what it loads and computes
   std::map<TensorId, bool> held_;  ///< loaded before: whether in shared memory
-  Work out_;
+  Demand out_;
 };
 
 /// Seconds of the busiest SM over the mean: blocks are whole.
@@ -459,15 +483,16 @@ double uneven(const Device& d, double blocks) {
 
 }  // namespace
 
-Work work_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree) {
+Demand demand_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree) {
   return Tally(g, d, c, tree).take();
 }
 
-Overlap overlap(const Device& d, std::span<const Work> parts, double resident, double dram_bytes) {
+Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
+                double dram_bytes) {
   const auto sms = static_cast<double>(d.sms);
-  Work all;
+  Demand all;
   double rounds = 0;
-  for (const Work& p : parts) {
+  for (const Demand& p : parts) {
     all.blocks += p.blocks;
     all.instructions += p.blocks * p.instructions;
     all.special += p.blocks * p.special;
@@ -487,17 +512,18 @@ Overlap overlap(const Device& d, std::span<const Work> parts, double resident, d
       .special = all.special * kWarp / kSpecialLanes * of_sm,
       .local = all.wavefronts * of_sm,
       .latency = std::max(rounds, all.chain) / d.clock_hz};
+  // The second round of blocks waits for the first one's stores; after several they have drifted
+  // apart.
   const double waves = all.blocks / (resident * sms);
-  const double idle = waves > 1 ? std::ceil(waves) - waves : 0;
+  const double exposed = kExposed + (waves > 1 ? kInStep / std::floor(waves) : 0);
   double sum = 0;
   for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
     sum += std::pow(x, kSharpness);
   if (all.added > 0)
     t.added = t.launch + added_seconds(d, Bytes(static_cast<std::int64_t>(all.added)));
-  t.seconds = t.launch + t.added +
-              std::max(t.dispatch,
-                       std::pow(sum, 1 / kSharpness) +
-                           (kExposed * (1 + 1 / resident) + kTail * idle) * all.chain / d.clock_hz);
+  t.seconds =
+      t.launch + t.added +
+      std::max(t.dispatch, std::pow(sum, 1 / kSharpness) + exposed * all.chain / d.clock_hz);
   t.blocks = all.blocks, t.resident = resident, t.chain = all.chain;
   return t;
 }

@@ -12,7 +12,7 @@ class Workload;
 namespace tilewright::fusionstitching {
 
 /// What the blocks of one part ask for, by its tree: numbers of a block are sums over its warps.
-struct Work {
+struct Demand {
   double blocks = 0;
   double warps = 0;         ///< of a block, as the CUDA emitter shapes it
   double instructions = 0;  ///< of a block: warp instructions
@@ -23,7 +23,7 @@ struct Work {
   double chain = 0;      ///< cycles from a block's start to its end, alone on its SM
   double added = 0;      ///< of a block: bytes that it adds atomically
   double registers = 0;  ///< of a thread: values kept at the same time, and those on their way
-  friend bool operator==(const Work&, const Work&) = default;
+  friend bool operator==(const Demand&, const Demand&) = default;
 };
 
 /// Seconds that each resource needs by itself, and of the kernel.
@@ -51,12 +51,12 @@ class Graph;
 /// The work of a part whose tree is given. Loads before a loop are under way together; of those in
 /// a loop, a few turns; a sum over lanes is five shuffles, over warps a barrier more. Cost: the
 /// tree's nodes times accesses.
-Work work_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree);
+Demand demand_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree);
 
 /// The kernel's time: launch + (sum of t^p)^(1/p) over the resources' seconds t, p = kSharpness:
 /// nearly the longest of them, more where several are about as long; and what blocks add.
 /// `resident`: blocks an SM has at once. After Little's law and Hong and Kim (ISCA 2009): where few
 /// warps are resident, their latencies are the time, where many are, the busiest resource is.
-Overlap overlap(const Device& d, std::span<const Work> parts, double resident, double dram_bytes);
+Overlap overlap(const Device& d, std::span<const Demand> parts, double resident, double dram_bytes);
 
 }  // namespace tilewright::fusionstitching

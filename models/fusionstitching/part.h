@@ -18,7 +18,7 @@ std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t sha
                        std::int64_t threads);
 
 /// Blocks that an SM has at once; registers are given out in eights.
-double resident_blocks(const Device& d, const Work& w, std::int64_t shared);
+double resident_blocks(const Device& d, const Demand& w, std::int64_t shared);
 /// What schedules of one pattern are compared by: L in cycles, or seconds.
 double price_of(const StitchedKernel& k, const Options& o);
 

@@ -31,14 +31,14 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   if (o.bandwidth || o.latency == Latency::overlap)
     k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second + added_seconds(d, added));
   if (!k.written()) return k;
-  std::vector<Work> works;
-  Work largest;
+  std::vector<Demand> demands;
+  Demand largest;
   for (const Stitched& s : k.parts) {
-    works.push_back(s.work);
-    largest.warps = std::max(largest.warps, s.work.warps);
-    largest.registers = std::max(largest.registers, s.work.registers);
+    demands.push_back(s.demand);
+    largest.warps = std::max(largest.warps, s.demand.warps);
+    largest.registers = std::max(largest.registers, s.demand.registers);
   }
-  k.overlap = overlap(d, works, resident_blocks(d, largest, shared), bytes);
+  k.overlap = overlap(d, demands, resident_blocks(d, largest, shared), bytes);
   if (o.latency == Latency::overlap) k.seconds = k.overlap.seconds;
   return k;
 }

@@ -223,9 +223,8 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
 void Part::each_run(Stitched& s, std::int64_t threads, const Seen& f) const {
   const std::int64_t units = s.groups.front().scheme == Scheme::warp ? threads / kWarp : 1;
   for (s.vector = 1; s.vector <= widest_; s.vector *= 2)
-    for (const RowRun& run : row_runs(g_, d_, c_, units)) {
-      s.rows_in_turn = run.in_turn;
-      s.rows_at_once = run.at_once;
+    for (std::int64_t in_turn : row_runs(g_, d_, c_, units)) {
+      s.rows_in_turn = in_turn;
       try_one(s, threads, f);
     }
 }
@@ -245,7 +244,7 @@ bool Part::local(const Stitched& s) const {
 double Part::latency(const Stitched& s, std::int64_t threads) const {
   const auto resident = static_cast<double>(occupancy(d_, s.registers, s.shared_bytes, threads));
   if (s.written && o_.latency == Latency::overlap)
-    return overlap(d_, {&s.work, 1}, resident_blocks(d_, s.work, s.shared_bytes), dram_bytes_)
+    return overlap(d_, {&s.demand, 1}, resident_blocks(d_, s.demand, s.shared_bytes), dram_bytes_)
         .seconds;
   return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp;
 }

@@ -33,6 +33,26 @@ TW_DEVICE void load_reused(R* to, const T* from, bool in) {
   TW_UNROLL
   for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
 }
+#if defined(__CUDACC__)
+template <class T>
+TW_DEVICE T read_alike(const T* p, bool) {
+  return read_reused(p);
+}
+#else
+template <class T>
+TW_DEVICE T read_alike(const T* p, bool first) {
+  return first ? read_reused(p) : *p;
+}
+#endif
+/// What all threads of a block read alike: each loads it, so that none waits for another; L1 has it for all
+/// but one of them, the `first`, which alone is counted.
+template <int N, class T, class R>
+TW_DEVICE void load_alike(R* to, const T* from, bool in, bool first) {
+  Several<T, N> v = {};
+  if (in) v = read_alike(reinterpret_cast<const Several<T, N>*>(from), first);
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
+}
 template <class T>
 TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
   return to_float(read_reused(from));
