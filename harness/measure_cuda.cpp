@@ -8,6 +8,7 @@
 
 #include "core/ir/format.h"
 #include "core/ir/toolchain.h"
+#include "core/reference/touched.h"
 #include "harness/meters.h"
 #include "harness/parallel.h"
 #include "harness/run_cuda.h"
@@ -68,35 +69,81 @@ ordered_json model_json(const char* name, const CudaJob& job, const char* edges)
   return json;
 }
 
-/// Every kernel's inputs read once and its outputs written once, and what is zeroed before it: what
-/// must cross from memory where caches are emptied between kernels. Of a gather at most an element a
-/// point.
-ordered_json once_json(const Schedule& s) {
-  const Workload& w = *s.workload;
-  std::int64_t read = 0, written = 0;
-  for (const ScheduledKernel& k : s.kernels) {
-    const auto here = [&k](OpId op) { return std::ranges::find(k.ops, op) != k.ops.end(); };
+/// What kernels must read and write at least where caches are emptied before each: inputs once, outputs
+/// once. Of a gather the sectors that it touches, its indices being those that the kernel is verified
+/// and counted with.
+class Compulsory {
+ public:
+  Compulsory(const Schedule& s, std::uint64_t seed) : s_(s), w_(*s.workload), seed_(seed) {}
+
+  /// Every kernel's, and what is zeroed before it.
+  ordered_json each_kernel_once() {
+    std::int64_t read = 0, written = 0;
+    for (const ScheduledKernel& k : s_.kernels) {
+      read += read_by(k.ops);
+      const auto here = [&k](OpId op) { return std::ranges::find(k.ops, op) != k.ops.end(); };
+      for (OpId op : k.ops)
+        for (const Output& output : w_.op(op).outputs) {
+          const TensorId t = output.target.tensor;
+          const bool leaves = w_.is_output(t) || !std::ranges::all_of(w_.consumers(t), here);
+          if (leaves) written += w_.tensor(t).bytes().value;
+        }
+      for (TensorId t : k.zeroed) written += w_.tensor(t).bytes().value;
+    }
+    return {{"read_bytes", read}, {"written_bytes", written}};
+  }
+
+  /// Of the workload as one kernel.
+  std::int64_t read() { return read_by(w_.topological_order()); }
+  std::int64_t written() const {
+    std::int64_t bytes = 0;
+    for (TensorId t : w_.outputs()) bytes += w_.tensor(t).bytes().value;
+    return bytes;
+  }
+
+ private:
+  /// Of what operators elsewhere, or none, have made.
+  std::int64_t read_by(std::span<const OpId> ops) {
+    std::optional<TouchedSectors> gathered;
     std::map<std::size_t, std::int64_t> reads;
-    for (OpId op : k.ops) {
-      for (const Access& access : w.op(op).inputs) {
-        const OpId producer = w.producer(access.tensor);
-        if (producer.valid() && here(producer)) continue;
-        const Tensor& t = w.tensor(access.tensor);
-        const std::int64_t touched = w.operations(op).value * size_of(t.dtype);
-        std::int64_t& bytes = reads[access.tensor.index()];
-        bytes = std::min(t.bytes().value, bytes + touched);
-      }
-      for (const Output& output : w.op(op).outputs) {
-        const TensorId t = output.target.tensor;
-        const bool leaves = w.is_output(t) || !std::ranges::all_of(w.consumers(t), here);
-        if (leaves) written += w.tensor(t).bytes().value;
+    for (OpId id : ops) {
+      const Operator& op = w_.op(id);
+      for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+        const TensorId t = op.inputs[i].tensor;
+        const OpId producer = w_.producer(t);
+        if (producer.valid() && std::ranges::find(ops, producer) != ops.end()) continue;
+        if (is_gather(op.inputs[i])) {
+          if (!gathered) gathered.emplace(w_, indices(), sector());
+          gathered->add(id, static_cast<int>(i));
+          reads.try_emplace(t.index(), 0);
+        } else {
+          reads[t.index()] += w_.operations(id).value * size_of(w_.tensor(t).dtype);
+        }
       }
     }
-    for (const auto& [tensor, bytes] : reads) read += bytes;
-    for (TensorId t : k.zeroed) written += w.tensor(t).bytes().value;
+    std::int64_t bytes = 0;
+    for (const auto& [t, direct] : reads) {
+      const std::int64_t looked_up = gathered ? gathered->of(TensorId(t)).value : 0;
+      bytes += std::min(w_.tensor(TensorId(t)).bytes().value, direct + looked_up);
+    }
+    return bytes;
   }
-  return {{"read_bytes", read}, {"written_bytes", written}};
-}
+
+  const TensorValues& indices() {
+    if (!indices_) indices_ = gather_indices(w_, seed_);
+    return *indices_;
+  }
+  /// In which the level next to memory is filled.
+  std::int64_t sector() const {
+    const Machine& m = *s_.machine;
+    return m.levels.size() > 1 ? m.levels[1].sector.value : 1;
+  }
+
+  const Schedule& s_;
+  const Workload& w_;
+  std::uint64_t seed_;
+  std::optional<TensorValues> indices_;
+};
 
 }  // namespace
 
@@ -111,14 +158,10 @@ void add_predictions(CudaJob& job) {
     json["exact"] = {{"reason", why->second}};
   else
     json["exact"] = totals_json(traffic, boundary);
-  std::int64_t compulsory = 0;
-  const Workload& w = *job.on.setting.workload;
-  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-    const bool output = std::ranges::find(w.outputs(), TensorId(t)) != w.outputs().end();
-    if (w.is_input(TensorId(t)) || output) compulsory += w.tensors()[t].bytes().value;
-  }
-  json["compulsory_bytes"] = compulsory;
-  json["each_kernel_once"] = once_json(s);
+  Compulsory compulsory(s, job.request.seed);
+  json["compulsory_read_bytes"] = compulsory.read();
+  json["compulsory_bytes"] = compulsory.read() + compulsory.written();
+  json["each_kernel_once"] = compulsory.each_kernel_once();
   json["kernels"] = s.kernels.size();
   json["chimera"] = model_json("chimera", job, "exact");
   json["chimera_full_edges"] = model_json("chimera", job, "full");

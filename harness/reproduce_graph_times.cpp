@@ -24,6 +24,8 @@ constexpr Contestant kPeers[] = {{"xla", "XLA"},
                                  {"compile", "torch.compile"},
                                  {"autotune", "torch.compile, max-autotune"},
                                  {"eager", "eager"}};
+/// Ours by measurement, where a recording has it: information, and in no ratio.
+constexpr Contestant kTuned = {"tuned", "ours, tuned"};
 
 std::string us(std::optional<double> seconds) {
   return seconds ? formatted("{:.2f}", 1e6 * *seconds) : "-";
@@ -102,7 +104,7 @@ ordered_json to_json(const Ratios& ratios) {
 }
 
 void add_row(Sheet& sheet, const Field& row, const Timed& ours,
-             const std::map<std::string, Timed>& peers) {
+             const std::map<std::string, Timed>& peers, bool tuned) {
   std::vector<std::string> cells = {row.at("workload").text(), row.at("size").text(), us(ours.wall)};
   Timed best;
   for (const auto& [key, name] : kPeers) {
@@ -114,15 +116,29 @@ void add_row(Sheet& sheet, const Field& row, const Timed& ours,
   cells.push_back(times(over(peers.at("xla").kernels, ours.kernels)));
   cells.push_back(times(over(peers.at("xla").wall, ours.wall)));
   cells.push_back(times(over(best.wall, ours.wall)));
+  if (tuned) {
+    const Field contestants = row.at("contestants");
+    const Timed measured = timed(contestants, kTuned.key);
+    cells.insert(cells.end(), {us(measured.wall), us(measured.kernels)});
+    const auto number = [&](const char* name, int digits) {
+      const auto found = contestants.get(kTuned.key);
+      const auto value = found ? found->get(name) : std::nullopt;
+      return value ? formatted("{:.{}f}", value->real(), digits) : std::string("-");
+    };
+    cells.insert(cells.end(), {number("schedule", 0), number("tuning_seconds", 1)});
+  }
   sheet.add(std::move(cells));
 }
 
-std::vector<std::string> header() {
+std::vector<std::string> header(bool tuned) {
   std::vector<std::string> cells = {"graph", "size", "ours us"};
   for (const auto& [key, name] : kPeers) cells.push_back(formatted("{} us", name));
   cells.push_back("kernels: ours us");
   for (const auto& [key, name] : kPeers) cells.push_back(formatted("kernels: {} us", name));
   cells.insert(cells.end(), {"XLA/ours, kernels", "XLA/ours", "best/ours"});
+  if (tuned)
+    cells.insert(cells.end(), {formatted("{} us", kTuned.name),
+                               formatted("kernels: {} us", kTuned.name), "schedule", "tuning s"});
   return cells;
 }
 
@@ -243,14 +259,17 @@ Reproduced reproduce_graph_times(const Experiment& e, const Run& run) {
   add_provenance(done, recording, path);
   done.report += formatted("Times are measured: {}. Kernels: the sum of a run's kernel times.\n\n",
                            recording.at("timing").text());
-  Sheet sheet(header());
+  const std::vector<Field> rows = recording.at("rows").items();
+  const bool tuned = std::ranges::any_of(
+      rows, [](const Field& row) { return row.at("contestants").get(kTuned.key).has_value(); });
+  Sheet sheet(header(tuned));
   std::map<std::string, Ratios> groups;
-  for (const Field& row : recording.at("rows").items()) {
+  for (const Field& row : rows) {
     const Field contestants = row.at("contestants");
     const Timed ours = timed(contestants, "ours");
     std::map<std::string, Timed> peers;
     for (const auto& [key, name] : kPeers) peers[key] = timed(contestants, key);
-    add_row(sheet, row, ours, peers);
+    add_row(sheet, row, ours, peers, tuned);
     for (const std::string& group : {row.at("size").text(), std::string("all")})
       groups[group].add(ours, peers);
   }

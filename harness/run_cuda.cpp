@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "core/ir/format.h"
 #include "harness/cuda_kernel.h"
 #include "harness/statistics.h"
+#include "harness/stitch_request.h"
 
 namespace tilewright::harness {
 namespace {
@@ -47,7 +49,8 @@ cuda::BuildOptions build_options(const std::string& architecture, const CudaOpti
   return {.architecture = architecture, .cache = options.cache.value_or("")};
 }
 
-/// The launches, and what each is given in order: what another program that loads the cubin must know.
+/// The launches, and what each is given in order: what another program that loads the cubin must
+/// know.
 ordered_json launches_of(const CudaJob& job) {
   ordered_json json = launches_json(*job.source, job.binary ? &*job.binary : nullptr);
   for (std::size_t i = 0; i < json.size(); ++i) {
@@ -87,6 +90,31 @@ ordered_json figures_json(const cuda::Source& source, const CudaOptions& options
   return builds;
 }
 
+/// Writes the kernel that the emitter has refused ("stitch2: ...") without units, where a model
+/// that stitches has made the plan; false, with nothing changed, where it is not one, was written
+/// so before, or has the schedule that was asked for: another one in its place would say nothing of
+/// it.
+bool without_units(CudaJob& job, const std::string& reason, std::set<std::string>& kernels) {
+  const std::string name = reason.substr(0, reason.find(':'));
+  const auto is_it = [&name](const Kernel& k) { return k.name == name; };
+  if (!job.request.model || plan_in_place(job.request, job.on.setting) ||
+      std::ranges::none_of(job.on.plan.kernels, is_it) || !kernels.insert(name).second)
+    return false;
+  if (std::ranges::any_of(job.request.stitch,
+                          [](const std::string& o) { return o.starts_with("schedule="); }))
+    return false;
+  const auto stitcher = stitcher_of(find_model(*job.request.model).name);
+  if (!stitcher) return false;
+  Result<Plan> plan = without_units(job.request, setting_of(job.request), *stitcher, kernels);
+  if (!plan) return false;
+  Result<Schedule> schedule = resolve(*plan, job.on.setting.workload, job.on.setting.machine);
+  if (!schedule) return false;
+  job.on.plan = std::move(plan).value();
+  job.on.schedule = std::move(schedule).value();
+  job.json["without_units"].push_back({{"kernel", name}, {"reason", reason}});
+  return true;
+}
+
 }  // namespace
 
 void add_verification(CudaJob& job, const VerifyResult& checked) {
@@ -112,12 +140,20 @@ void emit_job(CudaJob& job) {
     return job.refuse_with(job.on.refusal.json.value("reason", "no schedule"));
   }
   Result<cuda::Source> source = cuda_source_of(job.on, job.options.micro_kernel, job.options.cuda);
+  std::set<std::string> refused;
+  while (!source && without_units(job, source.reason(), refused))
+    source = cuda_source_of(job.on, job.options.micro_kernel, job.options.cuda);
   if (!source)
     return job.refuse_with("target " + job.options.target +
                            " cannot emit this schedule: " + source.reason());
   job.source = std::move(source).value();
   const Workload& w = *job.on.setting.workload;
   add_source(job.json, *job.source);
+  if (job.json.contains("without_units"))
+    for (const ordered_json& k : job.json["without_units"])
+      job.json["notes"].push_back(
+          formatted("{} is planned without units, and is slower than the model says: {}",
+                    k["kernel"].get<std::string>(), k["reason"].get<std::string>()));
   job.json["launches"] = launches_of(job);
   job.json["workspace_bytes"] = job.source->workspace_bytes;
   job.json["tensor_elements"] = ordered_json::object();

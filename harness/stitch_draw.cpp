@@ -71,6 +71,7 @@ ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) 
                      {"terms", terms_json(k.overlap)},
                      {"tree", tree_of(found, k)},
                      {"request", {{"stitch", options}}}});
+    if (!request.rewrites.empty()) drawn.back()["request"]["rewrites"] = request.rewrites;
   }
   return drawn;
 }

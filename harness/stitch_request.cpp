@@ -497,11 +497,28 @@ std::string drawing(const fs::Graph& g, const fs::PlanPrice& price) {
 
 }  // namespace
 
+std::optional<Stitcher> stitcher_of(const std::string& model) {
+  if (model == "fusionstitching") return Stitcher::explorer;
+  if (model == "xla-rule") return Stitcher::xla_rule;
+  if (model == "unfused") return Stitcher::unfused;
+  return std::nullopt;
+}
+
+Result<Plan> without_units(const Request& request, const Setting& asked, Stitcher stitcher,
+                           const std::set<std::string>& kernels) {
+  const Result<StitchedPlan> found = stitched(asked, stitch_options(request), stitcher);
+  if (!found) return Reason{found.reason()};
+  Plan plan =
+      fs::write_plan(found->graph, found->device, found->price(), asked.machine).plan;
+  const Plan without = fs::plan_of(found->graph, found->price());
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k)
+    if (kernels.contains(plan.kernels[k].name)) plan.kernels[k] = without.kernels[k];
+  return plan;
+}
+
 Answer stitch_explain(const Request& request, const Setting& asked) {
   const std::string model = find_model(*request.model).name;
-  const Stitcher stitcher = model == "unfused"    ? Stitcher::unfused
-                            : model == "xla-rule" ? Stitcher::xla_rule
-                                                  : Stitcher::explorer;
+  const Stitcher stitcher = stitcher_of(model).value_or(Stitcher::explorer);
   auto json = document();
   name_workload(json, asked);
   json["machine"] = asked.machine->name;
@@ -527,7 +544,8 @@ Answer stitch_explain(const Request& request, const Setting& asked) {
                              {"seconds", found->prices[i].seconds},
                              {"chosen", i == found->chosen}});
   json["xla_kernels"] = ordered_json::array();
-  const Result<fs::Graph> named = fs::Graph::create(asked.workload);
+  const Result<fs::Graph> named =
+      fs::Graph::create(asked.workload, fs::ridge_of(found->device, options));
   for (const fs::Pattern& p : fs::xla_kernels(*named, options.most_operators))
     json["xla_kernels"].push_back(names_of(*asked.workload, *named, p));
   json["options"] = options_json(options);

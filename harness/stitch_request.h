@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 
 #include "harness/registry.h"
 #include "models/fusionstitching/fusionstitching.h"
@@ -37,6 +38,13 @@ struct StitchedPlan {
 /// Reason where the machine is no GPU with known instructions, or nothing fits.
 Result<StitchedPlan> stitched(const Setting& setting, const fusionstitching::Options& options,
                               Stitcher stitcher = Stitcher::explorer);
+
+/// Which stitcher makes a model's plans; none of other models.
+std::optional<Stitcher> stitcher_of(const std::string& model);
+/// The same plan with the kernels of these names written without units: loops that a block runs one
+/// after the other, for what a target cannot emit otherwise. A Reason where there is no plan.
+Result<Plan> without_units(const Request& request, const Setting& asked, Stitcher stitcher,
+                           const std::set<std::string>& kernels);
 
 /// The setting with the workload that the plan is of.
 Setting setting_of(const Setting& asked, const StitchedPlan& plan);

@@ -86,7 +86,7 @@ Reference reference_of(const Setting& setting, std::uint64_t seed) {
   Reference named = reference_of(*setting.original, seed);
   const Workload& w = *setting.workload;
   Reference own{std::vector<std::vector<std::byte>>(w.tensors().size()),
-                TensorValues(w.tensors().size())};
+                TensorValues(w.tensors().size()), named.seconds};
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const bool input = w.is_input(TensorId(t));
     if (!input && !w.is_output(TensorId(t))) continue;

@@ -144,6 +144,7 @@ class StitchEmitter {
   bool tile_moves(NodeId load, NodeId loop) const;
   std::vector<NodeId> loading_loops(NodeId load) const;
   bool same_tile(NodeId a, NodeId b) const;
+  bool in_other_blocks(NodeId a, NodeId b) const;
 
   // stitch_values.cpp
   void make_values();

@@ -110,23 +110,23 @@ void StitchEmitter::compute(NodeId id) {
       out_.line(array(v) + " = " + value + ";");
     } else {
       const std::string in = both(condition(v.inside), owner(copies(v.key, {})));
-      const std::string place = v.storage == Storage::shared ? shared_at(v, v.key) : "";
-      out_.line((in.empty() ? "" : "if (" + in + ") ") +
-                (v.storage == Storage::shared
-                     ? place + " = " + value + ";"
-                     : "store_one(" + home(v.tensor) + " + " +
-                           offset_text(v.tensor, flat(v.tensor, v.key)) + ", " + value + ");"));
+      const bool shared = v.storage == Storage::shared;
+      const std::string place = shared ? shared_at(v, v.key) : "";
+      const auto to_home = [&](const std::string& what) {
+        return "store_one(" + home(v.tensor) + " + " +
+               offset_text(v.tensor, flat(v.tensor, v.key)) + ", " + what + ");";
+      };
+      // What leaves is stored by the thread that makes it; others read it where it is shared.
+      const std::string text = !shared     ? to_home(value)
+                               : leaves(v) ? "{ " + place + " = " + value + "; " + to_home(place) + " }"
+                                           : place + " = " + value + ";";
+      out_.line((in.empty() ? "" : "if (" + in + ") ") + text);
     }
   }
   for (std::size_t i = 0; i < facts.elements.size() + (braces ? 1 : 0); ++i) close_loop();
   for (std::size_t at : made_by_.at(id)) {
     const Value& v = values_[at];
-    if (v.storage == Storage::shared && !is_sum(v)) {
-      if (leaves(v))
-        throw Refused{workload_.tensor(v.tensor).name +
-                      " leaves the kernel and is used by other threads than made it"};
-      written_.push_back(at);
-    }
+    if (v.storage == Storage::shared && !is_sum(v)) written_.push_back(at);
     if (leaves(v) && !is_sum(v) && v.storage == Storage::registers) store(v);
   }
 }

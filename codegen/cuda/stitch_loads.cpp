@@ -60,8 +60,14 @@ std::vector<NodeId> StitchEmitter::loading_loops(NodeId load) const {
   return loops;
 }
 
+/// Whether they are in different parts of a pack: what one block holds another one does not.
+bool StitchEmitter::in_other_blocks(NodeId a, NodeId b) const {
+  return k_.node(common(a, b)).kind == NodeKind::pack;
+}
+
 /// Rule 8: the buffer still holds the tile, in every unit that has one of its own.
 bool StitchEmitter::same_tile(NodeId a, NodeId b) const {
+  if (in_other_blocks(a, b)) return false;
   const BufferId buffer = k_.node(a).buffer;
   const auto own_loops = [&](NodeId load) {
     std::vector<NodeId> loops = loops_around(load);
@@ -104,7 +110,7 @@ void StitchEmitter::check_same_units() const {
     for (std::size_t b = a + 1; b < k_.nodes.size(); ++b) {
       const ScheduleNode &x = k_.nodes[a], &y = k_.nodes[b];
       if (x.kind != NodeKind::load || y.kind != NodeKind::load || x.buffer != y.buffer ||
-          trips(NodeId(a)) == trips(NodeId(b)))
+          in_other_blocks(NodeId(a), NodeId(b)) || trips(NodeId(a)) == trips(NodeId(b)))
         continue;
       if (std::ranges::equal(facts_[a].tile, facts_[b].tile,
                              [](const Span& s, const Span& t) { return s.most == t.most; }))
@@ -121,7 +127,7 @@ void StitchEmitter::check_last_tiles(NodeId load) const {
   bool again = false;
   for (std::size_t m = 0; m < k_.nodes.size(); ++m)
     again = again || (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&
-                      !same_tile(load, NodeId(m)));
+                      !in_other_blocks(load, NodeId(m)) && !same_tile(load, NodeId(m)));
   bool moves = false, differs = false;
   for (NodeId l : loops_around(load)) {
     const ScheduleNode& loop = k_.node(l);

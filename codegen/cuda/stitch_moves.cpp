@@ -153,7 +153,11 @@ void StitchEmitter::stage(const Value& v) {
 
 void StitchEmitter::store(const Value& v) {
   out_.comment("S." + workload_.tensor(v.tensor).name);
-  const bool read_again = !workload_.consumers(v.tensor).empty();
+  const auto own = [this](OpId reader) {
+    return std::ranges::any_of(made_by_,
+                               [&](const auto& made) { return k_.node(made.first).op == reader; });
+  };
+  const bool read_again = !std::ranges::all_of(workload_.consumers(v.tensor), own);
   const std::string function = k_.buffer(v.buffer).atomic ? "add_several"
                                : read_again               ? "store_several"
                                                           : "store_last";

@@ -1,7 +1,6 @@
 #include "core/reference/gather.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/reference/cursor.h"
 #include "core/reference/threads.h"
@@ -41,28 +40,32 @@ class Lookup {
 
   /// The element at a point of the loops; zero outside the array.
   double at(std::span<const std::int64_t> point) const {
+    const std::int64_t offset = offset_of(point);
+    return offset < 0 ? 0 : data_[offset];
+  }
+
+  /// Where it lies; -1 outside the array.
+  std::int64_t offset_of(std::span<const std::int64_t> point) const {
     std::int64_t offset = 0;
     for (const Dim& dim : dims_) {
       const std::int64_t i = dim.index(point);
-      if (i < 0 || i >= dim.extent) return 0;
+      if (i < 0 || i >= dim.extent) return -1;
       offset += i * dim.stride;
     }
-    return data_[offset];
+    return offset;
   }
 
-  /// to[i - range.lo] is the element with point[loop] = i, for a loop that indexed_along denies.
-  void row(std::vector<std::int64_t>& point, std::size_t loop, Interval range, double* to) const {
+  /// The elements with point[loop] in `range`, for a loop that indexed_along denies.
+  GatheredRow row(std::vector<std::int64_t>& point, std::size_t loop, Interval range) const {
     point[loop] = 0;
-    Interval valid = range;
-    std::int64_t base = 0, along = 0;
+    GatheredRow row{.valid = range};
     for (const Dim& dim : dims_) {
       const std::int64_t first = dim.index(point), c = dim.along(loop);
-      valid = inside(first, c, dim.extent, valid);
-      base += first * dim.stride;
-      along += c * dim.stride;
+      row.valid = inside(first, c, dim.extent, row.valid);
+      row.base += first * dim.stride;
+      row.stride += c * dim.stride;
     }
-    if (valid != range) std::fill_n(to, range.size(), 0.0);
-    for (std::int64_t i = valid.lo; i < valid.hi; ++i) to[i - range.lo] = data_[base + i * along];
+    return row;
   }
 
  private:
@@ -94,52 +97,95 @@ class Lookup {
   std::vector<Dim> dims_;
 };
 
+/// The points of a gather in rows of the last loop that its indices name.
+class Rows {
+ public:
+  Rows(const Workload& w, const Operator& op, int input, std::span<const Interval> ranges,
+       const TensorValues& values)
+      : lookup_(w, op, op.inputs[static_cast<std::size_t>(input)], values),
+        ranges_(ranges.begin(), ranges.end()) {
+    for (int l : gather_loops(op, op.inputs[static_cast<std::size_t>(input)]))
+      loops_.push_back(static_cast<std::size_t>(l));
+    if (loops_.empty()) return;
+    along_ = ranges_[loops_.back()];
+    by_row_ = !lookup_.indexed_along(loops_.back());
+    for (std::size_t d = 0; d + 1 < loops_.size(); ++d) count_ *= ranges_[loops_[d]].size();
+  }
+
+  std::int64_t count() const { return count_; }
+  std::int64_t length() const { return along_.size(); }
+
+  /// Calls f for rows [begin, end), each from its first point on: whole where it can be, else an
+  /// element at a time.
+  template <class F>
+  void each(std::int64_t begin, std::int64_t end, F&& f) const {
+    std::vector<std::int64_t> point(ranges_.size());
+    for (std::int64_t r = begin; r < end; ++r) {
+      std::int64_t rest = r;
+      for (std::size_t d = loops_.empty() ? 0 : loops_.size() - 1; d-- > 0;) {
+        const Interval range = ranges_[loops_[d]];
+        point[loops_[d]] = range.lo + rest % range.size();
+        rest /= range.size();
+      }
+      if (by_row_) {
+        f(r * length(), along_, lookup_.row(point, loops_.back(), along_));
+        continue;
+      }
+      for (std::int64_t i = along_.lo; i < along_.hi; ++i) {
+        if (!loops_.empty()) point[loops_.back()] = i;
+        const std::int64_t offset = lookup_.offset_of(point);
+        const Interval one{i, i + 1};
+        f(r * length() + i - along_.lo, one,
+          GatheredRow{.base = offset, .valid = offset < 0 ? Interval{i, i} : one});
+      }
+    }
+  }
+
+ private:
+  Lookup lookup_;
+  std::vector<Interval> ranges_;
+  std::vector<std::size_t> loops_;  ///< positions in op.loops; rows run along the last
+  Interval along_{0, 1};
+  bool by_row_ = false;
+  std::int64_t count_ = 1;
+};
+
 }  // namespace
 
 Gathered gather(const Workload& w, const Operator& op, int input, std::span<const Interval> ranges,
                 const TensorValues& values, int threads) {
   const Access& access = op.inputs[static_cast<std::size_t>(input)];
   Gathered g{.access = {.tensor = access.tensor}};
-  std::vector<std::size_t> loops;
-  std::int64_t points = 1;
   for (int local : gather_loops(op, access)) {
     const auto l = static_cast<std::size_t>(local);
-    loops.push_back(l);
     g.access.index.push_back({.terms = {{op.loops[l], 1}}, .offset = -ranges[l].lo});
     g.shape.push_back(ranges[l].size());
-    points *= ranges[l].size();
   }
-  g.data.resize(static_cast<std::size_t>(points));
-  if (points == 0) return g;
-  const Lookup lookup(w, op, access, values);
-  if (loops.empty()) {
-    g.data[0] = lookup.at({});
-    return g;
-  }
-  const std::size_t inner = loops.back();
-  const Interval along = ranges[inner];
-  const bool by_row = !lookup.indexed_along(inner);
-  const std::int64_t rows = points / along.size();
-  const std::int64_t rows_a_piece = std::max<std::int64_t>(1, kPiece / along.size());
-  for_each_piece((rows + rows_a_piece - 1) / rows_a_piece, threads, [&](std::int64_t piece) {
-    std::vector<std::int64_t> point(op.loops.size());
-    for (std::int64_t r = piece * rows_a_piece; r < std::min(rows, (piece + 1) * rows_a_piece);
-         ++r) {
-      std::int64_t rest = r;
-      for (std::size_t d = loops.size() - 1; d-- > 0; rest /= g.shape[d])
-        point[loops[d]] = ranges[loops[d]].lo + rest % g.shape[d];
-      double* const to = g.data.data() + r * along.size();
-      if (by_row) {
-        lookup.row(point, inner, along, to);
-        continue;
-      }
-      for (std::int64_t i = along.lo; i < along.hi; ++i) {
-        point[inner] = i;
-        to[i - along.lo] = lookup.at(point);
-      }
-    }
+  const Rows rows(w, op, input, ranges, values);
+  g.data.resize(static_cast<std::size_t>(rows.count() * rows.length()));
+  if (g.data.empty()) return g;
+  const double* const from = values[access.tensor.index()].data();
+  const std::int64_t together = std::max<std::int64_t>(1, kPiece / rows.length());
+  for_each_piece((rows.count() + together - 1) / together, threads, [&](std::int64_t piece) {
+    const std::int64_t end = std::min(rows.count(), (piece + 1) * together);
+    // What lies outside stays zero.
+    rows.each(piece * together, end, [&](std::int64_t at, Interval all, const GatheredRow& row) {
+      double* const to = g.data.data() + at;
+      for (std::int64_t i = row.valid.lo; i < row.valid.hi; ++i)
+        to[i - all.lo] = from[row.base + i * row.stride];
+    });
   });
   return g;
+}
+
+void each_gathered(const Workload& w, const Operator& op, int input, const TensorValues& values,
+                   const std::function<void(const GatheredRow&)>& f) {
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  const Rows rows(w, op, input, whole, values);
+  rows.each(0, rows.count(), [&f](std::int64_t, Interval, const GatheredRow& row) {
+    if (!row.valid.empty()) f(row);
+  });
 }
 
 }  // namespace tilewright::reference

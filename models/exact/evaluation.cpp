@@ -4,8 +4,9 @@
 
 namespace tilewright::exact_model {
 
-Evaluation::Evaluation(const Schedule& s, const ScheduledKernel& k, Tally& tally, ExactCost& cost)
-    : s_(s), k_(k), tally_(tally), cost_(cost) {
+Evaluation::Evaluation(const Schedule& s, const ScheduledKernel& k, Tally& tally, ExactCost& cost,
+                       std::int64_t most_nodes)
+    : s_(s), k_(k), tally_(tally), cost_(cost), most_nodes_(most_nodes) {
   ranges_ = whole_ranges(s, k);
   block_low_.assign(ranges_.size(), 0);
   index_.assign(k.nodes.size(), 0);
@@ -37,7 +38,7 @@ void Evaluation::children(NodeId id) {
 }
 
 void Evaluation::node(NodeId id) {
-  ++cost_.nodes;
+  if (++cost_.nodes > most_nodes_) throw GivenUp();
   switch (k_.node(id).kind) {
     case NodeKind::loop:
       return loop(id);

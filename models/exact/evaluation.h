@@ -13,10 +13,14 @@
 
 namespace tilewright::exact_model {
 
+/// Thrown where a count evaluates more nodes than it may.
+struct GivenUp {};
+
 class Evaluation {
  public:
-  Evaluation(const Schedule& s, const ScheduledKernel& k, Tally& tally, ExactCost& cost);
-  /// Counts the whole kernel into the tally.
+  Evaluation(const Schedule& s, const ScheduledKernel& k, Tally& tally, ExactCost& cost,
+             std::int64_t most_nodes);
+  /// Counts the whole kernel into the tally. Throws GivenUp, the tally then being of no use.
   void run();
 
  private:
@@ -80,6 +84,7 @@ class Evaluation {
   const ScheduledKernel& k_;
   Tally& tally_;
   ExactCost& cost_;
+  std::int64_t most_nodes_;
   Signature sig_;
 
   std::vector<std::map<BufferId, Home>> homes_;  // by node: the buffers whose tiles it fixes

@@ -40,17 +40,30 @@ std::map<std::size_t, std::string> decided_by_hardware(const Schedule& s,
 
 }  // namespace
 
-Traffic exact(const Schedule& schedule, ExactCost* cost) {
+Traffic exact(const Schedule& schedule, ExactCost* cost, std::int64_t most_nodes) {
   const Workload& w = *schedule.workload;
   const Machine& m = *schedule.machine;
   exact_model::Tally tally(schedule);
   ExactCost spent;
-  for (const ScheduledKernel& k : schedule.kernels)
-    exact_model::Evaluation(schedule, k, tally, spent).run();
+  bool given_up = false;
+  try {
+    for (const ScheduledKernel& k : schedule.kernels)
+      exact_model::Evaluation(schedule, k, tally, spent, most_nodes).run();
+  } catch (const exact_model::GivenUp&) {
+    given_up = true;
+  }
   if (cost) *cost = spent;
 
   Traffic t{.source = Source::predicted, .by = "exact", .machine = m.name};
   t.counts = {.write_allocate = false, .write_back = true, .prefetch = false};
+  if (given_up) {
+    for (const auto& [outer, inner] : tally.boundaries())
+      t.unavailable[m.boundary(outer, inner)] =
+          "counting would evaluate more than " + std::to_string(most_nodes) +
+          " nodes of the trees, because iterations do not repeat";
+    t.memory = memory_use(schedule);
+    return t;
+  }
   const auto hardware = decided_by_hardware(schedule, tally);
   for (std::size_t i = 0; i < tally.boundaries().size(); ++i) {
     const std::string name = m.boundary(tally.boundaries()[i].first, tally.boundaries()[i].second);

@@ -641,9 +641,28 @@ class Writer {
 
 }  // namespace
 
+namespace {
+
+/// How often a tree has C.name.
+std::int64_t computes(const Node& n, const std::string& name) {
+  std::int64_t count = n.kind == Node::Kind::compute && n.name == name ? 1 : 0;
+  for (const Node& child : n.children) count += computes(child, name);
+  return count;
+}
+
+}  // namespace
+
 Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
                              std::int64_t threads) {
-  return Writer(g, d, s, threads).write();
+  Result<BoundTree> out = Writer(g, d, s, threads).write();
+  // A schedule whose tree leaves something out cannot be said, whatever the reason.
+  if (out)
+    for (int v : s.component.vertices) {
+      const std::string& name = g.workload().op(g.vertex(v).op).name;
+      if (computes(out->tree, name) != 1)
+        return Reason{formatted("its tree computes {} {} times", name, computes(out->tree, name))};
+    }
+  return out;
 }
 
 }  // namespace tilewright::fusionstitching

@@ -1,6 +1,8 @@
 // The workload as it is written and with slices and gathers computed by each reader: which of them
 // is planned is a question of predicted time.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "core/rewrite/rewrite.h"
 #include "models/fusionstitching/fusionstitching.h"
@@ -28,6 +30,39 @@ std::int64_t union_of(std::vector<Box> boxes, int d) {
   return n;
 }
 
+/// Accesses beyond the first that operators make to a tensor. A plan's tile is the smallest box
+/// around all of one operator's, which of slices far apart is much more than they are.
+std::int64_t more_places(const Workload& w) {
+  std::int64_t n = 0;
+  for (const Operator& op : w.operators()) {
+    std::set<TensorId> tensors;
+    for (const Access& a : op.inputs) n += tensors.insert(a.tensor).second ? 0 : 1;
+  }
+  return n;
+}
+
+/// What a kernel moves: what is compulsory, but for looked-up elements, which each operator that
+/// gathers reads anew at every point. No schedule keeps them between operators.
+double moved(const Graph& g, const Pattern& pattern) {
+  const Workload& w = g.workload();
+  std::map<TensorId, Bytes> once;
+  Bytes each;
+  for (int v : pattern) {
+    const Operator& op = w.op(g.vertex(v).op);
+    for (const Access& a : op.inputs) {
+      if (!is_gather(a)) continue;
+      once[a.tensor] = std::max(once[a.tensor], bytes_read(w, op, a));
+      Elements points(1);
+      for (int l : gather_loops(op, a))
+        points = points * w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
+      each += bytes_of(points, w.tensor(a.tensor).dtype);
+    }
+  }
+  Bytes sum = compulsory_of(g, pattern) + each;
+  for (const auto& [tensor, bytes] : once) sum = Bytes(sum.value - bytes.value);
+  return static_cast<double>(sum.value);
+}
+
 }  // namespace
 
 Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
@@ -52,16 +87,16 @@ Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
 
 std::vector<Composition> compositions(const Workload& w) {
   std::vector<Composition> out;
-  const auto add = [&out](const Workload& from, std::vector<std::string> rewrites) {
+  const std::int64_t places = more_places(w);
+  const auto add = [&](const Workload& from, std::vector<std::string> rewrites) {
     const Result<Workload> changed = tilewright::apply(rewrites.back(), from);
-    if (changed) out.push_back({std::move(rewrites), std::make_shared<const Workload>(*changed)});
-    return changed.ok();
+    if (changed && more_places(*changed) <= places)
+      out.push_back({std::move(rewrites), std::make_shared<const Workload>(*changed)});
+    return changed;
   };
   add(w, {"compose"});
-  if (add(w, {"compose-gathers"})) {
-    const auto gathers = out.back().workload;
-    add(*gathers, {"compose-gathers", "compose"});
-  }
+  const Result<Workload> gathers = add(w, {"compose-gathers"});
+  if (gathers) add(*gathers, {"compose-gathers", "compose"});
   return out;
 }
 
@@ -75,8 +110,7 @@ bool is_better(const Priced& a, const Priced& b) {
     for (std::size_t k = 0; k < p.price.kernels.size(); ++k)
       if (!p.price.kernels[k].parts.empty())
         sum += std::max(p.price.kernels[k].seconds,
-                        static_cast<double>(compulsory_of(p.graph, p.price.patterns[k]).value) /
-                            p.device.dram_bytes_per_second);
+                        moved(p.graph, p.price.patterns[k]) / p.device.dram_bytes_per_second);
     return sum;
   };
   const auto of_a = unwritten(a.price), of_b = unwritten(b.price);

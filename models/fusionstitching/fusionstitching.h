@@ -102,8 +102,9 @@ Result<Device> device_of(const Machine& m);
 /// file gives no peak).
 double ridge_of(const Device& d, const Options& o);
 
-/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, at
-/// most an element a point of the loops that its indices name.
+/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, as
+/// many rows as lookups find on average where every row is as likely as any other, and at most an
+/// element a point of the loops that its indices name.
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
 /// What these operators read of it together, each byte once: slices count each, reads of the same
 /// elements once; of several gathers the one that reads most.
@@ -366,7 +367,8 @@ struct Composition {
   std::vector<std::string> rewrites;  ///< in order
   std::shared_ptr<const Workload> workload;
 };
-/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both.
+/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both; but for
+/// those in which more operators would read a tensor at several places, whose tiles would be too large.
 std::vector<Composition> compositions(const Workload& w);
 
 /// A plan with what it was priced by.
@@ -378,7 +380,9 @@ struct Priced {
 /// Whether the first is to be preferred to the second, of another composition of the same workload: the
 /// fewer kernels that no plan can say with units, then the fewer predicted seconds, a kernel taking at
 /// least its compulsory bytes over DRAM's bandwidth whether or not Options::bandwidth has it so for
-/// what is compared within one composition. Products, which rewrites leave alone, count for nothing.
+/// what is compared within one composition. Looked-up elements are counted for every operator that
+/// gathers, at every point: none keeps what another has looked up. Products, which rewrites leave alone,
+/// count for nothing.
 bool is_better(const Priced& a, const Priced& b);
 
 /// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,

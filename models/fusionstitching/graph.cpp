@@ -1,5 +1,6 @@
 // The workload as a graph of operators, and which sets of them one kernel can hold.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/ir/format.h"
@@ -100,10 +101,24 @@ Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
   const Box box = footprint(w, op, a, whole);
   Elements touched(1), points(1);
-  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) touched = touched * box[d].size();
+  double rows = 1, others = 1;
+  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) {
+    touched = touched * box[d].size();
+    const bool gathered = a.index[static_cast<std::size_t>(d)].gathered >= 0;
+    (gathered ? rows : others) *= static_cast<double>(box[d].size());
+  }
   for (int l : gather_loops(op, a))
     points = points * w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
-  return bytes_of(is_gather(a) ? std::min(touched, points) : touched, w.tensor(a.tensor).dtype);
+  if (!is_gather(a)) return bytes_of(touched, w.tensor(a.tensor).dtype);
+  Access by = a;  // its gathered dimensions alone
+  std::erase_if(by.index, [](const Affine& f) { return f.gathered < 0; });
+  double lookups = 1;
+  for (int l : gather_loops(op, by))
+    lookups *= static_cast<double>(w.loop(op.loops[static_cast<std::size_t>(l)]).extent);
+  // Of `rows` rows a lookup leaves out each with 1 - 1 / rows.
+  const double met = rows > 1 ? -rows * std::expm1(lookups * std::log1p(-1 / rows)) : 1;
+  const Elements expected(static_cast<std::int64_t>(std::ceil(met * others)));
+  return bytes_of(std::min({expected, touched, points}), w.tensor(a.tensor).dtype);
 }
 
 Result<Graph> Graph::create(std::shared_ptr<const Workload> w, double ridge) {

@@ -18,11 +18,13 @@ namespace {
 constexpr std::int64_t kMostWarps = 32;        // of a block: CUDA C++ Programming Guide
 constexpr std::int64_t kThreadsOfTrips = 256;  // of a block, at most, that a loop's trips ask for
 constexpr double kLoopsAhead = 4;              // turns of a loop whose loads are under way together
+constexpr double kUnrolled = 8;  // turns of a loop over units that are unrolled whatever they do
 constexpr double kSectorBytes = 32, kWavefrontBytes = 128;
 constexpr double kOfExpensive = 10;  // instructions that an expensive one is expanded to
 constexpr double kSpecial = 2;       // of them, on the special function units
 constexpr double kOfAccess = 2;      // instructions of an access: its address, itself
 constexpr double kOfBlock = 20;      // of a warp, once: indices of its block and thread
+constexpr double kSteps = 5;         // of a sum over 32 lanes
 constexpr double kIndependent = 4;   // instructions of a warp under way together
 constexpr double kSchedulers =
     4;  // of an SM, an instruction a cycle each: CUDA C++ Programming Guide
@@ -42,14 +44,16 @@ struct Place {
   std::vector<double> of_loop;      ///< turns of a thread, by loop
   double turns =
       1;  ///< of a thread, one after the other, since the last sequence of several passes
-  double repeats = 1;  ///< of that sequence
-  double full = 1;     ///< of the units' turns, those that have elements
-  double warps = 0;    ///< that run it; 0: all of the block
-  std::vector<std::pair<int, double>> lanes = {};  ///< of each of them: loops that share them out
-  int along = -1;                                  ///< the loop that goes over lanes or threads
-  std::int64_t step = 1;                           ///< its
-  Mask joined = 0;                                 ///< loops that several warps share
-  Mask blocks = 0;                                 ///< loops that several blocks share
+  double repeats = 1;            ///< of that sequence
+  double full = 1;               ///< of the units' turns, those that have elements
+  double warps = 0;              ///< that run it; 0: all of the block
+  std::vector<double> lanes;     ///< of each of them, by loop: those that have other iterations
+  std::vector<double> shuffles;  ///< that add up over them, by loop
+  std::vector<std::pair<std::size_t, double>> passed;  ///< loops of `turns`, outermost first
+  int along = -1;                                      ///< the loop that goes over lanes or threads
+  std::int64_t step = 1;                               ///< its
+  Mask joined = 0;                                     ///< loops that several warps share
+  Mask blocks = 0;                                     ///< loops that several blocks share
 };
 
 /// What accesses to a tensor take of a warp in one turn.
@@ -60,12 +64,7 @@ struct Accesses {
 class Tally {
  public:
   Tally(const Graph& g, const Device& d, const Component& c, const BoundTree& tree)
-      : g_(g),
-        w_(g.workload()),
-        d_(d),
-        c_(c),
-        tree_(tree),
-        run_(c.partial.empty() ? -1 : run_loop(g, c)) {
+      : g_(g), w_(g.workload()), d_(d), c_(c), tree_(tree) {
     for (int v : c.vertices)
       for (const Output& o : op(v).outputs) made_.insert(o.target.tensor);
   }
@@ -74,6 +73,8 @@ class Tally {
     Place start;
     for (const Loop& l : w_.loops()) start.range.push_back(l.extent);
     start.of_loop.assign(w_.loops().size(), 1);
+    start.lanes = start.of_loop;
+    start.shuffles.assign(w_.loops().size(), 0);
     out_.blocks = 1;
     out_.warps = std::clamp<double>(warps_of(tree_.tree, start.range), 1, kMostWarps);
     find_readers(tree_.tree, start);
@@ -118,20 +119,20 @@ class Tally {
     return own * most;
   }
 
-  /// Lanes that loops below a node take, which meet by shuffles: powers of two.
+  /// Lanes that the loops below a node are shared out to: nested ones share a warp's.
   double lanes_of(const Node& n, std::vector<std::int64_t> range) const {
+    double most = 1, own = 1;
     const auto l = n.kind == Node::Kind::loop ? loop_named(n.name) : std::nullopt;
-    double trips = 1;
-    if (l) {
-      const std::int64_t step = std::clamp<std::int64_t>(n.step, 1, range[*l]);
-      trips = static_cast<double>(ceil_div(range[*l], step));
-      range[*l] = step;
-    }
-    double most = 1;
+    const std::int64_t step = l ? std::clamp<std::int64_t>(n.step, 1, range[*l]) : 1;
+    const std::int64_t trips = l ? ceil_div(range[*l], step) : 1;
+    if (l) range[*l] = step;
     for (const Node& child : n.children) most = std::max(most, lanes_of(child, range));
-    if (!l || n.binding != Binding::lane) return most;
-    const auto own = static_cast<std::uint64_t>(std::min(trips, std::max(1.0, kWarp / most)));
-    return most * static_cast<double>(std::bit_ceil(own));
+    if (n.binding == Binding::lane)
+      own = std::min(power_above(static_cast<double>(trips)), kWarp / most);
+    return own * most;
+  }
+  static double power_above(double n) {
+    return static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(n)));
   }
 
   /// The place within a loop.
@@ -155,10 +156,9 @@ class Tally {
         turns = ceil_over(trips, units);
         break;
       case Binding::lane:
-        units = std::max(1.0, kWarp / lanes_of(n.children.front(), at.range));
-        for (const auto& [loop, lanes] : at.lanes)
-          units = std::min(units, std::max(1.0, kWarp / lanes));
-        at.lanes.emplace_back(static_cast<int>(*l), std::min(trips, units));
+        units = kWarp / lanes_of(n.children.front(), at.range);
+        at.shuffles[*l] = std::log2(at.along < 0 ? units : std::min(units, power_above(trips)));
+        at.lanes[*l] = std::min<double>(trips, units);
         turns = ceil_over(trips, units);
         at.along = static_cast<int>(*l), at.step = step;
         if (at.warps == 0) at.warps = 1;
@@ -166,7 +166,8 @@ class Tally {
       case Binding::thread:
         at.warps = std::min(ceil_over(trips, kWarp), out_.warps);
         if (at.warps > 1) at.joined |= Mask{1} << *l;
-        at.lanes = {{static_cast<int>(*l), std::min<double>(trips, kWarp)}};
+        at.lanes[*l] = std::min<double>(trips, kWarp);
+        at.shuffles[*l] = kSteps;
         units = kWarp * out_.warps;
         turns = ceil_over(trips, units);
         at.along = static_cast<int>(*l), at.step = step;
@@ -175,6 +176,7 @@ class Tally {
         break;
     }
     (leaf ? at.turns : at.repeats) *= turns;
+    if (leaf && (turns > 1 || units > 1)) at.passed.emplace_back(*l, turns);
     if (turns > 1) at.full *= trips / (turns * std::min(trips, units));
     at.of_loop[*l] *= turns;
     return at;
@@ -211,12 +213,12 @@ class Tally {
     return n;
   }
 
-  /// Elements of it that a thread has in all; where rows are taken in turn, of one.
+  /// Elements of it that a thread has in all.
   double own(const Access& a, const Place& at) const {
     Mask loops = loops_of(a);
     double n = elements(a, at);
     for (std::size_t l = 0; l < at.of_loop.size(); ++l)
-      if ((loops >> l & 1) != 0 && static_cast<int>(l) != run_) n *= at.of_loop[l];
+      if ((loops & ~c_.rows) >> l & 1) n *= at.of_loop[l];  // of one row at a time
     return n;
   }
 
@@ -236,16 +238,21 @@ class Tally {
     const auto bytes = static_cast<double>(size_of(w_.tensor(a.tensor).dtype));
     const auto wide = static_cast<double>(width(a, at));
     Accesses x{.count = elements(a, at) / wide};
-    const bool neighbours = at.along >= 0 && !a.index.empty() && has(a.index.back(), at.along);
-    double sectors = 1, wavefronts = 1;  // of an instruction
-    for (const auto& [loop, lanes] : at.lanes) {
-      if ((loops_of(a) >> loop & 1) == 0) continue;
-      const double apart = std::max(wide, static_cast<double>(at.step)) * bytes;
-      sectors *= neighbours && loop == at.along
-                     ? std::max(1.0, lanes * std::min(1.0, apart / kSectorBytes))
-                     : lanes;
+    double lanes = 1;  // that touch other elements
+    bool side_by_side = false;
+    const Mask loops = loops_of(a);
+    for (std::size_t l = 0; l < at.lanes.size(); ++l) {
+      if ((loops >> l & 1) == 0) continue;
+      lanes *= at.lanes[l];
+      side_by_side = side_by_side || (at.lanes[l] > 1 && has(a.index.back(), static_cast<int>(l)));
     }
-    wavefronts = neighbours ? std::max(1.0, sectors * kSectorBytes / kWavefrontBytes) : sectors;
+    double sectors = lanes, wavefronts = lanes;
+    if (side_by_side) {
+      const bool along = has(a.index.back(), at.along);
+      const double apart = std::max(wide, along ? static_cast<double>(at.step) : 1) * bytes;
+      sectors = std::max(1.0, lanes * std::min(1.0, apart / kSectorBytes));
+      wavefronts = std::max(1.0, sectors * kSectorBytes / kWavefrontBytes);
+    }
     x.sectors = x.count * sectors;
     x.wavefronts = x.count * wavefronts;
     return x;
@@ -403,7 +410,11 @@ class Tally {
         add(access(a, at), at, true);
         loads = std::max(loads, latency(a, at));
         loaded += elements(a, at);
-        dependent |= gathers;
+        dependent |=
+            gathers && std::ranges::any_of(a.index, [&](const Affine& i) {
+              return i.gathered >= 0 &&
+                     !held_.contains(op(v).inputs[static_cast<std::size_t>(i.gathered)].tensor);
+            });
       }
       for (const Output& o : op(v).outputs) {
         here.insert(o.target.tensor);
@@ -415,13 +426,43 @@ class Tally {
     loading_ = std::max(loading_, 2 * (most - 1) + (at.turns > 1 ? loaded / 2 : 0));
     // What all threads read alike, outside of loops, is loaded before anything else.
     if (at.along < 0) alike_ = std::max(alike_, std::exchange(loads, 0));
-    const double rounds = ceil_over(at.turns, kLoopsAhead) * (dependent ? 2 : 1);
+    const double rounds = ceil_over(at.turns, ahead(computes, at)) * (dependent ? 2 : 1);
     return rounds * loads + at.turns * depth / std::min(kIndependent, most * at.turns) + after;
   }
 
   bool shared(TensorId t) const {
     const auto pin = tree_.pins.find(w_.tensor(t).name);
     return pin != tree_.pins.end() && pin->second.level == "shared";
+  }
+
+  /// Turns of a thread that have a sum of their own; `one_by_one`: of those, the ones around all of
+  /// the loops that are added up.
+  double completed(const Vertex& x, const Place& at, bool one_by_one) const {
+    double turns = 1;
+    for (const auto& [l, times] : at.passed) {
+      const bool reduced = (x.reduced >> l & 1) != 0;
+      if (reduced && one_by_one) break;
+      if (!reduced && (x.loops >> l & 1) != 0) turns *= times;
+    }
+    return turns;
+  }
+
+  /// Turns whose loads are under way together: a few; all, where a gather does nothing but fetch
+  /// what registers keep; none, where a long loop ends a sum in each turn or hands on values.
+  double ahead(std::span<const Node> computes, const Place& at) const {
+    bool fetches = computes.size() == 1, serial = false;
+    for (const Node& n : computes) {
+      const int v = n.kind == Node::Kind::compute ? vertex_named(n.name) : -1;
+      if (v < 0) continue;
+      const Vertex& x = g_.vertex(v);
+      fetches = fetches && x.reduced == 0 && std::ranges::any_of(op(v).inputs, is_gather);
+      for (const Output& o : op(v).outputs) {
+        fetches = fetches && !shared(o.target.tensor);
+        serial = serial || shared(o.target.tensor);
+      }
+      serial = serial || (x.reduced != 0 && completed(x, at, true) > 1);
+    }
+    return fetches ? at.turns : serial && at.turns > kUnrolled ? 1 : kLoopsAhead;
   }
 
   /// What an operator's output takes: sums over units, shared memory, home.
@@ -432,39 +473,39 @@ class Tally {
                         return !std::ranges::binary_search(c_.vertices, r);
                       });
     double cycles = 0;
-    const double values = own(o.target, at);
     Place once = at;  // of a sum: when it is complete
-    // Rows one after the other: a partial sum is complete after the last, others after each.
-    const double rows = run_ < 0 ? 1 : at.of_loop[static_cast<std::size_t>(run_)];
-    const bool partial = std::ranges::binary_search(c_.partial, v);
-    const double sums = partial ? 1 : rows;
-    if (x.reduced != 0) once.turns = values / elements(o.target, at), once.repeats = sums;
-    double lanes = 1;
-    for (const auto& [loop, n] : at.lanes)
-      if ((x.reduced >> loop & 1) != 0) lanes *= n;
-    const double times = values * sums * warps(at);
-    if (lanes > 1) {
-      const double steps = std::ceil(std::log2(lanes));
+    if (x.reduced != 0) once.turns = completed(x, at, false);
+    double runs = 1;  // of rows one after the other, over which a partial sum is kept
+    if (std::ranges::binary_search(c_.partial, v))
+      runs = at.of_loop[static_cast<std::size_t>(run_loop(g_, c_))];
+    once.repeats /= runs;
+    const double values = elements(o.target, once);
+    const double sums = values * once.turns;
+    double steps = 0;
+    for (std::size_t l = 0; l < at.shuffles.size(); ++l)
+      if ((x.reduced >> l & 1) != 0) steps += at.shuffles[l];
+    if (steps > 0) {
+      const double times = sums * once.repeats * warps(at);
       out_.instructions += 2 * steps * times;
       out_.wavefronts += steps * times;
-      cycles += steps * (d_.shuffle + d_.light) + values - 1;
+      cycles += steps * (d_.shuffle + d_.light) + sums - 1;
     }
     if ((x.reduced & at.joined) != 0) {
       // A warp's sum goes to shared memory, and every warp reads those of all.
+      const double times = sums * once.repeats * warps(at);
       out_.instructions += times * (2 + out_.warps);
       out_.wavefronts += times * (1 + out_.warps);
-      cycles += 2 * d_.shared + d_.barrier + values * out_.warps;
+      cycles += completed(x, at, true) * (2 * d_.shared + d_.barrier) + sums * out_.warps;
     }
     if (shared(t)) add(access(o.target, once), once, false), cycles += d_.shared;
     if (home) add(access(o.target, once), once, true);
-    return partial ? cycles / rows : cycles;
+    return cycles / runs;
   }
   const Graph& g_;
   const Workload& w_;
   const Device& d_;
   const Component& c_;
   const BoundTree& tree_;
-  int run_;  ///< the loop of rows that are taken in turn; -1: there is none
   std::set<TensorId> made_;
   std::map<TensorId, std::pair<Access, Place>> readers_;
   std::map<TensorId, Kept> kept_;
@@ -521,9 +562,9 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     sum += std::pow(x, kSharpness);
   if (all.added > 0)
     t.added = t.launch + added_seconds(d, Bytes(static_cast<std::int64_t>(all.added)));
-  t.seconds =
-      t.launch + t.added +
-      std::max(t.dispatch, std::pow(sum, 1 / kSharpness) + exposed * all.chain / d.clock_hz);
+  t.seconds = t.launch + t.added +
+              std::max(t.dispatch,
+                       std::pow(sum, 1 / kSharpness) + exposed * all.chain / d.clock_hz);
   t.blocks = all.blocks, t.resident = resident, t.chain = all.chain;
   return t;
 }

@@ -134,6 +134,11 @@ TEST(Recorded, GraphsBesideOtherCompilers) {
   EXPECT_EQ(means["all"]["wall_over_xla"]["rows"], 2);
   EXPECT_EQ(answer.json["table"].size(), 3U);
   EXPECT_EQ(answer.json["table"][2][2], "-");  // ours was not emitted
+  // Ours by measurement is shown, and is in no mean.
+  const ordered_json& softmax = answer.json["table"][1];
+  ASSERT_GE(softmax.size(), 4U);
+  EXPECT_EQ(ordered_json(std::vector(softmax.end() - 4, softmax.end())),
+            ordered_json({"5.00", "4.00", "3", "1.2"}));
   EXPECT_THAT(answer.json["reason"].get<std::string>(),
               AllOf(HasSubstr("best of the others over ours: 0.87, below 0.95"),
                     Not(HasSubstr("kernel time"))));

@@ -1,5 +1,6 @@
 // What `exact` costs does not grow with trips, and what it says is right where no walk could check
 // it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "models/exact/exact.h"
@@ -93,6 +94,23 @@ TEST(ExactCost, AgreesWithTheClosedFormOfMlkn) {
   EXPECT_EQ(read("E"), m * n * (ceil_div(l, 5) - 1));
   EXPECT_EQ(c.traffic.at("E", "DRAM/L1").written.value / 4, m * n * ceil_div(l, 5));
   EXPECT_EQ(c.traffic.operations.at("gemm1").value, m * l * k);
+}
+
+TEST(ExactCost, IsGivenUpBeyondItsLimit) {
+  const WorkedRow row = testing::worked_rows()[0];
+  const auto schedule = resolve(testing::worked_plan(row), testing::worked_workload(row),
+                                testing::worked_machine(row.machine));
+  ASSERT_TRUE(schedule.ok()) << schedule.reason();
+  const Schedule& s = *schedule;
+  ExactCost cost;
+  const Traffic whole = exact(s, &cost);
+  EXPECT_TRUE(whole.unavailable.empty());
+  EXPECT_EQ(exact(s, nullptr, cost.nodes).entries, whole.entries);
+  const Traffic none = exact(s, nullptr, cost.nodes - 1);
+  EXPECT_TRUE(none.entries.empty());
+  EXPECT_TRUE(none.operations.empty());
+  EXPECT_THAT(none.unavailable.at("DRAM/L1"),
+              ::testing::HasSubstr("more than " + std::to_string(cost.nodes - 1)));
 }
 
 WorkedRow conv(std::int64_t h, const std::string& input, const std::string& tree, bool slide) {
