@@ -256,14 +256,22 @@ TW_DEVICE void store_global(T* p, T x) {
 }
 template <class T>
 TW_DEVICE void store_streamed(T* p, T x) {
+  u64 first;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
   if constexpr (sizeof(T) == 16) {
     const b128 v = *reinterpret_cast<b128*>(&x);
-    u64 first;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
     asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(p), "r"(v.x),
                  "r"(v.y), "r"(v.z), "r"(v.w), "l"(first) : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("st.global.L2::cache_hint.u64 [%0], %1, %2;" ::"l"(p),
+                 "l"(*reinterpret_cast<u64*>(&x)), "l"(first) : "memory");
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("st.global.L2::cache_hint.u32 [%0], %1, %2;" ::"l"(p),
+                 "r"(*reinterpret_cast<u32*>(&x)), "l"(first) : "memory");
   } else {
-    store_global(p, x);
+    static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
+    asm volatile("st.global.L2::cache_hint.u16 [%0], %1, %2;" ::"l"(p),
+                 "h"(*reinterpret_cast<u16*>(&x)), "l"(first) : "memory");
   }
 }
 /// Adds in global memory, rounded to its type.
