@@ -18,7 +18,7 @@ std::string described(const fs::StitchedKernel& k, std::size_t rank, std::size_t
     text += formatted(", {} of {} elements", fs::name_of(s.groups.front().scheme), s.vector);
     if (s.turns > 1) text += formatted(", {} turns", s.turns);
     if (!s.component.partial.empty())
-      text += formatted(", {} rows in turn, {} at once", s.rows_in_turn, s.rows_at_once);
+      text += formatted(", {} rows in turn", s.rows_in_turn);
     if (s.splits > 1) text += formatted(" in {} blocks", s.splits);
   }
   return text;

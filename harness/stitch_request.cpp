@@ -124,7 +124,6 @@ ordered_json part_json(const Workload& w, const fs::Graph& g, const fs::Stitched
                        {"row_count", s.component.row_count},
                        {"rows_per_block", s.rows_per_block},
                        {"rows_in_turn", s.rows_in_turn},
-                       {"rows_at_once", s.rows_at_once},
                        {"added_bytes", s.added_bytes},
                        {"blocks", s.blocks},
                        {"registers", s.registers},

@@ -53,7 +53,7 @@ std::optional<Latency> latency_from_name(std::string_view name);
 struct Options {
   int top_k = 3;  ///< candidate patterns kept a vertex (section 5.2)
   int group = 2;  ///< consumers whose combinations are enumerated (section 5.2)
-  int beam = 3;   ///< buffer sets (section 5.3)
+  int beam = 8;   ///< buffer sets (section 5.3 has three; what is picked from them is by time)
   LastStep last_step = LastStep::unite;
   bool alone = true;   ///< the vertex alone competes with its patterns
   bool remote = true;  ///< packing of patterns that are not adjacent, through the virtual vertex
@@ -288,7 +288,6 @@ struct Stitched {
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   Spread spread = Spread::turns;
   std::int64_t rows_in_turn = 1;  ///< that a block (a warp of it) takes: with partial sums only
-  std::int64_t rows_at_once = 1;  ///< of those, that a thread has in registers together
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
   std::int64_t added_bytes = 0;  ///< that all blocks together add atomically (written schedules)

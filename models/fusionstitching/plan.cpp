@@ -1,5 +1,7 @@
 // A priced fusion plan in the plan language.
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "core/ir/format.h"
 #include "core/lowering/schedule.h"
@@ -117,6 +119,49 @@ Kernel unbound_kernel(const Graph& g, const PlanPrice& p, std::size_t k) {
   return kernel;
 }
 
+std::set<std::string> loaded_in(const Node& n) {
+  std::set<std::string> all;
+  if (n.kind == Node::Kind::load) all.insert(n.name);
+  for (const Node& child : n.children) all.merge(loaded_in(child));
+  return all;
+}
+
+/// Loads these tensors where an operator reads them.
+void load_where_read(const Workload& w, Node& n, const std::set<std::string>& tensors) {
+  if (n.kind != Node::Kind::compute) {
+    for (Node& child : n.children) load_where_read(w, child, tensors);
+    return;
+  }
+  std::vector<Node> nodes;
+  for (const Operator& op : w.operators()) {
+    if (op.name != n.name) continue;
+    std::set<std::string> read;
+    for (const Access& a : op.inputs)
+      if (!is_gather(a) && tensors.contains(w.tensor(a.tensor).name))
+        read.insert(w.tensor(a.tensor).name);
+    for (const std::string& name : read) nodes.push_back(load(name, "registers"));
+  }
+  if (nodes.empty()) return;
+  nodes.push_back(n);
+  n = sequence(std::move(nodes));
+}
+
+/// An input that one part of a pack loads must be loaded by all parts that read it: nothing else
+/// holds it there.
+void load_in_all_parts(const Workload& w, std::vector<Node>& parts) {
+  std::vector<std::set<std::string>> own;
+  std::set<std::string> any;
+  for (const Node& part : parts) {
+    own.push_back(loaded_in(part));
+    any.insert(own.back().begin(), own.back().end());
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::set<std::string> others;
+    std::ranges::set_difference(any, own[i], std::inserter(others, others.end()));
+    load_where_read(w, parts[i], others);
+  }
+}
+
 Result<Kernel> bound_kernel(const Graph& g, const Device& d, const PlanPrice& p, std::size_t k) {
   const StitchedKernel& stitched = p.kernels[k];
   if (stitched.parts.empty()) return Reason{"a product is left to libraries"};
@@ -131,6 +176,7 @@ Result<Kernel> bound_kernel(const Graph& g, const Device& d, const PlanPrice& p,
   if (trees.size() == 1) {
     kernel.tree = std::move(trees.front());
   } else {
+    load_in_all_parts(g.workload(), trees);
     kernel.tree.kind = Node::Kind::pack;
     kernel.tree.children = std::move(trees);
   }

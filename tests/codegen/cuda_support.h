@@ -106,7 +106,9 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
       auto& [read, written] = run.bytes[w.tensors()[t].name];
       read += b.read;
       written += b.written + b.atomic;
-      EXPECT_EQ(b.read_through_l1 + b.written_through_l1, 0) << w.tensors()[t].name;
+      // What all threads read alike is counted once, and comes from L1 for the others.
+      EXPECT_TRUE(b.read_through_l1 == 0 || b.read > 0) << w.tensors()[t].name;
+      EXPECT_EQ(b.written_through_l1, 0) << w.tensors()[t].name;
     }
   std::erase_if(run.bytes,
                 [](const auto& b) { return b.second == std::pair<std::int64_t, std::int64_t>(); });

@@ -37,6 +37,21 @@ TEST(FusionStitchingGraph, ClassesAndEdges) {
   for (int v = 0; v < 7; ++v) EXPECT_EQ(g.vertex(v).kind, kinds[static_cast<std::size_t>(v)]) << v;
   EXPECT_EQ(g.edges().size(), 7u);
   EXPECT_EQ(graph_of("gemm-chain").vertex(0).kind, Kind::product);
+  // By the ridge point it depends on the sizes: 2 m n k flops over 4 (m k + k n + m n) bytes.
+  const auto kind = [](const std::string& loops, double ridge) {
+    const std::string text =
+        "name: t\nloops: " + loops + "\noperators:\n  - C[m,n] += A[m,k] * B[k,n]\n";
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "test"));
+    return Graph::create(w, ridge)->vertex(0).kind;
+  };
+  const std::string small = "{m: 16, n: 16, k: 256}";  // 131072 flops, 33792 bytes: 3.9
+  EXPECT_EQ(kind(small, 3.8), Kind::product);
+  EXPECT_EQ(kind(small, 4.0), Kind::reduction);
+  EXPECT_EQ(kind(small, 0), Kind::product);
+  Device d;
+  d.f32_flops_per_second = 60e12, d.dram_bytes_per_second = 4e12;
+  EXPECT_EQ(ridge_of(d, {}), 15);
+  EXPECT_EQ(ridge_of(d, {.products = Products::points}), 0);
   // A dot product a row reads nothing twice, so it is memory-intensive.
   EXPECT_EQ(graph_from("  - s[r] += a[r,c] * b[r,c]\n").vertex(0).kind, Kind::reduction);
 }

@@ -12,6 +12,8 @@
 namespace tilewright::fusionstitching {
 namespace {
 
+using ::testing::HasSubstr;
+
 const std::shared_ptr<const Machine>& h200() {
   static const auto m = std::make_shared<const Machine>(named_machine("h200"));
   return m;
@@ -75,6 +77,49 @@ TEST(BoundTree, ElementsGoToThreadsOrShortRowsToWarps) {
                                "  - y[r,c] = x[r,c] * a[r] + t[r]\n"),
                     Scheme::thread, 4, 128),
             "r/1@grid c/512@grid ( L.t@registers C.a c/4@thread ( C.y ) )");
+}
+
+/// The tree of the first ranked schedule of so many threads that shares rows' loops out like this.
+std::string spread_tree(const Graph& g, Spread spread, std::int64_t vector, std::int64_t threads) {
+  for (const StitchedKernel& k : ranked(g, device(), whole(g), {})) {
+    const Stitched& s = k.parts.front();
+    if (k.threads == threads && s.vector == vector && s.spread == spread)
+      return to_text(bound_tree(g, device(), s, threads)->tree);
+  }
+  return "none";
+}
+
+TEST(BoundTree, RowsOfSeveralLoopsAreSharedOut) {
+  // Sixteen lanes a row of 64, the other sixteen and eight warps along the other loop.
+  EXPECT_EQ(
+      spread_tree(graph_of("attention-unit:batch=512,items=128,width=64,rows=1000"), Spread::others,
+                  4, 256),
+      "b/1@grid ( L.ids@registers L.q@registers L.w1@registers L.w2@registers L.seen@registers "
+      "t/16@warp t/1@lane d/4@lane ( C.lookup ) t/16@warp t/1@lane d/4@lane ( C.product C.distance "
+      "C.mixed C.score ) Y.block t/1@thread ( C.masked C.most ) Y.block t/1@thread ( C.exp C.norm "
+      ") "
+      "Y.block t/1@thread ( C.share ) Y.block t/16@warp t/1@lane d/4@lane ( C.weighted C.interest "
+      ") "
+      "S.interest )");
+  const Graph norm = graph_of("groupnorm:batch=16,groups=32,channels=8,size=1024");
+  EXPECT_THAT(spread_tree(norm, Spread::others, 4, 256),
+              HasSubstr("c/1@warp s/4@lane ( C.sum ) Y.block C.mean"));
+  EXPECT_THAT(spread_tree(norm, Spread::contiguous, 4, 256),
+              HasSubstr("s/128@warp c/1 s/4@lane ( C.sum ) Y.block C.mean"));
+  // One loop within a row: there is nothing to share out.
+  EXPECT_EQ(spread_tree(graph_of("layernorm:rows=64,cols=768"), Spread::others, 4, 256), "none");
+}
+
+TEST(BoundTree, EachProductWalksItsOwnWeights) {
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("name: gate\nloops: {n: 16, c: 256, j: 16}\noperators:\n"
+                         "  - z[n,j] += mean[n,c] * W1[c,j]\n  - a[n,j] = relu(z[n,j])\n"
+                         "  - e[n,c] += a[n,j] * W2[j,c]\n  - g[n,c] = sigmoid(e[n,c])\n",
+                         "test"));
+  const Graph g = *Graph::create(w, ridge_of(device(), {}));
+  const std::string tree = spread_tree(g, Spread::others, 4, 256);
+  EXPECT_THAT(tree, HasSubstr("c/32@warp c/1@lane j/4@lane ( C.z )"));
+  EXPECT_THAT(tree, HasSubstr("c/4@lane ( C.e )"));
 }
 
 TEST(BoundTree, SumsOverRowsAreCutOverBlocks) {
