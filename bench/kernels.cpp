@@ -50,7 +50,7 @@ Ours verified(const harness::Scheduled& on, const Settings& settings, int thread
   Result<cpu::Kernel> kernel = cpu::build(*source);
   if (!kernel) return {nullptr, kernel.reason()};
   harness::VerifyResult checked =
-      harness::verify(std::move(kernel).value(), *on.setting.workload, settings.seed);
+      harness::verify(std::move(kernel).value(), on.setting, settings.seed);
   if (checked.kernel) return {std::move(checked.kernel), ""};
   return {nullptr,
           formatted("verification failed: relative error {:.3g}, tolerance {:.3g}",

@@ -18,7 +18,7 @@ std::string described(const fs::StitchedKernel& k, std::size_t rank, std::size_t
     text += formatted(", {} of {} elements", fs::name_of(s.groups.front().scheme), s.vector);
     if (s.turns > 1) text += formatted(", {} turns", s.turns);
     if (!s.component.partial.empty())
-      text += formatted(", {} rows in turn, {} at once", s.rows_in_turn, s.rows_at_once);
+      text += formatted(", {} rows in turn", s.rows_in_turn);
     if (s.splits > 1) text += formatted(" in {} blocks", s.splits);
   }
   return text;
@@ -41,7 +41,8 @@ ordered_json terms_json(const fs::Overlap& t) {
           {"local_seconds", t.local},     {"latency_seconds", t.latency},
           {"added_seconds", t.added},
           {"seconds", t.seconds},         {"blocks", t.blocks},
-          {"resident_blocks", t.resident}, {"chain_cycles", t.chain}};
+          {"resident_blocks", t.resident}, {"chain_cycles", t.chain},
+          {"turns", t.turns}};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """(c) of `graphs`: schedules that are drawn from all that a graph's longest kernel could have, each verified
 and timed beside what the model says of it.
 """
+import itertools
 import json
 import os
 import signal
@@ -38,7 +39,7 @@ class Ranking:
 
     def __init__(self, command, options, stitch, say):
         self.command, self.options, self.stitch, self.say = command, options, stitch, say
-        self.process, self.drawn, self.requests = None, {}, {}
+        self.process, self.drawn, self.requests, self.answers = None, {}, {}, {}
         self.asked = [(w, size) for size in options.ranking_sizes for w in options.workloads]
         self.thread = threading.Thread(target=self._begin)
 
@@ -75,25 +76,34 @@ class Ranking:
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.say("(c): building stops: what is built is timed")
-        for number, asked in enumerate(self.asked):
-            share = max(5.0, (left() - 5) / (len(self.asked) - number))
-            result.document["ranking"][key_of(*asked)] = said = self._timed(asked, share)
-            result.write()
+        self._time(max(5.0, left() - 5))
+        for asked in self.asked:
+            result.document["ranking"][key_of(*asked)] = said = self._said(asked)
             self.say(f"(c) {key_of(*asked)}: {len(said['points'])} of {len(self.requests.get(asked, []))} timed")
+        result.write()
 
-    def _timed(self, asked, seconds):
+    def _time(self, seconds):
+        """All in one batch, whose references are evaluated side by side; graphs take turns, so that each has some
+        times where there is no time for all."""
+        turns = itertools.zip_longest(*([(asked, i) for i in range(len(requests))]
+                                        for asked, requests in self.requests.items()))
+        order = [one for turn in turns for one in turn if one]
+        answers = self.command.answers(["run", "--seed", str(self.options.seed)],
+                                       [self.requests[asked][i] for asked, i in order], seconds,
+                                       ["--seconds", "0.02"]) if order else []
+        self.answers = dict(zip(order, answers))
+
+    def _said(self, asked):
         said = {"workload": graphs.subject(*asked), "size": asked[1], "seed": self.options.seed}
         found = self.drawn.get(asked, {"reason": "out of time"})
         if isinstance(found, dict):
             return {**said, "points": [], "failed": [found]}
-        answers = self.command.answers(["run", "--seed", str(self.options.seed)], self.requests[asked], seconds,
-                                       ["--seconds", "0.02"])
         points = []
-        for one, answer in zip(found, answers):
+        for i, one in enumerate(found):
             point = {k: one[k] for k in ("schedule", "rank", "tree", "latency_seconds") if k in one}
             point["predicted_seconds"] = one["seconds"]
-            point |= {k: answer[k] for k in ("seconds_median", "seconds_min", "relative_error", "reason",
-                                             "source_fnv64") if k in answer}
+            point |= {k: v for k, v in self.answers[asked, i].items()
+                      if k in ("seconds_median", "seconds_min", "relative_error", "reason", "source_fnv64")}
             points.append(point)
         return {**said, "points": [p for p in points if "reason" not in p],
                 "failed": [p for p in points if "reason" in p]}

@@ -30,11 +30,11 @@ class Tuned:
             first = number * self.options.tuned
             self.built[one] = answers[first:first + self.options.tuned]
 
-    def build(self, ours):
+    def build(self, ours, until):
         """After the model's own choices, which are waited for."""
         try:
             ours.done.wait()
-            self._build(self.options.budget)
+            self._build(max(1.0, until - time.monotonic()))
             self.say(f"(d): {sum('reason' not in a for found in self.built.values() for a in found)} of "
                      f"{sum(map(len, self.built.values()))} schedules built")
         except SystemExit as why:  # bad input: the command's own line

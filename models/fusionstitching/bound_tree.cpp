@@ -111,7 +111,7 @@ class Writer {
     in_warps_ = threads_ != kThreadsOfTrips && trips > threads_;
   }
 
-  /// Runs of rows: a block's, in warp scheme each of its warps', some of them at once.
+  /// Runs of rows: a block's, in warp scheme each of its warps'.
   void units_of_runs(Scheme scheme, std::vector<int> rows) {
     const int run = run_loop(g_, c_);
     std::erase(rows, run);
@@ -348,8 +348,6 @@ class Writer {
   /// and has room, else in shared memory if that has; else nowhere.
   enum class Where : std::uint8_t { registers, shared, nowhere };
   Where keep(std::int64_t share, std::int64_t bytes, bool aligned) {
-    share *= s_.rows_at_once;
-    bytes *= s_.rows_at_once;
     const std::int64_t most = std::min(kKept, d_.registers_per_sm / threads_ - kWorking);
     if (aligned && share <= kKeptOfTensor && kept_ + share <= most) {
       kept_ += share;
@@ -488,8 +486,6 @@ class Writer {
 
   // ---- Runs of rows: parts with partial sums ----------------------------------------------------
 
-  bool in_turns() const { return s_.rows_in_turn > s_.rows_at_once; }
-
   /// What all rows of a run read alike stays in registers; a row's own values, which all threads of
   /// a block need, come to shared memory for the whole run, so that no row waits for them.
   bool place_for_run(TensorId t, const std::vector<Use>& uses) {
@@ -502,7 +498,7 @@ class Writer {
       if (u.access->index != uses.front().access->index || says_where(t)) return false;
     }
     const std::int64_t most = std::min(kKept, d_.registers_per_sm / threads_ - kWorking);
-    if (!in_turns()) return false;
+    if (s_.rows_in_turn == 1) return false;
     if ((loops & c_.rows) == 0 && share <= kKeptOfTensor && kept_ + share <= most) {
       kept_ += share;
       run_loads_.push_back(load(w_.tensor(t).name, "registers"));
@@ -528,8 +524,8 @@ class Writer {
   Node runs() {
     std::vector<Node> row = body();
     std::vector<Node> in_warp = std::move(run_loads_);
-    if (in_turns() || (warp_cuts_.empty() && s_.rows_at_once < cuts_.back().step)) {
-      const Cut turn{run_loop(g_, c_), s_.rows_at_once};
+    if (s_.rows_in_turn > 1) {
+      const Cut turn{run_loop(g_, c_)};
       in_warp.push_back(nest({&turn, 1}, sequence(std::move(row))));
     } else {
       std::ranges::move(row, std::back_inserter(in_warp));

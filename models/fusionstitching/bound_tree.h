@@ -40,8 +40,8 @@ struct BoundTree {
 ///  t/16@warp t/1@lane d/4@lane ( C.score ) Y.block t/1@thread ( C.masked ) ... )`, passes.h;
 ///  - columns (see runs_over_columns): `c/128@grid r/512@grid ( r/64@warp c/4@lane r/1 ( C.sum )
 ///    S.sum!atomic )`, `splits` blocks a column;
-///  - of parts with partial sums, runs of rows (Stitched::rows_in_turn, rows_at_once): `r/42@grid (
-///    L.mean@shared L.gain@registers r/2 ( L.x c/4@thread ( C.sum ) Y.block c/4@thread ( C.sub
+///  - of parts with partial sums, runs of rows (Stitched::rows_in_turn): `r/42@grid (
+///    L.mean@shared L.gain@registers r/1 ( L.x c/4@thread ( C.sum ) Y.block c/4@thread ( C.sub
 ///    C.columns ) ) S.columns!atomic )` in block scheme, in warp scheme with `r/5@warp` around the run.
 /// Operators that run over the same loops and wait for no sum of each other share a loop (a pass).
 /// An operator is computed once: later groups read its value where the first one has left it. An

@@ -12,7 +12,6 @@ namespace {
 constexpr double kEnoughRows = 128;  // a block each, for about every SM of a large GPU
 constexpr double kAddedOfClock = 4;  // bytes, for each SM
 constexpr std::array<std::int64_t, 6> kBlocksOfSm = {1, 2, 3, 4, 6, 8};
-constexpr std::array<std::int64_t, 3> kAtOnce = {1, 2, 4};
 
 Mask bit(int l) { return Mask{1} << l; }
 
@@ -160,21 +159,17 @@ int run_loop(const Graph& g, const Component& c) {
   return longest;
 }
 
-std::vector<RowRun> row_runs(const Graph& g, const Device& d, const Component& c,
-                             std::int64_t units) {
+std::vector<std::int64_t> row_runs(const Graph& g, const Device& d, const Component& c,
+                                   std::int64_t units) {
   const std::int64_t rows = g.extent(run_loop(g, c));
   const double others = c.row_count / static_cast<double>(rows);
-  std::vector<RowRun> out;
-  for (std::int64_t at_once : kAtOnce)
-    for (std::int64_t blocks : kBlocksOfSm) {
-      const double wanted = std::max(1.0, static_cast<double>(blocks * d.sms) / others);
-      const auto each = static_cast<std::int64_t>(
-          std::ceil(static_cast<double>(rows) / wanted / static_cast<double>(units)));
-      const std::int64_t in_turn = ceil_div(each, at_once) * at_once;
-      const bool known = std::ranges::any_of(
-          out, [&](const RowRun& r) { return r.in_turn == in_turn && r.at_once == at_once; });
-      if (!known) out.push_back({in_turn, at_once});
-    }
+  std::vector<std::int64_t> out;
+  for (std::int64_t blocks : kBlocksOfSm) {
+    const double wanted = std::max(1.0, static_cast<double>(blocks * d.sms) / others);
+    const auto in_turn = static_cast<std::int64_t>(
+        std::ceil(static_cast<double>(rows) / wanted / static_cast<double>(units)));
+    if (std::ranges::find(out, in_turn) == out.end()) out.push_back(in_turn);
+  }
   return out;
 }
 

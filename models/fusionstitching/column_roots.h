@@ -26,14 +26,10 @@ void join_sums(const Graph& g, std::vector<Component>& parts);
 /// The loop of rows that all partial sums go along, of which a block takes several in turn.
 int run_loop(const Graph& g, const Component& c);
 
-/// How a block goes over its rows in turn.
-struct RowRun {
-  std::int64_t in_turn = 1, at_once = 1;
-};
-/// Runs that are tried, where a block has `units` rows side by side: so long that there are one to
-/// eight blocks an SM, one, two or four rows at once. None twice.
-std::vector<RowRun> row_runs(const Graph& g, const Device& d, const Component& c,
-                             std::int64_t units);
+/// Lengths of runs that are tried, rows in turn, where a block has `units` rows side by side: so
+/// long that there are one to eight blocks an SM. None twice.
+std::vector<std::int64_t> row_runs(const Graph& g, const Device& d, const Component& c,
+                                   std::int64_t units);
 
 /// Bytes that a block adds to partial sums in global memory.
 std::int64_t added_bytes(const Graph& g, const Component& c);

@@ -288,7 +288,6 @@ struct Stitched {
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   Spread spread = Spread::turns;
   std::int64_t rows_in_turn = 1;  ///< that a block (a warp of it) takes: with partial sums only
-  std::int64_t rows_at_once = 1;  ///< of those, that a thread has in registers together
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
   std::int64_t added_bytes = 0;  ///< that all blocks together add atomically (written schedules)

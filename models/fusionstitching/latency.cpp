@@ -85,7 +85,7 @@ bool Part::place(Stitched& s, std::int64_t threads) const {
     if (g.scheme == Scheme::block && root.kind == Kind::reduction)
       partials = std::max(partials, threads / kWarp * root.row_bytes);
     if (!g.sub_root || g.scheme != Scheme::block) continue;
-    const std::int64_t rows = c_.partial.empty() ? s.rows_per_block : s.rows_at_once;
+    const std::int64_t rows = c_.partial.empty() ? s.rows_per_block : 1;
     const double bytes = tile(g.root) * static_cast<double>(rows * root.row_bytes);
     if (bytes > static_cast<double>(d_.shared_per_sm)) return false;
     requests.push_back({g.root, static_cast<std::int64_t>(bytes), {}});
@@ -122,7 +122,7 @@ std::int64_t Part::registers(const Stitched& s) const {
     }
     most = std::max(most, across + within(s.groups[at]));
   }
-  return kAddressing + most * s.vector * s.rows_at_once;
+  return kAddressing + most * s.vector;
 }
 
 std::int64_t Part::within(const Group& g) const {
@@ -294,8 +294,7 @@ double Part::exchange(const Stitched& s, const Group& g, std::int64_t threads) c
               2 * d_.barrier;
   if (root.kind == Kind::reduction && g.scheme == Scheme::warp) cycles += results * tree;
   if (root.kind == Kind::reduction && g.scheme == Scheme::block)
-    cycles += results * (2 * tree + 2 * d_.shared) +
-              2 * rows / static_cast<double>(s.rows_at_once) * d_.barrier;
+    cycles += results * (2 * tree + 2 * d_.shared) + 2 * rows * d_.barrier;
   if (g.sub_root && g.scheme == Scheme::block)
     cycles += rounds(s, g.scheme, tile(g.root), threads).accesses * d_.shared + d_.barrier;
   return cycles;

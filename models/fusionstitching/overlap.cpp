@@ -31,8 +31,11 @@ constexpr double kSchedulers =
 constexpr double kSpecialLanes =
     16;  // of an SM, a cycle: CUDA C++ Programming Guide, throughput of instructions
 constexpr double kSharpness = 4;
-constexpr double kAttained = 0.85;   // of DRAM's bandwidth
+constexpr double kAttained = 0.85;  // of DRAM's bandwidth
+constexpr double kScattered =
+    0.005;  // more of DRAM's time a doubling of turns: a block's bytes lie apart
 constexpr double kExposed = 0.1;     // of a chain: at the kernel's end
+constexpr double kFilling = 0.01;    // of the time until every place has its first block
 constexpr double kInStep = 0.25;     // of a chain: between the first rounds of blocks
 constexpr double kOwnRegisters = 9;  // of a thread, beside the values that it keeps and loads
 
@@ -263,6 +266,7 @@ class Tally {
     out_.instructions += kOfAccess * x.count * times;
     out_.wavefronts += x.wavefronts * times * at.full;
     if (home) out_.sectors += x.sectors * times * at.full;
+    if (home) out_.turns = std::max(out_.turns, at.turns);
   }
   double warps(const Place& at) const { return at.warps == 0 ? out_.warps : at.warps; }
 
@@ -542,12 +546,14 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     all.added += p.blocks * p.added;
     rounds += p.blocks * p.chain / (resident * sms);
     all.chain = std::max(all.chain, p.chain);
+    all.turns = std::max(all.turns, p.turns);
   }
   const double of_sm = uneven(d, all.blocks) / sms / d.clock_hz;
   Overlap t{
       .launch = d.launch / d.clock_hz,
       .dispatch = all.blocks * d.dispatch / d.clock_hz,
-      .dram = dram_bytes / (kAttained * d.dram_bytes_per_second),
+      .dram = dram_bytes / (kAttained * d.dram_bytes_per_second) *
+              (1 + kScattered * std::log2(all.turns)),
       .fill = all.sectors * kSectorBytes * uneven(d, all.blocks) / sms / d.fill_bytes_per_second,
       .issue = all.instructions / kSchedulers * of_sm,
       .special = all.special * kWarp / kSpecialLanes * of_sm,
@@ -555,16 +561,17 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
       .latency = std::max(rounds, all.chain) / d.clock_hz};
   // The second round of blocks waits for the first one's stores; after several they have drifted
   // apart.
-  const double waves = all.blocks / (resident * sms);
-  const double exposed = kExposed + (waves > 1 ? kInStep / std::floor(waves) : 0);
+  const double places = resident * sms, waves = all.blocks / places;
+  const double exposed = (kExposed + (waves > 1 ? kInStep / std::floor(waves) : 0)) * all.chain +
+                         kFilling * std::min(all.blocks, places) * d.dispatch;
   double sum = 0;
   for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
     sum += std::pow(x, kSharpness);
   if (all.added > 0)
     t.added = t.launch + added_seconds(d, Bytes(static_cast<std::int64_t>(all.added)));
   t.seconds = t.launch + t.added +
-              std::max(t.dispatch,
-                       std::pow(sum, 1 / kSharpness) + exposed * all.chain / d.clock_hz);
+              std::max(t.dispatch, std::pow(sum, 1 / kSharpness) + exposed / d.clock_hz);
+  t.turns = all.turns;
   t.blocks = all.blocks, t.resident = resident, t.chain = all.chain;
   return t;
 }

@@ -21,6 +21,7 @@ struct Demand {
       0;                 ///< of a block: 128-byte passes of the load-store units, shuffles included
   double sectors = 0;    ///< of a block: of 32 bytes, between L2 and the SM
   double chain = 0;      ///< cycles from a block's start to its end, alone on its SM
+  double turns = 1;      ///< of a thread over what it reads from home, a block's width apart
   double added = 0;      ///< of a block: bytes that it adds atomically
   double registers = 0;  ///< of a thread: values kept at the same time, and those on their way
   friend bool operator==(const Demand&, const Demand&) = default;
@@ -38,8 +39,10 @@ struct Overlap {
   double added = 0;     ///< zeroing, before it, and adding what blocks add atomically, as they end
   double latency = 0;   ///< rounds of resident blocks, each as long as its chain
   double seconds = 0;
-  double blocks = 0, resident = 0,
-         chain = 0;  ///< blocks in all, of an SM at once; cycles of the longest
+  double turns = 1;     ///< of a thread over what it reads
+  double blocks = 0;    ///< in all
+  double resident = 0;  ///< of an SM at once
+  double chain = 0;     ///< cycles of the longest
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 

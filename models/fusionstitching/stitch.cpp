@@ -223,9 +223,8 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
 void Part::each_run(Stitched& s, std::int64_t threads, const Seen& f) const {
   const std::int64_t units = s.groups.front().scheme == Scheme::warp ? threads / kWarp : 1;
   for (s.vector = 1; s.vector <= widest_; s.vector *= 2)
-    for (const RowRun& run : row_runs(g_, d_, c_, units)) {
-      s.rows_in_turn = run.in_turn;
-      s.rows_at_once = run.at_once;
+    for (std::int64_t in_turn : row_runs(g_, d_, c_, units)) {
+      s.rows_in_turn = in_turn;
       try_one(s, threads, f);
     }
 }

@@ -293,6 +293,19 @@ TEST(Stitched, RefusalsSayWhy) {
               HasSubstr("ends with a smaller piece"));
 }
 
+TEST(Stitched, WhatAllThreadsReadAlikeNeedsNoBarrier) {
+  const Case norm{"batchnorm:batch=2,channels=3,size=520",
+                  {"n/1@grid c/1@grid s/520@grid ( C.rstd C.scale C.shift s/4@thread ( C.scaled "
+                   "C.shifted ) )"}};
+  const Schedule s = schedule_of(norm);
+  const auto source = cuda::emit(s, {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  const std::string& text = source->text;
+  EXPECT_THAT(text, ::testing::HasSubstr("load_alike<1>"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("block_sync")));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("TW_SHARED")));
+}
+
 TEST(Stitched, Blocks) { run_all(block_cases()); }
 TEST(Stitched, Threads) { run_all(thread_cases()); }
 

@@ -178,6 +178,27 @@ TEST(Recorded, RankedSchedules) {
   EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("rank correlation 0.500, below 0.8"));
 }
 
+TEST(Recorded, SchedulesTimedTwiceSayWhatNoiseLeaves) {
+  const TemporaryDirectory out, data;
+  std::ifstream from(std::string(kFolder) + "/h200-ranking.json");
+  ordered_json recording = ordered_json::parse(from);
+  const auto write = [&](const char* file, bool backwards) {
+    ordered_json points = ordered_json::array();
+    for (int i = 0; i < 12; ++i)
+      points.push_back({{"tree", "r/" + std::to_string(i + 1) + " ( C.y )"},
+                        {"predicted_seconds", 1e-6 * (i + 1)},
+                        {"seconds_median", 1e-6 * (backwards ? 12 - i : i + 1)}});
+    recording["ranking"] = {{"gelu", {{"points", points}, {"failed", ordered_json::array()}}}};
+    std::ofstream(data.path().string() + "/" + file) << recording;
+  };
+  write("h200-ranking.json", false);
+  write("h200-graphs.json", true);
+  const std::string folder = data.path().string();
+  const Answer answer = reproduce({}, of("fusionstitching/ranking", out, folder.c_str()));
+  EXPECT_DOUBLE_EQ(answer.json["graphs"]["gelu"]["spearman"].get<double>(), 1);
+  EXPECT_THAT(answer.json["table"].dump(), HasSubstr("-1.000 (12)"));
+}
+
 TEST(Recorded, WithoutARecordingThereIsNoNumber) {
   const TemporaryDirectory out;
   for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu",

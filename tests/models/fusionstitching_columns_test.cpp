@@ -116,12 +116,11 @@ TEST(PartialSums, AreNoOthers) {
             Found{});
 }
 
-std::string tree_of(const Graph& g, Scheme scheme, std::int64_t threads, std::int64_t in_turn,
-                    std::int64_t at_once) {
+std::string tree_of(const Graph& g, Scheme scheme, std::int64_t threads, std::int64_t in_turn) {
   for (const StitchedKernel& k : ranked(g, device(), whole(g), {})) {
     const Stitched& s = k.parts.front();
     if (k.threads == threads && s.vector == 4 && s.groups.front().scheme == scheme &&
-        s.rows_in_turn == in_turn && s.rows_at_once == at_once)
+        s.rows_in_turn == in_turn)
       return to_text(bound_tree(g, device(), s, threads)->tree);
   }
   return "none";
@@ -131,15 +130,15 @@ TEST(PartialSums, AreKeptOverRunsOfRows) {
   const Graph g = graph_of("layernorm-backward:rows=4096,cols=768");
   const std::string first =
       "( C.scaled C.sum1 C.centred C.normal C.along C.sum2 C.weighted C.dgain C.dbias )";
-  EXPECT_EQ(tree_of(g, Scheme::block, 256, 16, 2),
-            "r/16@grid ( L.mean@shared L.rstd@shared L.gain@registers r/2 ( c/4@thread " + first +
+  EXPECT_EQ(tree_of(g, Scheme::block, 256, 16),
+            "r/16@grid ( L.mean@shared L.rstd@shared L.gain@registers r/1 ( c/4@thread " + first +
                 " Y.block c/4@thread ( C.dx ) ) S.dgain!atomic S.dbias!atomic )");
-  EXPECT_EQ(tree_of(g, Scheme::warp, 128, 8, 1),
+  EXPECT_EQ(tree_of(g, Scheme::warp, 128, 8),
             "r/32@grid ( r/8@warp ( L.gain@registers r/1 ( L.mean@registers L.rstd@registers "
             "c/4@lane " +
                 first + " Y.warp c/4@lane ( C.dx ) ) ) S.dgain!atomic S.dbias!atomic )");
   // A row a thread would leave each thread all columns.
-  EXPECT_EQ(tree_of(g, Scheme::thread, 128, 8, 1), "none");
+  EXPECT_EQ(tree_of(g, Scheme::thread, 128, 8), "none");
 }
 
 /// By hand: 4096 rows in runs of 16 are 256 blocks, each of which adds two rows of 768 floats.

@@ -41,6 +41,10 @@ Demand demand(const Graph& g, const std::string& tree, std::map<std::string, Pin
 /// A kernel of this many blocks that ask for little.
 Demand blocks(double n, double chain = 1) { return {.blocks = n, .warps = 8, .chain = chain}; }
 
+const char* const kAbs =
+    "loops: {r: 8, c: 1024}\ntensors: {x: [r, c], a: [r, c]}\noutputs: [a]\n"
+    "operators:\n  - a[r,c] = abs(x[r,c])\n";
+
 TEST(Overlap, BlocksAreGivenOutOneAfterTheOther) {
   const Demand many = blocks(5000);
   const Overlap t = overlap(round_device(), {&many, 1}, 8, 0);
@@ -53,6 +57,15 @@ TEST(Overlap, BytesTakeDramsRate) {
   const Overlap t = overlap(round_device(), {&one, 1}, 8, 1e6);
   EXPECT_NEAR(t.dram, 10e-6 / 0.85, 1e-12);
   EXPECT_NEAR(t.seconds, t.launch + t.dram, 1e-8);  // nothing else takes long
+}
+
+TEST(Overlap, BytesOfManyTurnsLieApart) {
+  Demand one = blocks(2);
+  one.turns = 8;
+  EXPECT_NEAR(overlap(round_device(), {&one, 1}, 8, 1e6).dram, 1.015 * 10e-6 / 0.85, 1e-12);
+  const Graph g = graph_from(kAbs);
+  EXPECT_EQ(demand(g, "r/1@grid c/1@lane ( C.a )").turns, 32);
+  EXPECT_EQ(demand(g, "r/1@grid c/1024@grid c/4@thread ( C.a )").turns, 1);
 }
 
 TEST(Overlap, LatenciesOfResidentBlocksOverlap) {
@@ -98,10 +111,6 @@ TEST(Overlap, TheLongestDecidesAndOthersAdd) {
   const Overlap two = overlap(round_device(), {&w, 1}, 8, 0);
   EXPECT_NEAR((two.seconds - two.launch) / (one.seconds - one.launch), std::pow(2, 0.25), 1e-4);
 }
-
-const char* const kAbs =
-    "loops: {r: 8, c: 1024}\ntensors: {x: [r, c], a: [r, c]}\noutputs: [a]\n"
-    "operators:\n  - a[r,c] = abs(x[r,c])\n";
 
 TEST(DemandOf, WideAccessesAreFewerInstructionsAndNoMoreBytes) {
   const Graph g = graph_from(kAbs);
