@@ -34,6 +34,9 @@ constexpr double kSharpness = 4;
 constexpr double kAttained = 0.85;  // of DRAM's bandwidth
 constexpr double kScattered =
     0.005;  // more of DRAM's time a doubling of turns: a block's bytes lie apart
+constexpr double kSpread = 0.006,
+                 kSpreadFrom =
+                     4096;  // DRAM's time a doubling of an SM's bytes of one round, from so many on
 constexpr double kExposed = 0.1;     // of a chain: at the kernel's end
 constexpr double kFilling = 0.01;    // of the time until every place has its first block
 constexpr double kInStep = 0.25;     // of a chain: between the first rounds of blocks
@@ -549,11 +552,14 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     all.turns = std::max(all.turns, p.turns);
   }
   const double of_sm = uneven(d, all.blocks) / sms / d.clock_hz;
+  const double places = resident * sms, waves = all.blocks / places;
+  const double of_round = dram_bytes / std::max(1.0, waves) / sms;
   Overlap t{
       .launch = d.launch / d.clock_hz,
       .dispatch = all.blocks * d.dispatch / d.clock_hz,
-      .dram = dram_bytes / (kAttained * d.dram_bytes_per_second) *
-              (1 + kScattered * std::log2(all.turns)),
+      .dram =
+          dram_bytes / (kAttained * d.dram_bytes_per_second) *
+          (1 + kScattered * std::log2(all.turns) + kSpread * std::log2(1 + of_round / kSpreadFrom)),
       .fill = all.sectors * kSectorBytes * uneven(d, all.blocks) / sms / d.fill_bytes_per_second,
       .issue = all.instructions / kSchedulers * of_sm,
       .special = all.special * kWarp / kSpecialLanes * of_sm,
@@ -561,7 +567,6 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
       .latency = std::max(rounds, all.chain) / d.clock_hz};
   // The second round of blocks waits for the first one's stores; after several they have drifted
   // apart.
-  const double places = resident * sms, waves = all.blocks / places;
   const double exposed = (kExposed + (waves > 1 ? kInStep / std::floor(waves) : 0)) * all.chain +
                          kFilling * std::min(all.blocks, places) * d.dispatch;
   double sum = 0;
