@@ -136,11 +136,16 @@ class Writer {
     bound_ = Binding::thread;
     const bool is_short =
         !rows.empty() && extent(along) <= kShortRounds * kWarp * step_along(along);
+    // Each warp takes several of the last of them in turn where all warps have as many.
+    const std::int64_t warps = threads_ / kWarp;
+    const std::int64_t turns =
+        is_short && extent(rows.back()) % (warps * s_.turns) == 0 ? s_.turns : 1;
     for (int l : rows)
-      cuts_.push_back({l, is_short && l == rows.back() ? std::min(threads_ / kWarp, extent(l)) : 1,
-                       Binding::grid});
+      cuts_.push_back(
+          {l, is_short && l == rows.back() ? std::min(warps * turns, extent(l)) : 1, Binding::grid});
     if (is_short) {
-      cuts_.push_back({rows.back(), 1, Binding::warp});
+      cuts_.push_back({rows.back(), turns, Binding::warp});
+      if (turns > 1) cuts_.push_back({rows.back(), 1, Binding::seq});
       bound_ = Binding::lane;
       return;
     }

@@ -31,7 +31,7 @@ void take_warps(const Graph& g, LoopShare& s, std::int64_t& warps) {
   s.warps = std::min(warps, ceil_div(trips(g, s), s.lanes));
   s.turns = run(g, s) / (s.lanes * s.step);
   s.warps = ceil_div(g.extent(s.loop), run(g, s));
-  warps /= power_above(s.warps);
+  warps = std::max(std::int64_t{1}, warps / power_above(s.warps));
 }
 
 /// The same of the inner of two loops over warps: it must divide a block's.

@@ -12,7 +12,7 @@ namespace tilewright::fusionstitching {
 namespace {
 
 constexpr std::array<std::int64_t, 4> kThreads = {128, 256, 512, 1024};
-constexpr std::array<std::int64_t, 6> kWrittenThreads = {32, 64, 128, 256, 512, 1024};
+constexpr std::array<std::int64_t, 7> kWrittenThreads = {32, 64, 128, 192, 256, 512, 1024};
 constexpr std::array<Scheme, 3> kSchemes = {Scheme::thread, Scheme::warp, Scheme::block};
 constexpr double kSummedByBlock =
     32;  // of a column, at least: its part is written for each 32 read

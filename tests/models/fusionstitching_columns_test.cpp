@@ -130,7 +130,7 @@ TEST(PartialSums, AreKeptOverRunsOfRows) {
   const Graph g = graph_of("layernorm-backward:rows=4096,cols=768");
   const std::string first =
       "( C.scaled C.sum1 C.centred C.normal C.along C.sum2 C.weighted C.dgain C.dbias )";
-  EXPECT_EQ(tree_of(g, Scheme::block, 256, 16),
+  EXPECT_EQ(tree_of(g, Scheme::block, 192, 16),
             "r/16@grid ( L.mean@shared L.rstd@shared L.gain@registers r/1 ( c/4@thread " + first +
                 " Y.block c/4@thread ( C.dx ) ) S.dgain!atomic S.dbias!atomic )");
   EXPECT_EQ(tree_of(g, Scheme::warp, 128, 8),

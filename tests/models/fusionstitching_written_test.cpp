@@ -52,7 +52,7 @@ TEST(BoundTree, SaysEachScheme) {
   EXPECT_EQ(tree_of(g, Scheme::warp, 4, 256),
             "r/8@grid r/1@warp ( L.x@registers c/4@lane ( C.sum ) Y.warp C.mean "
             "c/4@lane ( C.sub C.sq C.varsum ) Y.warp C.rstd c/4@lane ( C.norm ) )");
-  EXPECT_EQ(tree_of(g, Scheme::block, 4, 256),
+  EXPECT_EQ(tree_of(g, Scheme::block, 4, 192),
             "r/1@grid ( L.x@registers c/4@thread ( C.sum ) Y.block C.mean "
             "c/4@thread ( C.sub C.sq C.varsum ) Y.block C.rstd c/4@thread ( C.norm ) )");
   EXPECT_EQ(tree_of(g, Scheme::block, 4, 64),
