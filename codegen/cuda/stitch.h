@@ -215,7 +215,6 @@ class StitchEmitter {
                             const std::vector<Linear>& inside) const;
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;
   std::string shared_at(const Value& v, const Key& key) const;
-  std::string load_function(const Value& v) const;
   std::string owner(const Copies& c) const;
   static std::string both(const std::string& a, const std::string& b) {
     return a.empty() || b.empty() ? a + b : a + " && " + b;

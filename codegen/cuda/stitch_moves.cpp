@@ -48,17 +48,6 @@ std::int64_t StitchEmitter::vector_width(TensorId t, const Linear& at, int eleme
   return width;
 }
 
-/// What others read again had better stay near; what is read once had better not.
-std::string StitchEmitter::load_function(const Value& v) const {
-  std::set<int> known;
-  for (const Linear& x : v.key)
-    for (const auto& [id, c] : x.terms) known.insert(id);
-  for (NodeId l : v.around)
-    for (int id : {facts_[l.index()].unit, facts_[l.index()].turn})
-      if (id >= 0 && k_.node(l).max_trips > 1 && !known.contains(id)) return "load_reused";
-  return "load_streamed";
-}
-
 /// What must hold for a value to be moved.
 std::vector<Linear> StitchEmitter::moved_inside(const Value& v) const {
   std::vector<Linear> inside = v.inside;
@@ -101,7 +90,7 @@ void StitchEmitter::load(const Value& v) {
   out_.comment("L." + workload_.tensor(v.tensor).name);
   if (v.storage == Storage::shared) return stage(v);
   const Copies c = copies(v.key, v.around);
-  move(v, v.alike ? "load_alike" : load_function(v), owner(c));
+  move(v, v.alike ? "load_alike" : "load_several", owner(c));
   if (c.lane.empty() || v.alike) return;
   const std::vector<int> ids = own(v.key, k_.node(v.anchor).parent);
   for (int id : ids) open_loop(id);
@@ -153,14 +142,7 @@ void StitchEmitter::stage(const Value& v) {
 
 void StitchEmitter::store(const Value& v) {
   out_.comment("S." + workload_.tensor(v.tensor).name);
-  const auto own = [this](OpId reader) {
-    return std::ranges::any_of(made_by_,
-                               [&](const auto& made) { return k_.node(made.first).op == reader; });
-  };
-  const bool read_again = !std::ranges::all_of(workload_.consumers(v.tensor), own);
-  const std::string function = k_.buffer(v.buffer).atomic ? "add_several"
-                               : read_again               ? "store_several"
-                                                          : "store_last";
+  const std::string function = k_.buffer(v.buffer).atomic ? "add_several" : "store_several";
   Copies c = copies(v.key, {});
   if (!is_sum(v) || !shared_out(v)) return move(v, function, owner(c));
   c.warp.clear();

@@ -112,7 +112,7 @@ void StitchEmitter::load_run(NodeId id, Run& run) {
   out_.line(real() + " " + run.name + "[" + std::to_string(e.count) + "];");
   open_loop(run.element, run.width);
   const Gathered g = gathered_at({id, run.input});
-  out_.line("load_reused<" + std::to_string(run.width) + ">(&" + run.name + "[" + e.text + "], " +
+  out_.line("load_several<" + std::to_string(run.width) + ">(&" + run.name + "[" + e.text + "], " +
             g.place + ", " + g.there + ");");
   close_loop();
   if (g.lane.empty()) return;

@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -114,3 +115,10 @@ def test_what_was_found_survives_the_end_of_a_process(tmp_path):
     assert "the process ended" in large["time_reason"]
     assert document["ranking"]["softmax"]["points"] == []
     assert not out.with_suffix(".json.part").exists()
+
+
+def test_without_drawn_schedules_nothing_is_paused():
+    import graph_drawn
+    ranking = graph_drawn.Ranking(None, types.SimpleNamespace(workloads=[], ranking_sizes=[]), [], print)
+    ranking.pause(True)
+    ranking.pause(False)

@@ -204,41 +204,36 @@ TW_DEVICE T load_global(const T* p) {
   return x;
 }
 /// Global memory that no block writes while the kernel runs: not ordered with other accesses, so that
-/// many can be under way. `read_streamed`: not kept in L1; `read_reused`: kept there.
-#define TW_READ_ONLY(NAME, HOW)                                                               \
-  template <class T>                                                                          \
-  TW_DEVICE T NAME(const T* p) {                                                              \
-    T x;                                                                                      \
-    if constexpr (sizeof(T) == 16) {                                                          \
-      b128 v;                                                                                 \
-      asm("ld.global.nc" HOW ".v4.u32 {%0, %1, %2, %3}, [%4];"                                \
-          : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));                             \
-      x = *reinterpret_cast<T*>(&v);                                                          \
-    } else if constexpr (sizeof(T) == 8) {                                                    \
-      u64 v;                                                                                  \
-      asm("ld.global.nc" HOW ".u64 %0, [%1];" : "=l"(v) : "l"(p));                            \
-      x = *reinterpret_cast<T*>(&v);                                                          \
-    } else if constexpr (sizeof(T) == 4) {                                                    \
-      u32 v;                                                                                  \
-      asm("ld.global.nc" HOW ".u32 %0, [%1];" : "=r"(v) : "l"(p));                            \
-      x = *reinterpret_cast<T*>(&v);                                                          \
-    } else if constexpr (sizeof(T) == 2) {                                                    \
-      u16 v;                                                                                  \
-      asm("ld.global.nc" HOW ".u16 %0, [%1];" : "=h"(v) : "l"(p));                            \
-      x = *reinterpret_cast<T*>(&v);                                                          \
-    } else {                                                                                  \
-      static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");                                \
-      u16 v; /* the low byte */                                                               \
-      asm("ld.global.nc" HOW ".u8 %0, [%1];" : "=h"(v) : "l"(p));                             \
-      x = *reinterpret_cast<T*>(&v);                                                          \
-    }                                                                                         \
-    return x;                                                                                 \
+/// many can be under way.
+template <class T>
+TW_DEVICE T read_only(const T* p) {
+  T x;
+  if constexpr (sizeof(T) == 16) {
+    b128 v;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 8) {
+    u64 v;
+    asm("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(p));
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 4) {
+    u32 v;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 2) {
+    u16 v;
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));
+    x = *reinterpret_cast<T*>(&v);
+  } else {
+    static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");
+    u16 v; /* the low byte */
+    asm("ld.global.nc.u8 %0, [%1];" : "=h"(v) : "l"(p));
+    x = *reinterpret_cast<T*>(&v);
   }
-TW_READ_ONLY(read_streamed, ".L1::no_allocate")
-TW_READ_ONLY(read_reused, "")
-#undef TW_READ_ONLY
-/// `store_global`: past L1. `store_streamed`: L2 may write it back before anything else, as what nobody
-/// reads soon had better be.
+  return x;
+}
+/// Past L1.
 template <class T>
 TW_DEVICE void store_global(T* p, T x) {
   if constexpr (sizeof(T) == 16) {
@@ -254,24 +249,20 @@ TW_DEVICE void store_global(T* p, T x) {
     asm volatile("st.global.cg.u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory");
   }
 }
+/// With the caching that the device thinks best.
 template <class T>
-TW_DEVICE void store_streamed(T* p, T x) {
-  u64 first;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
+TW_DEVICE void store_home(T* p, T x) {
   if constexpr (sizeof(T) == 16) {
     const b128 v = *reinterpret_cast<b128*>(&x);
-    asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(p), "r"(v.x),
-                 "r"(v.y), "r"(v.z), "r"(v.w), "l"(first) : "memory");
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w) : "memory");
   } else if constexpr (sizeof(T) == 8) {
-    asm volatile("st.global.L2::cache_hint.u64 [%0], %1, %2;" ::"l"(p),
-                 "l"(*reinterpret_cast<u64*>(&x)), "l"(first) : "memory");
+    asm volatile("st.global.u64 [%0], %1;" ::"l"(p), "l"(*reinterpret_cast<u64*>(&x)) : "memory");
   } else if constexpr (sizeof(T) == 4) {
-    asm volatile("st.global.L2::cache_hint.u32 [%0], %1, %2;" ::"l"(p),
-                 "r"(*reinterpret_cast<u32*>(&x)), "l"(first) : "memory");
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(*reinterpret_cast<u32*>(&x)) : "memory");
   } else {
     static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
-    asm volatile("st.global.L2::cache_hint.u16 [%0], %1, %2;" ::"l"(p),
-                 "h"(*reinterpret_cast<u16*>(&x)), "l"(first) : "memory");
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory");
   }
 }
 /// Adds in global memory, rounded to its type.

@@ -17,31 +17,23 @@ struct alignas(N * sizeof(T)) Several {
   T x[N];
 };
 
-/// N elements, as floats (doubles); zeros where not `in`. Read once: they pass L1 by.
+/// N elements, as floats (doubles); zeros where not `in`.
 template <int N, class T, class R>
-TW_DEVICE void load_streamed(R* to, const T* from, bool in) {
+TW_DEVICE void load_several(R* to, const T* from, bool in) {
   Several<T, N> v = {};
-  if (in) v = read_streamed(reinterpret_cast<const Several<T, N>*>(from));
-  TW_UNROLL
-  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
-}
-/// The same of what other threads read, too: they may find it in L1.
-template <int N, class T, class R>
-TW_DEVICE void load_reused(R* to, const T* from, bool in) {
-  Several<T, N> v = {};
-  if (in) v = read_reused(reinterpret_cast<const Several<T, N>*>(from));
+  if (in) v = read_only(reinterpret_cast<const Several<T, N>*>(from));
   TW_UNROLL
   for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
 }
 #if defined(__CUDACC__)
 template <class T>
 TW_DEVICE T read_alike(const T* p, bool) {
-  return read_reused(p);
+  return read_only(p);
 }
 #else
 template <class T>
 TW_DEVICE T read_alike(const T* p, bool first) {
-  return first ? read_reused(p) : *p;
+  return first ? read_only(p) : *p;
 }
 #endif
 /// What all threads of a block read alike: each loads it, so that none waits for another; L1 has it for all
@@ -55,25 +47,14 @@ TW_DEVICE void load_alike(R* to, const T* from, bool in, bool first) {
 }
 template <class T>
 TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
-  return to_float(read_reused(from));
-}
-template <int N, class T, class R>
-TW_DEVICE Several<T, N> rounded(const R* from) {
-  Several<T, N> v;
-  TW_UNROLL
-  for (int i = 0; i < N; ++i) v.x[i] = Rounded<T>::of(from[i]);
-  return v;
+  return to_float(read_only(from));
 }
 template <int N, class T, class R>
 TW_DEVICE void store_several(T* to, const R* from, bool in) {
-  const Several<T, N> v = rounded<N, T>(from);
-  if (in) store_global(reinterpret_cast<Several<T, N>*>(to), v);
-}
-/// The same of what no kernel here reads again.
-template <int N, class T, class R>
-TW_DEVICE void store_last(T* to, const R* from, bool in) {
-  const Several<T, N> v = rounded<N, T>(from);
-  if (in) store_streamed(reinterpret_cast<Several<T, N>*>(to), v);
+  Several<T, N> v;
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) v.x[i] = Rounded<T>::of(from[i]);
+  if (in) store_home(reinterpret_cast<Several<T, N>*>(to), v);
 }
 /// Adds N neighbours, rounded to their type, to what is there; where the device can, as one access.
 template <int N, class T, class R>
@@ -99,7 +80,7 @@ TW_DEVICE void add_several(float* to, const float* from, bool in) {
 #endif
 template <class T, class R>
 TW_DEVICE void store_one(T* to, R x) {
-  store_global(to, Rounded<T>::of(x));
+  store_home(to, Rounded<T>::of(x));
 }
 
 struct Sum { template <class R> TW_MEMBER R operator()(R a, R b) const { return a + b; } };

@@ -297,13 +297,7 @@ TW_DEVICE T load_global(const T* p) {
   return x;
 }
 template <class T>
-TW_DEVICE T read_streamed(const T* p) {
-  T x;
-  TW_CALL(load_global, &x, p, u32(sizeof(T)));
-  return x;
-}
-template <class T>
-TW_DEVICE T read_reused(const T* p) {
+TW_DEVICE T read_only(const T* p) {
   T x;
   TW_CALL(load_global, &x, p, u32(sizeof(T)));
   return x;
@@ -314,7 +308,7 @@ TW_DEVICE void store_global(T* p, T x) {
   TW_CALL(store_global, p, &x, u32(sizeof(T)));
 }
 template <class T>
-TW_DEVICE void store_streamed(T* p, T x) {
+TW_DEVICE void store_home(T* p, T x) {
   store_global(p, x);
 }
 TW_DEVICE void atomic_add(float* p, float x) { TW_CALL(atomic_add, p, TW_F32, x); }
