@@ -60,7 +60,7 @@ def test_a_recording_is_printed():
     done = script("--from", RECORDING)
     assert done.returncode == 0, done.stderr
     words = [line.split() for line in done.stdout.splitlines()]
-    assert ["layernorm", "large", "10.00", "40.00", "15.00", "-", "50.00", "4.00", "1.50"] in words
+    assert ["layernorm", "large", "10.00", "-", "40.00", "15.00", "-", "50.00", "4.00", "1.50"] in words
     assert "all kernels_over_xla     1.41 over 2 rows" in done.stdout
     assert "softmax small eager: wrong: relative error 5.0e-01" in done.stdout
     assert "ranking layernorm: 3 schedules; the first choice takes 1.00 times the fastest" in done.stdout
