@@ -11,6 +11,8 @@ class Workload;
 
 namespace tilewright::fusionstitching {
 
+constexpr double kSectorBytes = 32;  ///< between L2 and an SM
+
 /// What the blocks of one part ask for, by its tree: numbers of a block are sums over its warps.
 struct Demand {
   double blocks = 0;

@@ -9,30 +9,10 @@
 #include "models/exact/exact.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "models/fusionstitching/column_roots.h"
+#include "tests/support/fusionstitching_graphs.h"
 
 namespace tilewright::fusionstitching {
 namespace {
-
-const std::shared_ptr<const Machine>& h200() {
-  static const auto m = std::make_shared<const Machine>(named_machine("h200"));
-  return m;
-}
-const Device& device() {
-  static const Device d = *device_of(*h200());
-  return d;
-}
-Graph graph_of(const std::string& name) {
-  return *Graph::create(std::make_shared<const Workload>(named_workload(name)));
-}
-Graph graph_from(const std::string& text) {
-  return *Graph::create(
-      std::make_shared<const Workload>(workload_from_yaml("name: test\n" + text, "test")));
-}
-Pattern whole(const Graph& g) {
-  Pattern p;
-  for (int v = 0; v < g.size(); ++v) p.push_back(v);
-  return p;
-}
 
 using Names = std::set<std::string>;
 struct Found {
