@@ -6,8 +6,9 @@
 #include "core/ir/files.h"
 #include "models/exact/exact.h"
 #include "models/fusionstitching/bound_tree.h"
-#include "tests/support/literal_walker.h"
+#include "models/fusionstitching/passes.h"
 #include "tests/support/fusionstitching_graphs.h"
+#include "tests/support/literal_walker.h"
 #include "tests/support/small_graphs.h"
 
 namespace tilewright::fusionstitching {
@@ -17,10 +18,10 @@ using ::testing::HasSubstr;
 
 /// The tree of the first ranked schedule that is of such a scheme, width and number of threads.
 std::string tree_of(const Graph& g, Scheme scheme, std::int64_t vector, std::int64_t threads,
-                    std::int64_t splits = 1) {
+                    std::int64_t splits = 1, std::int64_t turns = 1) {
   for (const StitchedKernel& k : ranked(g, device(), whole(g), {})) {
     const Stitched& s = k.parts.front();
-    if (k.threads == threads && s.vector == vector && s.splits == splits &&
+    if (k.threads == threads && s.vector == vector && s.splits == splits && s.turns == turns &&
         s.groups.front().scheme == scheme)
       return to_text(bound_tree(g, device(), s, threads)->tree);
   }
@@ -46,12 +47,30 @@ TEST(BoundTree, SaysEachScheme) {
             "C.rstd c/4 ( C.norm ) )");
 }
 
+TEST(ShareOut, LeavesNothingOutWhateverTheWarps) {
+  const Graph g = graph_from("loops: {n: 2, c: 250, s: 1000}\noperators:\n  - y[n,c,s] = x[n,c,s] * 2\n");
+  const std::vector<int> loops = {1, 2};
+  for (Spread spread : {Spread::others, Spread::contiguous})
+    for (std::int64_t warps = 1; warps <= 32; ++warps) {
+      std::int64_t used = 1;
+      for (const LoopShare& s : share_out(g, loops, 2, 4, warps, spread)) {
+        EXPECT_GE(s.step * s.warps * s.lanes * s.turns, g.extent(s.loop)) << warps << " warps";
+        used *= s.warps;
+      }
+      EXPECT_LE(used, warps);
+    }
+}
+
 TEST(BoundTree, ElementsGoToThreadsOrShortRowsToWarps) {
   EXPECT_EQ(tree_of(graph_of("adam:size=100000"), Scheme::thread, 4, 256),
             "i/1024@grid i/4@thread ( C.first C.squared C.second C.mhat C.vhat C.root C.step "
             "C.update )");
   EXPECT_EQ(tree_of(graph_of("gelu:rows=24,cols=40"), Scheme::thread, 4, 256),
             "r/8@grid r/1@warp c/4@lane ( C.biased C.cubic C.tanh C.half C.gelu )");
+  // Several short rows a warp, one after the other, where all warps have as many.
+  EXPECT_EQ(tree_of(graph_of("gelu:rows=32,cols=40"), Scheme::thread, 4, 128, 1, 2),
+            "r/8@grid r/2@warp r/1 c/4@lane ( C.biased C.cubic C.tanh C.half C.gelu )");
+  EXPECT_EQ(tree_of(graph_of("gelu:rows=33,cols=40"), Scheme::thread, 4, 128, 1, 2), "none");
   // What lacks the threads' loop is computed before it.
   EXPECT_EQ(tree_of(graph_from("loops: {r: 64, c: 4096}\noperators:\n  - a[r] = exp(s[r])\n"
                                "  - y[r,c] = x[r,c] * a[r] + t[r]\n"),

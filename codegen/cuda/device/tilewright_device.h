@@ -233,38 +233,26 @@ TW_DEVICE T read_only(const T* p) {
   }
   return x;
 }
-/// Past L1.
-template <class T>
-TW_DEVICE void store_global(T* p, T x) {
-  if constexpr (sizeof(T) == 16) {
-    const b128 v = *reinterpret_cast<b128*>(&x);
-    asm volatile("st.global.cg.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y),
-                 "r"(v.z), "r"(v.w) : "memory");
-  } else if constexpr (sizeof(T) == 8) {
-    asm volatile("st.global.cg.u64 [%0], %1;" ::"l"(p), "l"(*reinterpret_cast<u64*>(&x)) : "memory");
-  } else if constexpr (sizeof(T) == 4) {
-    asm volatile("st.global.cg.u32 [%0], %1;" ::"l"(p), "r"(*reinterpret_cast<u32*>(&x)) : "memory");
-  } else {
-    static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
-    asm volatile("st.global.cg.u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory");
+/// `store_global`: past L1; `store_home`: with the caching that the device thinks best.
+#define TW_STORE(NAME, HOW)                                                                                  \
+  template <class T>                                                                                         \
+  TW_DEVICE void NAME(T* p, T x) {                                                                           \
+    if constexpr (sizeof(T) == 16) {                                                                         \
+      const b128 v = *reinterpret_cast<b128*>(&x);                                                           \
+      asm volatile("st.global" HOW ".v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y),           \
+                   "r"(v.z), "r"(v.w) : "memory");                                                           \
+    } else if constexpr (sizeof(T) == 8) {                                                                   \
+      asm volatile("st.global" HOW ".u64 [%0], %1;" ::"l"(p), "l"(*reinterpret_cast<u64*>(&x)) : "memory");  \
+    } else if constexpr (sizeof(T) == 4) {                                                                   \
+      asm volatile("st.global" HOW ".u32 [%0], %1;" ::"l"(p), "r"(*reinterpret_cast<u32*>(&x)) : "memory");  \
+    } else {                                                                                                 \
+      static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");                                                  \
+      asm volatile("st.global" HOW ".u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory");  \
+    }                                                                                                        \
   }
-}
-/// With the caching that the device thinks best.
-template <class T>
-TW_DEVICE void store_home(T* p, T x) {
-  if constexpr (sizeof(T) == 16) {
-    const b128 v = *reinterpret_cast<b128*>(&x);
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y),
-                 "r"(v.z), "r"(v.w) : "memory");
-  } else if constexpr (sizeof(T) == 8) {
-    asm volatile("st.global.u64 [%0], %1;" ::"l"(p), "l"(*reinterpret_cast<u64*>(&x)) : "memory");
-  } else if constexpr (sizeof(T) == 4) {
-    asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(*reinterpret_cast<u32*>(&x)) : "memory");
-  } else {
-    static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");
-    asm volatile("st.global.u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory");
-  }
-}
+TW_STORE(store_global, ".cg")
+TW_STORE(store_home, "")
+#undef TW_STORE
 /// Adds in global memory, rounded to its type.
 TW_DEVICE void atomic_add(float* p, float x) { atomicAdd(p, x); }
 TW_DEVICE void atomic_add(double* p, double x) { atomicAdd(p, x); }
