@@ -1,8 +1,7 @@
 // The method `graph-ranking`: how the latency-evaluator ranks schedules of one graph, beside their
 // times on a GPU, as experiments/gpu/graphs recorded them. Judged are the predictions of the
 // recording, which were made before the times.
-#include <filesystem>
-#include <map>
+#include <algorithm>
 
 #include "core/ir/format.h"
 #include "harness/experiment.h"
@@ -27,37 +26,27 @@ std::string of_latency(const Field& graph) {
   return formatted("{:.3f}", rank_correlation(latency, measured));
 }
 
-using TimesByTree = std::map<std::string, std::map<std::string, double>>;  // by graph
-
-/// Times of another recording (`again`), where there is one; nothing where there is not.
-TimesByTree other_times(const Field& top, const ReproduceOptions& options) {
-  TimesByTree out;
-  const auto name = top.get("again");
-  const std::string path =
-      options.data.value_or("experiments/results") + "/" + (name ? name->text() : std::string());
-  std::error_code error;
-  if (!name || !std::filesystem::exists(path, error)) return out;
-  const DocumentValue value = read_recording(path, "--data");
-  if (const auto block = Field(value, path).get("ranking"))
-    for (const auto& [graph, said] : block->entries())
-      for (const Field& p : said.at("points").items())
-        if (const auto tree = p.get("tree"))
-          out[graph][tree->text()] = p.at("seconds_median").real();
-  return out;
+/// How the same schedules rank by their times on two allocations of the tensors: no model is
+/// expected to do better.
+std::string timed_twice(const Field& graph) {
+  std::vector<double> first, second;
+  for (const Field& p : graph.at("points").items()) {
+    const auto layouts = p.get("seconds_layouts");
+    if (!layouts || layouts->items().size() != 2) return "-";
+    first.push_back(layouts->items()[0].real());
+    second.push_back(layouts->items()[1].real());
+  }
+  return formatted("{:.3f}", rank_correlation(first, second));
 }
 
-/// How the same schedules rank by two recordings of their times: no model is expected to do better.
-std::string timed_twice(const Field& graph, const std::map<std::string, double>& others) {
-  std::vector<double> here, there;
-  for (const Field& p : graph.at("points").items()) {
-    const auto tree = p.get("tree");
-    const auto other = tree ? others.find(tree->text()) : others.end();
-    if (other == others.end()) continue;
-    here.push_back(p.at("seconds_median").real());
-    there.push_back(other->second);
-  }
-  if (here.size() < 10) return "-";
-  return formatted("{:.3f} ({})", rank_correlation(here, there), here.size());
+/// Whether the experiment is about graphs of this size; one that names none is about all.
+bool is_asked(const Field& top, const Field& graph) {
+  const auto sizes = top.get("sizes");
+  if (!sizes) return true;
+  const auto said = graph.get("size");
+  return said && std::ranges::any_of(sizes->items(), [&](const Field& size) {
+           return size.text() == said->text();
+         });
 }
 
 void add_graph(Reproduced& done, Sheet& sheet, const std::string& name,
@@ -82,11 +71,10 @@ void add_graph(Reproduced& done, Sheet& sheet, const std::string& name,
 }  // namespace
 
 Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run) {
-  const Field top = document_of(e, {"recording", "again", "must_hold"});
+  const Field top = document_of(e, {"recording", "sizes", "must_hold"});
   const std::string path = recording_path(e, run.options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
-  TimesByTree others = other_times(top, run.options);
   Reproduced done;
   add_provenance(done, recording, path);
   const std::string device = done.result["recording"]["device"];
@@ -104,12 +92,13 @@ Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run) {
   double lowest = 2;
   if (const auto block = recording.get("ranking"))
     for (const auto& [name, graph] : block->entries()) {
+      if (!is_asked(top, graph)) continue;
       const std::vector<TimedPoint> points = timed_points(graph);
       if (std::cmp_less(points.size(), fewest))
         fail(done, formatted("{}: {} schedules timed, fewer than {}", name, points.size(), fewest));
       if (points.size() < 2) continue;
       const ordered_json a = time_agreement_json(points);
-      add_graph(done, sheet, name, points, a, of_latency(graph), timed_twice(graph, others[name]));
+      add_graph(done, sheet, name, points, a, of_latency(graph), timed_twice(graph));
       const double ranks = a["spearman"];
       lowest = std::min(lowest, ranks);
       if (ranks < least)

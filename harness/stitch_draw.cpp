@@ -41,7 +41,7 @@ ordered_json terms_json(const fs::Overlap& t) {
           {"local_seconds", t.local},     {"latency_seconds", t.latency},
           {"added_seconds", t.added},
           {"seconds", t.seconds},         {"blocks", t.blocks},
-          {"resident_blocks", t.resident}, {"chain_cycles", t.chain},
+          {"resident_blocks", t.resident}, {"chain_cycles", t.chain},   {"registers", t.registers},
           {"turns", t.turns}};
 }
 

@@ -92,7 +92,8 @@ class StitchEmitter {
     std::string name, reason;
     std::vector<std::int64_t> pitch;  ///< shared memory: elements between neighbours, by dimension
     std::int64_t elements = 0, offset = 0;
-    bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which loads them
+    bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which
+                         ///< loads them
     bool loaded() const { return output < 0; }
   };
   /// Neighbours at home that a thread moves at once, along an element index (-1: one by one), which
@@ -208,6 +209,7 @@ class StitchEmitter {
   void load(const Value& v);
   void stage(const Value& v);
   void store(const Value& v);
+  bool of_block(const std::vector<Linear>& inside) const;
   void move(const Value& v, const std::string& function, const std::string& only);
   std::vector<Linear> moved_inside(const Value& v) const;
   Strip strip_of(const Value& v) const;
@@ -251,6 +253,7 @@ class StitchEmitter {
   void hold_reads(NodeId loop);
   bool holds_over(NodeId loop, const Use& use, const Value& v) const;
   std::string held_signature(const Use& use, std::vector<int>& dims) const;
+  std::vector<Linear> guards(const Use& use) const;
   std::string read_shared(const Use& use);
   void finish_sums(NodeId anchor);
   void join_lanes(const Value& v);

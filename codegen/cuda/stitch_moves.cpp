@@ -65,6 +65,15 @@ StitchEmitter::Strip StitchEmitter::strip_of(const Value& v) const {
   return {.element = element, .width = width, .whole = whole};
 }
 
+/// Whether all threads of a block are inside or none is.
+bool StitchEmitter::of_block(const std::vector<Linear>& inside) const {
+  return std::ranges::none_of(inside, [this](const Linear& x) {
+    return std::ranges::any_of(x.terms, [this](const auto& term) {
+      return indices_[static_cast<std::size_t>(term.first)].kind == Index::Kind::unit;
+    });
+  });
+}
+
 /// Each run of a thread's values, as one where it is aligned and `only`, besides what holds inside,
 /// is the same for all of it. What all threads load alike, `only` counts.
 void StitchEmitter::move(const Value& v, const std::string& function, const std::string& only) {
@@ -75,13 +84,15 @@ void StitchEmitter::move(const Value& v, const std::string& function, const std:
   if (run.element >= 0 && !run.whole) open_loop(run.element, run.width), ++opened;
   Linear from = flat(v.tensor, v.key);
   if (run.whole) from.terms.erase(run.element);
-  std::string in = both(condition(moved_inside(v)), v.alike ? "" : only);
-  if (in.empty()) in = "true";
+  const std::vector<Linear> inside = moved_inside(v);
+  std::string in = both(condition(inside), v.alike ? "" : only);
+  const bool together = v.loaded() && !v.alike && !in.empty() && only.empty() && of_block(inside);
+  if (!in.empty()) in = ", " + in;
   if (v.alike) in += ", " + only;
   const std::string values = "&" + (run.whole ? array(v, {}, run.element) + "[0]" : array(v));
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, from);
-  out_.line(function + "<" + std::to_string(run.width) + ">(" +
-            (v.loaded() ? values + ", " + place : place + ", " + values) + ", " + in + ");");
+  out_.line((together ? "load_together" : function) + "<" + std::to_string(run.width) + ">(" +
+            (v.loaded() ? values + ", " + place : place + ", " + values) + in + ");");
   while (opened-- > 0) close_loop();
 }
 

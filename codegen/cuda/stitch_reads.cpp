@@ -124,6 +124,21 @@ void StitchEmitter::load_run(NodeId id, Run& run) {
 
 // ---- shared memory ----------------------------------------------------------------------------
 
+/// What must hold for the element that is read to be one of the tensor's: what a thread computes
+/// for nothing, it may read as long as that is there.
+std::vector<Linear> StitchEmitter::guards(const Use& use) const {
+  const Key key = use_key(use);
+  std::vector<Linear> out;
+  for (const Linear& x : facts_[use.node.index()].inside)
+    if (std::ranges::any_of(x.terms, [&key](const auto& term) {
+          return std::ranges::any_of(
+              key, [&term](const Linear& k) { return k.terms.contains(term.first); });
+        }))
+      out.push_back(x);
+  for (Linear& x : there(use)) out.push_back(std::move(x));
+  return out;
+}
+
 std::string StitchEmitter::read_shared(const Use& use) {
   const auto held = held_reads_.find({use.node, use.input});
   if (held != held_reads_.end()) {
@@ -133,9 +148,7 @@ std::string StitchEmitter::read_shared(const Use& use) {
     return text;
   }
   const Value& v = values_[used_by_.at({use.node, use.input})];
-  std::vector<Linear> inside = facts_[use.node.index()].inside;
-  for (Linear& x : there(use)) inside.push_back(std::move(x));
-  const std::string in = condition(inside);
+  const std::string in = condition(guards(use));
   const std::string value = shared_at(v, use_key(use));
   return in.empty() ? value : in + " ? " + value + " : " + real() + "(0)";
 }
@@ -147,8 +160,7 @@ bool StitchEmitter::holds_over(NodeId loop, const Use& use, const Value& v) cons
       is_around(loop, v.producer) || v.anchor == loop || is_around(loop, v.anchor))
     return false;
   std::vector<Linear> depends = use_key(use);
-  for (const Linear& x : facts_[use.node.index()].inside) depends.push_back(x);
-  for (Linear& x : there(use)) depends.push_back(std::move(x));
+  for (Linear& x : guards(use)) depends.push_back(std::move(x));
   for (const Linear& x : depends)
     for (const auto& [id, c] : x.terms) {
       const Index& i = indices_[static_cast<std::size_t>(id)];

@@ -173,17 +173,19 @@ def compiled(size, mode):
             return Captured(size, lambda i: function(**size.sets[i]))
 
 
-def ours(size, answer):
+def home(size, answer):
+    """Every set's tensors by name, inputs, outputs and what passes from one kernel to the next, NaN at first."""
+    # The last as large as the command says.
+    sizes = {t: n for t, n in answer["tensor_elements"].items() if t not in size.shapes and t not in size.sets[0]}
+    made = {**size.shapes, **{t: (n,) for t, n in sizes.items()}}
+    return [{**inputs, **{t: torch.full(s, float("nan"), dtype=torch.float32, device="cuda")
+                          for t, s in made.items()}} for inputs in size.sets]
+
+
+def ours(size, answer, full=None):
     import emitted
     kernels = emitted.Kernels(answer)
-    element = {"dtype": torch.float32, "device": "cuda"}
-    known = dict(size.shapes)
-    extra = [t for t in kernels.tensors() if t not in known and t not in size.sets[0]]
-    # What passes from one kernel to the next at home: as large as the command says.
-    sizes = {t: answer["tensor_elements"][t] for t in extra}
-    full = [{**inputs, **{n: torch.full(s, float("nan"), **element) for n, s in known.items()},
-             **{t: torch.full((n,), float("nan"), **element) for t, n in sizes.items()}}
-            for inputs in size.sets]
+    full = full or home(size, answer)
 
     def run(i):
         kernels.run(full[i])

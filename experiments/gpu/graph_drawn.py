@@ -1,7 +1,6 @@
 """(c) of `graphs`: schedules that are drawn from all that a graph's longest kernel could have, each verified
-and timed beside what the model says of it.
+and timed beside what the model says of it (graph_turns.py).
 """
-import itertools
 import json
 import os
 import signal
@@ -9,8 +8,9 @@ import subprocess
 import threading
 
 import graph_functions as graphs
+from graph_process import Worker
 
-KEPT_SECONDS = 36  # of the budget for timing what is built, when building takes too long
+MOST_SECONDS = 200  # of one graph and size
 
 
 def drawn(options, stitch, workload, size):
@@ -39,7 +39,7 @@ class Ranking:
 
     def __init__(self, command, options, stitch, say):
         self.command, self.options, self.stitch, self.say = command, options, stitch, say
-        self.process, self.drawn, self.requests, self.answers = None, {}, {}, {}
+        self.process, self.out, self.drawn, self.built, self.answers = None, None, {}, {}, {}
         self.asked = [(w, size) for size in options.ranking_sizes for w in options.workloads]
         self.thread = threading.Thread(target=self._begin)
 
@@ -47,17 +47,17 @@ class Ranking:
         self.thread.start()
 
     def _begin(self):
+        requests = []
         for asked in self.asked:
             found = self.drawn[asked] = drawn(self.options, self.stitch, *asked)
             if isinstance(found, dict):
                 self.say(f"(c) {key_of(*asked)}: {found['reason']}")
                 continue
-            base = {"workload": graphs.subject(*asked), "model": self.options.model, "cold": True}
-            self.requests[asked] = [{**base, **one["request"], "name": f"{key_of(*asked)} {one['schedule']}"}
-                                    for one in found]
-        every = [r for requests in self.requests.values() for r in requests]
-        if every:
-            words, _ = self.command.words(["run"], every, ["--build-only"])
+            base = {"workload": graphs.subject(*asked), "model": self.options.model}
+            requests += [{**base, **one["request"], "name": f"{key_of(*asked)} {one['schedule']}"}
+                         for one in found]
+        if requests:
+            words, self.out = self.command.words(["run"], requests, ["--build-only"])
             self.process = subprocess.Popen(["nice", *words], stdout=subprocess.DEVNULL,
                                             stderr=subprocess.DEVNULL, start_new_session=True)
 
@@ -73,39 +73,46 @@ class Ranking:
         self.thread.join()
         result.document["ranking"] = {}
         if self.process:
-            try:
-                self.process.wait(timeout=max(1.0, left() - KEPT_SECONDS))
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                self.say("(c): building stops: what is built is timed")
-        self._time(max(5.0, left() - 5))
+            self._wait(left)
+            self.built = {a["name"]: a for a in map(json.loads, self.out.read_text().splitlines())}
+        workers = {w: Worker(self.options.python, w, self.command.folder, self.say)
+                   for w in self.options.workloads if self.process}
         for asked in self.asked:
-            result.document["ranking"][key_of(*asked)] = said = self._said(asked)
-            self.say(f"(c) {key_of(*asked)}: {len(said['points'])} of {len(self.requests.get(asked, []))} timed")
-        result.write()
+            result.document["ranking"][key_of(*asked)] = said = self._said(asked, workers, left)
+            self.say(f"(c) {key_of(*asked)}: {len(said['points'])} timed, {len(said['failed'])} not")
+            result.write()
+        for worker in workers.values():
+            worker.close()
 
-    def _time(self, seconds):
-        """All in one batch, whose references are evaluated side by side; graphs take turns, so that each has some
-        times where there is no time for all."""
-        turns = itertools.zip_longest(*([(asked, i) for i in range(len(requests))]
-                                        for asked, requests in self.requests.items()))
-        order = [one for turn in turns for one in turn if one]
-        answers = self.command.answers(["run", "--seed", str(self.options.seed)],
-                                       [self.requests[asked][i] for asked, i in order], seconds,
-                                       ["--seconds", "0.02"]) if order else []
-        self.answers = dict(zip(order, answers))
+    def _wait(self, left):
+        """For half of the time that is left."""
+        try:
+            self.process.wait(timeout=max(1.0, left() / 2))
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.say("(c): building stops: what is built is timed")
 
-    def _said(self, asked):
-        said = {"workload": graphs.subject(*asked), "size": asked[1], "seed": self.options.seed}
+    def _said(self, asked, workers, left):
+        workload, size = asked
+        said = {"workload": graphs.subject(*asked), "size": size, "seed": self.options.seed, "timed_by":
+                f"CUDA graphs, schedules in turn on the same tensors, {self.options.rounds} rounds on each of two "
+                "allocations"}
         found = self.drawn.get(asked, {"reason": "out of time"})
         if isinstance(found, dict):
             return {**said, "points": [], "failed": [found]}
+        kept = ("cubin", "launches", "workspace_bytes", "tensor_elements", "reason")
+        built = [self.built.get(f"{key_of(*asked)} {one['schedule']}", {"reason": "was not built in time"})
+                 for one in found]
+        request = {"do": "rank", "workload": workload, "size": size, "rounds": self.options.rounds,
+                   "seed": self.options.seed, "answers": [{k: a[k] for k in kept if k in a} for a in built]}
+        answer = ({"reason": "out of time"} if left() < 10 else
+                  workers[workload].ask(request, min(MOST_SECONDS, left())))
         points = []
         for i, one in enumerate(found):
             point = {k: one[k] for k in ("schedule", "rank", "tree", "latency_seconds") if k in one}
             point["predicted_seconds"] = one["seconds"]
-            point |= {k: v for k, v in self.answers[asked, i].items()
-                      if k in ("seconds_median", "seconds_min", "relative_error", "reason", "source_fnv64")}
-            points.append(point)
+            point |= {k: built[i][k] for k in ("source_fnv64",) if k in built[i]}
+            points.append(point | (answer["points"][i] if "points" in answer else
+                                   {"reason": answer.get("reason", "the process has timed nothing")}))
         return {**said, "points": [p for p in points if "reason" not in p],
                 "failed": [p for p in points if "reason" in p]}

@@ -5,6 +5,8 @@ the same tensors. Reads a request a line and answers with a line:
     {"do": "prepare", "size": "large", "contestant": "xla"}        compiles, checks against float64
     {"do": "time", "size": "large", "rounds": 7}                   wall time, contestants in turn
     {"do": "kernels", "size": "large"}                             what each kernel takes (CUPTI)
+    {"do": "rank", "workload": "softmax", "size": "small",         schedules, checked and timed in turn
+     "answers": [...], "rounds": 9, "seed": 1}
     {"do": "close"}
 """
 import contextlib
@@ -26,6 +28,7 @@ os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import torch  # noqa: E402
 from graph_contestants import LOCK, Size, Xla, compiled, eager, ours, tune_alone  # noqa: E402
+from graph_turns import ranked  # noqa: E402
 
 BATCH_SECONDS, WARM_SECONDS = 10e-3, 50e-3
 TOLERANCE = 1e-4  # relative Frobenius error in f32, sums of 32,768 elements among it
@@ -165,6 +168,10 @@ class Session:
             except Exception as problem:
                 said[name] = {"kernels_reason": reason_of(problem)}
         return {"contestants": said}
+
+    def rank(self, request):
+        torch.backends.cuda.matmul.allow_tf32 = False
+        return {"points": ranked(request, TOLERANCE)}
 
 
 def main():

@@ -1,6 +1,5 @@
 // What a block asks of each resource, from its schedule's tree: for `--stitch latency=overlap`.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -8,44 +7,25 @@
 #include <utility>
 
 #include "models/fusionstitching/column_roots.h"
+#include "models/fusionstitching/kept.h"
 #include "models/fusionstitching/overlap.h"
 #include "models/fusionstitching/part.h"
+#include "models/fusionstitching/places.h"
 
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr std::int64_t kMostWarps = 32;        // of a block: CUDA C++ Programming Guide
-constexpr std::int64_t kThreadsOfTrips = 256;  // of a block, at most, that a loop's trips ask for
-constexpr double kLoopsAhead = 4;              // turns of a loop whose loads are under way together
-constexpr double kUnrolled = 8;  // turns of a loop over units that are unrolled whatever they do
+constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
+constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
+constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
 constexpr double kOfExpensive = 10;  // instructions that an expensive one is expanded to
 constexpr double kSpecial = 2;       // of them, on the special function units
 constexpr double kOfAccess = 2;      // instructions of an access: its address, itself
 constexpr double kOfBlock = 20;      // of a warp, once: indices of its block and thread
-constexpr double kSteps = 5;         // of a sum over 32 lanes
 constexpr double kIndependent = 4;   // instructions of a warp under way together
-constexpr double kOwnRegisters = 9;  // of a thread, beside the values that it keeps and loads
 constexpr double kWavefrontBytes = 128;
 
 double ceil_over(double a, double b) { return std::ceil(a / b); }
-
-/// Where a node stands.
-struct Place {
-  std::vector<std::int64_t> range;  ///< of each loop: elements that are left
-  std::vector<double> of_loop;      ///< turns of a thread, by loop
-  double turns =
-      1;  ///< of a thread, one after the other, since the last sequence of several passes
-  double repeats = 1;            ///< of that sequence
-  double full = 1;               ///< of the units' turns, those that have elements
-  double warps = 0;              ///< that run it; 0: all of the block
-  std::vector<double> lanes;     ///< of each of them, by loop: those that have other iterations
-  std::vector<double> shuffles;  ///< that add up over them, by loop
-  std::vector<std::pair<std::size_t, double>> passed;  ///< loops of `turns`, outermost first
-  int along = -1;                                      ///< the loop that goes over lanes or threads
-  std::int64_t step = 1;                               ///< its
-  Mask joined = 0;                                     ///< loops that several warps share
-  Mask blocks = 0;                                     ///< loops that several blocks share
-};
 
 /// What accesses to a tensor take of a warp in one turn.
 struct Accesses {
@@ -54,34 +34,34 @@ struct Accesses {
 
 class Tally {
  public:
-  Tally(const Graph& g, const Device& d, const Component& c, const BoundTree& tree)
-      : g_(g), w_(g.workload()), d_(d), c_(c), tree_(tree) {
+  /// `kept`: what a walk before this one has found; {}: not known yet.
+  Tally(const Graph& g, const Device& d, const Component& c, const BoundTree& tree, Kept kept)
+      : g_(g),
+        w_(g.workload()),
+        d_(d),
+        c_(c),
+        tree_(tree),
+        units_(w_, tree.tree),
+        known_(std::move(kept)) {
     for (int v : c.vertices)
       for (const Output& o : op(v).outputs) made_.insert(o.target.tensor);
   }
 
   Demand take() {
-    Place start;
-    for (const Loop& l : w_.loops()) start.range.push_back(l.extent);
-    start.of_loop.assign(w_.loops().size(), 1);
-    start.lanes = start.of_loop;
-    start.shuffles.assign(w_.loops().size(), 0);
+    const Place start = units_.start();
     out_.blocks = 1;
-    out_.warps = std::clamp<double>(warps_of(tree_.tree, start.range), 1, kMostWarps);
+    out_.warps = units_.warps();
     find_readers(tree_.tree, start);
     out_.chain = d_.block + visit(tree_.tree, start) + alike_;
-    out_.registers = std::ceil(kOwnRegisters + most_alive() + loading_);
+    out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_));
     out_.instructions += kOfBlock * out_.warps;
     return out_;
   }
 
+  Kept kept() const { return kept_.registers(); }
+
  private:
   const Operator& op(int v) const { return w_.op(g_.vertex(v).op); }
-  std::optional<std::size_t> loop_named(const std::string& name) const {
-    for (std::size_t l = 0; l < w_.loops().size(); ++l)
-      if (w_.loops()[l].name == name) return l;
-    return std::nullopt;
-  }
   int vertex_named(const std::string& name) const {
     for (int v : c_.vertices) {
       if (op(v).name == name) return v;
@@ -89,88 +69,6 @@ class Tally {
         if (w_.tensor(o.target.tensor).name == name) return v;
     }
     return -1;
-  }
-
-  // ---- Units ------------------------------------------------------------------------------------
-
-  /// Warps that the loops below a node are shared out to: nested ones multiply.
-  double warps_of(const Node& n, std::vector<std::int64_t> range) const {
-    double most = 1, own = 1;
-    if (n.kind == Node::Kind::loop) {
-      const auto l = loop_named(n.name);
-      if (!l) return 1;
-      const std::int64_t step = std::clamp<std::int64_t>(n.step, 1, range[*l]);
-      const auto trips = static_cast<double>(ceil_div(range[*l], step));
-      if (n.binding == Binding::warp) own = trips;
-      if (n.binding == Binding::thread)
-        own = ceil_over(std::min<double>(trips, kThreadsOfTrips), kWarp);
-      range[*l] = step;
-    }
-    for (const Node& child : n.children) most = std::max(most, warps_of(child, range));
-    return own * most;
-  }
-
-  /// Lanes that the loops below a node are shared out to: nested ones share a warp's.
-  double lanes_of(const Node& n, std::vector<std::int64_t> range) const {
-    double most = 1, own = 1;
-    const auto l = n.kind == Node::Kind::loop ? loop_named(n.name) : std::nullopt;
-    const std::int64_t step = l ? std::clamp<std::int64_t>(n.step, 1, range[*l]) : 1;
-    const std::int64_t trips = l ? ceil_div(range[*l], step) : 1;
-    if (l) range[*l] = step;
-    for (const Node& child : n.children) most = std::max(most, lanes_of(child, range));
-    if (n.binding == Binding::lane)
-      own = std::min(power_above(static_cast<double>(trips)), kWarp / most);
-    return own * most;
-  }
-  static double power_above(double n) {
-    return static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(n)));
-  }
-
-  /// The place within a loop.
-  Place inside(const Node& n, Place at, bool leaf) {
-    const auto l = loop_named(n.name);
-    if (!l) return at;
-    const std::int64_t step = std::clamp<std::int64_t>(n.step, 1, at.range[*l]);
-    const auto trips = static_cast<double>(ceil_div(at.range[*l], step));
-    const auto whole = static_cast<double>(at.range[*l]);
-    at.range[*l] = step;
-    double turns = trips, units = 1;
-    switch (n.binding) {
-      case Binding::grid:
-        if (trips > 1) at.blocks |= Mask{1} << *l;
-        at.full *= whole / (trips * static_cast<double>(step));
-        return at;
-      case Binding::warp:
-        at.warps = std::min(std::max(1.0, at.warps) * trips, out_.warps);
-        at.joined |= Mask{1} << *l;
-        units = out_.warps;
-        turns = ceil_over(trips, units);
-        break;
-      case Binding::lane:
-        units = kWarp / lanes_of(n.children.front(), at.range);
-        at.shuffles[*l] = std::log2(at.along < 0 ? units : std::min(units, power_above(trips)));
-        at.lanes[*l] = std::min<double>(trips, units);
-        turns = ceil_over(trips, units);
-        at.along = static_cast<int>(*l), at.step = step;
-        if (at.warps == 0) at.warps = 1;
-        break;
-      case Binding::thread:
-        at.warps = std::min(ceil_over(trips, kWarp), out_.warps);
-        if (at.warps > 1) at.joined |= Mask{1} << *l;
-        at.lanes[*l] = std::min<double>(trips, kWarp);
-        at.shuffles[*l] = kSteps;
-        units = kWarp * out_.warps;
-        turns = ceil_over(trips, units);
-        at.along = static_cast<int>(*l), at.step = step;
-        break;
-      default:
-        break;
-    }
-    (leaf ? at.turns : at.repeats) *= turns;
-    if (leaf && (turns > 1 || units > 1)) at.passed.emplace_back(*l, turns);
-    if (turns > 1) at.full *= trips / (turns * std::min(trips, units));
-    at.of_loop[*l] *= turns;
-    return at;
   }
 
   /// Whether only computes stand in the loops below: they are one pass.
@@ -260,7 +158,7 @@ class Tally {
 
   /// Where the first operator below that reads a tensor does so.
   void find_readers(const Node& n, const Place& around) {
-    const Place at = n.kind == Node::Kind::loop ? inside(n, around, true) : around;
+    const Place at = n.kind == Node::Kind::loop ? units_.inside(n, around, true) : around;
     for (const Node& child : n.children) find_readers(child, at);
     const int v = n.kind == Node::Kind::compute ? vertex_named(n.name) : -1;
     if (v < 0) return;
@@ -274,18 +172,22 @@ class Tally {
     switch (n.kind) {
       case Node::Kind::loop: {
         if (n.binding == Binding::grid)
-          if (const auto l = loop_named(n.name))
+          if (const auto l = units_.loop_named(n.name))
             out_.blocks *= static_cast<double>(
                 ceil_div(at.range[*l], std::clamp<std::int64_t>(n.step, 1, at.range[*l])));
         const bool leaf = is_leaf(n);
-        const Place in = inside(n, at, leaf);
-        return visit(n.children.front(), in) * (leaf ? 1 : in.repeats / at.repeats);
+        const Place in = units_.inside(n, at, leaf);
+        const std::size_t begin = kept_.pass();
+        const double cycles = visit(n.children.front(), in) * (leaf ? 1 : in.repeats / at.repeats);
+        if (!leaf && in.repeats > at.repeats) kept_.stay_from(begin);
+        return cycles;
       }
       case Node::Kind::sequence:
         return visit_sequence(n, at);
       case Node::Kind::compute:
         return pass({&n, 1}, at);
       case Node::Kind::sync:
+        out_.meets |= n.name == "block";
         return n.name == "block" ? d_.barrier : 0;
       case Node::Kind::store:
         if (n.atomic) add_atomically(n.name, at);
@@ -308,28 +210,9 @@ class Tally {
     return cycles + loading;
   }
 
-  // ---- Registers --------------------------------------------------------------------------------
-
-  /// A value that a thread keeps from one pass to a later one.
-  struct Kept {
-    double values = 0;
-    std::size_t made = 0, last = 0;  ///< passes
-  };
-  void make(TensorId t, double values) { kept_.try_emplace(t, Kept{values, passes_, passes_}); }
-  void read(TensorId t) {
-    if (const auto k = kept_.find(t); k != kept_.end()) k->second.last = passes_;
-  }
-  /// The most that are alive between two passes: what a pass reads for the last time makes room for
-  /// what it makes.
-  double most_alive() const {
-    double most = 0;
-    for (std::size_t p = 0; p < passes_; ++p) {
-      double alive = 0;
-      for (const auto& [t, k] : kept_)
-        if (k.made <= p && p < k.last) alive += k.values;
-      most = std::max(most, alive);
-    }
-    return most;
+  /// Registers of a thread that are taken when the pass begins.
+  double before() const {
+    return kept_.pass() < known_.before.size() ? known_.before[kept_.pass()] : 0;
   }
 
   double load(const Node& n, const Place& at) {
@@ -339,8 +222,12 @@ class Tally {
     const auto& [a, there] = reader->second;
     held_[reader->first] = n.level == "shared";
     if (n.level != "shared") {
-      add(access(a, there), there, true);
-      make(a.tensor, own(a, there));
+      Place once = there;  // turns of other loops find it in registers
+      once.turns = 1;
+      for (const auto& [l, times] : there.passed)
+        if ((loops_of(a) >> l & 1) != 0) once.turns *= times;
+      add(access(a, once), once, true);
+      kept_.make(a.tensor, own(a, there));
       return latency(a, there);
     }
     // Threads bring the tile an element at a time.
@@ -371,8 +258,12 @@ class Tally {
   double pass(std::span<const Node> computes, const Place& at) {
     const double times = at.turns * at.repeats * warps(at);
     double depth = 0, most = 1, after = 0, loaded = 0;
-    ++passes_;
-    double loads = 0;
+    const std::set<int> operators = vertices_of(computes);
+    const bool meets = hands_on(operators), unrolled = !meets && is_unrolled(operators, at);
+    std::set<std::size_t> loops;
+    for (const auto& [l, turns] : at.passed) loops.insert(l);
+    kept_.next_pass(loops.size());
+    double loads = 0, fetches = 0;
     bool dependent = false;
     std::set<TensorId> here;
     for (const Node& n : computes) {
@@ -391,7 +282,7 @@ class Tally {
         const bool gathers =
             std::ranges::any_of(a.index, [](const Affine& i) { return i.gathered >= 0; });
         if (!here.insert(a.tensor).second) continue;
-        read(a.tensor);
+        kept_.read(a.tensor);
         const auto held = held_.find(a.tensor);
         if (made_.contains(a.tensor) ? shared(a.tensor) : held != held_.end()) {
           if (held == held_.end() || held->second)
@@ -402,6 +293,7 @@ class Tally {
         add(access(a, at), at, true);
         loads = std::max(loads, latency(a, at));
         loaded += elements(a, at);
+        fetches += access(a, at).count;
         dependent |=
             gathers && std::ranges::any_of(a.index, [&](const Affine& i) {
               return i.gathered >= 0 &&
@@ -410,15 +302,29 @@ class Tally {
       }
       for (const Output& o : op(v).outputs) {
         here.insert(o.target.tensor);
-        if (!shared(o.target.tensor)) make(o.target.tensor, own(o.target, at));
+        if (std::ranges::binary_search(c_.partial, v))
+          kept_.make_throughout(own(o.target, at));
+        else if (!shared(o.target.tensor))
+          kept_.make(o.target.tensor, own(o.target, at));
         after += finish(v, o, at);
       }
     }
-    // Several turns' loads are under way together.
-    loading_ = std::max(loading_, 2 * (most - 1) + (at.turns > 1 ? loaded / 2 : 0));
+    const double fitting = std::min(at.turns, known_ahead(fetches, loaded));
+    const double together = meets      ? 1
+                            : unrolled ? fitting
+                                       : std::min(at.turns, ahead(computes, at));
+    if (meets) after += 2 * at.turns * (d_.barrier + d_.shared);
+    // Several turns' loads are under way together, in registers; where nothing is kept, with
+    // temporaries.
+    double under_way = together * loaded;
+    if (!unrolled && !meets && at.along >= 0)
+      under_way = (fitting + (at.turns > 1 ? 0.25 : 0)) * loaded + 2 * (most - 1);
+    if (unrolled || at.turns <= kUnrolled)
+      ahead_registers_ = std::max(ahead_registers_, before() + under_way);
+    loading_ = std::max(loading_, 2 * (most - 1) + (at.turns > 1 && !unrolled ? loaded / 2 : 0));
     // What all threads read alike, outside of loops, is loaded before anything else.
     if (at.along < 0) alike_ = std::max(alike_, std::exchange(loads, 0));
-    const double rounds = ceil_over(at.turns, ahead(computes, at)) * (dependent ? 2 : 1);
+    const double rounds = ceil_over(at.turns, together) * (dependent ? 2 : 1);
     return rounds * loads + at.turns * depth / std::min(kIndependent, most * at.turns) + after;
   }
 
@@ -437,6 +343,55 @@ class Tally {
       if (!reduced && (x.loops >> l & 1) != 0) turns *= times;
     }
     return turns;
+  }
+
+  std::set<int> vertices_of(std::span<const Node> computes) const {
+    std::set<int> out;
+    for (const Node& n : computes)
+      if (n.kind == Node::Kind::compute) out.insert(vertex_named(n.name));
+    out.erase(-1);
+    return out;
+  }
+
+  /// Whether an operator hands another of the same loops a value through shared memory: threads
+  /// meet in every turn, and no load passes that.
+  bool hands_on(const std::set<int>& here) const {
+    return std::ranges::any_of(here, [&](int v) {
+      return std::ranges::any_of(op(v).outputs,
+                                 [&](const Output& o) { return shared(o.target.tensor); }) &&
+             std::ranges::any_of(g_.vertex(v).consumers, [&](int r) { return here.contains(r); });
+    });
+  }
+
+  /// Whether the emitter unrolls the loops of a pass: what registers keep for other passes is
+  /// indexed by them.
+  bool is_unrolled(const std::set<int>& here, const Place& at) const {
+    Mask passed = 0;
+    for (const auto& [l, times] : at.passed)
+      if (times > 1) passed |= Mask{1} << l;
+    return std::ranges::any_of(here, [&](int v) {
+      const auto kept = [&](const Access& a) {
+        return (loops_of(a) & passed) != 0 && kept_.has(a.tensor);
+      };
+      const auto keeps = [&](const Output& o) {
+        return (loops_of(o.target) & passed) != 0 && !shared(o.target.tensor) &&
+               (std::ranges::binary_search(c_.partial, v) ||
+                std::ranges::any_of(g_.vertex(v).consumers, [&](int r) {
+                  return !here.contains(r) && std::ranges::binary_search(c_.vertices, r);
+                }));
+      };
+      return std::ranges::any_of(op(v).inputs, kept) || std::ranges::any_of(op(v).outputs, keeps);
+    });
+  }
+
+  /// Turns of unrolled loops whose loads are under way together; each has so many, of so many
+  /// values.
+  double known_ahead(double loads, double values) const {
+    const double fitting =
+        (registers_allowed(d_, kWarp * out_.warps, known_.most) - before()) / std::max(1.0, values);
+    const bool widest = values >= 4 * loads;  // ptxas fetches one more where it nearly fits
+    return std::max(std::floor(widest ? fitting + 0.5 : fitting),
+                    std::ceil(kLeastAhead / std::max(1.0, loads)));
   }
 
   /// Turns whose loads are under way together: a few; all, where a gather does nothing but fetch
@@ -498,11 +453,13 @@ class Tally {
   const Device& d_;
   const Component& c_;
   const BoundTree& tree_;
+  const Units units_;
   std::set<TensorId> made_;
   std::map<TensorId, std::pair<Access, Place>> readers_;
-  std::map<TensorId, Kept> kept_;
-  std::size_t passes_ = 0;
-  double alike_ = 0;    ///< cycles until what all threads read alike is there
+  KeptValues kept_;
+  Kept known_;
+  double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
+  double alike_ = 0;            ///< cycles until what all threads read alike is there
   double loading_ = 0;  ///< registers of the pass that needs most for what it loads and computes
   std::map<TensorId, bool> held_;  ///< loaded before: whether in shared memory
   Demand out_;
@@ -511,7 +468,9 @@ class Tally {
 }  // namespace
 
 Demand demand_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree) {
-  return Tally(g, d, c, tree).take();
+  Tally first(g, d, c, tree, {});
+  first.take();
+  return Tally(g, d, c, tree, first.kept()).take();
 }
 
 }  // namespace tilewright::fusionstitching

@@ -17,6 +17,7 @@ constexpr double kSectorBytes = 32;  ///< between L2 and an SM
 struct Demand {
   double blocks = 0;
   double warps = 0;         ///< of a block, as the CUDA emitter shapes it
+  bool meets = false;       ///< whether they wait for one another
   double instructions = 0;  ///< of a block: warp instructions
   double special = 0;       ///< of a block: of the special function units
   double wavefronts =
@@ -41,10 +42,11 @@ struct Overlap {
   double added = 0;     ///< zeroing, before it, and adding what blocks add atomically, as they end
   double latency = 0;   ///< rounds of resident blocks, each as long as its chain
   double seconds = 0;
-  double turns = 1;     ///< of a thread over what it reads
-  double blocks = 0;    ///< in all
-  double resident = 0;  ///< of an SM at once
-  double chain = 0;     ///< cycles of the longest
+  double turns = 1;      ///< of a thread over what it reads
+  double blocks = 0;     ///< in all
+  double resident = 0;   ///< of an SM at once
+  double chain = 0;      ///< cycles of the longest
+  double registers = 0;  ///< of a thread, at most
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 

@@ -182,28 +182,35 @@ TEST(Recorded, SchedulesTimedTwiceSayWhatNoiseLeaves) {
   const TemporaryDirectory out, data;
   std::ifstream from(std::string(kFolder) + "/h200-ranking.json");
   ordered_json recording = ordered_json::parse(from);
-  const auto write = [&](const char* file, bool backwards) {
-    ordered_json points = ordered_json::array();
-    for (int i = 0; i < 12; ++i)
-      points.push_back({{"tree", "r/" + std::to_string(i + 1) + " ( C.y )"},
-                        {"predicted_seconds", 1e-6 * (i + 1)},
-                        {"seconds_median", 1e-6 * (backwards ? 12 - i : i + 1)}});
-    recording["ranking"] = {{"gelu", {{"points", points}, {"failed", ordered_json::array()}}}};
-    std::ofstream(data.path().string() + "/" + file) << recording;
-  };
-  write("h200-ranking.json", false);
-  write("h200-graphs.json", true);
+  ordered_json points = ordered_json::array();
+  for (int i = 1; i <= 30; ++i)
+    points.push_back({{"predicted_seconds", 1e-6 * i},
+                      {"seconds_median", 1e-6 * i},
+                      {"seconds_layouts", {1e-6 * i, 1e-6 * (31 - i)}}});
+  const ordered_json failed = ordered_json::array();
+  ordered_json backwards = points;
+  for (int i = 0; i < 30; ++i) backwards[i]["seconds_median"] = 1e-6 * (30 - i);
+  recording["ranking"] = {
+      {"gelu", {{"size", "small"}, {"points", points}, {"failed", failed}}},
+      {"gelu middle", {{"size", "middle"}, {"points", backwards}, {"failed", failed}}}};
+  std::ofstream(data.path().string() + "/h200-ranking.json") << recording;
   const std::string folder = data.path().string();
   const Answer answer = reproduce({}, of("fusionstitching/ranking", out, folder.c_str()));
+  EXPECT_TRUE(answer.ok()) << answer.json.dump(1);
   EXPECT_DOUBLE_EQ(answer.json["graphs"]["gelu"]["spearman"].get<double>(), 1);
-  EXPECT_THAT(answer.json["table"].dump(), HasSubstr("-1.000 (12)"));
+  EXPECT_THAT(answer.json["table"].dump(), HasSubstr("-1.000"));
+  EXPECT_FALSE(answer.json["graphs"].contains("gelu middle"));
+  const Answer held = reproduce({}, of("fusionstitching/ranking-held-out", out, folder.c_str()));
+  EXPECT_FALSE(held.ok());
+  EXPECT_DOUBLE_EQ(held.json["graphs"]["gelu middle"]["spearman"].get<double>(), -1);
 }
 
 TEST(Recorded, WithoutARecordingThereIsNoNumber) {
   const TemporaryDirectory out;
   for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu",
                          "validation/dram-gpu", "fusionstitching/graphs",
-                         "fusionstitching/counters", "fusionstitching/ranking"}) {
+                         "fusionstitching/counters", "fusionstitching/ranking",
+                         "fusionstitching/ranking-held-out"}) {
     const Answer answer = reproduce({}, of(id, out, "/proc/no/such"));
     EXPECT_FALSE(answer.ok());
     EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("needs a recording of a GPU"));

@@ -39,7 +39,7 @@ def test_another_function_is_told(monkeypatch):
     assert math.isinf(graph_check.error("numpy", "softmax"))
 
 
-@pytest.mark.parametrize("size, least, most", [("small", 3e6, 3.6e6), ("large", 33e6, 34e6)])
+@pytest.mark.parametrize("size, least, most", [("small", 3e6, 3.6e6), ("large", 33e6, 34e6), ("middle", 9e6, 11e6)])
 def test_sizes_are_alike(size, least, most):
     """Of the largest tensor that is walked whole: elements."""
     for name in graphs.NAMES:

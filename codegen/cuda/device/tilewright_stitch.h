@@ -17,40 +17,92 @@ struct alignas(N * sizeof(T)) Several {
   T x[N];
 };
 
-/// N elements, as floats (doubles); zeros where not `in`.
-template <int N, class T, class R>
-TW_DEVICE void load_several(R* to, const T* from, bool in) {
-  Several<T, N> v = {};
-  if (in) v = read_only(reinterpret_cast<const Several<T, N>*>(from));
-  TW_UNROLL
-  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
-}
 #if defined(__CUDACC__)
+/// What is there, zeros where not `in`: without a branch, which loads of other turns would not pass.
+template <class T>
+TW_DEVICE T read_if(const T* p, bool in) {
+  T x;
+  if constexpr (sizeof(T) == 16) {
+    b128 v;
+    asm("{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
+        " @in ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)));
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 8) {
+    u64 v;
+    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global.nc.u64 %0, [%1]; }"
+        : "=&l"(v) : "l"(p), "r"(u32(in)));
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 4) {
+    u32 v;
+    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global.nc.u32 %0, [%1]; }"
+        : "=&r"(v) : "l"(p), "r"(u32(in)));
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 2) {
+    u16 v;
+    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.nc.u16 %0, [%1]; }"
+        : "=&h"(v) : "l"(p), "r"(u32(in)));
+    x = *reinterpret_cast<T*>(&v);
+  } else {
+    x = in ? read_only(p) : T{};
+  }
+  return x;
+}
 template <class T>
 TW_DEVICE T read_alike(const T* p, bool) {
   return read_only(p);
 }
 #else
 template <class T>
+TW_DEVICE T read_if(const T* p, bool in) {
+  return in ? read_only(p) : T{};
+}
+template <class T>
 TW_DEVICE T read_alike(const T* p, bool first) {
   return first ? read_only(p) : *p;
 }
 #endif
+
+template <int N, class T, class R>
+TW_DEVICE void spread(R* to, const Several<T, N>& v) {
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
+}
+/// N elements, as floats (doubles); zeros where not `in`.
+template <int N, class T, class R>
+TW_DEVICE void load_several(R* to, const T* from) {
+  spread(to, read_only(reinterpret_cast<const Several<T, N>*>(from)));
+}
+template <int N, class T, class R>
+TW_DEVICE void load_several(R* to, const T* from, bool in) {
+  spread(to, read_if(reinterpret_cast<const Several<T, N>*>(from), in));
+}
+/// The same where all threads of a block are `in` or none is: a branch, which keeps the loads of rows that a
+/// block may not have from being under way too early.
+template <int N, class T, class R>
+TW_DEVICE void load_together(R* to, const T* from, bool in) {
+  if (in) return load_several<N>(to, from);
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) to[i] = R(0);
+}
 /// What all threads of a block read alike: each loads it, so that none waits for another; L1 has it for all
 /// but one of them, the `first`, which alone is counted.
 template <int N, class T, class R>
+TW_DEVICE void load_alike(R* to, const T* from, bool first) {
+  spread(to, read_alike(reinterpret_cast<const Several<T, N>*>(from), first));
+}
+template <int N, class T, class R>
 TW_DEVICE void load_alike(R* to, const T* from, bool in, bool first) {
-  Several<T, N> v = {};
-  if (in) v = read_alike(reinterpret_cast<const Several<T, N>*>(from), first);
+  if (in) return load_alike<N>(to, from, first);
   TW_UNROLL
-  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
+  for (int i = 0; i < N; ++i) to[i] = R(0);
 }
 template <class T>
 TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
   return to_float(read_only(from));
 }
 template <int N, class T, class R>
-TW_DEVICE void store_several(T* to, const R* from, bool in) {
+TW_DEVICE void store_several(T* to, const R* from, bool in = true) {
   Several<T, N> v;
   TW_UNROLL
   for (int i = 0; i < N; ++i) v.x[i] = Rounded<T>::of(from[i]);
@@ -58,14 +110,14 @@ TW_DEVICE void store_several(T* to, const R* from, bool in) {
 }
 /// Adds N neighbours, rounded to their type, to what is there; where the device can, as one access.
 template <int N, class T, class R>
-TW_DEVICE void add_several(T* to, const R* from, bool in) {
+TW_DEVICE void add_several(T* to, const R* from, bool in = true) {
   if (!in) return;
   TW_UNROLL
   for (int i = 0; i < N; ++i) atomic_add(to + i, from[i]);
 }
 #if __CUDA_ARCH__ >= 900
 template <int N>
-TW_DEVICE void add_several(float* to, const float* from, bool in) {
+TW_DEVICE void add_several(float* to, const float* from, bool in = true) {
   if (!in) return;
   if constexpr (N == 4)
     asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(from[0]),
