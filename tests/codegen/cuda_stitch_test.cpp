@@ -128,8 +128,18 @@ const char* const kPastTheEnd =
     "  - a: a[r] = exp(x[r])\n  - y: y[r] = a[r+1] * g[r+1]\n";
 const Pin kShared{.level = "shared"};
 
+/// 10 items of three warps, 4 each.
+Case dots() {
+  return {"name: dots\nloops: {b: 3, t: 10, d: 64}\noperators:\n"
+          "  - h: h[b,d] = q[b,d] * 2\n  - s: s[b,t] += k[b,t,d] * h[b,d]\n",
+          {"b/1@grid ( d/1@thread ( C.h ) Y.block t/4@warp t/1 d/2@lane ( C.s ) )"},
+          "registers",
+          {{"h", {.level = "shared"}}}};
+}
+
 std::vector<Case> block_cases() {
   return {
+      dots(),
       // sums over rows: registers over a warp's rows, warps in shared memory, blocks by atomics
       {"layernorm-backward:rows=45,cols=140",
        {"r/16@grid ( r/4@warp ( r/1 ( L.x L.dy L.mean L.rstd c/4@lane ( C.centred C.normal "
@@ -304,6 +314,38 @@ TEST(Stitched, WhatAllThreadsReadAlikeNeedsNoBarrier) {
   EXPECT_THAT(text, ::testing::HasSubstr("load_alike<1>"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("block_sync")));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("TW_SHARED")));
+}
+
+std::string text_of(const Case& c) {
+  const auto source = cuda::emit(schedule_of(c), {.prefix = "k"});
+  return source ? source->text : source.reason();
+}
+
+/// Loads that some lanes have no element for are predicated; those that a whole block may not have
+/// stand behind a branch; where there always is one, nothing asks.
+TEST(Stitched, LoadsAreGuardedByWhoeverHasNoElement) {
+  using ::testing::ContainsRegex;
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  const auto rows = [](const char* columns, const char* tree) {
+    return text_of({"name: half\nloops: {r: 10, c: " + std::string(columns) +
+                        "}\noperators:\n  - y: y[r,c] = x[r,c] * 2\n",
+                    {tree}});
+  };
+  EXPECT_THAT(rows("70", "r/1@grid c/1@lane ( C.y )"),
+              ContainsRegex("load_several<1>\\(&[^;]*, in[_0-9]*\\);"));
+  const std::string block = rows("64", "r/4@grid r/1 c/1@lane ( C.y )");
+  EXPECT_THAT(block, ContainsRegex("load_together<1>\\(&[^;]*, in[_0-9]*\\);"));
+  EXPECT_THAT(block, Not(HasSubstr("load_several")));
+  EXPECT_THAT(rows("64", "r/1@grid c/1@lane ( C.y )"),
+              Not(ContainsRegex("load_[a-z]*<1>\\([^;]*, in[_0-9]*\\);")));
+}
+
+/// Where h lies does not depend on whether there is an item: it is read once, before the items.
+TEST(Stitched, SharedReadsAreHeldWhereItemsDoNotDivide) {
+  const std::string text = text_of(dots());
+  EXPECT_THAT(text, ::testing::HasSubstr("h_held["));
+  EXPECT_THAT(text, ::testing::Not(::testing::ContainsRegex("\\? h_shared")));
 }
 
 TEST(Stitched, Blocks) { run_all(block_cases()); }

@@ -122,3 +122,41 @@ def test_without_drawn_schedules_nothing_is_paused():
     ranking = graph_drawn.Ranking(None, types.SimpleNamespace(workloads=[], ranking_sizes=[]), [], print)
     ranking.pause(True)
     ranking.pause(False)
+
+
+def ranking_of(answer, seconds_left=100):
+    """What part (c) says of two schedules, the second of which was not built, when the process answers so."""
+    import graph_drawn
+    options = types.SimpleNamespace(workloads=["softmax"], ranking_sizes=["middle"], rounds=3, seed=5)
+    ranking = graph_drawn.Ranking(None, options, [], print)
+    asked = ("softmax", "middle")
+    ranking.drawn[asked] = [{"schedule": f"{i} of 2", "rank": i, "tree": "t", "seconds": i * 1e-6,
+                             "latency_seconds": 1e-6, "request": {}} for i in (1, 2)]
+    ranking.built = {"softmax middle 1 of 2": {"cubin": "k.cubin", "launches": [], "source_fnv64": "f", "notes": []}}
+    requests = []
+
+    class Process:
+        def ask(self, request, timeout):
+            requests.append(request)
+            return answer
+    return ranking._said(asked, {"softmax": Process()}, lambda: seconds_left), requests
+
+
+def test_timed_schedules_stand_beside_their_predictions():
+    timed = {"relative_error": 0.0, "seconds_median": 2e-6, "seconds_min": 1e-6, "seconds_layouts": [2e-6, 3e-6]}
+    said, (request,) = ranking_of({"points": [timed, {"reason": "was not built in time"}]})
+    assert request["answers"] == [{"cubin": "k.cubin", "launches": []}, {"reason": "was not built in time"}]
+    assert request["size"] == "middle" and request["rounds"] == 3
+    (point,), (failed,) = said["points"], said["failed"]
+    assert said["size"] == "middle"
+    assert point["predicted_seconds"] == 1e-6 and point["seconds_layouts"] == [2e-6, 3e-6]
+    assert point["source_fnv64"] == "f"
+    assert failed["schedule"] == "2 of 2" and failed["reason"] == "was not built in time"
+
+
+@pytest.mark.parametrize("answer, seconds_left, reason", [
+    ({"reason": "the process ended"}, 100, "the process ended"), ({"points": []}, 5, "out of time"),
+    ({}, 100, "the process has timed nothing")])
+def test_schedules_that_were_not_timed_say_why(answer, seconds_left, reason):
+    said, _ = ranking_of(answer, seconds_left)
+    assert said["points"] == [] and [f["reason"] for f in said["failed"]] == [reason] * 2
