@@ -193,7 +193,8 @@ TEST(Recorded, SchedulesTimedTwiceSayWhatNoiseLeaves) {
   recording["ranking"] = {
       {"gelu", {{"size", "small"}, {"points", points}, {"failed", failed}}},
       {"gelu middle", {{"size", "middle"}, {"points", backwards}, {"failed", failed}}}};
-  std::ofstream(data.path().string() + "/h200-ranking.json") << recording;
+  for (const char* file : {"/h200-ranking.json", "/h200-ranking-held-out.json"})
+    std::ofstream(data.path().string() + file) << recording;
   const std::string folder = data.path().string();
   const Answer answer = reproduce({}, of("fusionstitching/ranking", out, folder.c_str()));
   EXPECT_TRUE(answer.ok()) << answer.json.dump(1);
