@@ -43,6 +43,13 @@ NodeId left_behind(const ScheduledKernel& k, const std::vector<NodeId>& places,
   return found;
 }
 
+/// The part of a pack that a node is in; none outside of packs.
+NodeId part_of(const ScheduledKernel& k, NodeId n) {
+  for (; n.valid(); n = k.node(n).parent)
+    if (const NodeId p = k.node(n).parent; p.valid() && k.node(p).kind == NodeKind::pack) return n;
+  return {};
+}
+
 }  // namespace
 
 void Evaluation::place_buffers() {
@@ -94,14 +101,22 @@ void Evaluation::place_units(BufferId id, const std::vector<NodeId>& places) {
         home.first_block += k_.node(n).first_block;
     homes_[place.index()][id] = std::move(home);
   }
-  const NodeId left = left_behind(k_, places, units);
-  if (left.valid()) retired_[left.index()].push_back(id);
-  if (!crossings_[id.index()].tracked) return;
-  // Loops whose iterations keep instances for later have something new to hold each time.
-  const std::vector<NodeId> covered = left.valid() ? loops_around(k_, left) : std::vector<NodeId>();
-  for (const auto& u : units)
-    for (NodeId l : u)
-      if (!has(covered, l)) jumps_[l.index()] = false;
+  // Parts of a pack are blocks of their own: none keeps an instance for another.
+  std::map<NodeId, std::pair<std::vector<NodeId>, std::vector<std::vector<NodeId>>>> parts;
+  for (std::size_t p = 0; p < places.size(); ++p) {
+    auto& [here, loops] = parts[part_of(k_, places[p])];
+    here.push_back(places[p]), loops.push_back(units[p]);
+  }
+  for (const auto& [part, of] : parts) {
+    const NodeId left = left_behind(k_, of.first, of.second);
+    if (left.valid()) retired_[left.index()].push_back(id);
+    if (!crossings_[id.index()].tracked) continue;
+    // Loops whose iterations keep instances for later have something new to hold each time.
+    const auto covered = left.valid() ? loops_around(k_, left) : std::vector<NodeId>();
+    for (const auto& u : of.second)
+      for (NodeId l : u)
+        if (!has(covered, l)) jumps_[l.index()] = false;
+  }
 }
 
 /// The instance that a place (a load, a compute, a body) uses of a buffer is the current one.
@@ -166,7 +181,8 @@ void Evaluation::write_if_changed(BufferId b) {
   const BufferId outer = buffer(b).outer;
   Content* to = outer.valid() ? find(outer) : nullptr;
   if (to && holds(Box(to->tile), tile)) {
-    // What is written late belongs to the outer tile that it was made in, where that is still there.
+    // What is written late belongs to the outer tile that it was made in, where that is still
+    // there.
     move_out(b, tile);
     to->changed = !stays(buffer(outer));
     return;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/ir/files.h"
 #include "models/exact/exact.h"
 #include "tests/support/literal_walker.h"
 #include "tests/support/worked.h"
@@ -152,6 +153,28 @@ TEST(ExactCost, PaddingCostsALogarithm) {
             walked.bytes.at({"I", "DRAM/L1", "read"}));
   const Counted longer = count(conv(100000000, "y+r-7", tree, false));
   EXPECT_LE(longer.cost.nodes, 4000);
+}
+
+/// Both parts of a pack read x, each in blocks of its own: no block keeps it for another, so that
+/// blocks repeat.
+TEST(ExactCost, PartsOfAPackThatReadTheSameRepeat) {
+  const auto machine = std::make_shared<const Machine>(named_machine("h200"));
+  const auto nodes = [&](std::int64_t rows) {
+    const auto workload = std::make_shared<const Workload>(
+        workload_from_yaml("name: pack\nloops: {r: " + std::to_string(rows) +
+                               ", c: 64}\noperators:\n  - \"one: y[r,c] = x[r,c] * 2\"\n"
+                               "  - \"two: z[r,c] = x[r,c] + 1\"\n",
+                           "test"));
+    const Kernel pack{.level = "registers",
+                      .tree = parse_tree("( r/4@grid r/1@warp c/2@lane ( C.one ) | "
+                                         "r/2@grid r/1@warp c/2@lane ( C.two ) )")};
+    const auto schedule = resolve(Plan{.kernels = {pack}}, workload, machine);
+    EXPECT_TRUE(schedule.ok()) << schedule.reason();
+    ExactCost cost;
+    EXPECT_EQ(exact(*schedule, &cost).at("x", "L2/registers").read.value, 2 * rows * 64 * 4);
+    return cost.nodes;
+  };
+  EXPECT_LE(nodes(1000000), nodes(1000) * 5 / 4);
 }
 
 /// !once fills in a row of tiles and then skips them: the row is kept as one run of tiles.
