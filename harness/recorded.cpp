@@ -139,4 +139,12 @@ ordered_json time_agreement_json(const std::vector<TimedPoint>& points) {
           {"best_of_first_eight_over_best", eight / best}};
 }
 
+Request recorded_request(const Field& recording, const std::string& workload) {
+  Request request{.subject = workload, .machine = recording.at("machine").text()};
+  if (const auto model = recording.get("model")) request.model = model->text();
+  if (const auto stitch = recording.get("stitch"))
+    for (const Field& option : stitch->items()) request.stitch.push_back(option.text());
+  return request;
+}
+
 }  // namespace tilewright::harness

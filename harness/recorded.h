@@ -9,6 +9,7 @@
 
 #include "core/ir/document.h"
 #include "harness/answer.h"
+#include "harness/request.h"
 
 namespace tilewright::harness {
 
@@ -30,6 +31,9 @@ std::vector<CountedPoint> counted_points(const Field& block, std::string_view co
 /// "l2" (what the plan loads and the counter does not see, or the other way round). They sum to the
 /// bias.
 nlohmann::ordered_json traffic_agreement_json(const std::vector<CountedPoint>& points);
+
+/// A workload as the recording's model and its options plan it on the recording's machine.
+Request recorded_request(const Field& recording, const std::string& workload);
 
 struct TimedPoint {
   double predicted = 0, measured = 0;  ///< seconds

@@ -204,10 +204,7 @@ std::vector<Counted> counted_graphs(const Field& block) {
 /// What the recording's model and machine read through the simulated L2, where lookups that repeat may be
 /// lost from it: of a graph that gathers. Cost: a walk of all of its accesses.
 void simulate_lookups(Counted& c, const Field& recording, const WalkOptions& options) {
-  Request request{.subject = c.workload, .machine = recording.at("machine").text()};
-  if (const auto model = recording.get("model")) request.model = model->text();
-  if (const auto stitch = recording.get("stitch"))
-    for (const Field& option : stitch->items()) request.stitch.push_back(option.text());
+  const Request request = recorded_request(recording, c.workload);
   const Setting setting = setting_of(request);
   const bool gathers = std::ranges::any_of(setting.workload->operators(), [](const Operator& op) {
     return std::ranges::any_of(op.inputs, is_gather);

@@ -206,6 +206,40 @@ TEST(Recorded, SchedulesTimedTwiceSayWhatNoiseLeaves) {
   EXPECT_DOUBLE_EQ(held.json["graphs"]["gelu middle"]["spearman"].get<double>(), -1);
 }
 
+/// Known by tree and threads, whatever rank they had.
+TEST(Recorded, SchedulesArePredictedAgain) {
+  const TemporaryDirectory out, data;
+  Request request{.subject = "softmax:rows=4096,cols=768", .machine = "h200"};
+  request.model = "fusionstitching";
+  request.fuser.samples = 1000;
+  const Answer said = explain(request);
+  std::ifstream from(std::string(kFolder) + "/h200-ranking.json");
+  ordered_json recording = ordered_json::parse(from), points = ordered_json::array();
+  for (const ordered_json& s : said.json["drawn"]) {
+    const std::string schedule = s["schedule"];
+    points.push_back({{"schedule", "1 of 1" + schedule.substr(schedule.find(':'))},
+                      {"tree", s["tree"]},
+                      {"predicted_seconds", -s["seconds"].get<double>()},
+                      {"seconds_median", s["seconds"]}});
+  }
+  ASSERT_GE(points.size(), 30);
+  const auto table = [&] {
+    recording["ranking"] = {{"softmax",
+                             {{"workload", request.subject},
+                              {"size", "small"},
+                              {"points", points},
+                              {"failed", ordered_json::array()}}}};
+    std::ofstream(data.path().string() + "/h200-ranking.json") << recording;
+    const std::string folder = data.path().string();
+    return reproduce({}, of("fusionstitching/ranking", out, folder.c_str())).json["table"].dump();
+  };
+  EXPECT_THAT(table(), Not(HasSubstr("\"1.000\"")));  // which model it was is not said
+  recording["model"] = "fusionstitching";
+  EXPECT_THAT(table(), HasSubstr("\"-1.000\",\"1.000\""));
+  points[3]["tree"] = "another";
+  EXPECT_THAT(table(), HasSubstr("\"1.000 (" + std::to_string(points.size() - 1) + ")\""));
+}
+
 TEST(Recorded, WithoutARecordingThereIsNoNumber) {
   const TemporaryDirectory out;
   for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu",
