@@ -6,8 +6,6 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr std::int64_t kMostWarps = 32;        // of a block: CUDA C++ Programming Guide
-constexpr std::int64_t kThreadsOfTrips = 256;  // of a block, at most, that a loop's trips ask for
 constexpr std::int64_t kShortRounds = 4;  // a row of points that a warp goes over in so many is its
 
 }  // namespace
@@ -294,6 +292,7 @@ Result<BoundTree> BoundTreeWriter::columns() {
         nodes.push_back(store(w_.tensor(o.target.tensor).name, {}, s_.splits > 1));
   return BoundTree{.tree = nest(cuts, sequence(std::move(nodes))), .kept = step};
 }
+
 namespace {
 
 /// How often a tree has C.name.

@@ -164,16 +164,4 @@ class BoundTreeWriter {
   std::string refused_;
 };
 
-inline Mask bit(int l) { return Mask{1} << l; }
-inline Mask bit(LoopId l) { return Mask{1} << l.index(); }
-inline bool in(std::span<const int> vertices, int v) {
-  return std::binary_search(vertices.begin(), vertices.end(), v);
-}
-inline Mask loops_of(const Access& a) {
-  Mask m = 0;
-  for (const Affine& index : a.index)
-    for (const Term& t : index.terms) m |= bit(t.loop);
-  return m;
-}
-
 }  // namespace tilewright::fusionstitching

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/fusionstitching/bound_tree.h"
+#include "models/fusionstitching/loops.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -12,10 +13,6 @@ namespace {
 constexpr double kEnoughRows = 128;  // a block each, for about every SM of a large GPU
 constexpr double kAddedOfClock = 4;  // bytes, for each SM
 constexpr std::array<std::int64_t, 6> kBlocksOfSm = {1, 2, 3, 4, 6, 8};
-
-Mask bit(int l) { return Mask{1} << l; }
-
-bool in(std::span<const int> vertices, int v) { return std::ranges::binary_search(vertices, v); }
 
 bool read_among(const Graph& g, std::span<const int> vertices, int v) {
   return std::ranges::any_of(g.vertex(v).consumers, [&](int c) { return in(vertices, c); });

@@ -82,12 +82,6 @@ class Tally {
 
   // ---- Accesses ---------------------------------------------------------------------------------
 
-  static Mask loops_of(const Access& a) {
-    Mask loops = 0;
-    for (const Affine& index : a.index)
-      for (const Term& t : index.terms) loops |= Mask{1} << t.loop.index();
-    return loops;
-  }
   static bool has(const Affine& index, int loop) {
     return std::ranges::any_of(
         index.terms, [&](const Term& t) { return static_cast<int>(t.loop.index()) == loop; });
@@ -165,8 +159,7 @@ class Tally {
     for (const Access& a : op(v).inputs) readers_.try_emplace(a.tensor, a, at);
   }
 
-  // ---- The walk: cycles of a block's longest warp
-  // -------------------------------------------------
+  // ---- The walk: cycles of a block's longest warp -----------------------------------------------
 
   double visit(const Node& n, const Place& at) {
     switch (n.kind) {

@@ -5,18 +5,14 @@
 #include <unordered_map>
 
 #include "models/fusionstitching/column_roots.h"
+#include "models/fusionstitching/loops.h"
 
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr double kThreads = 256;  // a block's, in the simplified latency-evaluator
-constexpr double kWarp = 32;
+constexpr double kThreads = 256;      // a block's, in the simplified latency-evaluator
 constexpr double kBlocksThatAdd = 2;  // an SM, to partial sums
-constexpr double kBlockRow = 1024;  // from this many points on a row is a block's, below a warp's
-
-bool in(std::span<const int> vertices, int v) {
-  return std::binary_search(vertices.begin(), vertices.end(), v);
-}
+constexpr double kBlockRow = 1024;    // from this many points on a row is a block's, below a warp's
 
 /// How often each of the part's operators is computed: in the group of each reduction that it
 /// feeds, and once in that of the roots, which share a loop.

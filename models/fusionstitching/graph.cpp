@@ -5,23 +5,10 @@
 
 #include "core/ir/format.h"
 #include "models/fusionstitching/column_roots.h"
+#include "models/fusionstitching/loops.h"
 
 namespace tilewright::fusionstitching {
 namespace {
-
-Mask bit(LoopId l) { return Mask{1} << l.index(); }
-
-Mask loops_of(const Affine& index) {
-  Mask m = 0;
-  for (const Term& t : index.terms) m |= bit(t.loop);
-  return m;
-}
-
-Mask loops_of(const Access& a) {
-  Mask m = 0;
-  for (const Affine& index : a.index) m |= loops_of(index);
-  return m;
-}
 
 void count_calls(const Expr& e, Vertex& v) {
   if (e.kind == Expr::Kind::call) {

@@ -3,18 +3,13 @@
 #include <bit>
 
 #include "models/fusionstitching/bound_tree.h"
+#include "models/fusionstitching/loops.h"
 
 namespace tilewright::fusionstitching {
 namespace {
 
 constexpr std::int64_t kAccess =
     16;  // bytes: the widest access of a thread (CUDA C++ Programming Guide)
-
-Mask bit(int l) { return Mask{1} << l; }
-
-bool in(std::span<const int> vertices, int v) {
-  return std::binary_search(vertices.begin(), vertices.end(), v);
-}
 
 /// Calls f(access) for what the part reads from home and writes there.
 template <class F>

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "models/fusionstitching/bound_tree.h"
+#include "models/fusionstitching/loops.h"
 
 namespace tilewright::fusionstitching {
-
-inline constexpr std::int64_t kWarp = 32;
 
 /// Warps that are resident on the whole GPU at once.
 std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t shared,

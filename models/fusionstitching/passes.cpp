@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "models/fusionstitching/loops.h"
+
 namespace tilewright::fusionstitching {
 namespace {
-
-constexpr std::int64_t kWarp = 32;
-
-Mask bit(int l) { return Mask{1} << l; }
 
 std::int64_t power_above(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));

@@ -9,9 +9,7 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr std::int64_t kMostWarps = 32;        // of a block: CUDA C++ Programming Guide
-constexpr std::int64_t kThreadsOfTrips = 256;  // of a block, at most, that a loop's trips ask for
-constexpr double kSteps = 5;                   // of a sum over 32 lanes
+constexpr double kSteps = 5;  // of a sum over 32 lanes
 
 double ceil_over(double a, double b) { return std::ceil(a / b); }
 double power_above(double n) {

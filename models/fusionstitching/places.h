@@ -17,8 +17,8 @@ namespace tilewright::fusionstitching {
 struct Place {
   std::vector<std::int64_t> range;  ///< of each loop: elements that are left
   std::vector<double> of_loop;      ///< turns of a thread, by loop
-  double turns =
-      1;  ///< of a thread, one after the other, since the last sequence of several passes
+  /// Of a thread, one after the other, since the last sequence of several passes.
+  double turns = 1;
   double repeats = 1;            ///< of that sequence
   double full = 1;               ///< of the units' turns, those that have elements
   double warps = 0;              ///< that run it; 0: all of the block

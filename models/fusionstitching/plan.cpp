@@ -7,6 +7,7 @@
 #include "core/lowering/schedule.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "models/fusionstitching/column_roots.h"
+#include "models/fusionstitching/loops.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 constexpr std::int64_t kRun = 256;     // elements of a cut loop within a row
 constexpr std::int64_t kProduct = 64;  // a product's blocks; section 4 leaves products to libraries
 constexpr std::int64_t kReduced = 16;
-
-Mask bit(LoopId l) { return Mask{1} << l.index(); }
 
 /// `body` inside a loop over each of these loops, the first outermost.
 struct Cut {

@@ -1,0 +1,36 @@
+// Sets of loops and of vertices, and the sizes of warps and blocks that trees are written and
+// priced for.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "models/fusionstitching/fusionstitching.h"
+
+namespace tilewright::fusionstitching {
+
+inline constexpr std::int64_t kWarp = 32;
+inline constexpr std::int64_t kMostWarps = 32;  ///< of a block: CUDA C++ Programming Guide
+/// Threads of a block, at most, that a loop's trips ask for.
+inline constexpr std::int64_t kThreadsOfTrips = 256;
+
+inline Mask bit(int l) { return Mask{1} << l; }
+inline Mask bit(LoopId l) { return Mask{1} << l.index(); }
+/// `vertices` are in order.
+inline bool in(std::span<const int> vertices, int v) {
+  return std::ranges::binary_search(vertices, v);
+}
+/// Loops that an index, or any index of an access, has.
+inline Mask loops_of(const Affine& index) {
+  Mask m = 0;
+  for (const Term& t : index.terms) m |= bit(t.loop);
+  return m;
+}
+inline Mask loops_of(const Access& a) {
+  Mask m = 0;
+  for (const Affine& index : a.index) m |= loops_of(index);
+  return m;
+}
+
+}  // namespace tilewright::fusionstitching
