@@ -7,8 +7,8 @@
 
 #include "bench/peer.h"
 #include "bench/sections.h"
-#include "core/ir/format.h"
-#include "core/ir/host_facts.h"
+#include "core/base/format.h"
+#include "core/machine/host_facts.h"
 
 // Compiled for each width, picked as the program is loaded.
 // Not under a sanitizer, which is not up yet when that happens.

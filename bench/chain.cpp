@@ -5,7 +5,7 @@
 #include <span>
 
 #include "bench/problem.h"
-#include "core/reference/evaluate.h"
+#include "core/workload/reference/evaluate.h"
 
 namespace tilewright::bench {
 namespace {

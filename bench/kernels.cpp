@@ -12,8 +12,8 @@
 #include "bench/chain.h"
 #include "bench/peer.h"
 #include "bench/sections.h"
-#include "core/ir/error.h"
-#include "core/ir/format.h"
+#include "core/base/error.h"
+#include "core/base/format.h"
 #include "harness/schedules.h"
 #include "harness/verified_kernel.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "bench/sections.h"
-#include "core/ir/error.h"
-#include "core/ir/format.h"
+#include "core/base/error.h"
+#include "core/base/format.h"
 #include "harness/request.h"
 
 namespace tilewright::bench {

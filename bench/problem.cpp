@@ -7,7 +7,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "core/reference/evaluate.h"
+#include "core/workload/reference/evaluate.h"
 
 namespace tilewright::bench {
 namespace {

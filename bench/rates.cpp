@@ -3,7 +3,7 @@
 
 
 #include "bench/sections.h"
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 namespace tilewright::bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "bench/rates.h"
-#include "core/ir/files.h"
-#include "core/lowering/schedule.h"
+#include "core/machine/machine.h"
+#include "core/plan/schedule.h"
 #include "harness/request.h"
 #include "harness/verbs.h"
 #include "models/chimera/chimera.h"

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "bench/rates.h"
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
 #include "core/npu/assembly.h"
 #include "simulator/npu/emulator.h"
 #include "tests/support/npu_programs.h"

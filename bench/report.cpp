@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/circumstances.h"
 
 namespace tilewright::bench {

@@ -8,7 +8,7 @@
 
 #include "bench/samples.h"
 #include "bench/sections.h"
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/chimera_request.h"
 #include "harness/circumstances.h"
 #include "harness/kernel_batch.h"

@@ -13,8 +13,8 @@
 #include "cli/parse.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
-#include "core/ir/error.h"
-#include "core/ir/format.h"
+#include "core/base/error.h"
+#include "core/base/format.h"
 
 namespace tilewright::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::cli {
 namespace {

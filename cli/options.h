@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "experiments/report/reproduce.h"
 #include "harness/verbs.h"
 
 namespace tilewright::cli {

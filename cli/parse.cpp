@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::cli {
 namespace {

@@ -1,5 +1,5 @@
 #include "cli/progress.h"
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 #include "cli/table.h"
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/table.h"
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 namespace tilewright::cli {
 namespace {

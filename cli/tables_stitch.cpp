@@ -3,7 +3,7 @@
 
 #include "cli/table.h"
 #include "cli/tables.h"
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 namespace tilewright::cli {
 namespace {

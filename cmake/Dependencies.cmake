@@ -7,7 +7,7 @@ find_dependency(nlohmann_json)
 find_dependency(Eigen3 NO_MODULE)
 find_dependency(Boost)
 
-# fmt's code is compiled into core (core/ir/format.cpp), and only there: the command is one file.
+# fmt's code is compiled into core (core/base/format.cpp), and only there: the command is one file.
 add_library(tilewright::text INTERFACE IMPORTED)
 target_include_directories(tilewright::text SYSTEM INTERFACE
   $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)

@@ -8,7 +8,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tilewright-config-version
 install(FILES ${PROJECT_BINARY_DIR}/tilewright-config-version.cmake
   ${PROJECT_SOURCE_DIR}/cmake/tilewright-config.cmake ${PROJECT_SOURCE_DIR}/cmake/Dependencies.cmake
   DESTINATION ${PACKAGE_DIR})
-foreach(folder core models simulator codegen profilers harness)
+foreach(folder core models simulator codegen profilers harness experiments)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tilewright FILES_MATCHING PATTERN "*.h")
 endforeach()

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/units.h"
+#include "core/base/units.h"
 
 namespace tilewright::codegen {
 

@@ -1,5 +1,5 @@
-# Writes TO, a C++ file with the text of every FROM/EXPERIMENT.yaml (harness/experiment.h).
-set(SOURCE "// Generated from experiments/*/*.yaml.\n#include \"harness/experiment.h\"\n\n")
+# Writes TO, a C++ file with the text of every FROM/EXPERIMENT.yaml (experiments/report/experiment.h).
+set(SOURCE "// Generated from experiments/*/*.yaml.\n#include \"experiments/report/experiment.h\"\n\n")
 string(APPEND SOURCE "namespace tilewright::harness {\nnamespace {\n")
 string(APPEND SOURCE "constexpr ExperimentFile kFiles[] = {\n")
 foreach(NAME IN LISTS EXPERIMENTS)

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "harness/answer.h"
 #include "harness/registry.h"
 #include "harness/request.h"

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "core/ir/format.h"
-#include "core/ir/host_facts.h"
+#include "core/base/format.h"
+#include "core/machine/host_facts.h"
 
 namespace tilewright::harness {
 namespace {

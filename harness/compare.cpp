@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/bounds_request.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"

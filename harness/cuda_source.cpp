@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/micro_kernels.h"
 
 namespace tilewright::harness {

@@ -1,8 +1,8 @@
 // cuda-emulated: the emitted CUDA text executed on the CPU, every access checked.
 #include <algorithm>
 
-#include "core/ir/format.h"
-#include "core/ir/toolchain.h"
+#include "core/base/format.h"
+#include "core/base/toolchain.h"
 #include "harness/run_cuda.h"
 #include "simulator/cuda_host/cuda_host.h"
 

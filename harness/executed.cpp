@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 #include "harness/simulate_json.h"
 #include "profilers/valgrind.h"
 #include "simulator/trace.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/traffic.h"
+#include "core/plan/traffic.h"
 #include "profilers/meter.h"
 #include "simulator/cache.h"
 

@@ -1,7 +1,7 @@
 // explain: every order of a workload priced and ranked, or a plan with its defaults made visible.
 #include <algorithm>
 
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 #include "harness/bounds_request.h"
 #include "harness/chimera_levels.h"
 #include "harness/chimera_paths.h"

@@ -1,5 +1,4 @@
 // The verbs that say what is there, each from its records.
-#include "harness/experiment.h"
 #include "harness/machine_json.h"
 #include "harness/micro_kernels.h"
 #include "harness/registry.h"
@@ -83,23 +82,6 @@ Answer list_meters() {
   for (const profilers::MeterRecord& m : profilers::meters()) {
     json["meters"].push_back(here_json(m.name, m.summary, m.here()));
     json["meters"].back()["target"] = m.target;
-  }
-  return {std::move(json), Status::done};
-}
-
-Answer list_experiments() {
-  auto json = document();
-  json["experiments"] = ordered_json::array();
-  for (const Experiment& e : experiments()) {
-    const auto why = missing(e, {});
-    json["experiments"].push_back({{"id", e.id},
-                                   {"title", e.title},
-                                   {"source", e.source},
-                                   {"method", e.method},
-                                   {"status", name_of(method_of(e).how)},
-                                   {"available", !why.has_value()},
-                                   {"reason", why ? ordered_json(*why) : ordered_json(nullptr)},
-                                   {"needs", e.needs ? ordered_json(*e.needs) : ordered_json(nullptr)}});
   }
   return {std::move(json), Status::done};
 }

@@ -1,7 +1,7 @@
 // A machine as JSON: what `machines` prints of each, and what models written in Python are given.
 #pragma once
 
-#include "core/ir/machine.h"
+#include "core/machine/machine.h"
 #include "harness/answer.h"
 
 namespace tilewright::harness {

@@ -1,7 +1,7 @@
 // measure: what a verified kernel moves, by a meter; beside it what its plan was simulated to move.
 #include <algorithm>
 
-#include "core/lowering/stream.h"
+#include "core/plan/stream.h"
 #include "harness/executed.h"
 #include "harness/measure_cuda.h"
 #include "harness/metered_kernel.h"

@@ -6,9 +6,9 @@
 #include <map>
 #include <sstream>
 
-#include "core/ir/format.h"
-#include "core/ir/toolchain.h"
-#include "core/reference/touched.h"
+#include "core/base/format.h"
+#include "core/base/toolchain.h"
+#include "core/workload/reference/touched.h"
 #include "harness/meters.h"
 #include "harness/parallel.h"
 #include "harness/run_cuda.h"

@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/ir/format.h"
-#include "core/lowering/stream.h"
-#include "core/reference/elements.h"
-#include "core/reference/evaluate.h"
+#include "core/base/format.h"
+#include "core/plan/stream.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/evaluate.h"
 #include "harness/cpu_kernel.h"
 
 namespace tilewright::harness {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/toolchain.h"
-#include "core/lowering/schedule.h"
+#include "core/base/toolchain.h"
+#include "core/plan/schedule.h"
 #include "harness/verified_kernel.h"
 #include "profilers/meter.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "profilers/meter.h"
 
 namespace tilewright::harness {

@@ -5,7 +5,7 @@
 
 #include "codegen/cpu/cpu.h"
 #include "codegen/micro_kernels.h"
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::harness {
 

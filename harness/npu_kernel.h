@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "codegen/npu/npu.h"
-#include "core/ir/traffic.h"
+#include "core/plan/traffic.h"
 #include "harness/target_kernel.h"
 #include "simulator/npu/emulator.h"
 

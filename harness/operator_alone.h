@@ -1,7 +1,7 @@
 // A kernel an operator: what fusion is held against.
 #pragma once
 
-#include "core/ir/workload.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::harness {
 

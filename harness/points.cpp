@@ -10,8 +10,8 @@
 #include <optional>
 #include <sstream>
 
-#include "core/ir/error.h"
-#include "core/ir/format.h"
+#include "core/base/error.h"
+#include "core/base/format.h"
 #include "harness/request.h"
 
 namespace tilewright::harness {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/document.h"
+#include "core/base/document.h"
 #include "harness/answer.h"
 #include "harness/request.h"
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/availability.h"
-#include "core/ir/error.h"
-#include "core/ir/plan.h"
+#include "core/base/availability.h"
+#include "core/base/error.h"
+#include "core/plan/plan.h"
 #include "harness/answer.h"
 #include "harness/request.h"
 

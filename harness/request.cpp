@@ -4,7 +4,7 @@
 #include <string_view>
 #include <thread>
 
-#include "core/rewrite/rewrite.h"
+#include "core/workload/rewrite/rewrite.h"
 
 namespace tilewright::harness {
 namespace {

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/files.h"
-#include "core/ir/machine.h"
-#include "core/ir/plan.h"
-#include "core/ir/workload.h"
-#include "core/lowering/schedule.h"
-#include "core/lowering/stream.h"
+#include "core/machine/machine.h"
+#include "core/plan/file.h"
+#include "core/plan/plan.h"
+#include "core/plan/schedule.h"
+#include "core/plan/stream.h"
+#include "core/workload/workload.h"
 #include "harness/answer.h"
 
 namespace tilewright::harness {

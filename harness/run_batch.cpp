@@ -4,7 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/parallel.h"
 #include "harness/run_cuda.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <set>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/cuda_kernel.h"
 #include "harness/statistics.h"
 #include "harness/stitch_request.h"

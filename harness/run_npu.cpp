@@ -1,5 +1,5 @@
-#include "harness/micro_kernels.h"
 #include "harness/run_npu.h"
+#include "harness/micro_kernels.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // A schedule as JSON: what is drawn of a plan, and what models written in Python read of it.
 #pragma once
 
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 #include "harness/answer.h"
 
 namespace tilewright::harness {

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/plan/file.h"
 #include "harness/registry.h"
 #include "models/exact/exact.h"
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "core/ir/traffic.h"
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
+#include "core/plan/traffic.h"
 #include "harness/answer.h"
 #include "harness/request.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::harness {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <random>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/stitch_request.h"
 #include "models/fusionstitching/bound_tree.h"
 

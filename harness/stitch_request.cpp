@@ -7,7 +7,7 @@
 #include <functional>
 #include <set>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/schedules.h"
 
 namespace tilewright::harness {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <set>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/points.h"
 #include "harness/registry.h"
 #include "models/chimera/chimera.h"

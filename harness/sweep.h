@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/document.h"
+#include "core/base/document.h"
 
 namespace tilewright::harness {
 

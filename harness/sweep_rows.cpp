@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/points.h"
 #include "harness/registry.h"
 #include "harness/sweep.h"

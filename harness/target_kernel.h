@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "core/ir/error.h"
-#include "core/ir/workload.h"
+#include "core/base/error.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::harness {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 #include "harness/registry.h"
 #include "harness/run_cuda.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/chimera_request.h"
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"

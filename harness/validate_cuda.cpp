@@ -4,7 +4,7 @@
 #include <random>
 #include <set>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "harness/mcfuser_request.h"
 #include "harness/measure_cuda.h"
 #include "harness/meters.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <limits>
 
-#include "core/reference/elements.h"
+#include "core/workload/reference/elements.h"
 #include "harness/cpu_kernel.h"
 
 namespace tilewright::harness {

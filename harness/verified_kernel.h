@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/error.h"
-#include "core/ir/workload.h"
-#include "core/reference/evaluate.h"
+#include "core/base/error.h"
+#include "core/workload/reference/evaluate.h"
+#include "core/workload/workload.h"
 #include "harness/request.h"
 #include "harness/target_kernel.h"
 

@@ -3,8 +3,8 @@
 #include <bit>
 #include <charconv>
 
-#include "core/ir/format.h"
-#include "core/ir/toolchain.h"
+#include "core/base/format.h"
+#include "core/base/toolchain.h"
 #include "profilers/meter.h"
 #include "profilers/valgrind.h"
 

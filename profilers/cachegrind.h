@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/ir/error.h"
-#include "core/ir/machine.h"
+#include "core/base/error.h"
+#include "core/machine/machine.h"
 
 namespace tilewright::profilers {
 

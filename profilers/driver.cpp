@@ -5,7 +5,7 @@
 #include <fstream>
 #include <mutex>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 namespace tilewright::profilers {
 

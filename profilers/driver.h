@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/error.h"
-#include "core/ir/toolchain.h"
+#include "core/base/error.h"
+#include "core/base/toolchain.h"
 #include "profilers/meter.h"
 
 namespace tilewright::profilers {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/ir/document.h"
+#include "core/base/document.h"
 
 namespace tilewright::profilers {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "profilers/formula.h"
 
 namespace tilewright::profilers {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::profilers {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 namespace tilewright::profilers {
 

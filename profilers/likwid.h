@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/ir/machine.h"
+#include "core/machine/machine.h"
 #include "profilers/meter.h"
 
 namespace tilewright::profilers {

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/ir/availability.h"
-#include "core/ir/error.h"
-#include "core/ir/machine.h"
-#include "core/ir/traffic.h"
+#include "core/base/availability.h"
+#include "core/base/error.h"
+#include "core/machine/machine.h"
+#include "core/plan/traffic.h"
 
 namespace tilewright::profilers {
 

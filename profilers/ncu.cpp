@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "core/ir/format.h"
-#include "core/ir/toolchain.h"
+#include "core/base/format.h"
+#include "core/base/toolchain.h"
 
 namespace tilewright::profilers {
 

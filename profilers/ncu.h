@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/error.h"
-#include "core/ir/machine.h"
-#include "core/ir/traffic.h"
+#include "core/base/error.h"
+#include "core/machine/machine.h"
+#include "core/plan/traffic.h"
 #include "profilers/meter.h"
 
 namespace tilewright::profilers {

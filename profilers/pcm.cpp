@@ -7,8 +7,8 @@
 #include <sstream>
 #include <vector>
 
-#include "core/ir/format.h"
-#include "core/ir/toolchain.h"
+#include "core/base/format.h"
+#include "core/base/toolchain.h"
 #include "profilers/driver.h"
 #include "profilers/meter.h"
 

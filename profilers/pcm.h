@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::profilers {
 

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <limits>
 
-#include "core/ir/format.h"
-#include "core/ir/toolchain.h"
+#include "core/base/format.h"
+#include "core/base/toolchain.h"
 
 namespace tilewright::profilers {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/machine.h"
+#include "core/machine/machine.h"
 #include "profilers/event_table.h"
 #include "profilers/meter.h"
 

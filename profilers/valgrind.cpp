@@ -1,7 +1,7 @@
 #include "profilers/valgrind.h"
 
-#include "core/ir/format.h"
-#include "core/ir/toolchain.h"
+#include "core/base/format.h"
+#include "core/base/toolchain.h"
 
 namespace tilewright::profilers {
 

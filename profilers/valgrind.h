@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/ir/availability.h"
-#include "core/ir/error.h"
+#include "core/base/availability.h"
+#include "core/base/error.h"
 #include "profilers/driver.h"
 #include "profilers/meter.h"
 

@@ -4,7 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "core/reference/evaluate.h"
+#include "core/workload/reference/evaluate.h"
 #include "harness/points.h"
 #include "harness/registry.h"
 #include "python/added_model.h"

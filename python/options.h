@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "experiments/report/reproduce.h"
 #include "harness/verbs.h"
 
 namespace tilewright::python {

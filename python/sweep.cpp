@@ -1,6 +1,6 @@
 #include "python/sweep.h"
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "harness/sweep.h"
 
 namespace tilewright::python {

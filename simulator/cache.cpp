@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/cache_engine.h"
 #include "simulator/cache_sets.h"
 #include "simulator/cache_walk.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/cache_behaviour.h"
-#include "core/ir/machine.h"
-#include "core/ir/units.h"
+#include "core/base/units.h"
+#include "core/machine/cache_behaviour.h"
+#include "core/machine/machine.h"
 #include "simulator/cache_entry.h"
 
 namespace tilewright {

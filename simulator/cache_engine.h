@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/attribution.h"
 #include "simulator/cache.h"
 #include "simulator/cache_image.h"

@@ -3,7 +3,7 @@
 #include <bit>
 #include <utility>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/cache_bank.h"
 #include "simulator/cache_engine.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/cache_engine.h"
 #include "simulator/cache_sets.h"
 #include "simulator/cache_walk.h"

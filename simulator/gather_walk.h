@@ -5,8 +5,8 @@
 #include <functional>
 #include <optional>
 
-#include "core/lowering/stream.h"
-#include "core/reference/evaluate.h"
+#include "core/plan/stream.h"
+#include "core/workload/reference/evaluate.h"
 
 namespace tilewright {
 

@@ -3,7 +3,7 @@
 #include <bit>
 #include <utility>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright {
 namespace {

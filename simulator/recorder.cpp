@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/ir/error.h"
-#include "core/ir/units.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
 
 namespace tilewright {
 namespace {

@@ -33,7 +33,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/cache.h"
 #include "simulator/page_walks.h"
 #include "simulator/stack_distance.h"

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/ir/cache_behaviour.h"
+#include "core/machine/cache_behaviour.h"
 
 namespace tilewright::cache {
 

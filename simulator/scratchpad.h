@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/lowering/schedule.h"
-#include "core/lowering/stream.h"
+#include "core/plan/schedule.h"
+#include "core/plan/stream.h"
 
 namespace tilewright {
 

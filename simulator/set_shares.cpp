@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright {
 

@@ -1,9 +1,9 @@
 // Simulated traffic of a schedule: a walk over its access stream.
 #pragma once
 
-#include "core/ir/traffic.h"
-#include "core/lowering/schedule.h"
-#include "core/lowering/stream.h"
+#include "core/plan/schedule.h"
+#include "core/plan/stream.h"
+#include "core/plan/traffic.h"
 #include "simulator/attribution.h"
 #include "simulator/cache.h"
 #include "simulator/occupancy.h"

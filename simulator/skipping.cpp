@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/lowering/loop_translation.h"
-#include "core/lowering/stream.h"
+#include "core/plan/loop_translation.h"
+#include "core/plan/stream.h"
 #include "simulator/cache_image.h"
 
 namespace tilewright {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/cache_sets.h"
 
 namespace tilewright {

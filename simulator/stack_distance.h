@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "core/ir/units.h"
+#include "core/base/units.h"
 #include "simulator/cache.h"
 
 namespace tilewright {

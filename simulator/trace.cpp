@@ -3,7 +3,7 @@
 #include <charconv>
 #include <istream>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/trace_binary.h"
 
 namespace tilewright {

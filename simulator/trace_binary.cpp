@@ -18,7 +18,7 @@
 #include <limits>
 #include <ostream>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "core/ir/workload.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::codegen {
 

@@ -1,7 +1,7 @@
 #include "codegen/common/program_head.h"
 
 #include "codegen/common/lines.h"
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 
 namespace tilewright::codegen {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 
 namespace tilewright::codegen {
 

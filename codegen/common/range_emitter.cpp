@@ -1,4 +1,4 @@
-// The Ranges API of core/lowering/schedule.h, step by step, on expressions.
+// The Ranges API of core/plan/schedule.h, step by step, on expressions.
 #include "codegen/common/range_emitter.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The Ranges API of core/lowering/schedule.h, step by step, on expressions: what emitters of every
+// The Ranges API of core/plan/schedule.h, step by step, on expressions: what emitters of every
 // target share. The emitted program must have Range, Box<R>, reach, clip, hull and needed.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include "codegen/common/lines.h"
 #include "codegen/common/symbolic.h"
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 
 namespace tilewright::codegen {
 

@@ -1,4 +1,4 @@
-// Ranges as source text: the Ranges API of core/lowering/schedule.h, run on expressions instead of
+// Ranges as source text: the Ranges API of core/plan/schedule.h, run on expressions instead of
 // numbers. What is known when the source is written (constants, differences, bounds) is folded, the
 // rest becomes variables of the emitted program.
 #pragma once
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/ir/box.h"
+#include "core/workload/box.h"
 
 namespace tilewright::codegen {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 
 namespace tilewright::cpu {
 

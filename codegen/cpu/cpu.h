@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/error.h"
-#include "core/ir/traffic.h"
-#include "core/lowering/schedule.h"
+#include "core/base/error.h"
+#include "core/plan/schedule.h"
+#include "core/plan/traffic.h"
 
 namespace tilewright::cpu {
 

@@ -3,7 +3,7 @@
 
 #include "codegen/common/program_head.h"
 #include "codegen/cpu/emitter.h"
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 
 namespace tilewright::cpu {
 namespace {

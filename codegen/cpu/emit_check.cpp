@@ -4,7 +4,7 @@
 #include <span>
 
 #include "codegen/cpu/emitter.h"
-#include "core/ir/expr.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "codegen/cpu/followers.h"
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 
 namespace tilewright::cpu {
 namespace {

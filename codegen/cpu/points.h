@@ -9,7 +9,7 @@
 
 #include "codegen/common/expression.h"
 #include "codegen/cpu/emitter.h"
-#include "core/ir/expr.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::cpu {
 

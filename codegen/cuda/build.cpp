@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "codegen/cuda/nvrtc.h"
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 
 namespace tilewright::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/cuda/cuda.h"
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::cuda {
 

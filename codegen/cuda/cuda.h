@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/error.h"
-#include "core/lowering/schedule.h"
+#include "core/base/error.h"
+#include "core/plan/schedule.h"
 
 namespace tilewright::cuda {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::cuda {
 

@@ -5,7 +5,7 @@
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/stitch.h"
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 
 namespace tilewright::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
-#include "core/ir/expr.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::cuda {
 namespace {

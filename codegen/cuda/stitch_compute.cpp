@@ -4,8 +4,8 @@
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/stitch.h"
-#include "core/ir/expr.h"
-#include "core/ir/files.h"
+#include "core/workload/expr.h"
+#include "core/workload/text.h"
 
 namespace tilewright::cuda {
 

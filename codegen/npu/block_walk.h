@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 
 namespace tilewright::npu {
 

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "core/ir/box.h"
 #include "core/npu/program.h"
+#include "core/workload/box.h"
 
 namespace tilewright::npu {
 

@@ -1,8 +1,8 @@
 // Programs as assembly text, and as a listing with numbers and pipes.
 #include <functional>
 
-#include "core/ir/document.h"
-#include "core/ir/format.h"
+#include "core/base/document.h"
+#include "core/base/format.h"
 #include "core/npu/assembly.h"
 
 namespace tilewright::npu {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/ir/units.h"
+#include "core/base/units.h"
 
 namespace tilewright::npu {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::npu {
 

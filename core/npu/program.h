@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "core/ir/machine.h"
-#include "core/ir/units.h"
+#include "core/base/units.h"
+#include "core/machine/machine.h"
 #include "core/npu/int_expr.h"
 
 namespace tilewright::npu {

@@ -1,5 +1,5 @@
 """The built-in graphs of memory-intensive operators: at which sizes they are compared, what goes in, and
-what each computes, written as the workload's text has it (core/ir/builtin_graphs.cpp, builtin_rows.cpp).
+what each computes, written as the workload's text has it (core/workload/catalogue/builtin_graphs.cpp, builtin_rows.cpp).
 
 `compute(name, ops, **inputs)` takes the operations from `ops`: numpy_ops() for values that are held
 against the reference evaluator, jax_ops() for what XLA compiles. PyTorch's own forms are in

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/error.h"
-#include "core/ir/plan.h"
-#include "core/ir/units.h"
-#include "core/ir/workload.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/plan/plan.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::bounds {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/ir/workload.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::bounds {
 

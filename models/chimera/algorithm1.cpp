@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "models/chimera/flat.h"
 
 namespace tilewright::chimera {

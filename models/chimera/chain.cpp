@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::chimera::detail {
 namespace {

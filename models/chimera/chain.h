@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "core/ir/box.h"
-#include "core/ir/workload.h"
+#include "core/workload/box.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::chimera::detail {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::chimera::detail {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "models/chimera/flat.h"
 #include "models/chimera/levels_detail.h"
 #include "models/chimera/nest.h"

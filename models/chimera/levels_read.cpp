@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "models/chimera/levels_detail.h"
 
 namespace tilewright::chimera {

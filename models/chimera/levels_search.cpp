@@ -5,8 +5,8 @@
 #include <cmath>
 #include <tuple>
 
-#include "core/ir/error.h"
-#include "core/lowering/schedule.h"
+#include "core/base/error.h"
+#include "core/plan/schedule.h"
 #include "models/chimera/levels_detail.h"
 #include "models/chimera/nest.h"
 #include "models/chimera/solver.h"

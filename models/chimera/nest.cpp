@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "models/chimera/flat.h"
 
 namespace tilewright::chimera {

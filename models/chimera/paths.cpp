@@ -5,7 +5,7 @@
 #include <cmath>
 #include <memory>
 
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 #include "models/exact/exact.h"
 
 namespace tilewright::chimera {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/error.h"
-#include "core/ir/machine.h"
-#include "core/ir/plan.h"
-#include "core/ir/traffic.h"
-#include "core/ir/workload.h"
+#include "core/base/error.h"
+#include "core/machine/machine.h"
+#include "core/plan/plan.h"
+#include "core/plan/traffic.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::chimera {
 

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <tuple>
 
-#include "core/ir/error.h"
-#include "core/lowering/schedule.h"
+#include "core/base/error.h"
+#include "core/plan/schedule.h"
 #include "models/chimera/solver.h"
 
 namespace tilewright::chimera {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "models/chimera/chain.h"
 
 namespace tilewright::chimera::detail {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "models/chimera/descent.h"
 #include "models/chimera/tables.h"
 

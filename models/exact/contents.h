@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 
 namespace tilewright::exact_model {
 

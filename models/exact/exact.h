@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "core/ir/traffic.h"
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
+#include "core/plan/traffic.h"
 
 namespace tilewright {
 

@@ -1,8 +1,8 @@
-// The Ranges API of core/lowering, with what it decides on the way noted in a signature: which
+// the Ranges API of core/plan, with what it decides on the way noted in a signature: which
 // sides of a footprint the tensor's edge clips, and which access of several reaches furthest.
 #pragma once
 
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 #include "models/exact/signature.h"
 
 namespace tilewright::exact_model {

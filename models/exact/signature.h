@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/ir/box.h"
+#include "core/workload/box.h"
 
 namespace tilewright::exact_model {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 
 namespace tilewright::exact_model {
 

@@ -1,6 +1,6 @@
 #include "models/fusionstitching/bound_tree.h"
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/fusionstitching/bound_writer.h"
 
 namespace tilewright::fusionstitching {

@@ -1,5 +1,5 @@
 // Where a row's values are between passes over it: registers, shared memory, home.
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/fusionstitching/bound_writer.h"
 
 namespace tilewright::fusionstitching {

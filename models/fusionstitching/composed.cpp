@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/rewrite/rewrite.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "models/fusionstitching/fusionstitching.h"
 
 namespace tilewright::fusionstitching {

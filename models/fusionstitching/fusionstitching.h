@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/machine.h"
-#include "core/ir/plan.h"
-#include "core/ir/workload.h"
+#include "core/machine/machine.h"
+#include "core/plan/plan.h"
+#include "core/workload/workload.h"
 #include "models/fusionstitching/overlap.h"
 
 namespace tilewright::fusionstitching {
@@ -362,7 +362,7 @@ Result<PlanPrice> with_schedule(const Graph& g, const Device& d, PlanPrice p, co
 
 // ---- Compositions -------------------------------------------------------------------------------
 
-/// The workload with light operators computed by each reader (core/rewrite).
+/// The workload with light operators computed by each reader (core/workload/rewrite).
 struct Composition {
   std::vector<std::string> rewrites;  ///< in order
   std::shared_ptr<const Workload> workload;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/loops.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/ir/plan.h"
+#include "core/plan/plan.h"
 #include "models/fusionstitching/fusionstitching.h"
 
 namespace tilewright::fusionstitching {

@@ -3,8 +3,8 @@
 #include <iterator>
 #include <set>
 
-#include "core/ir/format.h"
-#include "core/lowering/schedule.h"
+#include "core/base/format.h"
+#include "core/plan/schedule.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/loops.h"

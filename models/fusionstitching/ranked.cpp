@@ -2,7 +2,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 

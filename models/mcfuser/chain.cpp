@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/mcfuser/detail.h"
 
 namespace tilewright::mcfuser {

@@ -18,12 +18,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/error.h"
-#include "core/ir/machine.h"
-#include "core/ir/plan.h"
-#include "core/ir/units.h"
-#include "core/ir/workload.h"
-#include "core/lowering/schedule.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/machine/machine.h"
+#include "core/plan/plan.h"
+#include "core/plan/schedule.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::mcfuser {
 

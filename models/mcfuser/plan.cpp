@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/mcfuser/detail.h"
 
 namespace tilewright::mcfuser {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/mcfuser/detail.h"
 
 namespace tilewright::mcfuser {

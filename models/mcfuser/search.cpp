@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/mcfuser/detail.h"
 
 namespace tilewright::mcfuser {

@@ -1,7 +1,7 @@
 // Barriers of a block and of the grid.
 #include <algorithm>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/cuda_host/engine.h"
 
 namespace tilewright::cuda_host {

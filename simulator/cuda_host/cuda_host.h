@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::cuda_host {
 

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/vector_clocks.h"
 #include "simulator/cuda_host/fiber.h"
 #include "simulator/cuda_host/findings.h"
 #include "simulator/cuda_host/global_memory.h"
 #include "simulator/cuda_host/shared_shadow.h"
+#include "simulator/vector_clocks.h"
 
 namespace tilewright::cuda_host {
 

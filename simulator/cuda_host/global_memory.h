@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "simulator/vector_clocks.h"
 #include "simulator/cuda_host/cuda_host.h"
+#include "simulator/vector_clocks.h"
 
 namespace tilewright::cuda_host {
 

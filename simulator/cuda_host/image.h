@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 #include "simulator/cuda_host/cuda_host.h"
 #include "simulator/cuda_host/device/device_api.h"
 

@@ -4,7 +4,7 @@
 // agree to rounding, not to the bit.
 #include <cstring>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/cuda_host/device/tilewright_half.h"
 #include "simulator/cuda_host/engine.h"
 

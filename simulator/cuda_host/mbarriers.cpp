@@ -1,7 +1,7 @@
 // Barriers in shared memory that count arrivals. Their state is kept here, not in the eight bytes.
 #include <algorithm>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/cuda_host/engine.h"
 
 namespace tilewright::cuda_host {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/cuda_host/device/tilewright_half.h"
 #include "simulator/cuda_host/engine.h"
 

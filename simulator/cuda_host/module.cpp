@@ -1,6 +1,6 @@
 #include <chrono>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/cuda_host/engine.h"
 
 namespace tilewright::cuda_host {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <map>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/cuda_host/engine.h"
 
 namespace tilewright::cuda_host {

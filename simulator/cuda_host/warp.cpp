@@ -1,5 +1,5 @@
 // Collectives: a warp's threads meet, and the last to come does the work for all.
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/cuda_host/engine.h"
 
 namespace tilewright::cuda_host {

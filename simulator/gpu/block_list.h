@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "core/lowering/stream.h"
+#include "core/plan/stream.h"
 #include "simulator/gpu/l2.h"
 
 namespace tilewright::gpu {

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/traffic.h"
-#include "core/lowering/schedule.h"
-#include "core/lowering/stream.h"
+#include "core/plan/schedule.h"
+#include "core/plan/stream.h"
+#include "core/plan/traffic.h"
 #include "simulator/gpu/l2.h"
 
 namespace tilewright::gpu {

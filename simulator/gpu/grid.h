@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/lowering/stream.h"
+#include "core/plan/stream.h"
 #include "simulator/gpu/block_list.h"
 
 namespace tilewright::gpu {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright::gpu {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/units.h"
+#include "core/base/units.h"
 #include "simulator/cache.h"
 #include "simulator/cache_sets.h"
 

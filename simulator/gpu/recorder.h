@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/lowering/stream.h"
+#include "core/plan/stream.h"
 #include "simulator/gather_walk.h"
 #include "simulator/gpu/block_list.h"
 #include "simulator/gpu/grid.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/npu/half.h"
 #include "simulator/npu/units.h"
 

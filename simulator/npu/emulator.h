@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/machine.h"
+#include "core/machine/machine.h"
 #include "core/npu/program.h"
 
 namespace tilewright::npu {

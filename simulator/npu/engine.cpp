@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 namespace tilewright::npu {
 namespace {

@@ -1,7 +1,7 @@
 // What pipes do with the instructions at the head of their queues.
 #include <algorithm>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/npu/engine.h"
 
 namespace tilewright::npu {

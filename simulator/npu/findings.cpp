@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 namespace tilewright::npu {
 namespace {

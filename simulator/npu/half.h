@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/ir/units.h"
+#include "core/base/units.h"
 
 namespace tilewright::npu {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "core/npu/assembly.h"
 #include "simulator/npu/emulator.h"
 

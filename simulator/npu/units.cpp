@@ -1,7 +1,7 @@
 // Checks that all instructions share.
 #include "simulator/npu/units.h"
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 
 namespace tilewright::npu {
 

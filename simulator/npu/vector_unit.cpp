@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "simulator/npu/half.h"
 #include "simulator/npu/units.h"
 

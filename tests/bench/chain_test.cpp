@@ -7,7 +7,7 @@
 #include <set>
 
 #include "bench/peer.h"
-#include "core/ir/files.h"
+#include "core/plan/file.h"
 #include "harness/request.h"
 #include "harness/verified_kernel.h"
 

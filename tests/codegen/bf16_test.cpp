@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/reference/elements.h"
+#include "core/workload/reference/elements.h"
 #include "models/exact/exact.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/worked.h"

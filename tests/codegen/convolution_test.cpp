@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "core/ir/format.h"
+#include "core/base/format.h"
 #include "models/exact/exact.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/worked.h"

@@ -8,7 +8,8 @@
 #include <sstream>
 
 #include "codegen/cuda/build.h"
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "tests/codegen/cuda_support.h"
 #include "tests/support/golden.h"
 

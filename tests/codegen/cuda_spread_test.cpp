@@ -6,7 +6,8 @@
 #include <iostream>
 #include <random>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "tests/codegen/cuda_support.h"
 

@@ -5,7 +5,8 @@
 #include <iostream>
 #include <random>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/plan/file.h"
 #include "tests/codegen/cuda_support.h"
 
 namespace tilewright {

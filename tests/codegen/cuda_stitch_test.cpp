@@ -5,7 +5,8 @@
 
 #include <stdexcept>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "tests/codegen/cuda_support.h"
 
 namespace tilewright {

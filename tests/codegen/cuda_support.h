@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "codegen/cuda/cuda.h"
-#include "core/reference/elements.h"
-#include "core/reference/evaluate.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/evaluate.h"
 #include "models/exact/exact.h"
 #include "simulator/cuda_host/cuda_host.h"
 

@@ -16,9 +16,10 @@
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/files.h"
-#include "core/reference/elements.h"
-#include "core/reference/evaluate.h"
+#include "core/machine/machine.h"
+#include "core/plan/file.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/evaluate.h"
 
 namespace tilewright::testing {
 

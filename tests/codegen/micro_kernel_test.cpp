@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "codegen/cpu/cpu.h"
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 
 namespace tilewright::cpu {
 namespace {

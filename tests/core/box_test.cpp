@@ -1,4 +1,4 @@
-#include "core/ir/box.h"
+#include "core/workload/box.h"
 
 #include <gtest/gtest.h>
 

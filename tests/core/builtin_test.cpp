@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <yaml-cpp/yaml.h>
 
-#include "core/ir/files.h"
+#include "core/plan/file.h"
 
 namespace tilewright {
 namespace {

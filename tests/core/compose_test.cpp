@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "core/ir/files.h"
-#include "core/rewrite/rewrite.h"
+#include "core/plan/file.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "tests/support/random_gathers.h"
 #include "tests/support/small_graphs.h"
 

@@ -1,5 +1,5 @@
 // Elements in memory: every half against its own definition, both ways.
-#include "core/reference/elements.h"
+#include "core/workload/reference/elements.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/reference/evaluate.h"
+#include "core/workload/reference/evaluate.h"
 
 namespace tilewright {
 namespace {

@@ -4,9 +4,10 @@
 #include <chrono>
 #include <cstdio>
 
-#include "core/ir/error.h"
-#include "core/ir/files.h"
-#include "core/ir/host_facts.h"
+#include "core/base/error.h"
+#include "core/machine/host_facts.h"
+#include "core/machine/machine.h"
+#include "core/plan/file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tilewright {

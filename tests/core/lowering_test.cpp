@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "core/lowering/stream.h"
+#include "core/plan/stream.h"
 #include "tests/support/worked.h"
 
 namespace tilewright {

@@ -1,14 +1,14 @@
 // Machines: the carried files, synthetic ones, paths between levels, and bad files.
-#include "core/ir/machine.h"
+#include "core/machine/machine.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <random>
 
-#include "core/ir/error.h"
-#include "core/ir/files.h"
-#include "core/machines/machine_files.h"
+#include "core/base/error.h"
+#include "core/machine/files/machine_files.h"
+#include "core/plan/file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tilewright {

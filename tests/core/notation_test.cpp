@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/ir/files.h"
+#include "core/plan/file.h"
 
 namespace tilewright {
 namespace {

@@ -4,8 +4,9 @@
 
 #include <random>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
 #include "core/npu/assembly.h"
+#include "core/plan/file.h"
 
 namespace tilewright::npu {
 namespace {

@@ -1,14 +1,14 @@
 // The notation of loop trees, tile tables and plan files: what is written reads back, and what is
 // wrong says where.
-#include "core/ir/plan.h"
+#include "core/plan/plan.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/ir/error.h"
-#include "core/ir/files.h"
+#include "core/base/error.h"
+#include "core/plan/file.h"
 
 namespace tilewright {
 namespace {

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <random>
 
-#include "core/ir/files.h"
-#include "core/reference/elements.h"
-#include "core/reference/evaluate.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/evaluate.h"
+#include "core/workload/text.h"
 
 namespace tilewright {
 namespace {

@@ -1,12 +1,12 @@
 // Do rewrites keep what a workload computes, and refuse what they would break?
-#include "core/rewrite/rewrite.h"
+#include "core/workload/rewrite/rewrite.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "core/ir/files.h"
-#include "core/reference/evaluate.h"
+#include "core/plan/file.h"
+#include "core/workload/reference/evaluate.h"
 
 namespace tilewright {
 namespace {

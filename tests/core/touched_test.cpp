@@ -1,11 +1,11 @@
 // Are the sectors that gathers touch those that their indices name, each once?
-#include "core/reference/touched.h"
+#include "core/workload/reference/touched.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 
 namespace tilewright {
 namespace {

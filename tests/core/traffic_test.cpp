@@ -1,11 +1,11 @@
 // Traffic: sums, differences that refuse to mix counts, and the JSON of design/interface.md.
-#include "core/ir/traffic.h"
+#include "core/plan/traffic.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "core/ir/files.h"
+#include "core/plan/file.h"
 
 namespace tilewright {
 namespace {

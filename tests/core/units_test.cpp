@@ -1,4 +1,4 @@
-#include "core/ir/units.h"
+#include "core/base/units.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/ir/workload.h"
+#include "core/workload/workload.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
-#include "core/ir/files.h"
-#include "core/ir/operator_graph.h"
+#include "core/workload/operator_graph.h"
+#include "core/workload/text.h"
 
 namespace tilewright {
 namespace {

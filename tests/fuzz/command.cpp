@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cli/parse.h"
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
 #include "harness/request.h"
 #include "tests/fuzz/fuzz.h"
 

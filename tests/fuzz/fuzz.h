@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ir/error.h"
-#include "core/ir/workload.h"
+#include "core/base/error.h"
+#include "core/workload/workload.h"
 
 namespace tilewright::fuzz {
 

@@ -1,9 +1,9 @@
 // JSON documents: workloads, plans and traffic.
 #include <nlohmann/json.hpp>
 
-#include "core/ir/files.h"
-#include "core/ir/plan.h"
-#include "core/ir/traffic.h"
+#include "core/plan/file.h"
+#include "core/plan/plan.h"
+#include "core/plan/traffic.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tilewright::fuzz {

@@ -1,13 +1,13 @@
 // Index notation, tree notation, and the small languages of options: tiles, sizes, machines in
 // place.
-#include "core/ir/notation.h"
+#include "core/workload/notation.h"
 
 #include <string>
 
-#include "core/ir/files.h"
-#include "core/ir/machine.h"
-#include "core/ir/plan.h"
-#include "core/ir/units.h"
+#include "core/base/units.h"
+#include "core/machine/machine.h"
+#include "core/plan/file.h"
+#include "core/plan/plan.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tilewright::fuzz {

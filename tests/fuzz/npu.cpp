@@ -1,6 +1,7 @@
 // Assembly of the NPU, whether a program makes sense, and what it does.
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
 #include "core/npu/assembly.h"
+#include "core/workload/text.h"
 #include "simulator/npu/emulator.h"
 #include "tests/fuzz/fuzz.h"
 

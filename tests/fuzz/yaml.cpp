@@ -1,7 +1,7 @@
 // Workload, machine and plan files.
-#include "core/ir/files.h"
-#include "core/ir/machine.h"
-#include "core/rewrite/rewrite.h"
+#include "core/machine/machine.h"
+#include "core/plan/file.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tilewright::fuzz {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/experiment.h"
+#include "experiments/report/experiment.h"
 #include "harness/kernel_batch.h"
 #include "harness/operator_alone.h"
 #include "harness/schedules.h"

@@ -7,9 +7,10 @@
 #include <iostream>
 #include <random>
 
-#include "core/ir/files.h"
-#include "core/ir/format.h"
-#include "core/lowering/schedule.h"
+#include "core/base/format.h"
+#include "core/machine/machine.h"
+#include "core/plan/schedule.h"
+#include "core/workload/text.h"
 #include "harness/executed.h"
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"

@@ -5,7 +5,8 @@
 
 #include <cstdlib>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "harness/cuda_kernel.h"
 #include "harness/run_cuda.h"
 #include "tests/codegen/cuda/hand_written.h"

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <fstream>
 
-#include "core/ir/error.h"
-#include "harness/experiment.h"
+#include "core/base/error.h"
+#include "experiments/report/experiment.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tilewright::harness {

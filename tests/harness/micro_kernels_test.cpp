@@ -11,7 +11,7 @@
 #include <set>
 
 #include "codegen/npu/npu.h"
-#include "core/reference/elements.h"
+#include "core/workload/reference/elements.h"
 #include "harness/cpu_kernel.h"
 #include "harness/npu_kernel.h"
 #include "harness/schedules.h"

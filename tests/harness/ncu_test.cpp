@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 #include "harness/measure_cuda.h"
 #include "harness/run_cuda.h"
 #include "harness/verbs.h"

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "core/npu/assembly.h"
 #include "harness/request.h"
 #include "harness/verbs.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 #include "harness/statistics.h"
 #include "harness/verbs.h"
 

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/ir/files.h"
-#include "core/ir/toolchain.h"
-#include "core/rewrite/rewrite.h"
+#include "core/base/toolchain.h"
+#include "core/workload/rewrite/rewrite.h"
+#include "core/workload/text.h"
 #include "harness/schedules.h"
 #include "harness/stitch_request.h"
 #include "harness/verbs.h"

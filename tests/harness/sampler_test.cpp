@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 
 namespace tilewright::harness {
 namespace {

@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
-#include "core/ir/files.h"
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
+#include "core/plan/file.h"
 #include "harness/stitch_request.h"
 #include "harness/verbs.h"
 #include "tests/support/small_graphs.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/ir/files.h"
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
+#include "core/machine/machine.h"
 #include "harness/schedules.h"
 #include "harness/stitch_request.h"
 #include "harness/verbs.h"

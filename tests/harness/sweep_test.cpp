@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {

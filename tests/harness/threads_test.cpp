@@ -1,7 +1,7 @@
 // Tiles for several threads: a model's are made smaller where they cannot be dealt out evenly.
 #include <gtest/gtest.h>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 #include "harness/schedules.h"
 
 namespace tilewright::harness {

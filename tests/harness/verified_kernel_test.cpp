@@ -10,8 +10,8 @@
 #include <cstring>
 #include <functional>
 
-#include "core/ir/files.h"
-#include "core/reference/elements.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/text.h"
 #include "harness/run_cuda.h"
 
 namespace tilewright::harness {

@@ -7,7 +7,8 @@
 #include <iostream>
 #include <set>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "tests/support/random_trees.h"
 

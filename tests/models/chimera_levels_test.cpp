@@ -5,8 +5,9 @@
 #include <functional>
 #include <random>
 
-#include "core/ir/files.h"
-#include "core/lowering/schedule.h"
+#include "core/machine/machine.h"
+#include "core/plan/schedule.h"
+#include "core/workload/text.h"
 #include "models/chimera/levels.h"
 #include "models/exact/exact.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 #include "models/chimera/chimera.h"
 
 namespace tilewright::chimera {

@@ -2,7 +2,8 @@
 // every plan that it looks at.
 #include <gtest/gtest.h>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "models/chimera/paths.h"
 
 namespace tilewright::chimera {

@@ -3,8 +3,9 @@
 
 #include <random>
 
-#include "core/ir/files.h"
-#include "core/lowering/schedule.h"
+#include "core/machine/machine.h"
+#include "core/plan/schedule.h"
+#include "core/workload/text.h"
 #include "models/chimera/chimera.h"
 
 namespace tilewright::chimera {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 #include "models/chimera/chimera.h"
 
 namespace tilewright::chimera {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <random>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 #include "models/chimera/chimera.h"
 
 namespace tilewright::chimera {

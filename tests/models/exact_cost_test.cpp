@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "tests/support/literal_walker.h"
 #include "tests/support/worked.h"

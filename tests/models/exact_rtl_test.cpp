@@ -22,7 +22,8 @@
 #include <map>
 #include <sstream>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "models/exact/exact.h"
 
 namespace tilewright {

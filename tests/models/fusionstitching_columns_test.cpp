@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "models/fusionstitching/column_roots.h"

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "models/fusionstitching/fusionstitching.h"
 
 namespace tilewright::fusionstitching {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "models/fusionstitching/overlap.h"
 

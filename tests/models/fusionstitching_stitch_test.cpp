@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/ir/files.h"
-#include "core/lowering/schedule.h"
+#include "core/machine/machine.h"
+#include "core/plan/schedule.h"
+#include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "models/fusionstitching/fusionstitching.h"
 #include "tests/support/small_graphs.h"

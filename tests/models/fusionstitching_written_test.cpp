@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/ir/files.h"
+#include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "models/fusionstitching/passes.h"

@@ -6,9 +6,10 @@
 #include <cmath>
 #include <random>
 
-#include "core/ir/files.h"
-#include "core/lowering/schedule.h"
-#include "core/rewrite/rewrite.h"
+#include "core/machine/machine.h"
+#include "core/plan/schedule.h"
+#include "core/workload/rewrite/rewrite.h"
+#include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "models/mcfuser/mcfuser.h"
 

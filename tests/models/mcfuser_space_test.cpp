@@ -7,8 +7,9 @@
 #include <random>
 #include <set>
 
-#include "core/ir/files.h"
-#include "core/rewrite/rewrite.h"
+#include "core/machine/machine.h"
+#include "core/workload/rewrite/rewrite.h"
+#include "core/workload/text.h"
 #include "models/mcfuser/mcfuser.h"
 
 namespace tilewright::mcfuser {

@@ -9,7 +9,7 @@
 
 #include <set>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
 #include "profilers/cachegrind.h"
 #include "profilers/event_table.h"
 #include "profilers/formula.h"

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
 
 namespace tilewright::profilers {
 namespace {

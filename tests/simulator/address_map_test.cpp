@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "core/lowering/stream.h"
+#include "core/plan/stream.h"
 #include "tests/support/worked.h"
 
 namespace tilewright {

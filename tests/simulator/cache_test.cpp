@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/cache_sets.h"
 #include "simulator/cache_walk.h"
 #include "tests/simulator/reference_lru.h"

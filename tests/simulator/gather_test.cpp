@@ -7,7 +7,8 @@
 #include <set>
 #include <tuple>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "simulator/gather_walk.h"
 #include "simulator/gpu/gpu.h"
 #include "simulator/simulator.h"

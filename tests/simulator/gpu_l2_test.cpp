@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/gpu/l2.h"
 
 namespace tilewright::gpu {

@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/cache.h"
 
 namespace tilewright {

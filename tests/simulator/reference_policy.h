@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/cache_behaviour.h"
+#include "core/machine/cache_behaviour.h"
 #include "simulator/replacement.h"
 
 namespace tilewright::testing {

@@ -5,7 +5,7 @@
 #include <map>
 #include <random>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/cache.h"
 #include "simulator/cache_sets.h"
 #include "tests/simulator/reference_policy.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 
 namespace tilewright {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 #include <sstream>
 
-#include "core/ir/error.h"
+#include "core/base/error.h"
 #include "simulator/recorder.h"
 
 namespace tilewright {

@@ -4,7 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "models/fusionstitching/fusionstitching.h"
 
 namespace tilewright::fusionstitching {

@@ -6,8 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "core/ir/traffic.h"
-#include "core/lowering/schedule.h"
+#include "core/plan/schedule.h"
+#include "core/plan/traffic.h"
 
 namespace tilewright::testing {
 

@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/files.h"
-#include "core/lowering/schedule.h"
+#include "core/machine/machine.h"
+#include "core/plan/file.h"
+#include "core/plan/schedule.h"
 #include "tests/support/random_convolutions.h"
 #include "tests/support/random_gathers.h"
 #include "tests/support/random_workloads.h"

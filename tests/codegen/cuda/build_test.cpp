@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "codegen/cuda/driver.h"
-#include "core/ir/toolchain.h"
+#include "core/base/toolchain.h"
 #include "tests/codegen/cuda/hand_written.h"
 
 namespace tilewright::cuda {

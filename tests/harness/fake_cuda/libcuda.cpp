@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/reference/elements.h"
+#include "core/workload/reference/elements.h"
 
 namespace {
 

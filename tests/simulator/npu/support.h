@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ir/files.h"
+#include "core/machine/machine.h"
 #include "core/npu/assembly.h"
 #include "simulator/npu/emulator.h"
 #include "simulator/npu/half.h"

@@ -1,0 +1,134 @@
+#include "core/base/error.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+
+namespace tilewright {
+namespace {
+
+constexpr std::size_t kMaxShown = 160;  // characters of a value that an error shows
+
+/// Printable, on one line, and short: input decides what is in here.
+std::string shown(std::string_view text, std::size_t most) {
+  std::string out;
+  bool blank = false;
+  for (char c : text) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    const bool space = c == '\n' || c == '\r' || c == '\t' || c == ' ';
+    if (space && blank) continue;
+    blank = space;
+    out += space ? ' ' : control ? '?' : c;
+    if (out.size() >= most) return out + "...";
+  }
+  return out;
+}
+
+std::string one_line(const InputError::Parts& p) {
+  std::string line;
+  const auto lead = [&line](const std::string& part) {
+    if (!part.empty()) line += shown(part, kMaxShown) + ": ";
+  };
+  lead(p.where);
+  lead(p.field);
+  if (!p.value.empty()) line += shown(p.value, kMaxShown) + " ";
+  line += p.problem.empty() ? "is not accepted" : shown(p.problem, 4 * kMaxShown);
+  if (!p.accepted.empty()) line += "; accepted: " + shown(p.accepted, 4 * kMaxShown);
+  return line;
+}
+
+char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+/// Levenshtein distance, ignoring case.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replace = diagonal + (lower(a[i - 1]) != lower(b[j - 1]) ? 1 : 0);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+    }
+  }
+  return row.back();
+}
+
+// C++20 keywords and alternative tokens, the identifiers with special meaning that a declaration
+// could be confused by, and the C and GNU spellings that a compiler may still take as keywords.
+constexpr std::string_view kKeywords[] = {
+    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break",
+    "case", "catch", "char", "char8_t", "char16_t", "char32_t", "class", "co_await", "co_return",
+    "co_yield", "compl", "concept", "const", "const_cast", "consteval", "constexpr", "constinit",
+    "continue", "decltype", "default", "delete", "do", "double", "dynamic_cast", "else", "enum",
+    "explicit", "export", "extern", "false", "final", "float", "for", "friend", "goto", "if",
+    "import", "inline", "int", "linux", "long", "module", "mutable", "namespace", "new",
+    "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "override", "private",
+    "protected", "public", "register", "reinterpret_cast", "requires", "restrict", "return",
+    "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch",
+    "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename",
+    "typeof", "union", "unix", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
+    "while", "xor", "xor_eq", "i386"};
+
+}  // namespace
+
+InputError::InputError(Parts parts)
+    : std::runtime_error(one_line(parts)), parts_(std::move(parts)) {}
+
+InputError InputError::located(std::string_view where) const {
+  Parts parts = parts_;
+  if (parts.where.empty()) parts.where = std::string(where);
+  return InputError(std::move(parts));
+}
+
+std::string nearest(std::string_view given, std::span<const std::string> candidates) {
+  if (given.empty() || given.size() > 128) return "";
+  const std::size_t limit = 1 + given.size() / 3;
+  std::string best;
+  std::size_t least = limit + 1;
+  for (const std::string& c : candidates) {
+    if (c.empty() || c.size() > 128) continue;
+    const std::size_t d = distance(given, c);
+    // Everything replaced is no likeness: "a" is not near "b".
+    if (d < least && d < std::max(given.size(), c.size())) {
+      least = d;
+      best = c;
+    }
+  }
+  return best;
+}
+
+std::string join(std::span<const std::string> items, std::string_view separator) {
+  std::string out;
+  for (const std::string& item : items) {
+    if (&item != items.data()) out += separator;
+    out += item;
+  }
+  return out;
+}
+
+bool is_identifier(std::string_view text) {
+  if (text.empty() || text.size() > 64) return false;
+  const auto letter = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+  };
+  if (!letter(text.front())) return false;
+  // Implementations' own keywords (__asm__, __global__) all start so; they are reserved anyway.
+  if (text.starts_with("__")) return false;
+  if (!std::all_of(text.begin(), text.end(),
+                   [&](char c) { return letter(c) || (c >= '0' && c <= '9'); }))
+    return false;
+  return std::find(std::begin(kKeywords), std::end(kKeywords), text) == std::end(kKeywords);
+}
+
+void check_failed(const char* expression, const char* file, int line,
+                  const std::string& message) {
+  std::fprintf(stderr, "tilewright: internal error: %s:%d: %s: %s\n", file, line, expression,
+               message.c_str());
+  std::abort();
+}
+
+}  // namespace tilewright

@@ -1,0 +1,11 @@
+# Writes TO, a C++ file with the text of every FROM/MACHINE.yaml (core/machine/files/machine_files.h).
+set(SOURCE "// Generated from core/machine/files/*.yaml.\n#include \"core/machine/files/machine_files.h\"\n\n")
+string(APPEND SOURCE "namespace tilewright {\nnamespace {\nconstexpr MachineFile kFiles[] = {\n")
+foreach(NAME IN LISTS MACHINES)
+  file(READ ${FROM}/${NAME}.yaml TEXT)
+  string(APPEND SOURCE "{\"${NAME}\", R\"yaml_text(${TEXT})yaml_text\"},\n")
+endforeach()
+string(APPEND SOURCE "};\n}  // namespace\n\n")
+string(APPEND SOURCE "std::span<const MachineFile> machine_files() { return kFiles; }\n")
+string(APPEND SOURCE "}  // namespace tilewright\n")
+file(WRITE ${TO} "${SOURCE}")

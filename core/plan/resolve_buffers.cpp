@@ -1,0 +1,327 @@
+// Which buffer holds what, and where each is fixed (plan.md rules 4 to 7 and 11).
+#include <algorithm>
+
+#include "core/base/format.h"
+#include "core/plan/resolver.h"
+
+namespace tilewright::lowering {
+
+namespace {
+
+/// Levels on the way from home to `level`, home first, `level` itself last.
+std::vector<LevelId> way_to(const Machine& m, LevelId level) {
+  std::vector<LevelId> way{m.home()};
+  for (const auto& [from, to] : m.path(m.home(), level)) way.push_back(to);
+  return way;
+}
+
+/// Of `candidates`, the one at the level nearest to `level` on its way from home, if any.
+BufferId next_outer(const Draft& d, LevelId level, const std::vector<BufferId>& candidates) {
+  const std::vector<LevelId> way = way_to(d.m, level);
+  for (std::size_t i = way.size() - 1; i-- > 0;)
+    for (BufferId b : candidates)
+      if (d.k.buffer(b).level == way[i]) return b;
+  return BufferId();
+}
+
+/// An output's chain of buffers, inner first: its own level, then every level that it is stored to.
+std::optional<Reason> add_chain(Draft& d, TensorId t) {
+  const std::string& name = d.w.tensor(t).name;
+  const bool on_chip = d.on_chip(t);
+  const LevelId pinned = d.level_of.at(t);
+  const LevelId inner = pinned == d.m.home() ? d.k.level : pinned;
+  std::vector<LevelId> levels{inner};
+  for (const ScheduleNode& n : d.k.nodes) {
+    if (n.kind != NodeKind::store || n.tensor != t || n.level == d.m.home()) continue;
+    if (std::ranges::find(levels, n.level) != levels.end())
+      return Reason{formatted("{} is stored to {} twice, or to the level where it is", name,
+                                d.m.level(n.level).name)};
+    if (d.m.path(inner, n.level).empty())
+      return Reason{formatted("{} has no path from {} to {}", name, d.m.level(inner).name,
+                                d.m.level(n.level).name)};
+    levels.push_back(n.level);
+  }
+  std::ranges::sort(levels, {}, [&](LevelId l) { return d.m.path(inner, l).size(); });
+
+  auto& chain = d.chain[t.index()];
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const bool last = i + 1 == levels.size();
+    const BufferId id(d.k.buffers.size());
+    Buffer b{.tensor = t, .level = levels[i]};
+    b.role = on_chip && last ? BufferRole::intermediate : BufferRole::output;
+    b.outer = last ? BufferId() : BufferId(id.index() + 1);
+    b.outer_level = last ? d.m.home() : levels[i + 1];
+    b.leaves = on_chip && d.leaves(t);
+    b.sliding = d.sliding[t];
+    d.k.buffers.push_back(b);
+    chain.push_back(id);
+  }
+  return std::nullopt;
+}
+
+std::optional<Reason> bind_store(Draft& d, NodeId id) {
+  ScheduleNode& n = d.node(id);
+  const std::string& name = d.w.tensor(n.tensor).name;
+  const auto& chain = d.chain[n.tensor.index()];
+  if (chain.empty())
+    d.bad("S." + name, d.w.tensor(n.tensor).name, "is not computed in this kernel",
+          "a tensor that a C in the same tree writes");
+  for (BufferId b : chain) {
+    Buffer& buffer = d.k.buffers[b.index()];
+    if (buffer.outer_level != n.level) continue;
+    if (buffer.role == BufferRole::intermediate && !buffer.leaves)
+      return Reason{formatted("{} is an on-chip intermediate: pin it to {} to spill it", name,
+                                d.m.level(d.m.home()).name)};
+    if (buffer.store.valid())
+      return Reason{formatted("{} is stored to {} twice", name, d.m.level(n.level).name)};
+    n.buffer = b;
+    buffer.store = id;
+    buffer.atomic = n.atomic;
+    if (buffer.role == BufferRole::output) buffer.fixed_at = d.body_of(id);
+    return std::nullopt;
+  }
+  return Reason{formatted("{} is stored to {}, where no inner buffer of it goes", name,
+                            d.m.level(n.level).name)};
+}
+
+/// The body from which on an intermediate keeps its region: inferred, or the pinned loop's.
+NodeId region_body(const Draft& d, TensorId t) {
+  const NodeId inferred = d.home_body[t.index()];
+  const auto at = d.home_at.find(t);
+  if (at == d.home_at.end()) return inferred;
+  for (NodeId n = inferred; n.valid(); n = d.node(n).parent)
+    if (d.node(n).kind == NodeKind::loop && d.w.loop(d.node(n).loop).name == at->second) return n;
+  d.bad("pins." + d.w.tensor(t).name + ".at", at->second,
+        "is no loop around its producer and all its consumers", "such a loop, or no `at`");
+}
+
+/// Where units of a block reduce an output together, its tile is that of all of them (rule 12): fixed
+/// outside the outermost of their loops. None: no unit-bound loop reduces it.
+NodeId joined_at(const Draft& d, OpId producer) {
+  NodeId outermost;
+  for (NodeId n = d.compute_of[producer.index()]; n.valid(); n = d.node(n).parent) {
+    const ScheduleNode& l = d.node(n);
+    if (l.kind == NodeKind::loop && l.binding != Binding::grid && unit_of(l.binding) &&
+        l.max_trips > 1 && d.w.is_reduction(producer, l.loop))
+      outermost = n;
+  }
+  return outermost.valid() ? d.body_of(d.node(outermost).parent) : NodeId();
+}
+
+void fix_chain(Draft& d, TensorId t) {
+  const auto& chain = d.chain[t.index()];
+  const OpId producer = d.w.producer(t);
+  const auto& outputs = d.w.op(producer).outputs;
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    Buffer& b = d.k.buffers[chain[i].index()];
+    if (b.role == BufferRole::intermediate) {
+      b.fixed_at = region_body(d, t);
+      if (!b.leaves) b.reads = d.reads_inside(t, NodeId(0));
+    }
+    if (b.role == BufferRole::output || b.leaves) {
+      if (!b.fixed_at.valid() && i == 0) b.fixed_at = joined_at(d, producer);
+      // Without a store of its own, an outer buffer holds what the store into it brings.
+      if (!b.fixed_at.valid() && i > 0)
+        b.fixed_at = d.body_of(d.k.buffer(chain[i - 1]).store);
+      for (std::size_t o = 0; o < outputs.size(); ++o)
+        if (outputs[o].target.tensor == t) b.writes.emplace_back(producer, static_cast<int>(o));
+    }
+    if (!b.fixed_at.valid()) continue;
+    std::vector<OpId> ops;
+    for (const ReadRef& r : b.reads) ops.push_back(r.op);
+    for (const auto& [op, output] : b.writes) ops.push_back(op);
+    b.lookahead = d.lookahead(b.fixed_at, ops);
+    d.node(b.fixed_at).fixes.push_back(chain[i]);
+  }
+}
+
+/// Loads whose parentheses hold the compute (or load) `n` and come before it: they govern it.
+std::vector<NodeId> governing(const Draft& d, TensorId t, NodeId n) {
+  std::vector<NodeId> loads;
+  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+    const ScheduleNode& l = d.k.nodes[i];
+    if (l.kind == NodeKind::load && l.tensor == t && NodeId(i) < n && d.inside(n, l.parent))
+      loads.emplace_back(i);
+  }
+  return loads;
+}
+
+/// The last of them that fills buffer `b`; none if there is no such load.
+NodeId nearest_load(const Draft& d, const std::vector<NodeId>& loads, BufferId b) {
+  NodeId nearest;
+  for (NodeId l : loads)
+    if (d.node(l).buffer == b) nearest = l;
+  return nearest;
+}
+
+/// Whether a compute inside `scope` reads the tensor by another's values.
+bool is_gathered_inside(const Draft& d, TensorId t, NodeId scope) {
+  return std::ranges::any_of(d.k.ops, [&](OpId op) {
+    return d.inside(d.compute_of[op.index()], scope) &&
+           std::ranges::any_of(d.w.op(op).inputs, [&](const Access& a) {
+             return a.tensor == t && is_gather(a);
+           });
+  });
+}
+
+std::optional<Reason> place_load(Draft& d, NodeId id) {
+  ScheduleNode& n = d.node(id);
+  const std::string& name = d.w.tensor(n.tensor).name;
+  n.reads_below = d.reads_inside(n.tensor, n.parent);
+  if (n.reads_below.empty() && is_gathered_inside(d, n.tensor, n.parent))
+    return Reason{formatted("L.{}: {} is indexed by another tensor's values, so that no box of it "
+                            "is known to load: it is read at home, element by element",
+                            name, name)};
+  if (n.reads_below.empty())
+    return Reason{formatted("no compute in the parentheses of L.{} reads {}", name, name)};
+  std::vector<OpId> ops;
+  for (const ReadRef& r : n.reads_below) ops.push_back(r.op);
+  n.lookahead = d.lookahead(n.parent, ops);
+
+  std::vector<BufferId> outer = d.input_buffers[n.tensor.index()];
+  if (d.on_chip(n.tensor)) {
+    const auto& chain = d.chain[n.tensor.index()];
+    for (BufferId b : chain)
+      if (d.k.buffer(b).level == n.level && d.k.buffer(b).role == BufferRole::intermediate)
+        return Reason{formatted("{} is on chip at {} already: L.{} does nothing", name,
+                                  d.m.level(n.level).name, name)};
+    outer.push_back(chain.back());
+  }
+  Buffer& b = d.k.buffers[n.buffer.index()];
+  b.outer = next_outer(d, n.level, outer);
+  if (!b.outer.valid() && d.on_chip(n.tensor)) b.outer = d.chain[n.tensor.index()].back();
+  b.outer_level = b.outer.valid() ? d.k.buffer(b.outer).level : d.m.home();
+  if (b.outer_level != d.m.home() && d.k.buffer(b.outer).role == BufferRole::input &&
+      !nearest_load(d, governing(d, n.tensor, id), b.outer).valid())
+    return Reason{formatted("L.{} at {} is outside what any load to {} holds", name,
+                              d.m.level(n.level).name, d.m.level(b.outer_level).name)};
+  if (d.m.path(b.outer_level, n.level).empty())
+    return Reason{formatted("{} has no path from {} to {}", name, d.m.level(b.outer_level).name,
+                              d.m.level(n.level).name)};
+  if (d.spilled(n.tensor)) n.flush = d.chain[n.tensor.index()].front();
+  return std::nullopt;
+}
+
+/// Whether another load may have replaced what `load` brought by the time that `n` uses it.
+bool replaced_between(const Draft& d, NodeId load, NodeId n) {
+  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+    const NodeId other(i);
+    const ScheduleNode& o = d.k.nodes[i];
+    if (o.kind != NodeKind::load || o.buffer != d.node(load).buffer || other == load) continue;
+    if (other < load || !d.inside(other, d.node(load).parent)) continue;
+    if (other < n) return true;
+    for (NodeId p = d.node(other).parent; p != d.node(load).parent; p = d.node(p).parent)
+      if (d.node(p).kind == NodeKind::loop && d.inside(n, p)) return true;
+  }
+  return false;
+}
+
+std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
+  const std::string& name = d.w.tensor(use.tensor).name;
+  const std::vector<NodeId> loads = governing(d, use.tensor, id);
+  std::size_t deepest = 0;
+  for (NodeId l : loads) {
+    const std::size_t depth = d.m.path(d.m.home(), d.node(l).level).size();
+    if (depth < deepest) continue;
+    deepest = depth;
+    use.buffer = d.node(l).buffer;
+  }
+  if (!use.buffer.valid() && d.on_chip(use.tensor))
+    use.buffer = d.chain[use.tensor.index()].back();
+  if (!use.buffer.valid())
+    return Reason{formatted("{} reads {} outside what any load of it holds",
+                              d.w.op(d.node(id).op).name, name)};
+  const NodeId load = nearest_load(d, loads, use.buffer);
+  if (load.valid() && replaced_between(d, load, id))
+    return Reason{formatted("{} reads {} after another load has replaced it",
+                              d.w.op(d.node(id).op).name, name)};
+  return std::nullopt;
+}
+
+std::optional<Reason> place_uses(Draft& d, NodeId id) {
+  ScheduleNode& n = d.node(id);
+  const Operator& op = d.w.op(n.op);
+  const auto gathered = [&](const InputUse& use) {
+    return is_gather(op.inputs[static_cast<std::size_t>(use.inputs.front())]);
+  };
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const TensorId t = op.inputs[i].tensor;
+    const bool gather = is_gather(op.inputs[i]);
+    const auto same = std::ranges::find_if(n.reads, [&](const InputUse& use) {
+      return !gather && use.tensor == t && !gathered(use);
+    });
+    if (same != n.reads.end())
+      same->inputs.push_back(static_cast<int>(i));
+    else
+      n.reads.push_back({.tensor = t, .inputs = {static_cast<int>(i)}});
+  }
+  for (InputUse& use : n.reads) {
+    if (gathered(use)) continue;
+    if (auto reason = place_input(d, id, use)) return reason;
+  }
+  for (std::size_t o = 0; o < op.outputs.size(); ++o) {
+    const TensorId t = op.outputs[o].target.tensor;
+    const BufferId b = d.chain[t.index()].front();
+    bool atomic = false;
+    for (BufferId c : d.chain[t.index()]) atomic |= d.k.buffer(c).atomic;
+    n.writes.push_back({.tensor = t, .output = static_cast<int>(o), .buffer = b, .atomic = atomic});
+    if (atomic && std::ranges::find(d.k.zeroed, t) == d.k.zeroed.end()) d.k.zeroed.push_back(t);
+  }
+  return std::nullopt;
+}
+
+void name_sliding_buffers(Draft& d) {
+  for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
+    for (Inference& i : d.k.nodes[n].infer) {
+      i.buffer = d.chain[i.tensor.index()].back();
+      if (!i.sliding) continue;
+      const Buffer& b = d.k.buffer(i.buffer);
+      if (b.role != BufferRole::intermediate || b.fixed_at != NodeId(n) ||
+          d.w.op(i.producer).outputs.size() > 1)
+        d.bad("flags." + d.w.tensor(i.tensor).name, "sliding",
+              "needs a tensor on chip whose home point is not pinned further out",
+              "the flag on such a tensor, or no flag");
+    }
+}
+
+}  // namespace
+
+std::optional<Reason> place_buffers(Draft& d) {
+  for (OpId op : d.w.topological_order()) {
+    if (!d.computed_here(op)) continue;
+    for (const Output& out : d.w.op(op).outputs)
+      if (auto reason = add_chain(d, out.target.tensor)) return reason;
+  }
+  for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
+    if (d.k.nodes[n].kind == NodeKind::store)
+      if (auto reason = bind_store(d, NodeId(n))) return reason;
+  for (std::size_t t = 0; t < d.chain.size(); ++t)
+    if (!d.chain[t].empty()) fix_chain(d, TensorId(t));
+  for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
+    if (d.k.nodes[n].kind == NodeKind::load)
+      if (auto reason = place_load(d, NodeId(n))) return reason;
+  for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
+    if (d.k.nodes[n].kind == NodeKind::compute)
+      if (auto reason = place_uses(d, NodeId(n))) return reason;
+  name_sliding_buffers(d);
+  return std::nullopt;
+}
+
+bool Draft::consumed_here(TensorId t) const {
+  return std::ranges::any_of(w.consumers(t), [&](OpId c) { return computed_here(c); });
+}
+
+bool Draft::spilled(TensorId t) const {
+  return computed_here(w.producer(t)) && consumed_here(t) && level_of.at(t) == m.home();
+}
+
+bool Draft::on_chip(TensorId t) const {
+  return computed_here(w.producer(t)) && consumed_here(t) && level_of.at(t) != m.home();
+}
+
+bool Draft::leaves(TensorId t) const {
+  return w.is_output(t) ||
+         std::ranges::any_of(w.consumers(t), [&](OpId c) { return !computed_here(c); });
+}
+
+}  // namespace tilewright::lowering

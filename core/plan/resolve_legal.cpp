@@ -1,0 +1,222 @@
+// What makes a plan illegal, with the reason (plan.md rules 3, 7 and 12).
+#include <algorithm>
+
+#include "core/base/format.h"
+#include "core/plan/resolver.h"
+
+namespace tilewright::lowering {
+
+namespace {
+
+/// Loop nodes around `n`, innermost first, up to but without `stop`.
+std::vector<NodeId> loops_around(const Draft& d, NodeId n, NodeId stop = NodeId()) {
+  std::vector<NodeId> loops;
+  for (NodeId p = d.node(n).parent; p.valid() && p != stop; p = d.node(p).parent)
+    if (d.node(p).kind == NodeKind::loop) loops.push_back(p);
+  return loops;
+}
+
+bool cuts_reduction(const Draft& d, NodeId loop, OpId op) {
+  const ScheduleNode& n = d.node(loop);
+  return d.w.is_reduction(op, n.loop) && n.max_trips > 1 &&
+         std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; });
+}
+
+std::optional<Reason> check_order(const Draft& d, OpId producer, OpId consumer, TensorId t) {
+  const NodeId made = d.compute_of[producer.index()];
+  const NodeId used = d.compute_of[consumer.index()];
+  const std::string& p = d.w.op(producer).name;
+  const std::string& c = d.w.op(consumer).name;
+  if (used < made)
+    return Reason{formatted("{} reads {} before {} has computed it", c, d.w.tensor(t).name, p)};
+  if (d.w.op(producer).running) return std::nullopt;
+  for (NodeId loop : loops_around(d, used))
+    if (d.inside(made, loop) && cuts_reduction(d, loop, producer))
+      return Reason{formatted("{} is inside {}, a reduction loop of {}, whose result it reads", c,
+                                d.w.loop(d.node(loop).loop).name, p)};
+  return std::nullopt;
+}
+
+std::optional<Reason> check_orders(const Draft& d) {
+  for (OpId op : d.k.ops)
+    for (const Output& out : d.w.op(op).outputs)
+      for (OpId consumer : d.w.consumers(out.target.tensor))
+        if (d.computed_here(consumer))
+          if (auto reason = check_order(d, op, consumer, out.target.tensor)) return reason;
+  return std::nullopt;
+}
+
+/// A store must follow what it stores, in parentheses that hold it.
+std::optional<Reason> check_stores(const Draft& d) {
+  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+    const ScheduleNode& n = d.k.nodes[i];
+    if (n.kind != NodeKind::store) continue;
+    const std::string& name = d.w.tensor(n.tensor).name;
+    const NodeId compute = d.compute_of[n.op.index()];
+    if (NodeId(i) < compute || !d.inside(compute, d.body_of(NodeId(i))))
+      return Reason{formatted("S.{} does not follow C.{} in parentheses around both", name,
+                                d.w.op(n.op).name)};
+    const auto& chain = d.chain[n.tensor.index()];
+    const auto at = std::ranges::find(chain, n.buffer);
+    if (at == chain.begin()) continue;
+    const NodeId inner = d.k.buffer(*(at - 1)).store;
+    if (NodeId(i) < inner || !d.inside(inner, d.body_of(NodeId(i))))
+      return Reason{formatted("the outer S.{} does not follow the inner one in parentheses around "
+                                "both", name)};
+  }
+  return std::nullopt;
+}
+
+bool stores_inside(const Draft& d, const OutputUse& out, NodeId loop) {
+  return std::ranges::any_of(d.chain[out.tensor.index()], [&](BufferId b) {
+    const NodeId store = d.k.buffer(b).store;
+    return store.valid() && d.inside(store, loop);
+  });
+}
+
+/// Rule 12: a reduction over blocks needs !atomic, and each block's partial is written once.
+std::optional<Reason> check_grid_reductions(const Draft& d) {
+  for (OpId op : d.k.ops) {
+    const NodeId compute = d.compute_of[op.index()];
+    for (const OutputUse& out : d.node(compute).writes) {
+      const std::string& name = d.w.tensor(out.tensor).name;
+      const NodeId store = d.k.buffer(d.chain[out.tensor.index()].back()).store;
+      for (NodeId loop : loops_around(d, compute)) {
+        if (!cuts_reduction(d, loop, op)) continue;
+        const ScheduleNode& n = d.node(loop);
+        if (n.binding == Binding::grid && !out.atomic && !d.w.op(op).running)
+          return Reason{formatted("{} reduces {} over blocks: S.{}!atomic is needed",
+                                    d.w.loop(n.loop).name, name, name)};
+        if (!out.atomic && n.binding != Binding::grid && unit_of(n.binding) && stores_inside(d, out, loop))
+          return Reason{formatted("S.{} is inside {}@{}, over whose units it is reduced: what each of "
+                                  "them has is a part of it",
+                                  name, d.w.loop(n.loop).name, name_of(n.binding))};
+        if (out.atomic && n.binding != Binding::grid && d.inside(store, loop))
+          return Reason{formatted("S.{}!atomic is inside {}, so that a block would write its "
+                                    "partial result more than once", name, d.w.loop(n.loop).name)};
+      }
+      if (out.atomic && d.consumed_here(out.tensor) && d.on_chip(out.tensor))
+        return Reason{formatted("{} is combined over blocks and read in the same kernel", name)};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Unit-bound loops around `n` and below `place` to whose units `level` is private.
+std::vector<NodeId> private_loops(const Draft& d, NodeId n, NodeId place, LevelId level) {
+  std::vector<NodeId> loops;
+  const Unit owner = d.m.level(level).private_to;
+  for (NodeId l : loops_around(d, n, place)) {
+    const auto unit = unit_of(d.node(l).binding);
+    if (unit && *unit <= owner) loops.push_back(l);
+  }
+  return loops;
+}
+
+/// The tensor dimensions that a loop cuts through an access, with the step.
+std::vector<int> dimensions_cut(const Draft& d, NodeId loop, const Access& a) {
+  std::vector<int> dims;
+  for (std::size_t i = 0; i < a.index.size(); ++i)
+    for (const Term& t : a.index[i].terms)
+      if (t.loop == d.node(loop).loop) dims.push_back(static_cast<int>(i));
+  return dims;
+}
+
+/// Rule 7: what lies in a unit's own memory is consumed by the unit that made it.
+std::optional<Reason> check_private(const Draft& d) {
+  for (const Buffer& b : d.k.buffers) {
+    if (b.role != BufferRole::intermediate) continue;
+    const OpId producer = d.w.producer(b.tensor);
+    const auto& outputs = d.w.op(producer).outputs;
+    const Access& made = std::ranges::find_if(outputs, [&](const Output& o) {
+                           return o.target.tensor == b.tensor;
+                         })->target;
+    // A reduction over the units is combined and known to all of them.
+    std::vector<NodeId> makers;
+    for (NodeId l : private_loops(d, d.compute_of[producer.index()], b.fixed_at, b.level))
+      if (!dimensions_cut(d, l, made).empty()) makers.push_back(l);
+    for (const ReadRef& r : d.reads_inside(b.tensor, NodeId(0))) {
+      const Access& read = d.w.op(r.op).inputs[static_cast<std::size_t>(r.input)];
+      std::vector<NodeId> users;
+      for (NodeId l : private_loops(d, d.compute_of[r.op.index()], b.fixed_at, b.level))
+        if (!dimensions_cut(d, l, read).empty()) users.push_back(l);
+      const bool same = std::ranges::equal(makers, users, [&](NodeId x, NodeId y) {
+        return d.node(x).binding == d.node(y).binding && d.node(x).step == d.node(y).step &&
+               dimensions_cut(d, x, made) == dimensions_cut(d, y, read);
+      });
+      if (!makers.empty() && !same)
+        return Reason{formatted("{} lies in memory of the unit that makes it at {}, and {} reads it "
+                                  "on another: pin it to a shared level",
+                                  d.w.tensor(b.tensor).name, d.m.level(b.level).name,
+                                  d.w.op(r.op).name)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Reason> check_co_residence(const Draft& d) {
+  if (!d.k.co_resident) return std::nullopt;
+  for (const Level& l : d.m.levels)
+    if (l.private_to == Unit::grid && l.instances < d.k.blocks)
+      return Reason{formatted("Y.grid needs all {} blocks resident, and {} has {} {}", d.k.blocks,
+                                d.m.name, l.instances, l.name)};
+  return std::nullopt;
+}
+
+}  // namespace
+
+namespace {
+
+/// The dimensions that are not gathered stay inside the tensor: what does not would have to be
+/// known point by point.
+bool leaves_its_tensor(const Workload& w, const Operator& op, const Access& a) {
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  for (std::size_t dim = 0; dim < a.index.size(); ++dim)
+    if (a.index[dim].gathered < 0 &&
+        !contains(Interval{0, w.tensor(a.tensor).shape[dim]}, footprint(op, a.index[dim], whole)))
+      return true;
+  return false;
+}
+
+std::optional<Reason> check_gather(const Draft& d, const Operator& op, const Access& a) {
+  const std::string& name = d.w.tensor(a.tensor).name;
+  const OpId producer = d.w.producer(a.tensor);
+  if (d.computed_here(producer))
+    return Reason{
+        formatted("{} reads {} by another tensor's values, and this kernel makes {}: which "
+                  "part must be made first is not known",
+                  op.name, name, name)};
+  if (leaves_its_tensor(d.w, op, a))
+    return Reason{
+        formatted("{} reads {} by another tensor's values and beyond its edges: how much "
+                  "that moves is not known",
+                  op.name, name)};
+  const auto pin = d.plan.pins.find(name);
+  if (pin != d.plan.pins.end() && !pin->second.level.empty() &&
+      d.reads_inside(a.tensor, NodeId(0)).empty())
+    return Reason{
+        formatted("{} is pinned to {}, and {} reads it by another tensor's values, at home", name,
+                  pin->second.level, op.name)};
+  return std::nullopt;
+}
+
+}  // namespace
+
+/// What is indexed by values is an input of the kernel, and stays at home.
+std::optional<Reason> check_gathers(const Draft& d) {
+  for (OpId op : d.k.ops)
+    for (const Access& a : d.w.op(op).inputs)
+      if (is_gather(a))
+        if (auto reason = check_gather(d, d.w.op(op), a)) return reason;
+  return std::nullopt;
+}
+
+std::optional<Reason> check_legal(const Draft& d) {
+  for (const auto check :
+       {check_orders, check_stores, check_grid_reductions, check_private, check_co_residence})
+    if (auto reason = check(d)) return reason;
+  return std::nullopt;
+}
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,311 @@
+// The walk behind the access stream.
+#include "core/plan/stream.h"
+
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tilewright {
+
+namespace {
+
+struct BoxHash {
+  std::size_t operator()(const Box& b) const noexcept {
+    std::uint64_t h = 1469598103934665603ULL;
+    for (const Interval& i : b) {
+      h = (h ^ static_cast<std::uint64_t>(i.lo)) * 1099511628211ULL;
+      h = (h ^ static_cast<std::uint64_t>(i.hi)) * 1099511628211ULL;
+    }
+    return static_cast<std::size_t>(h);
+  }
+};
+
+/// What a buffer instance holds, as far as the plan's own decisions depend on it.
+struct Held {
+  std::optional<Box> tile;
+  std::unordered_set<Box, BoxHash> complete;  // for !once
+};
+
+class Walker {
+ public:
+  Walker(const Schedule& s, int kernel, const AccessSink& sink, bool representatives,
+         const LoopSteer& steer = {})
+      : s_(s), k_(s.kernels[static_cast<std::size_t>(kernel)]), kernel_(kernel), sink_(sink),
+        representatives_(representatives), steer_(steer) {
+    instances_.assign(k_.buffers.size(), 0);
+    tiles_.assign(k_.buffers.size(), Box());
+    held_.resize(k_.buffers.size());
+    const std::size_t ops = s.workload->operators().size();
+    low_.resize(ops);
+    for (OpId op : k_.ops) low_[op.index()].assign(s.workload->op(op).loops.size(), 0);
+    watched_.assign(k_.buffers.size(), false);
+    for (const ScheduleNode& n : k_.nodes)
+      if (n.kind == NodeKind::compute && n.once)
+        for (const OutputUse& w : n.writes) watched_[w.buffer.index()] = true;
+    for (const Buffer& b : k_.buffers)
+      if (b.sliding && b.role == BufferRole::intermediate)
+        watched_[static_cast<std::size_t>(&b - k_.buffers.data())] = true;
+  }
+
+  void run() {
+    emit({.kind = AccessKind::kernel_begin, .node = NodeId(0)});
+    for (TensorId t : k_.zeroed) {
+      const Box whole = s_.workload->tensor(t).whole();
+      emit({.kind = AccessKind::zero, .node = NodeId(0), .tensor = t, .box = whole, .tile = whole});
+    }
+    Ranges ranges = whole_ranges(s_, k_);
+    enter_body(NodeId(0), ranges);
+    for (NodeId child : k_.node(NodeId(0)).children) visit(child, ranges);
+    emit({.kind = AccessKind::kernel_end, .node = NodeId(0)});
+  }
+
+ private:
+  void emit(AccessEvent e) {
+    e.kernel = kernel_;
+    e.block = block_;
+    e.instances = instances_.data();
+    e.tiles = tiles_.data();
+    sink_(e);
+  }
+
+  /// The instance that a buffer of `level` has at this point of the walk.
+  std::int64_t instance_here(LevelId level) const {
+    const Unit owner = s_.machine->level(level).private_to;
+    std::int64_t inner = 0, depth = 0;
+    for (const auto& [unit, index, count] : units_) {
+      if (unit > owner) continue;
+      inner = inner * count + index;
+      ++depth;  // a unit is not the first of those within it
+    }
+    const std::int64_t block = owner >= Unit::grid ? block_ : 0;
+    return (block * kUnitDepths + depth) * kUnitsOfBlock + inner;
+  }
+
+  Held& held(BufferId b) {
+    return held_[b.index()][instances_[b.index()]];
+  }
+
+  void fix(BufferId b, const Box& tile) {
+    tiles_[b.index()] = tile;
+    if (!watched_[b.index()]) return;
+    Held& h = held(b);
+    if (h.tile == tile) return;
+    h.tile = tile;
+    h.complete.clear();
+  }
+
+  void enter_body(NodeId body, Ranges& ranges) {
+    const ScheduleNode& n = k_.node(body);
+    for (BufferId b : n.fixes) instances_[b.index()] = instance_here(k_.buffer(b).level);
+    // Regions come first from whole needs; sliding then narrows the producer to the new part.
+    for (const Inference& i : n.infer) {
+      const Held* h = i.sliding ? &held(i.buffer) : nullptr;
+      infer(s_, k_, i, ranges, h != nullptr && h->tile ? &*h->tile : nullptr);
+    }
+    for (BufferId b : n.fixes) fix(b, tile_of(s_, k_, k_.buffer(b), ranges));
+  }
+
+  void visit(NodeId id, const Ranges& ranges) {
+    const ScheduleNode& n = k_.node(id);
+    switch (n.kind) {
+      case NodeKind::loop: return visit_loop(id, n, ranges);
+      case NodeKind::sequence:
+        for (NodeId c : n.children) visit(c, ranges);
+        return;
+      case NodeKind::pack: return visit_pack(n, ranges);
+      case NodeKind::load: return visit_load(id, n, ranges);
+      case NodeKind::compute: return visit_compute(id, n, ranges);
+      case NodeKind::store: return visit_store(id, n, ranges);
+      case NodeKind::sync: return emit({.kind = AccessKind::sync, .node = id});
+    }
+  }
+
+  void visit_pack(const ScheduleNode& n, const Ranges& ranges) {
+    const std::int64_t outer = block_;
+    for (NodeId c : n.children) {
+      block_ = outer + k_.node(c).first_block;
+      visit(c, ranges);
+    }
+    block_ = outer;
+  }
+
+  void visit_loop(NodeId id, const ScheduleNode& n, const Ranges& ranges) {
+    const std::int64_t count = trips(k_, id, ranges);
+    const std::optional<Unit> unit = unit_of(n.binding);
+    const std::int64_t outer_block = block_;
+    const auto outer_low = n.binding == Binding::grid ? low_ : decltype(low_){};
+    Ranges inside;
+    for (std::int64_t i = 0; i < count; i = next(i, count)) {
+      if (steer_) {
+        i = steer_({.kernel = kernel_, .loop = id, .next = i, .count = count, .around = &ranges,
+                    .tiles = tiles_.data()});
+        TW_CHECK(i < count, "a walk steered past a loop's end");
+      }
+      inside = ranges;
+      cut(k_, id, i, ranges, inside);
+      if (n.binding == Binding::grid) {
+        block_ = outer_block + i * inner_blocks(id);
+        for (const OpLoop& c : n.cuts)
+          low_[c.op.index()][static_cast<std::size_t>(c.local)] = slot(inside, c).lo;
+      } else if (unit) {
+        units_.push_back({*unit, i, n.max_trips});
+      }
+      enter_body(id, inside);
+      for (NodeId c : n.children) visit(c, inside);
+      if (unit && n.binding != Binding::grid) units_.pop_back();
+    }
+    block_ = outer_block;
+    if (n.binding == Binding::grid) low_ = outer_low;
+  }
+
+  /// The iteration after `i`; of representatives only the first two, a middle one and the last.
+  std::int64_t next(std::int64_t i, std::int64_t count) const {
+    if (!representatives_ || i == 0 || i + 1 >= count) return i + 1;
+    const std::int64_t middle = count / 2;
+    return i < middle ? middle : count - 1;
+  }
+
+  /// Blocks within one iteration of a grid loop.
+  std::int64_t inner_blocks(NodeId loop) {
+    const auto found = inner_blocks_.find(loop);
+    if (found != inner_blocks_.end()) return found->second;
+    return inner_blocks_[loop] = blocks_below(k_, loop);
+  }
+
+  const Interval& slot(const Ranges& r, const OpLoop& c) const {
+    return r[k_.range_base[c.op.index()] + static_cast<std::size_t>(c.local)];
+  }
+
+  bool initialises(OpId op, const Ranges& ranges, bool atomic) const {
+    const auto r = ranges_of(s_, k_, ranges, op);
+    for (LoopId l : s_.workload->reduction_loops(op)) {
+      const auto local = static_cast<std::size_t>(s_.workload->local_index(op, l));
+      const std::int64_t low = atomic ? low_[op.index()][local] : 0;
+      if (r[local].lo != low) return false;
+    }
+    return true;
+  }
+
+  bool complete(OpId op, const Ranges& ranges) const {
+    const auto r = ranges_of(s_, k_, ranges, op);
+    for (LoopId l : s_.workload->reduction_loops(op)) {
+      const auto local = static_cast<std::size_t>(s_.workload->local_index(op, l));
+      if (r[local].hi != s_.workload->loop(l).extent) return false;
+    }
+    return true;
+  }
+
+  /// Rule 13: a !once compute whose every output box is complete in its buffer.
+  bool skipped(const ScheduleNode& n, const Ranges& ranges) {
+    if (!n.once) return false;
+    for (const OutputUse& w : n.writes) {
+      if (!k_.buffer(w.buffer).fixed_at.valid())
+        instances_[w.buffer.index()] = instance_here(k_.buffer(w.buffer).level);
+      if (!held(w.buffer).complete.contains(write_box(s_, k_, n.op, w.output, ranges)))
+        return false;
+    }
+    return true;
+  }
+
+  void visit_load(NodeId id, const ScheduleNode& n, const Ranges& ranges) {
+    const Box box = load_box(s_, k_, id, ranges);
+    if (box.empty()) return;
+    if (n.only_for.valid() && skipped(k_.node(n.only_for), ranges)) return;
+    for (BufferId f = n.flush; f.valid(); f = k_.buffer(f).outer)
+      emit({.kind = AccessKind::flush, .node = id, .buffer = f, .tensor = n.tensor,
+            .instance = instances_[f.index()], .box = tiles_[f.index()],
+            .tile = tiles_[f.index()]});
+    instances_[n.buffer.index()] = instance_here(n.level);
+    tiles_[n.buffer.index()] = box;
+    emit({.kind = AccessKind::load, .node = id, .buffer = n.buffer, .tensor = n.tensor,
+          .level = n.level, .instance = instances_[n.buffer.index()], .box = box, .tile = box});
+  }
+
+  void visit_compute(NodeId id, const ScheduleNode& n, const Ranges& ranges) {
+    const std::int64_t count = operations(s_, k_, n.op, ranges).value;
+    if (count == 0 || skipped(n, ranges)) return;
+    emit({.kind = AccessKind::compute, .node = id, .op = n.op, .operations = count,
+          .ranges = &ranges});
+    for (const InputUse& use : n.reads)
+      for (int input : use.inputs) emit_read(id, n, use, input, ranges);
+    for (const OutputUse& w : n.writes) emit_update(id, n, w, ranges);
+  }
+
+  void emit_read(NodeId id, const ScheduleNode& n, const InputUse& use, int input,
+                 const Ranges& ranges) {
+    const Operator& op = s_.workload->op(n.op);
+    const Box box = footprint(*s_.workload, op, op.inputs[static_cast<std::size_t>(input)],
+                              ranges_of(s_, k_, ranges, n.op));
+    if (box.empty()) return;
+    if (!use.buffer.valid())
+      return emit({.kind = AccessKind::gather, .node = id, .tensor = use.tensor, .level = k_.level,
+                   .op = n.op, .box = box, .tile = box, .input = input,
+                   .elements = gathered_elements(s_, k_, n.op, input, ranges), .ranges = &ranges});
+    emit({.kind = AccessKind::read, .node = id, .buffer = use.buffer, .tensor = use.tensor,
+          .op = n.op, .instance = instances_[use.buffer.index()], .box = box,
+          .tile = tiles_[use.buffer.index()], .input = input, .ranges = &ranges});
+  }
+
+  void emit_update(NodeId id, const ScheduleNode& n, const OutputUse& w, const Ranges& ranges) {
+    const Buffer& b = k_.buffer(w.buffer);
+    const Box box = write_box(s_, k_, n.op, w.output, ranges);
+    if (!b.fixed_at.valid()) {
+      instances_[w.buffer.index()] = instance_here(b.level);
+      fix(w.buffer, box);
+    }
+    emit({.kind = AccessKind::update, .node = id, .buffer = w.buffer, .tensor = w.tensor,
+          .op = n.op, .instance = instances_[w.buffer.index()], .box = box,
+          .tile = tiles_[w.buffer.index()], .initialises = initialises(n.op, ranges, w.atomic),
+          .atomic = w.atomic, .output = w.output, .ranges = &ranges});
+    if (n.once && complete(n.op, ranges)) held(w.buffer).complete.insert(box);
+  }
+
+  void visit_store(NodeId id, const ScheduleNode& n, const Ranges& ranges) {
+    const Buffer& b = k_.buffer(n.buffer);
+    const OpId producer = s_.workload->producer(n.tensor);
+    emit({.kind = AccessKind::store, .node = id, .buffer = n.buffer, .tensor = n.tensor,
+          .level = n.level, .op = producer, .instance = instances_[n.buffer.index()],
+          .box = tiles_[n.buffer.index()], .tile = tiles_[n.buffer.index()],
+          .initialises = b.role == BufferRole::intermediate ||
+                         initialises(producer, ranges, n.atomic),
+          .atomic = n.atomic, .ranges = &ranges});
+  }
+
+  const Schedule& s_;
+  const ScheduledKernel& k_;
+  int kernel_;
+  const AccessSink& sink_;
+  bool representatives_;
+  const LoopSteer steer_;
+  std::int64_t block_ = 0;
+  struct UnitIndex {
+    Unit unit;
+    std::int64_t index;
+    std::int64_t count;
+  };
+  std::vector<UnitIndex> units_;
+  std::vector<std::vector<std::int64_t>> low_;  // by op, loop: low end within the block
+  std::vector<std::int64_t> instances_;
+  std::vector<Box> tiles_;
+  std::vector<bool> watched_;
+  std::vector<std::unordered_map<std::int64_t, Held>> held_;  // by buffer, instance
+  std::unordered_map<NodeId, std::int64_t> inner_blocks_;
+};
+
+}  // namespace
+
+void walk(const Schedule& s, const AccessSink& sink) {
+  for (std::size_t k = 0; k < s.kernels.size(); ++k)
+    Walker(s, static_cast<int>(k), sink, false).run();
+}
+
+void walk(const Schedule& s, const AccessSink& sink, const LoopSteer& steer) {
+  for (std::size_t k = 0; k < s.kernels.size(); ++k)
+    Walker(s, static_cast<int>(k), sink, false, steer).run();
+}
+
+void walk_representatives(const Schedule& s, int kernel, const AccessSink& sink) {
+  Walker(s, kernel, sink, true).run();
+}
+
+}  // namespace tilewright

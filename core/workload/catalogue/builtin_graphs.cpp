@@ -1,0 +1,244 @@
+// Graphs of memory-intensive operators: normalisations, activations, optimizer steps, gates.
+#include <charconv>
+#include <cmath>
+
+#include "core/workload/catalogue/builtin_table.h"
+
+namespace tilewright::builtin {
+namespace {
+
+std::string number_text(double value) {
+  char buffer[32];
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+}
+
+Draft rows_of(const Values& v) {
+  Draft d(v.dtype);
+  d.loop("r", v["rows"]).loop("c", v["cols"]);
+  return d;
+}
+
+RawWorkload layernorm_backward(const Values& v) {
+  const std::string per_row = number_text(1.0 / static_cast<double>(v["cols"]));
+  return rows_of(v)
+      .op("centred: centred[r,c] = x[r,c] - mean[r]")
+      .op("normal: normal[r,c] = centred[r,c] * rstd[r]")
+      .op("scaled: scaled[r,c] = dy[r,c] * gain[c]")
+      .op("sum1: sum1[r] += scaled[r,c]")
+      .op("along: along[r,c] = scaled[r,c] * normal[r,c]")
+      .op("sum2: sum2[r] += along[r,c]")
+      .op("dx: dx[r,c] = (scaled[r,c] - sum1[r] * " + per_row + " - normal[r,c] * sum2[r] * " +
+          per_row + ") * rstd[r]")
+      .op("weighted: weighted[r,c] = dy[r,c] * normal[r,c]")
+      .op("dgain: dgain[c] += weighted[r,c]")
+      .op("dbias: dbias[c] += dy[r,c]")
+      .take();
+}
+
+RawWorkload gelu(const Values& v) {
+  return rows_of(v)
+      .op("biased: biased[r,c] = x[r,c] + bias[c]")
+      .op("cubic: cubic[r,c] = biased[r,c] + 0.044715 * biased[r,c] * square(biased[r,c])")
+      .op("tanh: bent[r,c] = tanh(0.7978845608028654 * cubic[r,c])")
+      .op("half: half[r,c] = 0.5 * biased[r,c]")
+      .op("gelu: y[r,c] = half[r,c] * (1 + bent[r,c])")
+      .take();
+}
+
+RawWorkload batchnorm(const Values& v) {
+  return Draft(v.dtype)
+      .loop("n", v["batch"])
+      .loop("c", v["channels"])
+      .loop("s", v["size"])
+      // Inputs drawn at random may be negative, a variance may not.
+      .op("rstd: rstd[c] = rsqrt(abs(variance[c]) + 1e-05)")
+      .op("scale: scale[c] = rstd[c] * gain[c]")
+      .op("shift: shift[c] = bias[c] - mean[c] * scale[c]")
+      .op("scaled: scaled[n,c,s] = x[n,c,s] * scale[c]")
+      .op("shifted: y[n,c,s] = scaled[n,c,s] + shift[c]")
+      .take();
+}
+
+RawWorkload groupnorm(const Values& v) {
+  const std::string each =
+      number_text(1.0 / (static_cast<double>(v["channels"]) * static_cast<double>(v["size"])));
+  return Draft(v.dtype)
+      .loop("n", v["batch"])
+      .loop("g", v["groups"])
+      .loop("c", v["channels"])
+      .loop("s", v["size"])
+      .op("sum: sum[n,g] += x[n,g,c,s]")
+      .op("mean: mean[n,g] = sum[n,g] * " + each)
+      .op("sub: sub[n,g,c,s] = x[n,g,c,s] - mean[n,g]")
+      .op("sq: sq[n,g,c,s] = square(sub[n,g,c,s])")
+      .op("varsum: varsum[n,g] += sq[n,g,c,s]")
+      .op("rstd: rstd[n,g] = rsqrt(varsum[n,g] * " + each + " + 1e-05)")
+      .op("normal: normal[n,g,c,s] = sub[n,g,c,s] * rstd[n,g]")
+      .op("affine: y[n,g,c,s] = normal[n,g,c,s] * gain[g,c] + bias[g,c]")
+      .take();
+}
+
+RawWorkload residual_layernorm(const Values& v) {
+  const std::string cols = std::to_string(v["cols"]);
+  return rows_of(v)
+      .op("biased: biased[r,c] = x[r,c] + bias[c]")
+      .op("dropped: dropped[r,c] = biased[r,c] * keep[r,c] * 1.1111111111111112")
+      .op("added: added[r,c] = dropped[r,c] + residual[r,c]")
+      .op("sum: sum[r] += added[r,c]")
+      .op("mean: mean[r] = sum[r] / " + cols)
+      .op("sub: sub[r,c] = added[r,c] - mean[r]")
+      .op("sq: sq[r,c] = square(sub[r,c])")
+      .op("varsum: varsum[r] += sq[r,c]")
+      .op("rstd: rstd[r] = rsqrt(varsum[r] / " + cols + " + 1e-05)")
+      .op("norm: y[r,c] = sub[r,c] * rstd[r] * gain[c] + offset[c]")
+      .take();
+}
+
+RawWorkload adam(const Values& v) {
+  return Draft(v.dtype)
+      .loop("i", v["size"])
+      .op("first: m1[i] = 0.9 * m[i] + 0.1 * g[i]")
+      .op("squared: g2[i] = square(g[i])")
+      .op("second: v1[i] = 0.999 * abs(v[i]) + 0.001 * g2[i]")  // no second moment is negative, drawn ones are
+      .op("mhat: mhat[i] = m1[i] * 1.1111")
+      .op("vhat: vhat[i] = v1[i] * 1.0526")
+      .op("root: root[i] = sqrt(vhat[i])")
+      .op("step: step[i] = mhat[i] / (root[i] + 1e-08)")
+      .op("update: p1[i] = p[i] - 0.001 * step[i]")
+      .output("m1")
+      .output("v1")
+      .output("p1")
+      .take();
+}
+
+RawWorkload lstm_cell(const Values& v) {
+  const auto slice = [&](int gate) {
+    return gate == 0 ? std::string("pre[b,j]")
+                     : "pre[b,j+" + std::to_string(gate * v["hidden"]) + "]";
+  };
+  return Draft(v.dtype)
+      .loop("b", v["batch"])
+      .loop("g", 4 * v["hidden"])
+      .loop("j", v["hidden"])
+      .op("pre: pre[b,g] = xw[b,g] + hw[b,g] + bias[g]")
+      .op("input: i[b,j] = sigmoid(" + slice(0) + ")")
+      .op("forget: f[b,j] = sigmoid(" + slice(1) + ")")
+      .op("cell: z[b,j] = tanh(" + slice(2) + ")")
+      .op("out: o[b,j] = sigmoid(" + slice(3) + ")")
+      .op("kept: kept[b,j] = f[b,j] * c0[b,j]")
+      .op("state: c1[b,j] = kept[b,j] + i[b,j] * z[b,j]")
+      .op("bent: bent[b,j] = tanh(c1[b,j])")
+      .op("hidden: h1[b,j] = o[b,j] * bent[b,j]")
+      .output("c1")
+      .output("h1")
+      .take();
+}
+
+RawWorkload masked_softmax(const Values& v) {
+  return Draft(v.dtype)
+      .loop("b", v["batch"])
+      .loop("h", v["heads"])
+      .loop("m", v["m"])
+      .loop("l", v["l"])
+      .op("scaled: T[b,h,m,l] = S[b,h,m,l] * 0.125")
+      .op("masked: U[b,h,m,l] = select(lt(keep[b,l], 0), -10000, T[b,h,m,l])")
+      .op("rowmax: R[b,h,m] max= U[b,h,m,l]")
+      .op("exp: P[b,h,m,l] = exp(U[b,h,m,l] - R[b,h,m])")
+      .op("rowsum: Z[b,h,m] += P[b,h,m,l]")
+      .op("divide: Y[b,h,m,l] = P[b,h,m,l] / Z[b,h,m]")
+      .take();
+}
+
+RawWorkload squeeze_excite(const Values& v) {
+  return Draft(v.dtype)
+      .loop("n", v["batch"])
+      .loop("c", v["channels"])
+      .loop("s", v["size"])
+      .loop("j", v["squeezed"])
+      .op("sum: sum[n,c] += x[n,c,s]")
+      .op("mean: mean[n,c] = sum[n,c] / " + std::to_string(v["size"]))
+      .op("squeeze: z[n,j] += mean[n,c] * W1[c,j]")
+      .op("relu: a[n,j] = relu(z[n,j])")
+      .op("excite: e[n,c] += a[n,j] * W2[j,c]")
+      .op("gate: gate[n,c] = sigmoid(e[n,c])")
+      .op("scale: y[n,c,s] = x[n,c,s] * gate[n,c]")
+      .take();
+}
+
+/// Without `gather` the items' rows are an input.
+RawWorkload attention_unit(const Values& v) {
+  Draft d(v.dtype);
+  d.loop("b", v["batch"]).loop("t", v["items"]).loop("d", v["width"]);
+  if (v["gather"] == 1) {
+    d.tensor("table", std::to_string(v["rows"]) + ",d").tensor("ids", "b,t");
+    d.type("ids", DType::i32).op("lookup: k[b,t,d] = table[ids[b,t],d]");
+  }
+  return d.op("product: product[b,t,d] = q[b,d] * k[b,t,d]")
+      .op("distance: distance[b,t,d] = q[b,d] - k[b,t,d]")
+      .op("mixed: mixed[b,t,d] = product[b,t,d] * w1[d] + distance[b,t,d] * w2[d]")
+      .op("score: score[b,t] += mixed[b,t,d]")
+      .op("masked: masked[b,t] = select(lt(seen[b,t], 0), -10000, score[b,t])")
+      .op("most: most[b] max= masked[b,t]")
+      .op("exp: e[b,t] = exp(masked[b,t] - most[b])")
+      .op("norm: z[b] += e[b,t]")
+      .op("share: a[b,t] = e[b,t] / z[b]")
+      .op("weighted: weighted[b,t,d] = a[b,t] * k[b,t,d]")
+      .op("interest: interest[b,d] += weighted[b,t,d]")
+      .take();
+}
+
+}  // namespace
+
+std::vector<Family> graph_families() {
+  const Parameter rows{"rows", 4096}, cols{"cols", 768};
+  return {
+      {"layernorm-backward",
+       "gradients of layer normalisation to its input, gain and bias",
+       "",
+       {rows, cols},
+       layernorm_backward},
+      {"gelu", "bias and GELU (by tanh) as five operators", "", {rows, cols}, gelu},
+      {"batchnorm",
+       "batch normalisation in inference, [batch, channels, size]",
+       "",
+       {{"batch", 32}, {"channels", 64}, {"size", 3136}},
+       batchnorm},
+      {"groupnorm",
+       "group normalisation, [batch, groups, channels of a group, size]",
+       "",
+       {{"batch", 32}, {"groups", 32}, {"channels", 8}, {"size", 784}},
+       groupnorm},
+      {"residual-layernorm",
+       "bias, dropout (a given mask), residual, layer normalisation",
+       "",
+       {rows, cols},
+       residual_layernorm},
+      {"adam",
+       "one step of Adam; moments and parameters are outputs",
+       "",
+       {{"size", 4194304}},
+       adam},
+      {"lstm-cell",
+       "the element-wise part of an LSTM cell; gates are slices of one tensor",
+       "",
+       {{"batch", 4096}, {"hidden", 768, 1, 268435456}},
+       lstm_cell},
+      {"masked-softmax",
+       "attention's scaling, masking and softmax",
+       "",
+       {{"batch", 8}, {"heads", 12}, {"m", 128}, {"l", 384}},
+       masked_softmax},
+      {"squeeze-excite",
+       "a squeeze-and-excite gate with its two small products",
+       "",
+       {{"batch", 32}, {"channels", 256}, {"size", 784}, {"squeezed", 16}},
+       squeeze_excite},
+      {"attention-unit",
+       "a recommendation model's attention over a user's items, looked up by id (gather=1)",
+       "after DIEN's attention unit; FusionStitching, table 1 (DIEN)",
+       {{"batch", 256}, {"items", 100}, {"width", 64}, {"rows", 100000}, {"gather", 1, 0, 1}},
+       attention_unit},
+  };
+}
+
+}  // namespace tilewright::builtin

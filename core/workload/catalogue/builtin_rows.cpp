@@ -1,0 +1,95 @@
+// Workloads that reduce along rows: attention, softmax, layer normalisation.
+#include <charconv>
+#include <cmath>
+
+#include "core/workload/catalogue/builtin_table.h"
+
+namespace tilewright::builtin {
+namespace {
+
+/// Shortest text that reads back to the same number.
+std::string number_text(double value) {
+  char buffer[32];
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+}
+
+RawWorkload attention(const Values& v) {
+  const std::string b = v["heads"] > 1 ? "b," : "";
+  Draft d(v.dtype);
+  if (v["heads"] > 1) d.loop("b", v["heads"]);
+  d.loop("m", v["m"]).loop("l", v["l"]).loop("k", v["k"]).loop("n", v["n"]);
+  d.tensor("Q", b + "m,k").tensor("K", b + "l,k").tensor("V", b + "l,n");
+  d.tensor("S", b + "m,l");
+  if (v["scale"] == 1) d.tensor("T", b + "m,l");
+  d.tensor("R", b + "m").tensor("P", b + "m,l").tensor("Z", b + "m");
+  d.tensor("O", b + "m,n").tensor("E", b + "m,n");
+  const bool online = v["online"] == 1;
+  if (online) d.tensor("shift", b + "m").tensor("alpha", b + "m");
+  const auto at = [&](const char* tensor, const char* loops) {
+    return tensor + ("[" + b) + loops + "]";
+  };
+  const std::string m = v["heads"] > 1 ? "[b,m]" : "[m]";
+  const std::string scores = at(v["scale"] == 1 ? "T" : "S", "m,l");
+  d.op("qk: " + at("S", "m,l") + " += " + at("Q", "m,k") + " * " + at("K", "l,k"));
+  if (v["scale"] == 1)
+    d.op("scaled: " + scores + " = " + at("S", "m,l") + " * " +
+         number_text(1.0 / std::sqrt(static_cast<double>(v["k"]))));
+  const std::string shift = "shift" + m, alpha = "alpha" + m;
+  d.op("rowmax: R" + m + " max= " + scores +
+       (online ? "; " + shift + " = before(R) - after(R) running" : ""));
+  d.op("exp: " + at("P", "m,l") + " = exp(" + scores + " - R" + m + ")");
+  d.op("rowsum: Z" + m + " += " + at("P", "m,l") +
+       (online ? " rescale(exp(" + shift + ")) running" : ""));
+  if (online) d.op("rescale: " + alpha + " = exp(" + shift + ")");
+  d.op("pv: " + at("O", "m,n") + " += " + at("P", "m,l") + " * " + at("V", "l,n") +
+       (online ? " rescale(" + alpha + ") running" : ""));
+  d.op("divide: " + at("E", "m,n") + " = " + at("O", "m,n") + " / Z" + m);
+  return d.take();
+}
+
+RawWorkload softmax(const Values& v) {
+  return Draft(v.dtype)
+      .loop("r", v["rows"]).loop("c", v["cols"])
+      .tensor("x", "r,c").tensor("R", "r").tensor("P", "r,c").tensor("Z", "r").tensor("y", "r,c")
+      .op("rowmax: R[r] max= x[r,c]")
+      .op("exp: P[r,c] = exp(x[r,c] - R[r])")
+      .op("rowsum: Z[r] += P[r,c]")
+      .op("divide: y[r,c] = P[r,c] / Z[r]")
+      .take();
+}
+
+RawWorkload layernorm(const Values& v) {
+  const std::string cols = std::to_string(v["cols"]);
+  return Draft(v.dtype)
+      .loop("r", v["rows"]).loop("c", v["cols"])
+      .tensor("x", "r,c").tensor("gain", "c")
+      .tensor("sum", "r").tensor("mean", "r").tensor("sub", "r,c").tensor("sq", "r,c")
+      .tensor("varsum", "r").tensor("rstd", "r").tensor("y", "r,c")
+      .op("sum: sum[r] += x[r,c]")
+      .op("mean: mean[r] = sum[r] / " + cols)
+      .op("sub: sub[r,c] = x[r,c] - mean[r]")
+      .op("sq: sq[r,c] = square(sub[r,c])")
+      .op("varsum: varsum[r] += sq[r,c]")
+      .op("rstd: rstd[r] = rsqrt(varsum[r] / " + cols + " + 1e-05)")
+      .op("norm: y[r,c] = sub[r,c] * rstd[r] * gain[c]")
+      .take();
+}
+
+}  // namespace
+
+std::vector<Family> row_families() {
+  return {
+      {"attention",
+       "softmax(Q K^T) V with the softmax as separate operators; scale=1 divides by sqrt(k), online=1 "
+       "sums in one pass",
+       "MCFuser, table III; Chimera, section VI (BMM + softmax + BMM)",
+       {{"heads", 1}, {"m", 512}, {"l", 512}, {"k", 64}, {"n", 64}, {"scale", 0, 0, 1}, {"online", 0, 0, 1}},
+       attention},
+      {"softmax", "softmax along rows, as four operators", "", {{"rows", 4096}, {"cols", 768}},
+       softmax},
+      {"layernorm", "layer normalisation with gain, without bias, as seven operators",
+       "FusionStitching, figure 1", {{"rows", 4096}, {"cols", 768}}, layernorm},
+  };
+}
+
+}  // namespace tilewright::builtin

@@ -1,0 +1,97 @@
+// Holding what a kernel has computed against the reference.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/evaluate.h"
+#include "core/workload/reference/threads.h"
+
+namespace tilewright {
+namespace {
+
+/// Over some of the elements.
+struct Extremes {
+  double error = 0, largest = 0;
+  double infinite = 0;  ///< NaN where one is no finite number
+
+  void add(const Extremes& other) {
+    error = std::max(error, other.error);
+    largest = std::max(largest, other.largest);
+    infinite += other.infinite;
+  }
+};
+
+// Without branches, and in lanes, so that it is as fast as memory.
+template <class Value>
+Extremes extremes_of(std::int64_t begin, std::int64_t end, const double* reference, Value value) {
+  constexpr std::int64_t kLanes = 4;
+  std::array<Extremes, kLanes> lanes;
+  const auto add = [&](Extremes& lane, std::int64_t i) {
+    const double x = value(i), r = reference[i], error = std::abs(x - r), size = std::abs(r);
+    lane.error = lane.error < error ? error : lane.error;
+    lane.largest = lane.largest < size ? size : lane.largest;
+    lane.infinite += (x - x) + (r - r);  // 0 of finite numbers alone
+  };
+  std::int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes)
+    for (std::int64_t l = 0; l < kLanes; ++l) add(lanes[static_cast<std::size_t>(l)], i + l);
+  for (; i < end; ++i) add(lanes[0], i);
+  Extremes all;
+  for (const Extremes& lane : lanes) all.add(lane);
+  return all;
+}
+
+/// value(i) is the i-th of `n` elements.
+template <class Value>
+double error_over(std::int64_t n, const double* reference, Value value) {
+  Extremes all;
+  std::mutex mutex;
+  reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
+    const Extremes some = extremes_of(begin, end, reference, value);
+    const std::lock_guard lock(mutex);
+    all.add(some);
+  });
+  if (all.infinite != 0) return std::numeric_limits<double>::infinity();
+  return all.error == 0.0 ? 0.0 : all.error / all.largest;
+}
+
+template <class T>
+double error_of(std::span<const T> got, std::span<const double> reference) {
+  TW_CHECK(got.size() == reference.size(), "values of different shapes are compared");
+  return error_over(static_cast<std::int64_t>(got.size()), reference.data(),
+                    [data = got.data()](std::int64_t i) { return static_cast<double>(data[i]); });
+}
+
+}  // namespace
+
+double relative_error(std::span<const float> got, std::span<const double> reference) {
+  return error_of(got, reference);
+}
+double relative_error(std::span<const double> got, std::span<const double> reference) {
+  return error_of(got, reference);
+}
+
+double relative_error(DType type, const void* got, std::span<const double> reference) {
+  const auto of = [&](const auto* first) {
+    return error_of(std::span(first, reference.size()), reference);
+  };
+  switch (type) {
+    case DType::f32:
+      return of(static_cast<const float*>(got));
+    case DType::f64:
+      return of(static_cast<const double*>(got));
+    case DType::i8:
+      return of(static_cast<const std::int8_t*>(got));
+    case DType::i32:
+      return of(static_cast<const std::int32_t*>(got));
+    case DType::f16:
+    case DType::bf16:
+      return relative_error(decode_elements(type, got, reference.size()), reference);
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+}  // namespace tilewright

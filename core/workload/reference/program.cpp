@@ -1,0 +1,49 @@
+#include <algorithm>
+
+#include "core/workload/reference/sweep.h"
+
+namespace tilewright::reference {
+
+using Code = Program::Instruction::Code;
+
+Program::Program(const Expr& e, int inputs) { emit(e, inputs, 0); }
+
+Program Program::of_constant(double value) {
+  return Program(Expr{.kind = Expr::Kind::constant, .constant = value}, 0);
+}
+
+Program Program::of_source(int source) {
+  return Program(Expr{.kind = Expr::Kind::input, .input = source}, 0);
+}
+
+void Program::emit(const Expr& e, int inputs, int below) {
+  depth_ = std::max(depth_, below + 1);
+  switch (e.kind) {
+    case Expr::Kind::input:
+      code_.push_back({.code = Code::source, .place = e.input});
+      return;
+    case Expr::Kind::before:
+      code_.push_back({.code = Code::source, .place = inputs + 2 * e.input});
+      return;
+    case Expr::Kind::after:
+      code_.push_back({.code = Code::source, .place = inputs + 2 * e.input + 1});
+      return;
+    case Expr::Kind::constant:
+      code_.push_back({.code = Code::constant, .place = static_cast<int>(constants_.size())});
+      constants_.push_back(e.constant);
+      return;
+    case Expr::Kind::call:
+      break;
+  }
+  int args = 0;
+  for (const Expr& a : e.args) emit(a, inputs, below + args++);
+  const ExprFunction* f = find_expr_function(e.function);
+  TW_CHECK(f != nullptr && f->arity == args, "a checked workload calls '" + e.function + "'");
+  // fmax and fmin are calls of a library; these do the same where an argument is NaN.
+  if (e.function == "max" || e.function == "min")
+    code_.push_back({.code = e.function == "max" ? Code::max : Code::min});
+  else
+    code_.push_back({.code = Code::call, .function = row_function(*f), .arity = args});
+}
+
+}  // namespace tilewright::reference

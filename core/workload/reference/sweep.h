@@ -1,0 +1,72 @@
+// Evaluating one scalar expression over a box of loops, a row of the innermost loop at a time.
+// Internal to the evaluator.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/workload/expr_rows.h"
+#include "core/workload/workload.h"
+
+namespace tilewright::reference {
+
+/// A row-major array that an access reads; indices outside `shape` read as zero.
+struct Source {
+  const Access* access = nullptr;
+  std::span<const std::int64_t> shape;
+  const double* data = nullptr;
+};
+
+/// A row-major array that an access writes; indices outside `shape` are skipped.
+struct Target {
+  const Access* access = nullptr;
+  std::span<const std::int64_t> shape;
+  double* data = nullptr;
+};
+
+/// An expression as postfix code over rows of values.
+class Program {
+ public:
+  struct Instruction {
+    enum class Code : std::uint8_t { source, constant, max, min, call };
+    Code code = Code::constant;
+    int place = -1;  ///< Code::source: in the sources; Code::constant: in constants()
+    RowFunction function = nullptr;  ///< Code::call
+    int arity = 0;                   ///< Code::call
+  };
+
+  /// Inputs are sources by their number; `before` and `after` of output j are sources
+  /// `inputs + 2 j` and `inputs + 2 j + 1`.
+  Program(const Expr& e, int inputs);
+  static Program of_constant(double value);
+  static Program of_source(int source);
+
+  std::span<const Instruction> code() const { return code_; }
+  std::span<const double> constants() const { return constants_; }
+  int depth() const { return depth_; }  ///< most values on the stack at once
+
+ private:
+  Program() = default;
+  void emit(const Expr& e, int inputs, int below);
+  std::vector<Instruction> code_;
+  std::vector<double> constants_;
+  int depth_ = 0;
+};
+
+/// The loops to run over and their ranges, position by position. The forms in accesses may name
+/// these loops only.
+struct Domain {
+  std::vector<LoopId> loops;
+  std::vector<Interval> ranges;
+  std::int64_t points() const;
+};
+
+/// target[...] = combine(target[...], program(sources[...])) at every point of the domain, on up to
+/// `threads` threads (0: all cores); what it computes does not depend on how many. An accumulation
+/// adds in an order that depends on the extents alone. Where a source is the target's own array,
+/// every point must read the element that it writes.
+/// Cost: about a nanosecond a point and instruction, exp and the like 5 to 20, on one thread.
+void sweep(const Domain& domain, const Program& program, std::span<const Source> sources,
+           const Target& target, Combine combine, int threads = 1);
+
+}  // namespace tilewright::reference

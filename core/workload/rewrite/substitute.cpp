@@ -1,0 +1,231 @@
+#include "core/workload/rewrite/substitute.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "core/workload/workload_limits.h"
+
+namespace tilewright::rewrite {
+namespace {
+
+constexpr int kMostNodes = 256;  // of an expression: one that reads a value twice doubles it
+
+/// to += by * what; false past 64 bits.
+bool add_scaled(Affine& to, const Affine& what, std::int64_t by) {
+  const auto add = [by](std::int64_t& sum, std::int64_t x) {
+    const auto scaled = checked_mul(x, by);
+    const auto all = scaled ? checked_add(sum, *scaled) : std::nullopt;
+    if (all) sum = *all;
+    return all.has_value();
+  };
+  for (const Term& t : what.terms) {
+    auto at = std::ranges::find(to.terms, t.loop, &Term::loop);
+    if (at == to.terms.end()) at = to.terms.insert(at, {t.loop, 0});
+    if (!add(at->coefficient, t.coefficient)) return false;
+  }
+  return add(to.offset, what.offset);
+}
+
+std::vector<Interval> whole(const WorkloadSpec& spec, const Operator& op) {
+  std::vector<Interval> ranges;
+  for (LoopId l : op.loops) ranges.push_back({0, spec.loops[l.index()].extent});
+  return ranges;
+}
+
+/// Nodes of an expression, and how deep they are nested.
+struct Size {
+  int nodes = 0, depth = 0;
+};
+Size size_of(const Expr& e) {
+  Size s{.nodes = 1};
+  for (const Expr& a : e.args) {
+    const Size inner = size_of(a);
+    s.nodes += inner.nodes;
+    s.depth = std::max(s.depth, inner.depth);
+  }
+  ++s.depth;
+  return s;
+}
+
+class Substitution {
+ public:
+  Substitution(const WorkloadSpec& spec, const Operator& reader, int input,
+               const Operator& producer, const Output& written)
+      : spec_(spec),
+        op_(reader),
+        input_(input),
+        read_(reader.inputs[static_cast<std::size_t>(input)]),
+        producer_(producer),
+        written_(written) {}
+
+  Result<Operator> run() {
+    if (auto why = unreadable()) return *why;
+    places_.assign(producer_.inputs.size(), -1);
+    for (Output& o : op_.outputs)
+      if (auto why = replace(o.value)) return *why;
+    drop_unread(op_);
+    if (auto why = broken()) return *why;
+    return op_;
+  }
+
+ private:
+  const std::string& name(TensorId t) const { return spec_.tensors[t.index()].name; }
+  Reason refusal(const std::string& why) const {
+    return {op_.name + " " + why + ", so that " + name(read_.tensor) + " is not computed there"};
+  }
+
+  std::optional<Reason> unreadable() const {
+    const auto indexed_by = [&](const Access& a) {
+      return std::ranges::any_of(a.index, [&](const Affine& i) { return i.gathered == input_; });
+    };
+    if (is_gather(read_) || std::ranges::any_of(op_.inputs, indexed_by))
+      return refusal("gathers by value what may name no element");
+    const std::vector<Interval> ranges = whole(spec_, op_);
+    const std::vector<std::int64_t>& shape = spec_.tensors[read_.tensor.index()].shape;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const Interval reach = footprint(op_, read_.index[d], ranges);
+      if (reach.lo < 0 || reach.hi > shape[d])
+        return refusal("reads outside of the tensor, which is zero there");
+    }
+    return std::nullopt;
+  }
+
+  /// The producer's index with its loops replaced.
+  std::optional<Affine> composed(const Affine& index) const {
+    Affine r{.offset = index.offset};
+    for (const Term& t : index.terms) {
+      const auto& target = written_.target.index;
+      const auto d =
+          std::ranges::find_if(target, [&](const Affine& i) { return i.plain_loop() == t.loop; });
+      TW_CHECK(d != target.end(), "an assignment over a loop that its output has not");
+      const Affine& at = read_.index[static_cast<std::size_t>(d - target.begin())];
+      if (!add_scaled(r, at, t.coefficient)) return std::nullopt;
+    }
+    std::erase_if(r.terms, [](const Term& t) { return t.coefficient == 0; });
+    const auto position = [&](const Term& t) { return std::ranges::find(op_.loops, t.loop); };
+    std::ranges::sort(r.terms, {}, position);
+    return r;
+  }
+
+  /// Where the reader has an input of the producer, its gathers' indices first; nothing where an
+  /// index is past 64 bits.
+  std::optional<int> place_of(int producers) {
+    int& place = places_[static_cast<std::size_t>(producers)];
+    if (place >= 0) return place;
+    Access a = producer_.inputs[static_cast<std::size_t>(producers)];
+    for (Affine& index : a.index) {
+      if (index.gathered >= 0) {
+        const auto by = place_of(index.gathered);
+        if (!by) return std::nullopt;
+        index.gathered = *by;
+      } else if (auto at = composed(index)) {
+        index = *std::move(at);
+      } else {
+        return std::nullopt;
+      }
+    }
+    const auto same = std::ranges::find(op_.inputs, a);
+    place = static_cast<int>(same - op_.inputs.begin());
+    if (same == op_.inputs.end()) op_.inputs.push_back(std::move(a));
+    return place;
+  }
+
+  /// The producer's expression with the reader's inputs.
+  std::optional<Reason> adapt(Expr& e) {
+    if (e.kind == Expr::Kind::input) {
+      const auto at = place_of(e.input);
+      if (!at) return refusal("would have an index past 64 bits");
+      e.input = *at;
+    }
+    for (Expr& a : e.args)
+      if (auto why = adapt(a)) return why;
+    return std::nullopt;
+  }
+
+  std::optional<Reason> replace(Expr& e) {
+    if (e.kind == Expr::Kind::input && e.input == input_) {
+      Expr value = written_.value;
+      if (auto why = adapt(value)) return why;
+      e = std::move(value);
+      return std::nullopt;
+    }
+    for (Expr& a : e.args)
+      if (auto why = replace(a)) return why;
+    return std::nullopt;
+  }
+
+  /// What Workload::create would refuse, or would take for another operator.
+  std::optional<Reason> broken() const {
+    for (const Output& o : op_.outputs) {
+      const Size s = size_of(o.value);
+      if (s.nodes > kMostNodes || s.depth > kMaxExprDepth)
+        return refusal("would have an expression that is too large");
+    }
+    const std::vector<Interval> ranges = whole(spec_, op_);
+    std::vector<bool> indexes(op_.loops.size());
+    const auto mark = [&](const Affine& index) {
+      for (const Term& t : index.terms)
+        indexes[static_cast<std::size_t>(std::ranges::find(op_.loops, t.loop) -
+                                         op_.loops.begin())] = true;
+    };
+    for (const Output& o : op_.outputs) std::ranges::for_each(o.target.index, mark);
+    for (const Access& a : op_.inputs) {
+      std::ranges::for_each(a.index, mark);
+      for (std::size_t d = 0; d < a.index.size(); ++d) {
+        const Interval tensor{0, spec_.tensors[a.tensor.index()].shape[d]};
+        if (a.index[d].gathered < 0 &&
+            intersect(footprint(op_, a.index[d], ranges), tensor).empty())
+          return refusal("would read " + name(a.tensor) + " wholly outside");
+      }
+    }
+    for (std::size_t l = 0; l < indexes.size(); ++l)
+      if (!indexes[l])
+        return refusal("would have nothing that " + spec_.loops[op_.loops[l].index()].name +
+                       " indexes");
+    return std::nullopt;
+  }
+
+  const WorkloadSpec& spec_;
+  Operator op_;
+  int input_;
+  const Access read_;
+  const Operator& producer_;
+  const Output& written_;
+  std::vector<int> places_;  ///< of the producer's inputs among the reader's
+};
+
+}  // namespace
+
+Result<Operator> substitute(const WorkloadSpec& spec, const Operator& reader, int input,
+                            const Operator& producer, const Output& written) {
+  return Substitution(spec, reader, input, producer, written).run();
+}
+
+void drop_unread(Operator& op) {
+  const std::vector<Access> old = std::move(op.inputs);
+  op.inputs.clear();
+  std::vector<int> moved(old.size(), -1);
+  const std::function<int(int)> keep = [&](int i) {
+    int& to = moved[static_cast<std::size_t>(i)];
+    if (to >= 0) return to;
+    Access a = old[static_cast<std::size_t>(i)];
+    for (Affine& index : a.index)
+      if (index.gathered >= 0) index.gathered = keep(index.gathered);
+    op.inputs.push_back(std::move(a));
+    return to = static_cast<int>(op.inputs.size()) - 1;
+  };
+  const std::function<void(Expr&)> visit = [&](Expr& e) {
+    if (e.kind == Expr::Kind::input) e.input = keep(e.input);
+    for (Expr& a : e.args) visit(a);
+  };
+  for (Output& o : op.outputs) visit(o.value);
+}
+
+int uses_of(const Expr& e, int input) {
+  if (e.kind == Expr::Kind::input) return e.input == input ? 1 : 0;
+  int n = 0;
+  for (const Expr& a : e.args) n += uses_of(a, input);
+  return n;
+}
+
+}  // namespace tilewright::rewrite

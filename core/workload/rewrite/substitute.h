@@ -1,0 +1,29 @@
+// One operator's value computed where another reads it. Internal to rewrites.
+#pragma once
+
+#include "core/workload/workload.h"
+
+namespace tilewright::rewrite {
+
+/// The reader with its input's value computed in its own expression, as `producer` assigns it to
+/// `written`: the producer's loops replaced by the affine forms that the input is read at.
+///
+///   pre[b,g] = x[b,g] + w[g];  i[b,j] = tanh(pre[b,j+8])   =>   i[b,j] = tanh(x[b,j+8] + w[j+8])
+///
+/// A Reason where that would be another value or no operator:
+///  - the input is read by a gather, or outside of its tensor, where it is zero and the producer's
+///    expression of zeros need not be;
+///  - a loop of the reader would index nothing any more, so that a sum over it would lose its
+///  points;
+///  - a tensor would be read wholly outside, or an expression or a coefficient would be too large.
+/// Nothing else is asked: whether it is worth while, and whether the reader may change, is the
+/// caller's. Cost: linear in both expressions.
+Result<Operator> substitute(const WorkloadSpec& spec, const Operator& reader, int input,
+                            const Operator& producer, const Output& written);
+
+/// Only what an expression mentions, or what that is gathered by, stays an input of the operator.
+void drop_unread(Operator& op);
+/// How often an expression reads an input.
+int uses_of(const Expr& e, int input);
+
+}  // namespace tilewright::rewrite

@@ -1,0 +1,191 @@
+#include "core/workload/workload_file.h"
+
+#include <charconv>
+
+#include "core/workload/notation.h"
+
+namespace tilewright {
+namespace {
+
+std::int64_t positive(const RawText& raw, const std::string& field) {
+  std::int64_t n = 0;
+  const char* end = raw.text.data() + raw.text.size();
+  const auto [rest, error] = std::from_chars(raw.text.data(), end, n);
+  if (error != std::errc() || rest != end || n < 1)
+    throw InputError({.where = raw.where,
+                      .field = field,
+                      .value = raw.text.empty() ? "''" : raw.text,
+                      .problem = error == std::errc::result_out_of_range
+                                     ? "is past 64 bits"
+                                     : "is no positive integer",
+                      .accepted = "1..9223372036854775807"});
+  return n;
+}
+
+DType dtype_of(const RawText& raw, const std::string& field) {
+  const auto type = dtype_from_name(raw.text);
+  if (!type)
+    throw unknown_name(raw.where, field, raw.text, {"f16", "bf16", "f32", "f64", "i8", "i32"});
+  return *type;
+}
+
+/// An entry of a tensor's shape: a loop, an integer or an affine form of loops, whose largest value
+/// plus one is the extent. The form is read by the notation's own parser, as an index.
+std::int64_t dimension(const WorkloadSpec& spec, const RawText& raw, const std::string& field) {
+  for (const Loop& l : spec.loops)
+    if (l.name == raw.text) return l.extent;
+  if (!raw.text.empty() &&
+      raw.text.find_first_not_of("+-0123456789") == std::string::npos)
+    return positive(raw, field);
+  WorkloadSpec scratch{.loops = spec.loops};
+  NotationContext context{scratch, {}};
+  try {
+    // Only an index may stand here: nothing that would close the brackets.
+    if (raw.text.find_first_of("[],;:=()") != std::string::npos)
+      throw InputError(InputError::Parts{});
+    parse_operator(context, "shape_[0] += dim_[" + raw.text + "]", raw.where);
+    infer_shapes(context);
+    if (scratch.tensors[1].shape.size() != 1) throw InputError(InputError::Parts{});  // blank
+  } catch (const InputError&) {
+    std::vector<std::string> names;
+    for (const Loop& l : spec.loops) names.push_back(l.name);
+    const std::string near = nearest(raw.text, names);
+    throw InputError({.where = raw.where,
+                      .field = field,
+                      .value = "'" + raw.text + "'",
+                      .problem = "is no dimension" +
+                                 (near.empty() ? "" : ", did you mean '" + near + "'?"),
+                      .accepted = "a positive integer, or an affine form of the loops " +
+                                  join(names)});
+  }
+  return scratch.tensors[1].shape[0];
+}
+
+template <class Entries>
+void refuse_duplicates(const Entries& entries, const std::string& kind) {
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (entries[i].name.text == entries[j].name.text)
+        throw InputError({.where = entries[i].name.where,
+                          .field = kind + "." + entries[i].name.text,
+                          .problem = "is given twice",
+                          .accepted = "each name once"});
+}
+
+constexpr std::size_t kMostEntries = 4096;
+
+template <class Entries>
+void refuse_too_many(const RawWorkload& raw, const Entries& entries, const std::string& kind) {
+  if (entries.size() > kMostEntries)
+    throw InputError({.where = raw.where,
+                      .field = kind,
+                      .value = std::to_string(entries.size()),
+                      .problem = "entries are too many",
+                      .accepted = "at most " + std::to_string(kMostEntries)});
+}
+
+std::vector<std::string> tensor_names(const WorkloadSpec& spec) {
+  std::vector<std::string> names;
+  for (const Tensor& t : spec.tensors) names.push_back(t.name);
+  return names;
+}
+
+TensorId find_tensor(const WorkloadSpec& spec, const RawText& raw, const std::string& field) {
+  for (std::size_t i = 0; i < spec.tensors.size(); ++i)
+    if (spec.tensors[i].name == raw.text) return TensorId(i);
+  throw unknown_name(raw.where, field, raw.text, tensor_names(spec));
+}
+
+void bind_tensors(const RawWorkload& raw, WorkloadSpec& spec) {
+  for (const RawWorkload::TensorEntry& entry : raw.tensors) {
+    Tensor t{.name = entry.name.text, .dtype = spec.dtype};
+    if (entry.shape.size() > static_cast<std::size_t>(kMaxRank))
+      throw InputError({.where = entry.name.where,
+                        .field = "tensors." + t.name,
+                        .value = std::to_string(entry.shape.size()),
+                        .problem = "dimensions are too many",
+                        .accepted = "at most " + std::to_string(kMaxRank)});
+    for (const RawText& d : entry.shape)
+      t.shape.push_back(dimension(spec, d, "tensors." + t.name));
+    spec.tensors.push_back(std::move(t));
+  }
+}
+
+/// Where the thing that an error's field names stands: "loops.m", "tensors.A: ...", "outputs".
+std::string place_of(const RawWorkload& raw, const WorkloadSpec& spec, const std::string& field) {
+  const auto names = [&](const std::string& kind, const std::string& name) {
+    return field == kind + "." + name;
+  };
+  for (const auto& l : raw.loops)
+    if (names("loops", l.name.text)) return l.name.where;
+  for (const auto& t : raw.tensors)
+    if (names("tensors", t.name.text)) return t.name.where;
+  for (std::size_t i = 0; i < raw.operators.size() && i < spec.operators.size(); ++i)
+    if (names("operators", spec.operators[i].name)) return raw.operators[i].text.where;
+  if (field == "outputs" && !raw.outputs.empty()) return raw.outputs.front().where;
+  if (field == "name") return raw.name.where;
+  return raw.where;
+}
+
+}  // namespace
+
+const std::vector<std::string>& workload_keys() {
+  static const std::vector<std::string> keys = {"name",   "dtype",     "loops",  "tensors",
+                                                "dtypes", "operators", "outputs"};
+  return keys;
+}
+
+namespace {
+
+/// Fills in as much of `spec` as it gets to, so that an error can be placed.
+void bind_into(const RawWorkload& raw, WorkloadSpec& spec) {
+  spec.name = raw.name.text;
+  if (raw.dtype) spec.dtype = dtype_of(*raw.dtype, "dtype");
+  refuse_too_many(raw, raw.loops, "loops");
+  refuse_too_many(raw, raw.tensors, "tensors");
+  refuse_too_many(raw, raw.operators, "operators");
+  refuse_too_many(raw, raw.outputs, "outputs");
+  refuse_duplicates(raw.loops, "loops");
+  refuse_duplicates(raw.tensors, "tensors");
+  for (const RawWorkload::LoopEntry& l : raw.loops)
+    spec.loops.push_back({l.name.text, positive(l.extent, "loops." + l.name.text)});
+  bind_tensors(raw, spec);
+  NotationContext context{spec, {}};
+  for (const RawWorkload::OperatorEntry& op : raw.operators)
+    parse_operator(context, op.text.text, op.text.where, op.name.text);
+  infer_shapes(context);
+  for (std::size_t i = 0; i < raw.dtypes.size(); ++i) {
+    const auto& [name, type] = raw.dtypes[i];
+    for (std::size_t j = 0; j < i; ++j)
+      if (raw.dtypes[j].first.text == name.text)
+        throw InputError({.where = name.where,
+                          .field = "dtypes." + name.text,
+                          .problem = "is given twice",
+                          .accepted = "each tensor once"});
+    spec.tensors[find_tensor(spec, name, "dtypes").index()].dtype =
+        dtype_of(type, "dtypes." + name.text);
+  }
+  for (const RawText& o : raw.outputs) spec.outputs.push_back(find_tensor(spec, o, "outputs"));
+}
+
+template <class Then>
+auto bound(const RawWorkload& raw, Then then) {
+  WorkloadSpec spec;
+  try {
+    bind_into(raw, spec);
+    return then(spec);
+  } catch (const InputError& e) {
+    if (!e.parts().where.empty()) throw;
+    throw e.located(place_of(raw, spec, e.parts().field));
+  }
+}
+
+}  // namespace
+
+WorkloadSpec bind(const RawWorkload& raw) {
+  return bound(raw, [](const WorkloadSpec& spec) { return spec; });
+}
+
+Workload create(const RawWorkload& raw) { return bound(raw, Workload::create); }
+
+}  // namespace tilewright

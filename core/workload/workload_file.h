@@ -1,0 +1,50 @@
+// What YAML, JSON and the built-ins give alike, before names are bound. Used by the readers only.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/workload/workload.h"
+
+namespace tilewright {
+
+/// A scalar of a file and where it stands ("file:line"; the file alone where lines are unknown).
+struct RawText {
+  std::string text = {};
+  std::string where = {};
+};
+
+struct RawWorkload {
+  struct LoopEntry {
+    RawText name, extent;
+  };
+  struct TensorEntry {
+    RawText name;
+    std::vector<RawText> shape;
+  };
+  struct OperatorEntry {
+    RawText name;  ///< empty: the text's own, or its target's
+    RawText text;
+  };
+  std::string where = {};
+  RawText name = {};
+  std::optional<RawText> dtype = {};
+  std::vector<LoopEntry> loops = {};
+  std::vector<TensorEntry> tensors = {};
+  std::vector<std::pair<RawText, RawText>> dtypes = {};  ///< tensor, type
+  std::vector<OperatorEntry> operators = {};
+  std::vector<RawText> outputs = {};
+};
+
+/// The keys of a workload file.
+const std::vector<std::string>& workload_keys();
+
+/// Binds names and numbers. Throws InputError with the place.
+WorkloadSpec bind(const RawWorkload& raw);
+/// bind, then Workload::create, whose errors get the place of what they name.
+Workload create(const RawWorkload& raw);
+
+}  // namespace tilewright

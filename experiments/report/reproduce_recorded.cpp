@@ -1,0 +1,230 @@
+// The methods `speedups`, `times` and `traffic`: what was recorded on a GPU, beside a paper's
+// numbers.
+#include <cmath>
+#include <filesystem>
+
+#include "core/base/format.h"
+#include "experiments/report/experiment.h"
+#include "experiments/report/sheet.h"
+#include "harness/recorded.h"
+
+namespace tilewright::harness {
+
+using nlohmann::ordered_json;
+
+std::string recording_path(const Experiment& e, const ReproduceOptions& options) {
+  return options.data.value_or("experiments/results") + "/" +
+         Field(*e.document, e.where).at("recording").text();
+}
+
+void add_provenance(Reproduced& done, const Field& recording, const std::string& path) {
+  const auto device = recording.at("device").get("name");
+  const std::string name = device ? device->text() : "not said";
+  done.result["recording"] = {{"file", path},
+                              {"device", name},
+                              {"date", recording.at("date").text()},
+                              {"command", recording.at("command").text()}};
+  done.report += formatted("Recorded on {}, {}, by `{}` ({}).\n\n", name,
+                           recording.at("date").text(), recording.at("command").text(), path);
+}
+
+namespace {
+
+std::string ratio(double x) { return formatted("{:.2f}", x); }
+std::string microseconds(double seconds) { return formatted("{:.2f}", 1e6 * seconds); }
+
+std::optional<double> number_at(const ordered_json& j, const char* model, const char* key) {
+  if (!j.contains(model) || !j[model].is_object() || !j[model][key].is_number())
+    return std::nullopt;
+  return j[model][key].get<double>();
+}
+
+}  // namespace
+
+std::vector<std::string> recording_files(const Experiment& e, const ReproduceOptions& options) {
+  return {recording_path(e, options)};
+}
+
+std::optional<std::string> recording_missing(const Experiment& e, const ReproduceOptions& options) {
+  const std::string path = recording_path(e, options);
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return std::nullopt;
+  return "it needs a recording of a GPU, and there is none here (no " + path +
+         "); --data DIR names a folder with one, and experiments/gpu makes it";
+}
+
+Reproduced reproduce_speedups(const Experiment& e, const Run& run) {
+  const ReproduceOptions& options = run.options;
+  const Field top = document_of(e, {"recording", "groups"});
+  const std::string path = recording_path(e, options);
+  const DocumentValue value = read_recording(path, "--data");
+  const Field recording(value, path);
+  Reproduced done;
+  add_provenance(done, recording, path);
+  Sheet sheet({"row", "ours us (measured)", "PyTorch us (measured)", "PyTorch/ours (measured)",
+               "best peer/ours (measured)", "paper: mean over PyTorch"});
+  done.result["means"] = ordered_json::object();
+  bool any = false;
+  for (const Field& group : top.at("groups").items()) {
+    const std::string prefix = group.at("rows").text(), paper = ratio(group.at("paper").real());
+    double logs = 0, count = 0;
+    for (const Field& row : recording.at("rows").items()) {
+      const auto ours = row.get("ours_seconds");
+      if (!row.at("row").text().starts_with(prefix) || !ours) continue;
+      const auto eager = row.at("peers").get("eager");
+      const auto seconds = eager ? eager->get("seconds") : std::nullopt;
+      const auto best = row.get("best_peer_over_ours");
+      if (seconds) logs += std::log(seconds->real() / ours->real()), count += 1;
+      sheet.add({row.at("row").text(), microseconds(ours->real()),
+                 seconds ? microseconds(seconds->real()) : "-",
+                 seconds ? ratio(seconds->real() / ours->real()) : "-",
+                 best ? ratio(best->real()) : "-", paper});
+      any = true;
+    }
+    if (count > 0) {
+      done.result["means"][prefix] = {{"geometric_mean", std::exp(logs / count)},
+                                      {"rows", count},
+                                      {"paper", group.at("paper").real()}};
+      done.compared.push_back({.what = prefix + "*, over PyTorch",
+                               .unit = "times",
+                               .ours = std::exp(logs / count),
+                               .ours_source = formatted("measured (CUDA events, {})",
+                                                        done.result["recording"]["device"].get<std::string>()),
+                               .paper = group.at("paper").real()});
+      sheet.add({prefix + "*, geometric mean", "", "", ratio(std::exp(logs / count)), "", paper});
+    }
+  }
+  sheet.into(done);
+  // Another GPU and other versions of the peers: what is compared has no number that must be met.
+  done.holds = any;
+  if (!any) done.reason = "the recording has none of its rows";
+  return done;
+}
+
+Reproduced reproduce_times(const Experiment& e, const Run& run) {
+  const ReproduceOptions& options = run.options;
+  const Field top = document_of(e, {"recording", "block", "rows"});
+  const std::string path = recording_path(e, options);
+  const DocumentValue value = read_recording(path, "--data");
+  const Field recording(value, path);
+  Reproduced done;
+  add_provenance(done, recording, path);
+  Sheet sheet({"chain", "candidates", "failed", "Pearson (measured)", "Pearson (paper, A100)",
+               "Spearman", "first choice/fastest", "best of first 8/fastest"});
+  const Field block = recording.at(top.at("block").text());
+  done.result["rows"] = ordered_json::object();
+  for (const Field& row : top.at("rows").items()) {
+    const std::string name = row.at("row").text();
+    const auto found = block.get(name);
+    const ordered_json said = found ? time_agreement_json(timed_points(*found)) : ordered_json();
+    done.result["rows"][name] = said;
+    if (!said.is_object()) {
+      done.reason += (done.reason.empty() ? "" : "; ") + name + " has no timed candidate";
+      continue;
+    }
+    done.result["rows"][name]["paper_pearson"] = row.at("paper").real();
+    done.compared.push_back(
+        {.what = name + ", correlation of predicted with measured time",
+         .unit = "",
+         .ours = said["pearson"].get<double>(),
+         .ours_source = formatted("predicted (mcfuser) against measured (CUDA events, {})",
+                                  done.result["recording"]["device"].get<std::string>()),
+         .paper = row.at("paper").real()});
+    Series timed{.name = name};
+    for (const TimedPoint& p : timed_points(*found)) {
+      timed.x.push_back(p.predicted);
+      timed.y.push_back(p.measured);
+    }
+    done.chart.series.push_back(std::move(timed));
+    sheet.add({name, said["points"].dump(), std::to_string(found->at("failed").items().size()),
+               ratio(said["pearson"].get<double>()), ratio(row.at("paper").real()),
+               ratio(said["spearman"].get<double>()),
+               ratio(said["first_choice_over_best"].get<double>()),
+               ratio(said["best_of_first_eight_over_best"].get<double>())});
+  }
+  sheet.into(done);
+  done.chart.title = e.id + ": " + e.title;
+  done.chart.x_label = "predicted (mcfuser), seconds";
+  done.chart.y_label = "measured (CUDA events), seconds";
+  done.chart.caption = "Recorded on " + done.result["recording"]["device"].get<std::string>() +
+                       "; a point a candidate.";
+  done.chart.identity = true;
+  done.holds = done.reason.empty();
+  return done;
+}
+
+Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
+  const ReproduceOptions& options = run.options;
+  const Field top = document_of(e, {"recording", "block", "paper", "must_hold"});
+  const std::string path = recording_path(e, options);
+  const DocumentValue value = read_recording(path, "--data");
+  const Field recording(value, path);
+  Reproduced done;
+  add_provenance(done, recording, path);
+  const Field block = recording.at(top.at("block").text());
+  const ordered_json said = traffic_agreement_json(counted_points(block, "all"));
+  done.result["agreement"] = said;
+  done.result["failed"] = block.at("failed").items().size();
+  Sheet sheet({"expression", "model", "tilings", "R² about y = x", "R² of a fitted line",
+               "mean error", "worst", "bias"});
+  const auto rows = [&sheet](const std::string& name, const ordered_json& models) {
+    for (const char* model : {"exact", "chimera", "chimera_full_edges", "mcfuser"}) {
+      const ordered_json& a = models[model];
+      if (!a.is_object()) continue;
+      const auto percent = [&a](const char* key) {
+        return formatted("{:+.2f} %", 100 * a[key].get<double>());
+      };
+      sheet.add({name, model, a["points"].dump(),
+                 formatted("{:.4f}", a["r2_identity"].get<double>()),
+                 formatted("{:.4f}", a["r2_fit"].get<double>()), percent("mape"), percent("worst"),
+                 percent("bias")});
+    }
+  };
+  rows("all", said);
+  for (const auto& [name, models] : said["groups"].items()) rows(name, models);
+  sheet.into(done);
+  if (said["residuals"].is_object())
+    for (const auto& [cause, part] : said["residuals"].items())
+      done.report +=
+          formatted("\n- {}: {:+.2f} % of the true bytes", cause, 100 * part.get<double>());
+  done.report += formatted("\n\nThe paper, on another machine and another boundary: R² {}.\n",
+                           ratio(top.at("paper").at("r2").real()));
+  const std::string device = done.result["recording"]["device"];
+  for (const char* model : {"chimera", "mcfuser"})
+    if (said[model].is_object())
+      done.compared.push_back(
+          {.what = formatted("R² about y = x of {}", model),
+           .unit = "",
+           .ours = said[model]["r2_identity"].get<double>(),
+           .ours_source = formatted("predicted ({}) against measured (ncu, {})", model, device),
+           .paper = top.at("paper").at("r2").real()});
+  done.chart = {.title = e.id + ": " + e.title,
+                .x_label = "predicted, bytes into the SMs",
+                .y_label = "measured (ncu), bytes",
+                .caption = "Recorded on " + device + "; a point a tiling.",
+                .identity = true,
+                .series = {{.name = "exact"}, {.name = "chimera"}, {.name = "mcfuser"}}};
+  for (const CountedPoint& p : counted_points(block, "all")) {
+    const auto put = [&p](Series& s, const std::optional<double>& predicted) {
+      if (predicted) s.x.push_back(*predicted), s.y.push_back(p.truth);
+    };
+    put(done.chart.series[0], p.exact);
+    put(done.chart.series[1], p.chimera);
+    put(done.chart.series[2], p.mcfuser);
+  }
+  const double least = top.at("must_hold").at("min_r2_exact").real();
+  // Groups whose name goes on after ", " have a known cause beside the model.
+  done.holds = !said["groups"].empty();
+  for (const auto& [name, models] : said["groups"].items()) {
+    if (name.find(", ") != std::string::npos) continue;
+    const auto got = number_at(models, "exact", "r2_identity");
+    if (got && *got >= least) continue;
+    done.holds = false;
+    done.reason = name + (got ? formatted(": exact's R² about y = x is {:.4f}, below {}", *got, least)
+                              : std::string(": nothing was counted"));
+  }
+  if (said["groups"].empty()) done.reason = "the recording has no counted tiling";
+  return done;
+}
+
+}  // namespace tilewright::harness
