@@ -487,6 +487,7 @@ std::string validate_table(const ordered_json& j) {
   const ordered_json& small = get(j, "small_tiles");
   if (!small.is_null() && small["valid"] != 0) agreement_row(table, "some tile smaller", small);
   out += table.text() + "\n";
+  if (j.contains("undefined")) out += formatted("not defined: {}\n", text(j, "undefined"));
   std::int64_t written = 0, dirty = 0, read = 0;
   for (const ordered_json& p : j["points"]) {
     read += p["true_bytes"].get<std::int64_t>();

@@ -4,10 +4,12 @@
 #include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/format.h"
+#include "harness/statistics.h"
 
 namespace tilewright::cli {
 namespace {
 
+using harness::fixed_or_dash;
 using nlohmann::ordered_json;
 
 std::string microseconds(const ordered_json& value) {
@@ -61,11 +63,12 @@ std::string npu_kernels_table(const ordered_json& j) {
 std::string validate_npu_table(const ordered_json& j) {
   std::string out = formatted(
       "{} on {}, truth {} (simulated): {} plans asked, {} valid, {} failed; seed {}\n"
-      "Algorithm 1 at {}: R2 about y=x {:.4f}, R2 of a fit {:.4f}, mean error {:.2f} %, worst {:.2f} %\n"
+      "Algorithm 1 at {}: R2 about y=x {}, R2 of a fit {}, mean error {} %, worst {} %\n"
       "exact: {} tensors at boundaries, {} of other bytes\n",
       text(j, "workload"), text(j, "machine"), text(j, "truth"), text(j, "asked"), text(j, "valid"),
-      text(j, "failed"), text(j, "seed"), text(j, "boundary"), j["r2_identity"].get<double>(),
-      j["r2_fit"].get<double>(), 100 * j["mape"].get<double>(), 100 * j["worst"].get<double>(),
+      text(j, "failed"), text(j, "seed"), text(j, "boundary"), fixed_or_dash(j["r2_identity"], 4),
+      fixed_or_dash(j["r2_fit"], 4), fixed_or_dash(j["mape"], 2, 100),
+      fixed_or_dash(j["worst"], 2, 100),
       text(j["exact"], "paths"), text(j["exact"], "differing"));
   for (const ordered_json& f : j["failures"])
     out += formatted("failed: {}: {}\n", text(f, "tree"), text(f, "reason"));

@@ -41,6 +41,7 @@ std::vector<Bytes> sizes_of(const Workload& w, const Slopes& slopes) {
   if (!sizes.empty()) return {sizes.begin(), sizes.end()};
   Bytes all;
   for (const Tensor& t : w.tensors()) all += t.bytes();
+  sizes.insert(Bytes(256));
   for (std::int64_t size = 256; size < 2 * all.value && size < INT64_MAX / 4; size *= 2)
     sizes.insert(Bytes(size));
   return {sizes.begin(), sizes.end()};

@@ -266,7 +266,7 @@ Answer compare(const Request& request, const std::string& models) {
   json["counted"] = "bytes between home and the level, taken as a scratchpad of each block's own";
   // Blocks load for themselves, so one after the other they never hold more than the level.
   json["bounds"] = bounds_json(*setting.workload, capacity_of(request, setting, level), {});
-  const ordered_json& proven = json["bounds"]["proven"];
+  const ordered_json proven = json["bounds"]["proven"];  // a copy: the document grows
   const Bytes bound(proven["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";

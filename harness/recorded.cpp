@@ -28,10 +28,9 @@ ordered_json agreement_json(const std::vector<CountedPoint>& points, Prediction 
   for (const CountedPoint& p : points)
     if (const auto said = of(p)) x.push_back(*said), y.push_back(p.truth);
   if (x.empty()) return nullptr;
-  const Agreement a = agreement(x, y);
-  return {{"points", x.size()}, {"r2_identity", a.r2_identity},
-          {"r2_fit", a.r2_fit}, {"mape", a.mape},
-          {"worst", a.worst},   {"bias", a.bias}};
+  ordered_json json = {{"points", x.size()}};
+  merge(json, to_json(agreement(x, y)));
+  return json;
 }
 
 ordered_json residuals_json(const std::vector<CountedPoint>& points) {
@@ -132,8 +131,8 @@ ordered_json time_agreement_json(const std::vector<TimedPoint>& points) {
   for (std::size_t i = 0; i < std::min<std::size_t>(8, order.size()); ++i)
     eight = std::min(eight, order[i].measured);
   return {{"points", points.size()},
-          {"pearson", correlation(predicted, measured)},
-          {"spearman", rank_correlation(predicted, measured)},
+          {"pearson", number_or_null(correlation(predicted, measured))},
+          {"spearman", number_or_null(rank_correlation(predicted, measured))},
           {"best_seconds", best},
           {"first_choice_over_best", order.front().measured / best},
           {"best_of_first_eight_over_best", eight / best}};

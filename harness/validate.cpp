@@ -113,8 +113,11 @@ std::optional<Reason> metered(const Subject& s, Point& p) {
 /// The truth by the simulator.
 void simulated(const Subject& s, const Schedule& schedule, const chimera::Price& price, Point& p) {
   const Workload& w = workload(s);
-  const LoopId outermost = p.order.front();
-  const std::int64_t trips = ceil_div(w.loop(outermost).extent, p.tiles[outermost.index()]);
+  std::int64_t trips = 1;  // an order names no loop where each runs point by point
+  if (!p.order.empty()) {
+    const LoopId outermost = p.order.front();
+    trips = ceil_div(w.loop(outermost).extent, p.tiles[outermost.index()]);
+  }
   const double sure = touches(w, p, price) * std::min(1.0, 2.0 / static_cast<double>(trips));
   Simulated done{.finished = false};
   if (sure <= kMostTouches)
@@ -237,14 +240,6 @@ Agreement agreement_of(const std::vector<Point>& points, std::int64_t Point::*pr
   return agreement(x, y);
 }
 
-ordered_json agreement_json(const Agreement& a) {
-  return {{"r2_identity", a.r2_identity},
-          {"r2_fit", a.r2_fit},
-          {"mape", a.mape},
-          {"worst", a.worst},
-          {"bias", a.bias}};
-}
-
 /// asked, valid, failed, the figures, the points: the document's own keys and those of `beyond`.
 void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& points) {
   const auto failed = std::count_if(points.begin(), points.end(),
@@ -252,9 +247,9 @@ void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& p
   json["asked"] = points.size();
   json["valid"] = std::ssize(points) - failed;
   json["failed"] = failed;
-  merge(json, agreement_json(agreement_of(points, &Point::predicted)));
+  merge(json, to_json(agreement_of(points, &Point::predicted)));
   if (s.model == nullptr)
-    json["full_edges"] = agreement_json(agreement_of(points, &Point::predicted_full));
+    json["full_edges"] = to_json(agreement_of(points, &Point::predicted_full));
   json["points"] = ordered_json::array();
   json["failures"] = ordered_json::array();
   for (const Point& p : points) {
@@ -522,10 +517,9 @@ Answer validate(const Request& request, const ValidateOptions& options) {
     return refuse(std::move(json), within.empty()
                                        ? "no tiling fits half the capacity"
                                        : "no tiling could be evaluated: " + within.front().failure);
-  const double r2 = json["r2_identity"];
-  if (options.min_r2 && !(r2 >= *options.min_r2))
-    return refuse(std::move(json), "R² about y = x is " + std::to_string(r2) + ", below " +
-                                       std::to_string(*options.min_r2));
+  if (options.min_r2)
+    if (const auto why = below(agreement_of(within, &Point::predicted), *options.min_r2))
+      return refuse(std::move(json), *why);
   return {std::move(json), Status::done};
 }
 

@@ -192,11 +192,7 @@ Answer validate_npu(const Request& request, const ValidateOptions& options) {
   json["valid"] = x.size();
   json["failed"] = points.size() - x.size();
   const Agreement a = agreement(x, y);
-  json["r2_identity"] = a.r2_identity;
-  json["r2_fit"] = a.r2_fit;
-  json["mape"] = a.mape;
-  json["worst"] = a.worst;
-  json["bias"] = a.bias;
+  merge(json, to_json(a));
   json["exact"] = {{"paths", paths}, {"differing", differing}};
   if (options.csv) {
     std::string csv = "tree,predicted_bytes,true_bytes,paths,differing\n";
@@ -211,9 +207,8 @@ Answer validate_npu(const Request& request, const ValidateOptions& options) {
   if (differing > 0)
     return refuse(std::move(json), "exact counts other bytes than the emulator on " +
                                        std::to_string(differing) + " paths");
-  if (options.min_r2 && !(a.r2_identity >= *options.min_r2))
-    return refuse(std::move(json), "R² about y = x is " + std::to_string(a.r2_identity) +
-                                       ", below " + std::to_string(*options.min_r2));
+  if (options.min_r2)
+    if (const auto why = below(a, *options.min_r2)) return refuse(std::move(json), *why);
   return {std::move(json), Status::done};
 }
 

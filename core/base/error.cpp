@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
-#include <cstdlib>
 #include <iterator>
 
 namespace tilewright {
@@ -126,9 +124,9 @@ bool is_identifier(std::string_view text) {
 
 void check_failed(const char* expression, const char* file, int line,
                   const std::string& message) {
-  std::fprintf(stderr, "tilewright: internal error: %s:%d: %s: %s\n", file, line, expression,
-               message.c_str());
-  std::abort();
+  // Thrown, so that the command ends in status 1 and a Python process goes on.
+  throw std::logic_error(std::string(file) + ":" + std::to_string(line) + ": " + expression + ": " +
+                         message);
 }
 
 }  // namespace tilewright

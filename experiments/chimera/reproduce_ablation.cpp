@@ -11,6 +11,7 @@
 #include "harness/operator_alone.h"
 #include "harness/registry.h"
 #include "harness/sampler.h"
+#include "harness/statistics.h"
 #include "harness/turns.h"
 
 namespace tilewright::harness {
@@ -237,7 +238,7 @@ void add_table(const std::vector<ordered_json>& points, Reproduced& done) {
   for (const Version& v : kVersions) header.push_back(v.name() + " (measured)");
   header.insert(header.end(), {"baseline ms (measured)", "v-CFM ms (measured)"});
   Sheet sheet(std::move(header));
-  std::map<std::string, double> logs;
+  std::map<std::string, GeometricMean> means;
   for (const ordered_json& point : points) {
     const auto seconds = [&](const std::string& version) {
       return point["versions"][version]["seconds_median"].get<double>();
@@ -245,7 +246,7 @@ void add_table(const std::vector<ordered_json>& points, Reproduced& done) {
     std::vector<std::string> row = {point["chain"].get<std::string>()};
     for (const Version& v : kVersions) {
       const double faster = seconds("baseline") / seconds(v.name());
-      logs[v.name()] += std::log(faster);
+      means[v.name()].add(faster);
       row.push_back(formatted("{:.2f}", faster));
     }
     row.push_back(formatted("{:.3f}", 1e3 * seconds("baseline")));
@@ -254,9 +255,9 @@ void add_table(const std::vector<ordered_json>& points, Reproduced& done) {
   }
   done.result["geometric_means"] = ordered_json::object();
   for (const Version& v : kVersions) {
-    const double faster = std::exp(logs[v.name()] / static_cast<double>(points.size()));
-    mean.push_back(formatted("{:.2f}", faster));
-    done.result["geometric_means"][v.name()] = faster;
+    const auto faster = means[v.name()].value();
+    mean.push_back(fixed_or_dash(faster, 2));
+    done.result["geometric_means"][v.name()] = number_or_null(faster);
   }
   mean.insert(mean.end(), {"", ""});
   sheet.add(std::move(mean));

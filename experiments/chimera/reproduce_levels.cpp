@@ -1,7 +1,8 @@
 // The methods `levels` and `fusion`: Chimera's Fig. 8 a to c and Fig. 5, a chain fused against its
 // operators one kernel each, both planned over every level of the hierarchy.
 #include <algorithm>
-#include <cmath>
+#include <map>
+#include <numeric>
 
 #include "core/base/format.h"
 #include "core/machine/machine.h"
@@ -9,6 +10,7 @@
 #include "harness/chimera_levels.h"
 #include "harness/operator_alone.h"
 #include "harness/parallel.h"
+#include "harness/statistics.h"
 #include "simulator/simulator.h"
 
 namespace tilewright::harness {
@@ -212,7 +214,7 @@ Reproduced reproduce_levels(const Experiment& e, const Run& run) {
   };
   Reproduced done;
   done.holds = true;
-  std::map<std::string, double> changed;  // by boundary: sum of 1 - fused / unfused
+  std::map<std::string, std::vector<double>> changed;  // by boundary: 1 - fused / unfused, a workload
   std::vector<std::string> boundaries;
   const auto workloads = top.at("workloads").items();
   const std::string machine = top.at("machine").text();
@@ -234,8 +236,8 @@ Reproduced reproduce_levels(const Experiment& e, const Run& run) {
     for (std::size_t d = 0; d < fused.size(); ++d) {
       const LevelCount &a = fused[d], &b = apart[d];
       const double less = 1 - static_cast<double>(a.moved) / static_cast<double>(b.moved);
-      if (changed.emplace(a.boundary, 0).second) boundaries.push_back(a.boundary);
-      changed[a.boundary] += less;
+      if (changed[a.boundary].empty()) boundaries.push_back(a.boundary);
+      changed[a.boundary].push_back(less);
       row.insert(row.end(), {percent(a.hit_rate()), percent(b.hit_rate()), std::to_string(a.moved),
                              std::to_string(b.moved), percent(less)});
     }
@@ -245,7 +247,9 @@ Reproduced reproduce_levels(const Experiment& e, const Run& run) {
   done.report += "\n| boundary | reduced by % on average (paper) | reduced by % on average "
                  "(simulated) |\n|---|---|---|\n";
   for (const std::string& boundary : boundaries) {
-    const double mean = 100 * changed[boundary] / double(workloads.size());
+    const std::vector<double>& less = changed[boundary];
+    const double mean =
+        100 * std::accumulate(less.begin(), less.end(), 0.0) / static_cast<double>(less.size());
     std::string paper = "-";
     for (const Field& p : top.at("paper").items()) {
       if (p.at("boundary").text() != boundary) continue;
@@ -295,7 +299,7 @@ Reproduced reproduce_fusion(const Experiment& e, const Run& run) {
   const std::string machine = top.at("machine").text();
   for (const Field& panel : top.at("panels").items()) {
     panel.only({"name", "workloads", "paper"});
-    double product = 0;
+    GeometricMean mean;
     const auto workloads = panel.at("workloads").items();
     const auto points = points_of(
         e, workloads, run, [&](const std::string& name) { return times_of(name, machine); });
@@ -308,20 +312,19 @@ Reproduced reproduce_fusion(const Experiment& e, const Run& run) {
       const double compute = p["compute_seconds"];
       const double slowest = p["fused_seconds"], slowest_apart = p["unfused_seconds"];
       const double gain = std::max(compute, slowest_apart) / std::max(compute, slowest);
-      product += std::log(gain);
+      mean.add(gain);
       sheet.add({panel.at("name").text(), workloads[i].text(), formatted("{:.2f}", 1e6 * compute),
                  formatted("{:.2f}", 1e6 * slowest), formatted("{:.2f}", 1e6 * slowest_apart),
                  formatted("{:.2f}", gain)});
     }
-    const double mean = std::exp(product / double(workloads.size()));
-    averages += formatted("| {} | {:.2f} |", panel.at("name").text(), mean);
+    averages += formatted("| {} | {} |", panel.at("name").text(), fixed_or_dash(mean.value(), 2));
     for (const auto& entry : panel.at("paper").entries()) {
       averages += formatted(" {} {};", entry.first, entry.second.text());
       done.compared.push_back(
           {.what = formatted("{}: ours over unfused, the paper's over {}", panel.at("name").text(),
                              entry.first),
            .unit = "times",
-           .ours = mean,
+           .ours = mean.value(),
            .ours_source = "predicted (chimera)",
            .paper = entry.second.real()});
     }

@@ -5,6 +5,7 @@
 #include "experiments/report/experiment.h"
 #include "experiments/report/sheet.h"
 #include "harness/npu_kernel.h"
+#include "harness/statistics.h"
 #include "harness/verified_kernel.h"
 #include "models/chimera/paths.h"
 #include "models/exact/exact.h"
@@ -50,8 +51,8 @@ Result<Emulated> emulated(const Setting& s, bool fused, const Reference& referen
 
 /// Geometric means of one panel.
 struct Means {
-  double simulated = 0, predicted = 0, error = 0;
-  int rows = 0;
+  GeometricMean simulated, predicted;
+  double error = 0;
 };
 
 void add_row(Sheet& sheet, Reproduced& done, Means& means, const std::string& name,
@@ -68,10 +69,9 @@ void add_row(Sheet& sheet, Reproduced& done, Means& means, const std::string& na
   }
   const double gain = apart->seconds / fused->seconds;
   const double expected = apart->plan.largest / fused->plan.largest;
-  means.simulated += std::log(gain);
-  means.predicted += std::log(expected);
+  means.simulated.add(gain);
+  means.predicted.add(expected);
   means.error = std::max({means.error, fused->relative_error, apart->relative_error});
-  ++means.rows;
   sheet.add({panel, name, formatted("{:.2f}", 1e6 * fused->seconds),
              formatted("{:.2f}", 1e6 * apart->seconds), formatted("{:.2f}", gain),
              formatted("{:.2f}", 1e6 * fused->plan.largest),
@@ -101,9 +101,9 @@ Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run) {
       if (run.request.progress) run.request.progress(f.text(), 0);
       add_row(sheet, done, means, f.text(), machine, panel.at("name").text());
     }
-    if (means.rows == 0) continue;
-    const double simulated = std::exp(means.simulated / means.rows);
-    const double predicted = std::exp(means.predicted / means.rows);
+    if (means.simulated.count() == 0) continue;
+    const double simulated = *means.simulated.value();
+    const double predicted = *means.predicted.value();
     averages += formatted("| {} | {:.2f} | {:.2f} |", panel.at("name").text(), simulated, predicted);
     for (const auto& entry : top.at("paper").entries()) {
       averages += formatted(" {} over {};", entry.second.text(), entry.first);

@@ -56,25 +56,9 @@ std::optional<double> smaller(std::optional<double> a, std::optional<double> b) 
   return std::min(*a, *b);
 }
 
-/// The geometric mean of what is there.
-class Mean {
- public:
-  void add(std::optional<double> x) {
-    if (x) logs_ += std::log(*x), count_ += 1;
-  }
-  std::optional<double> value() const {
-    return count_ > 0 ? std::optional(std::exp(logs_ / count_)) : std::nullopt;
-  }
-  int count() const { return count_; }
-
- private:
-  double logs_ = 0;
-  int count_ = 0;
-};
-
 /// What the issue of the comparison asks of the geometric means: others' times over ours.
 struct Ratios {
-  Mean kernels_over_xla, wall_over_xla, kernels_over_best, wall_over_best;
+  GeometricMean kernels_over_xla, wall_over_xla, kernels_over_best, wall_over_best;
   void add(const Timed& ours, const std::map<std::string, Timed>& peers) {
     Timed best;
     for (const auto& [name, t] : peers) {
@@ -82,12 +66,15 @@ struct Ratios {
       best.kernels = smaller(best.kernels, t.kernels);
     }
     const Timed& xla = peers.at("xla");
-    kernels_over_xla.add(over(xla.kernels, ours.kernels));
-    wall_over_xla.add(over(xla.wall, ours.wall));
-    kernels_over_best.add(over(best.kernels, ours.kernels));
-    wall_over_best.add(over(best.wall, ours.wall));
+    const auto add = [](GeometricMean& mean, std::optional<double> x) {
+      if (x) mean.add(*x);
+    };
+    add(kernels_over_xla, over(xla.kernels, ours.kernels));
+    add(wall_over_xla, over(xla.wall, ours.wall));
+    add(kernels_over_best, over(best.kernels, ours.kernels));
+    add(wall_over_best, over(best.wall, ours.wall));
   }
-  std::array<std::pair<const char*, const Mean*>, 4> all() const {
+  std::array<std::pair<const char*, const GeometricMean*>, 4> all() const {
     return {{{"kernels_over_xla", &kernels_over_xla},
              {"wall_over_xla", &wall_over_xla},
              {"kernels_over_best", &kernels_over_best},
@@ -224,10 +211,9 @@ std::string percent(double predicted, double truth) {
 
 ordered_json agreement_of(const std::vector<double>& predicted, const std::vector<double>& truth) {
   if (predicted.empty()) return nullptr;
-  const Agreement a = agreement(predicted, truth);
-  return {{"points", predicted.size()}, {"r2_identity", a.r2_identity},
-          {"r2_fit", a.r2_fit},         {"mape", a.mape},
-          {"worst", a.worst},           {"bias", a.bias}};
+  ordered_json json = {{"points", predicted.size()}};
+  merge(json, to_json(agreement(predicted, truth)));
+  return json;
 }
 
 /// Both agreements into the result, and the series of the chart.
@@ -248,8 +234,10 @@ void hold_counts(Reproduced& done, const Field& must, const std::vector<Counted>
   done.holds = !points.empty();
   if (points.empty()) return fail(done, "the recording has no counted graph");
   const double least = must.at("min_r2").real(), most = must.at("max_one_kernel_error").real();
-  const double r2 = done.result["memory"]["r2_identity"];
-  if (r2 < least) fail(done, formatted("bytes from memory: R² about y = x is {:.4f}, below {}", r2, least));
+  const ordered_json& r2 = done.result["memory"]["r2_identity"];
+  if (!r2.is_number() || r2 < least)
+    fail(done, formatted("bytes from memory: R² about y = x is {}, below {}",
+                         r2.is_number() ? fixed_or_dash(r2, 4) : "not defined", least));
   for (const Counted& c : points)
     if (c.kernels == 1 && std::abs(c.memory - c.compulsory) > most * c.compulsory)
       fail(done, formatted("{}, one kernel: {} from memory, compulsory {}", c.workload,
@@ -257,7 +245,7 @@ void hold_counts(Reproduced& done, const Field& must, const std::vector<Counted>
   for (const auto& [key, what, by] :
        {std::tuple("memory", "bytes from memory: R² about y = x", "each kernel's inputs once"),
         std::tuple("into_sms", "bytes into the SMs: R² about y = x", "exact")})
-    if (done.result[key].is_object())
+    if (done.result[key].is_object() && done.result[key]["r2_identity"].is_number())
       done.compared.push_back({.what = what,
                                .unit = "",
                                .ours = done.result[key]["r2_identity"].get<double>(),
@@ -346,8 +334,8 @@ Reproduced reproduce_graph_counters(const Experiment& e, const Run& run) {
   add_agreement(done, points);
   for (const auto& [key, what] : {std::pair("memory", "From memory"), std::pair("into_sms", "Into the SMs")})
     if (const ordered_json& a = done.result[key]; a.is_object())
-      done.report += formatted("\n{}: R² about y = x {:.4f}, mean error {:.2f} %, worst {:.2f} %, {} graphs.\n",
-                               what, a["r2_identity"].get<double>(), 100 * a["mape"].get<double>(),
+      done.report += formatted("\n{}: R² about y = x {}, mean error {:.2f} %, worst {:.2f} %, {} graphs.\n",
+                               what, fixed_or_dash(a["r2_identity"], 4), 100 * a["mape"].get<double>(),
                                100 * a["worst"].get<double>(), a["points"].get<int>());
   hold_counts(done, top.at("must_hold"), points, device);
   return done;

@@ -28,7 +28,7 @@ std::string of_latency(const Field& graph) {
     latency.push_back(said->real());
     measured.push_back(p.at("seconds_median").real());
   }
-  return formatted("{:.3f}", rank_correlation(latency, measured));
+  return fixed_or_dash(rank_correlation(latency, measured), 3);
 }
 
 /// A schedule, whatever its rank is.
@@ -60,7 +60,7 @@ std::string as_predicted_now(const Field& recording, const Field& graph) {
     measured.push_back(p.at("seconds_median").real());
   }
   if (predicted.size() < kFew) return "-";
-  const std::string rho = formatted("{:.3f}", rank_correlation(predicted, measured));
+  const std::string rho = fixed_or_dash(rank_correlation(predicted, measured), 3);
   return predicted.size() == points.size() ? rho : formatted("{} ({})", rho, predicted.size());
 }
 
@@ -74,7 +74,7 @@ std::string timed_twice(const Field& graph) {
     first.push_back(layouts->items()[0].real());
     second.push_back(layouts->items()[1].real());
   }
-  return formatted("{:.3f}", rank_correlation(first, second));
+  return fixed_or_dash(rank_correlation(first, second), 3);
 }
 
 /// Whether the experiment is about graphs of this size; one that names none is about all.
@@ -98,8 +98,8 @@ void add_graph(Reproduced& done, Sheet& sheet, const std::string& name,
     done.chart.series.back().y.push_back(p.measured);
   }
   const auto number = [&](const char* key) { return a[key].get<double>(); };
-  sheet.add({name, std::to_string(points.size()), formatted("{:.3f}", number("spearman")),
-             beside[0], beside[1], beside[2], formatted("{:.3f}", number("pearson")),
+  sheet.add({name, std::to_string(points.size()), fixed_or_dash(a["spearman"], 3),
+             beside[0], beside[1], beside[2], fixed_or_dash(a["pearson"], 3),
              formatted("{:.2f}", 1e6 * number("best_seconds")), formatted("{:.2f}", 1e6 * slowest),
              formatted("{:.2f}", number("first_choice_over_best")),
              formatted("{:.2f}", number("best_of_first_eight_over_best"))});
@@ -138,6 +138,10 @@ Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run) {
       const ordered_json a = time_agreement_json(points);
       add_graph(done, sheet, name, points, a,
                 {as_predicted_now(recording, graph), of_latency(graph), timed_twice(graph)});
+      if (!a["spearman"].is_number()) {
+        fail(done, name + ": all schedules are predicted, or were timed, alike: no rank correlation");
+        continue;
+      }
       const double ranks = a["spearman"];
       lowest = std::min(lowest, ranks);
       if (ranks < least)
@@ -145,7 +149,7 @@ Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run) {
     }
   sheet.into(done);
   if (lowest > 1) {
-    fail(done, "the recording has no timed schedules");
+    fail(done, "the recording has no timed schedules that can be ranked");
     return done;
   }
   done.compared.push_back(

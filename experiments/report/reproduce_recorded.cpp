@@ -7,6 +7,7 @@
 #include "experiments/report/experiment.h"
 #include "experiments/report/sheet.h"
 #include "harness/recorded.h"
+#include "harness/statistics.h"
 
 namespace tilewright::harness {
 
@@ -67,31 +68,31 @@ Reproduced reproduce_speedups(const Experiment& e, const Run& run) {
   bool any = false;
   for (const Field& group : top.at("groups").items()) {
     const std::string prefix = group.at("rows").text(), paper = ratio(group.at("paper").real());
-    double logs = 0, count = 0;
+    GeometricMean mean;
     for (const Field& row : recording.at("rows").items()) {
       const auto ours = row.get("ours_seconds");
       if (!row.at("row").text().starts_with(prefix) || !ours) continue;
       const auto eager = row.at("peers").get("eager");
       const auto seconds = eager ? eager->get("seconds") : std::nullopt;
       const auto best = row.get("best_peer_over_ours");
-      if (seconds) logs += std::log(seconds->real() / ours->real()), count += 1;
+      if (seconds) mean.add(seconds->real() / ours->real());
       sheet.add({row.at("row").text(), microseconds(ours->real()),
                  seconds ? microseconds(seconds->real()) : "-",
                  seconds ? ratio(seconds->real() / ours->real()) : "-",
                  best ? ratio(best->real()) : "-", paper});
       any = true;
     }
-    if (count > 0) {
-      done.result["means"][prefix] = {{"geometric_mean", std::exp(logs / count)},
-                                      {"rows", count},
+    if (const auto times = mean.value()) {
+      done.result["means"][prefix] = {{"geometric_mean", *times},
+                                      {"rows", static_cast<double>(mean.count())},
                                       {"paper", group.at("paper").real()}};
       done.compared.push_back({.what = prefix + "*, over PyTorch",
                                .unit = "times",
-                               .ours = std::exp(logs / count),
+                               .ours = *times,
                                .ours_source = formatted("measured (CUDA events, {})",
                                                         done.result["recording"]["device"].get<std::string>()),
                                .paper = group.at("paper").real()});
-      sheet.add({prefix + "*, geometric mean", "", "", ratio(std::exp(logs / count)), "", paper});
+      sheet.add({prefix + "*, geometric mean", "", "", ratio(*times), "", paper});
     }
   }
   sheet.into(done);
@@ -126,7 +127,7 @@ Reproduced reproduce_times(const Experiment& e, const Run& run) {
     done.compared.push_back(
         {.what = name + ", correlation of predicted with measured time",
          .unit = "",
-         .ours = said["pearson"].get<double>(),
+         .ours = number_at(done.result["rows"], name.c_str(), "pearson"),
          .ours_source = formatted("predicted (mcfuser) against measured (CUDA events, {})",
                                   done.result["recording"]["device"].get<std::string>()),
          .paper = row.at("paper").real()});
@@ -137,8 +138,8 @@ Reproduced reproduce_times(const Experiment& e, const Run& run) {
     }
     done.chart.series.push_back(std::move(timed));
     sheet.add({name, said["points"].dump(), std::to_string(found->at("failed").items().size()),
-               ratio(said["pearson"].get<double>()), ratio(row.at("paper").real()),
-               ratio(said["spearman"].get<double>()),
+               fixed_or_dash(said["pearson"], 2), ratio(row.at("paper").real()),
+               fixed_or_dash(said["spearman"], 2),
                ratio(said["first_choice_over_best"].get<double>()),
                ratio(said["best_of_first_eight_over_best"].get<double>())});
   }
@@ -175,8 +176,7 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
         return formatted("{:+.2f} %", 100 * a[key].get<double>());
       };
       sheet.add({name, model, a["points"].dump(),
-                 formatted("{:.4f}", a["r2_identity"].get<double>()),
-                 formatted("{:.4f}", a["r2_fit"].get<double>()), percent("mape"), percent("worst"),
+                 fixed_or_dash(a["r2_identity"], 4), fixed_or_dash(a["r2_fit"], 4), percent("mape"), percent("worst"),
                  percent("bias")});
     }
   };
@@ -195,7 +195,7 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
       done.compared.push_back(
           {.what = formatted("R² about y = x of {}", model),
            .unit = "",
-           .ours = said[model]["r2_identity"].get<double>(),
+           .ours = number_at(said, model, "r2_identity"),
            .ours_source = formatted("predicted ({}) against measured (ncu, {})", model, device),
            .paper = top.at("paper").at("r2").real()});
   done.chart = {.title = e.id + ": " + e.title,
@@ -220,8 +220,12 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
     const auto got = number_at(models, "exact", "r2_identity");
     if (got && *got >= least) continue;
     done.holds = false;
-    done.reason = name + (got ? formatted(": exact's R² about y = x is {:.4f}, below {}", *got, least)
-                              : std::string(": nothing was counted"));
+    done.reason =
+        name + ": exact's R² about y = x is " +
+        (got ? formatted("{:.4f}, below {}", *got, least)
+             : "not defined: " + (models["exact"].is_object()
+                                      ? models["exact"].value("undefined", std::string())
+                                      : "nothing was counted"));
   }
   if (said["groups"].empty()) done.reason = "the recording has no counted tiling";
   return done;

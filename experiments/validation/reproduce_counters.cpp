@@ -120,12 +120,6 @@ double error_of(double predicted, double counted) {
   return (predicted - counted) / counted;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /// Everything that is held against the counts at one size: our variants' and others' predictions.
 struct Predictions {
   std::vector<std::string> names;                                    ///< ours first

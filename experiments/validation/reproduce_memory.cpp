@@ -99,10 +99,9 @@ ordered_json agreement_json(const std::vector<MemoryPoint>& points,
     if (p.*simulated && p.*truth && p.writes >= least_written)
       x.push_back(*(p.*simulated)), y.push_back(*(p.*truth));
   if (x.empty()) return nullptr;
-  const Agreement a = agreement(x, y);
-  return {{"points", x.size()}, {"r2_identity", a.r2_identity},
-          {"r2_fit", a.r2_fit}, {"mape", a.mape},
-          {"worst", a.worst},   {"bias", a.bias}};
+  ordered_json json = {{"points", x.size()}};
+  merge(json, to_json(agreement(x, y)));
+  return json;
 }
 
 Chart chart_of(const Experiment& e, const std::vector<MemoryPoint>& points,
@@ -185,8 +184,8 @@ Reproduced reproduce_memory(const Experiment& e, const Run& run) {
         std::pair("written, where that is four times the L2", done.result["written"])})
     if (a.is_object())
       done.report +=
-          formatted("\n- {}: {} plans, R² about y = x {:.4f}, mean error {:.2f} %, bias {:+.2f} %",
-                    name, a["points"].dump(), a["r2_identity"].get<double>(),
+          formatted("\n- {}: {} plans, R² about y = x {}, mean error {:.2f} %, bias {:+.2f} %",
+                    name, a["points"].dump(), fixed_or_dash(a["r2_identity"], 4),
                     100 * a["mape"].get<double>(), 100 * a["bias"].get<double>());
   done.report += "\n";
   done.chart = chart_of(e, points, done.result["recording"]["device"].get<std::string>());
@@ -197,12 +196,14 @@ Reproduced reproduce_memory(const Experiment& e, const Run& run) {
   if (!done.holds) {
     done.reason = "no recorded plan could be simulated";
   } else if (cold["points"] >= kJudged) {
-    const double r2 = cold["r2_identity"], error = cold["mape"];
-    done.holds = r2 >= must.at("min_r2").real() && error <= must.at("mean_error").real();
+    const ordered_json& r2 = cold["r2_identity"];
+    const double error = cold["mape"];
+    done.holds = r2.is_number() && r2 >= must.at("min_r2").real() &&
+                 error <= must.at("mean_error").real();
     done.reason = done.holds
                       ? ""
-                      : formatted("R² {:.3f} or a mean error of {:.1f} % is worse than asked for",
-                                  r2, 100 * error);
+                      : formatted("R² {} or a mean error of {:.1f} % is worse than asked for",
+                                  fixed_or_dash(r2, 3), 100 * error);
   }
   return done;
 }

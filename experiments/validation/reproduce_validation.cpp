@@ -1,6 +1,7 @@
 // The method `validate`: predicted against simulated bytes, with the paper's R² beside ours.
 #include "core/base/format.h"
 #include "experiments/report/experiment.h"
+#include "harness/statistics.h"
 
 namespace tilewright::harness {
 namespace {
@@ -8,8 +9,8 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string figures(const char* name, const ordered_json& block) {
-  return formatted("| {} | {:.4f} | {:.4f} | {:.2f} % | {:.2f} % | {:+.2f} % |\n", name,
-                     block["r2_identity"].get<double>(), block["r2_fit"].get<double>(),
+  return formatted("| {} | {} | {} | {:.2f} % | {:.2f} % | {:+.2f} % |\n", name,
+                     fixed_or_dash(block["r2_identity"], 4), fixed_or_dash(block["r2_fit"], 4),
                      100 * block["mape"].get<double>(), 100 * block["worst"].get<double>(),
                      100 * block["bias"].get<double>());
 }
@@ -142,16 +143,20 @@ Reproduced reproduce_validation(const Experiment& e, const Run& run) {
   }
   done.csv = csv_of(answer.json);
   done.report = report_of(top, answer.json);
+  const ordered_json& r2_ours = answer.json["r2_identity"];
+  const std::optional<double> got =
+      r2_ours.is_number() ? std::optional(r2_ours.get<double>()) : std::nullopt;
   const std::string by = formatted("predicted (chimera) against simulated ({})", *asked.machine);
   done.compared.push_back({.what = "R² about y = x",
                            .unit = "",
-                           .ours = answer.json["r2_identity"].get<double>(),
+                           .ours = got,
                            .ours_source = by,
                            .paper = r2 ? std::optional(r2->real()) : std::nullopt});
   done.chart = chart_of(e, answer.json);
-  const double got = answer.json["r2_identity"];
-  done.holds = got >= least;
-  if (!done.holds) done.reason = formatted("R² about y = x is {:.4f}, below {}", got, least);
+  done.holds = got && *got >= least;
+  if (!done.holds)
+    done.reason = got ? formatted("R² about y = x is {:.4f}, below {}", *got, least)
+                      : "R² about y = x is not defined: " + answer.json.value("undefined", "");
   return done;
 }
 

@@ -17,6 +17,8 @@ Result<BoundTree> BoundTreeWriter::write() {
   if (scheme == Scheme::thread && sums_columns(g_, c_)) return columns();
   if (scheme == Scheme::thread && !c_.partial.empty())
     return Reason{"a row a thread leaves no thread a column to sum up"};
+  if (scheme != Scheme::block && c_.rows == 0)
+    return Reason{"it has no rows to give to threads or warps"};
   units(scheme);
   make_passes(inner_);
   place_values(scheme);

@@ -42,7 +42,8 @@ class Panel:
         return missing if value is None else str(value)
 
     def figure(self, key):
-        """A figure of merit: the file's own, else by validate's definitions from the points."""
+        """A figure of merit: the file's own, else by validate's definitions from the points; None where
+        the points do not define it."""
         value = self.data.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
@@ -71,14 +72,15 @@ def _points(block, key, where):
 
 
 def agreement(points):
-    """validate's figures of merit: errors are fractions of the true value; R² is about y = x."""
+    """validate's figures of merit: errors are fractions of the true value; R² is about y = x, and
+    None where the true values do not differ."""
     pairs = [(p["predicted_bytes"], p["true_bytes"]) for p in points]
     mean = sum(y for _, y in pairs) / len(pairs)
     residual = sum((y - x) ** 2 for x, y in pairs)
     spread = sum((y - mean) ** 2 for _, y in pairs)
     errors = [(x - y) / y if y else float(x != 0) for x, y in pairs]
     return {
-        "r2_identity": 1 - residual / spread if spread else float(residual == 0),
+        "r2_identity": 1 - residual / spread if spread else None,
         "mape": sum(map(abs, errors)) / len(errors),
         "worst": max(map(abs, errors)),
         "bias": sum(errors) / len(errors),
@@ -112,7 +114,8 @@ def tiles_text(point):
 def caption(panel):
     count = len(panel.points)
     r2 = panel.figure("r2_identity")
-    lines = [f"{count} tilings: R² about y = x {r2:.4f}, mean error {panel.figure('mape'):.2%}, "
+    r2 = "not defined (the true values do not differ)" if r2 is None else f"{r2:.4f}"
+    lines = [f"{count} tilings: R² about y = x {r2}, mean error {panel.figure('mape'):.2%}, "
              f"worst {panel.figure('worst'):.2%}, bias {panel.figure('bias'):+.2%}"]
     paper = panel.paper.get("r2")
     if paper is not None:

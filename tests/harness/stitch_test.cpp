@@ -10,6 +10,7 @@
 
 #include "core/base/toolchain.h"
 #include "core/machine/machine.h"
+#include "experiments/report/reproduce.h"
 #include "harness/schedules.h"
 #include "harness/stitch_request.h"
 #include "harness/verbs.h"
