@@ -180,7 +180,7 @@ Result<Optimum> optimise_with(const Request& request, const Setting& asked, Stit
   const Result<StitchedPlan> found = stitched(asked, options, stitcher);
   if (!found) return Reason{found.reason()};
   const Setting setting = setting_of(asked, *found);
-  const Traffic traffic = stitched_traffic(setting, found->graph, found->price().patterns);
+  const Traffic traffic = stitched_traffic(setting, found->graph, fs::parts_of(found->price()));
   std::int64_t bytes = 0;
   for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
   ordered_json json;
@@ -238,37 +238,37 @@ Answer price_with(const Request& request, const Setting& asked, Stitcher stitche
   if (!device) return refused(device.reason());
   Result<fs::Graph> graph = fs::Graph::create(setting.workload, fs::ridge_of(*device, options));
   if (!graph) return refused(graph.reason());
-  std::vector<fs::Pattern> kernels;
-  double seconds = 0;
+  fs::PlanPrice price;
   if (const auto plan = plan_in_place(request, setting)) {
-    kernels = patterns_of(*graph, *setting.workload, *plan);
-    for (const fs::Pattern& p : kernels) {
+    for (fs::Pattern& p : patterns_of(*graph, *setting.workload, *plan)) {
       if (p.empty()) return refused("a kernel computes nothing");
-      const bool product = graph->vertex(p.front()).kind == fs::Kind::product;
-      if (p.size() == 1 && product) continue;
-      const auto k = fs::stitch(*graph, *device, p, options);
-      if (!k) return refused(k.reason());
-      seconds += k->seconds;
+      price.kernels.emplace_back();
+      if (p.size() > 1 || graph->vertex(p.front()).kind != fs::Kind::product) {
+        const auto k = fs::stitch(*graph, *device, p, options);
+        if (!k) return refused(k.reason());
+        price.seconds += k->seconds;
+        price.kernels.back() = *k;
+      }
+      price.patterns.push_back(std::move(p));
     }
   } else {
     const Result<StitchedPlan> found = stitched(setting, options, stitcher);
     if (!found) return refused(found.reason());
-    kernels = found->price().patterns;
-    seconds = found->price().seconds;
+    price = found->price();
     graph = found->graph;
     setting = setting_of(setting, *found);
     name_workload(json, setting);
   }
-  Traffic traffic = stitched_traffic(setting, *graph, kernels);
+  Traffic traffic = stitched_traffic(setting, *graph, fs::parts_of(price));
   traffic.by = name;
-  traffic.seconds = seconds;
+  traffic.seconds = price.seconds;
   merge(json, to_json(traffic));
   std::int64_t bytes = 0;
   for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
   json["volume_bytes"] = bytes;
-  json["kernels"] = kernels.size();
+  json["kernels"] = price.patterns.size();
   json["options"] = options_json(options);
-  json["notes"] = "products' time is left out; every tensor crosses once a kernel that reads it";
+  json["notes"] = "products' time is left out; every tensor crosses once for each part of a kernel that reads it";
   return {std::move(json), Status::done};
 }
 
@@ -344,7 +344,10 @@ Result<StitchedPlan> stitched_as_is(const std::shared_ptr<const Workload>& workl
     out.prices.push_back(std::move(price).value());
     // Of equal latencies the better score, which comes first.
     const std::size_t last = out.plans.size() - 1;
-    if (options.pick == fs::Pick::latency && out.prices[last].seconds < out.price().seconds)
+    const auto seconds = [&](const fs::PlanPrice& p) {
+      return fs::compared_seconds({out.graph, out.device, p});
+    };
+    if (options.pick == fs::Pick::latency && seconds(out.prices[last]) < seconds(out.price()))
       out.chosen = last;
   }
   if (out.plans.empty()) return Reason{why};
@@ -582,8 +585,8 @@ std::vector<ModelRecord> stitch_records() {
       "bandwidths stand in for the regression of reduced memory latency, which is not published",
       "the latency-evaluator leaves products out, as published; the time of overlapping resources "
       "has constants that were chosen on an H200",
-      "division by a constant counts as a light operator; inputs that operators share save "
-      "nothing"};
+      "division by a constant counts as a light operator; in the explorer's score, inputs that "
+      "operators share save nothing"};
   return {
       {.name = "fusionstitching",
        .summary = "which memory-intensive operators of a graph to fuse, and how to stitch them",

@@ -148,6 +148,25 @@ void join_sums(const Graph& g, std::vector<Component>& parts) {
   }
 }
 
+void join_equal(const Graph& g, std::vector<Component>& parts) {
+  const auto loops = [&g](const Component& c) {
+    Mask all = 0;
+    for (int v : c.vertices) all |= g.vertex(v).loops;
+    return all;
+  };
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    for (std::size_t j = i + 1; j < parts.size(); ++j) {
+      if (loops(parts[i]) != loops(parts[j]) || !read_alike(g, parts[i], parts[j])) continue;
+      Component both;
+      std::ranges::merge(parts[i].vertices, parts[j].vertices, std::back_inserter(both.vertices));
+      choose_rows(g, both);
+      if (both.rows == 0) continue;
+      parts[i] = std::move(both);
+      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(j));
+      j = i;  // what is joined may read what others read
+    }
+}
+
 int run_loop(const Graph& g, const Component& c) {
   const Mask common = common_loops(g, c.partial, c.rows);
   int longest = -1;

@@ -23,6 +23,10 @@ void choose_rows(const Graph& g, Component& part);
 /// the square of the parts times their operators.
 void join_sums(const Graph& g, std::vector<Component>& parts);
 
+/// Joins parts whose operators run over the same loops and that read the same elements from home:
+/// they share a loop, which reads those once. Cost: the square of the parts times their operators.
+void join_equal(const Graph& g, std::vector<Component>& parts);
+
 /// The loop of rows that all partial sums go along, of which a block takes several in turn.
 int run_loop(const Graph& g, const Component& c);
 

@@ -100,21 +100,19 @@ std::vector<Composition> compositions(const Workload& w) {
   return out;
 }
 
+double compared_seconds(const Priced& p) {
+  double sum = 0;
+  for (const StitchedKernel& k : p.price.kernels) {
+    if (k.parts.empty()) continue;
+    double bytes = 0;
+    for (const Stitched& part : k.parts) bytes += moved(p.graph, part.component.vertices);
+    sum += std::max(k.seconds, bytes / p.device.dram_bytes_per_second);
+  }
+  return sum;
+}
+
 bool is_better(const Priced& a, const Priced& b) {
-  const auto unwritten = [](const PlanPrice& p) {
-    return std::ranges::count_if(
-        p.kernels, [](const StitchedKernel& k) { return !k.parts.empty() && !k.written(); });
-  };
-  const auto seconds = [](const Priced& p) {
-    double sum = 0;
-    for (std::size_t k = 0; k < p.price.kernels.size(); ++k)
-      if (!p.price.kernels[k].parts.empty())
-        sum += std::max(p.price.kernels[k].seconds,
-                        moved(p.graph, p.price.patterns[k]) / p.device.dram_bytes_per_second);
-    return sum;
-  };
-  const auto of_a = unwritten(a.price), of_b = unwritten(b.price);
-  return of_a != of_b ? of_a < of_b : seconds(a) < seconds(b) * (1 - 1e-9);
+  return compared_seconds(a) < compared_seconds(b) * (1 - 1e-9);
 }
 
 }  // namespace tilewright::fusionstitching

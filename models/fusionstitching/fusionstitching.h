@@ -185,6 +185,13 @@ struct Component {
 std::optional<std::vector<Component>> components_of(const Graph& g, std::span<const int> pattern,
                                                     int most_operators);
 
+/// The ways to pack the parts of a pattern, components_of() first. Another one where some of them
+/// read the same elements from home and run over the same loops: those are one part, whose loop
+/// reads them once (section 4.1: operators of the same parallelism share a loop). Empty where the
+/// pattern cannot be generated.
+std::vector<std::vector<Component>> packings_of(const Graph& g, std::span<const int> pattern,
+                                                int most_operators);
+
 /// The delta-evaluator (section 5.4): f = T_reduced_mem + T_reduced_calls - T_penalty, in seconds.
 ///  - T_reduced_mem: bytes between the pattern's operators that no longer cross global memory, over
 ///  its
@@ -309,6 +316,7 @@ struct StitchedKernel {
   Overlap overlap;              ///< of written parts
   double seconds = 0;           ///< by Options::latency
   std::int64_t schedules = 0;  ///< enumerated that keep locality
+  std::string without_units;   ///< why it is the kernel without units; empty: it is not
   bool written() const;        ///< all its parts are
 };
 /// The best launch dimension, grouping and scheme of each sub-root by the latency-evaluator, or a
@@ -318,15 +326,29 @@ struct StitchedKernel {
 ///
 /// With Options::written a schedule is what bound_tree() can say: one scheme for all groups, an
 /// operator computed once, an input loaded once, 1 to 16 bytes an access, sums over columns cut over
-/// blocks; values kept between passes count as registers. Where none fits, the paper's are tried, and
-/// Stitched::written is false. Without it all are the paper's: groups of different schemes, recomputation,
-/// an element an access. Cost: schedules times operators.
+/// blocks; values kept between passes count as registers. Where none fits, the kernel is
+/// without_units(); by `published`, which has no time for that, the paper's schedules are tried, and
+/// Stitched::written is false. Without Options::written all are the paper's: groups of different
+/// schemes, recomputation, an element an access. So all kernels of one choice of options are priced by
+/// one evaluator. Every one of packings_of() is tried. Cost: schedules times operators.
 Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o);
 /// All of them that can be written, no two with the same tree, the best first (of a pack's parts the
 /// one that takes longest varies). Empty where none can. Ties keep the order of enumeration.
 std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Pattern& p,
                                    const Options& o);
-/// Bytes that a kernel must read and write once.
+/// The kernel without units: a block's 128 threads compute the points of its tiles in shared memory,
+/// one operator after the other, and 128 more bring the tiles; as many rows a block as take the
+/// least time. Its time is an upper bound in the seconds of overlap.h: no operator, no tile and no
+/// turn of a loop overlaps another. A Reason where the tiles fit no SM. `why` becomes
+/// StitchedKernel::without_units. Cost: the operators times ten or so numbers of rows.
+Result<StitchedKernel> without_units(const Graph& g, const Device& d, const Pattern& p,
+                                     const Options& o, std::string why);
+/// What may run for the pattern, in the order in which it is to be tried: ranked(), then the kernel
+/// without units where its tiles fit. Each has a price of its own. For whoever knows more than this
+/// model about what a target takes. Cost: every schedule.
+std::vector<StitchedKernel> choices(const Graph& g, const Device& d, const Pattern& p,
+                                    const Options& o);
+/// Bytes that operators of one part must read and write once.
 Bytes compulsory_of(const Graph& g, std::span<const int> pattern);
 
 /// One request for shared memory: `vertex` writes so many bytes, which `readers` read.
@@ -353,8 +375,12 @@ struct PlanPrice {
   std::vector<Pattern> patterns;        ///< theirs
 };
 using Known = std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched before, for the same options
+/// The operators of a pattern that fits no kernel are a kernel each. A Reason where one of those
+/// does not fit either.
 Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
                         Known* known = nullptr);
+/// What each part of its kernels computes: operators that share what they read from home.
+std::vector<Pattern> parts_of(const PlanPrice& p);
 
 /// The plan with the o.schedule-th of ranked() in the kernel that takes longest by L; a Reason where that
 /// has fewer.
@@ -377,12 +403,12 @@ struct Priced {
   const Device& device;
   const PlanPrice& price;
 };
-/// Whether the first is to be preferred to the second, of another composition of the same workload: the
-/// fewer kernels that no plan can say with units, then the fewer predicted seconds, a kernel taking at
-/// least its compulsory bytes over DRAM's bandwidth whether or not Options::bandwidth has it so for
-/// what is compared within one composition. Looked-up elements are counted for every operator that
-/// gathers, at every point: none keeps what another has looked up. Products, which rewrites leave alone,
-/// count for nothing.
+/// What plans of a workload are compared by: their kernels' predicted seconds, a kernel taking at
+/// least the bytes that it moves over DRAM's bandwidth whether or not Options::bandwidth has it so.
+/// Looked-up elements are counted for every operator that gathers, at every point: none keeps what
+/// another has looked up. Products, which are the same in every plan, count for nothing.
+double compared_seconds(const Priced& p);
+/// Whether the first takes fewer compared_seconds() than the second.
 bool is_better(const Priced& a, const Priced& b);
 
 /// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,

@@ -34,8 +34,8 @@ bool is_product(const Workload& w, OpId id, double ridge) {
     for (const auto& [tensor, read] : touched) bytes += static_cast<double>(read.value);
     for (const Output& o : op.outputs)
       bytes += static_cast<double>(w.tensor(o.target.tensor).bytes().value);
-    const auto flops = 2.0 * static_cast<double>(w.operations(id).value) *
-                       static_cast<double>(op.outputs.size());
+    const auto flops =
+        2.0 * static_cast<double>(w.operations(id).value) * static_cast<double>(op.outputs.size());
     return flops > ridge * bytes;
   }
   std::int64_t most = 0;
@@ -242,6 +242,19 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
   return parts;
 }
 
+std::vector<std::vector<Component>> packings_of(const Graph& g, std::span<const int> pattern,
+                                                int most_operators) {
+  std::vector<std::vector<Component>> out;
+  auto parts = components_of(g, pattern, most_operators);
+  if (!parts) return out;
+  std::vector<Component> joined = *parts;
+  join_equal(g, joined);
+  const bool differs = joined.size() != parts->size();
+  out.push_back(std::move(*parts));
+  if (differs) out.push_back(std::move(joined));
+  return out;
+}
+
 double ridge_of(const Device& d, const Options& o) {
   if (o.products == Products::points) return 0;
   return d.f32_flops_per_second / d.dram_bytes_per_second;
@@ -269,8 +282,8 @@ Result<Device> device_of(const Machine& m) {
            .shared_per_sm = m.level(*shared).capacity.value,
            .clock_hz = sm.clock_hz,
            .dram_bytes_per_second = l2->bandwidth.value};
-  d.fill_bytes_per_second = m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value
-                                                                 : 64 * d.clock_hz;
+  d.fill_bytes_per_second =
+      m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value : 64 * d.clock_hz;
   d.shared_bytes_per_second = 128.0 * static_cast<double>(d.sms) * d.clock_hz;
   d.light = sm.cycles.at("light");
   d.expensive = sm.cycles.at("expensive");

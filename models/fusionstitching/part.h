@@ -21,10 +21,13 @@ double resident_blocks(const Device& d, const Demand& w, std::int64_t shared);
 /// What schedules of one pattern are compared by: L in cycles, or seconds.
 double price_of(const StitchedKernel& k, const Options& o);
 
+/// The part's tree without units: a grid over the rows, Stitched::rows_per_block of them a block.
+Node tree_without_units(const Graph& g, const Stitched& s);
+
 /// Numbers of threads a block that are tried.
 std::span<const std::int64_t> threads_of(const Options& o);
 /// Parts with their schedules as one kernel, priced.
-StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, const Pattern& p,
+StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
                             std::vector<Stitched> parts, std::int64_t threads);
 
 class Part {
@@ -38,6 +41,12 @@ class Part {
   std::optional<Stitched> best(std::int64_t threads, std::int64_t& tried) const;
   /// L or seconds, by Options::latency, of a part alone in its kernel.
   double latency(const Stitched& s, std::int64_t threads) const;
+  /// Its groups where reductions alone are sub-roots.
+  std::vector<Group> groups() const { return groups_of(groupings().front()); }
+  /// Whether it has a schedule at all.
+  bool any() const;
+  /// Why no schedule of it can be written.
+  std::string why_unwritten() const;
 
  private:
   // stitch.cpp: groups and schemes

@@ -8,6 +8,7 @@
 #include "models/fusionstitching/bound_tree.h"
 #include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/loops.h"
+#include "models/fusionstitching/part.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -62,14 +63,15 @@ std::vector<Cut> cuts_within(const Graph& g, const Component& c) {
   return cuts;
 }
 
-Node tree_of(const Graph& g, const Stitched& s) {
+}  // namespace
+
+Node tree_without_units(const Graph& g, const Stitched& s) {
   const Workload& w = g.workload();
   const Component& c = s.component;
   std::vector<Node> computes;
   for (int v : c.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
-  std::vector<Cut> cuts =
-      grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op), s.rows_per_block,
-                c.partial.empty() ? -1 : run_loop(g, c));
+  std::vector<Cut> cuts = grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op),
+                                    s.rows_per_block, c.partial.empty() ? -1 : run_loop(g, c));
   // A block's rows are taken one at a time, so that a buffer holds one; a row of a point needs
   // none.
   const bool long_rows = std::ranges::any_of(
@@ -92,6 +94,8 @@ Node tree_of(const Graph& g, const Stitched& s) {
   return nest(w, cuts, sequence(std::move(body)));
 }
 
+namespace {
+
 Node product_tree(const Graph& g, int v) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(v).op);
@@ -110,10 +114,11 @@ Kernel unbound_kernel(const Graph& g, const PlanPrice& p, std::size_t k) {
   if (p.kernels[k].parts.empty()) {
     kernel.tree = product_tree(g, p.patterns[k].front());
   } else if (p.kernels[k].parts.size() == 1) {
-    kernel.tree = tree_of(g, p.kernels[k].parts.front());
+    kernel.tree = tree_without_units(g, p.kernels[k].parts.front());
   } else {
     kernel.tree.kind = Node::Kind::pack;
-    for (const Stitched& s : p.kernels[k].parts) kernel.tree.children.push_back(tree_of(g, s));
+    for (const Stitched& s : p.kernels[k].parts)
+      kernel.tree.children.push_back(tree_without_units(g, s));
   }
   return kernel;
 }
@@ -164,6 +169,7 @@ void load_in_all_parts(const Workload& w, std::vector<Node>& parts) {
 Result<Kernel> bound_kernel(const Graph& g, const Device& d, const PlanPrice& p, std::size_t k) {
   const StitchedKernel& stitched = p.kernels[k];
   if (stitched.parts.empty()) return Reason{"a product is left to libraries"};
+  if (!stitched.without_units.empty()) return Reason{stitched.without_units};
   Kernel kernel{.name = formatted("stitch{}", k + 1), .level = "registers"};
   std::vector<Node> trees;
   for (const Stitched& s : stitched.parts) {

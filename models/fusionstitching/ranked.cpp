@@ -8,7 +8,7 @@
 
 namespace tilewright::fusionstitching {
 
-StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, const Pattern& p,
+StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
                             std::vector<Stitched> parts, std::int64_t threads) {
   StitchedKernel k{.parts = std::move(parts), .threads = threads};
   std::int64_t registers = 0, shared = 0;
@@ -27,10 +27,13 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o, c
   k.waves = std::ceil(static_cast<double>(k.warps) / static_cast<double>(k.occupancy));
   k.cycles = k.waves * cycles / static_cast<double>(k.warps);  // a pack's warps: their mean
   k.seconds = k.cycles / d.clock_hz;
-  const auto bytes = static_cast<double>(compulsory_of(g, p).value);
+  double bytes = 0;  // each part reads for itself
+  for (const Stitched& s : k.parts)
+    bytes += static_cast<double>(compulsory_of(g, s.component.vertices).value);
   if (o.bandwidth || o.latency == Latency::overlap)
     k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second + added_seconds(d, added));
-  if (!k.written()) return k;
+  if (std::ranges::any_of(k.parts, [](const Stitched& s) { return s.demand.blocks == 0; }))
+    return k;
   std::vector<Demand> demands;
   Demand largest;
   for (const Stitched& s : k.parts) {
@@ -61,8 +64,7 @@ Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
   for (int v : pattern) {
     const Operator& op = w.op(g.vertex(v).op);
     for (const Access& a : op.inputs)
-      if (!own(w.producer(a.tensor)))
-        reads.insert(a.tensor);
+      if (!own(w.producer(a.tensor))) reads.insert(a.tensor);
     for (const Output& o : op.outputs) {
       const TensorId t = o.target.tensor;
       const auto readers = w.consumers(t);
@@ -74,36 +76,53 @@ Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
   return sum;
 }
 
-std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Pattern& p,
-                                   const Options& asked) {
-  Options o = asked;
-  o.written = true;
-  std::vector<StitchedKernel> all;
-  const auto parts = components_of(g, p, o.most_operators);
-  if (!parts) return all;
+namespace {
+
+/// The schedules of a pattern whose parts are these, each tree once.
+void rank(const Graph& g, const Device& d, const Options& o, const std::vector<Component>& parts,
+          std::vector<StitchedKernel>& all) {
   std::set<std::string> trees;
   for (std::int64_t threads : threads_of(o)) {
     std::vector<Stitched> best;
     std::int64_t tried = 0;
-    for (const Component& c : *parts)
+    for (const Component& c : parts)
       if (auto s = Part(g, d, c, o).best(threads, tried)) best.push_back(std::move(*s));
-    if (best.size() != parts->size()) continue;
+    if (best.size() != parts.size()) continue;
     const auto work = [&](const Stitched& s) {
       return static_cast<double>(s.blocks) * s.cycles_per_warp;
     };
     const auto longest =
         static_cast<std::size_t>(std::ranges::max_element(best, {}, work) - best.begin());
-    Part(g, d, (*parts)[longest], o).each(threads, [&](const Stitched& s) {
+    Part(g, d, parts[longest], o).each(threads, [&](const Stitched& s) {
       const auto tree = bound_tree(g, d, s, threads);
       if (!tree || !trees.insert(to_text(tree->tree)).second) return;
       std::vector<Stitched> together = best;
       together[longest] = s;
-      StitchedKernel k = put_together(g, d, o, p, std::move(together), threads);
+      StitchedKernel k = put_together(g, d, o, std::move(together), threads);
       if (k.occupancy > 0) all.push_back(std::move(k));
     });
   }
+}
+
+}  // namespace
+
+std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Pattern& p,
+                                   const Options& asked) {
+  Options o = asked;
+  o.written = true;
+  std::vector<StitchedKernel> all;
+  for (const std::vector<Component>& parts : packings_of(g, p, o.most_operators))
+    rank(g, d, o, parts, all);
   std::ranges::stable_sort(all, {}, [&o](const StitchedKernel& k) { return price_of(k, o); });
   for (StitchedKernel& k : all) k.schedules = static_cast<std::int64_t>(all.size());
+  return all;
+}
+
+std::vector<StitchedKernel> choices(const Graph& g, const Device& d, const Pattern& p,
+                                    const Options& o) {
+  std::vector<StitchedKernel> all = ranked(g, d, p, o);
+  if (auto last = without_units(g, d, p, o, "the target takes none of its schedules with units"))
+    all.push_back(std::move(last).value());
   return all;
 }
 
@@ -114,7 +133,13 @@ Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, co
   PlanPrice out;
   std::vector<bool> taken(static_cast<std::size_t>(g.size()));
   std::vector<Pattern> all;
+  const auto stitched_of = [&](const Pattern& pattern) -> const Result<StitchedKernel>& {
+    auto it = stitched.find(pattern);
+    if (it == stitched.end()) it = stitched.emplace(pattern, stitch(g, d, pattern, o)).first;
+    return it->second;
+  };
   for (const Scored& s : p.patterns) {
+    if (!stitched_of(s.pattern)) continue;
     all.push_back(s.pattern);
     for (int v : s.pattern) taken[static_cast<std::size_t>(v)] = true;
   }
@@ -124,14 +149,21 @@ Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, co
     if (g.vertex(pattern.front()).kind == Kind::product) {
       out.kernels.emplace_back();
     } else {
-      auto it = stitched.find(pattern);
-      if (it == stitched.end()) it = stitched.emplace(pattern, stitch(g, d, pattern, o)).first;
-      const Result<StitchedKernel>& k = it->second;
+      const Result<StitchedKernel>& k = stitched_of(pattern);
       if (!k) return Reason{k.reason()};
       out.seconds += k->seconds;
       out.kernels.push_back(*k);
     }
     out.patterns.push_back(std::move(pattern));
+  }
+  return out;
+}
+
+std::vector<Pattern> parts_of(const PlanPrice& p) {
+  std::vector<Pattern> out;
+  for (std::size_t k = 0; k < p.kernels.size(); ++k) {
+    if (p.kernels[k].parts.empty()) out.push_back(p.patterns[k]);
+    for (const Stitched& s : p.kernels[k].parts) out.push_back(s.component.vertices);
   }
   return out;
 }

@@ -199,7 +199,7 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
           : 1;
   for (Scheme scheme : kSchemes) {
     // A row of a point is a thread's; a warp or block would have nothing else to do.
-    if (scheme != Scheme::thread && (over_columns_ || points_)) continue;
+    if (scheme != Scheme::thread && (points_ || (over_columns_ && columns_))) continue;
     for (Group& g : s.groups) g.scheme = scheme;
     if (!c_.partial.empty()) {
       each_run(s, threads, f);
@@ -267,18 +267,55 @@ std::span<const std::int64_t> threads_of(const Options& o) {
   return kThreads;
 }
 
-Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o) {
-  const auto parts = components_of(g, p, o.most_operators);
-  if (!parts) return Reason{"the operators cannot be one kernel"};
-  std::optional<StitchedKernel> best;
+bool Part::any() const {
   std::int64_t tried = 0;
-  for (std::int64_t threads : threads_of(o)) {
-    std::vector<Stitched> chosen;
-    for (const Component& c : *parts)
-      if (auto s = Part(g, d, c, o).best(threads, tried)) chosen.push_back(std::move(*s));
-    if (chosen.size() != parts->size()) continue;
-    StitchedKernel k = put_together(g, d, o, p, std::move(chosen), threads);
-    if (k.occupancy > 0 && (!best || price_of(k, o) < price_of(*best, o))) best = std::move(k);
+  return std::ranges::any_of(
+      threads_of(o_), [&](std::int64_t threads) { return best(threads, tried).has_value(); });
+}
+
+std::string Part::why_unwritten() const {
+  std::string why;
+  for (Scheme scheme : kSchemes) {
+    Stitched s{.component = c_, .groups = groups(), .written = true};
+    for (Group& group : s.groups) group.scheme = scheme;
+    rows_and_blocks(s, kThreadsOfTrips);
+    if (const auto tree = bound_tree(g_, d_, s, kThreadsOfTrips); !tree) why = tree.reason();
+  }
+  return why.empty() ? "no schedule with units fits an SM" : why;
+}
+
+namespace {
+
+/// The best schedule of each packing of the pattern; none where nothing fits.
+std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Options& o,
+                                      std::span<const std::vector<Component>> packings,
+                                      std::int64_t& tried) {
+  std::optional<StitchedKernel> best;
+  for (const std::vector<Component>& parts : packings)
+    for (std::int64_t threads : threads_of(o)) {
+      std::vector<Stitched> chosen;
+      for (const Component& c : parts)
+        if (auto s = Part(g, d, c, o).best(threads, tried)) chosen.push_back(std::move(*s));
+      if (chosen.size() != parts.size()) continue;
+      StitchedKernel k = put_together(g, d, o, std::move(chosen), threads);
+      if (k.occupancy > 0 && (!best || price_of(k, o) < price_of(*best, o))) best = std::move(k);
+    }
+  return best;
+}
+
+}  // namespace
+
+Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o) {
+  const auto packings = packings_of(g, p, o.most_operators);
+  if (packings.empty()) return Reason{"the operators cannot be one kernel"};
+  std::int64_t tried = 0;
+  std::optional<StitchedKernel> best = best_of(g, d, o, packings, tried);
+  if (!best && o.written && o.latency == Latency::overlap) {
+    std::string why;  // else its parts have schedules, of no common number of threads
+    for (const Component& c : packings.front())
+      if (why.empty() && !Part(g, d, c, o).any()) why = Part(g, d, c, o).why_unwritten();
+    if (why.empty()) why = "its parts have no schedules for blocks of the same number of threads";
+    return without_units(g, d, p, o, std::move(why));
   }
   if (!best && o.written) {
     Options of_paper = o;

@@ -123,7 +123,7 @@ TEST(Stitch, ManyGroupsAreSearchedByABeam) {
 TEST(Stitch, WideRowsTakeWholeBlocks) {
   // 64 rows of 64 Ki: one row a warp would leave the GPU empty.
   const Graph g = graph_of("softmax:rows=64,cols=65536");
-  const auto k = stitch(g, v100(), whole(g), {});
+  const auto k = stitch(g, v100(), whole(g), {.written = false});
   ASSERT_TRUE(k.ok()) << k.reason();
   for (const Group& group : k->parts.front().groups) EXPECT_EQ(group.scheme, Scheme::block);
   EXPECT_LE(k->parts.front().shared_bytes, k->parts.front().shared_unshared_bytes);
@@ -135,7 +135,9 @@ TEST(Stitch, MoreOccupancyIsNeverSlower) {
   small.registers_per_sm /= 4;
   for (const char* name : {"layernorm", "softmax", "residual-layernorm", "groupnorm"}) {
     const Graph g = graph_of(name);
-    const auto large = stitch(g, v100(), whole(g), {}), less = stitch(g, small, whole(g), {});
+    const Options of_paper{.written = false};
+    const auto large = stitch(g, v100(), whole(g), of_paper);
+    const auto less = stitch(g, small, whole(g), of_paper);
     ASSERT_TRUE(large.ok() && less.ok()) << name;
     EXPECT_LE(large->cycles, less->cycles) << name;
   }

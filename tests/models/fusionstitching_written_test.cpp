@@ -272,12 +272,17 @@ TEST(WrittenPlans, SchemesThatNoTreeSaysFallBackWithAReason) {
   const WrittenPlan plan = written(g, {whole(g)}, {k});
   EXPECT_EQ(plan.unbound.front(), "its groups are of different schemes");
   EXPECT_EQ(plan.plan, plan_of(g, {.kernels = {k}, .patterns = {whole(g)}}));
-  // Rows of 64 Ki find no room in an SM: the paper's schedules are left, which recompute.
+  // Rows of 64 Ki find no room in an SM, with units or without: by the paper's L there is a price.
   const Graph wide = graph_of("softmax:rows=64,cols=65536");
-  const auto priced = stitch(wide, device(), whole(wide), {});
+  EXPECT_FALSE(stitch(wide, device(), whole(wide), {}).ok());
+  EXPECT_TRUE(ranked(wide, device(), whole(wide), {}).empty());
+  const auto priced = stitch(wide, device(), whole(wide), {.latency = Latency::published});
   ASSERT_TRUE(priced.ok());
   EXPECT_FALSE(priced->written());
-  EXPECT_TRUE(ranked(wide, device(), whole(wide), {}).empty());
+  // A plan with that pattern has its operators one by one.
+  const auto apart = price(wide, device(), {.patterns = {{whole(wide), 1.0}}}, {});
+  ASSERT_TRUE(apart.ok()) << apart.reason();
+  EXPECT_EQ(apart->patterns.size(), whole(wide).size());
 }
 
 TEST(Ranked, IsInOrderAndStitchTakesTheFirst) {

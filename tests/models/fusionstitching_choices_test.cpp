@@ -1,0 +1,216 @@
+// What is chosen and what is next: are all plans of a workload compared by one evaluator's time, is
+// a kernel without units never priced below one with them, does an answer's volume count what exact
+// counts of the plan?
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/base/format.h"
+#include "core/plan/schedule.h"
+#include "models/exact/exact.h"
+#include "tests/support/fusionstitching_graphs.h"
+
+namespace tilewright::fusionstitching {
+namespace {
+
+/// Column sums that rows read again, operators of equal loops that read one input, lookups, halves
+/// of rows, and sums of several kinds: seeded, the same on every platform.
+class Drawn {
+ public:
+  explicit Drawn(std::uint64_t seed) : engine_(seed) {
+    r_ = pick({8, 32, 100, 257, 1024, 4096});
+    c_ = pick({8, 32, 48, 100, 257, 512, 1000, 2048});
+  }
+
+  std::string columns() {
+    const std::int64_t sums = 1 + below(3);
+    std::string ops, value = "x[r,c]";
+    for (std::int64_t i = 0; i < sums; ++i) {
+      ops += formatted("  - s{}[c] {} {}\n", i, one_of({"+=", "max="}),
+                       one_of({"x[r,c]", "x[r,c] * x[r,c]", "exp(x[r,c])", "x[r,c] * z[r,c]"}));
+      value = formatted("({} - s{}[c])", value, i);
+    }
+    ops += "  - y[r,c] = " + value + "\n";
+    if (below(2) == 0) ops += "  - t[r] += y[r,c]\n  - u[r,c] = y[r,c] * rsqrt(t[r])\n";
+    return text(ops);
+  }
+
+  std::string packed() {
+    std::string ops;
+    for (std::int64_t i = 0; i < 2 + below(2); ++i)
+      ops +=
+          formatted("  - y{}[r,c] = {}\n", i,
+                    one_of({"exp(x[r,c])", "x[r,c] * w[r,c]", "x[r,c] + x[r,c]", "tanh(x[r,c])"}));
+    if (below(2) == 0) ops += "  - s[r] += x[r,c]\n";
+    if (below(3) == 0) ops += "  - m[r] max= x[r,c]\n";
+    return text(ops);
+  }
+
+  std::string gathers() {
+    const std::int64_t rows = pick({40, 1000, 32000});
+    std::string ops = "  - k[r,c] = table[id[r],c]\n  - q[r,c] = k[r,c] * w[c]\n";
+    if (below(2) == 0) ops += "  - s[r] += q[r,c]\n  - y[r,c] = q[r,c] - s[r]\n";
+    return formatted("dtypes: {{id: i32}}\ntensors: {{table: [{}, {}], id: [r]}}\n", rows, c_) +
+           text(ops);
+  }
+
+  std::string halves() {
+    const std::int64_t half = pick({16, 32, 64});
+    return formatted("loops: {{t: {}, d: {}}}\ntensors: {{x: [t, {}]}}\noperators:\n", r_, half,
+                     2 * half) +
+           formatted("  - a[t,d] = x[t,d]\n  - b[t,d] = x[t,d+{}]\n", half) +
+           "  - lo[t,d] = a[t,d] * cs[t,d] - b[t,d] * sn[t,d]\n"
+           "  - hi[t,d] = a[t,d] * sn[t,d] + b[t,d] * cs[t,d]\n";
+  }
+
+  std::string any() {
+    switch (below(4)) {
+      case 0:
+        return columns();
+      case 1:
+        return packed();
+      case 2:
+        return gathers();
+      default:
+        return halves();
+    }
+  }
+
+ private:
+  std::int64_t below(std::int64_t n) {
+    return static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(n));
+  }
+  std::int64_t pick(std::vector<std::int64_t> from) {
+    return from[static_cast<std::size_t>(below(static_cast<std::int64_t>(from.size())))];
+  }
+  std::string one_of(std::vector<const char*> from) {
+    return from[static_cast<std::size_t>(below(static_cast<std::int64_t>(from.size())))];
+  }
+  std::string text(const std::string& ops) const {
+    return formatted("loops: {{r: {}, c: {}}}\noperators:\n", r_, c_) + ops;
+  }
+
+  std::mt19937_64 engine_;
+  std::int64_t r_ = 0, c_ = 0;
+};
+
+FusionPlan alone() { return {}; }
+FusionPlan together(const Graph& g) { return {.patterns = {{whole(g), 0}}}; }
+
+/// By the times of overlapping resources, as every other kernel: none has L, which knows no
+/// bandwidth.
+TEST(Choices, AllKernelsArePricedByOneEvaluator) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(formatted("seed {}", seed));
+    const Graph g = graph_from(Drawn(seed).any());
+    for (const FusionPlan& plan : {alone(), together(g)}) {
+      const auto p = price(g, device(), plan, {});
+      ASSERT_TRUE(p.ok()) << p.reason();
+      for (const StitchedKernel& k : p->kernels) {
+        EXPECT_GT(k.overlap.seconds, 0);
+        EXPECT_DOUBLE_EQ(k.seconds, k.overlap.seconds);
+        EXPECT_TRUE(k.written() || !k.without_units.empty());
+      }
+    }
+  }
+}
+
+/// A column's values stay in no thread and in no block's memory that lies next to them in DRAM: one
+/// kernel takes a sector an element, two take the columns 128 bytes at a time.
+TEST(Choices, ColumnNormalisationIsTwoKernels) {
+  const Graph g = graph_from(
+      "loops: {r: 16384, c: 4096}\noperators:\n  - s[c] += x[r,c]\n  - y[r,c] = x[r,c] / s[c]\n");
+  const auto one = price(g, device(), together(g), {});
+  const auto two = price(g, device(), alone(), {});
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_LT(two->seconds, one->seconds);
+  EXPECT_TRUE(is_better({g, device(), *two}, {g, device(), *one}));
+}
+
+/// Ranked best first, and last what runs where a target takes none of them.
+TEST(Choices, EndWithoutUnitsAtAPriceOfItsOwn) {
+  double least = 1e9, most = 0;
+  int last_ones = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(formatted("seed {}", seed));
+    const Graph g = graph_from(Drawn(seed).any());
+    const auto p = price(g, device(), alone(), {});
+    ASSERT_TRUE(p.ok()) << p.reason();
+    for (const Pattern& pattern : p->patterns) {
+      const auto all = choices(g, device(), pattern, {});
+      ASSERT_FALSE(all.empty());
+      if (all.back().without_units.empty()) continue;  // its tiles fit no SM
+      ++last_ones;
+      const std::span<const StitchedKernel> with(all.begin(), all.end() - 1);
+      EXPECT_TRUE(std::ranges::is_sorted(with, {}, &StitchedKernel::seconds));
+      ASSERT_FALSE(with.empty());
+      const double times = all.back().seconds / with.front().seconds;
+      least = std::min(least, times), most = std::max(most, times);
+    }
+  }
+  RecordProperty("least", std::to_string(least));
+  RecordProperty("most", std::to_string(most));
+  std::printf("without units, times the best schedule: %.2f to %.2f, %d kernels\n", least, most,
+              last_ones);
+  EXPECT_GT(last_ones, 20);
+  EXPECT_GE(least, 1);
+}
+
+TEST(Choices, ReplaceAKernelOfThePlan) {
+  const Graph g = graph_of("layernorm:rows=64,cols=96");
+  auto p = price(g, device(), together(g), {});
+  ASSERT_TRUE(p.ok());
+  for (const StitchedKernel& k : choices(g, device(), whole(g), {})) {
+    PlanPrice changed = *p;
+    changed.kernels.front() = k;
+    const WrittenPlan plan = write_plan(g, device(), changed, h200());
+    EXPECT_EQ(plan.unbound.front(), k.without_units);
+    EXPECT_TRUE(resolve(plan.plan, g.shared_workload(), h200()).ok());
+  }
+}
+
+/// Reads what it reads once: the tensor's bytes by exact are those of the answer. What differs is
+/// read by blocks that share rows or columns of it, added to by several blocks, or looked up.
+TEST(Packing, ReadsASharedInputOnce) {
+  int compared = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const std::string text = Drawn(seed).packed();
+    SCOPED_TRACE(formatted("seed {}:\n{}", seed, text));
+    const Graph g = graph_from(text);
+    const auto p = price(g, device(), together(g), {});
+    ASSERT_TRUE(p.ok()) << p.reason();
+    if (p->kernels.size() != 1) continue;
+    std::int64_t volume = 0;
+    for (const Pattern& part : parts_of(*p)) volume += compulsory_of(g, part).value;
+    const WrittenPlan plan = write_plan(g, device(), *p, h200());
+    const auto schedule = resolve(plan.plan, g.shared_workload(), h200());
+    ASSERT_TRUE(schedule.ok()) << schedule.reason();
+    std::int64_t counted = 0;
+    for (const TrafficEntry& e : exact(*schedule).entries) counted += (e.read + e.written).value;
+    // No input of these lacks a loop, so that no two blocks read the same of it.
+    EXPECT_EQ(volume, counted) << to_text(plan.plan.kernels.front().tree);
+    ++compared;
+  }
+  EXPECT_GE(compared, 30);
+}
+
+TEST(Packing, OfEqualLoopsIsOneLoop) {
+  const Graph g = graph_from(
+      "loops: {r: 1024, c: 1024}\noperators:\n  - a[r,c] = exp(x[r,c])\n  - b[r,c] = x[r,c] * 2\n");
+  const auto ways = packings_of(g, whole(g), 64);
+  ASSERT_EQ(ways.size(), 2u);
+  EXPECT_EQ(ways.front().size(), 2u);
+  EXPECT_EQ(ways.back().size(), 1u);
+  const auto p = price(g, device(), together(g), {});
+  ASSERT_TRUE(p.ok());
+  EXPECT_EQ(parts_of(*p).size(), 1u);
+  EXPECT_EQ(compulsory_of(g, whole(g)), Bytes(3 * 4 * 1024 * 1024));
+  // Nothing is shared: parts stay apart.
+  const Graph apart = graph_from(
+      "loops: {r: 64, c: 64}\noperators:\n  - a[r,c] = exp(x[r,c])\n  - b[r,c] = y[r,c] * 2\n");
+  EXPECT_EQ(packings_of(apart, whole(apart), 64).size(), 1u);
+}
+
+}  // namespace
+}  // namespace tilewright::fusionstitching
