@@ -13,25 +13,31 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 VENV := .venv
 
-.PHONY: docs build demo test test-long bench setup python clean dev sanitize fuzz format
+.PHONY: docs build everything demo test test-long bench setup python clean dev sanitize fuzz format
 
 setup:
 	@scripts/setup system
 
 build: setup
 	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target tilewright
+
+# The tests and the benchmarks as well.
+everything: setup
+	@cmake --preset $(PRESET) >/dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
 python: setup
 	@scripts/setup python $(PRESET)
 
-demo: build python
+demo: build
+	@scripts/setup plots
 	@scripts/demo
 
-test: build python
+test: everything python
 	@scripts/test $(PRESET)
 
-test-long: build
+test-long: everything
 	@TILEWRIGHT_LONG=1 TILEWRIGHT_CASES=300 ctest --preset $(PRESET) --output-on-failure --timeout 3600 \
 	  -R '^(CudaFamilies|RandomCudaKernels|RandomKernels)'
 
