@@ -1,10 +1,12 @@
 // The command: finds the verb, reads its options, prints its answer. Exit status: 0 done, 2 bad input
 // (one line), 3 an outcome that is data, 1 our own fault.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "cli/verbs.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
+#include "core/base/leftovers.h"
 
 namespace tilewright::cli {
 namespace {
@@ -30,8 +33,19 @@ int complain(std::string message, int status) {
 }
 
 void put(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return;
+  throw InputError({.where = "standard output",
+                    .value = std::strerror(errno),
+                    .problem = "is why the answer cannot be written",
+                    .accepted = "a file or a pipe that takes it"});
+}
+
+/// A descriptor that is closed would be given to the next file that is opened.
+void open_standard_files() {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(file, F_GETFD) < 0)
+      ::open(file == STDOUT_FILENO ? "/dev/full" : "/dev/null", O_RDWR);
 }
 
 std::vector<std::string> verb_names() {
@@ -148,5 +162,7 @@ int guarded(std::vector<std::string> arguments) {
 }  // namespace tilewright::cli
 
 int main(int argc, char** argv) {
+  tilewright::cli::open_standard_files();
+  tilewright::remove_leftovers_on_signals();
   return tilewright::cli::guarded(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -1,19 +1,32 @@
-// Files in and out. What is written is whole or not there: a file beside the target, renamed over it.
+// Files in and out. What is written is whole or not there, or goes through what is no regular file.
+#include "harness/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <system_error>
+#include <utility>
+#include <vector>
 
-#include <unistd.h>
-
+#include "core/base/leftovers.h"
 #include "harness/request.h"
 
 namespace tilewright::harness {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;
+constexpr const char* kWritable = "a file in a folder that can be written";
 
 [[noreturn]] void cannot(std::string_view option, const std::string& path, const char* what,
                          const std::string& why, const char* accepted) {
@@ -23,7 +36,147 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;
                     .accepted = accepted});
 }
 
+/// The open descriptor that a path such as /proc/self/fd/1 names.
+std::optional<int> descriptor_named(const fs::path& path) {
+  const std::string folder = path.parent_path().string(), own = std::to_string(::getpid());
+  if (folder != "/proc/self/fd" && folder != "/dev/fd" && folder != "/proc/" + own + "/fd")
+    return std::nullopt;
+  const std::string number = path.filename().string();
+  int descriptor = -1;
+  const auto [end, error] =
+      std::from_chars(number.data(), number.data() + number.size(), descriptor);
+  if (error != std::errc() || end != number.data() + number.size()) return std::nullopt;
+  return descriptor;
+}
+
+/// Where a path's links lead: a name that is no link, or that of an open descriptor.
+fs::path behind_links(fs::path path) {
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && !descriptor_named(path) && fs::is_symlink(path, error); ++i) {
+    const fs::path target = fs::read_symlink(path, error);
+    if (error) break;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return path;
+}
+
 }  // namespace
+
+/// Writes to a descriptor, which it closes.
+class OutputFile::Buffer : public std::streambuf {
+ public:
+  explicit Buffer(int descriptor) : descriptor_(descriptor), bytes_(1 << 16) {
+    setp(bytes_.data(), bytes_.data() + bytes_.size());
+  }
+  ~Buffer() override { close(); }
+  int descriptor() const { return descriptor_; }
+  /// 0, or the first errno of a write or the close.
+  int error() const { return error_; }
+  void close() {
+    if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0 && error_ == 0)
+      error_ = errno;
+  }
+
+ protected:
+  int sync() override {
+    const char* at = pbase();
+    while (error_ == 0 && at < pptr()) {
+      const ssize_t n = ::write(descriptor_, at, static_cast<std::size_t>(pptr() - at));
+      if (n >= 0)
+        at += n;
+      else if (errno != EINTR)
+        error_ = errno;
+    }
+    setp(bytes_.data(), bytes_.data() + bytes_.size());
+    return error_ == 0 ? 0 : -1;
+  }
+  int_type overflow(int_type c) override {
+    if (sync() != 0) return traits_type::eof();
+    if (!traits_type::eq_int_type(c, traits_type::eof())) sputc(traits_type::to_char_type(c));
+    return traits_type::not_eof(c);
+  }
+
+ private:
+  int descriptor_;
+  int error_ = 0;
+  std::vector<char> bytes_;
+};
+
+OutputFile::OutputFile(std::string path, std::string_view option, Becomes becomes)
+    : path_(std::move(path)), option_(option), stream_(nullptr) {
+  if (path_.empty()) fail("");
+  struct stat there = {};
+  const bool exists = ::stat(path_.c_str(), &there) == 0;
+  if (exists && S_ISDIR(there.st_mode)) fail("a folder");
+  const fs::path name = behind_links(path_);
+  if (const auto descriptor = descriptor_named(name)) {
+    const int copy = ::fcntl(*descriptor, F_DUPFD_CLOEXEC, 3);
+    if (copy < 0) fail(std::strerror(errno));
+    buffer_ = std::make_unique<Buffer>(copy);
+  } else if (exists && !S_ISREG(there.st_mode)) {
+    open_through(O_WRONLY);
+  } else if (becomes == Becomes::line_by_line || (exists && there.st_nlink > 1)) {
+    open_through(O_WRONLY | O_CREAT | O_TRUNC);
+  } else {
+    name_ = name.string();
+    open_beside();
+    if (exists) ::fchmod(buffer_->descriptor(), there.st_mode & 07777);
+  }
+  stream_.rdbuf(buffer_.get());
+}
+
+OutputFile::~OutputFile() { drop(); }
+
+void OutputFile::open_through(int flags) {
+  const int file = ::open(path_.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0666);
+  if (file < 0) fail(std::strerror(errno));
+  buffer_ = std::make_unique<Buffer>(file);
+}
+
+void OutputFile::open_beside() {
+  static std::atomic<int> next = 0;  // threads write files of one name, too
+  int file = -1;
+  do {
+    part_ = name_ + ".part" + std::to_string(::getpid()) + "." + std::to_string(next++);
+    file = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (file < 0 && errno == EEXIST);
+  if (file < 0) {
+    const std::string why = std::strerror(errno);
+    part_.clear();
+    fail(why);
+  }
+  leftover(part_);
+  buffer_ = std::make_unique<Buffer>(file);
+}
+
+std::ostream& OutputFile::stream() { return stream_; }
+
+void OutputFile::flush() {
+  stream_.flush();
+  if (buffer_->error() != 0) fail(std::strerror(buffer_->error()));
+}
+
+void OutputFile::finish() {
+  flush();
+  buffer_->close();
+  if (buffer_->error() != 0) fail(std::strerror(buffer_->error()));
+  if (part_.empty()) return;
+  if (::rename(part_.c_str(), name_.c_str()) != 0) fail(std::strerror(errno));
+  no_leftover(part_);
+  part_.clear();
+}
+
+void OutputFile::drop() {
+  if (part_.empty()) return;
+  ::unlink(part_.c_str());
+  no_leftover(part_);
+  part_.clear();
+}
+
+void OutputFile::fail(const std::string& why) const {
+  cannot(option_, path_, "cannot be written", why, kWritable);
+}
 
 std::string read_file(const std::string& path, std::string_view option) {
   std::error_code error;
@@ -44,26 +197,9 @@ std::string read_file(const std::string& path, std::string_view option) {
 }
 
 void write_file(const std::string& path, std::string_view text, std::string_view option) {
-  const std::string temporary = path + ".part" + std::to_string(::getpid());
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out.write(text.data(), static_cast<std::streamsize>(text.size()));
-    out.close();
-    if (!out) {
-      const std::string why = std::strerror(errno);
-      std::error_code ignored;
-      std::filesystem::remove(temporary, ignored);
-      cannot(option, path, "cannot be written", why, "a file in a folder that can be written");
-    }
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    cannot(option, path, "cannot be written", error.message(),
-           "a file in a folder that can be written");
-  }
+  OutputFile out(path, option);
+  out.stream().write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.finish();
 }
 
 void make_folder(const std::string& path, std::string_view option) {

@@ -1,10 +1,10 @@
 // Many runs on one device: all emitted and built first, in parallel, then one after the other.
-#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "core/base/format.h"
+#include "harness/files.h"
 #include "harness/parallel.h"
 #include "harness/run_cuda.h"
 
@@ -212,18 +212,17 @@ class References {
 class Stream {
  public:
   explicit Stream(const std::optional<std::string>& path) {
-    if (!path) return;
-    write_file(*path, "", "-o");
-    out_.open(*path, std::ios::binary | std::ios::app);
+    if (path) out_.emplace(*path, "-o", OutputFile::Becomes::line_by_line);
   }
   void add(const CudaJob& job) {
-    if (out_.is_open())
-      out_ << job.answer().json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n'
-           << std::flush;
+    if (!out_) return;
+    out_->stream() << job.answer().json.dump(-1, ' ', false, ordered_json::error_handler_t::replace)
+                   << '\n';
+    out_->flush();
   }
 
  private:
-  std::ofstream out_;
+  std::optional<OutputFile> out_;
 };
 
 /// Runs them in order. After a fault the device is opened afresh; after a kernel that does not end

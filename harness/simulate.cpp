@@ -1,9 +1,5 @@
 // simulate: what a plan moves, by a walk over its access stream.
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-
+#include "harness/files.h"
 #include "harness/schedules.h"
 #include "harness/simulate_json.h"
 #include "harness/verbs.h"
@@ -19,42 +15,6 @@ std::vector<std::string> tensor_names(const Workload& w) {
   for (const Tensor& t : w.tensors()) names.push_back(t.name);
   return names;
 }
-
-/// A trace on its way: a file beside the one asked for, which it becomes when it is whole.
-class TraceFile {
- public:
-  TraceFile(std::string path, const std::vector<std::string>& tensors)
-      : path_(std::move(path)),
-        part_(path_ + ".part" + std::to_string(::getpid())),
-        out_(part_, std::ios::binary | std::ios::trunc) {
-    if (!out_) fail();
-    writer_.emplace(out_, tensors);
-  }
-  ~TraceFile() {
-    std::error_code ignored;
-    if (!part_.empty()) std::filesystem::remove(part_, ignored);
-  }
-  TraceWriter& writer() { return *writer_; }
-  void finish() {
-    writer_->finish();
-    out_.close();
-    std::error_code error;
-    std::filesystem::rename(part_, path_, error);
-    if (!out_ || error) fail();
-    part_.clear();
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw InputError({.where = "--save-trace",
-                      .value = path_.empty() ? "an empty name" : path_,
-                      .problem = "cannot be written",
-                      .accepted = "a file in a folder that can be written"});
-  }
-  std::string path_, part_;
-  std::ofstream out_;
-  std::optional<TraceWriter> writer_;
-};
 
 /// What asks for the walk of blocks one after the other, on a GPU too: those that follow each touch.
 bool asks_for_walk(const WalkOptions& o) {
@@ -153,10 +113,11 @@ Answer simulate(const Request& request, const WalkOptions& options) {
     curves.emplace(caches->levels.front(), static_cast<int>(tensors.size()));
     how.distances = {&curves->associative(), &curves->sets()};
   }
-  std::optional<TraceFile> file;
+  std::optional<OutputFile> file;
+  std::optional<TraceWriter> trace;
   if (options.save_trace) {
-    file.emplace(*options.save_trace, tensors);
-    how.trace = &file->writer();
+    file.emplace(*options.save_trace, "--save-trace");
+    how.trace = &trace.emplace(file->stream(), tensors);
   }
   std::optional<OccupancyFile> occupancy;
   if (options.stride && !options.occupancy)
@@ -170,7 +131,10 @@ Answer simulate(const Request& request, const WalkOptions& options) {
   }
   if (request.progress) request.progress("simulating", 0);
   const Simulated result = simulate_in_detail(schedule, how);
-  if (file) file->finish();
+  if (trace) {
+    trace->finish();
+    file->finish();
+  }
   if (options.csv) write_file(*options.csv, curves->csv(tensors), "--csv");
 
   if (occupancy)

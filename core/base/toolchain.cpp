@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "core/base/leftovers.h"
+
 extern char** environ;
 
 namespace tilewright {
@@ -57,12 +59,16 @@ TemporaryDirectory::TemporaryDirectory(const fs::path& under) {
   std::error_code error;
   const fs::path parent = under.empty() ? fs::temp_directory_path(error) : under;
   std::string name = ((parent.empty() ? fs::path("/tmp") : parent) / "tilewright-XXXXXX").string();
-  if (mkdtemp(name.data()) != nullptr) path_ = name;
+  if (mkdtemp(name.data()) == nullptr) return;
+  path_ = name;
+  leftover(path_);
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
   std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
+  if (path_.empty()) return;
+  fs::remove_all(path_, ignored);
+  no_leftover(path_);
 }
 
 fs::path find_program(const std::string& name) {

@@ -13,6 +13,8 @@ import json as _json
 import os as _os
 import typing as _typing
 
+from ._output import write_whole as _write_whole
+
 if _typing.TYPE_CHECKING:
     import matplotlib.figure
     import numpy
@@ -96,14 +98,11 @@ class Answer(_typing.Dict[str, _typing.Any]):
 
     def save(self, path: "str | _os.PathLike[str]") -> None:
         """Writes the document, whole or not at all, for ``tilewright plot`` and others to read."""
-        partial = f"{_os.fspath(path)}.partial"
-        try:
-            with open(partial, "w", encoding="utf-8") as f:
+        def write(name):
+            with open(name, "w", encoding="utf-8") as f:
                 _json.dump(self, f, ensure_ascii=False, indent=1)
-            _os.replace(partial, path)
-        finally:
-            if _os.path.exists(partial):
-                _os.unlink(partial)
+
+        _write_whole(path, write)
 
     def plot(self, path: "str | _os.PathLike[str] | None" = None, kind: "str | None" = None,
              scale: str = "auto") -> "matplotlib.figure.Figure":

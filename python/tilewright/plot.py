@@ -19,10 +19,10 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 
 from . import (plot_agreement, plot_counters, plot_growth, plot_occupancy, plot_orders, plot_traffic,
                plot_tree, slope)
+from ._output import write_whole
 from .plot_agreement import LOG_FROM
 from .plot_input import BadInput
 
@@ -112,25 +112,13 @@ def _suffix(path):
 
 
 def save(figure, path):
-    """Writes all of it or nothing: to a file beside `path`, then renamed over it."""
+    """Writes all of it or nothing. Raises BadInput where it cannot be written."""
     suffix = _suffix(path)
-    folder = os.path.dirname(os.path.abspath(path))
     try:
-        handle, partial = tempfile.mkstemp(suffix=suffix, prefix=".tilewright-plot-", dir=folder)
-        os.close(handle)
+        write_whole(path, lambda name: figure.savefig(name, bbox_inches="tight", facecolor="white"),
+                    suffix)
     except OSError as e:
         raise BadInput(f"-o: {path}: cannot be written: {e.strerror}") from None
-    try:
-        figure.savefig(partial, bbox_inches="tight", facecolor="white")
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)
-        os.replace(partial, path)
-    except OSError as e:
-        raise BadInput(f"-o: {path}: cannot be written: {e.strerror}") from None
-    finally:
-        if os.path.exists(partial):
-            os.unlink(partial)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -25,6 +25,7 @@ import concurrent.futures as _futures
 import fcntl as _fcntl
 import json as _json
 import os as _os
+import stat as _stat
 import queue as _queue
 import sys as _sys
 import time as _time
@@ -60,6 +61,10 @@ class _Rows:
         except OSError as e:
             raise InputError(f"--out: {path}: cannot be written: {e.strerror}; accepted: a file in a folder "
                              "that can be written") from None
+        if not _stat.S_ISREG(_os.fstat(self._file.fileno()).st_mode):
+            self._file.close()
+            raise InputError(f"--out: {path}: is no regular file, and a sweep goes on with its rows; accepted: "
+                             "a file in a folder that can be written")
         try:
             _fcntl.flock(self._file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
         except OSError:
@@ -78,13 +83,13 @@ class _Rows:
             try:
                 row = _json.loads(line)
                 name, by = row["point"], row["build"]
-            except (ValueError, TypeError, KeyError):
+                known.add(name)
+            except (ValueError, TypeError, KeyError, RecursionError):
                 raise InputError(f"--out: {self.path}:{number}: is no row of a sweep; accepted: a new file, or "
                                  "one that a sweep has written") from None
             if by != build:
                 raise InputError(f"--out: {self.path}:{number}: was written by another build of tilewright; "
                                  "accepted: a new file, or one of this build")
-            known.add(name)
             end += len(line)
         self._file.truncate(end)
         return known

@@ -21,9 +21,10 @@ std::string slurp(const std::string& path) {
 }  // namespace
 
 Outcome tilewright_command(std::vector<std::string> arguments,
-                           const std::vector<std::pair<std::string, std::string>>& environment) {
+                           const std::vector<std::pair<std::string, std::string>>& environment,
+                           const std::string& into) {
   const Folder folder;
-  const std::string out = folder.path("out"), err = folder.path("err");
+  const std::string out = into.empty() ? folder.path("out") : into, err = folder.path("err");
   const pid_t child = ::fork();
   if (child == 0) {
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -38,7 +39,7 @@ Outcome tilewright_command(std::vector<std::string> arguments,
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), into.empty() ? slurp(out) : "", slurp(err)};
 }
 
 Folder::Folder() {

@@ -18,10 +18,12 @@ struct Outcome {
   }
 };
 
-/// The command's own arguments. `environment`: variables to set for it.
+/// The command's own arguments. `environment`: variables to set for it. `out`: where its standard output
+/// goes; empty: into the outcome.
 Outcome tilewright_command(
     std::vector<std::string> arguments,
-    const std::vector<std::pair<std::string, std::string>>& environment = {});
+    const std::vector<std::pair<std::string, std::string>>& environment = {},
+    const std::string& out = {});
 
 /// A fresh folder, removed with the object.
 class Folder {

@@ -3,8 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "harness/request.h"
 #include "tests/cli/command.h"
 
 namespace tilewright::test {
@@ -76,6 +89,142 @@ TEST(Stands, RewritesUnderCompare) {
   const json j = document({"compare", "squeeze-excite:batch=4,channels=16,size=9,squeezed=4", "-m",
                            "h200", "--rewrite", "compose-all"});
   EXPECT_TRUE(j["bound_is"].is_string());
+}
+
+// ---- Outputs ------------------------------------------------------------------------------------
+
+constexpr const char* kChain = "gemm-chain:m=10,n=6,k=7,l=9";
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+Arguments plan_into(const std::string& file) {
+  return {"plan", kChain, "-m", "scratchpad:4K", "-o", file};
+}
+
+TEST(Output, LinksStayLinks) {
+  const Folder folder;
+  const std::string file = folder.write("file.yaml", "before");
+  ASSERT_EQ(::chmod(file.c_str(), 0640), 0);
+  const std::string link = folder.path("link"), next = folder.path("next"),
+                    other = folder.path("other"), dangling = folder.path("dangling");
+  std::filesystem::create_symlink("file.yaml", link);
+  std::filesystem::create_symlink(link, next);
+  std::filesystem::create_hard_link(file, other);
+  std::filesystem::create_symlink("made.yaml", dangling);
+  for (const std::string& name : {next, dangling}) {
+    EXPECT_EQ(tilewright_command(plan_into(name)).status, 0);
+    EXPECT_TRUE(std::filesystem::is_symlink(name)) << name;
+    EXPECT_THAT(slurp(name), HasSubstr("kernels"));
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder.path("made.yaml")));
+  EXPECT_TRUE(std::filesystem::equivalent(file, other));
+  EXPECT_THAT(slurp(other), HasSubstr("kernels"));
+  std::filesystem::remove(other);
+  EXPECT_EQ(tilewright_command(plan_into(file)).status, 0);
+  struct stat now = {};
+  ASSERT_EQ(::stat(file.c_str(), &now), 0);
+  EXPECT_EQ(now.st_mode & 07777, 0640U);
+  EXPECT_EQ(folder.names().size(), 5U);  // nothing half-written
+}
+
+TEST(Output, PipesAndDevicesAreWrittenThrough) {
+  const Folder folder;
+  for (const Arguments& verb :
+       {plan_into(""), Arguments{"simulate", kChain, "-m", "cache:4K/8", "--model", "chimera", "--csv", ""},
+        Arguments{"simulate", kChain, "-m", "cache:4K/8", "--model", "chimera", "--save-trace", ""}}) {
+    const std::string pipe = folder.path("pipe");
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    std::string got;
+    std::thread reader([&] { got = slurp(pipe); });
+    Arguments arguments = verb;
+    arguments.back() = pipe;
+    const Outcome o = tilewright_command(arguments);
+    EXPECT_EQ(o.status, 0) << o.err;
+    EXPECT_TRUE(std::filesystem::is_fifo(pipe)) << line_of(arguments);
+    // A reader of a pipe that nobody opens would wait for ever.
+    const int wake = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK);
+    reader.join();
+    if (wake >= 0) ::close(wake);
+    EXPECT_GT(got.size(), 80U) << line_of(arguments);
+    std::filesystem::remove_all(pipe);
+  }
+  // A device of our own, where we may make one: the number of /dev/null.
+  const std::string device = folder.path("null");
+  if (::mknod(device.c_str(), S_IFCHR | 0666, ::makedev(1, 3)) != 0) return;
+  const Outcome o = tilewright_command(plan_into(device));
+  EXPECT_TRUE(std::filesystem::is_character_file(device));
+  EXPECT_TRUE(o.status == 0 || o.status == 2) << o.err;  // 2: a folder mounted without devices
+}
+
+TEST(Output, StandardOutputHasAName) {
+  const Outcome o = tilewright_command(plan_into("/dev/stdout"));
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("kernels:"));  // the plan, and then the table
+  EXPECT_THAT(o.out, HasSubstr("volume"));
+}
+
+TEST(Output, ThatCannotBeWrittenIsSaid) {
+  const Folder folder;
+  EXPECT_EQ(tilewright_command(plan_into(folder.path("no/such"))).status, 2);
+  if (!std::filesystem::is_character_file("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const Outcome into = tilewright_command(plan_into("/dev/full"));
+  EXPECT_EQ(into.status, 2);
+  EXPECT_EQ(into.lines_of_err(), 1) << into.err;
+  for (const Arguments& arguments :
+       {Arguments{"models"}, Arguments{"--help"}, Arguments{"--version"}, Arguments{"plan", "--help"},
+        Arguments{"plan", kChain, "-m", "scratchpad:4K", "--json"}}) {
+    const Outcome o = tilewright_command(arguments, {}, "/dev/full");
+    EXPECT_EQ(o.status, 2) << line_of(arguments);
+    EXPECT_EQ(o.lines_of_err(), 1) << o.err;
+    EXPECT_THAT(o.err, HasSubstr("standard output"));
+  }
+}
+
+TEST(Output, OfManyThreadsIsOneOfThem) {
+  const Folder folder;
+  const std::string path = folder.path("file");
+  std::vector<std::thread> threads;
+  for (char c = 'a'; c < 'i'; ++c)
+    threads.emplace_back([&, c] {
+      for (int i = 0; i < 200; ++i) harness::write_file(path, std::string(10000, c), "-o");
+    });
+  for (std::thread& t : threads) t.join();
+  const std::string text = slurp(path);
+  ASSERT_EQ(text.size(), 10000U);
+  EXPECT_EQ(text, std::string(10000, text.front()));
+  EXPECT_EQ(folder.names().size(), 1U);
+}
+
+TEST(Output, AnInterruptLeavesNothing) {
+  const Folder folder, tools;
+  const std::string compiler = tools.write("compiler", "#!/bin/sh\nexec sleep 5\n");
+  ASSERT_EQ(::chmod(compiler.c_str(), 0700), 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::setenv("TMPDIR", folder.path("").c_str(), 1);
+      ::setenv("CXX", compiler.c_str(), 1);
+      const int null = ::open("/dev/null", O_WRONLY);
+      ::dup2(null, 1), ::dup2(null, 2);
+      ::execl(TILEWRIGHT_COMMAND, TILEWRIGHT_COMMAND, "run", kChain, "-m", "host", "--model",
+              "chimera", nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 500 && folder.names().empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(folder.names().empty());
+    ::kill(child, signal);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    EXPECT_TRUE(folder.names().empty()) << folder.names().front();
+  }
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 import doctest
 import inspect
 import json
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -60,6 +62,27 @@ def test_an_answer_is_a_dict_and_a_file(tmp_path):
     answer.save(tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text()) == answer
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_files_keep_links_pipes_and_permissions(tmp_path):
+    answer = tilewright.Answer(schema=1)
+    (tmp_path / "a.json").write_text("before")
+    (tmp_path / "a.json").chmod(0o640)
+    (tmp_path / "link").symlink_to("a.json")
+    answer.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and json.loads((tmp_path / "a.json").read_text()) == answer
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o640
+    os.link(tmp_path / "a.json", tmp_path / "other")
+    answer.save(tmp_path / "other")
+    assert (tmp_path / "other").samefile(tmp_path / "a.json")
+    os.mkfifo(tmp_path / "pipe")
+    got = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    answer.save(tmp_path / "pipe")
+    reader.join()
+    assert json.loads(got[0]) == answer and (tmp_path / "pipe").is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "link", "other", "pipe"]
 
 
 def test_pictures(tmp_path):

@@ -202,6 +202,20 @@ def test_a_file_is_written_by_one_sweep_and_one_build(tmp_path):
             tilewright.sweep(SPEC, out)
 
 
+@pytest.mark.parametrize("row", ['{"point": ["a"], "build": "b"}', "[" * 100000, "3", '{"point": "a"}'])
+def test_rows_of_another_shape_are_named(tmp_path, row):
+    out = tmp_path / "rows.jsonl"
+    out.write_text(row + "\n")
+    with pytest.raises(tilewright.InputError, match="rows.jsonl:1: (is no row of a sweep|was written by)"):
+        tilewright.sweep(SPEC, out)
+
+
+def test_rows_go_into_a_regular_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(tilewright.InputError, match="regular file"):
+        tilewright.sweep(SPEC, tmp_path / "pipe")
+
+
 def test_models_written_in_python_take_part(tmp_path):
     class Compulsory(tilewright.Model):
         """Every input once."""
