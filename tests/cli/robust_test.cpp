@@ -192,7 +192,7 @@ TEST(Output, OfManyThreadsIsOneOfThem) {
   std::vector<std::thread> threads;
   for (char c = 'a'; c < 'i'; ++c)
     threads.emplace_back([&, c] {
-      for (int i = 0; i < 200; ++i) harness::write_file(path, std::string(10000, c), "-o");
+      for (int i = 0; i < 40; ++i) harness::write_file(path, std::string(10000, c), "-o");
     });
   for (std::thread& t : threads) t.join();
   const std::string text = slurp(path);
