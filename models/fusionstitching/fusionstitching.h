@@ -427,4 +427,16 @@ struct WrittenPlan {
 WrittenPlan write_plan(const Graph& g, const Device& d, const PlanPrice& p,
                        const std::shared_ptr<const Machine>& machine);
 
+/// A kernel of the plan as it may be written.
+struct WrittenKernel {
+  Kernel kernel;              ///< with the name that it has in the plan
+  double seconds = 0;         ///< predicted; 0: a product's, which is not priced
+  std::string without_units;  ///< why its tree is bound to nothing below blocks; empty: it is
+};
+/// choices() for kernel `k` of the plan, written: what to put in its place, in this order, where a
+/// target refuses it. The first is the plan's own unless Options::schedule has asked for another; the last
+/// one is without units. Of a product, its only kernel. Not checked by resolve(). Cost: choices().
+std::vector<WrittenKernel> kernel_choices(const Graph& g, const Device& d, const PlanPrice& p,
+                                          std::size_t k, const Options& o);
+
 }  // namespace tilewright::fusionstitching

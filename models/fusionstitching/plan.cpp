@@ -223,4 +223,23 @@ WrittenPlan write_plan(const Graph& g, const Device& d, const PlanPrice& p,
   return out;
 }
 
+std::vector<WrittenKernel> kernel_choices(const Graph& g, const Device& d, const PlanPrice& p,
+                                          std::size_t k, const Options& o) {
+  if (p.kernels[k].parts.empty())
+    return {{unbound_kernel(g, p, k), 0, "a product is left to libraries"}};
+  std::vector<WrittenKernel> out;
+  PlanPrice one = p;
+  for (StitchedKernel& choice : choices(g, d, p.patterns[k], o)) {
+    const double seconds = choice.seconds;
+    one.kernels[k] = std::move(choice);
+    Result<Kernel> bound = bound_kernel(g, d, one, k);
+    const std::string& why = one.kernels[k].without_units;
+    if (bound)
+      out.push_back({std::move(bound).value(), seconds, {}});
+    else if (!why.empty())
+      out.push_back({unbound_kernel(g, one, k), seconds, why});
+  }
+  return out;
+}
+
 }  // namespace tilewright::fusionstitching

@@ -157,17 +157,33 @@ TEST(Choices, EndWithoutUnitsAtAPriceOfItsOwn) {
   EXPECT_GE(least, 1);
 }
 
+/// Any of them in its kernel's place is a legal plan, which exact counts.
 TEST(Choices, ReplaceAKernelOfThePlan) {
-  const Graph g = graph_of("layernorm:rows=64,cols=96");
-  auto p = price(g, device(), together(g), {});
-  ASSERT_TRUE(p.ok());
-  for (const StitchedKernel& k : choices(g, device(), whole(g), {})) {
-    PlanPrice changed = *p;
-    changed.kernels.front() = k;
-    const WrittenPlan plan = write_plan(g, device(), changed, h200());
-    EXPECT_EQ(plan.unbound.front(), k.without_units);
-    EXPECT_TRUE(resolve(plan.plan, g.shared_workload(), h200()).ok());
+  int tried = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(formatted("seed {}", seed));
+    const Graph g = graph_from(Drawn(seed).any());
+    const auto p = price(g, device(), together(g), {});
+    ASSERT_TRUE(p.ok()) << p.reason();
+    const WrittenPlan plan = write_plan(g, device(), *p, h200());
+    for (std::size_t k = 0; k < p->kernels.size(); ++k) {
+      const std::vector<WrittenKernel> all = kernel_choices(g, device(), *p, k, {});
+      ASSERT_FALSE(all.empty());
+      EXPECT_EQ(all.front().kernel, plan.plan.kernels[k]);
+      EXPECT_DOUBLE_EQ(all.front().seconds, p->kernels[k].seconds);
+      for (std::size_t i = 0; i < all.size(); i += 1 + all.size() / 4) {
+        Plan changed = plan.plan;
+        changed.kernels[k] = all[i].kernel;
+        const auto schedule = resolve(changed, g.shared_workload(), h200());
+        EXPECT_TRUE(schedule.ok()) << schedule.reason() << ": " << to_text(all[i].kernel.tree);
+        ++tried;
+      }
+      Plan last = plan.plan;
+      last.kernels[k] = all.back().kernel;
+      EXPECT_TRUE(resolve(last, g.shared_workload(), h200()).ok()) << to_text(last.kernels[k].tree);
+    }
   }
+  EXPECT_GT(tried, 40);
 }
 
 /// Reads what it reads once: the tensor's bytes by exact are those of the answer. What differs is
