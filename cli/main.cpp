@@ -66,20 +66,28 @@ std::string overview() {
   return text;
 }
 
+std::string line_of(const Option& o) {
+  const std::string left = (o.short_name.empty() ? "" : o.short_name + ", ") + o.name +
+                           (o.value.empty() ? "" : " " + o.value);
+  return formatted("  {:<24} {}{}\n", left, o.help, o.repeated ? " (may be repeated)" : "");
+}
+
 std::string help_of(const Verb& verb) {
   std::string text = formatted("tilewright {}: {}\n\nUsage: tilewright {}{} [OPTIONS]\n\n",
                                  verb.name, verb.summary, verb.name,
                                  verb.subject.empty() ? "" : " " + verb.subject);
   if (!verb.details.empty()) text += verb.details + "\n\n";
   text += "Options:\n";
-  for (const std::string& name : verb.options) {
-    const Option& o = option(name);
-    const std::string left = (o.short_name.empty() ? "" : o.short_name + ", ") + o.name +
-                             (o.value.empty() ? "" : " " + o.value);
-    text += formatted("  {:<24} {}{}\n", left, o.help, o.repeated ? " (may be repeated)" : "");
+  for (const std::string& name : verb.options) text += line_of(option(name));
+  text += "  --help                   this\n";
+  if (!verb.plans) return text;
+  for (const ModelGroup& group : model_options()) {
+    text += formatted("\nOptions of {}:\n", group.models);
+    for (const Option& o : group.options) text += line_of(o);
   }
-  return text + "  --help                   this\n";
+  return text;
 }
+
 
 int run_verb(const Verb& verb, std::vector<std::string> arguments) {
   if (std::find_if(arguments.begin(), arguments.end(), [](const std::string& a) {

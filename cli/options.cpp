@@ -2,10 +2,13 @@
 
 #include <cerrno>
 #include <charconv>
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
 #include "core/base/error.h"
+#include "core/base/option.h"
+#include "harness/registry.h"
 
 namespace tilewright::cli {
 namespace {
@@ -79,26 +82,8 @@ std::vector<Option> make_subject_options() {
   };
 }
 
-std::vector<Option> make_model_options() {
+std::vector<Option> make_shared_options() {
   return {
-      {"--reading", "", "NAME", "Chimera's Algorithm 1: observed (default), literal, trip-one",
-       false, [](Invocation& i, const std::string& v) { i.request.reading = v; }},
-      {"--edges", "", "NAME", "tiles at the edges: full (default; validate: exact) or exact", false,
-       [](Invocation& i, const std::string& v) { i.request.edges = v; }},
-      {"--memory", "", "NAME", "memory use: creq (default), paper, sum", false,
-       [](Invocation& i, const std::string& v) { i.request.memory = v; }},
-      {"--objective", "", "NAME", "with --level all, of the levels' costs: largest (default), sum",
-       false, [](Invocation& i, const std::string& v) { i.request.objective = v; }},
-      {"--write-weight", "", "NUMBER", "what an output's movement counts (default 1)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.write_weight = number("--write-weight", v, 0, 1e6, "a number from 0 to 1e6");
-       }},
-      {"--min-tile", "", "N", "the smallest tile tried (default 1; validate draws: 4)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.min_tile = whole<std::int64_t>("--min-tile", v, 1, 1'000'000'000);
-       }},
-      {"--stitch", "", "NAME=VALUE", "an option of FusionStitching's (tilewright models lists them)", true,
-       [](Invocation& i, const std::string& v) { i.request.stitch.push_back(v); }},
       {"--layout", "", "NAME", "tensors in memory: tiled (default) or row-major", false,
        [](Invocation& i, const std::string& v) { i.request.layout = v; }},
       {"--seed", "", "N", "of everything random (default 1)", false,
@@ -109,61 +94,6 @@ std::vector<Option> make_model_options() {
        [](Invocation& i, const std::string& v) {
          i.request.threads = whole<int>("--threads", v, 1, 1024);
        }},
-  };
-}
-
-std::vector<Option> make_fuser_options() {
-  return {
-      {"--expression", "", "ml(k,n)", "MCFuser's tiling expression, in the workload's loops", false,
-       [](Invocation& i, const std::string& v) { i.request.fuser.expression = v; }},
-      {"--hoist", "", "NAME", "MCFuser: how far loads leave loops: dag (default), block, scope, none",
-       false, [](Invocation& i, const std::string& v) { i.request.fuser.hoist = v; }},
-      {"--rule1", "", "NAME", "MCFuser: spatial loops bound to blocks: between (default), always",
-       false, [](Invocation& i, const std::string& v) { i.request.fuser.blocks = v; }},
-      {"--rule4", "", "NAME", "MCFuser: tensors of the estimate: loaded (default), all", false,
-       [](Invocation& i, const std::string& v) { i.request.fuser.shared = v; }},
-      {"--stores", "", "NAME", "MCFuser: an output kept over its reduction: once (default), each",
-       false, [](Invocation& i, const std::string& v) { i.request.fuser.stores = v; }},
-      {"--phi", "", "NAME", "MCFuser: the ratio's output: written-once (default), printed", false,
-       [](Invocation& i, const std::string& v) { i.request.fuser.ratio = v; }},
-      {"--rules", "", "1,2,3,4", "MCFuser: the rules that prune; none", false,
-       [](Invocation& i, const std::string& v) { i.request.fuser.rules = v; }},
-      {"--slack", "", "NUMBER", "MCFuser, rule 4: times the shared memory (default 1.2)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.fuser.slack = number("--slack", v, 0, 1e6, "a number from 0 to 1e6");
-       }},
-      {"--padding", "", "NUMBER", "MCFuser, rule 3: part of a dimension (default 0.05)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.fuser.padding = number("--padding", v, 0, 1e6, "a number from 0 to 1e6");
-       }},
-      {"--tile-step", "", "N", "MCFuser: tiles are multiples of it (default 16)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.fuser.tile_step = whole<std::int64_t>("--tile-step", v, 1, 1'000'000);
-       }},
-      {"--search", "", "NAME", "MCFuser: exhaustive (default) or evolutionary", false,
-       [](Invocation& i, const std::string& v) { i.request.fuser.search = v; }},
-      {"--population", "", "N", "evolutionary: N (default 512)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.fuser.population = whole<std::int64_t>("--population", v, 1, 1'000'000);
-       }},
-      {"--top", "", "N", "evolutionary: measured a round (default 8)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.fuser.top = whole<std::int64_t>("--top", v, 1, 1'000'000);
-       }},
-      {"--epsilon", "", "NUMBER", "evolutionary: part of the best (default 0.001)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.fuser.epsilon = number("--epsilon", v, 0, 1e6, "a number from 0 to 1e6");
-       }},
-      {"--patience", "", "N", "evolutionary: rounds within epsilon that end it (default 4)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.fuser.patience = whole<std::int64_t>("--patience", v, 1, 1'000'000);
-       }},
-      {"--generations", "", "N", "evolutionary: rounds at most (default 200)", false,
-       [](Invocation& i, const std::string& v) {
-         i.request.fuser.generations = whole<std::int64_t>("--generations", v, 1, 1'000'000);
-       }},
-      {"--no-guard", "", "", "evolutionary: the last round's best, as Algorithm 1 prints it", false,
-       [](Invocation& i, const std::string&) { i.request.fuser.no_guard = true; }},
   };
 }
 
@@ -203,7 +133,7 @@ std::vector<Option> make_verb_options() {
       {"--samples", "", "N", "tilings an order; explain: candidates drawn", false,
        [](Invocation& i, const std::string& v) {
          i.validate.samples = whole<std::int64_t>("--samples", v, 1, 1'000'000);
-         i.reproduce.samples = i.request.fuser.samples = i.validate.samples;
+         i.reproduce.samples = i.request.samples = i.validate.samples;
        }},
       {"--size", "", "NAME", "of the kernels: small, medium (default) or large", false,
        [](Invocation& i, const std::string& v) { i.reproduce.size = v; }},
@@ -307,7 +237,7 @@ std::vector<Option> make_cuda_options() {
 
 std::vector<Option> make_options() {
   std::vector<Option> all = make_subject_options();
-  for (auto group : {make_model_options, make_fuser_options, make_cuda_options, make_verb_options})
+  for (auto group : {make_shared_options, make_cuda_options, make_verb_options})
     for (Option& o : group()) all.push_back(std::move(o));
   return all;
 }
@@ -316,6 +246,36 @@ std::vector<Option> make_options() {
 
 const std::vector<Option>& options() {
   static const std::vector<Option> all = make_options();
+  return all;
+}
+
+namespace {
+
+/// Whoever is asked checks the value: models may take different values under one name.
+Option option_of(const OptionSpec& spec) {
+  return {as_argument(spec), "", value_name(spec), help_text(spec), spec.repeated,
+          [name = spec.name](Invocation& i, const std::string& v) {
+            i.request.options[name].push_back(v.empty() ? "on" : v);
+          }};
+}
+
+}  // namespace
+
+const std::vector<ModelGroup>& model_options() {
+  static const std::vector<ModelGroup> all = [] {
+    std::vector<ModelGroup> groups{{"every model", defaults_options(), {}}};
+    for (const harness::ModelRecord& m : harness::builtin_models()) {
+      const auto same = std::ranges::find_if(
+          groups, [&m](const ModelGroup& g) { return g.specs.data() == m.options.data(); });
+      if (same != groups.end())
+        same->models += ", " + m.name;
+      else if (!m.options.empty())
+        groups.push_back({m.name, m.options, {}});
+    }
+    for (ModelGroup& g : groups)
+      for (const OptionSpec& spec : g.specs) g.options.push_back(option_of(spec));
+    return groups;
+  }();
   return all;
 }
 

@@ -15,23 +15,8 @@ Names operator+(Names a, const Names& b) {
 }
 
 // What several verbs take.
-const Names kModel = {"--reading", "--edges", "--memory", "--objective", "--write-weight", "--min-tile",
-                      "--stitch"};
 const Names kPlan = {"--machine", "--rewrite", "--model", "--tree", "--tiles",    "--pin",
                      "--flag",    "--level", "--order", "--capacity"};
-
-// MCFuser's, where it makes or prices a plan.
-const Names kFuser = {"--expression", "--hoist",      "--rule1", "--rule4",   "--stores",   "--phi",
-                      "--rules",      "--slack",      "--padding", "--tile-step", "--search",
-                      "--population", "--top",        "--epsilon", "--patience",  "--generations",
-                      "--no-guard",   "--seed"};
-
-/// kFuser without the expression: what makes plans.
-Names fuser_search() {
-  Names names = kFuser;
-  names.erase(names.begin());
-  return names;
-}
 
 constexpr const char* kPlanHelp =
     "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with --order\n"
@@ -59,8 +44,7 @@ std::vector<Verb> make_verbs() {
   verbs.push_back({"explain",
                    "per tensor: footprint, movement, what decides it; all orders ranked",
                    "W|PLAN",
-                   kPlan + kModel + kFuser +
-                       Names{"--samples", "--resolved", "--curve", "--out", "--json"},
+                   kPlan + Names{"--seed", "--samples", "--resolved", "--curve", "--out", "--json"},
                    "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
                    "for the level. Of a plan (--resolved): the schedule, every default made visible. --curve: the\n"
                    "least bytes by buffer size, proven and attainable, fused and not (-m is optional then). --model\n"
@@ -69,39 +53,41 @@ std::vector<Verb> make_verbs() {
                      return i.curve ? harness::explain_curve(i.request)
                                     : harness::explain(i.request, i.resolved, i.out);
                    },
-                   explain_table});
+                   explain_table,
+                   true});
   verbs.push_back({"plan",
                    "the model's best plan, its traffic and time, its gap to the lower bound",
                    "W",
-                   Names{"--machine", "--rewrite", "--model", "--level", "--capacity", "--target", "--out"} + kModel +
-                       fuser_search() + Names{"--json"},
+                   {"--machine", "--rewrite", "--model", "--level", "--capacity", "--target", "--seed", "--out",
+                    "--json"},
                    "The model is chimera unless --model says another. --target raises the smallest tile to that\n"
                    "target's micro-kernel. -o writes the plan file.",
                    [](const Invocation& i) { return harness::plan(i.request, i.out); },
-                   plan_table});
+                   plan_table,
+                   true});
   verbs.push_back({"predict",
                    "one model's price of any plan",
                    "PLAN",
-                   kPlan + kModel + kFuser + Names{"--json"},
+                   kPlan + Names{"--seed", "--json"},
                    "With --tree, --model prices that tree; without it the model makes the plan and\n"
                    "prices it. Chimera prices orders of the loops only; exact and mcfuser price any tree.",
                    [](const Invocation& i) { return harness::predict(i.request); },
-                   traffic_table});
+                   traffic_table,
+                   true});
   verbs.push_back({"compare",
                    "every model's plan, priced by every model and by the simulator",
                    "W",
-                   Names{"--machine", "--rewrite", "--models", "--level", "--capacity"} + kModel + fuser_search() +
-                       Names{"--json"},
+                   {"--machine", "--rewrite", "--models", "--level", "--capacity", "--seed", "--json"},
                    "Bytes are counted between home and the level, taken as a scratchpad of each block's\n"
                    "own: exact's count, the simulator's walk, and each model's price, with the causes of\n"
                    "every difference by tensor.",
                    [](const Invocation& i) { return harness::compare(i.request, i.models); },
-                   compare_table});
+                   compare_table,
+                   true});
   verbs.push_back({"simulate",
                    "simulated traffic: every level, every tensor, reads and writes",
                    "PLAN",
-                   kPlan + kModel + kFuser +
-                       Names{"--layout", "--trace", "--save-trace", "--curve", "--csv", "--attribute",
+                   kPlan + Names{"--seed", "--layout", "--trace", "--save-trace", "--curve", "--csv", "--attribute",
                              "--occupancy", "--stride", "--no-skip", "--cores", "--threads", "--schedule",
                              "--blocks-per-sm", "--partitions", "--jitter", "--sample-waves", "--json"},
                    std::string(kPlanHelp) +
@@ -112,21 +98,23 @@ std::vector<Verb> make_verbs() {
                        "says otherwise; with --cores, --curve, --csv, --attribute, --occupancy or --save-trace one\n"
                        "after the other.",
                    [](const Invocation& i) { return harness::simulate(i.request, i.walk); },
-                   simulate_table});
+                   simulate_table,
+                   true});
   verbs.push_back({"emit",
                    "the generated source and how to build it",
                    "PLAN",
-                   kPlan + kModel + Names{"--target", "--out", "--isa", "--micro-kernel", "--prefetch", "--threads",
+                   kPlan + Names{"--target", "--out", "--isa", "--micro-kernel", "--prefetch", "--threads", "--seed",
                                           "--warps", "--stages", "--arch", "--cache", "--json"},
                    std::string(kPlanHelp) +
                        "\nFor cuda: the .cu file, the headers it includes and, where nvcc or NVRTC is there, what\n"
                        "ptxas says of it. For cuda-emulated: also the headers that stand in for CUDA on a CPU.",
                    [](const Invocation& i) { return harness::emit(i.request, i.emit); },
-                   emit_table});
+                   emit_table,
+                   true});
   verbs.push_back({"run",
                    "emit, build, verify against the reference evaluator, time",
                    "PLAN",
-                   kPlan + kModel + Names{"--target", "--isa", "--micro-kernel", "--prefetch",
+                   kPlan + Names{"--target", "--isa", "--micro-kernel", "--prefetch",
                                           "--threads", "--seed", "--seconds", "--warps", "--stages",
                                           "--arch", "--cache", "--cold", "--build-only", "--count", "--timeline",
                                           "--batch", "--out", "--json"},
@@ -140,11 +128,12 @@ std::vector<Verb> make_verbs() {
                      return i.batch ? harness::run_batch(i.request, i.run, *i.batch, i.out)
                                     : harness::run(i.request, i.run);
                    },
-                   run_table});
+                   run_table,
+                   true});
   verbs.push_back({"measure",
                    "measured traffic of the plan's verified kernel",
                    "PLAN",
-                   kPlan + kModel + Names{"--target", "--meter", "--cold-only", "--executed", "--isa", "--micro-kernel",
+                   kPlan + Names{"--target", "--meter", "--cold-only", "--executed", "--isa", "--micro-kernel",
                                           "--prefetch", "--threads", "--seed", "--warps", "--stages",
                                           "--arch", "--cache", "--build-only", "--batch", "--out",
                                           "--json"},
@@ -156,14 +145,14 @@ std::vector<Verb> make_verbs() {
                      return i.batch ? harness::measure_batch(i.request, i.measure, *i.batch, i.out)
                                     : harness::measure(i.request, i.measure);
                    },
-                   measure_table});
+                   measure_table,
+                   true});
   verbs.push_back({"validate",
                    "predicted against true traffic over many tilings",
                    "W",
                    Names{"--machine", "--rewrite", "--model", "--orders", "--order", "--samples", "--truth",
                          "--min-r2", "--beyond", "--spill", "--csv", "--recorded", "--level", "--capacity",
-                         "--layout", "--seed", "--threads"} +
-                       kModel + Names{"--json"},
+                         "--layout", "--seed", "--threads", "--json"},
                    "Chimera with exact edges at the boundary into the innermost level. Tilings are drawn,\n"
                    "each with equal probability, from those whose memory use is at most half the\n"
                    "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
@@ -171,7 +160,8 @@ std::vector<Verb> make_verbs() {
                    "--truth ncu: on a GPU, in MCFuser's expressions, or of a file with --recorded;\n"
                    "--truth cuda-events: MCFuser's estimates against the times in such a file.",
                    [](const Invocation& i) { return harness::validate(i.request, i.validate); },
-                   validate_table});
+                   validate_table,
+                   true});
   verbs.push_back({"reproduce",
                    "a paper's table or figure: our numbers beside the paper's",
                    "ID",

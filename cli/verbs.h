@@ -20,6 +20,7 @@ struct Verb {
   harness::Answer (*run)(const Invocation&) = nullptr;
   /// The table for people, of a document that `run` made.
   std::string (*table)(const nlohmann::ordered_json&) = nullptr;
+  bool plans = false;  ///< makes or takes plans: has the options of models, too
 };
 
 const std::vector<Verb>& verbs();

@@ -134,14 +134,7 @@ chimera::LevelsOptions levels_options(const Request& request) {
   if (request.capacity) refuse_one("--capacity", *request.capacity);
   if (request.order && *request.order != "all") refuse_one("--order", *request.order);
   if (request.tiles && !request.tree) refuse_one("--tiles", *request.tiles);
-  if (!request.objective) return o;
-  const auto objective = chimera::objective_from_name(*request.objective);
-  if (!objective)
-    throw InputError({.where = "--objective",
-                      .value = request.objective->empty() ? "nothing" : *request.objective,
-                      .problem = "is not accepted",
-                      .accepted = "largest, sum"});
-  o.objective = *objective;
+  o.objective = chimera::objective_of(chimera_settings(request));
   return o;
 }
 
@@ -191,7 +184,7 @@ Result<Optimum> levels_optimise(const Request& request, const Setting& setting) 
   json["search_seconds"] = best.seconds;
   json["candidates"] = ordered_json::object();
   for (const auto& [name, n] : best.counted) json["candidates"][name] = n;
-  json["options"] = options_json(planned.options.model);
+  json["options"] = options_json(request, planned.options.model);
   return Optimum{std::move(best.plan), setting.machine->default_level(), std::move(json)};
 }
 
@@ -247,7 +240,7 @@ Answer levels_price(const Request& request, const Setting& setting,
   add_bound(json, m, options);
   const ordered_json volume = json["levels"].front()["volume_bytes"];
   json["volume_bytes"] = volume;
-  json["options"] = options_json(options.model);
+  json["options"] = options_json(request, options.model);
   return {std::move(json), Status::done};
 }
 

@@ -9,23 +9,6 @@
 namespace tilewright::harness {
 namespace {
 
-template <class T>
-T choice(const char* option, const std::optional<std::string>& given, T standard,
-         std::optional<T> (*from_name)(std::string_view), const char* accepted) {
-  if (!given) return standard;
-  if (const auto value = from_name(*given)) return *value;
-  throw InputError({.where = option,
-                    .value = given->empty() ? "nothing" : *given,
-                    .problem = "is not accepted",
-                    .accepted = accepted});
-}
-
-/// Memory::held is the model's own device, not a choice.
-std::optional<chimera::Memory> memory_choice(std::string_view name) {
-  const auto memory = chimera::memory_from_name(name);
-  return memory == chimera::Memory::held ? std::nullopt : memory;
-}
-
 /// The tree without loops of one trip, sequences spliced: what two trees that mean the same share.
 /// `bare`: without loads, stores, barriers and bindings either, of which an order says nothing.
 void flatten(const Workload& w, const Node& node, bool bare, std::vector<Node>& into) {
@@ -92,15 +75,12 @@ bool same_schedule(const Setting& s, const chimera::Order& order, const chimera:
 
 }  // namespace
 
-chimera::Options chimera_options(const Request& r) {
-  chimera::Options o;
-  o.reading = choice("--reading", r.reading, o.reading, chimera::reading_from_name,
-                     "observed, literal, trip-one");
-  o.edges = choice("--edges", r.edges, o.edges, chimera::edges_from_name, "full, exact");
-  o.memory = choice("--memory", r.memory, o.memory, memory_choice, "creq, paper, sum");
-  if (r.write_weight) o.write_weight = *r.write_weight;
-  if (r.min_tile) o.min_tile = *r.min_tile;
-  return o;
+Settings chimera_settings(const Request& request) {
+  return settings_among(request, chimera::option_specs(), "model chimera");
+}
+
+chimera::Options chimera_options(const Request& request) {
+  return chimera::options_of(chimera_settings(request));
 }
 
 namespace {
@@ -138,8 +118,9 @@ bool streams(const Request& r) { return r.level && *r.level != "all" && *r.level
 }  // namespace
 
 chimera::Options chimera_options(const Request& r, const Workload& w) {
-  chimera::Options o = chimera_options(r);
-  if (!r.target || r.min_tile) return o;
+  const Settings settings = chimera_settings(r);
+  chimera::Options o = chimera::options_of(settings);
+  if (!r.target || settings.given("min-tile")) return o;
   if (find_target(*r.target).name != "cpu") return o;  // refused by whoever emits for it
   const auto isa = r.isa ? cpu::isa_from_name(*r.isa) : cpu::host_isa();
   const Result<cpu::MicroKernel> kernel =
@@ -171,18 +152,16 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
         if (channels && reads_window(w, op)) o.multiples[*loop] = 2 * lanes;
         if (columns) o.multiples[*loop] = lanes;
         // A partial tile costs what it is: two rows too many do not buy a larger tile.
-        if (outer && !r.edges) o.edges = chimera::Edges::exact;
+        if (outer && !settings.given("edges")) o.edges = chimera::Edges::exact;
       }
   }
   return o;
 }
 
-nlohmann::ordered_json options_json(const chimera::Options& o) {
-  return {{"reading", chimera::name_of(o.reading)},
-          {"edges", chimera::name_of(o.edges)},
-          {"memory", chimera::name_of(o.memory)},
-          {"write_weight", o.write_weight},
-          {"min_tile", o.min_tile}};
+nlohmann::ordered_json options_json(const Request& request, const chimera::Options& o) {
+  nlohmann::ordered_json json = chimera_settings(request).to_json();
+  json["edges"] = chimera::name_of(o.edges);
+  return json;
 }
 
 TensorId intermediate_named(const Workload& w, const std::string& name, const char* option) {

@@ -5,18 +5,19 @@
 #include <string>
 
 #include "harness/request.h"
-#include "models/chimera/chimera.h"
+#include "models/chimera/options.h"
 
 namespace tilewright::harness {
 
-/// --reading, --edges, --memory, --write-weight, --min-tile, over the defaults of convention 4. Throws
-/// InputError naming the option.
+/// Chimera's options. Throws InputError naming the option.
+Settings chimera_settings(const Request& request);
 chimera::Options chimera_options(const Request& request);
 /// The same, and with --target no tile of a contraction's loop smaller than that target's micro-kernel
 /// (convention 4): its rows, its columns, and one vector of the reduction. --min-tile overrides.
 chimera::Options chimera_options(const Request& request, const Workload& w);
-/// They as JSON, with every default filled in.
-nlohmann::ordered_json options_json(const chimera::Options& options);
+/// They as JSON, with every default filled in, and with the edges that `used` has: a verb or a target
+/// may have other ones as its default.
+nlohmann::ordered_json options_json(const Request& request, const chimera::Options& used);
 
 /// An intermediate of the workload by name. Throws InputError where it is none.
 TensorId intermediate_named(const Workload& w, const std::string& name, const char* option);

@@ -143,8 +143,9 @@ ordered_json priced(const ModelRecord& by, const Request& asked, const Setting& 
   }
   const ByTensor model = by_tensor(answer.json);
   ByTensor no_edges = model;
-  if (!request.edges || *request.edges == "full") {
-    request.edges = "exact";
+  const auto edges = request.options.find("edges");
+  if (edges == request.options.end() || edges->second == std::vector<std::string>{"full"}) {
+    request.options["edges"] = {"exact"};
     if (const Answer cut = by.price(request, with_plan); cut.ok()) no_edges = by_tensor(cut.json);
   }
   json["volume_bytes"] = total(model);
@@ -258,6 +259,7 @@ Answer compare(const Request& request, const std::string& models) {
                       .problem = "is a plan already",
                       .accepted = "a workload; predict prices a plan"});
   const auto chosen = named_models(models);
+  check_options_of(request, chosen);
   auto json = document();
   name_workload(json, setting);
   json["machine"] = setting.machine->name;

@@ -148,7 +148,7 @@ Answer explain_orders(const Request& request, const Setting& setting) {
   json["level"] = setting.machine->level(level).name;
   json["capacity_elements"] = capacity.value;
   json["dtype"] = name_of(w.dtype());
-  json["options"] = options_json(options);
+  json["options"] = options_json(request, options);
   const auto solutions = priced_orders(request, setting, options, capacity);
   json["orders"] = ordered_json::array();
   if (!solutions) return refuse(std::move(json), solutions.reason());
@@ -252,9 +252,10 @@ Answer explain(const Request& request, bool resolved) {
   if (resolved) return explain_plan(request);
   const Setting setting = setting_of(request);
   if (setting.file || request.tree) return explain_plan(request);
+  check_model_options(request, "chimera");
   if (request.model && stitches(find_model(*request.model)))
     return stitch_explain(request, setting);
-  if (request.fuser.expression ||
+  if (request.options.contains("expression") ||
       (request.model && find_model(*request.model).name.starts_with("mcfuser")))
     return mcfuser_explain(request, setting);
   if (over_paths(request, *setting.machine))

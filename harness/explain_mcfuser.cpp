@@ -79,18 +79,16 @@ struct Shown {
 Result<Shown> shown_of(const Request& request, const Fused& on, const mcfuser::Options& o,
                        const mcfuser::Space& space) {
   const mcfuser::Chain& c = on.chain;
-  if (!request.fuser.expression) {
+  if (!request.options.contains("expression")) {
     const Result<mcfuser::Found> found = mcfuser::search_all(c, space, on.device, o, 1);
     if (!found) return Reason{found.reason()};
     const mcfuser::Candidate& best = found->best.front();
     return Shown{best.group->first, best.group->sub, best.tiles};
   }
-  const mcfuser::Expression e = mcfuser::parse_expression(c, *request.fuser.expression);
+  const mcfuser::Expression e = mcfuser::parse_expression(c, mcfuser_settings(request).text("expression"));
   mcfuser::SubExpression sub = mcfuser::sub_expression(c, e, o.blocks);
   if (request.tiles) return Shown{e, std::move(sub), named_tiles(request, c)};
-  mcfuser::Space alone = space;
-  alone.classes = {{sub, e, 1, std::nullopt}};
-  alone.counts.back().candidates = alone.counts.back().tuples;
+  const mcfuser::Space alone = mcfuser::narrowed(c, space, e, o);
   const Result<mcfuser::Found> found = mcfuser::search_all(c, alone, on.device, o, 1);
   if (!found) return Reason{found.reason()};
   return Shown{e, std::move(sub), found->best.front().tiles};
@@ -110,7 +108,7 @@ Answer mcfuser_explain(const Request& request, const Setting& setting) {
   const Workload& w = *c.workload;
   json["level"] = setting.machine->level(on->level).name;
   json["shared_bytes"] = on->device.shared.value;
-  json["options"] = options_json(o);
+  json["options"] = options_json(request, o);
   json["products"] = products_json(*on, o);
   json["memory_bound"] = std::ranges::all_of(
       json["products"], [](const ordered_json& p) { return p["memory_bound"].get<bool>(); });
@@ -118,12 +116,12 @@ Answer mcfuser_explain(const Request& request, const Setting& setting) {
   if (!space) return refuse(std::move(json), space.reason());
   json["candidates"] = space_json(*space);
   json["expressions"] = expressions_json(c, *space, o);
-  if (request.fuser.samples) {
+  if (request.samples) {
     json["seed"] = request.seed;
     json["drawn"] = ordered_json::array();
     for (const mcfuser::Candidate& one :
          mcfuser::draw_candidates(c, *space, on->device, o,
-                                  static_cast<std::size_t>(*request.fuser.samples), request.seed))
+                                  static_cast<std::size_t>(*request.samples), request.seed))
       json["drawn"].push_back({{"expression", mcfuser::to_text(c, one.group->first)},
                                {"tiles", tiles_json(c, one.tiles)},
                                {"seconds", one.seconds}});

@@ -26,8 +26,7 @@ Answer list_models() {
   json["models"] = ordered_json::array();
   for (const ModelRecord& m : models()) {
     ordered_json options = ordered_json::array();
-    for (const ModelOption& o : m.options)
-      options.push_back({{"name", o.name}, {"default", o.standard}, {"help", o.help}});
+    for (const OptionSpec& o : m.options) options.push_back(tilewright::to_json(o));
     json["models"].push_back({{"name", m.name},
                               {"summary", m.summary},
                               {"source", m.source},

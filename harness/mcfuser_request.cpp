@@ -11,43 +11,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-template <class T>
-void choose(const char* option, const std::optional<std::string>& given, T& value,
-            std::optional<T> (*from_name)(std::string_view), const char* accepted) {
-  if (!given) return;
-  const auto chosen = from_name(*given);
-  if (!chosen)
-    throw InputError({.where = option,
-                      .value = given->empty() ? "nothing" : *given,
-                      .problem = "is not accepted",
-                      .accepted = accepted});
-  value = *chosen;
-}
-
-void choose_rules(const std::string& text, bool (&rules)[4]) {
-  std::fill(std::begin(rules), std::end(rules), false);
-  if (text == "none") return;
-  for (std::size_t i = 0; i < text.size() || text.empty(); i += 2) {
-    const bool rule = i < text.size() && text[i] >= '1' && text[i] <= '4';
-    const bool comma = i + 1 == text.size() || (i + 2 < text.size() && text[i + 1] == ',');
-    if (!rule || !comma)
-      throw InputError({.where = "--rules",
-                        .value = text.empty() ? "nothing" : text,
-                        .problem = "is not accepted",
-                        .accepted = "rules to prune by, such as 1,2,3,4, or none"});
-    rules[text[i] - '1'] = true;
-  }
-}
-
-bool exact_edges(const Request& r) {
-  if (!r.edges || *r.edges == "full") return false;
-  if (*r.edges == "exact") return true;
-  throw InputError({.where = "--edges",
-                    .value = r.edges->empty() ? "nothing" : *r.edges,
-                    .problem = "is not accepted",
-                    .accepted = "full, exact"});
-}
-
 /// What the model says of a schedule, as Traffic: loads read, stores written; `exact`: partial
 /// tiles at their true size.
 Traffic traffic_of(const Setting& s, LevelId level, const mcfuser::Price& price, bool exact) {
@@ -79,7 +42,8 @@ Traffic traffic_of(const Setting& s, LevelId level, const mcfuser::Price& price,
 
 /// The plan that the request says (convention 12), else the model's own best.
 Result<Plan> plan_for(const Request& request, Setting& setting, const ModelRecord& record) {
-  if (setting.file || request.tree || request.order || request.fuser.expression)
+  if (setting.file || request.tree || request.order ||
+      request.options.contains("expression"))
     return plan_of(request, setting);
   Result<Optimum> best = record.optimise(request, setting);
   if (!best) return Reason{best.reason()};
@@ -111,7 +75,7 @@ Answer price_with(const Request& request, const Setting& asked, const ModelRecor
   const mcfuser::Options options = mcfuser_options(request, flat);
   const Result<mcfuser::Price> price = mcfuser::price(*schedule, *device, options);
   if (!price) return refused(price.reason());
-  Traffic traffic = traffic_of(setting, level, *price, exact_edges(request));
+  Traffic traffic = traffic_of(setting, level, *price, mcfuser_settings(request).text("edges") == "exact");
   traffic.by = record.name;
   merge(json, to_json(traffic));
   json["volume_bytes"] = traffic.total(boundary_into(*setting.machine, level)).read.value +
@@ -123,7 +87,7 @@ Answer price_with(const Request& request, const Setting& asked, const ModelRecor
       json["expression"] = mcfuser::to_text(*chain, read->expression);
       json["expression_paper"] = mcfuser::paper_text(*chain, read->expression);
     }
-  json["options"] = options_json(options);
+  json["options"] = options_json(request, options);
   return {std::move(json), Status::done};
 }
 
@@ -131,9 +95,13 @@ Result<Optimum> optimise_with(const Request& request, const Setting& setting, bo
   const Result<Fused> on = fused_of(request, setting);
   if (!on) return Reason{on.reason()};
   const mcfuser::Options options = mcfuser_options(request, flat);
-  const auto evolution = evolution_of(request);
-  Result<mcfuser::BestPlan> best =
-      mcfuser::best_plan(on->chain, *setting.machine, on->level, on->device, options, evolution);
+  const Settings settings = mcfuser_settings(request);
+  const auto evolution = mcfuser::evolution_of(settings, request.seed);
+  std::optional<mcfuser::Expression> only;
+  if (settings.has("expression"))
+    only = mcfuser::parse_expression(on->chain, settings.text("expression"));
+  Result<mcfuser::BestPlan> best = mcfuser::best_plan(on->chain, *setting.machine, on->level,
+                                                      on->device, options, evolution, only);
   if (!best) return Reason{best.reason()};
   const mcfuser::Chain& c = on->chain;
   const mcfuser::Class& group = *best->chosen.group;
@@ -170,7 +138,7 @@ Result<Optimum> optimise_with(const Request& request, const Setting& setting, bo
     json["seed"] = evolution->seed;
   }
   json["notes"] = best->space->notes;
-  json["options"] = options_json(options);
+  json["options"] = options_json(request, options);
   return Optimum{std::move(best->plan), on->level, std::move(json)};
 }
 
@@ -201,55 +169,22 @@ ordered_json time_json(const mcfuser::Price& price) {
           {"flops", price.flops}};
 }
 
-mcfuser::Options mcfuser_options(const Request& r, bool flat) {
-  const FuserOptions& f = r.fuser;
-  mcfuser::Options o;
-  o.flat = flat;
-  choose("--hoist", f.hoist, o.hoist, mcfuser::hoist_from_name, "dag, block, scope, none");
-  choose("--rule1", f.blocks, o.blocks, mcfuser::blocks_from_name, "between, always");
-  choose("--rule4", f.shared, o.shared, mcfuser::shared_from_name, "loaded, all");
-  choose("--stores", f.stores, o.stores, mcfuser::stores_from_name, "once, each");
-  choose("--phi", f.ratio, o.ratio, mcfuser::ratio_from_name, "written-once, printed");
-  if (f.rules) choose_rules(*f.rules, o.rules);
-  if (f.slack) o.slack = *f.slack;
-  if (f.padding) o.padding = *f.padding;
-  if (f.tile_step) o.tile_step = *f.tile_step;
-  return o;
+Settings mcfuser_settings(const Request& request) {
+  return settings_among(request, mcfuser::option_specs(), "model mcfuser");
 }
 
-std::optional<mcfuser::Evolution> evolution_of(const Request& r) {
-  const FuserOptions& f = r.fuser;
-  if (!f.search || *f.search == "exhaustive") return std::nullopt;
-  if (*f.search != "evolutionary")
-    throw InputError({.where = "--search",
-                      .value = f.search->empty() ? "nothing" : *f.search,
-                      .problem = "is no search",
-                      .accepted = "exhaustive, evolutionary"});
-  mcfuser::Evolution e;
-  e.population = f.population.value_or(e.population);
-  e.top = f.top.value_or(e.top);
-  e.epsilon = f.epsilon.value_or(e.epsilon);
-  e.patience = f.patience.value_or(e.patience);
-  e.generations = f.generations.value_or(e.generations);
-  e.seed = r.seed;
-  e.guard = !f.no_guard;
-  return e;
+mcfuser::Options mcfuser_options(const Request& request, bool flat) {
+  return mcfuser::options_of(mcfuser_settings(request), flat);
 }
 
-ordered_json options_json(const mcfuser::Options& o) {
+ordered_json options_json(const Request& request, const mcfuser::Options& o) {
+  ordered_json json = mcfuser_settings(request).to_json();
   std::string rules;
   for (int i = 0; i < 4; ++i)
     if (o.rules[i]) rules += (rules.empty() ? "" : ",") + std::to_string(i + 1);
-  return {{"hoist", mcfuser::name_of(o.hoist)},
-          {"rule1", mcfuser::name_of(o.blocks)},
-          {"rule4", mcfuser::name_of(o.shared)},
-          {"stores", mcfuser::name_of(o.stores)},
-          {"phi", mcfuser::name_of(o.ratio)},
-          {"rules", rules.empty() ? "none" : rules},
-          {"slack", o.slack},
-          {"padding", o.padding},
-          {"tile_step", o.tile_step},
-          {"flat", o.flat}};
+  json["rules"] = rules.empty() ? "none" : rules;
+  json["flat"] = o.flat;
+  return json;
 }
 
 Result<Fused> fused_of(const Request& request, const Setting& setting) {
@@ -263,10 +198,16 @@ Result<Fused> fused_of(const Request& request, const Setting& setting) {
 }
 
 Result<Plan> mcfuser_named_plan(const Request& request, const Setting& setting) {
+  if (!request.tiles) {
+    Result<Optimum> best = optimise_with(request, setting, true);
+    if (!best) return Reason{best.reason()};
+    return std::move(best).value().plan;
+  }
   Result<mcfuser::Chain> chain = mcfuser::chain_of(setting.workload);
   if (!chain) return Reason{chain.reason()};
   const mcfuser::Options options = mcfuser_options(request);
-  const mcfuser::Expression e = mcfuser::parse_expression(*chain, *request.fuser.expression);
+  const mcfuser::Expression e =
+      mcfuser::parse_expression(*chain, mcfuser_settings(request).text("expression"));
   return mcfuser::plan_of(*chain, mcfuser::sub_expression(*chain, e, options.blocks),
                           named_tiles(request, *chain), *setting.machine,
                           level_of(request, *setting.machine), options);
@@ -289,26 +230,6 @@ ordered_json space_json(const mcfuser::Space& space) {
 
 namespace {
 
-std::vector<ModelOption> fuser_options() {
-  return {{"--hoist", "dag", "how far loads and stores leave loops: dag, block, scope, none"},
-          {"--rule1", "between", "which spatial loops are bound to blocks: between, always"},
-          {"--rule4", "loaded", "the tensors of eq. (1): loaded, all"},
-          {"--stores", "once", "an output kept over its reduction: once, each"},
-          {"--phi", "written-once", "section II-A's denominator: written-once, printed"},
-          {"--rules", "1,2,3,4", "the rules that prune"},
-          {"--slack", "1.2", "rule 4: times the shared memory"},
-          {"--padding", "0.05", "rule 3: the largest part of a dimension"},
-          {"--tile-step", "16", "tiles are multiples of it"},
-          {"--edges", "full", "bytes of partial tiles: full, exact"},
-          {"--search", "exhaustive", "exhaustive, or evolutionary: Algorithm 1"},
-          {"--population", "512", "Algorithm 1's N"},
-          {"--top", "8", "Algorithm 1's n"},
-          {"--epsilon", "0.001", "Algorithm 1's, a part of the best"},
-          {"--patience", "4", "rounds within epsilon that end it (the paper: 1)"},
-          {"--generations", "200", "rounds at most"},
-          {"--no-guard", "off", "return the last round's best, as printed"}};
-}
-
 std::vector<std::string> fuser_assumptions() {
   return {"matrix products in a line; element-wise operators and softmax between them",
           "memory and computation do not overlap; full tiles; no quantisation into waves",
@@ -322,7 +243,7 @@ ModelRecord mcfuser_record() {
           .summary = "time of a chain of products under tiling expressions, and the best of all",
           .source = "Zhang et al., MCFuser, SC 2024, sections III and IV",
           .assumptions = fuser_assumptions(),
-          .options = fuser_options(),
+          .options = mcfuser::option_specs(),
           .optimise = [](const Request& r, const Setting& s) { return optimise_with(r, s, true); },
           .price = [](const Request& r,
                       const Setting& s) { return price_with(r, s, find_model("mcfuser"), true); }};
@@ -333,7 +254,7 @@ ModelRecord mcfuser_chimera_record() {
           .summary = "MCFuser's model over Chimera's space: nested loops only",
           .source = "Zhang et al., MCFuser, SC 2024, section VI-A",
           .assumptions = fuser_assumptions(),
-          .options = fuser_options(),
+          .options = mcfuser::option_specs(),
           .optimise = [](const Request& r, const Setting& s) { return optimise_with(r, s, false); },
           .price =
               [](const Request& r, const Setting& s) {

@@ -2,16 +2,15 @@
 #pragma once
 
 #include "harness/registry.h"
-#include "models/mcfuser/mcfuser.h"
+#include "models/mcfuser/options.h"
 
 namespace tilewright::harness {
 
-/// --hoist, --rule1, --rule4, --stores, --phi, --rules, --slack, --padding, --tile-step over the
-/// model's defaults. Throws InputError naming the option.
+/// MCFuser's options. Throws InputError naming the option.
+Settings mcfuser_settings(const Request& request);
 mcfuser::Options mcfuser_options(const Request& request, bool flat = true);
-/// --search evolutionary with its parameters; none for the exhaustive one.
-std::optional<mcfuser::Evolution> evolution_of(const Request& request);
-nlohmann::ordered_json options_json(const mcfuser::Options& options);
+/// They as JSON, with every default filled in, and which space they are of.
+nlohmann::ordered_json options_json(const Request& request, const mcfuser::Options& options);
 
 /// The chain and where it runs; a Reason where the model does not apply.
 struct Fused {
@@ -28,7 +27,7 @@ nlohmann::ordered_json tiles_json(const mcfuser::Chain& c, const mcfuser::Tiles&
 /// memory_seconds, compute_seconds, slowdown, blocks, flops
 nlohmann::ordered_json time_json(const mcfuser::Price& price);
 
-/// The plan of --expression and --tiles.
+/// The plan of --expression and --tiles, or the best tiles where those are not given.
 Result<Plan> mcfuser_named_plan(const Request& request, const Setting& setting);
 /// The chain's products by their ratio, the space with every rule's count, every expression's
 /// class, and of one expression (--expression, else the best) the DAG before and after, and every

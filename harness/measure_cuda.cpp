@@ -49,8 +49,8 @@ ordered_json model_json(const char* name, const CudaJob& job, const char* edges)
   Request request = job.request;
   request.tree.reset(), request.tiles.reset(), request.order.reset();
   request.pins.clear(), request.flags.clear();
-  request.fuser.expression.reset();
-  request.model = name, request.edges = edges;
+  request.options.erase("expression");
+  request.model = name, request.options["edges"] = {edges};
   Setting setting = job.on.setting;
   setting.file = PlanFile{.workload = *setting.workload,
                           .workload_name = setting.workload_name,

@@ -100,7 +100,7 @@ Answer chimera_price(const Request& asked, const Setting& setting) {
     tiling = named_tiling(request, setting);
   } else if (request.tree || setting.file) {
     tiling = ordered_tiling(request, setting, *plan_in_place(request, setting));
-  } else if (request.fuser.expression) {
+  } else if (request.options.contains("expression")) {
     const Result<Plan> plan = mcfuser_named_plan(request, setting);
     if (plan)
       tiling = ordered_tiling(request, setting, *plan);
@@ -130,7 +130,7 @@ Answer chimera_price(const Request& asked, const Setting& setting) {
   json["tiles"] = tiles_json(w, tiling->order, tiling->tiles);
   if (!tiling->whole)
     json["notes"] = "the order of the plan's loops; where it loads, stores and binds is not priced";
-  json["options"] = options_json(tiling->options);
+  json["options"] = options_json(request, tiling->options);
   json["volume_elements"] = price.volume.value;
   json["volume_bytes"] = bytes_of(price.volume, w.dtype()).value;
   json["memory_paper_bytes"] = bytes_of(price.memory_paper, w.dtype()).value;
@@ -191,7 +191,7 @@ Result<Optimum> chimera_optimise(const Request& asked, const Setting& setting) {
   json["search_seconds"] = seconds;
   json["candidates"] = counted_json(best->search);
   json["notes"] = best->search.notes;
-  json["options"] = options_json(options);
+  json["options"] = options_json(request, options);
   if (!options.min_tiles.empty()) {
     json["options"]["target"] = *request.target;
     for (const auto& [loop, least] : options.min_tiles)
@@ -257,13 +257,7 @@ std::vector<ModelRecord> chain_records() {
        .assumptions = {"one memory level holds a tile of every tensor; intermediates stay on chip",
                        "each tensor's movement counts once, an output's re-reading does not",
                        "recomputation and the conflicts of a cache are not priced"},
-       .options = {{"--reading", "observed", "Algorithm 1's line 11: observed, literal, trip-one"},
-                   {"--edges", "full", "partial tiles at the edges: full, exact"},
-                   {"--memory", "creq", "memory use: creq, paper, sum"},
-                   {"--objective", "largest",
-                    "with --level all, of the levels' costs: largest (eq. 3), sum"},
-                   {"--write-weight", "1", "what an output's movement counts"},
-                   {"--min-tile", "1", "the smallest tile tried"}},
+       .options = chimera::option_specs(),
        .optimise = chimera_optimise,
        .price = chimera_price},
       mcfuser_record(),
@@ -308,7 +302,7 @@ Result<Plan> plan_of(const Request& request, Setting& setting) {
                       .value = "a pin or flag",
                       .problem = "is of a tree",
                       .accepted = "--tree beside it"});
-  if (request.fuser.expression) return mcfuser_named_plan(request, setting);
+  if (request.options.contains("expression")) return mcfuser_named_plan(request, setting);
   if (request.order) {
     const Result<OrderedTiling> t = named_tiling(request, setting);
     if (!t) return Reason{t.reason()};

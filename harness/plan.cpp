@@ -46,6 +46,7 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
   if (setting.file) refuse_plan(request.subject.c_str());
   if (request.tree) refuse_plan("--tree");
   const ModelRecord& model = find_model(request.model.value_or("chimera"));
+  check_model_options(request, model.name);
   auto json = document();
   json["model"] = model.name;
   if (model.optimise == nullptr)

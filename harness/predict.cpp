@@ -16,7 +16,9 @@ Answer predict(const Request& request) {
                       .problem = "says which model prices the plan",
                       .accepted = join(names)});
   }
-  return find_model(name).price(request, setting);
+  const ModelRecord& model = find_model(name);
+  check_model_options(request, model.name);
+  return model.price(request, setting);
 }
 
 }  // namespace tilewright::harness

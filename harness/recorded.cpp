@@ -142,7 +142,7 @@ Request recorded_request(const Field& recording, const std::string& workload) {
   Request request{.subject = workload, .machine = recording.at("machine").text()};
   if (const auto model = recording.get("model")) request.model = model->text();
   if (const auto stitch = recording.get("stitch"))
-    for (const Field& option : stitch->items()) request.stitch.push_back(option.text());
+    for (const Field& option : stitch->items()) request.options["stitch"].push_back(option.text());
   return request;
 }
 

@@ -10,17 +10,12 @@
 
 #include "core/base/availability.h"
 #include "core/base/error.h"
+#include "core/base/option.h"
 #include "core/plan/plan.h"
 #include "harness/answer.h"
 #include "harness/request.h"
 
 namespace tilewright::harness {
-
-struct ModelOption {
-  std::string name;     ///< as on the command line, "--reading"
-  std::string standard; ///< its default
-  std::string help;
-};
 
 /// A model's best plan and what it says of it.
 struct Optimum {
@@ -36,7 +31,7 @@ struct ModelRecord {
   std::string summary;
   std::string source;
   std::vector<std::string> assumptions;
-  std::vector<ModelOption> options;
+  std::span<const OptionSpec> options;  ///< beside --published and --ours
   /// The model's best plan, for a request that names only a workload. Null: it makes no plans.
   std::function<Result<Optimum>(const Request&, const Setting&)> optimise;
   /// What `predict` answers; the plan is the request's, or the model's own where it says none.
@@ -52,6 +47,15 @@ std::vector<std::reference_wrapper<const ModelRecord>> models();
 void add_model(ModelRecord record);
 /// Throws InputError where no model was added under this name.
 void remove_model(std::string_view name);
+/// Checks the request's options: each must be of a model that has a part in the answer, which are the
+/// model that --model or, without it, `standard` names, Chimera where --order says the plan, and those
+/// that have --expression where it is given; every model where nothing is said. Throws InputError
+/// naming the model and what it accepts.
+void check_model_options(const Request& request, std::string_view standard = {});
+/// The same of these models.
+void check_options_of(const Request& request, std::span<const ModelRecord* const> models);
+/// Whether a model that has a part in the answer (as above) has an option of this name.
+bool takes_option(const Request& request, std::string_view name);
 /// Throws InputError with the names, nearest first.
 const ModelRecord& find_model(std::string_view name);
 

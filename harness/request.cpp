@@ -266,6 +266,11 @@ std::optional<Plan> plan_in_place(const Request& request, const Setting& setting
   return Plan{.kernels = {std::move(kernel)}};
 }
 
+Settings settings_among(const Request& request, std::span<const OptionSpec> specs,
+                        std::string_view owner) {
+  return {specs, options_among(request.options, specs), std::string(owner)};
+}
+
 Layout layout_of(const Request& request) {
   if (!request.layout || *request.layout == "tiled") return Layout::tiled;
   if (*request.layout == "row-major") return Layout::row_major;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/option.h"
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
 #include "core/plan/plan.h"
@@ -19,19 +20,6 @@
 #include "harness/answer.h"
 
 namespace tilewright::harness {
-
-/// MCFuser's options, each as its command-line option says (tilewright models).
-struct FuserOptions {
-  std::optional<std::string> expression = {};  ///< --expression: "mnlk", "ml(k,n)"
-  std::optional<std::string> hoist = {}, blocks = {}, shared = {}, stores = {}, ratio = {};
-  std::optional<std::string> rules = {};       ///< "1,2,3,4"; "none"
-  std::optional<std::string> search = {};      ///< exhaustive, evolutionary
-  std::optional<double> slack = {}, padding = {}, epsilon = {};
-  std::optional<std::int64_t> tile_step = {}, population = {}, top = {}, patience = {},
-      generations = {};
-  bool no_guard = false;
-  std::optional<std::int64_t> samples = {};  ///< explain: candidates drawn from the pruned space
-};
 
 struct Request {
   std::string subject = {};                   ///< a workload W, or a plan file
@@ -49,18 +37,12 @@ struct Request {
   std::optional<std::string> level = {};      ///< a level's name, or "all"
   std::optional<std::string> capacity = {};   ///< "32K", "4096B", "262144e"
   std::optional<std::string> order = {};      ///< "mlkn", "m,l,k,n", or "all"
-  std::optional<std::string> reading = {};    ///< observed, literal, trip-one
-  std::optional<std::string> edges = {};      ///< full, exact
-  std::optional<std::string> memory = {};     ///< creq, paper, sum
-  std::optional<std::string> objective = {};  ///< over several levels: largest, sum
-  std::optional<double> write_weight = {};
-  std::optional<std::int64_t> min_tile = {};
+  OptionValues options = {};                  ///< of models, as given (settings_among)
   std::optional<std::string> target = {};     ///< --target: a plan's tiles suit its micro-kernel
   std::optional<std::string> isa = {};        ///< of that target; none: the host's widest
   std::optional<std::string> micro_kernel = {};
   std::optional<std::string> layout = {};     ///< tiled, row-major
-  FuserOptions fuser = {};
-  std::vector<std::string> stitch = {};       ///< FusionStitching's: "last-step=select"
+  std::optional<std::int64_t> samples = {};   ///< explain: candidates drawn from the model's space
   std::uint64_t seed = 1;
   std::optional<int> threads = {};
   Progress progress = {};
@@ -111,6 +93,11 @@ std::map<std::string, std::int64_t> tiles_of(const Request& request, const Workl
 /// The plan of the plan file, or of --tree, --tiles, --pin and --flag; nothing where the request names
 /// neither. Throws InputError where both are given, or where pins come without a plan.
 std::optional<Plan> plan_in_place(const Request& request, const Setting& setting);
+
+/// A model's settings: those of the request's options that it has, over its defaults. Throws
+/// InputError for a value that is not accepted; `owner` is "model NAME".
+Settings settings_among(const Request& request, std::span<const OptionSpec> specs,
+                        std::string_view owner);
 
 /// --layout; tiled where it is not given.
 Layout layout_of(const Request& request);

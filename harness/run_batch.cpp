@@ -6,6 +6,7 @@
 #include "core/base/format.h"
 #include "harness/files.h"
 #include "harness/parallel.h"
+#include "harness/registry.h"
 #include "harness/run_cuda.h"
 
 namespace tilewright::harness {
@@ -62,6 +63,16 @@ class Line {
     for (const auto& [loop, size] : v->items()) parts.push_back(loop + "=" + size.dump());
     to = join(parts);
   }
+  /// Of every model; whoever makes the plan checks whether it has them.
+  void model_options(Request& request) {
+    const auto read = [&](std::span<const OptionSpec> specs) {
+      for (const OptionSpec& spec : specs)
+        if (const ordered_json* v = find(as_key(spec).c_str()))
+          request.options[spec.name] = option_texts(spec, *v, where_, as_key(spec));
+    };
+    read(defaults_options());
+    for (const ModelRecord& m : models()) read(m.options);
+  }
   void finish() const {
     for (const auto& [name, value] : object_.items())
       if (!known_.contains(name)) {
@@ -102,8 +113,7 @@ CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJ
   line.text("level", job.request.level);
   line.text("capacity", job.request.capacity);
   line.text("order", job.request.order);
-  line.text("expression", job.request.fuser.expression);
-  line.texts("stitch", job.request.stitch);
+  line.model_options(job.request);
   line.text("micro_kernel", job.options.micro_kernel);
   line.count("warps", 16, job.options.cuda.warps);
   line.count("stages", 8, job.options.cuda.stages);

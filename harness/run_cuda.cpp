@@ -100,9 +100,7 @@ bool without_units(CudaJob& job, const std::string& reason, std::set<std::string
   if (!job.request.model || plan_in_place(job.request, job.on.setting) ||
       std::ranges::none_of(job.on.plan.kernels, is_it) || !kernels.insert(name).second)
     return false;
-  if (std::ranges::any_of(job.request.stitch,
-                          [](const std::string& o) { return o.starts_with("schedule="); }))
-    return false;
+  if (stitch_settings(job.request).given("schedule-rank")) return false;
   const auto stitcher = stitcher_of(find_model(*job.request.model).name);
   if (!stitcher) return false;
   Result<Plan> plan = without_units(job.request, setting_of(job.request), *stitcher, kernels);

@@ -18,6 +18,7 @@ Scheduled schedule_of(const Request& request) {
     json["legal"] = false;
     out.refusal = refuse(std::move(json), reason);
   };
+  check_model_options(request);
   Result<Plan> plan = plan_of(request, out.setting);
   if (!plan) {
     refused(plan.reason());

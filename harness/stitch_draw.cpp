@@ -45,6 +45,20 @@ ordered_json terms_json(const fs::Overlap& t) {
           {"turns", t.turns}};
 }
 
+/// The request's options but the schedule, as assignments.
+std::vector<std::string> other_options(const Request& request) {
+  std::vector<std::string> options;
+  for (const OptionSpec& spec : fs::option_specs()) {
+    const auto given = request.options.find(spec.name);
+    if (given == request.options.end()) continue;
+    for (const std::string& text : given->second)
+      options.push_back(spec.kind == OptionKind::assignment ? text
+                                                            : answer_name(spec) + "=" + text);
+  }
+  std::erase_if(options, [](const std::string& o) { return o.starts_with("schedule="); });
+  return options;
+}
+
 }  // namespace
 
 ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) {
@@ -54,16 +68,15 @@ ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) 
   if (longest == plan.kernels.end() || longest->parts.empty()) return drawn;
   const auto at = static_cast<std::size_t>(longest - plan.kernels.begin());
   const auto all = fs::ranked(found.graph, found.device, plan.patterns[at], found.options);
-  const auto asked = static_cast<std::size_t>(*request.fuser.samples);
+  const auto asked = static_cast<std::size_t>(*request.samples);
   const std::size_t parts = std::min(asked, all.size());
   std::mt19937_64 random(request.seed);
+  const std::vector<std::string> others = other_options(request);
   for (std::size_t i = 0; i < parts; ++i) {
     const std::size_t first = i * all.size() / parts, end = (i + 1) * all.size() / parts;
     const std::size_t at_rank = first + random() % (end - first);
     const fs::StitchedKernel& k = all[at_rank];
-    ordered_json options = ordered_json::array();
-    for (const std::string& o : request.stitch)
-      if (!o.starts_with("schedule=")) options.push_back(o);
+    std::vector<std::string> options = others;
     options.push_back(formatted("schedule={}", at_rank + 1));
     drawn.push_back({{"schedule", described(k, at_rank + 1, all.size())},
                      {"rank", at_rank + 1},

@@ -1,10 +1,8 @@
 #include "harness/stitch_request.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <set>
 
 #include "core/base/format.h"
@@ -15,99 +13,6 @@ namespace {
 
 namespace fs = fusionstitching;
 using nlohmann::ordered_json;
-
-/// One option: how it is read, how it is printed.
-struct Knob {
-  std::string name, help, accepted;
-  std::function<bool(fs::Options&, const std::string&)> set;
-  std::function<ordered_json(const fs::Options&)> get;
-};
-
-Knob whole(const char* name, const char* help, int fs::Options::*field, int low, int high) {
-  const auto set = [=](fs::Options& o, const std::string& text) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-      return false;
-    o.*field = value;
-    return true;
-  };
-  return {name, help, formatted("{}..{}", low, high), set,
-          [=](const fs::Options& o) { return ordered_json(o.*field); }};
-}
-
-Knob choice(const char* name, const char* help, bool fs::Options::*field) {
-  const auto set = [=](fs::Options& o, const std::string& text) {
-    if (text != "yes" && text != "no") return false;
-    o.*field = text == "yes";
-    return true;
-  };
-  return {name, help, "yes, no", set,
-          [=](const fs::Options& o) { return ordered_json(o.*field ? "yes" : "no"); }};
-}
-
-template <class T>
-Knob named(const char* name, const char* help, const char* accepted, T fs::Options::*field,
-           std::optional<T> (*from_name)(std::string_view)) {
-  const auto set = [=](fs::Options& o, const std::string& text) {
-    const auto value = from_name(text);
-    if (value) o.*field = *value;
-    return value.has_value();
-  };
-  return {name, help, accepted, set,
-          [=](const fs::Options& o) { return ordered_json(fs::name_of(o.*field)); }};
-}
-
-Knob call_seconds() {
-  const auto set = [](fs::Options& o, const std::string& text) {
-    double us = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), us);
-    if (error != std::errc() || end != text.data() + text.size() || !(us >= 0 && us <= 1e6))
-      return false;
-    o.call_seconds = us * 1e-6;
-    return true;
-  };
-  return {"call-us", "T_reduced_calls: microseconds of a kernel call (not published)", "0..1e6",
-          set, [](const fs::Options& o) { return ordered_json(o.call_seconds * 1e6); }};
-}
-
-const std::vector<Knob>& knobs() {
-  static const std::vector<Knob> all = {
-      whole("top-k", "candidate patterns kept a vertex", &fs::Options::top_k, 1, 64),
-      whole("group", "consumers whose combinations are enumerated", &fs::Options::group, 1, 4),
-      whole("beam", "buffer sets", &fs::Options::beam, 1, 64),
-      named("last-step", "PatternReduction's: unite both groups' patterns, or select from them",
-            "unite, select", &fs::Options::last_step, fs::last_step_from_name),
-      choice("alone", "a vertex alone competes with its patterns", &fs::Options::alone),
-      choice("remote", "packing through the virtual vertex", &fs::Options::remote),
-      choice("skip", "a buffer set may leave a vertex's patterns out", &fs::Options::skip),
-      choice("seed", "XLA's fusions are candidates, and its plan is one", &fs::Options::seed),
-      whole("most-operators", "operators of a pattern", &fs::Options::most_operators, 2, 64),
-      call_seconds(),
-      whole("registers", "a thread's, in the delta-evaluator", &fs::Options::registers, 1, 255),
-      named("penalty", "T_penalty: difference to the operators alone, or whole",
-            "difference, whole", &fs::Options::penalty, fs::penalty_from_name),
-      named("pick", "what decides between the beam's plans: latency, score", "latency, score",
-            &fs::Options::pick, fs::pick_from_name),
-      named("groupings", "expensive operators as sub-roots: few subsets, or each", "few, each",
-            &fs::Options::groupings, fs::groupings_from_name),
-      named("product",
-            "contractions that are products: above the ridge point of f32, or of more points than "
-            "elements",
-            "ridge, points", &fs::Options::products, fs::products_from_name),
-      choice("written", "schedules that a plan can say, priced as it says them; no: the paper's",
-             &fs::Options::written),
-      named("latency", "what a kernel takes: overlap (resources that work at the same time), or published (L)",
-            "overlap, published", &fs::Options::latency, fs::latency_from_name),
-      choice("bandwidth", "latency=published: a kernel takes at least its compulsory bytes over DRAM's bandwidth",
-             &fs::Options::bandwidth),
-      choice("compose", "plan also what slices and gathers are of in each reader; the faster is taken",
-             &fs::Options::compose),
-      whole("schedule", "by its time, of the kernel that takes longest; 1: the best",
-            &fs::Options::schedule, 1, 1 << 20),
-  };
-  return all;
-}
 
 std::vector<std::string> names_of(const Workload& w, const fs::Graph& g,
                                   std::span<const int> vertices) {
@@ -193,7 +98,7 @@ Result<Optimum> optimise_with(const Request& request, const Setting& asked, Stit
   json["candidates"] = {{"patterns", found->candidates},
                         {"evaluated", found->evaluated},
                         {"plans", found->plans.size()}};
-  json["options"] = options_json(options);
+  json["options"] = stitch_settings(request).to_json();
   fs::WrittenPlan written =
       fs::write_plan(found->graph, found->device, found->price(), setting.machine);
   for (std::size_t k = 0; k < written.unbound.size(); ++k)
@@ -267,56 +172,19 @@ Answer price_with(const Request& request, const Setting& asked, Stitcher stitche
   for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
   json["volume_bytes"] = bytes;
   json["kernels"] = price.patterns.size();
-  json["options"] = options_json(options);
+  json["options"] = stitch_settings(request).to_json();
   json["notes"] = "products' time is left out; every tensor crosses once for each part of a kernel that reads it";
   return {std::move(json), Status::done};
 }
 
 }  // namespace
 
+Settings stitch_settings(const Request& request) {
+  return settings_among(request, fs::option_specs(), "model fusionstitching");
+}
+
 fs::Options stitch_options(const Request& request) {
-  fs::Options options;
-  for (const std::string& item : request.stitch) {
-    const std::size_t equals = std::min(item.find('='), item.size());
-    const std::string name = item.substr(0, equals);
-    const auto knob = std::ranges::find(knobs(), name, &Knob::name);
-    if (knob == knobs().end() || equals == item.size()) {
-      std::vector<std::string> known;
-      for (const Knob& k : knobs()) known.push_back(k.name);
-      const std::string near = nearest(name, known);
-      throw InputError({.where = "--stitch",
-                        .value = item.empty() ? "nothing" : item,
-                        .problem = knob == knobs().end() ? "names no option" : "gives no value",
-                        .accepted = "NAME=VALUE of " + join(known) +
-                                    (near.empty() ? "" : " (nearest: " + near + ")")});
-    }
-    if (!knob->set(options, item.substr(equals + 1)))
-      throw InputError({.where = "--stitch",
-                        .value = item,
-                        .problem = "is not accepted",
-                        .accepted = name + "=" + knob->accepted});
-  }
-  return options;
-}
-
-ordered_json options_json(const fs::Options& options) {
-  ordered_json json;
-  for (const Knob& k : knobs()) {
-    std::string name = k.name;
-    std::ranges::replace(name, '-', '_');
-    json[name] = k.get(options);
-  }
-  return json;
-}
-
-std::vector<ModelOption> stitch_option_records() {
-  std::vector<ModelOption> out;
-  for (const Knob& k : knobs()) {
-    const ordered_json standard = k.get(fs::Options{});
-    out.push_back({"--stitch " + k.name,
-                   standard.is_string() ? standard.get<std::string>() : standard.dump(), k.help});
-  }
-  return out;
+  return fs::options_of(stitch_settings(request));
 }
 
 namespace {
@@ -551,8 +419,8 @@ Answer stitch_explain(const Request& request, const Setting& asked) {
       fs::Graph::create(asked.workload, fs::ridge_of(found->device, options));
   for (const fs::Pattern& p : fs::xla_kernels(*named, options.most_operators))
     json["xla_kernels"].push_back(names_of(*asked.workload, *named, p));
-  json["options"] = options_json(options);
-  if (request.fuser.samples) {
+  json["options"] = stitch_settings(request).to_json();
+  if (request.samples) {
     json["seed"] = request.seed;
     json["drawn"] = drawn_schedules(request, *found);
   }
@@ -592,7 +460,7 @@ std::vector<ModelRecord> stitch_records() {
        .summary = "which memory-intensive operators of a graph to fuse, and how to stitch them",
        .source = source + ", sections 4 and 5",
        .assumptions = assumptions,
-       .options = stitch_option_records(),
+       .options = fs::option_specs(),
        .optimise = optimise<Stitcher::explorer>,
        .price = price<Stitcher::explorer>},
       {.name = "xla-rule",
@@ -600,14 +468,14 @@ std::vector<ModelRecord> stitch_records() {
                   "kernel",
        .source = source + ", sections 1 and 2",
        .assumptions = {"an operator is in one kernel: XLA would compute it again in several"},
-       .options = {},
+       .options = fs::option_specs(),
        .optimise = optimise<Stitcher::xla_rule>,
        .price = price<Stitcher::xla_rule>},
       {.name = "unfused",
        .summary = "a kernel an operator, priced by FusionStitching's evaluators",
        .source = source + ", section 4.3",
        .assumptions = {"a GPU whose machine file gives cycles of instruction classes"},
-       .options = {},
+       .options = fs::option_specs(),
        .optimise = optimise<Stitcher::unfused>,
        .price = price<Stitcher::unfused>}};
 }

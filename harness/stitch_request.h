@@ -5,19 +5,16 @@
 #include <set>
 
 #include "harness/registry.h"
-#include "models/fusionstitching/fusionstitching.h"
+#include "models/fusionstitching/options.h"
 
 namespace tilewright::harness {
 
 /// Which plan is made: the explorer's, XLA's rule, or a kernel an operator.
 enum class Stitcher : std::uint8_t { explorer, xla_rule, unfused };
 
-/// --stitch NAME=VALUE over the model's defaults. Throws InputError naming the option and what is
-/// accepted.
+/// The model's options. Throws InputError naming the option and what is accepted.
+Settings stitch_settings(const Request& request);
 fusionstitching::Options stitch_options(const Request& request);
-nlohmann::ordered_json options_json(const fusionstitching::Options& options);
-/// The options with their defaults, for the model's record.
-std::vector<ModelOption> stitch_option_records();
 
 /// A graph on a device with its fusion plans and the one that is chosen.
 struct StitchedPlan {

@@ -114,11 +114,44 @@ struct Asked {
   std::vector<Axis> options;
 };
 
-const std::set<std::string, std::less<>>& option_names() {
-  static const std::set<std::string, std::less<>> names = {
-      "level",  "capacity",   "reading", "edges", "memory", "objective", "write_weight", "min_tile",
-      "layout", "expression", "hoist",   "rule1", "rule4",  "stores",    "phi",          "seed"};
-  return names;
+/// What a sweep may vary beside models' own options.
+const std::vector<OptionSpec>& sweep_options() {
+  static const std::vector<OptionSpec> specs = {
+      {.name = "level", .help = "a level's name"},
+      {.name = "capacity", .help = "a size"},
+      {.name = "layout", .kind = OptionKind::choice, .names = {"tiled", "row-major"}},
+      {.name = "seed", .kind = OptionKind::integer}};
+  return specs;
+}
+
+/// Null where there is none: by the name that rows have.
+const OptionSpec* sweep_option(std::string_view key) {
+  if (const OptionSpec* spec = find_option_by_key(sweep_options(), key)) return spec;
+  if (const OptionSpec* spec = find_option_by_key(defaults_options(), key)) return spec;
+  for (const ModelRecord& m : models())
+    if (const OptionSpec* spec = find_option_by_key(m.options, key)) return spec;
+  return nullptr;
+}
+
+std::vector<std::string> sweep_option_keys() {
+  std::set<std::string> keys;
+  for (const OptionSpec& spec : sweep_options()) keys.insert(as_key(spec));
+  for (const OptionSpec& spec : defaults_options()) keys.insert(as_key(spec));
+  for (const ModelRecord& m : models())
+    for (const OptionSpec& spec : m.options) keys.insert(as_key(spec));
+  return {keys.begin(), keys.end()};
+}
+
+/// Whether the option says anything of a model's points: it is of all, or of a model with a part in
+/// their answers.
+bool concerns(const Asked& asked, const std::string& model, const std::string& key) {
+  if (find_option_by_key(sweep_options(), key) || find_option_by_key(defaults_options(), key))
+    return true;
+  Request r{.model = model};
+  if (!asked.orders.empty()) r.order = asked.orders.front();
+  for (const Axis& o : asked.options)
+    if (o.name == "expression") r.options["expression"] = {o.values.front()};
+  return takes_option(r, sweep_option(key)->name);
 }
 
 Asked asked_of(const Field& top, std::int64_t most) {
@@ -146,14 +179,19 @@ Asked asked_of(const Field& top, std::int64_t most) {
   }
   if (const auto options = top.get("options"))
     for (const auto& [name, values] : options->entries()) {
-      if (!option_names().contains(name)) {
-        const std::vector<std::string> names(option_names().begin(), option_names().end());
+      if (sweep_option(name) == nullptr) {
+        const std::vector<std::string> names = sweep_option_keys();
         const std::string near = nearest(name, names);
         values.fail("is no option of a sweep",
                     join(names) + (near.empty() ? "" : " (nearest: " + near + ")"));
       }
       a.options.push_back({name, texts_of(values)});
     }
+  if (const auto options = top.get("options"))
+    for (const Axis& o : a.options)
+      if (std::ranges::none_of(a.models,
+                               [&](const std::string& m) { return concerns(a, m, o.name); }))
+        options->at(o.name).fail("is an option of none of these models", join(a.models));
   return a;
 }
 
@@ -207,7 +245,11 @@ void refuse_unknown(const Asked& asked, const Field& top, const std::set<std::st
 class Expansion {
  public:
   Expansion(const Asked& asked, const Field& top, std::int64_t most)
-      : asked_(asked), top_(top), most_(most) {}
+      : asked_(asked), top_(top), most_(most) {
+    for (const std::string& model : asked.models)
+      for (std::size_t i = 0; i < asked.options.size(); ++i)
+        if (concerns(asked, model, asked.options[i].name)) concerned_.emplace(model, i);
+  }
 
   /// All points of a workload, on every machine, by every model.
   void add(const std::string& name, const OfWorkload& of) {
@@ -241,8 +283,12 @@ class Expansion {
                  .machine = asked_.machines[at[k]],
                  .model = asked_.models[at[k + 1]]};
     k += 2;
-    for (const Axis& o : asked_.options) p.options[o.name] = o.values[at[k++]];
+    const std::size_t first_option = k;
+    k += asked_.options.size();
     p.order = of.orders[at[k++]];
+    for (std::size_t i = 0; i < asked_.options.size(); ++i)
+      if (concerned_.contains({p.model, i}))
+        p.options[asked_.options[i].name] = asked_.options[i].values[at[first_option + i]];
     for (const std::size_t t : of.tiles)
       p.tiles[asked_.tiles[t].first] = asked_.tiles[t].second[at[k++]];
     if (seen_.insert(id_of(p)).second) points_.push_back(std::move(p));
@@ -251,11 +297,28 @@ class Expansion {
   const Asked& asked_;
   const Field& top_;
   const std::int64_t most_;
+  std::set<std::pair<std::string, std::size_t>> concerned_;  ///< models and positions of options
   std::vector<SweepPoint> points_;
   std::set<std::string> seen_;
 };
 
 }  // namespace
+
+void set_sweep_option(Request& request, const std::string& key, const std::string& value) {
+  const OptionSpec* spec = sweep_option(key);
+  if (spec == nullptr)
+    throw InputError({.where = "options",
+                      .field = key,
+                      .value = value,
+                      .problem = "is no option of a sweep",
+                      .accepted = join(sweep_option_keys())});
+  check_option(*spec, value, "options: " + key);
+  if (key == "level") request.level = value;
+  else if (key == "capacity") request.capacity = value;
+  else if (key == "layout") request.layout = value;
+  else if (key == "seed") request.seed = std::stoull(value);
+  else request.options[spec->name].push_back(value);
+}
 
 ordered_json to_json(const SweepPoint& p) {
   ordered_json json = {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/document.h"
+#include "harness/request.h"
 
 namespace tilewright::harness {
 
@@ -26,6 +27,11 @@ nlohmann::ordered_json to_json(const SweepPoint& p);
 SweepPoint sweep_point_from_json(const nlohmann::ordered_json& j);
 /// The point's name in a file of rows: a hash of what it asks.
 std::string id_of(const SweepPoint& p);
+
+/// What the point asks.
+Request request_of(const SweepPoint& p);
+/// Throws InputError for an option that there is not, and for a value that it does not take.
+void set_sweep_option(Request& request, const std::string& key, const std::string& value);
 
 struct Sweep {
   std::string name;

@@ -1,7 +1,4 @@
 // The rows of a sweep: each point's answer, flat.
-#include <charconv>
-#include <cmath>
-#include <cstdlib>
 #include <memory>
 
 #include "core/base/format.h"
@@ -11,58 +8,7 @@
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
-namespace {
-
 using nlohmann::ordered_json;
-
-[[noreturn]] void bad_option(const std::string& name, const std::string& value,
-                             const char* accepted) {
-  throw InputError({.where = "options",
-                    .field = name,
-                    .value = value,
-                    .problem = "is not accepted",
-                    .accepted = accepted});
-}
-
-std::int64_t whole(const std::string& name, const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1)
-    bad_option(name, text, "a whole number above zero");
-  return value;
-}
-
-double number(const std::string& name, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(value) || value < 0)
-    bad_option(name, text, "a number from 0");
-  return value;
-}
-
-void set_option(Request& r, const std::string& name, const std::string& value) {
-  const std::pair<const char*, std::optional<std::string>*> texts[] = {
-      {"level", &r.level},        {"capacity", &r.capacity},
-      {"reading", &r.reading},    {"edges", &r.edges},
-      {"memory", &r.memory},      {"objective", &r.objective},
-      {"layout", &r.layout},      {"expression", &r.fuser.expression},
-      {"hoist", &r.fuser.hoist},  {"rule1", &r.fuser.blocks},
-      {"rule4", &r.fuser.shared}, {"stores", &r.fuser.stores},
-      {"phi", &r.fuser.ratio}};
-  for (const auto& [known, to] : texts)
-    if (name == known) {
-      *to = value;
-      return;
-    }
-  if (name == "write_weight")
-    r.write_weight = number(name, value);
-  else if (name == "min_tile")
-    r.min_tile = whole(name, value);
-  else if (name == "seed")
-    r.seed = static_cast<std::uint64_t>(whole(name, value));
-  else
-    bad_option(name, value, "an option of a sweep");
-}
 
 Request request_of(const SweepPoint& p) {
   Request r;
@@ -76,10 +22,12 @@ Request request_of(const SweepPoint& p) {
       tiles += (tiles.empty() ? "" : ",") + loop + "=" + std::to_string(size);
     r.tiles = tiles;
   }
-  for (const auto& [name, value] : p.options) set_option(r, name, value);
+  for (const auto& [name, value] : p.options) set_sweep_option(r, name, value);
   r.threads = 1;  // the caller has the others
   return r;
 }
+
+namespace {
 
 /// What is read once for many points.
 class Settings {
@@ -98,6 +46,7 @@ class Settings {
 Answer answer_of(const SweepPoint& p, const Request& request, Settings& settings) {
   if (p.verb == "plan") return plan(request);
   if (p.verb == "simulate") return simulate(request);
+  check_model_options(request);
   return find_model(p.model).price(request, settings.of(request));
 }
 

@@ -410,7 +410,7 @@ Subject subject_of(const Request& request, const ValidateOptions& options) {
                       .problem = "is not what a built kernel has: its tensors are row-major",
                       .accepted = "--truth simulator"});
   s.exact_edges = chimera_options(request);
-  if (!request.edges) s.exact_edges.edges = chimera::Edges::exact;
+  if (!request.options.contains("edges")) s.exact_edges.edges = chimera::Edges::exact;
   if (options.spill)
     s.exact_edges.spilled.insert(intermediate_named(workload(s), *options.spill, "--spill"));
   s.full_edges = s.exact_edges;
@@ -454,6 +454,7 @@ std::optional<std::string> no_truth(const std::string& truth) {
 }  // namespace
 
 Answer validate(const Request& request, const ValidateOptions& options) {
+  check_model_options(request);
   if (on_gpu(options.truth)) return validate_cuda(request, options);
   if (options.truth == "emulator") return validate_npu(request, options);
   if (options.recorded)
@@ -476,14 +477,16 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["spilled"] = options.spill ? ordered_json(*options.spill) : ordered_json(nullptr);
   json["layout"] = s.meter != nullptr ? "row-major" : name_of(s.layout);
   json["seed"] = request.seed;
-  json["options"] = options_json(s.exact_edges);
+  json["options"] = options_json(request, s.exact_edges);
   if (s.meter != nullptr) s.reference = reference_of(s.setting, request.seed);
   const auto orders = orders_of(s, options, request);
   if (orders.empty()) return refuse(std::move(json), "no order of the workload fits the level");
 
   const Elements whole(s.capacity.value / size_of(workload(s).dtype()));
   const Elements half(whole.value / 2);
-  const std::int64_t min_tile = request.min_tile.value_or(kMinTile);
+  const std::int64_t min_tile = request.options.contains("min-tile")
+                                    ? chimera_settings(request).integer("min-tile")
+                                    : kMinTile;
   json["sampler"] = {{"law",
                       "uniform over the integer tilings with memory use of at most half the "
                       "capacity and no tile smaller than min_tile"},

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cstring>
 
+#include "harness/registry.h"
+
 namespace tilewright::harness {
 
 std::string command_of(const Request& r, const ValidateOptions& o) {
@@ -36,11 +38,15 @@ std::string command_of(const Request& r, const ValidateOptions& o) {
   option("--level", r.level);
   option("--capacity", r.capacity);
   option("--layout", r.layout);
-  option("--reading", r.reading);
-  option("--edges", r.edges);
-  option("--memory", r.memory);
-  if (r.write_weight) option("--write-weight", nlohmann::json(*r.write_weight).dump());
-  if (r.min_tile) option("--min-tile", std::to_string(*r.min_tile));
+  for (const ModelRecord& m : models())
+    for (const OptionSpec& spec : m.options) {
+      const auto given = r.options.find(spec.name);
+      if (m.name != r.model.value_or("chimera") || given == r.options.end()) continue;
+      for (const std::string& text : given->second) {
+        if (spec.kind != OptionKind::flag) option(as_argument(spec).c_str(), text);
+        else if (text == "on") add(as_argument(spec));
+      }
+    }
   option("--recorded", o.recorded);
   if (o.beyond) add("--beyond");
   return text;

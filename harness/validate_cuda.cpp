@@ -57,7 +57,7 @@ std::vector<CudaJob> drawn_jobs(const Request& request, const Fused& on,
     CudaJob job{.request = request, .options = {.target = "cuda"}};
     job.request.progress = {};
     job.request.model = "mcfuser";
-    job.request.fuser.expression = expression;
+    job.request.options["expression"] = {expression};
     job.request.tiles = join(tiles, ",");
     const Scheduled scheduled = schedule_of(job.request);
     if (!scheduled.schedule || misfit(*scheduled.schedule)) continue;
@@ -75,7 +75,7 @@ Result<ordered_json> counted_block(std::vector<CudaJob>& jobs, const Request& re
   for (const CudaJob& job : jobs) {
     ordered_json point = {{"name", job.json["name"]},
                           {"workload", job.json["workload"]},
-                          {"expression", *job.request.fuser.expression},
+                          {"expression", job.request.options.at("expression").front()},
                           {"tiles", *job.request.tiles}};
     if (job.refusal) {
       point["reason"] = *job.refusal;

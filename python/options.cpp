@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "harness/registry.h"
+
 namespace tilewright::python {
 namespace {
 
@@ -87,6 +89,17 @@ class Reader {
     }
   }
 
+  /// Of every model; whoever is asked checks whether it has them.
+  void model_options(harness::Request& request) {
+    const auto read = [&](std::span<const OptionSpec> specs) {
+      for (const OptionSpec& spec : specs)
+        if (const Json* v = find(as_key(spec).c_str()))
+          request.options[spec.name] = option_texts(spec, *v, "", as_key(spec));
+    };
+    read(defaults_options());
+    for (const harness::ModelRecord& m : harness::models()) read(m.options);
+  }
+
   void finish() const {
     for (const auto& [key, value] : options_.items())
       if (!seen_.contains(key)) bad(key, value, "an option of this verb");
@@ -138,31 +151,7 @@ Invocation invocation_of(const Json& options) {
   read.text("level", r.level);
   read.text("capacity", r.capacity);
   read.text("order", r.order);
-  read.text("reading", r.reading);
-  read.text("edges", r.edges);
-  read.text("memory", r.memory);
-  read.text("objective", r.objective);
-  read.number("write_weight", 0, 1e6, r.write_weight);
-  read.whole("min_tile", 1, 1'000'000'000, r.min_tile);
-  harness::FuserOptions& f = r.fuser;
-  read.text("expression", f.expression);
-  read.text("hoist", f.hoist);
-  read.text("rule1", f.blocks);
-  read.text("rule4", f.shared);
-  read.text("stores", f.stores);
-  read.text("phi", f.ratio);
-  read.text("rules", f.rules);
-  read.number("slack", 0, 1e6, f.slack);
-  read.number("padding", 0, 1e6, f.padding);
-  read.whole("tile_step", 1, 1'000'000, f.tile_step);
-  read.text("search", f.search);
-  read.whole("population", 1, 1'000'000, f.population);
-  read.whole("top", 1, 1'000'000, f.top);
-  read.number("epsilon", 0, 1e6, f.epsilon);
-  read.whole("patience", 1, 1'000'000, f.patience);
-  read.whole("generations", 1, 1'000'000, f.generations);
-  read.flag("no_guard", f.no_guard);
-  read.texts("stitch", r.stitch);
+  read.model_options(r);
   read.text("layout", r.layout);
   read.whole("seed", 0, INT64_MAX, r.seed);
   read.whole("threads", 1, 1024, r.threads);
@@ -222,7 +211,7 @@ Invocation invocation_of(const Json& options) {
   i.emit.cuda = i.measure.cuda = i.run.cuda;
   i.emit.out = i.out.value_or("");
   if (i.reproduce.samples) i.validate.samples = *i.reproduce.samples;
-  i.request.fuser.samples = i.reproduce.samples;
+  i.request.samples = i.reproduce.samples;
   i.reproduce.id = r.subject;
   i.reproduce.out = i.out;
   return i;

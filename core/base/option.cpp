@@ -101,10 +101,46 @@ std::string accepted_values(const OptionSpec& spec) {
     case OptionKind::integer:
       if (spec.high >= INT64_MAX) return formatted("a whole number from {}", spec.low);
       return formatted("a whole number from {} to {}", spec.low, spec.high);
+    case OptionKind::assignment:
+      return "NAME=VALUE";
     case OptionKind::number:
       return "a number from " + short_number(spec.least) + " to " + short_number(spec.most);
   }
   return "";
+}
+
+std::string value_name(const OptionSpec& spec) {
+  if (!spec.value.empty()) return spec.value;
+  switch (spec.kind) {
+    case OptionKind::flag:
+      return "";
+    case OptionKind::text:
+      return "TEXT";
+    case OptionKind::choice:
+      return "NAME";
+    case OptionKind::integer:
+      return "N";
+    case OptionKind::number:
+      return "NUMBER";
+    case OptionKind::assignment:
+      return "NAME=VALUE";
+  }
+  return "";
+}
+
+std::string help_text(const OptionSpec& spec) {
+  std::string text = spec.help;
+  const auto add = [&text](const std::string& more) { text += more; };
+  if (spec.kind == OptionKind::choice) add(": " + join(spec.names));
+  const std::string standard = spec.kind == OptionKind::flag ? "" : default_text(spec);
+  if (!standard.empty()) {
+    add(" (default " + standard);
+    if (!spec.published.empty()) add("; the paper: " + spec.published);
+    add(")");
+  } else if (!spec.published.empty()) {
+    add(" (the paper: " + spec.published + ")");
+  }
+  return text;
 }
 
 std::string default_text(const OptionSpec& spec) {
@@ -117,6 +153,7 @@ bool accepts(const OptionSpec& spec, std::string_view text) {
     case OptionKind::flag:
       return text == kOn || text == kOff;
     case OptionKind::text:
+    case OptionKind::assignment:
       return !text.empty();
     case OptionKind::choice:
       return std::ranges::find(spec.names, text) != spec.names.end();
@@ -137,16 +174,43 @@ void check_option(const OptionSpec& spec, std::string_view text, std::string_vie
                     .accepted = accepted.empty() ? spec.help : accepted});
 }
 
+const std::string& answer_name(const OptionSpec& spec) {
+  return spec.answer_name.empty() ? spec.name : spec.answer_name;
+}
+
 const OptionSpec* find_option(std::span<const OptionSpec> specs, std::string_view name) {
   const auto at = std::ranges::find(specs, name, &OptionSpec::name);
+  return at == specs.end() ? nullptr : &*at;
+}
+
+const OptionSpec* find_option_by_key(std::span<const OptionSpec> specs, std::string_view key) {
+  const auto at = std::ranges::find(specs, key, as_key);
   return at == specs.end() ? nullptr : &*at;
 }
 
 OptionValues options_among(const OptionValues& values, std::span<const OptionSpec> specs) {
   OptionValues among;
   for (const auto& [name, texts] : values)
-    if (find_option(specs, name) != nullptr) among.emplace(name, texts);
+    if (find_option(specs, name) != nullptr || find_option(defaults_options(), name) != nullptr)
+      among.emplace(name, texts);
   return among;
+}
+
+ordered_json to_json(const OptionSpec& spec) {
+  constexpr const char* kKinds[] = {"flag", "text", "choice", "integer", "number", "assignment"};
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+  };
+  return {{"name", as_argument(spec)},
+          {"default", default_text(spec)},
+          {"help", spec.help},
+          {"published", or_null(spec.published)},
+          {"kind", kKinds[static_cast<std::size_t>(spec.kind)]},
+          {"accepted", or_null(accepted_values(spec))},
+          {"repeated", spec.repeated},
+          {"value", value_name(spec)},
+          {"source", or_null(spec.source)},
+          {"key", as_key(spec)}};
 }
 
 std::vector<std::string> option_texts(const OptionSpec& spec, const ordered_json& value,
@@ -196,9 +260,11 @@ Settings::Settings(std::span<const OptionSpec> specs, const OptionValues& values
                            ? "none: it has no options"
                            : join(known) + (near.empty() ? "" : " (nearest: " + near + ")")});
     }
-    for (const std::string& text : texts) check_option(*spec, text, as_argument(*spec));
-    values_[static_cast<std::size_t>(spec - specs_.data())] = {texts, true};
+    set(*spec, texts);
   }
+  for (const OptionSpec& spec : specs_)
+    if (spec.kind == OptionKind::assignment)
+      for (const std::string& text : texts(spec.name)) assign(spec, text);
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     if (values_[i].given) continue;
     const OptionSpec& spec = specs_[i];
@@ -211,6 +277,36 @@ Settings::Settings(std::span<const OptionSpec> specs, const OptionValues& values
       values_[i].texts = {kOff};
     }
   }
+}
+
+void Settings::set(const OptionSpec& spec, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) check_option(spec, text, as_argument(spec));
+  values_[static_cast<std::size_t>(&spec - specs_.data())] = {texts, true};
+}
+
+void Settings::assign(const OptionSpec& by, const std::string& text) {
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const std::string name = text.substr(0, equals);
+  std::vector<std::string> known;
+  const OptionSpec* named = nullptr;
+  for (const OptionSpec& spec : specs_) {
+    if (!spec.in_answers) continue;
+    known.push_back(answer_name(spec));
+    if (known.back() == name) named = &spec;
+  }
+  const std::string near = nearest(name, known);
+  if (named == nullptr || equals == text.size())
+    throw InputError({.where = as_argument(by),
+                      .value = text.empty() ? "nothing" : text,
+                      .problem = named == nullptr ? "names no option" : "gives no value",
+                      .accepted = "NAME=VALUE of " + join(known) +
+                                  (near.empty() ? "" : " (nearest: " + near + ")")});
+  if (!accepts(*named, text.substr(equals + 1)))
+    throw InputError({.where = as_argument(by),
+                      .value = text,
+                      .problem = "is not accepted",
+                      .accepted = name + "=" + accepted_values(*named)});
+  set(*named, {text.substr(equals + 1)});
 }
 
 void Settings::broken(std::string_view name, const char* what) {
@@ -285,7 +381,7 @@ ordered_json Settings::to_json() const {
   ordered_json json = ordered_json::object();
   for (const OptionSpec& spec : specs_) {
     if (!spec.in_answers) continue;
-    ordered_json& to = json[as_key(spec)];
+    ordered_json& to = json[with_hyphens_as(answer_name(spec), '_')];
     if (!has(spec.name)) {
       to = nullptr;
     } else if (spec.repeated) {

@@ -20,6 +20,9 @@ enum class OptionKind : std::uint8_t {
   choice,   ///< one of `names`
   integer,  ///< a whole number from `low` to `high`
   number,   ///< a finite number from `least` to `most`
+  /// NAME=VALUE of another option beside it, by its name in answers (hyphens for underscores): how
+  /// files that were recorded earlier give it.
+  assignment,
 };
 
 struct OptionSpec {
@@ -38,12 +41,13 @@ struct OptionSpec {
   /// takes it.
   std::string published = {};
   std::string fallback = {};  ///< "by the tiles": what holds where there is no default
-  std::string value = {};     ///< what stands for the value in the help: "NAME"; by kind if empty
+  std::string value = {};     ///< what stands for the value in the help; empty: by kind
   std::string help = {};      ///< what it is, without accepted values and default
   std::string source = {};    ///< the section or equation that it is of
   std::string letter = {};    ///< "m" for -m
   bool repeated = false;      ///< may be given several times; a list in Python
   bool in_answers = true;     ///< among the "options" of answers
+  std::string answer_name = {};  ///< its name there, where it is another; written as `name` is
 };
 
 /// Options as they were given, by OptionSpec::name: one text, or several of a repeated option.
@@ -57,15 +61,25 @@ std::string as_key(const OptionSpec& spec);
 std::string accepted_values(const OptionSpec& spec);
 /// The default as people read it: "dag", "off", "by the tiles". Empty where nothing can be said.
 std::string default_text(const OptionSpec& spec);
+/// What stands for the value in the help: "NAME"; empty of a flag.
+std::string value_name(const OptionSpec& spec);
+/// "how far loads leave loops: dag, none (default dag; the paper: none)"
+std::string help_text(const OptionSpec& spec);
 /// Whether the option takes this text.
 bool accepts(const OptionSpec& spec, std::string_view text);
 /// Throws InputError, with `where` for the option's name, unless the option takes this text.
 void check_option(const OptionSpec& spec, std::string_view text, std::string_view where);
+/// "write-weight": its name in answers, and in an assignment.
+const std::string& answer_name(const OptionSpec& spec);
+/// Null where there is none with this as_key.
+const OptionSpec* find_option_by_key(std::span<const OptionSpec> specs, std::string_view key);
 /// Null where there is none of that name.
 const OptionSpec* find_option(std::span<const OptionSpec> specs, std::string_view name);
-/// Those of `values` that `specs` has.
+/// Those of `values` that `specs` or defaults_options() has.
 OptionValues options_among(const OptionValues& values, std::span<const OptionSpec> specs);
 
+/// The record as JSON: {"name": "--write-weight", "default", "help", "key", "kind", "accepted", ...}.
+nlohmann::ordered_json to_json(const OptionSpec& spec);
 /// A JSON value as the option's texts: true, 3, "dag", ["a", "b"], as Python and batch lines give
 /// them. Throws InputError with `where` and `field` where the JSON type or the value is not the
 /// option's.
@@ -126,6 +140,8 @@ class Settings {
     std::vector<std::string> texts = {};
     bool given = false;
   };
+  void set(const OptionSpec& spec, const std::vector<std::string>& texts);
+  void assign(const OptionSpec& by, const std::string& text);
   const Value& value(std::string_view name) const;
   const Value& value(std::string_view name, OptionKind kind) const;
   [[noreturn]] static void broken(std::string_view name, const char* what);

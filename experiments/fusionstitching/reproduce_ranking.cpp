@@ -43,7 +43,7 @@ std::string as_predicted_now(const Field& recording, const Field& graph) {
   const auto workload = graph.get("workload");
   if (!workload || !recording.get("model")) return "-";
   Request request = recorded_request(recording, workload->text());
-  request.fuser.samples = kAll;
+  request.samples = kAll;
   const Answer answer = explain(request);
   if (!answer.ok() || !answer.json.contains("drawn")) return "-";
   std::map<std::string, double> now;

@@ -59,8 +59,10 @@ MemoryPoint point_of(const Field& p, const std::string& machine, const How& how)
   r.layout = "row-major";  // as kernels have their tensors
   if (const auto tree = p.get("tree")) r.tree = tree->text();
   if (const auto tiles = p.get("tiles")) r.tiles = tiles->text();
-  if (const auto expression = p.get("expression")) r.fuser.expression = expression->text();
-  if (r.fuser.expression) r.model = "mcfuser";
+  if (const auto expression = p.get("expression")) {
+    r.options["expression"] = {expression->text()};
+    r.model = "mcfuser";
+  }
   if (const auto blocks = p.get("blocks_per_sm"))
     point.options.blocks_per_sm = blocks->integer(1, 32);
   point.options.partitions = how.partitions;

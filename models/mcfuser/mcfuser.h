@@ -288,6 +288,8 @@ struct Space {
 /// pads least, with a note. Counting after rule 4 visits every tuple that rule 3 keeps; past 2^26
 /// of them it is left out, with a note. A Reason where a loop has more than 2^20 sizes.
 Result<Space> space_of(const Chain& c, const Device& d, const Options& o);
+/// The same space of one expression's class alone, rule 2 aside.
+Space narrowed(const Chain& c, Space space, const Expression& e, const Options& o);
 
 // ---- The search ---------------------------------------------------------------------------------
 
@@ -365,8 +367,10 @@ struct BestPlan {
   std::int64_t overflowed = 0;  ///< better candidates whose plan does not truly fit, left out
 };
 /// What `plan --model mcfuser` prints: the fastest by the model whose schedule fits the level (the
-/// paper's own are weeded out by the PTX lowering). `evolution`: that search instead.
+/// paper's own are weeded out by the PTX lowering). `evolution`: that search instead. `only`: of that
+/// expression's class alone.
 Result<BestPlan> best_plan(const Chain& c, const Machine& m, LevelId level, const Device& d,
-                           const Options& o, const std::optional<Evolution>& evolution = {});
+                           const Options& o, const std::optional<Evolution>& evolution = {},
+                           const std::optional<Expression>& only = {});
 
 }  // namespace tilewright::mcfuser

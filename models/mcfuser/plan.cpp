@@ -383,12 +383,14 @@ std::optional<std::pair<Candidate, Plan>> first_that_fits(const Chain& c, const 
 }  // namespace
 
 Result<BestPlan> best_plan(const Chain& c, const Machine& m, LevelId level, const Device& d,
-                           const Options& o, const std::optional<Evolution>& evolution) {
+                           const Options& o, const std::optional<Evolution>& evolution,
+                           const std::optional<Expression>& only) {
   const auto start = std::chrono::steady_clock::now();
   Result<Space> space = space_of(c, d, o);
   if (!space) return Reason{space.reason()};
   BestPlan out;
-  out.space = std::make_shared<const Space>(std::move(space).value());
+  out.space = std::make_shared<const Space>(
+      only ? narrowed(c, std::move(space).value(), *only, o) : std::move(space).value());
   for (std::size_t keep : {std::size_t{32}, std::size_t{2048}}) {
     Result<Found> found =
         evolution ? evolve(c, *out.space, d, o, *evolution) : search_all(c, *out.space, d, o, keep);

@@ -133,4 +133,10 @@ Result<Space> space_of(const Chain& c, const Device& d, const Options& o) {
   return s;
 }
 
+Space narrowed(const Chain& c, Space space, const Expression& e, const Options& o) {
+  space.classes = {{sub_expression(c, e, o.blocks), e, 1, std::nullopt}};
+  space.counts.back().candidates = space.counts.back().tuples;
+  return space;
+}
+
 }  // namespace tilewright::mcfuser

@@ -27,7 +27,13 @@ const std::vector<OptionSpec>& specs() {
        .high = UINT64_MAX,
        .in_answers = false},
       {.name = "expression", .accepted = "such as ml(k,n)"},
-      {.name = "pin", .repeated = true}};
+      {.name = "pin", .repeated = true},
+      {.name = "xla-seed",
+       .kind = OptionKind::choice,
+       .names = {"yes", "no"},
+       .standard = "yes",
+       .answer_name = "seed"},
+      {.name = "toy", .kind = OptionKind::assignment, .repeated = true, .in_answers = false}};
   return all;
 }
 
@@ -94,13 +100,13 @@ TEST(Option, RefusesWithWhatIsAccepted) {
             "--expression: nothing is not accepted; accepted: such as ml(k,n)");
   EXPECT_EQ(error_of({{"slak", {"1"}}}),
             "model toy: --slak is none of its options; accepted: --hoist, --tile-step, --slack, "
-            "--guard, --seed, --expression, --pin (nearest: --slack)");
+            "--guard, --seed, --expression, --pin, --xla-seed, --toy (nearest: --slack)");
 }
 
 TEST(Option, AnswersSayEveryValue) {
   EXPECT_EQ(
       settings({{"tile-step", {"8"}}}).to_json().dump(),
-      R"({"hoist":"dag","tile_step":8,"slack":1.2,"guard":false,"expression":null,"pin":null})");
+      R"({"hoist":"dag","tile_step":8,"slack":1.2,"guard":false,"expression":null,"pin":null,"seed":"yes"})");
   EXPECT_EQ(settings({{"published", {"on"}}}).to_json()["defaults"], "published");
 }
 
@@ -126,6 +132,19 @@ TEST(Option, ReadsJson) {
   } catch (const InputError& e) {
     EXPECT_STREQ(e.what(), "line 3: hoist: \"dog\" is not accepted; accepted: dag, none");
   }
+}
+
+TEST(Option, TakesAssignments) {
+  const Settings s = settings({{"toy", {"seed=no", "tile-step=8", "hoist=none"}}});
+  EXPECT_EQ(s.text("xla-seed"), "no");
+  EXPECT_EQ(s.integer("tile-step"), 8);
+  EXPECT_TRUE(s.given("hoist"));
+  EXPECT_EQ(error_of({{"toy", {"tilestep=8"}}}),
+            "--toy: tilestep=8 names no option; accepted: NAME=VALUE of hoist, tile-step, slack, "
+            "guard, expression, pin, seed (nearest: tile-step)");
+  EXPECT_NE(error_of({{"toy", {"slack"}}}).find("slack gives no value"), std::string::npos);
+  EXPECT_EQ(error_of({{"toy", {"tile-step=65"}}}),
+            "--toy: tile-step=65 is not accepted; accepted: tile-step=a whole number from 1 to 64");
 }
 
 TEST(Option, NamesItself) {

@@ -212,7 +212,7 @@ TEST(Recorded, SchedulesArePredictedAgain) {
   const TemporaryDirectory out, data;
   Request request{.subject = "softmax:rows=4096,cols=768", .machine = "h200"};
   request.model = "fusionstitching";
-  request.fuser.samples = 1000;
+  request.samples = 1000;
   const Answer said = explain(request);
   std::ifstream from(std::string(kFolder) + "/h200-ranking.json");
   ordered_json recording = ordered_json::parse(from), points = ordered_json::array();

@@ -81,7 +81,7 @@ TEST(Composed, LstmCellIsOneKernelThatReadsOnce) {
   EXPECT_EQ(a.json["volume_bytes"], compulsory_of(cell));
   EXPECT_EQ(a.json["bound_bytes"], compulsory_of(cell));
   Request as_written = request(cell);
-  as_written.stitch = {"compose=no"};
+  as_written.options["stitch"] = {"compose=no"};
   const Answer b = plan(as_written);
   ASSERT_TRUE(b.ok());
   EXPECT_FALSE(b.json["plan"].contains("rewrites"));
@@ -94,12 +94,12 @@ TEST(Composed, LstmCellIsOneKernelThatReadsOnce) {
 TEST(Composed, BandwidthDecidesAlsoWhereScheduleHasNoSuchTerm) {
   for (const char* bandwidth : {"bandwidth=yes", "bandwidth=no"}) {
     Request r = request("lstm-cell:batch=4096,hidden=768");
-    r.stitch = {bandwidth};
+    r.options["stitch"] = {bandwidth};
     const auto found = stitched(setting_of(r), stitch_options(r));
     ASSERT_TRUE(found.ok());
     EXPECT_EQ(found->rewrites, Names{"compose"}) << bandwidth;
     // A schedule is of the composition.
-    r.stitch.push_back("schedule=3");
+    r.options["stitch"].push_back("schedule=3");
     const auto third = stitched(setting_of(r), stitch_options(r));
     ASSERT_TRUE(third.ok());
     EXPECT_EQ(third->rewrites, Names{"compose"});
@@ -110,7 +110,7 @@ TEST(Composed, BandwidthDecidesAlsoWhereScheduleHasNoSuchTerm) {
 TEST(Composed, LookingUpAgainHasItsPrice) {
   for (const char* bandwidth : {"bandwidth=yes", "bandwidth=no"}) {
     Request r = request("attention-unit:batch=2560,items=100,width=64");
-    r.stitch = {bandwidth};
+    r.options["stitch"] = {bandwidth};
     const auto found = stitched(setting_of(r), stitch_options(r));
     ASSERT_TRUE(found.ok());
     EXPECT_EQ(found->rewrites, Names{}) << bandwidth;

@@ -81,7 +81,7 @@ TEST(StitchedEmulated, SumsOfBothKindsAreOneKernel) {
       r.subject = subject;
       r.machine = "h200";
       r.model = "fusionstitching";
-      r.stitch = {"bandwidth=yes"};
+      r.options["stitch"] = {"bandwidth=yes"};
       const Answer a = run(r, {.target = target, .seconds = 0.0});
       ASSERT_TRUE(a.ok()) << a.json.dump(1);
       EXPECT_TRUE(a.json.value("verified", false));
@@ -124,7 +124,7 @@ TEST(StitchedEmulated, KernelsWithoutUnitsAreVerified) {
   r.subject = "attention-unit:batch=6,items=10,width=16,rows=40";
   r.machine = "h200";
   r.model = "fusionstitching";
-  r.stitch = {"compose=no"};
+  r.options["stitch"] = {"compose=no"};
   const Setting setting = setting_of(r);
   const auto bound = without_units(r, setting, Stitcher::explorer, {});
   ASSERT_TRUE(bound.ok()) << bound.reason();

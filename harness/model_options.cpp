@@ -1,0 +1,69 @@
+// Which of a request's options are of which model.
+#include <algorithm>
+
+#include "harness/registry.h"
+
+namespace tilewright::harness {
+namespace {
+
+using Records = std::vector<std::reference_wrapper<const ModelRecord>>;
+
+bool has(const ModelRecord& model, std::string_view option) {
+  return find_option(model.options, option) != nullptr;
+}
+
+Records asked_models(const Request& request, std::string_view standard) {
+  Records asked;
+  const bool expression = request.options.contains("expression");
+  if (request.model) {
+    asked.emplace_back(find_model(*request.model));
+  } else if (!standard.empty() && !expression) {
+    asked.emplace_back(find_model(standard));
+  }
+  for (const ModelRecord& m : builtin_models())
+    if ((expression && has(m, "expression")) || (request.order && m.name == "chimera"))
+      asked.emplace_back(m);
+  return asked.empty() ? models() : asked;
+}
+
+void check(const Request& request, const Records& asked) {
+  for (const auto& [name, texts] : request.options) {
+    if (find_option(defaults_options(), name) != nullptr) continue;
+    if (std::ranges::any_of(asked, [&](const ModelRecord& m) { return has(m, name); })) continue;
+    std::vector<std::string> whose, known;
+    for (const ModelRecord& m : asked) {
+      whose.push_back(m.name);
+      for (const OptionSpec& spec : m.options)
+        if (std::ranges::find(known, as_argument(spec)) == known.end())
+          known.push_back(as_argument(spec));
+    }
+    const std::string near = nearest("--" + name, known);
+    throw InputError(
+        {.where = "model " + join(whose),
+         .value = "--" + name,
+         .problem = "is none of its options",
+         .accepted = known.empty()
+                         ? "none: it has no options"
+                         : join(known) + (near.empty() ? "" : " (nearest: " + near + ")")});
+  }
+  for (const ModelRecord& m : asked) settings_among(request, m.options, "model " + m.name);
+}
+
+}  // namespace
+
+void check_model_options(const Request& request, std::string_view standard) {
+  if (!request.options.empty()) check(request, asked_models(request, standard));
+}
+
+void check_options_of(const Request& request, std::span<const ModelRecord* const> models) {
+  Records asked;
+  for (const ModelRecord* m : models) asked.emplace_back(*m);
+  if (!request.options.empty()) check(request, asked);
+}
+
+bool takes_option(const Request& request, std::string_view name) {
+  return std::ranges::any_of(asked_models(request, {}),
+                             [&](const ModelRecord& m) { return has(m, name); });
+}
+
+}  // namespace tilewright::harness

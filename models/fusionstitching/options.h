@@ -1,0 +1,15 @@
+// FusionStitching's options, each written once: the command line, Python, batch lines, sweeps,
+// answers and the reference pages read them here.
+#pragma once
+
+#include <span>
+
+#include "core/base/option.h"
+#include "models/fusionstitching/fusionstitching.h"
+
+namespace tilewright::fusionstitching {
+
+std::span<const OptionSpec> option_specs();
+Options options_of(const Settings& settings);
+
+}  // namespace tilewright::fusionstitching

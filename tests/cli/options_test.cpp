@@ -1,0 +1,118 @@
+// Options of models on the command line: every verb that plans takes those of the model asked.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace tilewright::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kChain = "gemm-chain:m=64,n=32,k=32,l=64";
+
+json document(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const auto done = tilewright_command(arguments);
+  EXPECT_EQ(done.status, 0) << done.err;
+  return json::parse(done.out, nullptr, false);
+}
+
+std::string error_of(const std::vector<std::string>& arguments) {
+  const auto done = tilewright_command(arguments);
+  EXPECT_EQ(done.status, 2) << done.out;
+  return done.err;
+}
+
+TEST(ModelOptions, EveryVerbThatPlansTakesThem) {
+  const json plan = document({"plan", kChain, "-m", "a100", "--model", "mcfuser", "--expression", "mnlk"});
+  EXPECT_EQ(plan["expression"], "mnlk");
+  EXPECT_EQ(plan["candidates"]["after"].contains("rule1"), true);
+  const json run = document({"run", kChain, "-m", "a100", "--model", "mcfuser", "--expression", "mnlk",
+                             "--target", "cpu", "--isa", "generic", "--seconds", "0"});
+  EXPECT_EQ(run["verified"], true);
+  for (const char* verb : {"explain", "plan", "predict", "compare", "simulate", "emit", "run",
+                           "measure", "validate"})
+    for (const char* option : {"--reading", "--slack", "--beam", "--published", "--ours"})
+      EXPECT_THAT(tilewright_command({verb, "--help"}).out, HasSubstr(option)) << verb;
+}
+
+// What is planned is what runs: the expression with the tiles that plan shows.
+TEST(ModelOptions, ExpressionWithoutTilesHasItsBestEverywhere) {
+  const std::vector<std::string> of = {kChain, "-m", "a100", "--model", "mcfuser", "--expression", "lmnk"};
+  const auto with = [&of](std::vector<std::string> verb) {
+    verb.insert(verb.end(), of.begin(), of.end());
+    return document(verb);
+  };
+  const json plan = with({"plan"}), price = with({"predict"}), shown = with({"explain"});
+  EXPECT_EQ(price["seconds"], plan["seconds"]);
+  EXPECT_EQ(shown["shown"]["tiles"], plan["expression_tiles"]);
+  EXPECT_EQ(shown["shown"]["tree"], plan["plan"]["kernels"][0]["tree"]);
+}
+
+TEST(ModelOptions, OfAnotherModelAreRefusedByName) {
+  const std::string error =
+      error_of({"plan", kChain, "-m", "a100", "--model", "mcfuser", "--reading", "literal"});
+  EXPECT_THAT(error, HasSubstr("model mcfuser: --reading is none of its options; accepted: --expression"));
+  EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--slack", "2"}), HasSubstr("model chimera: --slack"));
+  EXPECT_THAT(error_of({"predict", kChain, "-m", "a100", "--model", "exact", "--order", "mlkn", "--slack",
+                        "2"}),
+              HasSubstr("model exact, chimera: --slack"));
+  EXPECT_THAT(error_of({"run", kChain, "-m", "a100", "--model", "bounds", "--beam", "3"}),
+              HasSubstr("model bounds: --beam is none of its options; accepted: none"));
+  EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--slac", "2"}), HasSubstr("nearest --slack"));
+}
+
+// An option of the model that made the plan, beside another that prices it.
+TEST(ModelOptions, OfTheModelThatSaysThePlan) {
+  const auto volume = [](const char* reading) {
+    return document({"predict", kChain, "-m", "a100", "--model", "exact", "--order", "mlnk",
+                     "--reading", reading})["memory"];
+  };
+  EXPECT_NE(volume("observed"), nullptr);
+  EXPECT_NE(volume("literal"), nullptr);
+}
+
+TEST(ModelOptions, GoToEachModelOfCompareThatHasThem) {
+  const json j = document({"compare", kChain, "-m", "a100", "--models", "chimera,mcfuser", "--hoist",
+                           "block", "--reading", "literal"});
+  ASSERT_EQ(j["plans"].size(), 2u);
+  EXPECT_THAT(error_of({"compare", kChain, "-m", "a100", "--models", "chimera", "--hoist", "block"}),
+              HasSubstr("model chimera: --hoist"));
+}
+
+TEST(ModelOptions, PublishedAndOurs) {
+  const auto options = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", "layernorm:rows=64,cols=256", "-m", "h200",
+                                          "--model", "fusionstitching"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return document(arguments)["options"];
+  };
+  const json plain = options({}), ours = options({"--ours"}), published = options({"--published"});
+  EXPECT_FALSE(plain.contains("defaults"));
+  EXPECT_EQ(ours["defaults"], "ours");
+  EXPECT_EQ(published["defaults"], "published");
+  EXPECT_EQ(ours["beam"], 8);
+  EXPECT_EQ(published["beam"], 3);
+  EXPECT_EQ(published["last_step"], "select");
+  EXPECT_EQ(options({"--published", "--beam", "5"})["beam"], 5);
+  EXPECT_EQ(options({"--published", "--stitch", "beam=5"})["beam"], 5);
+  EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--ours", "--published"}), HasSubstr("one of them"));
+}
+
+TEST(ModelOptions, StandUnderTheirModelInHelp) {
+  const std::string help = tilewright_command({"run", "--help"}).out;
+  const std::size_t own = help.find("--target"), model = help.find("Options of mcfuser");
+  ASSERT_NE(model, std::string::npos);
+  EXPECT_LT(own, model);
+  EXPECT_LT(model, help.find("--slack"));
+  EXPECT_THAT(help, HasSubstr("(default 1.2)"));
+  EXPECT_THAT(tilewright_command({"machines", "--help"}).out, Not(HasSubstr("--slack")));
+}
+
+}  // namespace
+}  // namespace tilewright::test
