@@ -331,8 +331,9 @@ struct Found {
   double seconds = 0;  ///< wall clock
 };
 
-/// Every candidate of the pruned space; the `keep` best by t_estm, ties by less shared memory, then
-/// in the space's order. A Reason where nothing is left. Cost: some 40 ns a candidate; candidates
+/// Every candidate of the pruned space; the `keep` best by t_estm. Ties, which the paper leaves open, go
+/// to the larger tiles, by the bytes of all of them: the model has no cost of a loop's turn, so that
+/// the tile of a reduction may be anything. Then in the space's order. A Reason where nothing is left. Cost: some 40 ns a candidate; candidates
 /// past 2^30 are a Reason.
 Result<Found> search_all(const Chain& c, const Space& s, const Device& d, const Options& o,
                          std::size_t keep = 64);
@@ -359,18 +360,37 @@ struct Reading {
 };
 Result<Reading> expression_of(const Chain& c, const Schedule& s);
 
+/// A candidate with its plan.
+struct Ranked {
+  Candidate candidate;
+  Plan plan;
+  std::int64_t before = 0;  ///< better candidates of the search, taken or left out
+};
+/// What a target says of a plan's schedule.
+using Accepts = std::function<bool(const Schedule&)>;
+/// Candidates that the paper measures of each round: n of Algorithm 1.
+inline constexpr std::size_t kRanked = 8;
+/// The best `count` of a search's candidates in order, no two with the same plan, whose schedules are
+/// legal and fit the level: to be measured, or to stand in for one another. With `accepts`, those that
+/// a target takes: it may pad tiles to the blocks of its micro-kernel, which the model knows nothing
+/// of. Cost: a resolve a candidate, and what `accepts` takes.
+std::vector<Ranked> ranked_plans(const Chain& c, const Machine& m, LevelId level, const Device& d,
+                                 const Options& o, const Found& found, std::size_t count = kRanked,
+                                 const Accepts& accepts = {});
+
 struct BestPlan {
   Plan plan;
   Candidate chosen;  ///< its group points into `space`
   std::shared_ptr<const Space> space;
   Found found;
-  std::int64_t overflowed = 0;  ///< better candidates whose plan does not truly fit, left out
+  std::int64_t overflowed = 0;  ///< better candidates whose plan does not fit or is not taken
 };
 /// What `plan --model mcfuser` prints: the fastest by the model whose schedule fits the level (the
-/// paper's own are weeded out by the PTX lowering). `evolution`: that search instead. `only`: of that
-/// expression's class alone.
+/// paper's own are weeded out by the PTX lowering) and that `accepts` takes. `evolution`: that search
+/// instead. `only`: of that expression's class alone.
 Result<BestPlan> best_plan(const Chain& c, const Machine& m, LevelId level, const Device& d,
                            const Options& o, const std::optional<Evolution>& evolution = {},
-                           const std::optional<Expression>& only = {});
+                           const std::optional<Expression>& only = {},
+                           const Accepts& accepts = {});
 
 }  // namespace tilewright::mcfuser

@@ -358,55 +358,54 @@ Result<Reading> expression_of(const Chain& c, const Schedule& s) {
   return Reason{kNone + std::string("no nest or sequence of the loops has this tree")};
 }
 
-namespace {
-
-/// The first of the candidates whose schedule fits, counting those that do not.
-std::optional<std::pair<Candidate, Plan>> first_that_fits(const Chain& c, const Machine& m,
-                                                          LevelId level, const Device& d,
-                                                          const Options& o, const Found& found,
-                                                          std::int64_t& overflowed) {
+std::vector<Ranked> ranked_plans(const Chain& c, const Machine& m, LevelId level, const Device& d,
+                                 const Options& o, const Found& found, std::size_t count,
+                                 const Accepts& accepts) {
   const auto machine = std::make_shared<const Machine>(m);
-  overflowed = 0;
-  for (const Candidate& one : found.best) {
+  std::vector<Ranked> out;
+  for (std::size_t i = 0; i < found.best.size() && out.size() < count; ++i) {
+    const Candidate& one = found.best[i];
     Plan plan = plan_of(c, one.group->sub, one.tiles, m, level, o);
+    if (std::ranges::find(out, plan, &Ranked::plan) != out.end()) continue;
     const Result<Schedule> schedule = resolve(plan, c.workload, machine);
-    if (schedule) {
-      const auto used = memory_use(*schedule);
-      const auto at = used.find(m.level(level).name);
-      if (at == used.end() || at->second <= d.shared) return std::pair(one, std::move(plan));
-    }
-    ++overflowed;
+    if (!schedule) continue;
+    const auto used = memory_use(*schedule);
+    const auto at = used.find(m.level(level).name);
+    if (at != used.end() && at->second > d.shared) continue;
+    if (accepts && !accepts(*schedule)) continue;
+    out.push_back({one, std::move(plan), static_cast<std::int64_t>(i)});
   }
-  return std::nullopt;
+  return out;
 }
-
-}  // namespace
 
 Result<BestPlan> best_plan(const Chain& c, const Machine& m, LevelId level, const Device& d,
                            const Options& o, const std::optional<Evolution>& evolution,
-                           const std::optional<Expression>& only) {
+                           const std::optional<Expression>& only, const Accepts& accepts) {
   const auto start = std::chrono::steady_clock::now();
   Result<Space> space = space_of(c, d, o);
   if (!space) return Reason{space.reason()};
   BestPlan out;
   out.space = std::make_shared<const Space>(
       only ? narrowed(c, std::move(space).value(), *only, o) : std::move(space).value());
-  for (std::size_t keep : {std::size_t{32}, std::size_t{2048}}) {
+  for (std::size_t keep : {std::size_t{32}, std::size_t{2048}, std::size_t{1} << 16}) {
     Result<Found> found =
         evolution ? evolve(c, *out.space, d, o, *evolution) : search_all(c, *out.space, d, o, keep);
     if (!found) return Reason{found.reason()};
     out.found = std::move(found).value();
-    if (auto best = first_that_fits(c, m, level, d, o, out.found, out.overflowed)) {
-      out.chosen = std::move(best->first);
-      out.plan = std::move(best->second);
+    std::vector<Ranked> first = ranked_plans(c, m, level, d, o, out.found, 1, accepts);
+    if (!first.empty()) {
+      out.chosen = std::move(first.front().candidate);
+      out.plan = std::move(first.front().plan);
+      out.overflowed = first.front().before;
       out.found.seconds =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       return out;
     }
     if (evolution || out.found.best.size() < keep) break;
   }
-  return Reason{formatted("none of the {} fastest candidates has a plan that fits {} bytes of {}",
-                          out.found.best.size(), d.shared.value, m.level(level).name)};
+  return Reason{formatted("none of the {} fastest candidates has a plan that fits {} bytes of {}{}",
+                          out.found.best.size(), d.shared.value, m.level(level).name,
+                          accepts ? " and that the target takes" : "")};
 }
 
 }  // namespace tilewright::mcfuser

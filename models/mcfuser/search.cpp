@@ -25,7 +25,8 @@ std::vector<Pricer> pricers_of(const Chain& c, const std::vector<const Class*>& 
   return out;
 }
 
-/// The `keep` best so far, by time, then shared memory, then the order of their coming.
+/// The `keep` best so far, by time, then the larger tiles (the more shared memory), then the order
+/// of their coming.
 class Best {
  public:
   explicit Best(std::size_t keep) : keep_(keep) {}
@@ -55,7 +56,7 @@ class Best {
     Tiles tiles;
   };
   static bool before(const Entry& a, const Entry& b) {
-    return std::tie(a.seconds, a.memory, a.order) < std::tie(b.seconds, b.memory, b.order);
+    return std::tie(a.seconds, b.memory, a.order) < std::tie(b.seconds, a.memory, b.order);
   }
   std::size_t keep_;
   std::int64_t next_ = 0;
@@ -85,6 +86,7 @@ class Population {
     std::size_t group = 0;
     Tiles tiles;
     double seconds = 0;
+    std::int64_t memory = 0;  ///< of all its tiles
   };
 
   /// Random candidates that rule 4 lets through; false where none were met.
@@ -104,10 +106,15 @@ class Population {
     return true;
   }
 
-  /// Estimates and sorts.
+  /// Estimates and sorts, the larger tiles first where times are the same.
   std::int64_t estimate() {
-    for (Member& m : members_) m.seconds = pricers_[m.group].quick(m.tiles).seconds;
-    std::ranges::stable_sort(members_, {}, &Member::seconds);
+    for (Member& m : members_) {
+      m.seconds = pricers_[m.group].quick(m.tiles).seconds;
+      m.memory = shared_memory(c_, d_, Shared::all, m.tiles);
+    }
+    std::ranges::stable_sort(members_, [](const Member& a, const Member& b) {
+      return std::tie(a.seconds, b.memory) < std::tie(b.seconds, a.memory);
+    });
     return static_cast<std::int64_t>(members_.size());
   }
 

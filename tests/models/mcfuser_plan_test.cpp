@@ -355,5 +355,57 @@ TEST(McfuserSearch, NothingFits) {
   EXPECT_FALSE(evolve(c, s, d, {}, {}).ok());
 }
 
+/// The model's time is the same for every tile of a reduction whose loop stays.
+TEST(McfuserSearch, TiesGoToTheLargerTiles) {
+  for (const char* name : {"mcfuser/G4", "mcfuser/G12", "gemm-chain:m=512,n=256,k=512,l=512"}) {
+    const Chain c = chain(name);
+    const Device d = a100(c);
+    const auto s = space_of(c, d, {});
+    ASSERT_TRUE(s) << name;
+    const auto found = search_all(c, *s, d, {}, 400);
+    ASSERT_TRUE(found) << name;
+    const auto memory = [&](const Candidate& one) {
+      return shared_memory(c, d, Shared::all, one.tiles);
+    };
+    int ties = 0;
+    for (std::size_t i = 1; i < found->best.size(); ++i) {
+      const Candidate &a = found->best[i - 1], &b = found->best[i];
+      ASSERT_LE(a.seconds, b.seconds);
+      if (a.seconds != b.seconds) continue;
+      EXPECT_GE(memory(a), memory(b)) << name << ", " << i;
+      ++ties;
+    }
+    EXPECT_GT(ties, 5) << name;
+  }
+}
+
+TEST(McfuserSearch, RankedPlansDifferAndFit) {
+  for (const char* name : {"mcfuser/G4", "mcfuser/S6", "gemm-chain:m=77,n=130,k=260,l=97"}) {
+    const Chain c = chain(name);
+    const auto m = std::make_shared<const Machine>(named_machine("a100"));
+    const LevelId level = *m->find("shared");
+    const Device d = a100(c);
+    const auto best = best_plan(c, *m, level, d, {});
+    ASSERT_TRUE(best) << name;
+    const auto ranked = ranked_plans(c, *m, level, d, {}, best->found);
+    ASSERT_EQ(ranked.size(), kRanked) << name;
+    EXPECT_EQ(ranked.front().plan, best->plan);
+    for (std::size_t i = 0; i < ranked.size(); ++i) {
+      const auto schedule = resolve(ranked[i].plan, c.workload, m);
+      ASSERT_TRUE(schedule) << schedule.reason();
+      EXPECT_LE(memory_use(*schedule).at("shared"), d.shared);
+      for (std::size_t j = 0; j < i; ++j) {
+        EXPECT_NE(ranked[i].plan, ranked[j].plan);
+        EXPECT_LE(ranked[j].candidate.seconds, ranked[i].candidate.seconds);
+      }
+    }
+    // What a target does not take is left out, and the order stays.
+    const auto taken = [&](const Schedule& s) { return s.kernels.front().blocks % 2 == 0; };
+    for (const Ranked& one : ranked_plans(c, *m, level, d, {}, best->found, 3, taken))
+      EXPECT_TRUE(taken(*resolve(one.plan, c.workload, m)));
+    EXPECT_FALSE(best_plan(c, *m, level, d, {}, {}, {}, [](const Schedule&) { return false; }));
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::mcfuser
