@@ -5,7 +5,8 @@
 #include <span>
 
 #include "bench/problem.h"
-#include "core/workload/reference/evaluate.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/rounding.h"
 
 namespace tilewright::bench {
 namespace {
@@ -55,8 +56,9 @@ Result<Chain> Chain::create(const Workload& w, std::uint64_t seed) {
                    [](double x) { return static_cast<float>(x); });
   };
   copy("A", c.a_), copy("B", c.b_), copy("D", c.d_);
-  TensorValues values = evaluate(w, std::move(inputs));
-  c.reference_ = std::move(values[w.find_tensor("E")->index()]);
+  Bounded all = evaluate_bounded(w, std::move(inputs));
+  c.reference_ = std::move(all.values[w.find_tensor("E")->index()]);
+  c.bounds_ = std::move(all.bounds[w.find_tensor("E")->index()]);
   c.forget();
   return c;
 }
@@ -69,6 +71,10 @@ void Chain::forget() const {
 
 double Chain::error() const {
   return relative_error(std::span<const float>(e_.get(), reference_.size()), reference_);
+}
+
+bool Chain::right() const {
+  return compare(DType::f32, e_.get(), reference_, bounds_).worst <= 1;
 }
 
 }  // namespace tilewright::bench

@@ -37,12 +37,14 @@ class Chain {
   void forget() const;
   /// max|E - reference| / max|reference|, the reference in float64 from the evaluator.
   double error() const;
+  /// Whether every element is as near as rounding explains (rounding.h).
+  bool right() const;
 
  private:
   using Floats = std::shared_ptr<float[]>;
   std::int64_t batch_ = 1, m_ = 0, n_ = 0, k_ = 0, l_ = 0;
   Floats a_, b_, d_, c_, e_;
-  std::vector<double> reference_;
+  std::vector<double> reference_, bounds_;
 };
 
 }  // namespace tilewright::bench

@@ -50,11 +50,11 @@ Ours verified(const harness::Scheduled& on, const Settings& settings, int thread
   Result<cpu::Kernel> kernel = cpu::build(*source);
   if (!kernel) return {nullptr, kernel.reason()};
   harness::VerifyResult checked =
-      harness::verify(std::move(kernel).value(), on.setting, settings.seed);
+      harness::verify(std::move(kernel).value(), on.setting, settings.seed, &*on.schedule);
   if (checked.kernel) return {std::move(checked.kernel), ""};
   return {nullptr,
-          formatted("verification failed: relative error {:.3g}, tolerance {:.3g}",
-                      checked.verification.relative_error, checked.verification.tolerance)};
+          "verification failed: " +
+              reason_of(checked.verification, *on.setting.workload)};
 }
 
 Prepared prepare(const std::string& row, const Settings& settings, int threads) {
@@ -78,6 +78,7 @@ Prepared prepare(const std::string& row, const Settings& settings, int threads) 
 struct Task {
   std::function<void()> forget;
   std::function<double()> error;
+  std::function<bool()> right;
   /// Empty where the peer does not compute this kind.
   std::function<std::vector<Entry>(const Peer& peer, int threads)> entries;
 };
@@ -87,12 +88,14 @@ Task task_of(const Workload& w, std::uint64_t seed) {
     const auto chain = std::make_shared<const Chain>(Chain::create(w, seed).value());
     return {.forget = [chain] { chain->forget(); },
             .error = [chain] { return chain->error(); },
+            .right = [chain] { return chain->right(); },
             .entries = [chain](const Peer& p, int threads) { return p.prepare(*chain, threads); }};
   }
   const auto problem = std::make_shared<const Problem>(w, seed);
   const Kind kind = kind_of(w);
   return {.forget = [problem] { problem->forget(); },
           .error = [problem] { return problem->error(); },
+          .right = [problem] { return problem->right(); },
           .entries = [problem, kind](const Peer& p, int threads) {
             const auto& prepare = kind == Kind::softmax ? p.softmax : p.convolutions;
             return prepare ? prepare(*problem, threads) : std::vector<Entry>{};
@@ -100,15 +103,14 @@ Task task_of(const Workload& w, std::uint64_t seed) {
 }
 
 /// Runs the entry once on forgotten outputs and compares; throws where it is wrong.
-Column checked(const Entry& entry, const Task& task, double tolerance) {
+Column checked(const Entry& entry, const Task& task) {
   task.forget();
   entry.run();
   if (entry.collect) entry.collect();
   const double error = task.error();
-  // A library may add in any order, so it is held to the tolerance that our kernels are held to.
-  if (!(error <= tolerance))
-    throw std::runtime_error(formatted("{} is wrong: relative error {:.3g}, tolerance {:.3g}",
-                                         entry.name, error, tolerance));
+  // A library may add in any order, so it is held to the bounds that our kernels are held to.
+  if (!task.right())
+    throw std::runtime_error(formatted("{} is wrong: relative error {:.3g}", entry.name, error));
   const auto sample = [entry] {
     if (!entry.own_seconds) return seconds_of(entry.run);
     entry.run();
@@ -157,7 +159,7 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
                        other->verification().relative_error});
   for (const Peer& peer : peers) try {
       for (const Entry& entry : task.entries(peer, threads))
-        columns.push_back(checked(entry, task, harness::tolerance_of(w)));
+        columns.push_back(checked(entry, task));
     } catch (const std::exception& refused) {
       notes.push_back(peer.name + ": " + refused.what());
     }

@@ -7,7 +7,8 @@
 #include <span>
 #include <stdexcept>
 
-#include "core/workload/reference/evaluate.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/rounding.h"
 
 namespace tilewright::bench {
 namespace {
@@ -44,9 +45,8 @@ Problem::Problem(const Workload& w, std::uint64_t seed)
     std::ranges::transform(inputs[t], tensors_[t].get(),
                            [](double x) { return static_cast<float>(x); });
   }
-  TensorValues values = evaluate(w, std::move(inputs));
-  reference_.resize(w.tensors().size());
-  for (TensorId t : w.outputs()) reference_[t.index()] = std::move(values[t.index()]);
+  Bounded all = evaluate_bounded(w, std::move(inputs));
+  reference_ = std::move(all.values), bounds_ = std::move(all.bounds);
   forget();
 }
 
@@ -83,6 +83,13 @@ double Problem::error() const {
                               reference));
   }
   return worst;
+}
+
+bool Problem::right() const {
+  return std::ranges::all_of(workload_->outputs(), [this](TensorId t) {
+    return compare(DType::f32, tensors_[t.index()].get(), reference_[t.index()], bounds_[t.index()])
+               .worst <= 1;
+  });
 }
 
 }  // namespace tilewright::bench

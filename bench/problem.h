@@ -38,11 +38,13 @@ class Problem {
   void forget() const;
   /// max|x - reference| / max|reference| over the outputs, the reference in float64.
   double error() const;
+  /// Whether every element is as near as rounding explains (rounding.h).
+  bool right() const;
 
  private:
   std::shared_ptr<const Workload> workload_;
   std::vector<std::shared_ptr<float[]>> tensors_;
-  std::vector<std::vector<double>> reference_;  ///< by tensor, of outputs only
+  std::vector<std::vector<double>> reference_, bounds_;  ///< by tensor, of outputs only
 };
 
 /// 4096-aligned room.

@@ -154,7 +154,7 @@ void emulate_job(CudaJob& job, const Reference& reference) {
     job.json["traffic"] = traffic_json(running);
     job.json["emulation_seconds"] = report.seconds;
     job.json["emulation_notes"] = report.notes;
-  });
+  }, &*job.on.schedule);
   add_verification(job, checked);
   if (!job.refusal && job.json["faults"] != 0)
     job.refuse_with("the kernel computes the right values, with faults: " +

@@ -60,17 +60,19 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> verified_kernels(
 
   const auto tensors = std::make_shared<CpuTensors>(workload);
   std::vector<Result<std::unique_ptr<VerifiedKernel>>> kernels;
-  for (std::optional<Result<cpu::Kernel>>& kernel : built) {
+  for (std::size_t i = 0; i < built.size(); ++i) {
+    std::optional<Result<cpu::Kernel>>& kernel = built[i];
     if (!kernel->ok()) {
       kernels.emplace_back(Reason{kernel->reason()});
       continue;
     }
     VerifyResult checked = verify(std::make_unique<CpuKernel>(std::move(*kernel).value(), tensors),
-                                  workload, reference);
+                                  workload, reference, {}, &*items[i].schedule);
     if (checked.kernel)
       kernels.emplace_back(std::move(checked.kernel));
     else
-      kernels.emplace_back(Reason{"verification failed"});
+      kernels.emplace_back(
+          Reason{"verification failed: " + reason_of(checked.verification, workload)});
   }
   return kernels;
 }

@@ -41,12 +41,10 @@ Result<std::unique_ptr<MeteredKernel>> MeteredKernel::make(const Schedule& sched
   metered->workload_ = schedule.workload;
   VerifyResult checked =
       verify(std::make_unique<CpuKernel>(std::move(kernel).value(), *schedule.workload),
-             *schedule.workload, reference);
+             *schedule.workload, reference, {}, &schedule);
   if (!checked.kernel)
-    return Reason{
-        formatted("verification failed (relative error {:.3g}, accepted {:.3g}); the kernel "
-                  "is not measured",
-                  checked.verification.relative_error, checked.verification.tolerance)};
+    return Reason{"verification failed: " + reason_of(checked.verification, *schedule.workload) +
+                  "; the kernel is not measured"};
   metered->kernel_ = std::move(checked.kernel);
   metered->place(schedule);
   return metered;

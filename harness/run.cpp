@@ -173,12 +173,13 @@ Answer run(const Request& request, const RunOptions& options) {
   if (!kernel) return refuse(std::move(json), "the kernel cannot be built: " + kernel.reason());
 
   if (request.progress) request.progress("verifying", 0);
-  VerifyResult checked = verify(std::move(kernel).value(), on.setting, request.seed);
+  VerifyResult checked = verify(std::move(kernel).value(), on.setting, request.seed, &*on.schedule);
   json["seed"] = request.seed;
-  json["verified"] = checked.kernel != nullptr;
-  json["relative_error"] = checked.verification.relative_error;
-  json["tolerance"] = checked.verification.tolerance;
-  if (!checked.kernel) return refuse(std::move(json), "verification failed; the kernel is not timed");
+  add_json(json, checked.verification, *on.setting.workload);
+  if (!checked.kernel)
+    return refuse(std::move(json), "verification failed: " +
+                                       reason_of(checked.verification, *on.setting.workload) +
+                                       "; the kernel is not timed");
 
   const Timing timing = time(*checked.kernel, isa, options.seconds.value_or(kSeconds), request.progress);
   const double seconds = median(timing.seconds);

@@ -117,13 +117,13 @@ bool without_units(CudaJob& job, const std::string& reason, std::set<std::string
 
 void add_verification(CudaJob& job, const VerifyResult& checked) {
   job.json["seed"] = job.request.seed;
-  job.json["verified"] = checked.kernel != nullptr;
-  job.json["relative_error"] = checked.verification.relative_error;
-  job.json["tolerance"] = checked.verification.tolerance;
+  add_json(job.json, checked.verification, *job.on.setting.workload);
   if (checked.failure)
     job.refuse_with("the kernel failed: " + checked.failure->text);
   else if (!checked.kernel)
-    job.refuse_with("verification failed; the kernel is not timed");
+    job.refuse_with("verification failed: " +
+                    reason_of(checked.verification, *job.on.setting.workload) +
+                    "; the kernel is not timed");
 }
 
 void emit_job(CudaJob& job) {
@@ -192,7 +192,7 @@ void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device,
     job.json["launches"][i]["local_bytes"] = loaded->figures()[i].local_bytes;
   }
   const VerifyResult checked =
-      verify(std::make_unique<CudaKernel>(std::move(loaded).value()), w, reference);
+      verify(std::make_unique<CudaKernel>(std::move(loaded).value()), w, reference, {}, &*job.on.schedule);
   add_verification(job, checked);
   if (!checked.kernel) return;
   auto& kernel = static_cast<CudaKernel&>(checked.kernel->kernel()).kernel();

@@ -171,17 +171,15 @@ Result<VerifiedNpu> verified_npu(NpuJob& job, const Request& request,
   VerifyResult checked = verify(std::move(made), w, reference_of(job.on.setting, request.seed), [&] {
     add_reports(job.json, *job.source, kernel.reports());
     for (const npu::Report& r : kernel.reports()) seconds += r.seconds;
-  });
+  }, &*job.on.schedule);
   job.json["emulation_seconds"] =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   job.json["seed"] = request.seed;
-  job.json["verified"] = checked.kernel != nullptr;
-  job.json["relative_error"] = checked.verification.relative_error;
-  job.json["tolerance"] = checked.verification.tolerance;
+  add_json(job.json, checked.verification, w);
   if (checked.failure) return Reason{"the kernel failed: " + checked.failure->text};
   if (job.json["faults"] != 0)
     return Reason{"the program is faulty: " + job.json["findings"][0]["text"].get<std::string>()};
-  if (!checked.kernel) return Reason{"verification failed"};
+  if (!checked.kernel) return Reason{"verification failed: " + reason_of(checked.verification, w)};
   return VerifiedNpu{.kernel = std::move(checked.kernel), .running = &kernel, .seconds = seconds};
 }
 

@@ -110,7 +110,7 @@ void evaluate(const Setting& s, const chimera::CubeChain& chain, const Reference
   const Result<npu::Source> source = npu::emit(*schedule);
   auto made = std::make_unique<NpuKernel>(*source, w, *s.machine);
   NpuKernel& kernel = *made;
-  const VerifyResult checked = verify(std::move(made), w, reference);
+  const VerifyResult checked = verify(std::move(made), w, reference, {}, &*schedule);
   p.relative_error = checked.verification.relative_error;
   for (const npu::Report& r : kernel.reports())
     if (!r.ok()) {
@@ -118,7 +118,7 @@ void evaluate(const Setting& s, const chimera::CubeChain& chain, const Reference
       return;
     }
   if (!checked.kernel) {
-    p.failure = "verification failed";
+    p.failure = "verification failed: " + reason_of(checked.verification, w);
     return;
   }
   const Traffic counted = emulated_traffic(kernel.reports(), w, *s.machine);

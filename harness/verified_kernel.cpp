@@ -4,44 +4,25 @@
 #include <chrono>
 #include <limits>
 
-#include "core/workload/reference/elements.h"
+#include "core/base/format.h"
 #include "harness/cpu_kernel.h"
 
 namespace tilewright::harness {
 namespace {
-
-/// The longest way from an input to each tensor: in additions, and in operators.
-struct Depth {
-  double additions = 0;
-  int operators = 0;
-};
-
-Depth depth_of(const Workload& w) {
-  std::vector<Depth> depth(w.tensors().size());
-  for (OpId id : w.topological_order()) {
-    const Operator& op = w.op(id);
-    Depth most;
-    double sums = 1;
-    for (const Access& a : op.inputs) {
-      const Depth& d = depth[a.tensor.index()];
-      most = {std::max(most.additions, d.additions), std::max(most.operators, d.operators)};
-    }
-    for (LoopId l : w.reduction_loops(id)) sums *= static_cast<double>(w.loop(l).extent);
-    for (const Output& o : op.outputs)
-      depth[o.target.tensor.index()] = {most.additions + sums, most.operators + 1};
-  }
-  Depth most;
-  for (TensorId t : w.outputs())
-    most = {std::max(most.additions, depth[t.index()].additions),
-            std::max(most.operators, depth[t.index()].operators)};
-  return most;
-}
 
 using Memory = std::unique_ptr<std::byte[]>;
 
 Memory memory_for(const Tensor& tensor) {
   return std::make_unique_for_overwrite<std::byte[]>(
       static_cast<std::size_t>(tensor.bytes().value));
+}
+
+/// Of a row-major element.
+std::vector<std::int64_t> index_of(const Tensor& tensor, std::int64_t element) {
+  std::vector<std::int64_t> index(tensor.shape.size());
+  for (std::size_t d = index.size(); d-- > 0; element /= tensor.shape[d])
+    index[d] = element % tensor.shape[d];
+  return index;
 }
 
 Memory forgotten(const Tensor& tensor) {
@@ -52,20 +33,37 @@ Memory forgotten(const Tensor& tensor) {
 
 }  // namespace
 
-double tolerance_of(const Workload& w) {
-  const Depth depth = depth_of(w);
-  const bool narrow = w.dtype() == DType::f16 || w.dtype() == DType::bf16;
-  const double half_ulp = w.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() / 2
-                                                  : std::numeric_limits<float>::epsilon() / 2.0;
-  const double sums = half_ulp * (16 + depth.additions);
-  if (!narrow) return sums;
-  const double half_ulp_narrow = w.dtype() == DType::f16 ? 0x1p-11 : 0x1p-8;
-  return half_ulp_narrow * std::min(4, depth.operators + 1) + sums;
+void add_json(nlohmann::ordered_json& json, const Verification& v, const Workload& w) {
+  json["verified"] = v.verified();
+  json["relative_error"] = v.relative_error;
+  json["tolerance"] = v.tolerance;
+  json["worst_element"] = nullptr;
+  if (v.tensor.valid())
+    json["worst_element"] = {{"tensor", w.tensor(v.tensor).name},
+                             {"index", index_of(w.tensor(v.tensor), v.at.element)},
+                             {"value", v.at.got},
+                             {"reference", v.at.reference},
+                             {"allowed_error", v.at.bound}};
+  json["unverifiable_elements"] = v.unseen;
 }
 
-Reference reference_of(const Workload& w, std::uint64_t seed) {
+std::string reason_of(const Verification& v, const Workload& w) {
+  if (v.verified()) return "verified";
+  if (v.worst <= 1 || !v.tensor.valid())
+    return formatted("{} of {} elements cannot be verified: rounding alone may change them by more "
+                     "than a quarter",
+                     v.unseen, v.elements);
+  std::string at;
+  for (std::int64_t i : index_of(w.tensor(v.tensor), v.at.element))
+    at += (at.empty() ? "" : ",") + std::to_string(i);
+  return formatted("{}[{}] is {:.6g}, the reference has {:.6g}, rounding explains {:.3g}",
+                   w.tensor(v.tensor).name, at, v.at.got, v.at.reference, v.at.bound);
+}
+
+namespace {
+
+Reference reference_of(const Workload& w, TensorValues inputs) {
   const auto start = std::chrono::steady_clock::now();
-  TensorValues inputs = random_inputs(w, seed);
   Reference reference;
   for (std::size_t t = 0; t < inputs.size(); ++t) {
     const Tensor& tensor = w.tensors()[t];
@@ -73,32 +71,41 @@ Reference reference_of(const Workload& w, std::uint64_t seed) {
                                   static_cast<std::size_t>(size_of(tensor.dtype)));
     encode_elements(tensor.dtype, inputs[t], reference.inputs[t].data());
   }
-  TensorValues all = evaluate(w, std::move(inputs), {.outputs_only = true});
-  reference.outputs.resize(all.size());
-  for (TensorId t : w.outputs()) reference.outputs[t.index()] = std::move(all[t.index()]);
+  Bounded all = evaluate_bounded(w, std::move(inputs));
+  reference.outputs.resize(w.tensors().size());
+  for (TensorId t : w.outputs()) reference.outputs[t.index()] = std::move(all.values[t.index()]);
+  reference.bounds = std::move(all.bounds);
+  reference.others = std::make_shared<std::map<std::vector<bool>, TensorValues>>();
   reference.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return reference;
 }
 
+/// The tensor of that name, which a rewrite must have kept.
+TensorId same_in(const Workload& named, const Tensor& tensor) {
+  const auto same = named.find_tensor(tensor.name);
+  TW_CHECK(same && named.tensor(*same) == tensor, "a rewrite that changes " + tensor.name);
+  return *same;
+}
+
+}  // namespace
+
+Reference reference_of(const Workload& w, std::uint64_t seed) {
+  return reference_of(w, random_inputs(w, seed));
+}
+
 Reference reference_of(const Setting& setting, std::uint64_t seed) {
   if (!setting.original) return reference_of(*setting.workload, seed);
-  Reference named = reference_of(*setting.original, seed);
-  const Workload& w = *setting.workload;
-  Reference own{std::vector<std::vector<std::byte>>(w.tensors().size()),
-                TensorValues(w.tensors().size()), named.seconds};
-  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-    const bool input = w.is_input(TensorId(t));
-    if (!input && !w.is_output(TensorId(t))) continue;
-    const Tensor& tensor = w.tensors()[t];
-    const auto same = setting.original->find_tensor(tensor.name);
-    TW_CHECK(same && setting.original->tensor(*same) == tensor,
-             "a rewrite that changes " + tensor.name);
-    if (input)
-      own.inputs[t] = std::move(named.inputs[same->index()]);
-    else
-      own.outputs[t] = std::move(named.outputs[same->index()]);
-  }
+  const auto start = std::chrono::steady_clock::now();
+  const Workload &named = *setting.original, &w = *setting.workload;
+  TensorValues drawn = random_inputs(named, seed), inputs(w.tensors().size());
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (w.is_input(TensorId(t))) inputs[t] = drawn[same_in(named, w.tensors()[t]).index()];
+  Reference own = reference_of(w, std::move(inputs));
+  TensorValues values = evaluate(named, std::move(drawn), {.outputs_only = true});
+  for (TensorId t : w.outputs())
+    own.outputs[t.index()] = std::move(values[same_in(named, w.tensor(t)).index()]);
+  own.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return own;
 }
 
@@ -114,13 +121,65 @@ const cpu::Source& VerifiedKernel::source() const {
   return on_cpu->source();
 }
 
+namespace {
+
+/// The outputs as the kernel has left them, by TensorId.
+using Outputs = std::vector<Memory>;
+
+Verification held_against(const Workload& w, const Outputs& outputs, const TensorValues& values,
+                          const TensorValues& bounds) {
+  Verification v;
+  for (TensorId t : w.outputs()) {
+    const Comparison c = compare(w.tensor(t).dtype, outputs[t.index()].get(), values[t.index()],
+                                 bounds[t.index()]);
+    v.relative_error = std::max(v.relative_error, c.relative_error);
+    v.tolerance = std::max(v.tolerance, c.tolerance);
+    v.elements += w.tensor(t).elements().value;
+    v.unseen += c.unseen;
+    if (c.worst > v.worst) v.worst = c.worst, v.tensor = t, v.at = c;
+  }
+  return v;
+}
+
+/// Bounds for kernels of that rounding, of the workload that the reference is of.
+TensorValues bounds_for(const Workload& w, const Reference& reference, const Rounding& rounding) {
+  TensorValues inputs(w.tensors().size());
+  for (std::size_t t = 0; t < inputs.size(); ++t)
+    if (w.is_input(TensorId(t)))
+      inputs[t] = decode_elements(w.tensors()[t].dtype, reference.inputs[t].data(),
+                                  static_cast<std::size_t>(w.tensors()[t].elements().value));
+  return evaluate_bounded(w, std::move(inputs), rounding).bounds;
+}
+
+/// The outputs of a kernel of that schedule, if any is given.
+Verification held(const Workload& w, const Outputs& outputs, const Reference& reference,
+                  const Schedule* schedule) {
+  const Verification first = held_against(w, outputs, reference.outputs, reference.bounds);
+  if (schedule == nullptr) return first;
+  Rounding rounding = rounding_of(*schedule);
+  const bool partial =
+      std::ranges::any_of(rounding.partial_stores, [](double n) { return n > 0; });
+  const bool keeps = std::ranges::any_of(rounding.kept, [](bool b) { return b; });
+  // What is kept makes bounds tighter, partial sums that are stored make them looser.
+  if (!first.verified() && partial)
+    return held_against(w, outputs, reference.outputs, bounds_for(w, reference, rounding));
+  if (!first.verified() || !keeps) return first;
+  const auto [found, added] = reference.others->try_emplace(rounding.kept);
+  if (added) found->second = bounds_for(w, reference, {.kept = rounding.kept});
+  const Verification tight = held_against(w, outputs, reference.outputs, found->second);
+  if (tight.verified() || !partial) return tight;
+  return held_against(w, outputs, reference.outputs, bounds_for(w, reference, rounding));
+}
+
+}  // namespace
+
 struct Verifier {
   static VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& w,
-                             const Reference& reference, const std::function<void()>& after_run) {
-    Verification v{.tolerance = tolerance_of(w)};
-    const auto failed = [&v](const Reason& why) {
-      v.relative_error = std::numeric_limits<double>::infinity();
-      return VerifyResult{v, nullptr, why};
+                             const Reference& reference, const std::function<void()>& after_run,
+                             const Schedule* schedule) {
+    const auto failed = [](const Reason& why) {
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      return VerifyResult{{.relative_error = kInfinity, .worst = kInfinity}, nullptr, why};
     };
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
       if (!kernel->needs(TensorId(t))) continue;
@@ -132,30 +191,117 @@ struct Verifier {
     }
     const Result<double> seconds = kernel->run();
     if (!seconds) return failed(Reason{seconds.reason()});
-    v.seconds = *seconds;
     if (after_run) after_run();
+    Outputs outputs(w.tensors().size());
     for (TensorId t : w.outputs()) {
       TW_CHECK(kernel->needs(t), "a kernel that does not write an output");
-      const Tensor& tensor = w.tensor(t);
-      const Memory elements = memory_for(tensor);
-      if (auto why = kernel->read(t, elements.get())) return failed(*why);
-      v.relative_error = std::max(
-          v.relative_error,
-          tilewright::relative_error(tensor.dtype, elements.get(), reference.outputs[t.index()]));
+      outputs[t.index()] = memory_for(w.tensor(t));
+      if (auto why = kernel->read(t, outputs[t.index()].get())) return failed(*why);
     }
+    Verification v = held(w, outputs, reference, schedule);
+    v.seconds = *seconds;
     if (!v.verified()) return {v, nullptr};
     return {v, std::unique_ptr<VerifiedKernel>(new VerifiedKernel(std::move(kernel), v))};
   }
 };
 
 VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& workload,
-                    const Reference& reference, const std::function<void()>& after_run) {
-  return Verifier::verify(std::move(kernel), workload, reference, after_run);
+                    const Reference& reference, const std::function<void()>& after_run,
+                    const Schedule* schedule) {
+  return Verifier::verify(std::move(kernel), workload, reference, after_run, schedule);
 }
 
-VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed) {
+VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed,
+                    const Schedule* schedule) {
   const Workload& w = *setting.workload;
-  return verify(std::make_unique<CpuKernel>(std::move(kernel), w), w, reference_of(setting, seed));
+  return verify(std::make_unique<CpuKernel>(std::move(kernel), w), w, reference_of(setting, seed), {},
+                schedule);
+}
+
+namespace {
+
+/// Loops below a node, up to the computes, that move the tensor's tile: other tiles come between.
+bool moves_tile(const ScheduledKernel& k, const Operator& op, const Output& o, OpId id,
+                std::span<const NodeId> inside) {
+  return std::ranges::any_of(inside, [&](NodeId at) {
+    const ScheduleNode& n = k.node(at);
+    return n.max_trips > 1 && std::ranges::any_of(n.cuts, [&](const OpLoop& c) {
+             if (c.op != id) return false;
+             const LoopId loop = op.loops[static_cast<std::size_t>(c.local)];
+             return std::ranges::any_of(o.target.index, [&](const Affine& f) {
+               return std::ranges::any_of(f.terms, [&](const Term& t) { return t.loop == loop; });
+             });
+           });
+  });
+}
+
+bool stored_below(const ScheduledKernel& k, NodeId loop, TensorId t) {
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    if (k.nodes[i].kind != NodeKind::store || k.nodes[i].tensor != t) continue;
+    for (NodeId at = k.nodes[i].parent; at.valid(); at = k.node(at).parent)
+      if (at == loop) return true;
+  }
+  return false;
+}
+
+/// Passes of the loops of the compute's reductions that another tile or a store comes between.
+double partial_stores(const Workload& w, const ScheduledKernel& k, const ScheduleNode& compute,
+                      const OutputUse& use) {
+  const Operator& op = w.op(compute.op);
+  const Output& o = op.outputs[static_cast<std::size_t>(use.output)];
+  double passes = 1;
+  std::vector<NodeId> inside;
+  for (NodeId at = compute.parent; at.valid(); at = k.node(at).parent) {
+    const ScheduleNode& loop = k.node(at);
+    if (loop.kind != NodeKind::loop) continue;
+    const bool reduces = std::ranges::any_of(loop.cuts, [&](const OpLoop& c) {
+      return c.op == compute.op &&
+             w.is_reduction(c.op, op.loops[static_cast<std::size_t>(c.local)]);
+    });
+    if (reduces && (moves_tile(k, op, o, compute.op, inside) || stored_below(k, at, use.tensor)))
+      passes *= static_cast<double>(loop.max_trips);
+    inside.push_back(at);
+  }
+  return passes - 1;
+}
+
+/// Whether a tensor is nowhere but in registers, and no matrix unit reads it.
+bool stays_in_registers(const Schedule& s, TensorId t) {
+  const Workload& w = *s.workload;
+  bool any = false;
+  for (const ScheduledKernel& k : s.kernels)
+    for (const Buffer& b : k.buffers) {
+      if (b.tensor != t) continue;
+      any = true;
+      if (b.role != BufferRole::intermediate || s.machine->level(b.level).name != "registers")
+        return false;
+    }
+  return any && std::ranges::none_of(w.consumers(t), [&w](OpId id) { return w.is_contraction(id); });
+}
+
+}  // namespace
+
+Rounding rounding_of(const Schedule& s) {
+  const Workload& w = *s.workload;
+  Rounding rounding{.kept = std::vector<bool>(w.tensors().size()),
+                    .partial_stores = std::vector<double>(w.tensors().size())};
+  const auto narrow = [&w](TensorId t) {
+    const DType type = w.tensor(t).dtype;
+    return type == DType::f16 || type == DType::bf16;
+  };
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    rounding.kept[t] = narrow(TensorId(t)) && w.is_intermediate(TensorId(t)) &&
+                       stays_in_registers(s, TensorId(t));
+  for (const ScheduledKernel& k : s.kernels)
+    for (const ScheduleNode& n : k.nodes) {
+      if (n.kind != NodeKind::compute) continue;
+      for (const OutputUse& use : n.writes) {
+        if (!narrow(use.tensor)) continue;
+        double& stores = rounding.partial_stores[use.tensor.index()];
+        stores = std::max(stores, partial_stores(w, k, n, use));
+      }
+    }
+  return rounding;
 }
 
 }  // namespace tilewright::harness

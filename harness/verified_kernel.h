@@ -3,38 +3,58 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
 #include "core/base/error.h"
-#include "core/workload/reference/evaluate.h"
+#include "core/plan/schedule.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/rounding.h"
 #include "core/workload/workload.h"
+#include "harness/answer.h"
 #include "harness/request.h"
 #include "harness/target_kernel.h"
 
 namespace tilewright::harness {
 
-/// How far a kernel's outputs were from the reference evaluator's in float64 (convention 10).
+/// How far a kernel's outputs were from the reference evaluator's in float64, element by element
+/// against what rounding explains (core/workload/reference/rounding.h).
 struct Verification {
   double relative_error = 0;  ///< max |x - ref| / max |ref|, the worst of the outputs
-  double tolerance = 0;       ///< tolerance_of(workload)
+  double tolerance = 0;       ///< the most that any element may be off, so measured
+  double worst = 0;           ///< max |x - ref| / what that element may be off by: right up to 1
+  TensorId tensor;            ///< of the worst element; none where all are exact
+  Comparison at = {};         ///< the worst element
+  std::int64_t elements = 0;  ///< of all outputs
+  std::int64_t unseen = 0;    ///< those where a wrong value may pass for a right one (Comparison)
   double seconds = 0;         ///< that the verifying run took, caches as they were: no timing to report
-  bool verified() const { return relative_error <= tolerance; }
+  /// No element is off by more than it may be, and at most one in a hundred is `unseen`.
+  bool verified() const { return worst <= 1 && unseen <= elements / 100; }
 };
+/// Into an answer: verified, relative_error, tolerance, worst_element (null where all are exact),
+/// unverifiable_elements.
+void add_json(nlohmann::ordered_json& json, const Verification& v, const Workload& workload);
+/// Why it failed, in one line.
+std::string reason_of(const Verification& v, const Workload& workload);
 
-/// What a workload's kernels are verified on: seeded inputs, already rounded to their types, and
-/// what the reference evaluator makes of them. One serves every kernel of the workload.
+/// What a workload's kernels are verified on: seeded inputs, already rounded to their types, what
+/// the reference evaluator makes of them, and how far rounding may take a kernel's outputs from
+/// that. One serves every kernel of the workload.
 struct Reference {
   std::vector<std::vector<std::byte>> inputs;  ///< elements, by TensorId; other tensors are empty
   TensorValues outputs;                        ///< by TensorId; other tensors are empty
-  double seconds = 0;                          ///< that drawing and evaluating took
+  TensorValues bounds;  ///< like outputs, of a kernel that rounds every intermediate to its type
+  double seconds = 0;   ///< that drawing and evaluating took
+  /// Of kernels that keep some in registers (Rounding::kept), as verify has come to them.
+  std::shared_ptr<std::map<std::vector<bool>, TensorValues>> others = {};
 };
-/// Cost: one evaluation, on all cores.
+/// Cost: two evaluations (evaluate_bounded), on all cores.
 Reference reference_of(const Workload& workload, std::uint64_t seed);
 /// Of the setting's workload as it was named, by the TensorIds of the rewritten one: a rewrite is
-/// verified with every kernel.
+/// verified with every kernel. Bounds are of the rewritten one, which is what kernels compute.
 Reference reference_of(const Setting& setting, std::uint64_t seed);
 
 /// Only verify() makes one. Holds the tensors that it was verified on.
@@ -64,22 +84,19 @@ struct VerifyResult {
 
 /// Runs the kernel once on the inputs, outputs filled with NaN before, and holds every output
 /// against the reference. `after_run`, where given, is called once the kernel has run, right or
-/// wrong. Cost: one run.
+/// wrong. `schedule`, where given, is what the kernel was made from: in 16 bits it says what is
+/// rounded (rounding_of), and bounds are computed anew where that is not every intermediate once.
+/// Cost: one run, and in 16 bits evaluate_bounded.
 VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& workload,
-                    const Reference& reference, const std::function<void()>& after_run = {});
-/// The same of a CPU kernel, on seeded inputs. Cost: one run and one evaluation.
-VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed);
+                    const Reference& reference, const std::function<void()>& after_run = {},
+                    const Schedule* schedule = nullptr);
+/// The same of a CPU kernel, on seeded inputs. Cost: one run and reference_of.
+VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed,
+                    const Schedule* schedule = nullptr);
 
-/// What verify() accepts for a workload.
-///
-/// f32 and f64: eps / 2 times (16 + the longest sum of reduction lengths from an input to an
-/// output), eps that of the element type. A wrong edge tile is a thousand times that.
-///
-/// f16 and bf16: sums are float, so what counts is rounding to 16 bits, eps / 2 each time: of every
-/// operator's result on the longest way from an input to an output, the output's included, and once
-/// more because an intermediate's error comes out as a sum of many. Two products: 3 eps / 2, 1.5e-3
-/// in f16. Never more than 4 eps / 2 (2.0e-3 and 1.6e-2), whatever the workload; sums in float come
-/// on top, as above, and are a twentieth of it at 1500 additions.
-double tolerance_of(const Workload& workload);
+/// What a kernel of the schedule rounds to 16 bits: intermediates, but for those that never leave
+/// registers and are no operand of a product; partial sums whenever passes of the reduction's loops
+/// bring other tiles between, at most.
+Rounding rounding_of(const Schedule& schedule);
 
 }  // namespace tilewright::harness

@@ -33,7 +33,7 @@ Result<Emulated> emulated(const Setting& s, bool fused, const Reference& referen
   if (!source) return Reason{source.reason()};
   auto made = std::make_unique<NpuKernel>(*source, *s.workload, *s.machine);
   NpuKernel& kernel = *made;
-  const VerifyResult checked = verify(std::move(made), *s.workload, reference);
+  const VerifyResult checked = verify(std::move(made), *s.workload, reference, {}, &*schedule);
   if (checked.failure) return *checked.failure;
   for (const npu::Report& r : kernel.reports()) {
     if (!r.ok()) return Reason{r.findings.front().text};

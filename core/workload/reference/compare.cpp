@@ -44,6 +44,62 @@ Extremes extremes_of(std::int64_t begin, std::int64_t end, const double* referen
   return all;
 }
 
+/// What elements are held against.
+struct Held {
+  std::span<const double> reference, bounds;
+  double root_mean_square = 0;
+};
+
+/// Over some of the elements; value(i) is the i-th.
+template <class Value>
+void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& against, Value value) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (std::int64_t i = begin; i < end; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const double x = value(i), r = against.reference[at], bound = against.bounds[at];
+    const double error = std::abs(x - r);
+    const double ratio = !std::isfinite(error) ? kInfinity : error == 0 ? 0 : error / bound;
+    if (ratio > c.worst) c.worst = ratio, c.element = i, c.got = x, c.reference = r, c.bound = bound;
+    if (!(bound <= kUnseen * std::max(std::abs(r), against.root_mean_square))) ++c.unseen;
+    c.tolerance = std::max(c.tolerance, bound);
+  }
+}
+
+template <class Value>
+Comparison compare_over(std::span<const double> reference, std::span<const double> bounds,
+                        Value value) {
+  const auto n = static_cast<std::int64_t>(reference.size());
+  std::mutex mutex;
+  double squares = 0, largest = 0;
+  reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
+    double some = 0, most = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double r = reference[static_cast<std::size_t>(i)];
+      some += r * r;
+      most = std::max(most, std::abs(r));
+    }
+    const std::lock_guard lock(mutex);
+    squares += some;
+    largest = std::max(largest, most);
+  });
+  const Held against{reference, bounds,
+                     n == 0 ? 0 : std::sqrt(squares / static_cast<double>(n))};
+  Comparison all;
+  reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
+    Comparison some;
+    hold(some, begin, end, against, value);
+    const std::lock_guard lock(mutex);
+    if (some.worst > all.worst || (some.worst == all.worst && some.element < all.element)) {
+      all.worst = some.worst, all.element = some.element;
+      all.got = some.got, all.reference = some.reference, all.bound = some.bound;
+    }
+    all.unseen += some.unseen;
+    all.tolerance = std::max(all.tolerance, some.tolerance);
+  });
+  if (largest > 0) all.tolerance /= largest;
+  return all;
+}
+
 /// value(i) is the i-th of `n` elements.
 template <class Value>
 double error_over(std::int64_t n, const double* reference, Value value) {
@@ -92,6 +148,31 @@ double relative_error(DType type, const void* got, std::span<const double> refer
       return relative_error(decode_elements(type, got, reference.size()), reference);
   }
   return std::numeric_limits<double>::infinity();
+}
+
+Comparison compare(DType type, const void* got, std::span<const double> reference,
+                   std::span<const double> bounds) {
+  TW_CHECK(reference.size() == bounds.size(), "bounds of another tensor");
+  const auto of = [&](const auto* first) {
+    Comparison c = compare_over(reference, bounds,
+                                [first](std::int64_t i) { return static_cast<double>(first[i]); });
+    c.relative_error = error_of(std::span(first, reference.size()), reference);
+    return c;
+  };
+  switch (type) {
+    case DType::f32:
+      return of(static_cast<const float*>(got));
+    case DType::f64:
+      return of(static_cast<const double*>(got));
+    case DType::i8:
+      return of(static_cast<const std::int8_t*>(got));
+    case DType::i32:
+      return of(static_cast<const std::int32_t*>(got));
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
+  return of(decode_elements(type, got, reference.size()).data());
 }
 
 }  // namespace tilewright

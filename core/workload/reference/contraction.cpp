@@ -121,11 +121,27 @@ struct Product {
 
 bool run_contraction(const Workload& w, OpId id, std::span<const Interval> ranges,
                      TensorValues& values, int threads) {
+  const auto pair = factors_of(w, id);
+  if (!pair) return false;
+  const Operator& op = w.op(id);
+  const auto of = [&](int input) {
+    return values[op.inputs[static_cast<std::size_t>(input)].tensor.index()].data();
+  };
+  return multiply(w, id, ranges, of((*pair)[0]), of((*pair)[1]),
+                  values[op.outputs[0].target.tensor.index()].data(), threads);
+}
+
+std::optional<std::array<int, 2>> factors_of(const Workload& w, OpId id) {
   const Operator& op = w.op(id);
   if (op.outputs.size() != 1 || op.outputs[0].combine != Combine::sum || w.gathers(id))
-    return false;
+    return std::nullopt;
+  return factors(op.outputs[0].value);
+}
+
+bool multiply(const Workload& w, OpId id, std::span<const Interval> ranges, const double* left_data,
+              const double* right_data, double* to, int threads) {
+  const Operator& op = w.op(id);
   const auto pair = factors(op.outputs[0].value);
-  if (!pair) return false;
   const Access& left = op.inputs[static_cast<std::size_t>((*pair)[0])];
   const Access& right = op.inputs[static_cast<std::size_t>((*pair)[1])];
   const auto classes = classify(op, left, right);
@@ -151,16 +167,15 @@ bool run_contraction(const Workload& w, OpId id, std::span<const Interval> range
     add_loops(b, op, ranges, *part);
   for (const auto* part : {&classes->batch, &classes->rows, &classes->columns})
     add_loops(c, op, ranges, *part);
-  fill(a, left, w.tensor(left.tensor).shape, values[left.tensor.index()].data(), threads);
-  fill(b, right, w.tensor(right.tensor).shape, values[right.tensor.index()].data(), threads);
+  fill(a, left, w.tensor(left.tensor).shape, left_data, threads);
+  fill(b, right, w.tensor(right.tensor).shape, right_data, threads);
   c.data.resize(static_cast<std::size_t>(batch * rows * columns));
   const Product multiply{batch, rows, summed, columns, a.data.data(), b.data.data(), c.data.data()};
   multiply.run(points, threads);
   const TensorId out = op.outputs[0].target.tensor;
   const Source product{&c.access, c.shape, c.data.data()};
   sweep(c.domain, Program::of_source(0), {&product, 1},
-        {&op.outputs[0].target, w.tensor(out).shape, values[out.index()].data()}, Combine::sum,
-        threads);
+        {&op.outputs[0].target, w.tensor(out).shape, to}, Combine::sum, threads);
   return true;
 }
 

@@ -20,4 +20,21 @@ std::vector<double> decode_elements(DType type, const void* from, std::size_t co
 /// relative_error (evaluate.h) of as many elements of that type as the reference has. On all cores.
 double relative_error(DType type, const void* got, std::span<const double> reference);
 
+/// Elements beside a reference and what each may be off by (rounding.h).
+struct Comparison {
+  double relative_error = 0;  ///< max |got - reference| / max |reference|, as relative_error
+  double tolerance = 0;       ///< max bound / max |reference|
+  double worst = 0;           ///< max |got - reference| / bound: right up to 1
+  std::int64_t element = 0;   ///< where that is, row-major, and what stands there
+  double got = 0, reference = 0, bound = 0;
+  /// Elements whose bound is more than kUnseen of the larger of |reference| and the root mean
+  /// square of all: a wrong value may pass for a right one.
+  std::int64_t unseen = 0;
+};
+inline constexpr double kUnseen = 0.25;
+/// All are of one length. Infinite errors where an element or its reference is no finite number; an
+/// infinite bound is met by every finite element, and counted in `unseen`. On all cores.
+Comparison compare(DType type, const void* got, std::span<const double> reference,
+                   std::span<const double> bounds);
+
 }  // namespace tilewright

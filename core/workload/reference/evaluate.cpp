@@ -182,6 +182,7 @@ TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOpti
     for (OpId op : w.topological_order()) {
       memory.take(op);
       reference::run_operator(w, op, whole(w, op), true, values, options.threads);
+      if (options.after) options.after(op, values);
       memory.give_back(op);
     }
     return values;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct EvaluateOptions {
   bool outputs_only = false;
   /// 0: as many as there are cores. The values do not depend on it.
   int threads = 0;
+  /// Called when an operator has been evaluated whole; what it reads and writes is there. Not with
+  /// running_block.
+  std::function<void(OpId, TensorValues&)> after = {};
 };
 
 /// The value of every tensor, intermediates included. `inputs` is by TensorId, row-major, and must

@@ -1,6 +1,8 @@
 // Evaluating one operator of a workload over given ranges of its loops. Internal to the evaluator.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <span>
 
 #include "core/workload/reference/evaluate.h"
@@ -18,6 +20,13 @@ void run_operator(const Workload& w, OpId op, std::span<const Interval> ranges, 
 /// where `op` is none, or is not worth it. Every loop must be a batch, row, column or summed loop.
 bool run_contraction(const Workload& w, OpId op, std::span<const Interval> ranges,
                      TensorValues& values, int threads);
+
+/// The two inputs that `op` sums products of; nothing where it does something else.
+std::optional<std::array<int, 2>> factors_of(const Workload& w, OpId op);
+/// run_contraction of an operator that has factors_of, on other arrays of its tensors' shapes; adds
+/// to `to`.
+bool multiply(const Workload& w, OpId op, std::span<const Interval> ranges, const double* left,
+              const double* right, double* to, int threads);
 
 /// Operators in an order in which they can be evaluated, each group with the loops that it is to be
 /// evaluated over block by block.

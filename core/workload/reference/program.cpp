@@ -39,11 +39,22 @@ void Program::emit(const Expr& e, int inputs, int below) {
   for (const Expr& a : e.args) emit(a, inputs, below + args++);
   const ExprFunction* f = find_expr_function(e.function);
   TW_CHECK(f != nullptr && f->arity == args, "a checked workload calls '" + e.function + "'");
+  const ErrorRule errors = error_rule(e.function);
   // fmax and fmin are calls of a library; these do the same where an argument is NaN.
   if (e.function == "max" || e.function == "min")
-    code_.push_back({.code = e.function == "max" ? Code::max : Code::min});
+    code_.push_back(
+        {.code = e.function == "max" ? Code::max : Code::min, .arity = args, .errors = errors});
   else
-    code_.push_back({.code = Code::call, .function = row_function(*f), .arity = args});
+    code_.push_back(
+        {.code = Code::call, .function = row_function(*f), .arity = args, .errors = errors});
+}
+
+Program Program::giving(Give give, const Arithmetic& in, double factor) const {
+  Program other = *this;
+  other.give_ = give;
+  other.arithmetic_ = in;
+  other.factor_ = factor;
+  return other;
 }
 
 }  // namespace tilewright::reference

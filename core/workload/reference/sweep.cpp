@@ -97,19 +97,25 @@ void write_row(const Cursor& c, double* data, Interval part, const double* row, 
   }
 }
 
-/// Runs a program over rows. Values are where they lie: in a source, or in a row of the stack.
+/// Runs a program over rows. Values are where they lie: in a source, or in a row of the stack; so are
+/// their errors, where the program asks for them.
 class Runner {
  public:
   Runner(const Program& program, std::span<const Source> sources)
       : program_(program),
         sources_(sources),
+        errors_(program.give() != Program::Give::value),
         stack_(static_cast<std::size_t>(program.depth())),
         constants_(program.constants().size()),
         at_(stack_.size()) {
     for (std::size_t i = 0; i < constants_.size(); ++i) constants_[i].fill(program.constants()[i]);
+    if (!errors_) return;
+    error_stack_.resize(stack_.size());
+    errors_at_.resize(stack_.size());
+    zero_.fill(0.0);
   }
 
-  /// The program's values over that part of a row; they stay until the next call.
+  /// What the program gives over that part of a row; it stays until the next call.
   const double* run(std::span<const Cursor> cursors, Interval part) {
     const std::int64_t n = part.size();
     std::size_t top = 0;
@@ -118,35 +124,71 @@ class Runner {
       switch (i.code) {
         case Code::source:
           at_[top] = source(cursors[place], sources_[place].data, part, stack_[top]);
+          if (errors_)
+            errors_at_[top] =
+                sources_[place].errors == nullptr
+                    ? zero_.data()
+                    : source(cursors[place], sources_[place].errors, part, error_stack_[top]);
           ++top;
           break;
         case Code::constant:
+          if (errors_) errors_at_[top] = zero_.data();
           at_[top++] = constants_[place].data();
           break;
-        case Code::max:
-          binary(--top, n, larger);
-          break;
-        case Code::min:
-          binary(--top, n, smaller);
-          break;
-        case Code::call:
+        default:
           top -= static_cast<std::size_t>(i.arity);
-          i.function(&at_[top], n, stack_[top].data());
-          at_[top] = stack_[top].data();
+          call(i, top, n);
           ++top;
           break;
       }
     }
-    return at_[0];
+    return errors_ ? given(n) : at_[0];
   }
 
  private:
+  /// Arguments from `top` on; the result takes the place of the first.
+  void call(const Program::Instruction& i, std::size_t top, std::int64_t n) {
+    // Rules need the arguments beside the result, so that it gets a row of its own.
+    double* const to = errors_ ? result_.data() : stack_[top].data();
+    if (i.code == Code::max)
+      binary(top, n, larger, to);
+    else if (i.code == Code::min)
+      binary(top, n, smaller, to);
+    else
+      i.function(&at_[top], n, to);
+    if (errors_) {
+      i.errors(&at_[top], &errors_at_[top], to, n, program_.arithmetic(), error_stack_[top].data());
+      errors_at_[top] = error_stack_[top].data();
+      std::copy_n(to, n, stack_[top].begin());
+    }
+    at_[top] = stack_[top].data();
+  }
+
   template <class F>
-  void binary(std::size_t top, std::int64_t n, F f) {
-    const double *a = at_[top - 1], *b = at_[top];
-    double* to = stack_[top - 1].data();
+  void binary(std::size_t top, std::int64_t n, F f, double* to) {
+    const double *a = at_[top], *b = at_[top + 1];
     for (std::int64_t i = 0; i < n; ++i) to[i] = f(a[i], b[i]);
-    at_[top - 1] = to;
+  }
+
+  const double* given(std::int64_t n) {
+    const double *const value = at_[0], *const error = errors_at_[0];
+    const double reach = program_.arithmetic().reach, factor = program_.factor();
+    const auto each = [&](auto f) {
+      for (std::int64_t i = 0; i < n; ++i) result_[static_cast<std::size_t>(i)] = f(value[i], error[i]);
+      return result_.data();
+    };
+    switch (program_.give()) {
+      case Program::Give::lowest:
+        return each([reach](double v, double e) { return v - reach * e; });
+      case Program::Give::highest:
+        return each([reach](double v, double e) { return v + reach * e; });
+      case Program::Give::largest:
+        return each([reach](double v, double e) { return std::abs(v) + reach * e; });
+      case Program::Give::squares:
+        return each([factor](double v, double e) { return e * e + factor * v * v; });
+      default:
+        return error;
+    }
   }
 
   static const double* source(const Cursor& c, const double* data, Interval part, Row& row) {
@@ -167,8 +209,10 @@ class Runner {
 
   const Program& program_;
   std::span<const Source> sources_;
-  std::vector<Row> stack_, constants_;
-  std::vector<const double*> at_;
+  bool errors_;
+  std::vector<Row> stack_, error_stack_, constants_;
+  std::vector<const double*> at_, errors_at_;
+  Row zero_, result_;
 };
 
 /// The loop that rows run along: the one that makes reading and writing a point cheapest, the last

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/workload/expr_rows.h"
+#include "core/workload/reference/error_rows.h"
 #include "core/workload/workload.h"
 
 namespace tilewright::reference {
@@ -15,6 +16,7 @@ struct Source {
   const Access* access = nullptr;
   std::span<const std::int64_t> shape;
   const double* data = nullptr;
+  const double* errors = nullptr;  ///< of each element; none: exact
 };
 
 /// A row-major array that an access writes; indices outside `shape` are skipped.
@@ -33,7 +35,12 @@ class Program {
     int place = -1;  ///< Code::source: in the sources; Code::constant: in constants()
     RowFunction function = nullptr;  ///< Code::call
     int arity = 0;                   ///< Code::call
+    ErrorRule errors = nullptr;      ///< Code::max, min, call
   };
+  /// What a sweep gives of each point: the expression's value, the error of it, what it may reach
+  /// (value - and + reach times the error, |value| + that), or the square of the error and, times a
+  /// factor, that of the value.
+  enum class Give : std::uint8_t { value, error, lowest, highest, largest, squares };
 
   /// Inputs are sources by their number; `before` and `after` of output j are sources
   /// `inputs + 2 j` and `inputs + 2 j + 1`.
@@ -45,12 +52,21 @@ class Program {
   std::span<const double> constants() const { return constants_; }
   int depth() const { return depth_; }  ///< most values on the stack at once
 
+  /// The same program, giving something else. `factor`: of Give::squares.
+  Program giving(Give give, const Arithmetic& in, double factor = 0) const;
+  Give give() const { return give_; }
+  const Arithmetic& arithmetic() const { return arithmetic_; }
+  double factor() const { return factor_; }
+
  private:
   Program() = default;
   void emit(const Expr& e, int inputs, int below);
   std::vector<Instruction> code_;
   std::vector<double> constants_;
   int depth_ = 0;
+  Give give_ = Give::value;
+  Arithmetic arithmetic_;
+  double factor_ = 0;
 };
 
 /// The loops to run over and their ranges, position by position. The forms in accesses may name

@@ -1,0 +1,433 @@
+#include "core/workload/reference/rounding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include "core/workload/expr.h"
+#include "core/workload/reference/gather.h"
+#include "core/workload/reference/operators.h"
+#include "core/workload/reference/sweep.h"
+#include "core/workload/reference/threads.h"
+
+namespace tilewright {
+namespace {
+
+using reference::Arithmetic;
+using reference::Domain;
+using reference::Gathered;
+using reference::Program;
+using reference::Source;
+using Give = Program::Give;
+
+constexpr double kF32 = 0x1p-24, kF64 = 0x1p-53;  // unit roundoffs
+constexpr double kDeviation = std::numbers::inv_sqrt3;
+
+bool narrow(DType type) { return type == DType::f16 || type == DType::bf16; }
+
+bool is_kept(const Rounding& rounding, TensorId t) {
+  return !rounding.kept.empty() && rounding.kept[t.index()];
+}
+
+/// Of the type that values of `type` are stored in.
+double unit_of(DType type) {
+  switch (type) {
+    case DType::f16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::f64:
+      return kF64;
+    default:
+      return kF32;
+  }
+}
+
+/// The most that a value is off by where the type's exponents end; subnormals may be zero.
+double least_of(DType type) {
+  switch (type) {
+    case DType::f16:
+      return 0x1p-25;
+    case DType::f64:
+      return 0x1p-1022;
+    default:
+      return 0x1p-126;
+  }
+}
+
+/// In which operators compute. The reference itself is in f64: of f64 kernels errors come twice.
+Arithmetic arithmetic_of(DType type) {
+  return {.unit = (type == DType::f64 ? 2 * kF64 : kF32) * kDeviation, .reach = kReach};
+}
+
+double* fill(std::vector<double>& to, std::size_t n, double value) {
+  to.assign(n, value);
+  return to.data();
+}
+
+bool indexed_along(const Operator& op, const Access& a, LoopId loop) {
+  if (is_gather(a)) {
+    const std::vector<int> loops = gather_loops(op, a);
+    return std::any_of(loops.begin(), loops.end(),
+                       [&](int l) { return op.loops[static_cast<std::size_t>(l)] == loop; });
+  }
+  for (const Affine& f : a.index)
+    for (const Term& t : f.terms)
+      if (t.loop == loop && t.coefficient != 0) return true;
+  return false;
+}
+
+/// The errors of every tensor, operator by operator, as evaluate comes to them.
+class Errors {
+ public:
+  Errors(const Workload& w, const Rounding& rounding)
+      : w_(w), rounding_(rounding), errors_(w.tensors().size()), bounds_(w.tensors().size()) {
+    for (std::size_t t = 0; t < w.tensors().size(); ++t)
+      readers_.push_back(w.consumers(TensorId(t)).size());
+  }
+
+  void after(OpId id, TensorValues& values) {
+    const Operator& op = w_.op(id);
+    sources_ = sources_of(id, values);
+    domain_ = {op.loops, {}};
+    for (LoopId l : op.loops) domain_.ranges.push_back({0, w_.loop(l).extent});
+    for (const Output& o : op.outputs) {
+      // A difference from the identity: nothing has been combined in before.
+      if (!names_outputs(o.value)) of_output(id, o, values);
+      store(o.target.tensor, values[o.target.tensor.index()]);
+    }
+    gathered_.clear(), gathered_errors_.clear();
+    forget(op);
+  }
+
+  /// Of outputs: standard deviations before the last rounding, and what that adds at most.
+  TensorValues take_errors() { return std::move(bounds_); }
+
+ private:
+  std::vector<Source> sources_of(OpId id, TensorValues& values) {
+    const Operator& op = w_.op(id);
+    std::vector<Source> sources;
+    for (const Access& a : op.inputs) {
+      const std::vector<double>& e = errors_[a.tensor.index()];
+      sources.push_back({&a, w_.tensor(a.tensor).shape, values[a.tensor.index()].data(),
+                         e.empty() ? nullptr : e.data()});
+    }
+    if (!w_.gathers(id)) return sources;
+    gathered_.resize(sources.size()), gathered_errors_.resize(sources.size());
+    std::vector<Interval> whole;
+    for (LoopId l : op.loops) whole.push_back({0, w_.loop(l).extent});
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const Access& a = op.inputs[i];
+      if (!is_gather(a)) continue;
+      const auto read = [&] {
+        return reference::gather(w_, op, static_cast<int>(i), whole, values, 0);
+      };
+      gathered_[i] = read();
+      std::vector<double>& errors = errors_[a.tensor.index()];
+      if (!errors.empty()) {
+        std::swap(errors, values[a.tensor.index()]);
+        gathered_errors_[i] = read();
+        std::swap(errors, values[a.tensor.index()]);
+      }
+      const Gathered& g = gathered_[i];
+      sources[i] = {&g.access, g.shape, g.data.data(),
+                    errors.empty() ? nullptr : gathered_errors_[i].data.data()};
+    }
+    return sources;
+  }
+
+  void of_output(OpId id, const Output& o, const TensorValues& values) {
+    const TensorId t = o.target.tensor;
+    const std::vector<double>& value = values[t.index()];
+    const Arithmetic in = arithmetic_of(w_.tensor(t).dtype);
+    std::vector<double>& error = errors_[t.index()];
+    double* const to = fill(error, value.size(), 0.0);
+    const auto sweep_giving = [&](Give give, double* target, Combine combine, double factor = 0) {
+      const Program program =
+          Program(o.value, static_cast<int>(sources_.size())).giving(give, in, factor);
+      reference::sweep(domain_, program, sources_, {&o.target, w_.tensor(t).shape, target}, combine,
+                       0);
+    };
+    const auto each = [&](auto f) {
+      reference::for_each_range(
+          static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
+            for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+              to[i] = f(i);
+          });
+    };
+    std::vector<double> other;
+    switch (o.combine) {
+      case Combine::assign:
+        return sweep_giving(Give::error, to, Combine::assign);
+      case Combine::sum:
+        return of_sum(id, o, value, to);
+      case Combine::product: {
+        fill(error, value.size(), 1.0);
+        sweep_giving(Give::largest, to, Combine::product);
+        const double roundings = terms(id) * in.unit;
+        return each([&](std::size_t i) {
+          const double size = std::abs(value[i]);
+          return std::max(0.0, to[i] - size) / in.reach + roundings * size;
+        });
+      }
+      case Combine::max:
+      case Combine::min:
+        fill(error, value.size(), identity_of(o.combine));
+        sweep_giving(Give::highest, to, o.combine);
+        sweep_giving(Give::lowest, fill(other, value.size(), identity_of(o.combine)), o.combine);
+        return each([&](std::size_t i) {
+          return std::max({0.0, to[i] - value[i], value[i] - other[i]}) / in.reach;
+        });
+    }
+  }
+
+  double terms(OpId id) const {
+    double n = 1;
+    for (LoopId l : w_.reduction_loops(id)) n *= static_cast<double>(w_.loop(l).extent);
+    return n;
+  }
+
+  /// The variance of rounding partial sums, relative to the square of the largest of them.
+  double of_partial_sums(OpId id, TensorId t) const {
+    const DType type = w_.tensor(t).dtype;
+    const double n = terms(id), unit = arithmetic_of(type).unit;
+    double variance = n * unit * unit;
+    if (narrow(type) && w_.is_contraction(id)) {
+      const double cut_off = n / 8 * kF32 / kReach;
+      variance += cut_off * cut_off;
+    }
+    if (!rounding_.partial_stores.empty() && narrow(type)) {
+      const double stored = unit_of(type) * kDeviation;
+      variance += rounding_.partial_stores[t.index()] * stored * stored;
+    }
+    return variance;
+  }
+
+  void of_sum(OpId id, const Output& o, const std::vector<double>& value, double* to) {
+    const Operator& op = w_.op(id);
+    const TensorId t = o.target.tensor;
+    const double partial = of_partial_sums(id, t);
+    std::vector<double> together;  // errors that all terms share
+    if (!of_products(id, partial, to)) {
+      const Program program(o.value, static_cast<int>(sources_.size()));
+      const Arithmetic in = arithmetic_of(w_.tensor(t).dtype);
+      std::vector<Source> own = sources_, shared = sources_;
+      bool any = false;
+      for (std::size_t i = 0; i < sources_.size(); ++i) {
+        const auto loops = w_.reduction_loops(id);
+        const bool is_own = std::all_of(loops.begin(), loops.end(), [&](LoopId l) {
+          return w_.loop(l).extent == 1 || indexed_along(op, op.inputs[i], l);
+        });
+        (is_own ? shared : own)[i].errors = nullptr;
+        any = any || (!is_own && sources_[i].errors != nullptr);
+      }
+      reference::sweep(domain_, program.giving(Give::squares, in, partial), own,
+                       {&o.target, w_.tensor(t).shape, to}, Combine::sum, 0);
+      if (any)
+        reference::sweep(domain_, program.giving(Give::error, {.unit = 0, .reach = in.reach}),
+                         shared, {&o.target, w_.tensor(t).shape, fill(together, value.size(), 0.0)},
+                         Combine::sum, 0);
+    }
+    reference::for_each_range(
+        static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
+          for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+            to[i] = std::sqrt(to[i] + partial * value[i] * value[i]) +
+                    (together.empty() ? 0 : together[i]);
+        });
+  }
+
+  /// Of a sum of products a b: sum (e_a^2 + partial a^2) b^2 + a^2 e_b^2, by matrix products.
+  bool of_products(OpId id, double partial, double* to) {
+    const auto pair = reference::factors_of(w_, id);
+    if (!pair) return false;
+    const Source &a = sources_[static_cast<std::size_t>((*pair)[0])],
+                 &b = sources_[static_cast<std::size_t>((*pair)[1])];
+    const auto squares = [this](const Source& s, double values, double errors) {
+      const auto n = w_.tensor(s.access->tensor).elements().value;
+      std::vector<double> all(static_cast<std::size_t>(n));
+      reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const double e = s.errors == nullptr ? 0 : s.errors[i];
+          all[static_cast<std::size_t>(i)] = values * s.data[i] * s.data[i] + errors * e * e;
+        }
+      });
+      return all;
+    };
+    const auto multiply = [&](const std::vector<double>& x, const std::vector<double>& y) {
+      return reference::multiply(w_, id, domain_.ranges, x.data(), y.data(), to, 0);
+    };
+    if (!multiply(squares(a, partial, 1), squares(b, 1, 0))) return false;
+    return b.errors == nullptr || multiply(squares(a, 1, 0), squares(b, 0, 1));
+  }
+
+  /// Rounds a result to its tensor's type; keeps what its bound is made from.
+  void store(TensorId t, const std::vector<double>& value) {
+    std::vector<double>& error = errors_[t.index()];
+    if (error.empty()) error.assign(value.size(), 0.0);
+    const DType type = w_.tensor(t).dtype;
+    if (w_.is_output(t)) bounds_[t.index()] = error;
+    const bool rounds = narrow(type) && !is_kept(rounding_, t);
+    const double unit = rounds ? unit_of(type) * kDeviation : 0;
+    const double least = rounds ? least_of(type) : least_of(DType::f32);
+    reference::for_each_range(
+        static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
+          for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+            const double rounded = unit * value[i];
+            if (!std::isfinite(value[i]))
+              error[i] = 0;
+            else
+              error[i] = std::sqrt(error[i] * error[i] + rounded * rounded) + least * kDeviation;
+          }
+        });
+  }
+
+  void forget(const Operator& op) {
+    std::vector<TensorId> read;
+    for (const Access& a : op.inputs)
+      if (std::find(read.begin(), read.end(), a.tensor) == read.end()) read.push_back(a.tensor);
+    for (TensorId t : read)
+      if (--readers_[t.index()] == 0) errors_[t.index()] = {};
+  }
+
+  const Workload& w_;
+  const Rounding& rounding_;
+  TensorValues errors_, bounds_;
+  std::vector<std::size_t> readers_;
+  Domain domain_;                // of the operator at hand, and
+  std::vector<Source> sources_;  // what it reads
+  std::vector<Gathered> gathered_, gathered_errors_;
+};
+
+/// A tensor that is rounded to 16 bits and read again.
+bool is_rounded(const Workload& w, TensorId t, const Rounding& rounding) {
+  return narrow(w.tensor(t).dtype) && !w.is_input(t) && !w.consumers(t).empty() &&
+         !is_kept(rounding, t);
+}
+
+/// Whether a result in 16 bits is read along a loop that it has not, by an operator whose own
+/// result is summed later.
+bool errors_meet_again(const Workload& w, const Rounding& rounding) {
+  std::vector<bool> spread(w.tensors().size());  // made from what was read so
+  for (OpId id : w.topological_order()) {
+    const Operator& op = w.op(id);
+    bool from = false;
+    for (const Access& a : op.inputs) {
+      if (spread[a.tensor.index()] && !w.reduction_loops(id).empty()) return true;
+      from = from || spread[a.tensor.index()];
+      if (!is_rounded(w, a.tensor, rounding)) continue;
+      from = from || std::any_of(op.loops.begin(), op.loops.end(), [&](LoopId l) {
+               return !w.is_reduction(id, l) && !indexed_along(op, a, l);
+             });
+    }
+    for (const Output& o : op.outputs) spread[o.target.tensor.index()] = from;
+  }
+  return false;
+}
+
+/// Moves what an operator has made, where it is of 16 bits and read, by up to one unit at random.
+void move(const Workload& w, OpId id, const Rounding& rounding, std::uint64_t seed,
+          TensorValues& values) {
+  for (const Output& o : w.op(id).outputs) {
+    const TensorId t = o.target.tensor;
+    const DType type = w.tensor(t).dtype;
+    if (!is_rounded(w, t, rounding)) continue;
+    std::vector<double>& v = values[t.index()];
+    reference::for_each_range(
+        static_cast<std::int64_t>(v.size()), 0, [&](std::int64_t begin, std::int64_t end) {
+          for (auto i = static_cast<std::uint64_t>(begin); i < static_cast<std::uint64_t>(end);
+               ++i) {
+            std::uint64_t x =
+                (i + 1) * 0x9e3779b97f4a7c15U + (t.index() + 1) * 0xd1b54a32d192ed03U + seed;
+            x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+            x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+            const double random = static_cast<double>(x >> 11) * 0x1p-52 - 1;
+            v[i] *= 1 + random * unit_of(type);
+          }
+        });
+  }
+}
+
+/// How large errors are beside those propagated, by stretches of neighbouring elements.
+class Scale {
+ public:
+  static constexpr std::size_t kStretch = 64;
+
+  explicit Scale(std::size_t elements) : sums_((elements + kStretch - 1) / kStretch) {}
+
+  /// The values once more, moved. `error`: deviations before what was moved by `unit` itself.
+  void add(const std::vector<double>& moved, const std::vector<double>& value,
+           const std::vector<double>& error, double unit) {
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      const double z = (moved[i] - value[i]) / std::hypot(error[i], unit * value[i]);
+      if (!std::isfinite(z)) continue;
+      sums_[i / kStretch].squares += z * z;
+      ++sums_[i / kStretch].count;
+    }
+  }
+  /// Of each stretch. One may be small by chance in a few samples: never below a share of them all.
+  std::vector<double> get(std::size_t elements) const {
+    constexpr double kMargin = 1.5, kLeast = 0.1, kShare = 0.3;
+    constexpr std::size_t kEnough = 1000;  // elements to learn from that errors cancel
+    Sum all;
+    for (const Sum& s : sums_) all.squares += s.squares, all.count += s.count;
+    const double least =
+        std::max(kShare * all.root_mean(), elements < kEnough ? 1 / kMargin : kLeast / kMargin);
+    std::vector<double> scales;
+    for (const Sum& s : sums_) scales.push_back(kMargin * std::max(s.root_mean(), least));
+    return scales;
+  }
+
+ private:
+  struct Sum {
+    double squares = 0, count = 0;
+    double root_mean() const { return count == 0 ? 0 : std::sqrt(squares / count); }
+  };
+  std::vector<Sum> sums_;
+};
+
+}  // namespace
+
+Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding& rounding) {
+  constexpr int kSamples = 4;
+  const bool meet = errors_meet_again(w, rounding);
+  TensorValues again = meet ? inputs : TensorValues{};
+  Errors errors(w, rounding);
+  Bounded all;
+  const auto follow = [&](OpId id, TensorValues& v) { errors.after(id, v); };
+  all.values = evaluate(w, std::move(inputs), {.outputs_only = true, .after = follow});
+  all.bounds = errors.take_errors();
+  std::vector<Scale> scale;
+  for (TensorId t : w.outputs()) scale.emplace_back(all.values[t.index()].size());
+  for (int sample = 0; meet && sample < kSamples; ++sample) {
+    const auto by_chance = [&](OpId id, TensorValues& v) {
+      move(w, id, rounding, static_cast<std::uint64_t>(sample), v);
+    };
+    const TensorValues moved = evaluate(w, again, {.outputs_only = true, .after = by_chance});
+    for (std::size_t o = 0; o < scale.size(); ++o) {
+      const TensorId t = w.outputs()[o];
+      const double unit = w.consumers(t).empty() ? 0 : unit_of(w.tensor(t).dtype) * kDeviation;
+      scale[o].add(moved[t.index()], all.values[t.index()], all.bounds[t.index()], unit);
+    }
+  }
+  for (std::size_t o = 0; o < scale.size(); ++o) {
+    const TensorId t = w.outputs()[o];
+    const DType type = w.tensor(t).dtype;
+    const double least = least_of(type), unit = narrow(type) ? unit_of(type) : 0;
+    std::vector<double>& bound = all.bounds[t.index()];
+    const std::vector<double>& value = all.values[t.index()];
+    const std::vector<double> scales = meet ? scale[o].get(bound.size()) : std::vector<double>{};
+    reference::for_each_range(
+        static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
+          for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+            const double computed =
+                kReach * bound[i] * (scales.empty() ? 1 : scales[i / Scale::kStretch]);
+            bound[i] = computed + unit * (std::abs(value[i]) + computed) + least;
+          }
+        });
+  }
+  return all;
+}
+
+}  // namespace tilewright

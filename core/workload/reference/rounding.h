@@ -1,0 +1,52 @@
+// How far from exact a kernel may be that computes what its workload says and rounds as its types
+// have it: a bound for every element of every output.
+//
+// Rounding errors are taken as independent (Higham and Mary, A new approach to probabilistic
+// rounding error analysis, SIAM J. Sci. Comput. 41, 2019): what is propagated is a standard
+// deviation, and the bound is kReach of them. One rounding to a type of unit roundoff u is off by
+// u |x| / sqrt(3). Through an operator, to first order:
+//   - a point: sum |df/dx_i| e_i over its inputs, and a rounding in f32 (f64 of f64) of every call
+//     in the expression (error_rows.h);
+//   - a sum of n terms t: sqrt(sum e_t^2), what an input without the summed loop contributes added
+//     up instead, and n roundings of partial sums, whatever their order, each of them at most
+//     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or
+//     sign are not larger. In 16 bits also n / 8 units of f32 as tensor cores cut sums off;
+//   - the result, where its type is of 16 bits, is rounded to it once, unless a plan keeps it in
+//     registers (Rounding::kept). Partial sums that a plan stores in such a type are rounded each
+//     time (Rounding::partial_stores).
+// Errors of a row's statistic (softmax's maximum, a norm's mean) come back together in later sums,
+// or cancel there. In 16 bits, where such a statistic is read along loops that are summed later,
+// four evaluations with every intermediate moved by up to one unit at random say how large errors
+// are: bounds are multiplied by the root mean square of what has moved over what was propagated, of
+// 64 neighbours at a time, and by 1.5; by no less than 0.3 of that of the whole output, and of
+// outputs of less than 1000 elements by 1 at least.
+#pragma once
+
+#include <vector>
+
+#include "core/workload/reference/evaluate.h"
+
+namespace tilewright {
+
+/// Standard deviations that an element may be off by: 2e-9 of normally distributed ones are further
+/// off, and most errors are smaller than their bound assumes.
+inline constexpr double kReach = 6;
+
+/// How a kernel rounds, beside what its workload says.
+struct Rounding {
+  /// By TensorId: intermediates that stay in f32. Empty: none.
+  std::vector<bool> kept = {};
+  /// By TensorId: how often an element's partial sum is rounded to the tensor's type before the sum
+  /// is complete. Empty: never.
+  std::vector<double> partial_stores = {};
+};
+
+struct Bounded {
+  TensorValues values;  ///< of the workload's outputs, as evaluate has them
+  TensorValues bounds;  ///< of the outputs: |element - value| of a right kernel is at most this
+};
+/// Cost: two to three evaluations, of products two where their right operand is an input; four more
+/// where statistics in 16 bits are read as said above. Memory: twice that of evaluate.
+Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding& rounding = {});
+
+}  // namespace tilewright
