@@ -192,7 +192,8 @@ void run_job(CudaJob& job, const std::shared_ptr<cuda::Device>& device,
     job.json["launches"][i]["local_bytes"] = loaded->figures()[i].local_bytes;
   }
   const VerifyResult checked =
-      verify(std::make_unique<CudaKernel>(std::move(loaded).value()), w, reference, {}, &*job.on.schedule);
+      verify(std::make_unique<CudaKernel>(std::move(loaded).value()), w, reference, {},
+             job.on.schedule ? &*job.on.schedule : nullptr);
   add_verification(job, checked);
   if (!checked.kernel) return;
   auto& kernel = static_cast<CudaKernel&>(checked.kernel->kernel()).kernel();

@@ -110,9 +110,11 @@ void evaluate(const Setting& s, const chimera::CubeChain& chain, const Reference
   const Result<npu::Source> source = npu::emit(*schedule);
   auto made = std::make_unique<NpuKernel>(*source, w, *s.machine);
   NpuKernel& kernel = *made;
-  const VerifyResult checked = verify(std::move(made), w, reference, {}, &*schedule);
+  std::vector<npu::Report> reports;  // the kernel itself ends where it is wrong
+  const VerifyResult checked = verify(
+      std::move(made), w, reference, [&] { reports = kernel.reports(); }, &*schedule);
   p.relative_error = checked.verification.relative_error;
-  for (const npu::Report& r : kernel.reports())
+  for (const npu::Report& r : reports)
     if (!r.ok()) {
       p.failure = r.findings.front().text;
       return;
@@ -121,7 +123,7 @@ void evaluate(const Setting& s, const chimera::CubeChain& chain, const Reference
     p.failure = "verification failed: " + reason_of(checked.verification, w);
     return;
   }
-  const Traffic counted = emulated_traffic(kernel.reports(), w, *s.machine);
+  const Traffic counted = emulated_traffic(reports, w, *s.machine);
   p.paths = std::ssize(counted.entries);
   p.differing = std::ssize(path_differences(exact(*schedule), counted));
   for (const TrafficEntry& e : counted.entries)

@@ -31,8 +31,8 @@ struct Verification {
   std::int64_t elements = 0;  ///< of all outputs
   std::int64_t unseen = 0;    ///< those where a wrong value may pass for a right one (Comparison)
   double seconds = 0;         ///< that the verifying run took, caches as they were: no timing to report
-  /// No element is off by more than it may be, and at most one in a hundred is `unseen`.
-  bool verified() const { return worst <= 1 && unseen <= elements / 100; }
+  /// No element is off by more than it may be, and at most one in twenty is `unseen`.
+  bool verified() const { return worst <= 1 && unseen <= elements / 20; }
 };
 /// Into an answer: verified, relative_error, tolerance, worst_element (null where all are exact),
 /// unverifiable_elements.

@@ -33,16 +33,18 @@ Result<Emulated> emulated(const Setting& s, bool fused, const Reference& referen
   if (!source) return Reason{source.reason()};
   auto made = std::make_unique<NpuKernel>(*source, *s.workload, *s.machine);
   NpuKernel& kernel = *made;
-  const VerifyResult checked = verify(std::move(made), *s.workload, reference, {}, &*schedule);
+  std::vector<npu::Report> reports;  // the kernel itself ends where it is wrong
+  const VerifyResult checked = verify(
+      std::move(made), *s.workload, reference, [&] { reports = kernel.reports(); }, &*schedule);
   if (checked.failure) return *checked.failure;
-  for (const npu::Report& r : kernel.reports()) {
+  for (const npu::Report& r : reports) {
     if (!r.ok()) return Reason{r.findings.front().text};
     e.seconds += r.seconds;
   }
   e.relative_error = checked.verification.relative_error;
   if (!checked.kernel)
     return Reason{formatted("verification failed: relative error {:.3g}", e.relative_error)};
-  const Traffic counted = emulated_traffic(kernel.reports(), *s.workload, *s.machine);
+  const Traffic counted = emulated_traffic(reports, *s.workload, *s.machine);
   e.differing = path_differences(exact(*schedule), counted).size();
   for (const TrafficEntry& t : counted.entries)
     if (t.boundary.starts_with("L2/")) e.l2_bytes += (t.read + t.written).value;

@@ -164,12 +164,15 @@ std::optional<std::string> judge(const Drawn& d, std::uint64_t seed) {
   if (!source) return source.reason();
   auto made = std::make_unique<NpuKernel>(*source, *s.workload, *s.machine);
   NpuKernel& kernel = *made;
-  const VerifyResult checked = verify(std::move(made), *s.workload, reference_of(*s.workload, seed));
-  for (const npu::Report& r : kernel.reports())
+  std::vector<npu::Report> reports;
+  const VerifyResult checked = verify(
+      std::move(made), *s.workload, reference_of(*s.workload, seed),
+      [&] { reports = kernel.reports(); }, &*schedule);
+  for (const npu::Report& r : reports)
     EXPECT_TRUE(r.ok()) << r.findings.front().text << "\n" << d.text() << "\n" << source->text;
-  EXPECT_LE(checked.verification.relative_error, checked.verification.tolerance)
-      << d.text() << "\n" << source->text;
-  const Traffic counted = emulated_traffic(kernel.reports(), *s.workload, *s.machine);
+  EXPECT_TRUE(checked.verification.verified())
+      << reason_of(checked.verification, *s.workload) << "\n" << d.text() << "\n" << source->text;
+  const Traffic counted = emulated_traffic(reports, *s.workload, *s.machine);
   for (const PathDifference& p : path_differences(exact(*schedule), counted))
     ADD_FAILURE() << p.tensor << " at " << p.boundary << ": exact " << p.exact.value
                   << ", emulated " << p.emulated.value << "\n" << d.text();

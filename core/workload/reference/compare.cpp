@@ -60,7 +60,8 @@ void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& again
     const double error = std::abs(x - r);
     const double ratio = !std::isfinite(error) ? kInfinity : error == 0 ? 0 : error / bound;
     if (ratio > c.worst) c.worst = ratio, c.element = i, c.got = x, c.reference = r, c.bound = bound;
-    if (!(bound <= kUnseen * std::max(std::abs(r), against.root_mean_square))) ++c.unseen;
+    const double size = std::max(std::abs(r), against.root_mean_square);
+    if (!std::isfinite(bound) || (size > 0 && bound > kUnseen * size)) ++c.unseen;
     c.tolerance = std::max(c.tolerance, bound);
   }
 }

@@ -28,7 +28,8 @@ struct Comparison {
   std::int64_t element = 0;   ///< where that is, row-major, and what stands there
   double got = 0, reference = 0, bound = 0;
   /// Elements whose bound is more than kUnseen of the larger of |reference| and the root mean
-  /// square of all: a wrong value may pass for a right one.
+  /// square of all: a wrong value may pass for a right one. None where the reference is zero
+  /// throughout (x - x) and bounds are finite.
   std::int64_t unseen = 0;
 };
 inline constexpr double kUnseen = 0.25;
