@@ -139,7 +139,7 @@ std::optional<Arguments> parse(int argc, char** argv) {
     print(app.help());
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
-    throw InputError({.problem = e.what()});
+    throw InputError({.problem = e.what(), .accepted = "what --help lists"});
   }
   check(a);
   return a;

@@ -11,16 +11,18 @@
 #include <string>
 #include <vector>
 
-#include "cli/options.h"
 #include "cli/parse.h"
 #include "cli/progress.h"
-#include "cli/verbs.h"
+#include "cli/tables.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "core/base/leftovers.h"
+#include "experiments/report/verbs.h"
 
 namespace tilewright::cli {
 namespace {
+
+using harness::Verb;
 
 constexpr int kDone = 0, kOurFault = 1, kBadInput = 2, kRefused = 3;
 
@@ -50,7 +52,7 @@ void open_standard_files() {
 
 std::vector<std::string> verb_names() {
   std::vector<std::string> names;
-  for (const Verb& v : verbs()) names.push_back(v.name);
+  for (const Verb& v : harness::verbs()) names.push_back(v.name);
   return names;
 }
 
@@ -58,36 +60,13 @@ std::string overview() {
   std::string text =
       "tilewright: how much data will this plan move, and is that true?\n\n"
       "Usage: tilewright VERB [SUBJECT] [OPTIONS]; tilewright VERB --help says more.\n\n";
-  for (const Verb& v : verbs()) text += formatted("  {:<12} {}\n", v.name, v.summary);
+  for (const Verb& v : harness::verbs()) text += formatted("  {:<12} {}\n", v.name, v.summary);
   text +=
       "\nA verb that is not built in is looked for as tilewright-VERB on the PATH.\n"
       "Every verb takes --json. Exit status: 0 done, 2 bad input, 3 an outcome that says no, 1 our own "
       "fault.\n";
   return text;
 }
-
-std::string line_of(const Option& o) {
-  const std::string left = (o.short_name.empty() ? "" : o.short_name + ", ") + o.name +
-                           (o.value.empty() ? "" : " " + o.value);
-  return formatted("  {:<24} {}{}\n", left, o.help, o.repeated ? " (may be repeated)" : "");
-}
-
-std::string help_of(const Verb& verb) {
-  std::string text = formatted("tilewright {}: {}\n\nUsage: tilewright {}{} [OPTIONS]\n\n",
-                                 verb.name, verb.summary, verb.name,
-                                 verb.subject.empty() ? "" : " " + verb.subject);
-  if (!verb.details.empty()) text += verb.details + "\n\n";
-  text += "Options:\n";
-  for (const std::string& name : verb.options) text += line_of(option(name));
-  text += "  --help                   this\n";
-  if (!verb.plans) return text;
-  for (const ModelGroup& group : model_options()) {
-    text += formatted("\nOptions of {}:\n", group.models);
-    for (const Option& o : group.options) text += line_of(o);
-  }
-  return text;
-}
-
 
 int run_verb(const Verb& verb, std::vector<std::string> arguments) {
   if (std::find_if(arguments.begin(), arguments.end(), [](const std::string& a) {
@@ -97,18 +76,13 @@ int run_verb(const Verb& verb, std::vector<std::string> arguments) {
     return kDone;
   }
   Invocation invocation = parse_arguments(verb, std::move(arguments));
-  invocation.reproduce.id = invocation.request.subject;
   harness::Answer answer;
   {
     ProgressLine line;
-    invocation.request.progress = [&line](std::string_view what, double done) { line(what, done); };
-    answer = verb.run(invocation);
+    invocation.asked.progress = [&line](std::string_view what, double done) { line(what, done); };
+    answer = harness::ask(verb, invocation.asked);
   }
-  using nlohmann::ordered_json;
-  if (invocation.json)
-    put(answer.json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-  else
-    put(verb.table(answer.json));
+  put(invocation.json ? document_text(answer.json) : table_of(verb.name, answer.json));
   if (answer.ok()) return kDone;
   return complain(answer.json.value("reason", std::string("refused")), kRefused);
 }
@@ -149,10 +123,11 @@ int dispatch(std::vector<std::string> arguments) {
   arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(at));
   if (name == "help") {
     if (arguments.empty()) return put(overview()), kDone;
+    if (arguments.front() == "--json") return put(document_text(harness::verbs_json())), kDone;
     name = arguments.front();
     arguments = {"--help"};
   }
-  if (const Verb* verb = find_verb(name)) return run_verb(*verb, std::move(arguments));
+  if (const Verb* verb = harness::find_verb(name)) return run_verb(*verb, std::move(arguments));
   return run_external(name, std::move(arguments));
 }
 

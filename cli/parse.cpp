@@ -4,82 +4,92 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/format.h"
+#include "experiments/report/verbs.h"
 
 namespace tilewright::cli {
 namespace {
 
-void add(CLI::App& app, const Option& o, Invocation& invocation) {
-  const std::string names = (o.short_name.empty() ? "" : o.short_name + ",") + o.name;
-  if (o.value.empty()) {
-    app.add_flag_callback(names, [&] { o.apply(invocation, ""); });
+using harness::OptionGroup;
+using harness::Verb;
+
+constexpr const char* kJson = "--json";
+
+void add(CLI::App& app, const OptionSpec& spec, OptionValues& values) {
+  const std::string names =
+      (spec.letter.empty() ? "" : "-" + spec.letter + ",") + as_argument(spec);
+  if (spec.kind == OptionKind::flag) {
+    app.add_flag_callback(names, [&] { values[spec.name] = {"on"}; });
     return;
   }
-  CLI::Option* added = app.add_option(names, [&](const CLI::results_t& values) {
-    for (const std::string& v : values) {
-      if (v.empty())
-        throw InputError({.where = o.name,
-                          .value = "nothing",
-                          .problem = "is not accepted",
-                          .accepted = o.help});
-      o.apply(invocation, v);
+  CLI::Option* added = app.add_option(names, [&](const CLI::results_t& texts) {
+    for (const std::string& text : texts) {
+      // Another value is checked by whoever is asked: models may take different ones under a name.
+      if (text.empty()) check_option(spec, text, as_argument(spec));
+      values[spec.name].push_back(text);
     }
     return true;
   });
   added->type_size(1)->expected(1);
-  if (o.repeated)
+  if (spec.repeated)
     added->expected(1, 256)->allow_extra_args(false);
   else
     added->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 
 /// Every option that the verb takes, once a name.
-std::vector<const Option*> options_of(const Verb& verb) {
-  std::vector<const Option*> all;
-  for (const std::string& name : verb.options) all.push_back(&option(name));
-  if (!verb.plans) return all;
-  for (const ModelGroup& group : model_options())
-    for (const Option& o : group.options)
-      if (std::ranges::none_of(all, [&o](const Option* a) { return a->name == o.name; }))
-        all.push_back(&o);
-  return all;
+std::vector<const OptionSpec*> once_a_name(const Verb& verb) {
+  std::vector<const OptionSpec*> once;
+  for (const OptionSpec* spec : harness::options_of(verb))
+    if (std::ranges::find(once, spec->name, &OptionSpec::name) == once.end()) once.push_back(spec);
+  return once;
 }
 
 void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& invocation) {
   CLI::App app(verb.summary, "tilewright " + verb.name);
   app.set_help_flag();
   app.allow_extras();
-  const auto all = options_of(verb);
-  for (const Option* o : all) add(app, *o, invocation);
-  if (!verb.subject.empty()) app.add_option("subject", invocation.request.subject);
+  const auto all = once_a_name(verb);
+  for (const OptionSpec* spec : all) add(app, *spec, invocation.asked.options);
+  app.add_flag_callback(kJson, [&] { invocation.json = true; });
+  if (!verb.subject.empty()) app.add_option("subject", invocation.asked.subject);
   std::reverse(arguments.begin(), arguments.end());
   app.parse(arguments);
   for (const std::string& extra : app.remaining()) {
     const bool is_option = extra.size() > 1 && extra.front() == '-';
     std::vector<std::string> names;
-    for (const Option* o : all) names.push_back(o->name);
-    names.push_back("--help");
+    for (const OptionSpec* spec : all) names.push_back(as_argument(*spec));
+    names.insert(names.end(), {kJson, "--help"});
     const std::string near = nearest(extra.substr(0, extra.find('=')), names);
     // The nearest first: of many names an error shows the beginning.
     throw InputError(
         {.where = verb.name,
          .value = extra,
          .problem = is_option ? "is no option of this verb" : "is one argument too many",
-         .accepted = (near.empty() || !is_option ? "" : "nearest " + near + ", of ") + join(names)});
+         .accepted =
+             (near.empty() || !is_option ? "" : "nearest " + near + ", of ") + join(names)});
   }
 }
 
-}  // namespace
-
-namespace {
-
 bool takes_value(const std::string& argument) {
-  const auto is_it = [&argument](const Option& o) {
-    return (argument == o.name || argument == o.short_name) && !o.value.empty();
-  };
-  return std::ranges::any_of(options(), is_it) ||
-         std::ranges::any_of(model_options(), [&](const ModelGroup& group) {
-           return std::ranges::any_of(group.options, is_it);
-         });
+  for (const Verb& verb : harness::verbs())
+    for (const OptionSpec* spec : harness::options_of(verb))
+      if (spec->kind != OptionKind::flag &&
+          (argument == as_argument(*spec) ||
+           (!spec->letter.empty() && argument == "-" + spec->letter)))
+        return true;
+  return false;
+}
+
+std::string line_of(const std::string& left, const std::string& help) {
+  return formatted("  {:<24} {}\n", left, help);
+}
+
+std::string line_of(const OptionSpec& spec) {
+  const std::string value = value_name(spec);
+  return line_of((spec.letter.empty() ? "" : "-" + spec.letter + ", ") + as_argument(spec) +
+                     (value.empty() ? "" : " " + value),
+                 help_text(spec) + (spec.repeated ? " (may be repeated)" : ""));
 }
 
 }  // namespace
@@ -98,9 +108,26 @@ Invocation parse_arguments(const Verb& verb, std::vector<std::string> arguments)
   try {
     parse(verb, std::move(arguments), invocation);
   } catch (const CLI::ParseError& e) {
-    throw InputError({.where = verb.name, .problem = e.what()});
+    throw InputError({.where = verb.name,
+                      .problem = e.what(),
+                      .accepted = "what tilewright " + verb.name + " --help lists"});
   }
   return invocation;
+}
+
+std::string help_of(const Verb& verb) {
+  std::string text =
+      formatted("tilewright {}: {}\n\nUsage: tilewright {}{} [OPTIONS]\n\n", verb.name,
+                verb.summary, verb.name, verb.subject.empty() ? "" : " " + verb.subject);
+  if (!verb.details.empty()) text += verb.details + "\n\n";
+  text += "Options:\n";
+  for (const OptionGroup& group : harness::option_groups(verb)) {
+    if (!group.of.empty()) text += formatted("\nOptions of {}:\n", group.of);
+    for (const OptionSpec* spec : group.options) text += line_of(*spec);
+    if (group.of.empty())
+      text += line_of(kJson, "one JSON document instead of a table") + line_of("--help", "this");
+  }
+  return text;
 }
 
 }  // namespace tilewright::cli

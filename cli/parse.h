@@ -5,10 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "cli/options.h"
-#include "cli/verbs.h"
+#include "harness/verb.h"
 
 namespace tilewright::cli {
+
+/// What a command line asks.
+struct Invocation {
+  harness::Asked asked = {};
+  bool json = false;
+};
 
 /// Options may stand before the verb, so the verb is the first argument that is no option and no
 /// option's value: its position, or arguments.size() where there is none.
@@ -16,6 +21,10 @@ std::size_t find_verb_position(const std::vector<std::string>& arguments);
 
 /// The verb's options and subject; `arguments` without the verb. Throws InputError for whatever the
 /// command line has wrong.
-Invocation parse_arguments(const Verb& verb, std::vector<std::string> arguments);
+Invocation parse_arguments(const harness::Verb& verb, std::vector<std::string> arguments);
+
+/// What `tilewright VERB --help` prints: its own options first, then those of targets and of models
+/// under their names.
+std::string help_of(const harness::Verb& verb);
 
 }  // namespace tilewright::cli

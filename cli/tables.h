@@ -3,8 +3,14 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace tilewright::cli {
+
+/// A verb's document for people; of a verb that has no table, document_text.
+std::string table_of(std::string_view verb, const nlohmann::ordered_json& j);
+/// The document as --json prints it.
+std::string document_text(const nlohmann::ordered_json& j);
 
 std::string models_table(const nlohmann::ordered_json& j);
 std::string machines_table(const nlohmann::ordered_json& j);

@@ -1,8 +1,11 @@
 #include "codegen/micro_kernels.h"
 
+#include <algorithm>
+
 #include "codegen/cpu/cpu.h"
 #include "codegen/cuda/cuda.h"
 #include "codegen/npu/npu.h"
+#include "core/base/error.h"
 
 namespace tilewright::codegen {
 namespace {
@@ -62,6 +65,20 @@ std::vector<MicroKernelRecord> micro_kernel_records() {
   for (const auto& m : cuda::micro_kernels()) all.push_back(record_of(m));
   for (const auto& m : npu::micro_kernels()) all.push_back(record_of(m));
   return all;
+}
+
+OptionSpec micro_kernel_option(std::string_view target) {
+  std::vector<std::string> names;
+  for (const MicroKernelRecord& r : micro_kernel_records()) {
+    std::string name(r.name);
+    if (r.target == target && std::ranges::find(names, name) == names.end())
+      names.push_back(std::move(name));
+  }
+  return {.name = "micro-kernel",
+          .accepted = join(names),
+          .fallback = "the one that fits each product",
+          .value = "NAME",
+          .help = "the kernel of matrix products: " + join(names)};
 }
 
 }  // namespace tilewright::codegen

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/option.h"
 #include "core/base/units.h"
 
 namespace tilewright::codegen {
@@ -51,5 +52,8 @@ struct MicroKernelRecord {
 /// Every one that is registered, by target, the first of each target and variant being what ties
 /// are decided for.
 std::vector<MicroKernelRecord> micro_kernel_records();
+/// --micro-kernel of a target: the names of its records. Which of them the instruction set has is
+/// checked where it is known.
+OptionSpec micro_kernel_option(std::string_view target);
 
 }  // namespace tilewright::codegen

@@ -71,6 +71,8 @@ Answer list_targets() {
     const Availability here = t.here();
     json["targets"].push_back(here_json(t.name, t.summary, here));
     json["targets"].back()["micro_kernels"] = micro_kernels_json(t.name, here.usable);
+    ordered_json& options = json["targets"].back()["options"] = ordered_json::array();
+    for (const OptionSpec& o : t.options) options.push_back(tilewright::to_json(o));
   }
   return {std::move(json), Status::done};
 }

@@ -63,6 +63,7 @@ struct TargetRecord {
   std::string_view name;
   std::string_view summary;
   Availability (*here)();
+  std::span<const OptionSpec> options;
 };
 std::span<const TargetRecord> targets();
 const TargetRecord& find_target(std::string_view name);

@@ -38,6 +38,7 @@ struct Request {
   std::optional<std::string> capacity = {};   ///< "32K", "4096B", "262144e"
   std::optional<std::string> order = {};      ///< "mlkn", "m,l,k,n", or "all"
   OptionValues options = {};                  ///< of models, as given (settings_among)
+  OptionValues target_options = {};           ///< of the target that is asked, as given
   std::optional<std::string> target = {};     ///< --target: a plan's tiles suit its micro-kernel
   std::optional<std::string> isa = {};        ///< of that target; none: the host's widest
   std::optional<std::string> micro_kernel = {};

@@ -1,6 +1,5 @@
 // Many runs on one device: all emitted and built first, in parallel, then one after the other.
 #include <map>
-#include <set>
 #include <sstream>
 
 #include "core/base/format.h"
@@ -8,119 +7,46 @@
 #include "harness/parallel.h"
 #include "harness/registry.h"
 #include "harness/run_cuda.h"
+#include "harness/target_options.h"
+#include "harness/verb.h"
 
 namespace tilewright::harness {
 namespace {
 
 using nlohmann::ordered_json;
 
-[[noreturn]] void bad(const std::string& where, const std::string& field, const ordered_json& value,
-                      const std::string& accepted) {
-  throw InputError({.where = where,
-                    .field = field,
-                    .value = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace),
-                    .problem = "is not accepted",
-                    .accepted = accepted});
+/// Options that a line may give: those of a run but for where it runs and what it writes.
+const Verb& line_verb() {
+  static const Verb verb = [] {
+    Verb line{.name = "batch",
+              .summary = "",
+              .options = shared_options({"machine", "rewrite", "model", "tree", "tiles", "pin",
+                                         "flag", "level", "capacity", "order"}),
+              .models = true,
+              .targets = true};
+    line.options.push_back({.name = "name", .help = "of its answer"});
+    line.options.push_back({.name = "workload", .help = "a workload"});
+    line.options.push_back({.name = "plan", .help = "a plan file"});
+    line.options.push_back({.name = "prefix", .help = "of the names of its kernels"});
+    return line;
+  }();
+  return verb;
 }
 
 /// One line of a batch over the options that all of them share.
-class Line {
- public:
-  Line(const ordered_json& object, std::string where) : object_(object), where_(std::move(where)) {}
-
-  void text(const char* name, std::optional<std::string>& to) {
-    if (const ordered_json* v = find(name)) to = string(name, *v);
-  }
-  void text(const char* name, std::string& to) {
-    if (const ordered_json* v = find(name)) to = string(name, *v);
-  }
-  void texts(const char* name, std::vector<std::string>& to) {
-    const ordered_json* v = find(name);
-    if (v == nullptr) return;
-    if (!v->is_array()) bad(where_, name, *v, "a list of strings");
-    to.clear();
-    for (const ordered_json& item : *v) to.push_back(string(name, item));
-  }
-  void count(const char* name, int most, std::optional<int>& to) {
-    const ordered_json* v = find(name);
-    if (v == nullptr) return;
-    if (!v->is_number_integer() || v->get<std::int64_t>() < 1 || v->get<std::int64_t>() > most)
-      bad(where_, name, *v, "a whole number from 1 to " + std::to_string(most));
-    to = v->get<int>();
-  }
-  void flag(const char* name, bool& to) {
-    const ordered_json* v = find(name);
-    if (v == nullptr) return;
-    if (!v->is_boolean()) bad(where_, name, *v, "true or false");
-    to = v->get<bool>();
-  }
-  /// {"m": 64} or "m=64".
-  void tiles(std::optional<std::string>& to) {
-    const ordered_json* v = find("tiles");
-    if (v == nullptr || v->is_string()) return text("tiles", to);
-    if (!v->is_object()) bad(where_, "tiles", *v, "{\"m\": 64} or \"m=64\"");
-    std::vector<std::string> parts;
-    for (const auto& [loop, size] : v->items()) parts.push_back(loop + "=" + size.dump());
-    to = join(parts);
-  }
-  /// Of every model; whoever makes the plan checks whether it has them.
-  void model_options(Request& request) {
-    const auto read = [&](std::span<const OptionSpec> specs) {
-      for (const OptionSpec& spec : specs)
-        if (const ordered_json* v = find(as_key(spec).c_str()))
-          request.options[spec.name] = option_texts(spec, *v, where_, as_key(spec));
-    };
-    read(defaults_options());
-    for (const ModelRecord& m : models()) read(m.options);
-  }
-  void finish() const {
-    for (const auto& [name, value] : object_.items())
-      if (!known_.contains(name)) {
-        const std::vector<std::string> names(known_.begin(), known_.end());
-        bad(where_, name, value, join(names));
-      }
-  }
-
- private:
-  const ordered_json* find(const char* name) {
-    known_.insert(name);
-    const auto at = object_.find(name);
-    return at == object_.end() ? nullptr : &*at;
-  }
-  std::string string(const char* name, const ordered_json& value) const {
-    if (!value.is_string()) bad(where_, name, value, "a string");
-    return value.get<std::string>();
-  }
-  const ordered_json& object_;
-  std::string where_;
-  std::set<std::string> known_;
-};
-
 CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJob& shared) {
+  const Verb& verb = line_verb();
+  const Asked asked{.options = option_values(options_of(verb), object, where)};
+  const Settings settings = settings_of(verb, asked);
+  const Request line = request_of(verb, asked);
   CudaJob job = shared;
-  Line line(object, where);
-  std::string name;
-  line.text("name", name);
-  line.text("workload", job.request.subject);
-  line.text("plan", job.request.subject);
-  line.texts("rewrites", job.request.rewrites);
-  line.text("machine", job.request.machine);
-  line.text("model", job.request.model);
-  line.text("tree", job.request.tree);
-  line.tiles(job.request.tiles);
-  line.texts("pins", job.request.pins);
-  line.texts("flags", job.request.flags);
-  line.text("level", job.request.level);
-  line.text("capacity", job.request.capacity);
-  line.text("order", job.request.order);
-  line.model_options(job.request);
-  line.text("micro_kernel", job.options.micro_kernel);
-  line.count("warps", 16, job.options.cuda.warps);
-  line.count("stages", 8, job.options.cuda.stages);
-  line.flag("cold", job.options.cuda.cold);
-  line.text("prefix", job.options.cuda.prefix);
-  line.finish();
-  job.json["name"] = name.empty() ? where : name;
+  read_given(job.request, request_options(), settings);
+  for (const auto& [name, texts] : line.options) job.request.options[name] = texts;
+  read_target_options(job.options, target_settings(line, job.options.target, verb.name), true);
+  for (const char* subject : {"workload", "plan"})
+    if (settings.has(subject)) job.request.subject = settings.text(subject);
+  if (settings.has("prefix")) job.options.cuda.prefix = settings.text("prefix");
+  job.json["name"] = settings.has("name") ? settings.text("name") : where;
   return job;
 }
 
@@ -162,14 +88,14 @@ void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step) {
 
 namespace {
 
-/// What says which reference a job's kernel is verified on: elements are by the rewritten workload's
-/// TensorIds.
+/// What says which reference a job's kernel is verified on: elements are by the rewritten
+/// workload's TensorIds.
 std::string reference_key(const CudaJob& job) {
   return join(job.on.setting.rewrites) + "|" + job.on.setting.workload_name;
 }
 
-/// What the kernels are verified on, once for every workload of the batch, for as long as a job needs
-/// it: of large workloads a reference is gigabytes.
+/// What the kernels are verified on, once for every workload of the batch, for as long as a job
+/// needs it: of large workloads a reference is gigabytes.
 class References {
  public:
   explicit References(const std::vector<CudaJob>& jobs) {

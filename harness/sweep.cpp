@@ -106,7 +106,7 @@ struct Axis {
 };
 
 /// What is asked, before it is multiplied out.
-struct Asked {
+struct Axes {
   std::string verb;
   std::vector<std::string> workloads, machines, models, orders;  ///< orders empty: none asked
   bool all_orders = false;
@@ -114,49 +114,49 @@ struct Asked {
   std::vector<Axis> options;
 };
 
-/// What a sweep may vary beside models' own options.
-const std::vector<OptionSpec>& sweep_options() {
-  static const std::vector<OptionSpec> specs = {
-      {.name = "level", .help = "a level's name"},
-      {.name = "capacity", .help = "a size"},
-      {.name = "layout", .kind = OptionKind::choice, .names = {"tiled", "row-major"}},
-      {.name = "seed", .kind = OptionKind::integer}};
-  return specs;
+/// The sweep's own keys, and what it decides.
+constexpr std::string_view kNoAxis[] = {"machine", "model", "order", "tiles", "threads"};
+
+bool is_axis(const OptionSpec& spec) {
+  return spec.kind != OptionKind::path &&
+         std::ranges::find(kNoAxis, spec.name) == std::end(kNoAxis);
+}
+
+/// The verb's own option of that key; null where there is none.
+const OptionSpec* own_axis(std::string_view verb, std::string_view key) {
+  const OptionSpec* spec = find_option_by_key(sweep_verb(verb).options, key);
+  return spec != nullptr && is_axis(*spec) ? spec : nullptr;
 }
 
 /// Null where there is none: by the name that rows have.
-const OptionSpec* sweep_option(std::string_view key) {
-  if (const OptionSpec* spec = find_option_by_key(sweep_options(), key)) return spec;
-  if (const OptionSpec* spec = find_option_by_key(defaults_options(), key)) return spec;
-  for (const ModelRecord& m : models())
-    if (const OptionSpec* spec = find_option_by_key(m.options, key)) return spec;
+const OptionSpec* axis(std::string_view verb, std::string_view key) {
+  if (const OptionSpec* spec = own_axis(verb, key)) return spec;
+  for (const OptionSpec* spec : options_of(sweep_verb(verb)))
+    if (as_key(*spec) == key && is_axis(*spec)) return spec;
   return nullptr;
 }
 
-std::vector<std::string> sweep_option_keys() {
+std::vector<std::string> axis_keys(std::string_view verb) {
   std::set<std::string> keys;
-  for (const OptionSpec& spec : sweep_options()) keys.insert(as_key(spec));
-  for (const OptionSpec& spec : defaults_options()) keys.insert(as_key(spec));
-  for (const ModelRecord& m : models())
-    for (const OptionSpec& spec : m.options) keys.insert(as_key(spec));
+  for (const OptionSpec* spec : options_of(sweep_verb(verb)))
+    if (is_axis(*spec)) keys.insert(as_key(*spec));
   return {keys.begin(), keys.end()};
 }
 
 /// Whether the option says anything of a model's points: it is of all, or of a model with a part in
 /// their answers.
-bool concerns(const Asked& asked, const std::string& model, const std::string& key) {
-  if (find_option_by_key(sweep_options(), key) || find_option_by_key(defaults_options(), key))
-    return true;
+bool concerns(const Axes& asked, const std::string& model, const std::string& key) {
+  if (own_axis(asked.verb, key) || find_option_by_key(defaults_options(), key)) return true;
   Request r{.model = model};
   if (!asked.orders.empty()) r.order = asked.orders.front();
   for (const Axis& o : asked.options)
     if (o.name == "expression") r.options["expression"] = {o.values.front()};
-  return takes_option(r, sweep_option(key)->name);
+  return takes_option(r, axis(asked.verb, key)->name);
 }
 
-Asked asked_of(const Field& top, std::int64_t most) {
+Axes axes_of(const Field& top, std::int64_t most) {
   top.only({"name", "verb", "workloads", "machines", "models", "orders", "tiles", "options"});
-  Asked a;
+  Axes a;
   const auto verb = top.get("verb");
   a.verb = verb ? verb->text() : "predict";
   if (std::find(std::begin(kVerbs), std::end(kVerbs), a.verb) == std::end(kVerbs))
@@ -179,8 +179,8 @@ Asked asked_of(const Field& top, std::int64_t most) {
   }
   if (const auto options = top.get("options"))
     for (const auto& [name, values] : options->entries()) {
-      if (sweep_option(name) == nullptr) {
-        const std::vector<std::string> names = sweep_option_keys();
+      if (axis(a.verb, name) == nullptr) {
+        const std::vector<std::string> names = axis_keys(a.verb);
         const std::string near = nearest(name, names);
         values.fail("is no option of a sweep",
                     join(names) + (near.empty() ? "" : " (nearest: " + near + ")"));
@@ -198,10 +198,10 @@ Asked asked_of(const Field& top, std::int64_t most) {
 /// What a workload's points are made of: its orders and, of the tiles, those of loops that it has.
 struct OfWorkload {
   std::vector<std::string> orders;  ///< one empty: none asked
-  std::vector<std::size_t> tiles;   ///< indices of Asked::tiles
+  std::vector<std::size_t> tiles;   ///< indices of Axes::tiles
 };
 
-OfWorkload of_workload(const Asked& asked, const Workload& w, std::set<std::string>& known) {
+OfWorkload of_workload(const Axes& asked, const Workload& w, std::set<std::string>& known) {
   OfWorkload of;
   if (asked.all_orders) {
     if (chimera::order_loops(w).size() > kMostLoops)
@@ -232,7 +232,7 @@ OfWorkload of_workload(const Asked& asked, const Workload& w, std::set<std::stri
   return of;
 }
 
-void refuse_unknown(const Asked& asked, const Field& top, const std::set<std::string>& known) {
+void refuse_unknown(const Axes& asked, const Field& top, const std::set<std::string>& known) {
   for (const std::string& order : asked.orders)
     if (!known.contains(order))
       top.at("orders").fail(order + " is an order of no workload here",
@@ -244,7 +244,7 @@ void refuse_unknown(const Asked& asked, const Field& top, const std::set<std::st
 
 class Expansion {
  public:
-  Expansion(const Asked& asked, const Field& top, std::int64_t most)
+  Expansion(const Axes& asked, const Field& top, std::int64_t most)
       : asked_(asked), top_(top), most_(most) {
     for (const std::string& model : asked.models)
       for (std::size_t i = 0; i < asked.options.size(); ++i)
@@ -294,7 +294,7 @@ class Expansion {
     if (seen_.insert(id_of(p)).second) points_.push_back(std::move(p));
   }
 
-  const Asked& asked_;
+  const Axes& asked_;
   const Field& top_;
   const std::int64_t most_;
   std::set<std::pair<std::string, std::size_t>> concerned_;  ///< models and positions of options
@@ -304,20 +304,38 @@ class Expansion {
 
 }  // namespace
 
-void set_sweep_option(Request& request, const std::string& key, const std::string& value) {
-  const OptionSpec* spec = sweep_option(key);
-  if (spec == nullptr)
-    throw InputError({.where = "options",
-                      .field = key,
-                      .value = value,
-                      .problem = "is no option of a sweep",
-                      .accepted = join(sweep_option_keys())});
-  check_option(*spec, value, "options: " + key);
-  if (key == "level") request.level = value;
-  else if (key == "capacity") request.capacity = value;
-  else if (key == "layout") request.layout = value;
-  else if (key == "seed") request.seed = std::stoull(value);
-  else request.options[spec->name].push_back(value);
+const Verb& sweep_verb(std::string_view name) {
+  static const std::vector<Verb> all = harness_verbs();
+  const auto verb = std::ranges::find(all, name, &Verb::name);
+  if (verb == all.end() || std::ranges::find(kVerbs, name) == std::end(kVerbs))
+    throw InputError({.where = "verb",
+                      .value = std::string(name),
+                      .problem = "is no verb of a sweep",
+                      .accepted = "predict, plan, simulate"});
+  return *verb;
+}
+
+Asked asked_of(const SweepPoint& p) {
+  Asked asked{.subject = p.workload};
+  asked.options = {{"machine", {p.machine}}, {"model", {p.model}}};
+  if (!p.order.empty()) asked.options["order"] = {p.order};
+  std::vector<std::string> tiles;
+  for (const auto& [loop, size] : p.tiles) tiles.push_back(loop + "=" + std::to_string(size));
+  if (!tiles.empty()) asked.options["tiles"] = {join(tiles, ",")};
+  for (const auto& [key, value] : p.options) {
+    const OptionSpec* spec = axis(p.verb, key);
+    if (spec == nullptr)
+      throw InputError({.where = "options",
+                        .field = key,
+                        .value = value,
+                        .problem = "is no option of a sweep",
+                        .accepted = join(axis_keys(p.verb))});
+    check_option(*spec, value, "options: " + key);
+    asked.options[spec->name] = {value};
+  }
+  // The caller has the other threads.
+  if (find_option(sweep_verb(p.verb).options, "threads")) asked.options["threads"] = {"1"};
+  return asked;
 }
 
 ordered_json to_json(const SweepPoint& p) {
@@ -353,7 +371,7 @@ std::string id_of(const SweepPoint& p) { return "p" + hash_text(to_json(p).dump(
 Sweep read_sweep(std::string_view text, const std::string& where, std::int64_t most) {
   const DocumentValue document = read_yaml(text, where);
   const Field top(document, where);
-  const Asked asked = asked_of(top, most);
+  const Axes asked = axes_of(top, most);
   Sweep sweep{.name = top.at("name").identifier("name")};
   for (const std::string& m : asked.machines) named_machine(m);
   std::set<std::string> known;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/document.h"
-#include "harness/request.h"
+#include "harness/verb.h"
 
 namespace tilewright::harness {
 
@@ -28,10 +28,11 @@ SweepPoint sweep_point_from_json(const nlohmann::ordered_json& j);
 /// The point's name in a file of rows: a hash of what it asks.
 std::string id_of(const SweepPoint& p);
 
-/// What the point asks.
-Request request_of(const SweepPoint& p);
-/// Throws InputError for an option that there is not, and for a value that it does not take.
-void set_sweep_option(Request& request, const std::string& key, const std::string& value);
+/// The verb of a point. Throws InputError where it is none that a sweep asks.
+const Verb& sweep_verb(std::string_view name);
+/// What the point asks of its verb. Throws InputError for an option that the verb does not have, and
+/// for a value that it does not take.
+Asked asked_of(const SweepPoint& p);
 
 struct Sweep {
   std::string name;

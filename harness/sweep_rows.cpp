@@ -10,23 +10,6 @@
 namespace tilewright::harness {
 using nlohmann::ordered_json;
 
-Request request_of(const SweepPoint& p) {
-  Request r;
-  r.subject = p.workload;
-  r.machine = p.machine;
-  r.model = p.model;
-  if (!p.order.empty()) r.order = p.order;
-  if (!p.tiles.empty()) {
-    std::string tiles;
-    for (const auto& [loop, size] : p.tiles)
-      tiles += (tiles.empty() ? "" : ",") + loop + "=" + std::to_string(size);
-    r.tiles = tiles;
-  }
-  for (const auto& [name, value] : p.options) set_sweep_option(r, name, value);
-  r.threads = 1;  // the caller has the others
-  return r;
-}
-
 namespace {
 
 /// What is read once for many points.
@@ -44,8 +27,7 @@ class Settings {
 };
 
 Answer answer_of(const SweepPoint& p, const Request& request, Settings& settings) {
-  if (p.verb == "plan") return plan(request);
-  if (p.verb == "simulate") return simulate(request);
+  if (p.verb != "predict") return ask(sweep_verb(p.verb), asked_of(p));
   check_model_options(request);
   return find_model(p.model).price(request, settings.of(request));
 }
@@ -97,7 +79,7 @@ ordered_json row_of(const SweepPoint& p, Settings& settings) {
   for (const auto& [loop, size] : p.tiles) row["tile_" + loop] = size;
   for (const auto& [name, value] : p.options) row[name] = value;
   try {
-    const Request request = request_of(p);
+    const Request request = request_of(sweep_verb(p.verb), asked_of(p));
     const Machine& machine = *settings.of(request).machine;
     add_answer(row, answer_of(p, request, settings), machine.level(machine.home()).name);
   } catch (const InputError& e) {

@@ -4,62 +4,41 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
 #include "core/workload/reference/evaluate.h"
+#include "experiments/report/verbs.h"
 #include "harness/points.h"
 #include "harness/registry.h"
 #include "python/added_model.h"
-#include "python/options.h"
+#include "python/asked.h"
 #include "python/sweep.h"
 
 namespace tilewright::python {
 namespace {
 
-using harness::Answer;
-
-struct Verb {
-  const char* name;
-  Answer (*run)(const Invocation&);
-};
-
-constexpr Verb kVerbs[] = {
-    {"models", [](const Invocation&) { return harness::list_models(); }},
-    {"machines", [](const Invocation&) { return harness::list_machines(); }},
-    {"workloads", [](const Invocation&) { return harness::list_workloads(); }},
-    {"targets", [](const Invocation&) { return harness::list_targets(); }},
-    {"meters", [](const Invocation&) { return harness::list_meters(); }},
-    {"experiments", [](const Invocation&) { return harness::list_experiments(); }},
-    {"explain",
-     [](const Invocation& i) {
-       return i.curve ? harness::explain_curve(i.request) : harness::explain(i.request, i.resolved, i.out);
-     }},
-    {"plan", [](const Invocation& i) { return harness::plan(i.request, i.out); }},
-    {"predict", [](const Invocation& i) { return harness::predict(i.request); }},
-    {"compare", [](const Invocation& i) { return harness::compare(i.request, i.models); }},
-    {"simulate", [](const Invocation& i) { return harness::simulate(i.request, i.walk); }},
-    {"emit", [](const Invocation& i) { return harness::emit(i.request, i.emit); }},
-    {"run",
-     [](const Invocation& i) {
-       return i.batch ? harness::run_batch(i.request, i.run, *i.batch, i.out)
-                      : harness::run(i.request, i.run);
-     }},
-    {"measure",
-     [](const Invocation& i) {
-       return i.batch ? harness::measure_batch(i.request, i.measure, *i.batch, i.out)
-                      : harness::measure(i.request, i.measure);
-     }},
-    {"validate", [](const Invocation& i) { return harness::validate(i.request, i.validate); }},
-    {"reproduce", [](const Invocation& i) { return harness::reproduce(i.request, i.reproduce); }},
-};
+nlohmann::ordered_json parsed(const std::string& options) {
+  auto json = nlohmann::ordered_json::parse(options, nullptr, false);
+  if (json.is_object()) return json;
+  throw InputError({.field = "options",
+                    .value = options.substr(0, 80),
+                    .problem = "is not accepted",
+                    .accepted = "an object of JSON"});
+}
 
 /// (document, whether it says yes). No Python object is touched, so other threads may run.
-std::pair<std::string, bool> call(const std::string& verb, const std::string& options) {
+std::pair<std::string, bool> call(const std::string& name, const std::string& options) {
   using Json = nlohmann::ordered_json;
-  for (const Verb& v : kVerbs) {
-    if (verb != v.name) continue;
-    const Answer answer = v.run(invocation_of(Json::parse(options)));
-    return {answer.json.dump(-1, ' ', false, Json::error_handler_t::replace), answer.ok()};
+  const harness::Verb* verb = harness::find_verb(name);
+  if (verb == nullptr) {
+    std::vector<std::string> names;
+    for (const harness::Verb& v : harness::verbs()) names.push_back(v.name);
+    throw InputError(
+        {.field = "verb", .value = name, .problem = "is no verb", .accepted = join(names)});
   }
-  throw InputError({.field = "verb", .value = verb, .problem = "is no verb"});
+  const harness::Answer answer = harness::ask(*verb, asked_of(*verb, parsed(options)));
+  return {answer.json.dump(-1, ' ', false, Json::error_handler_t::replace), answer.ok()};
 }
 
 struct Values {
@@ -68,11 +47,14 @@ struct Values {
   std::vector<double> values;
 };
 
-/// Every tensor that goes in or comes out, evaluated for seeded inputs. No Python object is touched.
+/// Every tensor that goes in or comes out, evaluated for seeded inputs. No Python object is
+/// touched.
 std::vector<Values> evaluated(const std::string& options) {
-  const Invocation i = invocation_of(nlohmann::ordered_json::parse(options));
-  const auto workload = harness::workload_of(i.request).workload;
-  const TensorValues values = evaluate(*workload, random_inputs(*workload, i.request.seed));
+  const harness::Verb verb{
+      .name = "evaluate", .summary = "", .options = harness::shared_options({"rewrite", "seed"})};
+  const harness::Request request = harness::request_of(verb, asked_of(verb, parsed(options)));
+  const auto workload = harness::workload_of(request).workload;
+  const TensorValues values = evaluate(*workload, random_inputs(*workload, request.seed));
   std::vector<Values> all;
   for (std::size_t t = 0; t < values.size(); ++t) {
     const Tensor& tensor = workload->tensor(TensorId(t));
@@ -100,6 +82,7 @@ PYBIND11_MODULE(_tilewright, m) {
   using Release = py::call_guard<py::gil_scoped_release>;
   m.def("sweep_points", &tilewright::python::sweep_points, Release());
   m.def("sweep_rows", &tilewright::python::sweep_rows, Release());
+  m.def("verbs", [] { return tilewright::harness::verbs_json().dump(); });
   m.def("build_hash", &tilewright::harness::build_hash, Release());
   m.def("evaluate", [](const std::string& options) {
     std::vector<tilewright::python::Values> all;

@@ -168,8 +168,10 @@ TraceSummary read_trace(std::istream& in, std::string_view where, const TraceSin
       break;
   }
   if (in.bad())
-    throw InputError(
-        {.where = std::string(where), .field = "trace", .problem = "could not be read to its end"});
+    throw InputError({.where = std::string(where),
+                      .field = "trace",
+                      .problem = "could not be read to its end",
+                      .accepted = "a file that can be read"});
   return summary;
 }
 

@@ -51,26 +51,71 @@ std::string with_hyphens_as(std::string name, char c) {
   return name;
 }
 
-std::string one_text(const OptionSpec& spec, const ordered_json& value, std::string_view where,
+bool is_text(OptionKind kind) {
+  return kind == OptionKind::text || kind == OptionKind::path || kind == OptionKind::pairs ||
+         kind == OptionKind::list || kind == OptionKind::size;
+}
+
+bool has_pairs(OptionKind kind) {
+  return kind == OptionKind::pairs || kind == OptionKind::assignment;
+}
+
+std::string shown_json(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+/// {"m": 64} as "m=64"s.
+std::vector<std::string> pairs_of(const ordered_json& object) {
+  std::vector<std::string> pairs;
+  for (const auto& [name, value] : object.items())
+    pairs.push_back(name + "=" +
+                    (value.is_string() ? value.get<std::string>() : shown_json(value)));
+  return pairs;
+}
+
+bool is_texts(const ordered_json& value) {
+  return value.is_array() && !value.empty() &&
+         std::ranges::all_of(value, [](const ordered_json& v) { return v.is_string(); });
+}
+
+/// A value of JSON as the text or the number that it stands for, where its kind has such a form.
+ordered_json plain(const OptionSpec& spec, const ordered_json& value) {
+  if (spec.kind == OptionKind::pairs && value.is_object()) return join(pairs_of(value), ",");
+  if (spec.kind == OptionKind::list && is_texts(value))
+    return join(value.get<std::vector<std::string>>(), ",");
+  if (spec.kind == OptionKind::size && value.is_number_integer()) return shown_json(value) + "B";
+  return value;
+}
+
+/// What JSON may give.
+std::string accepted_json(const OptionSpec& spec) {
+  const std::string accepted = accepted_values(spec);
+  if (!is_text(spec.kind)) return accepted;
+  std::string text = spec.kind == OptionKind::pairs  ? "a string or an object"
+                     : spec.kind == OptionKind::list ? "a string or a list of them"
+                     : spec.kind == OptionKind::size ? "a string or a whole number of bytes"
+                                                     : "a string";
+  return accepted.empty() ? text : text + ": " + accepted;
+}
+
+std::string one_text(const OptionSpec& spec, const ordered_json& given, std::string_view where,
                      std::string_view field) {
+  const ordered_json value = plain(spec, given);
   const bool right = spec.kind == OptionKind::flag      ? value.is_boolean()
                      : spec.kind == OptionKind::integer ? value.is_number_integer()
                      : spec.kind == OptionKind::number  ? value.is_number()
                                                         : value.is_string();
-  const std::string shown = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  const std::string shown = shown_json(value);
   const auto text = [&]() -> std::string {
     if (value.is_boolean()) return value.get<bool>() ? kOn : kOff;
     return value.is_string() ? value.get<std::string>() : shown;
   };
   if (right && accepts(spec, text())) return text();
-  const std::string accepted = accepted_values(spec);
   throw InputError({.where = std::string(where),
                     .field = std::string(field),
-                    .value = shown,
+                    .value = shown_json(given),
                     .problem = "is not accepted",
-                    .accepted = spec.kind != OptionKind::text ? accepted
-                                : accepted.empty()            ? "a string"
-                                                              : "a string: " + accepted});
+                    .accepted = accepted_json(spec)});
 }
 
 std::vector<OptionSpec> make_defaults_options() {
@@ -88,14 +133,23 @@ std::vector<OptionSpec> make_defaults_options() {
 
 std::string as_argument(const OptionSpec& spec) { return "--" + spec.name; }
 
-std::string as_key(const OptionSpec& spec) { return with_hyphens_as(spec.name, '_'); }
+std::string as_key(const OptionSpec& spec) {
+  return spec.key.empty() ? with_hyphens_as(spec.name, '_') : spec.key;
+}
 
 std::string accepted_values(const OptionSpec& spec) {
   switch (spec.kind) {
     case OptionKind::flag:
       return "true or false";
     case OptionKind::text:
+    case OptionKind::path:
       return spec.accepted;
+    case OptionKind::pairs:
+      return spec.accepted.empty() ? "NAME=VALUE" : spec.accepted;
+    case OptionKind::list:
+      return spec.accepted.empty() ? "items with commas between" : spec.accepted;
+    case OptionKind::size:
+      return spec.accepted.empty() ? "a size in bytes (4096B, 32K, 1M)" : spec.accepted;
     case OptionKind::choice:
       return join(spec.names);
     case OptionKind::integer:
@@ -123,7 +177,14 @@ std::string value_name(const OptionSpec& spec) {
     case OptionKind::number:
       return "NUMBER";
     case OptionKind::assignment:
+    case OptionKind::pairs:
       return "NAME=VALUE";
+    case OptionKind::path:
+      return "FILE";
+    case OptionKind::list:
+      return "NAMES";
+    case OptionKind::size:
+      return "SIZE";
   }
   return "";
 }
@@ -154,6 +215,10 @@ bool accepts(const OptionSpec& spec, std::string_view text) {
       return text == kOn || text == kOff;
     case OptionKind::text:
     case OptionKind::assignment:
+    case OptionKind::path:
+    case OptionKind::pairs:
+    case OptionKind::list:
+    case OptionKind::size:
       return !text.empty();
     case OptionKind::choice:
       return std::ranges::find(spec.names, text) != spec.names.end();
@@ -197,7 +262,8 @@ OptionValues options_among(const OptionValues& values, std::span<const OptionSpe
 }
 
 ordered_json to_json(const OptionSpec& spec) {
-  constexpr const char* kKinds[] = {"flag", "text", "choice", "integer", "number", "assignment"};
+  constexpr const char* kKinds[] = {"flag",       "text", "choice", "integer", "number",
+                                    "assignment", "path", "pairs",  "list",    "size"};
   const auto or_null = [](const std::string& text) {
     return text.empty() ? ordered_json(nullptr) : ordered_json(text);
   };
@@ -216,14 +282,24 @@ ordered_json to_json(const OptionSpec& spec) {
 std::vector<std::string> option_texts(const OptionSpec& spec, const ordered_json& value,
                                       std::string_view where, std::string_view field) {
   if (!spec.repeated) return {one_text(spec, value, where, field)};
+  if (has_pairs(spec.kind) && value.is_object()) {
+    std::vector<std::string> pairs = pairs_of(value);
+    for (const std::string& pair : pairs) one_text(spec, pair, where, field);
+    return pairs;
+  }
+  if (value.is_string()) return {one_text(spec, value, where, field)};
   if (!value.is_array())
     throw InputError({.where = std::string(where),
                       .field = std::string(field),
-                      .value = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace),
+                      .value = shown_json(value),
                       .problem = "is not accepted",
-                      .accepted = "a list of strings"});
+                      .accepted = has_pairs(spec.kind) ? "a list of strings, or an object"
+                                                       : "a list of strings"});
   std::vector<std::string> texts;
-  for (const ordered_json& item : value) texts.push_back(one_text(spec, item, where, field));
+  for (const ordered_json& item : value) {
+    texts.push_back(one_text(spec, item, where, field));
+    if (spec.kind == OptionKind::list) texts.back() += ";";
+  }
   return texts;
 }
 

@@ -23,6 +23,12 @@ enum class OptionKind : std::uint8_t {
   /// NAME=VALUE of another option beside it, by its name in answers (hyphens for underscores): how
   /// files that were recorded earlier give it.
   assignment,
+  path,   ///< a text: a file or a folder
+  pairs,  ///< a text: NAME=VALUE, several with commas between; an object in JSON
+  /// A text: items with commas between; a list in JSON. A repeated one is lists, each with a
+  /// semicolon behind it where JSON gives several.
+  list,
+  size,  ///< a text: bytes with a unit; a whole number of bytes in JSON
 };
 
 struct OptionSpec {
@@ -40,14 +46,18 @@ struct OptionSpec {
   /// What the paper prints, where the default is something else; empty: the default. --published
   /// takes it.
   std::string published = {};
-  std::string fallback = {};  ///< "by the tiles": what holds where there is no default
-  std::string value = {};     ///< what stands for the value in the help; empty: by kind
-  std::string help = {};      ///< what it is, without accepted values and default
-  std::string source = {};    ///< the section or equation that it is of
-  std::string letter = {};    ///< "m" for -m
-  bool repeated = false;      ///< may be given several times; a list in Python
-  bool in_answers = true;     ///< among the "options" of answers
+  std::string fallback = {};     ///< "by the tiles": what holds where there is no default
+  std::string value = {};        ///< what stands for the value in the help; empty: by kind
+  std::string help = {};         ///< what it is, without accepted values and default
+  std::string source = {};       ///< the section or equation that it is of
+  std::string letter = {};       ///< "m" for -m
+  bool repeated = false;         ///< may be given several times; a list in Python
+  bool in_answers = true;        ///< among the "options" of answers
   std::string answer_name = {};  ///< its name there, where it is another; written as `name` is
+  std::string key = {};          ///< its name in JSON and Python, where as_key has another
+  /// Of a target's option: the verbs that have it ("batch": lines of one); empty: every verb that
+  /// asks targets.
+  std::vector<std::string> verbs = {};
 };
 
 /// Options as they were given, by OptionSpec::name: one text, or several of a repeated option.
@@ -55,7 +65,7 @@ using OptionValues = std::map<std::string, std::vector<std::string>, std::less<>
 
 /// "--write-weight"
 std::string as_argument(const OptionSpec& spec);
-/// "write_weight"
+/// "write_weight", or OptionSpec::key.
 std::string as_key(const OptionSpec& spec);
 /// "a number from 0 to 1e6", "dag, block, scope, none"
 std::string accepted_values(const OptionSpec& spec);
@@ -78,7 +88,8 @@ const OptionSpec* find_option(std::span<const OptionSpec> specs, std::string_vie
 /// Those of `values` that `specs` or defaults_options() has.
 OptionValues options_among(const OptionValues& values, std::span<const OptionSpec> specs);
 
-/// The record as JSON: {"name": "--write-weight", "default", "help", "key", "kind", "accepted", ...}.
+/// The record as JSON: {"name": "--write-weight", "default", "help", "key", "kind", "accepted",
+/// ...}.
 nlohmann::ordered_json to_json(const OptionSpec& spec);
 /// A JSON value as the option's texts: true, 3, "dag", ["a", "b"], as Python and batch lines give
 /// them. Throws InputError with `where` and `field` where the JSON type or the value is not the

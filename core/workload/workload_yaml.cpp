@@ -31,7 +31,9 @@ class YamlReader {
                           .accepted = "one workload a file"});
       return document(YAML::Load(owned));
     } catch (const YAML::Exception& e) {
-      throw InputError({.where = place(e.mark), .problem = "is no YAML: " + e.msg});
+      throw InputError({.where = place(e.mark),
+                        .problem = "is no YAML: " + e.msg,
+                        .accepted = "one document of YAML or JSON (docs/formats.md)"});
     }
   }
 

@@ -5,6 +5,7 @@ import os as _os
 import typing as _typing
 
 from ._tilewright import evaluate as _evaluate
+from ._values import plain as _plain
 
 
 def evaluate(workload: "_typing.Union[str, _os.PathLike[str], _typing.Mapping[str, _typing.Any]]", *,
@@ -24,6 +25,6 @@ def evaluate(workload: "_typing.Union[str, _os.PathLike[str], _typing.Mapping[st
     """
     import numpy
 
-    asked = {"subject": workload if isinstance(workload, dict) else _os.fspath(workload), "seed": seed}
+    asked = {"subject": _plain("workload", workload), "seed": _plain("seed", seed)}
     return {name: numpy.frombuffer(data).reshape(shape)
             for name, shape, data in _evaluate(_json.dumps(asked))}

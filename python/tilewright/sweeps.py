@@ -33,6 +33,7 @@ import typing as _typing
 
 from . import _tilewright
 from ._tilewright import InputError
+from ._values import plain as _plain
 
 if _typing.TYPE_CHECKING:
     import pandas
@@ -179,8 +180,8 @@ def _run(points: "_collections.deque[_Point]", workers: _typing.Union[_Here, _Da
 def _text_of(spec: "str | _os.PathLike[str]") -> _typing.Tuple[str, str]:
     """A spec's text, and what to call it in errors."""
     if isinstance(spec, str) and "\n" in spec:
-        return spec, "sweep"
-    path = _os.fspath(spec)
+        return _plain("SPEC", spec), "sweep"
+    path = _plain("SPEC", spec)
     try:
         with open(path, encoding="utf-8") as f:
             return f.read(), path

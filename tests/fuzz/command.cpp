@@ -5,6 +5,7 @@
 
 #include "cli/parse.h"
 #include "core/plan/schedule.h"
+#include "experiments/report/verbs.h"
 #include "harness/request.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -38,12 +39,11 @@ void one(std::string_view input) {
   }
   const std::size_t at = cli::find_verb_position(arguments);
   if (at == arguments.size()) return;
-  const cli::Verb* verb = cli::find_verb(arguments[at]);
+  const harness::Verb* verb = harness::find_verb(arguments[at]);
   if (verb == nullptr) return;
   arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(at));
   refusable([&] {
-    cli::Invocation asked = cli::parse_arguments(*verb, arguments);
-    harness::Request& r = asked.request;
+    harness::Request r = harness::request_of(*verb, cli::parse_arguments(*verb, arguments).asked);
     if (r.machine == "host") r.machine = "h100";  // looking around takes longer than reading
     const harness::Setting s = harness::setting_of(r);
     refusable([&] {

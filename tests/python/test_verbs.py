@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -183,8 +184,66 @@ def test_skipping_threads_and_occupancy(tmp_path):
     assert len(out.read_text().splitlines()) == again["occupancy"]["samples"] + 1
 
 
+class Whole:
+    """A whole number as other libraries have it."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
+def test_whole_numbers_are_what_has_an_index():
+    chain = "gemm-chain:m=48,n=48,k=48,l=48"
+    asked = dict(orders=["mlkn"], samples=4)
+    assert (tilewright.validate(chain, "cache:4K/8", seed=Whole(3), **asked)
+            == tilewright.validate(chain, "cache:4K/8", seed=3, **asked))
+    tiles = {name: Whole(size) for name, size in TILES.items()}
+    assert tilewright.simulate(CHAIN, MACHINE, tree=TREE, tiles=tiles)["traffic"]
+
+
+@pytest.mark.parametrize("option, value", [
+    ("write_weight", float("inf")), ("write_weight", float("nan")), ("tree", "a\ud800b"), ("tiles", {"m": float("nan")}),
+    ("tiles", {"\udcff": 4}), ("pins", ["C=\udc80"]), ("seed", 10 ** 30), ("min_tile", 10 ** 5000), ("level", object()),
+    ("tiles", {3: 4}), ("rewrite", [[1]]), ("seed", -1), ("min_tile", True),
+])
+def test_what_json_cannot_say_is_bad_input_that_names_the_option(option, value):
+    with pytest.raises(tilewright.InputError) as caught:
+        tilewright.predict(CHAIN, MACHINE, model="chimera", **{option: value})
+    said = str(caught.value)
+    assert option in said and "accepted: " in said and "\n" not in said, said
+
+
+def test_errors_are_pickled():
+    with pytest.raises(tilewright.InputError) as caught:
+        tilewright.plan("gem-chain", MACHINE)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is tilewright.InputError and str(again) == str(caught.value)
+    with pytest.raises(tilewright.Refused) as caught:
+        tilewright.simulate(CHAIN, "scratchpad:64B", tree=TREE, tiles=TILES, check=True)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is tilewright.Refused and str(again) == str(caught.value)
+    assert again.answer == caught.value.answer
+
+
+def test_a_record_makes_a_function():
+    record = {"name": "shout", "summary": "says it", "subject": "W", "details": "", "returns": "Returns {'said'}.",
+              "options": [{"name": "--loud-ness", "key": "loud_ness", "kind": "integer", "of": "",
+                           "text": "how loud (default 3)"},
+                          {"name": "--word", "key": "words", "kind": "text", "of": "toy", "text": "of --loud-ness"}]}
+    function = tilewright._function(record)
+    assert list(inspect.signature(function).parameters) == ["workload", "loud_ness", "words", "check"]
+    assert "Says it.\n\nReturns {'said'}." in function.__doc__
+    assert "    loud_ness: how loud (default 3)\n" in function.__doc__
+    assert "Options of toy:\n    words: of loud_ness\n" in function.__doc__
+    with pytest.raises(TypeError, match="did you mean 'loud_ness'"):
+        function(CHAIN, loudness=3)
+
+
 def test_numbers_of_other_libraries():
     numpy = pytest.importorskip("numpy")
+    assert tilewright.plan(CHAIN, MACHINE, seed=numpy.int64(1), write_weight=numpy.float32(1))["schema"] == 1
     tiles = {name: numpy.int64(size) for name, size in TILES.items()}
     assert tilewright.simulate(CHAIN, MACHINE, tree=TREE, tiles=tiles)["traffic"]
     assert tilewright.plan(CHAIN, MACHINE, min_tile=numpy.int32(4))["schema"] == 1

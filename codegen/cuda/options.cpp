@@ -1,0 +1,53 @@
+#include "codegen/cuda/options.h"
+
+#include "codegen/micro_kernels.h"
+
+namespace tilewright::cuda {
+namespace {
+
+std::vector<OptionSpec> make_emulated() {
+  return {codegen::micro_kernel_option("cuda"),
+          {.name = "warps",
+           .kind = OptionKind::integer,
+           .high = 16,
+           .fallback = "by the tiles",
+           .help = "warps that compute, a block"},
+          {.name = "stages",
+           .kind = OptionKind::integer,
+           .high = 8,
+           .fallback = "two where they fit",
+           .help = "copies of a loaded tile"}};
+}
+
+std::vector<OptionSpec> make_built() {
+  std::vector<OptionSpec> specs = make_emulated();
+  const std::vector<OptionSpec> more = {
+      {.name = "arch",
+       .fallback = "the device's; emit: sm_80 and sm_90a",
+       .value = "NAME",
+       .help = "built for it: sm_80, sm_90a"},
+      {.name = "cache",
+       .kind = OptionKind::path,
+       .value = "DIR",
+       .help = "a folder where built kernels are kept and found again"},
+      {.name = "cold",
+       .kind = OptionKind::flag,
+       .help = "time on tensors in turn that are together larger than L2",
+       .verbs = {"run", "batch"}}};
+  specs.insert(specs.end(), more.begin(), more.end());
+  return specs;
+}
+
+}  // namespace
+
+std::span<const OptionSpec> option_specs() {
+  static const std::vector<OptionSpec> specs = make_built();
+  return specs;
+}
+
+std::span<const OptionSpec> emulated_option_specs() {
+  static const std::vector<OptionSpec> specs = make_emulated();
+  return specs;
+}
+
+}  // namespace tilewright::cuda

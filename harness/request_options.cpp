@@ -1,0 +1,106 @@
+// The options of a Request: what several verbs are asked alike.
+#include "core/base/error.h"
+#include "harness/verb.h"
+
+namespace tilewright::harness {
+
+const std::vector<Bound<Request>>& request_options() {
+  static const std::vector<Bound<Request>> all = {
+      {{.name = "machine",
+        .value = "MACHINE",
+        .help = "a name (tilewright machines), a .yaml file, scratchpad:32K or cache:48K/12,1M/16",
+        .letter = "m"},
+       into<&Request::machine>},
+      {{.name = "rewrite",
+        .value = "NAME",
+        .help = "the workload rewritten: online-softmax, compose, compose-gathers, compose-all",
+        .repeated = true},
+       into<&Request::rewrites>},
+      {{.name = "model", .value = "NAME", .help = "the model (tilewright models)"},
+       into<&Request::model>},
+      {{.name = "tree",
+        .value = "TREE",
+        .help = "a loop tree in place: \"m l ( k ( C.gemm1 ) n ( C.gemm2 ) )\""},
+       into<&Request::tree>},
+      {{.name = "tiles",
+        .kind = OptionKind::pairs,
+        .accepted = "m=64,l=64",
+        .value = "m=64,l=64",
+        .help = "tile sizes by loop; a loop that needs none is ignored"},
+       into<&Request::tiles>},
+      {{.name = "pin",
+        .kind = OptionKind::pairs,
+        .accepted = "TENSOR=LEVEL or TENSOR=LEVEL@LOOP",
+        .value = "C=dram",
+        .help = "with --tree: a tensor's level, or C=L1@m from a loop's body on",
+        .repeated = true,
+        .key = "pins"},
+       into<&Request::pins>},
+      {{.name = "flag",
+        .kind = OptionKind::pairs,
+        .accepted = "TENSOR=sliding or TENSOR=running",
+        .value = "C=sliding",
+        .help = "with --tree: sliding or running",
+        .repeated = true,
+        .key = "flags"},
+       into<&Request::flags>},
+      {{.name = "level",
+        .value = "L2",
+        .help = "the level planned for (default: the innermost on-chip one), or all"},
+       into<&Request::level>},
+      {{.name = "capacity",
+        .kind = OptionKind::size,
+        .accepted = "a size in bytes (4096B, 32K, 1M) or in elements (262144e), above zero",
+        .help = "instead of the level's: 32K, 4096B, or elements as 262144e"},
+       into<&Request::capacity>},
+      {{.name = "order",
+        .kind = OptionKind::list,
+        .accepted = "an order of the loops, mlkn or m,oc1,k",
+        .value = "mlkn",
+        .help = "an order of the loops, outermost first (m,oc1,k where names are longer)"},
+       into<&Request::order>},
+      {{.name = "target",
+        .fallback = "cpu; plan: none",
+        .value = "NAME",
+        .help = "what code is for (tilewright targets)"},
+       into<&Request::target>},
+      {{.name = "layout",
+        .kind = OptionKind::choice,
+        .names = {"tiled", "row-major"},
+        .fallback = "tiled",
+        .help = "tensors in memory"},
+       into<&Request::layout>},
+      {{.name = "samples",
+        .kind = OptionKind::integer,
+        .high = 1'000'000,
+        .help = "of MCFuser's pruned space: candidates drawn"},
+       into<&Request::samples>},
+      {{.name = "seed",
+        .kind = OptionKind::integer,
+        .low = 0,
+        .high = UINT64_MAX,
+        .standard = "1",
+        .help = "of everything random"},
+       into<&Request::seed>},
+      {{.name = "threads",
+        .kind = OptionKind::integer,
+        .high = 1024,
+        .fallback = "every core; emit, run, measure, simulate: 1",
+        .help = "threads"},
+       into<&Request::threads>},
+  };
+  return all;
+}
+
+std::vector<OptionSpec> shared_options(std::initializer_list<std::string_view> names) {
+  static const std::vector<OptionSpec> all = specs_of(request_options());
+  std::vector<OptionSpec> some;
+  for (const std::string_view name : names) {
+    const OptionSpec* spec = find_option(all, name);
+    TW_CHECK(spec != nullptr, "an option without a record: " + std::string(name));
+    some.push_back(*spec);
+  }
+  return some;
+}
+
+}  // namespace tilewright::harness

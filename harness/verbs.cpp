@@ -1,0 +1,489 @@
+// The verbs' records: what each is asked, and the function that answers.
+#include "harness/verbs.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "harness/target_options.h"
+#include "harness/verb.h"
+
+namespace tilewright::harness {
+namespace {
+
+constexpr const char* kPlanHelp =
+    "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with "
+    "--order\n"
+    "(and --tiles, or tiles solved), or with --model (the model's best).";
+
+using Specs = std::vector<OptionSpec>;
+
+Specs operator+(Specs a, const Specs& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// What says a plan.
+Specs plan_options() {
+  return shared_options({"machine", "rewrite", "model", "tree", "tiles", "pin", "flag", "level",
+                         "order", "capacity"});
+}
+
+Specs one(OptionSpec spec) { return {std::move(spec)}; }
+
+OptionSpec out(const char* value, const char* help) {
+  return {.name = "out", .kind = OptionKind::path, .value = value, .help = help, .letter = "o"};
+}
+
+OptionSpec build_only() {
+  return {.name = "build-only",
+          .kind = OptionKind::flag,
+          .help = "build, and stop before a device is needed"};
+}
+
+OptionSpec batch() {
+  return {.name = "batch",
+          .kind = OptionKind::path,
+          .help = "cuda: many runs, a JSON object of options a line; built in parallel"};
+}
+
+/// The target that is asked, and its options.
+template <class Options>
+Options with_target(Options o, const Request& request, const char* verb) {
+  o.target = request.target.value_or("cpu");
+  read_target_options(o, target_settings(request, o.target, verb));
+  return o;
+}
+
+std::vector<Verb> lists() {
+  return {
+      {.name = "models",
+       .summary = "the cost models, their sources, assumptions and options",
+       .run = [](const Request&, const Settings&) { return list_models(); }},
+      {.name = "machines",
+       .summary = "the machines that -m names",
+       .run = [](const Request&, const Settings&) { return list_machines(); }},
+      {.name = "workloads",
+       .summary = "the built-in workloads and their parameters",
+       .run = [](const Request&, const Settings&) { return list_workloads(); }},
+      {.name = "targets",
+       .summary = "what code can be generated for, and whether it is usable here",
+       .run = [](const Request&, const Settings&) { return list_targets(); }},
+      {.name = "meters",
+       .summary = "what can measure traffic, and whether it is usable here",
+       .run = [](const Request&, const Settings&) { return list_meters(); }},
+  };
+}
+
+Verb explain_verb() {
+  return {
+      .name = "explain",
+      .summary = "per tensor: footprint, movement, what decides it; all orders ranked",
+      .subject = "W|PLAN",
+      .details =
+          "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
+          "for the level. Of a plan (--resolved): the schedule, every default made visible. "
+          "--curve: the\n"
+          "least bytes by buffer size, proven and attainable, fused and not (-m is optional then). "
+          "--model\n"
+          "fusionstitching: the graph's kernels, groups and schemes; -o draws them (.dot, .svg).",
+      .returns =
+          "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', "
+          "'memory_elements',\n'tensors'}]}.",
+      .options = plan_options() + shared_options({"seed", "samples"}) +
+                 Specs{{.name = "resolved",
+                        .kind = OptionKind::flag,
+                        .help = "of a plan: the schedule, every default made visible"},
+                       {.name = "curve",
+                        .kind = OptionKind::flag,
+                        .help = "the least bytes by buffer size, fused and not"},
+                       out("FILE", "the drawing of the graph to write: .dot, .svg")},
+      .models = true,
+      .run = [](const Request& r, const Settings& s) {
+        return s.flag("curve") ? explain_curve(r)
+                               : explain(r, s.flag("resolved"), s.find_text("out"));
+      }};
+}
+
+Verb plan_verb() {
+  return {
+      .name = "plan",
+      .summary = "the model's best plan, its traffic and time, its gap to the lower bound",
+      .subject = "W",
+      .details =
+          "The model is chimera unless --model says another. --target raises the smallest tile to "
+          "that\n"
+          "target's micro-kernel. -o writes the plan file.",
+      .returns =
+          "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.",
+      .options =
+          shared_options({"machine", "rewrite", "model", "level", "capacity", "target", "seed"}) +
+          one(out("FILE", "the plan file to write")),
+      .models = true,
+      .run = [](const Request& r, const Settings& s) { return plan(r, s.find_text("out")); }};
+}
+
+Verb predict_verb() {
+  return {
+      .name = "predict",
+      .summary = "one model's price of any plan",
+      .subject = "PLAN",
+      .details =
+          "With --tree, --model prices that tree; without it the model makes the plan and\n"
+          "prices it. Chimera prices orders of the loops only; exact and mcfuser price any tree.",
+      .returns =
+          "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
+          "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
+      .options = plan_options() + shared_options({"seed"}),
+      .models = true,
+      .run = [](const Request& r, const Settings&) { return predict(r); }};
+}
+
+Verb compare_verb() {
+  return {
+      .name = "compare",
+      .summary = "every model's plan, priced by every model and by the simulator",
+      .subject = "W",
+      .details =
+          "Bytes are counted between home and the level, taken as a scratchpad of each block's\n"
+          "own: exact's count, the simulator's walk, and each model's price, with the causes of\n"
+          "every difference by tensor.",
+      .returns =
+          "Returns {'bound_bytes', 'plans': [{'model', 'tree', 'exact_bytes', "
+          "'simulated_bytes', 'gap',\n'prices': [{'by', 'volume_bytes', 'difference_bytes', "
+          "'causes'}]}]}.",
+      .options = shared_options({"machine", "rewrite"}) +
+                 one({.name = "models",
+                      .kind = OptionKind::list,
+                      .accepted = "names of models with commas between, or all",
+                      .standard = "all",
+                      .help = "the models to compare, with commas between"}) +
+                 shared_options({"level", "capacity", "seed"}),
+      .models = true,
+      .run = [](const Request& r, const Settings& s) { return compare(r, s.text("models")); }};
+}
+
+const std::vector<Bound<WalkOptions>>& walk_options() {
+  static const std::vector<Bound<WalkOptions>> all = {
+      {{.name = "trace",
+        .kind = OptionKind::path,
+        .help = "a recorded trace instead of a plan: din, lackey or --save-trace's"},
+       into<&WalkOptions::trace>},
+      {{.name = "save-trace",
+        .kind = OptionKind::path,
+        .help = "what the innermost cache is touched with, recorded"},
+       into<&WalkOptions::save_trace>},
+      {{.name = "curve", .kind = OptionKind::flag, .help = "misses of LRU caches of every size"},
+       into<&WalkOptions::curve>},
+      {{.name = "csv",
+        .kind = OptionKind::path,
+        .help = "of the curve: every size at which anything changes"},
+       into<&WalkOptions::csv>},
+      {{.name = "attribute",
+        .kind = OptionKind::flag,
+        .help = "misses by kind, who evicted whom, which loop pays (slow)"},
+       into<&WalkOptions::attribute>},
+      {{.name = "occupancy",
+        .kind = OptionKind::path,
+        .help = "lines that each tensor holds over time: .csv, or .json, which plot and "
+                "chrome://tracing read"},
+       into<&WalkOptions::occupancy>},
+      {{.name = "stride",
+        .kind = OptionKind::integer,
+        .high = INT64_MAX,
+        .fallback = "512 to 1024 samples",
+        .help = "of --occupancy, in accesses"},
+       into<&WalkOptions::stride>},
+      {{.name = "no-skip",
+        .kind = OptionKind::flag,
+        .help = "walk iterations that only repeat themselves too (same counts)"},
+       [](WalkOptions& o, const Settings& s, std::string_view name) { o.skip = !s.flag(name); }},
+      {{.name = "cores",
+        .kind = OptionKind::integer,
+        .high = 1024,
+        .fallback = "1",
+        .help = "cores that blocks are dealt to, sharing the outer caches"},
+       into<&WalkOptions::cores>},
+      {{.name = "schedule",
+        .kind = OptionKind::choice,
+        .names = {"timed", "lockstep", "serial"},
+        .fallback = "timed",
+        .help = "GPU: how blocks run"},
+       into<&WalkOptions::schedule>},
+      {{.name = "blocks-per-sm",
+        .kind = OptionKind::integer,
+        .high = 64,
+        .fallback = "by memory, at most 8",
+        .help = "GPU: blocks that an SM holds"},
+       into<&WalkOptions::blocks_per_sm>},
+      {{.name = "partitions",
+        .kind = OptionKind::integer,
+        .high = 2,
+        .fallback = "1",
+        .help = "GPU: of L2: 1, or 2 that copy what the other one is home of"},
+       into<&WalkOptions::partitions>},
+      {{.name = "jitter",
+        .kind = OptionKind::number,
+        .most = 0.9,
+        .fallback = "0.1",
+        .help = "GPU: how far a block's pace is off, at most"},
+       into<&WalkOptions::jitter>},
+      {{.name = "sample-waves",
+        .kind = OptionKind::integer,
+        .high = 1'000'000,
+        .help = "GPU: approximate: so many waves of blocks stand for all"},
+       into<&WalkOptions::sample_waves>},
+  };
+  return all;
+}
+
+Verb simulate_verb() {
+  return {
+      .name = "simulate",
+      .summary = "simulated traffic: every level, every tensor, reads and writes",
+      .subject = "PLAN",
+      .details =
+          std::string(kPlanHelp) +
+          "\nWith --trace FILE there is no plan: its accesses walk through the machine's caches.\n"
+          "Blocks of a plan are dealt to --cores in turn and run one after the other. --threads "
+          "share\n"
+          "the sets of the caches: a thread walks the whole plan and touches its own sets.\n"
+          "On a GPU blocks run side by side on the SMs and meet in L2, row-major tensors unless "
+          "--layout\n"
+          "says otherwise; with --cores, --curve, --csv, --attribute, --occupancy or --save-trace "
+          "one\n"
+          "after the other.",
+      .returns =
+          "Returns a traffic document as predict() does, with 'source': 'simulated'; or of a "
+          "recorded trace\n(subject None, trace=FILE).",
+      .options = plan_options() + shared_options({"seed", "layout"}) + specs_of(walk_options()) +
+                 shared_options({"threads"}),
+      .models = true,
+      .run = [](const Request& r, const Settings& s) {
+        return simulate(r, read(walk_options(), s));
+      }};
+}
+
+Verb emit_verb() {
+  return {
+      .name = "emit",
+      .summary = "the generated source and how to build it",
+      .subject = "PLAN",
+      .details =
+          std::string(kPlanHelp) +
+          "\nFor cuda: the .cu file, the headers it includes and, where nvcc or NVRTC is there, "
+          "what\n"
+          "ptxas says of it. For cuda-emulated: also the headers that stand in for CUDA on a CPU.",
+      .returns = "Returns {'target', 'files', 'build', 'notes', ...}.",
+      .options = plan_options() + shared_options({"target", "threads", "seed"}) +
+                 one(out("DIR", "the folder to write")),
+      .models = true,
+      .targets = true,
+      .run = [](const Request& r, const Settings& s) {
+        return emit(r, with_target(EmitOptions{.out = s.text("out")}, r, "emit"));
+      }};
+}
+
+const std::vector<Bound<RunOptions>>& run_options() {
+  static const std::vector<Bound<RunOptions>> all = {
+      {{.name = "seconds",
+        .kind = OptionKind::number,
+        .most = 3600,
+        .fallback = "2 on cpu, 0.25 on cuda",
+        .help = "of timing, about"},
+       into<&RunOptions::seconds>},
+      {build_only(), [](RunOptions& o, const Settings& s,
+                        std::string_view name) { o.cuda.build_only = s.flag(name); }},
+      {{.name = "count",
+        .kind = OptionKind::flag,
+        .help = "run each verified kernel once more for a profiler; not timed"},
+       [](RunOptions& o, const Settings& s, std::string_view name) {
+         o.cuda.count = s.flag(name);
+       }}};
+  return all;
+}
+
+Verb run_verb() {
+  return {
+      .name = "run",
+      .summary = "emit, build, verify against the reference evaluator, time",
+      .subject = "PLAN",
+      .details =
+          std::string(kPlanHelp) +
+          "\nSpeed counts the workload's own operations, recomputation not. On cpu the peak is\n"
+          "measured in the same run, turn by turn with the kernel; on cuda it is the machine\n"
+          "file's, and runs are timed inside a CUDA graph. --batch takes no PLAN: each line of "
+          "the\n"
+          "file is one, {\"workload\": \"mcfuser/G1\", \"model\": \"mcfuser\", \"stages\": 3}, and "
+          "what it\n"
+          "does not say is taken from the command line; -o gets each answer as soon as it is "
+          "there.",
+      .returns =
+          "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.",
+      .options = plan_options() + shared_options({"target", "threads", "seed"}) +
+                 specs_of(run_options()) + one(batch()) +
+                 one(out("FILE", "of --batch: the file that gets each answer, a line each")),
+      .models = true,
+      .targets = true,
+      .run = [](const Request& r, const Settings& s) {
+        const RunOptions o = with_target(read(run_options(), s), r, "run");
+        return s.has("batch") ? run_batch(r, o, s.text("batch"), s.find_text("out")) : run(r, o);
+      }};
+}
+
+const std::vector<Bound<MeasureOptions>>& measure_options() {
+  static const std::vector<Bound<MeasureOptions>> all = {
+      {{.name = "meter",
+        .standard = "cachegrind",
+        .value = "NAME",
+        .help = "what measures (tilewright meters)"},
+       into<&MeasureOptions::meter>},
+      {{.name = "cold-only",
+        .kind = OptionKind::flag,
+        .help = "ncu: count only with caches emptied before every kernel: half the time"},
+       [](MeasureOptions& o, const Settings& s, std::string_view name) {
+         o.cuda.cold_only = s.flag(name);
+       }},
+      {build_only(), [](MeasureOptions& o, const Settings& s,
+                        std::string_view name) { o.cuda.build_only = s.flag(name); }},
+      {{.name = "executed",
+        .kind = OptionKind::flag,
+        .help = "also every address executed, through simulated caches, and the causes"},
+       into<&MeasureOptions::executed>}};
+  return all;
+}
+
+Verb measure_verb() {
+  return {
+      .name = "measure",
+      .summary = "measured traffic of the plan's verified kernel",
+      .subject = "PLAN",
+      .details =
+          std::string(kPlanHelp) +
+          "\nEmits, builds and verifies the kernel, then runs it under the meter. --executed "
+          "traces it\n"
+          "too and says, by cause, why the count differs from the simulation of the plan. "
+          "--target\n"
+          "cuda --meter ncu: also what models predict; --batch as run's, counted in one process.",
+      .returns =
+          "Returns a traffic document as predict() does, of one tensor 'total', with 'counters' "
+          "and "
+          "'notes';\nwith executed=True 'comparison': plan, executed addresses and meter, and "
+          "every "
+          "difference's cause.\ntarget='cuda', meter='ncu': also 'predicted' and 'counted'; with a "
+          "batch {'results': [...]}.",
+      .options = plan_options() + shared_options({"target"}) + specs_of(measure_options()) +
+                 shared_options({"threads", "seed"}) + one(batch()) +
+                 one(out("FILE", "of --batch: the file that gets the answers, a line each")),
+      .models = true,
+      .targets = true,
+      .run = [](const Request& r, const Settings& s) {
+        const MeasureOptions o = with_target(read(measure_options(), s), r, "measure");
+        return s.has("batch") ? measure_batch(r, o, s.text("batch"), s.find_text("out"))
+                              : measure(r, o);
+      }};
+}
+
+/// "mlkn,mlnk" is two orders; where a loop's name is longer than a letter, orders are parted by
+/// semicolons: "m,oc1,k;m,k,oc1".
+std::vector<std::string> split_orders(std::string_view text) {
+  const char separator = text.find(';') == std::string_view::npos ? ',' : ';';
+  if (text.ends_with(';')) text.remove_suffix(1);
+  std::vector<std::string> orders;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    orders.emplace_back(text.substr(begin, end - begin));
+    if (orders.back().empty())
+      throw InputError({.where = "--orders",
+                        .value = std::string(text),
+                        .problem = "has an empty order",
+                        .accepted = "orders such as mlkn,mlnk"});
+    begin = end + 1;
+  }
+  return orders;
+}
+
+const std::vector<Bound<ValidateOptions>>& validate_options() {
+  static const std::vector<Bound<ValidateOptions>> all = {
+      {{.name = "orders",
+        .kind = OptionKind::list,
+        .accepted = "orders such as mlkn,mlnk",
+        .fallback = "the model's best",
+        .value = "mlkn,mlnk",
+        .help = "the orders to validate",
+        .repeated = true},
+       [](ValidateOptions& o, const Settings& s, std::string_view name) {
+         for (const std::string& text : s.texts(name))
+           for (std::string& order : split_orders(text)) o.orders.push_back(std::move(order));
+       }},
+      {{.name = "samples",
+        .kind = OptionKind::integer,
+        .high = 1'000'000,
+        .standard = "60",
+        .help = "tilings an order"},
+       into<&ValidateOptions::samples>},
+      {{.name = "truth",
+        .standard = "simulator",
+        .value = "NAME",
+        .help = "what the prediction is held against: simulator or a meter"},
+       into<&ValidateOptions::truth>},
+      {{.name = "min-r2",
+        .kind = OptionKind::number,
+        .least = -1e9,
+        .most = 1,
+        .help = "the least R² about y = x; below it the exit status is 3"},
+       into<&ValidateOptions::min_r2>},
+      {{.name = "beyond",
+        .kind = OptionKind::flag,
+        .help = "tilings past half the capacity too, in a block of their own"},
+       into<&ValidateOptions::beyond>},
+      {{.name = "spill",
+        .value = "C",
+        .help = "an intermediate that goes home and back",
+        .source = "Chimera, Fig. 8 f"},
+       into<&ValidateOptions::spill>},
+      {{.name = "csv", .kind = OptionKind::path, .help = "the points"},
+       into<&ValidateOptions::csv>},
+      {{.name = "recorded",
+        .kind = OptionKind::path,
+        .help = "truth ncu, cuda-events: what experiments/gpu/counters has written"},
+       into<&ValidateOptions::recorded>},
+  };
+  return all;
+}
+
+Verb validate_verb() {
+  return {
+      .name = "validate",
+      .summary = "predicted against true traffic over many tilings",
+      .subject = "W",
+      .details =
+          "Chimera with exact edges at the boundary into the innermost level. Tilings are drawn,\n"
+          "each with equal probability, from those whose memory use is at most half the\n"
+          "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
+          "past half the capacity, and with smaller tiles. Errors are fractions of the true "
+          "bytes.\n"
+          "--truth ncu: on a GPU, in MCFuser's expressions, or of a file with --recorded;\n"
+          "--truth cuda-events: MCFuser's estimates against the times in such a file.",
+      .returns =
+          "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', "
+          "'tiles',\n'predicted_bytes', 'true_bytes'}], ...}.",
+      .options = shared_options({"machine", "rewrite", "model"}) + specs_of(validate_options()) +
+                 shared_options({"order", "level", "capacity", "layout", "seed", "threads"}),
+      .models = true,
+      .run = [](const Request& r, const Settings& s) {
+        return validate(r, read(validate_options(), s));
+      }};
+}
+
+}  // namespace
+
+std::vector<Verb> harness_verbs() {
+  std::vector<Verb> all = lists();
+  for (const auto make : {explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
+                          emit_verb, run_verb, measure_verb, validate_verb})
+    all.push_back(make());
+  return all;
+}
+
+}  // namespace tilewright::harness

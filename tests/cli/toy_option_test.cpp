@@ -1,0 +1,212 @@
+// An option is written in one place: of a model and of a verb that only this test has, each with an
+// option of its own, that option is in the help, on the command line, in JSON as Python gives it,
+// in lines of a batch, in sweeps, in answers and in the records that Python's functions and the
+// reference pages are made of.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "cli/parse.h"
+#include "core/base/error.h"
+#include "experiments/report/verbs.h"
+#include "harness/registry.h"
+#include "harness/sweep.h"
+#include "harness/verbs.h"
+#include "tests/support/temporary_folder.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+constexpr const char* kChain = "gemm-chain:m=64,n=32,k=32,l=64";
+
+/// Everything that is written of the option.
+const std::vector<OptionSpec> kOptions = {{.name = "loud-ness",
+                                           .kind = OptionKind::integer,
+                                           .high = 9,
+                                           .standard = "3",
+                                           .help = "how loud the toy is"}};
+
+/// Chimera's plans, and what it was asked.
+class ToyModel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ModelRecord toy = find_model("chimera");
+    toy.name = "toy";
+    toy.options = kOptions;
+    toy.optimise = [chimera = toy.optimise](const Request& request, const Setting& setting) {
+      const Settings settings = settings_among(request, kOptions, "model toy");
+      Request plain = request;
+      plain.options.clear();
+      Result<Optimum> best = chimera(plain, setting);
+      if (best) best.value().document["options"] = settings.to_json();
+      return best;
+    };
+    add_model(std::move(toy));
+  }
+  void TearDown() override { remove_model("toy"); }
+
+  static const Verb& plan() { return *find_verb("plan"); }
+  static ordered_json planned(OptionValues options) {
+    options.insert({{"machine", {"scratchpad:16K"}}, {"model", {"toy"}}});
+    return ask(plan(), {.subject = kChain, .options = std::move(options)}).json;
+  }
+  static std::string error_of(const std::function<void()>& what) {
+    try {
+      what();
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+};
+
+TEST_F(ToyModel, IsInTheHelpOfEveryVerbThatPlans) {
+  for (const Verb& verb : verbs()) {
+    const std::string help = cli::help_of(verb);
+    EXPECT_EQ(verb.models, help.find("\nOptions of toy:\n") != std::string::npos) << verb.name;
+    EXPECT_EQ(verb.models, help.find("--loud-ness N") != std::string::npos) << verb.name;
+    if (verb.models) EXPECT_THAT(help, HasSubstr("how loud the toy is (default 3)"));
+  }
+}
+
+TEST_F(ToyModel, IsOnTheCommandLineAndInAnswers) {
+  const cli::Invocation asked = cli::parse_arguments(
+      plan(), {kChain, "-m", "scratchpad:16K", "--model", "toy", "--loud-ness", "7"});
+  EXPECT_EQ(ask(plan(), asked.asked).json["options"]["loud_ness"], 7);
+  EXPECT_EQ(planned({})["options"]["loud_ness"], 3);
+  EXPECT_THAT(error_of([] {
+                planned({{"loud-ness", {"10"}}});
+              }),
+              HasSubstr("--loud-ness: 10 is not accepted; accepted: a whole number from 1 to 9"));
+  EXPECT_THAT(error_of([] {
+                ask(plan(), {.subject = kChain,
+                             .options = {{"machine", {"scratchpad:16K"}}, {"loud-ness", {"7"}}}});
+              }),
+              HasSubstr("model chimera: --loud-ness is none of its options"));
+}
+
+TEST_F(ToyModel, IsInJson) {
+  const auto values = [](const ordered_json& object) {
+    return option_values(options_of(plan()), object, "line 2");
+  };
+  EXPECT_EQ(values({{"loud_ness", 7}}), (OptionValues{{"loud-ness", {"7"}}}));
+  EXPECT_THAT(
+      error_of([&] {
+        values({{"loud_ness", "x"}});
+      }),
+      HasSubstr("line 2: loud_ness: \"x\" is not accepted; accepted: a whole number from 1 to 9"));
+  EXPECT_THAT(error_of([&] { values({{"loud_nes", 7}}); }), HasSubstr("nearest loud_ness"));
+}
+
+// Python's functions and docs/reference are made of these.
+TEST_F(ToyModel, IsInTheRecords) {
+  int verbs_with_it = 0;
+  for (const ordered_json& verb : verbs_json()["verbs"])
+    for (const ordered_json& option : verb["options"])
+      if (option["key"] == "loud_ness") {
+        ++verbs_with_it;
+        EXPECT_EQ(option["of"], "toy");
+        EXPECT_EQ(option["text"], "how loud the toy is (default 3)");
+      }
+  EXPECT_EQ(verbs_with_it, std::ranges::count_if(verbs(), &Verb::models));
+  const ordered_json models = list_models().json["models"];
+  const auto toy = std::ranges::find_if(models, [](const auto& m) { return m["name"] == "toy"; });
+  ASSERT_NE(toy, models.end());
+  EXPECT_EQ((*toy)["options"][0]["name"], "--loud-ness");
+}
+
+TEST_F(ToyModel, IsInSweeps) {
+  const std::string head = "name: a\nverb: plan\nworkloads: [\"" + std::string(kChain) +
+                           "\"]\nmachines: [scratchpad:16K]\nmodels: [toy, chimera]\n";
+  const Sweep sweep = read_sweep(head + "options: {loud_ness: [2, 4]}\n", "test");
+  ASSERT_EQ(sweep.points.size(), 3u);  // chimera's point is not of it
+  const auto rows = sweep_rows(sweep.points);
+  EXPECT_EQ(rows[0]["loud_ness"], "2");
+  EXPECT_EQ(rows[0]["status"], "done");
+  EXPECT_THAT(error_of([&] { read_sweep(head + "options: {loud_nes: [2]}\n", "test"); }),
+              HasSubstr("nearest: loud_ness"));
+}
+
+TEST_F(ToyModel, IsInLinesOfABatch) {
+  const tilewright::TemporaryFolder folder;
+  const auto answers = [&](const std::string& line) {
+    const std::string file = folder.write("batch.jsonl", line + "\n");
+    const Request request{.machine = "h200", .threads = 1};
+    return run_batch(request, {.target = "cuda", .cuda = {.build_only = true}}, file).json;
+  };
+  const std::string line =
+      R"({"workload": "gemm-chain:m=64,n=64,k=64,l=64,dtype=f16", "model": "toy", )";
+  const auto reason = answers(line + R"("loud_ness": 20})")["results"][0].value("reason", "");
+  EXPECT_THAT(reason, HasSubstr("--loud-ness: 20 is not accepted"));
+  const auto taken = answers(line + R"("loud_ness": 2})")["results"][0].value("reason", "");
+  EXPECT_THAT(taken, ::testing::Not(HasSubstr("loud-ness")));
+  EXPECT_THAT(error_of([&] { answers(line + R"("loudness": 2})"); }),
+              HasSubstr("nearest loud_ness"));
+}
+
+TEST_F(ToyModel, IsInCompareAndValidate) {
+  const auto with = [](const char* verb, const char* value) {
+    const char* models = std::string_view(verb) == "compare" ? "models" : "model";
+    ask(*find_verb(verb),
+        {.subject = kChain,
+         .options = {{"machine", {"scratchpad:16K"}}, {models, {"toy"}}, {"loud-ness", {value}}}});
+  };
+  for (const char* verb : {"compare", "validate"}) {
+    EXPECT_EQ(error_of([&] { with(verb, "5"); }), "no error") << verb;
+    EXPECT_THAT(error_of([&] { with(verb, "10"); }), HasSubstr("--loud-ness: 10 is not accepted"));
+  }
+}
+
+struct Shout {
+  std::int64_t volume = 0;
+  bool twice = false;
+  std::vector<std::string> words = {};
+};
+
+const std::vector<Bound<Shout>> kShout = {
+    {{.name = "volume",
+      .kind = OptionKind::integer,
+      .high = 11,
+      .standard = "5",
+      .help = "how loud"},
+     into<&Shout::volume>},
+    {{.name = "twice", .kind = OptionKind::flag, .help = "two times"}, into<&Shout::twice>},
+    {{.name = "word", .help = "what is said", .repeated = true, .key = "words"},
+     into<&Shout::words>}};
+
+const Verb kVerb{.name = "shout",
+                 .summary = "says it",
+                 .options = specs_of(kShout),
+                 .run = [](const Request&, const Settings& s) {
+                   const Shout asked = read(kShout, s);
+                   auto json = document();
+                   json["said"] = {asked.volume, asked.twice, asked.words};
+                   return Answer{std::move(json), Status::done};
+                 }};
+
+TEST(ToyVerb, HasItsOptionsEverywhere) {
+  const auto said = [](std::vector<std::string> arguments) {
+    return ask(kVerb, cli::parse_arguments(kVerb, std::move(arguments)).asked).json["said"].dump();
+  };
+  EXPECT_EQ(said({}), "[5,false,[]]");
+  EXPECT_EQ(said({"--volume", "11", "--twice", "--word", "a", "--word", "b"}),
+            R"([11,true,["a","b"]])");
+  EXPECT_THROW(said({"--volume", "12"}), InputError);
+  const auto from_json = [](const ordered_json& object) {
+    return ask(kVerb, {.options = option_values(options_of(kVerb), object, "")})
+        .json["said"]
+        .dump();
+  };
+  EXPECT_EQ(from_json({{"volume", 2}, {"words", {"c"}}}), R"([2,false,["c"]])");
+  EXPECT_THROW(from_json({{"twice", 1}}), InputError);
+  EXPECT_THAT(cli::help_of(kVerb), HasSubstr("--volume N"));
+  EXPECT_EQ(to_json(kVerb)["options"][2]["key"], "words");
+}
+
+}  // namespace
+}  // namespace tilewright::harness
