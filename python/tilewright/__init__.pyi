@@ -1,5 +1,4 @@
-# Written by scripts/docs from the signatures in __init__.py and the options that python/options.cpp
-# reads.
+# Written by scripts/docs from the command's records.
 from os import PathLike
 from typing import Any, Mapping, Sequence
 
@@ -36,523 +35,450 @@ class Refused(RuntimeError):
 def compare(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., models: str |
-    None = ..., level: str | None = ..., capacity: int | str | None = ..., reading: str | None =
-    ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., stitch: str | Sequence[str] |
-    Mapping[str, object] | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4:
-    str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ...,
-    slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search:
-    str | None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None
-    = ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None =
-    ..., seed: int | None = ..., check: bool = ...
+    Sequence[str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., seed:
+    int | None = ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None
+    = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
 ) -> Answer:
-    """Every model's plan, priced by every model, by exact and by the simulator.
+    """Every model's plan, priced by every model and by the simulator.
 
     Returns {'bound_bytes', 'plans': [{'model', 'tree', 'exact_bytes', 'simulated_bytes', 'gap',
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        models: the models to compare, with commas between ('all')
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
-        rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
-        rule4: MCFuser: tensors of the estimate: 'loaded' (default), 'all'
-        stores: MCFuser: an output kept over its reduction: 'once' (default), 'each'
-        phi: MCFuser: the ratio's output: 'written-once' (default), 'printed'
-        rules: MCFuser: the rules that prune ('1,2,3,4'), or 'none'
-        slack: MCFuser, rule 4: times the shared memory (1.2)
-        padding: MCFuser, rule 3: part of a dimension (0.05)
-        tile_step: MCFuser: tiles are multiples of it (16)
-        search: MCFuser: 'exhaustive' (default) or 'evolutionary'
-        population: evolutionary: N (512)
-        top: evolutionary: measured a round (8)
-        epsilon: evolutionary: part of the best (0.001)
-        patience: evolutionary: rounds within epsilon that end it (4)
-        generations: evolutionary: rounds at most (200)
-        no_guard: evolutionary: the last round's best, as Algorithm 1 prints it (False)
-        seed: of everything random (1)
-        check: raise Refused where the outcome says no (False)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        models: the models to compare, with commas between (default all)
+        level: the level planned for (default: the innermost on-chip one), or all
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        seed: of everything random (default 1)
+        check: raise Refused where the outcome says no (default False)
+
+    Options of models: help(tilewright.compare).
     """
 
 def emit(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
-    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
-    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
-    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
-    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
-    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
-    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., target: str |
-    None = ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None =
-    ..., out: str | PathLike[str] | None = ..., threads: int | None = ..., warps: int | None =
-    ..., stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None =
-    ..., check: bool = ...
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
+    str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
+    Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
+    None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
+    = ..., seed: int | None = ..., out: str | PathLike[str] | None = ..., isa: str | None = ...,
+    micro_kernel: str | None = ..., prefetch: bool | None = ..., warps: int | None = ...,
+    stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ...,
+    published: bool | None = ..., ours: bool | None = ..., reading: str | None = ..., edges: str
+    | None = ..., memory: str | None = ..., objective: str | None = ..., write_weight: float |
+    None = ..., min_tile: int | None = ..., expression: str | None = ..., hoist: str | None =
+    ..., rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str |
+    None = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
+    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
+    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
+    | None = ..., no_guard: bool | None = ..., top_k: int | None = ..., group: int | None = ...,
+    beam: int | None = ..., last_step: str | None = ..., alone: str | None = ..., remote: str |
+    None = ..., skip: str | None = ..., xla_seed: str | None = ..., most_operators: int | None =
+    ..., call_us: float | None = ..., registers: int | None = ..., penalty: str | None = ...,
+    pick: str | None = ..., groupings: str | None = ..., product: str | None = ..., written: str
+    | None = ..., latency: str | None = ..., bandwidth: str | None = ..., compose: str | None =
+    ..., schedule_rank: int | None = ..., stitch: str | Sequence[str] | Mapping[str, object] |
+    None = ..., check: bool = ...
 ) -> Answer:
-    """Writes a plan's generated source, and how to build it, into the folder out.
+    """The generated source and how to build it.
+
+    Returns {'target', 'files', 'build', 'notes', ...}.
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        model: the model, a name of models()
-        tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
-        tiles: tile sizes by loop: {'m': 64} or 'm=64'
-        pins: with tree: {'C': 'dram'}, or {'C': 'L1@m'} from a loop's body on
-        flags: with tree: {'C': 'sliding'}, {'rowmax': 'running'}
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        order: an order of the loops, outermost first: 'mlkn', 'm,oc1,k', ['m', 'oc1']; or 'all'
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
-        isa: 'avx512_bf16', 'avx512', 'avx2' or 'generic' (the widest that runs here)
-        micro_kernel: '6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one that fits each product)
-        prefetch: ask for the lines of tiles in place before they are used (False)
-        out: the file (plan, run with a batch) or folder (emit, reproduce) to write
-        threads: threads (every core; run, simulate: 1)
-        warps: cuda: warps that compute, a block (by the tiles)
-        stages: cuda: copies of a loaded tile (two where they fit)
-        arch: cuda: built for 'sm_80', 'sm_90a' (the device's; emit: both)
-        cache: cuda: a folder where built kernels are kept and found again
-        check: raise Refused where the outcome says no (False)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        model: the model (tilewright models)
+        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a loop that needs none is ignored
+        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
+        flags: with tree: sliding or running
+        level: the level planned for (default: the innermost on-chip one), or all
+        order: an order of the loops, outermost first (m,oc1,k where names are longer)
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        target: what code is for (tilewright targets) (default cpu; plan: none)
+        threads: threads (default every core; emit, run, measure, simulate: 1)
+        seed: of everything random (default 1)
+        out: the folder to write
+        check: raise Refused where the outcome says no (default False)
+
+    Options of targets and models: help(tilewright.emit).
     """
 
 def experiments(
     *, check: bool = ...
 ) -> Answer:
-    """The tables and figures that reproduce() knows.
+    """The papers' tables and figures that reproduce knows.
 
     Options:
-        check: raise Refused where the outcome says no (False)
+        check: raise Refused where the outcome says no (default False)
     """
 
 def explain(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
-    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
-    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
-    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
-    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
-    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
-    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., expression: str
-    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
-    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
-    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
-    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
-    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    seed: int | None = ..., samples: int | None = ..., resolved: bool | None = ..., curve: bool
-    | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
+    str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
+    Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
+    None = ..., capacity: int | str | None = ..., seed: int | None = ..., samples: int | None =
+    ..., resolved: bool | None = ..., curve: bool | None = ..., out: str | PathLike[str] | None
+    = ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
+    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
 ) -> Answer:
-    """Prices every order of a workload, ranked; or shows a plan's schedule; or (curve=True) says
-    what any plan must move, by buffer size.
+    """Per tensor: footprint, movement, what decides it; all orders ranked.
 
     Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',
     'tensors'}]}.
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        model: the model, a name of models()
-        tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
-        tiles: tile sizes by loop: {'m': 64} or 'm=64'
-        pins: with tree: {'C': 'dram'}, or {'C': 'L1@m'} from a loop's body on
-        flags: with tree: {'C': 'sliding'}, {'rowmax': 'running'}
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        order: an order of the loops, outermost first: 'mlkn', 'm,oc1,k', ['m', 'oc1']; or 'all'
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        expression: MCFuser's tiling expression in the workload's loops: 'mnlk', 'ml(k,n)'
-        hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
-        rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
-        rule4: MCFuser: tensors of the estimate: 'loaded' (default), 'all'
-        stores: MCFuser: an output kept over its reduction: 'once' (default), 'each'
-        phi: MCFuser: the ratio's output: 'written-once' (default), 'printed'
-        rules: MCFuser: the rules that prune ('1,2,3,4'), or 'none'
-        slack: MCFuser, rule 4: times the shared memory (1.2)
-        padding: MCFuser, rule 3: part of a dimension (0.05)
-        tile_step: MCFuser: tiles are multiples of it (16)
-        search: MCFuser: 'exhaustive' (default) or 'evolutionary'
-        population: evolutionary: N (512)
-        top: evolutionary: measured a round (8)
-        epsilon: evolutionary: part of the best (0.001)
-        patience: evolutionary: rounds within epsilon that end it (4)
-        generations: evolutionary: rounds at most (200)
-        no_guard: evolutionary: the last round's best, as Algorithm 1 prints it (False)
-        seed: of everything random (1)
-        samples: tilings an order (60); explain: candidates drawn from MCFuser's pruned space
-        resolved: of a plan: the schedule, every default made visible (False)
-        curve: explain: the least bytes by buffer size, fused and not; simulate: misses of LRU caches of every size (False)
-        out: the file (plan, run with a batch) or folder (emit, reproduce) to write
-        check: raise Refused where the outcome says no (False)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        model: the model (tilewright models)
+        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a loop that needs none is ignored
+        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
+        flags: with tree: sliding or running
+        level: the level planned for (default: the innermost on-chip one), or all
+        order: an order of the loops, outermost first (m,oc1,k where names are longer)
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        seed: of everything random (default 1)
+        samples: of MCFuser's pruned space: candidates drawn
+        resolved: of a plan: the schedule, every default made visible
+        curve: the least bytes by buffer size, fused and not
+        out: the drawing of the graph to write: .dot, .svg
+        check: raise Refused where the outcome says no (default False)
+
+    Options of models: help(tilewright.explain).
     """
 
 def machines(
     *, check: bool = ...
 ) -> Answer:
-    """The machines that are known by name.
+    """The machines that -m names.
 
     Options:
-        check: raise Refused where the outcome says no (False)
+        check: raise Refused where the outcome says no (default False)
     """
 
 def measure(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
-    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
-    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
-    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
-    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
-    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
-    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., target: str |
-    None = ..., meter: str | None = ..., cold_only: bool | None = ..., executed: bool | None =
-    ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None = ...,
-    seed: int | None = ..., threads: int | None = ..., warps: int | None = ..., stages: int |
-    None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ..., build_only:
-    bool | None = ..., batch: str | PathLike[str] | None = ..., out: str | PathLike[str] | None
-    = ..., check: bool = ...
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
+    str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
+    Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
+    None = ..., capacity: int | str | None = ..., target: str | None = ..., meter: str | None =
+    ..., cold_only: bool | None = ..., build_only: bool | None = ..., executed: bool | None =
+    ..., threads: int | None = ..., seed: int | None = ..., batch: str | PathLike[str] | None =
+    ..., out: str | PathLike[str] | None = ..., isa: str | None = ..., micro_kernel: str | None
+    = ..., prefetch: bool | None = ..., warps: int | None = ..., stages: int | None = ..., arch:
+    str | None = ..., cache: str | PathLike[str] | None = ..., published: bool | None = ...,
+    ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str |
+    None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
+    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
+    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
+    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool =
+    ...
 ) -> Answer:
-    """What a plan's verified kernel moves, by a meter.
+    """Measured traffic of the plan's verified kernel.
 
     Returns a traffic document as predict() does, of one tensor 'total', with 'counters' and 'notes';
     with executed=True 'comparison': plan, executed addresses and meter, and every difference's cause.
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        model: the model, a name of models()
-        tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
-        tiles: tile sizes by loop: {'m': 64} or 'm=64'
-        pins: with tree: {'C': 'dram'}, or {'C': 'L1@m'} from a loop's body on
-        flags: with tree: {'C': 'sliding'}, {'rowmax': 'running'}
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        order: an order of the loops, outermost first: 'mlkn', 'm,oc1,k', ['m', 'oc1']; or 'all'
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
-        meter: what measures: 'cachegrind' (default), 'perf', 'likwid', 'pcm', 'ncu', see meters()
-        cold_only: ncu: count only with caches emptied before every kernel: half the time (False)
-        executed: also every address executed, through simulated caches, and the causes (False)
-        isa: 'avx512_bf16', 'avx512', 'avx2' or 'generic' (the widest that runs here)
-        micro_kernel: '6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one that fits each product)
-        prefetch: ask for the lines of tiles in place before they are used (False)
-        seed: of everything random (1)
-        threads: threads (every core; run, simulate: 1)
-        warps: cuda: warps that compute, a block (by the tiles)
-        stages: cuda: copies of a loaded tile (two where they fit)
-        arch: cuda: built for 'sm_80', 'sm_90a' (the device's; emit: both)
-        cache: cuda: a folder where built kernels are kept and found again
-        build_only: cuda: build, and stop before a device is needed (False)
-        batch: cuda: a file of many runs, a JSON object of options a line; the subject is then None
-        out: the file (plan, run with a batch) or folder (emit, reproduce) to write
-        check: raise Refused where the outcome says no (False)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        model: the model (tilewright models)
+        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a loop that needs none is ignored
+        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
+        flags: with tree: sliding or running
+        level: the level planned for (default: the innermost on-chip one), or all
+        order: an order of the loops, outermost first (m,oc1,k where names are longer)
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        target: what code is for (tilewright targets) (default cpu; plan: none)
+        meter: what measures (tilewright meters) (default cachegrind)
+        cold_only: ncu: count only with caches emptied before every kernel: half the time
+        build_only: build, and stop before a device is needed
+        executed: also every address executed, through simulated caches, and the causes
+        threads: threads (default every core; emit, run, measure, simulate: 1)
+        seed: of everything random (default 1)
+        batch: cuda: many runs, a JSON object of options a line; built in parallel
+        out: of batch: the file that gets the answers, a line each
+        check: raise Refused where the outcome says no (default False)
+
+    Options of targets and models: help(tilewright.measure).
     """
 
 def meters(
     *, check: bool = ...
 ) -> Answer:
-    """What can measure a kernel, and whether it is usable here.
+    """What can measure traffic, and whether it is usable here.
 
     Options:
-        check: raise Refused where the outcome says no (False)
+        check: raise Refused where the outcome says no (default False)
     """
 
 def models(
     *, check: bool = ...
 ) -> Answer:
-    """The cost models: source, assumptions, options.
+    """The cost models, their sources, assumptions and options.
 
     Options:
-        check: raise Refused where the outcome says no (False)
+        check: raise Refused where the outcome says no (default False)
     """
 
 def plan(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
     None = ..., level: str | None = ..., capacity: int | str | None = ..., target: str | None =
-    ..., reading: str | None = ..., edges: str | None = ..., memory: str | None = ...,
-    objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None = ...,
-    stitch: str | Sequence[str] | Mapping[str, object] | None = ..., hoist: str | None = ...,
-    rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None
-    = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
-    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
-    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
-    | None = ..., no_guard: bool | None = ..., seed: int | None = ..., out: str | PathLike[str]
-    | None = ..., check: bool = ...
+    ..., seed: int | None = ..., out: str | PathLike[str] | None = ..., published: bool | None =
+    ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
+    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
+    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
+    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
+    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
+    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool =
+    ...
 ) -> Answer:
-    """A model's best plan for a workload on a machine.
+    """The model's best plan, its traffic and time, its gap to the lower bound.
 
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        model: the model, a name of models()
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
-        rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
-        rule4: MCFuser: tensors of the estimate: 'loaded' (default), 'all'
-        stores: MCFuser: an output kept over its reduction: 'once' (default), 'each'
-        phi: MCFuser: the ratio's output: 'written-once' (default), 'printed'
-        rules: MCFuser: the rules that prune ('1,2,3,4'), or 'none'
-        slack: MCFuser, rule 4: times the shared memory (1.2)
-        padding: MCFuser, rule 3: part of a dimension (0.05)
-        tile_step: MCFuser: tiles are multiples of it (16)
-        search: MCFuser: 'exhaustive' (default) or 'evolutionary'
-        population: evolutionary: N (512)
-        top: evolutionary: measured a round (8)
-        epsilon: evolutionary: part of the best (0.001)
-        patience: evolutionary: rounds within epsilon that end it (4)
-        generations: evolutionary: rounds at most (200)
-        no_guard: evolutionary: the last round's best, as Algorithm 1 prints it (False)
-        seed: of everything random (1)
-        out: the file (plan, run with a batch) or folder (emit, reproduce) to write
-        check: raise Refused where the outcome says no (False)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        model: the model (tilewright models)
+        level: the level planned for (default: the innermost on-chip one), or all
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        target: what code is for (tilewright targets) (default cpu; plan: none)
+        seed: of everything random (default 1)
+        out: the plan file to write
+        check: raise Refused where the outcome says no (default False)
+
+    Options of models: help(tilewright.plan).
     """
 
 def predict(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
-    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
-    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
-    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
-    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
-    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
-    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., expression: str
-    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
-    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
-    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
-    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
-    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    seed: int | None = ..., check: bool = ...
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
+    str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
+    Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
+    None = ..., capacity: int | str | None = ..., seed: int | None = ..., published: bool | None
+    = ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
+    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
+    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
+    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
+    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
+    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool =
+    ...
 ) -> Answer:
-    """One model's price of a plan.
+    """One model's price of any plan.
 
     Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', 'boundary',
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        model: the model, a name of models()
-        tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
-        tiles: tile sizes by loop: {'m': 64} or 'm=64'
-        pins: with tree: {'C': 'dram'}, or {'C': 'L1@m'} from a loop's body on
-        flags: with tree: {'C': 'sliding'}, {'rowmax': 'running'}
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        order: an order of the loops, outermost first: 'mlkn', 'm,oc1,k', ['m', 'oc1']; or 'all'
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        expression: MCFuser's tiling expression in the workload's loops: 'mnlk', 'ml(k,n)'
-        hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
-        rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
-        rule4: MCFuser: tensors of the estimate: 'loaded' (default), 'all'
-        stores: MCFuser: an output kept over its reduction: 'once' (default), 'each'
-        phi: MCFuser: the ratio's output: 'written-once' (default), 'printed'
-        rules: MCFuser: the rules that prune ('1,2,3,4'), or 'none'
-        slack: MCFuser, rule 4: times the shared memory (1.2)
-        padding: MCFuser, rule 3: part of a dimension (0.05)
-        tile_step: MCFuser: tiles are multiples of it (16)
-        search: MCFuser: 'exhaustive' (default) or 'evolutionary'
-        population: evolutionary: N (512)
-        top: evolutionary: measured a round (8)
-        epsilon: evolutionary: part of the best (0.001)
-        patience: evolutionary: rounds within epsilon that end it (4)
-        generations: evolutionary: rounds at most (200)
-        no_guard: evolutionary: the last round's best, as Algorithm 1 prints it (False)
-        seed: of everything random (1)
-        check: raise Refused where the outcome says no (False)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        model: the model (tilewright models)
+        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a loop that needs none is ignored
+        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
+        flags: with tree: sliding or running
+        level: the level planned for (default: the innermost on-chip one), or all
+        order: an order of the loops, outermost first (m,oc1,k where names are longer)
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        seed: of everything random (default 1)
+        check: raise Refused where the outcome says no (default False)
+
+    Options of models: help(tilewright.predict).
     """
 
 def reproduce(
     id: str | None = ..., *, all: bool | None = ..., out: str | PathLike[str] | None = ...,
-    samples: int | None = ..., size: str | None = ..., data: str | None = ..., threads: int |
-    None = ..., check: bool = ...
+    samples: int | None = ..., size: str | None = ..., data: str | PathLike[str] | None = ...,
+    threads: int | None = ..., check: bool = ...
 ) -> Answer:
-    """A paper's table or figure: our numbers beside the paper's. Writes into the folder out. Of a paper
-    ('chimera'), or with all=True (and id None): each into out/ID, those that are finished left as they
-    are.
+    """A paper's table or figure: our numbers beside the paper's.
+
+    Returns {'id', 'title', 'holds', 'compared', 'files', ...}; of several, a row each.
 
     Options:
-        all: every experiment; those that are finished stay as they are (False)
-        out: the file (plan, run with a batch) or folder (emit, reproduce) to write
-        samples: tilings an order (60); explain: candidates drawn from MCFuser's pruned space
-        size: of the kernels: 'small', 'medium' (default) or 'large'
-        data: the folder where counted misses lie ('../shared/data/polybench-papi'), or recordings ('experiments/results')
-        threads: threads (every core; run, simulate: 1)
-        check: raise Refused where the outcome says no (False)
+        all: every experiment; those that are finished stay as they are
+        out: the folder to write (default results/ID; of several: results)
+        samples: tilings an order (default the experiment's own)
+        size: of the kernels: small, medium (default) or large
+        data: where counted misses or recordings lie
+        threads: threads (default every core; emit, run, measure, simulate: 1)
+        check: raise Refused where the outcome says no (default False)
     """
 
 def run(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
-    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
-    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
-    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
-    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
-    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
-    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., target: str |
-    None = ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None =
-    ..., seed: int | None = ..., threads: int | None = ..., seconds: float | None = ..., warps:
-    int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
-    PathLike[str] | None = ..., cold: bool | None = ..., build_only: bool | None = ..., count:
-    bool | None = ..., timeline: str | None = ..., batch: str | PathLike[str] | None = ..., out:
-    str | PathLike[str] | None = ..., check: bool = ...
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
+    str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
+    Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
+    None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
+    = ..., seed: int | None = ..., seconds: float | None = ..., build_only: bool | None = ...,
+    count: bool | None = ..., batch: str | PathLike[str] | None = ..., out: str | PathLike[str]
+    | None = ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None =
+    ..., warps: int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
+    PathLike[str] | None = ..., cold: bool | None = ..., timeline: str | PathLike[str] | None =
+    ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
+    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
 ) -> Answer:
-    """Emits, builds, verifies against the reference evaluator and times a plan's kernel.
+    """Emit, build, verify against the reference evaluator, time.
 
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        model: the model, a name of models()
-        tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
-        tiles: tile sizes by loop: {'m': 64} or 'm=64'
-        pins: with tree: {'C': 'dram'}, or {'C': 'L1@m'} from a loop's body on
-        flags: with tree: {'C': 'sliding'}, {'rowmax': 'running'}
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        order: an order of the loops, outermost first: 'mlkn', 'm,oc1,k', ['m', 'oc1']; or 'all'
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        target: 'cpu', 'cuda', 'cuda-emulated' or 'npu', see targets(); plan: tiles suit its micro-kernel
-        isa: 'avx512_bf16', 'avx512', 'avx2' or 'generic' (the widest that runs here)
-        micro_kernel: '6x4', '5x5', '6x2', '4x3' or 'scalar'; cuda: 'mma', 'wmma2x2', 'simt' (the one that fits each product)
-        prefetch: ask for the lines of tiles in place before they are used (False)
-        seed: of everything random (1)
-        threads: threads (every core; run, simulate: 1)
-        seconds: of timing, about (2 on cpu, 0.25 on cuda)
-        warps: cuda: warps that compute, a block (by the tiles)
-        stages: cuda: copies of a loaded tile (two where they fit)
-        arch: cuda: built for 'sm_80', 'sm_90a' (the device's; emit: both)
-        cache: cuda: a folder where built kernels are kept and found again
-        cold: cuda: time on tensors in turn that are together larger than L2 (False)
-        build_only: cuda: build, and stop before a device is needed (False)
-        count: cuda: run each verified kernel once more for a profiler; not timed (False)
-        timeline: target 'npu': a file for what every pipe does when: .svg (core 0), or .json for Perfetto and chrome://tracing
-        batch: cuda: a file of many runs, a JSON object of options a line; the subject is then None
-        out: the file (plan, run with a batch) or folder (emit, reproduce) to write
-        check: raise Refused where the outcome says no (False)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        model: the model (tilewright models)
+        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a loop that needs none is ignored
+        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
+        flags: with tree: sliding or running
+        level: the level planned for (default: the innermost on-chip one), or all
+        order: an order of the loops, outermost first (m,oc1,k where names are longer)
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        target: what code is for (tilewright targets) (default cpu; plan: none)
+        threads: threads (default every core; emit, run, measure, simulate: 1)
+        seed: of everything random (default 1)
+        seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
+        build_only: build, and stop before a device is needed
+        count: run each verified kernel once more for a profiler; not timed
+        batch: cuda: many runs, a JSON object of options a line; built in parallel
+        out: of batch: the file that gets each answer, a line each
+        check: raise Refused where the outcome says no (default False)
+
+    Options of targets and models: help(tilewright.run).
     """
 
 def simulate(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
-    None = ..., tree: str | None = ..., tiles: str | Mapping[str, int] | None = ..., pins: str |
-    Sequence[str] | Mapping[str, str] | None = ..., flags: str | Sequence[str] | Mapping[str,
-    str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
-    Sequence[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str
-    | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
-    None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., expression: str
+    None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
+    str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
+    Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
+    None = ..., capacity: int | str | None = ..., seed: int | None = ..., layout: str | None =
+    ..., trace: str | PathLike[str] | None = ..., save_trace: str | PathLike[str] | None = ...,
+    curve: bool | None = ..., csv: str | PathLike[str] | None = ..., attribute: bool | None =
+    ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., no_skip: bool |
+    None = ..., cores: int | None = ..., schedule: str | None = ..., blocks_per_sm: int | None =
+    ..., partitions: int | None = ..., jitter: float | None = ..., sample_waves: int | None =
+    ..., threads: int | None = ..., published: bool | None = ..., ours: bool | None = ...,
+    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
+    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
     | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
     stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
     None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
     ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
     patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    seed: int | None = ..., layout: str | None = ..., trace: str | PathLike[str] | None = ...,
-    save_trace: str | PathLike[str] | None = ..., curve: bool | None = ..., csv: str |
-    PathLike[str] | None = ..., attribute: bool | None = ..., occupancy: str | PathLike[str] |
-    None = ..., stride: int | None = ..., no_skip: bool | None = ..., cores: int | None = ...,
-    threads: int | None = ..., schedule: str | None = ..., blocks_per_sm: int | None = ...,
-    partitions: int | None = ..., jitter: float | None = ..., sample_waves: int | None = ...,
-    check: bool = ...
+    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
+    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
+    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
+    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
+    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
 ) -> Answer:
-    """What a plan moves, by a walk over its accesses; or a recorded trace (subject None, trace=FILE).
+    """Simulated traffic: every level, every tensor, reads and writes.
 
-    Returns a traffic document as predict() does, with 'source': 'simulated'.
+    Returns a traffic document as predict() does, with 'source': 'simulated'; or of a recorded trace
+    (subject None, trace=FILE).
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        model: the model, a name of models()
-        tree: a loop tree in place: 'm l ( k ( C.gemm1 ) n ( C.gemm2 ) )'
-        tiles: tile sizes by loop: {'m': 64} or 'm=64'
-        pins: with tree: {'C': 'dram'}, or {'C': 'L1@m'} from a loop's body on
-        flags: with tree: {'C': 'sliding'}, {'rowmax': 'running'}
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        order: an order of the loops, outermost first: 'mlkn', 'm,oc1,k', ['m', 'oc1']; or 'all'
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        expression: MCFuser's tiling expression in the workload's loops: 'mnlk', 'ml(k,n)'
-        hoist: MCFuser: how far loads leave loops: 'dag' (default), 'block', 'scope', 'none'
-        rule1: MCFuser: spatial loops bound to blocks: 'between' (default), 'always'
-        rule4: MCFuser: tensors of the estimate: 'loaded' (default), 'all'
-        stores: MCFuser: an output kept over its reduction: 'once' (default), 'each'
-        phi: MCFuser: the ratio's output: 'written-once' (default), 'printed'
-        rules: MCFuser: the rules that prune ('1,2,3,4'), or 'none'
-        slack: MCFuser, rule 4: times the shared memory (1.2)
-        padding: MCFuser, rule 3: part of a dimension (0.05)
-        tile_step: MCFuser: tiles are multiples of it (16)
-        search: MCFuser: 'exhaustive' (default) or 'evolutionary'
-        population: evolutionary: N (512)
-        top: evolutionary: measured a round (8)
-        epsilon: evolutionary: part of the best (0.001)
-        patience: evolutionary: rounds within epsilon that end it (4)
-        generations: evolutionary: rounds at most (200)
-        no_guard: evolutionary: the last round's best, as Algorithm 1 prints it (False)
-        seed: of everything random (1)
-        layout: tensors in memory: 'tiled' (default) or 'row-major'
-        trace: a recorded trace's file instead of a plan: din, lackey or save_trace's
-        save_trace: a file for what the innermost cache is touched with
-        curve: explain: the least bytes by buffer size, fused and not; simulate: misses of LRU caches of every size (False)
-        csv: a file for the points
-        attribute: misses by kind, who evicted whom, which loop pays (False; slow)
-        occupancy: a file for the lines that each tensor holds over time: .csv, or .json, which plot and chrome://tracing read
-        stride: of occupancy, in accesses (512 to 1024 samples)
-        no_skip: walk iterations that only repeat themselves too; the counts are the same (False)
-        cores: cores that blocks are dealt to, sharing the outer caches (1)
-        threads: threads (every core; run, simulate: 1)
-        schedule: GPU: blocks are 'timed' (default), in 'lockstep', or 'serial'
-        blocks_per_sm: GPU: blocks that an SM holds (by memory, at most 8)
-        partitions: GPU: of L2: 1 (default), or 2 that copy what the other one is home of
-        jitter: GPU: how far a block's pace is off, at most (0.1)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        model: the model (tilewright models)
+        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a loop that needs none is ignored
+        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
+        flags: with tree: sliding or running
+        level: the level planned for (default: the innermost on-chip one), or all
+        order: an order of the loops, outermost first (m,oc1,k where names are longer)
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        seed: of everything random (default 1)
+        layout: tensors in memory: tiled, row-major (default tiled)
+        trace: a recorded trace instead of a plan: din, lackey or save_trace's
+        save_trace: what the innermost cache is touched with, recorded
+        curve: misses of LRU caches of every size
+        csv: of the curve: every size at which anything changes
+        attribute: misses by kind, who evicted whom, which loop pays (slow)
+        occupancy: lines that each tensor holds over time: .csv, or .json, which plot and chrome://tracing read
+        stride: of occupancy, in accesses (default 512 to 1024 samples)
+        no_skip: walk iterations that only repeat themselves too (same counts)
+        cores: cores that blocks are dealt to, sharing the outer caches (default 1)
+        schedule: GPU: how blocks run: timed, lockstep, serial (default timed)
+        blocks_per_sm: GPU: blocks that an SM holds (default by memory, at most 8)
+        partitions: GPU: of L2: 1, or 2 that copy what the other one is home of (default 1)
+        jitter: GPU: how far a block's pace is off, at most (default 0.1)
         sample_waves: GPU: approximate: so many waves of blocks stand for all
-        check: raise Refused where the outcome says no (False)
+        threads: threads (default every core; emit, run, measure, simulate: 1)
+        check: raise Refused where the outcome says no (default False)
+
+    Options of models: help(tilewright.simulate).
     """
 
 def targets(
@@ -561,51 +487,58 @@ def targets(
     """What code can be generated for, and whether it is usable here.
 
     Options:
-        check: raise Refused where the outcome says no (False)
+        check: raise Refused where the outcome says no (default False)
     """
 
 def validate(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
-    None = ..., level: str | None = ..., capacity: int | str | None = ..., order: str |
-    Sequence[str] | None = ..., orders: str | Sequence[str | Sequence[str]] | None = ...,
-    samples: int | None = ..., truth: str | None = ..., min_r2: float | None = ..., beyond: bool
-    | None = ..., spill: str | None = ..., csv: str | PathLike[str] | None = ..., recorded: str
-    | PathLike[str] | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
-    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
-    int | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., layout:
-    str | None = ..., seed: int | None = ..., threads: int | None = ..., check: bool = ...
+    None = ..., orders: str | Sequence[str | Sequence[str]] | None = ..., samples: int | None =
+    ..., truth: str | None = ..., min_r2: float | None = ..., beyond: bool | None = ..., spill:
+    str | None = ..., csv: str | PathLike[str] | None = ..., recorded: str | PathLike[str] |
+    None = ..., order: str | Sequence[str] | None = ..., level: str | None = ..., capacity: int
+    | str | None = ..., layout: str | None = ..., seed: int | None = ..., threads: int | None =
+    ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
+    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
 ) -> Answer:
-    """Predicted against true bytes over many tilings.
+    """Predicted against true traffic over many tilings.
 
     Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', 'tiles',
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: 'online-softmax', 'compose', 'compose-gathers', 'compose-all', or a list of such, in order
-        model: the model, a name of models()
-        level: the level planned for (the innermost on-chip one), or 'all'
-        capacity: instead of the level's: bytes, or '32K', or elements as '262144e'
-        order: an order of the loops, outermost first: 'mlkn', 'm,oc1,k', ['m', 'oc1']; or 'all'
-        orders: the orders to validate: a list, or 'mlkn,mlnk' (the model's best)
-        samples: tilings an order (60); explain: candidates drawn from MCFuser's pruned space
-        truth: what the prediction is held against: 'simulator' (default) or a meter
-        min_r2: the least R² about y = x; below it the answer is refused
-        beyond: tilings past half the capacity too, in a block of their own (False)
-        spill: an intermediate that goes home and back (Chimera's Fig. 8 f)
-        csv: a file for the points
-        recorded: truth 'ncu', 'cuda-events': a file that experiments/gpu/counters has written, instead of a GPU
-        reading: Chimera's Algorithm 1: 'observed' (default), 'literal', 'trip-one'
-        edges: tiles at the edges: 'full' (default; validate: 'exact') or 'exact'
-        memory: memory use: 'creq' (default), 'paper', 'sum'
-        objective: with level='all', of the levels' costs: 'largest' (default), 'sum'
-        write_weight: what an output's movement counts (1)
-        min_tile: the smallest tile tried (1)
-        stitch: FusionStitching's options (models() lists them): {'last-step': 'select', 'beam': 5}
-        layout: tensors in memory: 'tiled' (default) or 'row-major'
-        seed: of everything random (1)
-        threads: threads (every core; run, simulate: 1)
-        check: raise Refused where the outcome says no (False)
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        model: the model (tilewright models)
+        orders: the orders to validate (default the model's best)
+        samples: tilings an order (default 60)
+        truth: what the prediction is held against: simulator or a meter (default simulator)
+        min_r2: the least R² about y = x; below it the exit status is 3
+        beyond: tilings past half the capacity too, in a block of their own
+        spill: an intermediate that goes home and back
+        csv: the points
+        recorded: truth ncu, cuda-events: what experiments/gpu/counters has written
+        order: an order of the loops, outermost first (m,oc1,k where names are longer)
+        level: the level planned for (default: the innermost on-chip one), or all
+        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
+        layout: tensors in memory: tiled, row-major (default tiled)
+        seed: of everything random (default 1)
+        threads: threads (default every core; emit, run, measure, simulate: 1)
+        check: raise Refused where the outcome says no (default False)
+
+    Options of models: help(tilewright.validate).
     """
 
 def workloads(
@@ -614,5 +547,5 @@ def workloads(
     """The built-in workloads and their parameters.
 
     Options:
-        check: raise Refused where the outcome says no (False)
+        check: raise Refused where the outcome says no (default False)
     """
