@@ -62,6 +62,10 @@ std::string human_bytes(std::int64_t n) {
   return formatted("{} B", n);
 }
 
+std::string microseconds(const nlohmann::ordered_json& seconds, int digits) {
+  return seconds.is_number() ? formatted("{:.{}f}", seconds.get<double>() * 1e6, digits) : "-";
+}
+
 std::string cell(const nlohmann::ordered_json& value) {
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";

@@ -25,6 +25,8 @@ class Table {
 std::string grouped(std::int64_t n);
 /// 1572864 -> "1.50 MiB"
 std::string human_bytes(std::int64_t n);
+/// Seconds as microseconds, "-" where the value is no number.
+std::string microseconds(const nlohmann::ordered_json& seconds, int digits = 2);
 /// Strings bare, whole numbers grouped, reals with four digits, lists joined, null as "-".
 std::string cell(const nlohmann::ordered_json& value);
 /// The value, or null where the document has none (a refusal's lacks most keys); and its cell.

@@ -20,10 +20,6 @@ std::string launches_table(const ordered_json& launches) {
   return table.text();
 }
 
-std::string microseconds(const ordered_json& value) {
-  return value.is_number() ? formatted("{:.2f}", value.get<double>() * 1e6) : "-";
-}
-
 }  // namespace
 
 namespace {

@@ -21,11 +21,6 @@ std::string real(const ordered_json& j, const char* key, int digits) {
   return at == j.end() || !at->is_number() ? "-" : formatted("{:.{}f}", at->get<double>(), digits);
 }
 
-std::string microseconds(const ordered_json& j, const char* key) {
-  const auto at = j.find(key);
-  return at == j.end() || !at->is_number() ? "-" : formatted("{:.2f}", 1e6 * at->get<double>());
-}
-
 std::string whole(const ordered_json& number) {
   return number.is_number() ? grouped(std::llround(number.get<double>())) : "-";
 }
@@ -76,8 +71,8 @@ std::string shown_text(const ordered_json& s) {
          formatted(
              "\n({} us memory + {} us computation) x {} for {} blocks = {} us; estimated "
              "shared memory {} B\nplan: {}\n",
-             microseconds(s, "memory_seconds"), microseconds(s, "compute_seconds"),
-             real(s, "slowdown", 3), value(s, "blocks"), microseconds(s, "seconds"),
+             microseconds(get(s, "memory_seconds")), microseconds(get(s, "compute_seconds")),
+             real(s, "slowdown", 3), value(s, "blocks"), microseconds(get(s, "seconds")),
              value(s, "memory_bytes"), value(s, "tree"));
 }
 
@@ -132,7 +127,7 @@ std::string compare_table(const ordered_json& j) {
       details += formatted("  {} is computed {:.2f} times over\n", op, times.get<double>());
     for (const ordered_json& price : p["prices"]) {
       row.push_back(value(price, "volume_bytes"));
-      row.push_back(microseconds(price, "seconds"));
+      row.push_back(microseconds(get(price, "seconds")));
       if (price.contains("reason"))
         details += formatted("  {}: {}\n", value(price, "by"), value(price, "reason"));
       if (price.contains("difference_bytes") && price["difference_bytes"] != 0)

@@ -12,10 +12,6 @@ namespace {
 using harness::fixed_or_dash;
 using nlohmann::ordered_json;
 
-std::string microseconds(const ordered_json& value) {
-  return value.is_number() ? formatted("{:.3f}", value.get<double>() * 1e6) : "-";
-}
-
 std::string pipes_table(const ordered_json& kernel) {
   Table table({"pipe", "instructions", "busy", "of cycles", "waits for flags of", "barriers",
                "not issued", "idle", "shared bandwidth", "banks"});
@@ -82,11 +78,11 @@ std::string paths_table(const ordered_json& j) {
     table.add({text(p, "kernel"), text(p, "path"),
                p.contains("bytes") ? text(p, "bytes") : text(p, "operations") + " operations",
                bandwidth.is_number() ? formatted("{:.1f}", bandwidth.get<double>() * 1e-9) : "-",
-               microseconds(p["seconds"])});
+               microseconds(p["seconds"], 3)});
   }
   return table.text() +
          formatted("slowest path of each kernel: {} us (predicted); {} blocks; memory {} bytes\n",
-                   microseconds(j["seconds"]), text(j, "blocks"), pairs(j["memory"]));
+                   microseconds(j["seconds"], 3), text(j, "blocks"), pairs(j["memory"]));
 }
 
 }  // namespace tilewright::cli

@@ -10,10 +10,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string microseconds(const ordered_json& seconds) {
-  return seconds.is_number() ? formatted("{:.2f}", 1e6 * seconds.get<double>()) : "-";
-}
-
 std::string joined(const ordered_json& names) {
   std::string out;
   for (const ordered_json& n : names) out += (out.empty() ? "" : " ") + n.get<std::string>();

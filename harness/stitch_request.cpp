@@ -44,8 +44,8 @@ ordered_json part_json(const Workload& w, const fs::Graph& g, const fs::Stitched
   return json;
 }
 
-ordered_json kernels_json(const Workload& w, const fs::Graph& g, const fs::FusionPlan& plan,
-                          const fs::PlanPrice& price) {
+ordered_json fused_kernels_json(const Workload& w, const fs::Graph& g, const fs::FusionPlan& plan,
+                                const fs::PlanPrice& price) {
   ordered_json kernels = ordered_json::array();
   for (std::size_t k = 0; k < price.patterns.size(); ++k) {
     const fs::StitchedKernel& s = price.kernels[k];
@@ -93,7 +93,8 @@ Result<Optimum> optimise_with(const Request& request, const Setting& asked, Stit
   json["seconds"] = found->price().seconds;
   json["score_seconds"] = found->plan().score;
   json["kernels"] = found->price().patterns.size();
-  json["stitched"] = kernels_json(*setting.workload, found->graph, found->plan(), found->price());
+  json["stitched"] =
+      fused_kernels_json(*setting.workload, found->graph, found->plan(), found->price());
   json["search_seconds"] = found->seconds;
   json["candidates"] = {{"patterns", found->candidates},
                         {"evaluated", found->evaluated},
@@ -403,7 +404,7 @@ Answer stitch_explain(const Request& request, const Setting& asked) {
   json["source"] = "predicted";
   json["seconds"] = found->price().seconds;
   json["score_seconds"] = found->plan().score;
-  json["stitched"] = kernels_json(w, found->graph, found->plan(), found->price());
+  json["stitched"] = fused_kernels_json(w, found->graph, found->plan(), found->price());
   json["lives"] = ordered_json::object();
   for (std::size_t t = 0; t < w.tensors().size(); ++t)
     if (!w.is_input(TensorId(t)))

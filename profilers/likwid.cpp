@@ -13,7 +13,7 @@ namespace tilewright::profilers {
 
 namespace {
 
-constexpr int kRuns = 5;
+constexpr int kLikwidRuns = 5;
 constexpr const char* kGroups[] = {"L2", "L3", "MEM"};
 
 /// What a metric means: outwards of which cache, in which direction. The first that a group has
@@ -108,7 +108,7 @@ std::optional<Reason> measure_group(const Library& likwid, const char* group,
   if (likwid.set_up(id) < 0) return Reason{formatted("LIKWID cannot set up its group {}", group)};
   std::vector<std::vector<double>> values(
       static_cast<std::size_t>(std::max(0, likwid.metrics(id))));
-  for (int run = 0; run < kRuns; ++run) {
+  for (int run = 0; run < kLikwidRuns; ++run) {
     if (likwid.start() < 0) return Reason{formatted("LIKWID cannot start its group {}", group)};
     kernel.run();
     if (likwid.stop() < 0) return Reason{formatted("LIKWID cannot stop its group {}", group)};
@@ -166,7 +166,7 @@ class Likwid : public Meter {
     m.notes.push_back(
         formatted("median of {} runs one after the other: caches hold what the run before "
                   "left; group MEM counts the whole socket",
-                  kRuns));
+                  kLikwidRuns));
     return m;
   }
 };

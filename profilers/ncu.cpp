@@ -142,16 +142,6 @@ std::string first_error(std::string_view text) {
   return "";
 }
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
 /// The names and the units; the index of the first row in `next`.
 Result<Columns> columns_of(std::span<const std::string_view> lines, std::size_t& next) {
   std::size_t at = 0;

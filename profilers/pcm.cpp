@@ -17,7 +17,7 @@ namespace tilewright::profilers {
 namespace {
 
 /// A measurement lasts about as long, so that what else the machine does weighs little.
-constexpr double kSeconds = 2;
+constexpr double kPcmSeconds = 2;
 
 std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> fields;
@@ -31,16 +31,6 @@ std::vector<std::string_view> fields_of(std::string_view line) {
     at = end + 1;
   }
   return fields;
-}
-
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    if (end > at) lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
 }
 
 bool is_system(std::string_view group) { return group == "System" || group == "SYSTEM"; }
@@ -59,7 +49,7 @@ class Pcm : public Meter {
     auto driver = KernelDriver::prepare(kernel);
     if (!driver) return Reason{driver.reason()};
     const double seconds = std::max(kernel.run(), 1e-7);
-    const auto runs = static_cast<std::int64_t>(std::clamp(kSeconds / seconds, 1.0, 1e7));
+    const auto runs = static_cast<std::int64_t>(std::clamp(kPcmSeconds / seconds, 1.0, 1e7));
     const auto without = columns(**driver, program, 0);
     if (!without) return Reason{without.reason()};
     const auto with = columns(**driver, program, runs);

@@ -20,7 +20,7 @@ namespace tilewright::profilers {
 namespace {
 
 /// Every figure is the median of so many runs.
-constexpr int kRuns = 5;
+constexpr int kPerfRuns = 5;
 
 ProcessorId this_processor() { return processor_id(text_of("/proc/cpuinfo")); }
 
@@ -113,7 +113,7 @@ class Perf : public Meter {
       if (auto why = count(kernel, machine, *table, names, readings)) return *why;
     }
     Measurement m = measurement_of(*table, machine, readings);
-    m.notes.push_back(formatted("median of {} runs on {}, caches emptied before each", kRuns,
+    m.notes.push_back(formatted("median of {} runs on {}, caches emptied before each", kPerfRuns,
                                 name_of(this_processor())));
     return m;
   }
@@ -129,7 +129,7 @@ class Perf : public Meter {
         return Reason{"event " + name + ": " + refusal(error).reason};
     }
     std::map<std::string, std::vector<double>> counts, enabled, running;
-    for (int run = 0; run < kRuns; ++run) {
+    for (int run = 0; run < kPerfRuns; ++run) {
       empty_caches(machine);
       for (const Counter& c : counters) c.start();
       kernel.run();

@@ -11,7 +11,6 @@ namespace tilewright {
 namespace {
 
 constexpr std::size_t kMostLine = 4096;
-constexpr std::int64_t kMostAddress = std::int64_t{1} << 52;
 constexpr std::int64_t kDinBytes = 4;
 
 [[noreturn]] void fail(std::string_view where, std::int64_t line, std::string_view text,

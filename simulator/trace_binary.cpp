@@ -27,7 +27,6 @@ namespace {
 constexpr std::size_t kMostRound = 8;
 constexpr std::int64_t kUsualBytes = 4;
 constexpr std::size_t kMostTensors = 65535, kMostName = 255;
-constexpr std::int64_t kMostAddress = std::int64_t{1} << 52;
 
 /// What is known of a tensor's last access.
 struct Last {

@@ -5,6 +5,8 @@
 
 namespace tilewright {
 
+/// The highest address that a trace may touch.
+inline constexpr std::int64_t kMostAddress = std::int64_t{1} << 52;
 inline constexpr std::string_view kTraceMagic = "TWTRACE1";
 
 /// From the file's beginning on.

@@ -116,7 +116,7 @@ TILEWRIGHT_TARGET inline Vector f_exp(Vector x) {
 }
 )";
 
-constexpr const char* kFunctions = R"(
+constexpr const char* kVectorFunctions = R"(
 TILEWRIGHT_TARGET inline Vector f_add(Vector a, Vector b) { return a + b; }
 TILEWRIGHT_TARGET inline Vector f_sub(Vector a, Vector b) { return a - b; }
 TILEWRIGHT_TARGET inline Vector f_mul(Vector a, Vector b) { return a * b; }
@@ -212,7 +212,7 @@ std::string vector_functions_text(int vector_bytes, bool f64) {
          "TILEWRIGHT_TARGET inline void store(Real* p, Vector v) {\n"
          "  *reinterpret_cast<Unaligned*>(p) = v;\n}\n" +
          specialised(vector_bytes == 64 ? kHardware512 : kHardware256, vector_bytes, f64) +
-         exponential(f64) + kFunctions + "// One value of a vector's.\n" +
+         exponential(f64) + kVectorFunctions + "// One value of a vector's.\n" +
          across("sum", "f_add", lanes) + across("product", "f_mul", lanes) +
          across("max", "f_max", lanes) + across("min", "f_min", lanes);
 }

@@ -24,14 +24,14 @@ using Program = void*;
   F(nvrtcGetCUBINSize, int, (Program, std::size_t*))                                   \
   F(nvrtcGetCUBIN, int, (Program, char*))
 
-struct Table {
+struct Functions {
 #define TW_MEMBER(NAME, RESULT, PARAMETERS) RESULT(*NAME) PARAMETERS = nullptr;
   TW_NVRTC_FUNCTIONS(TW_MEMBER)
 #undef TW_MEMBER
   int major = 0, minor = 0;
 };
 
-void* open_library() {
+void* open_nvrtc() {
   const char* home = std::getenv("CUDA_HOME");
   std::vector<std::string> folders = {""};
   if (home != nullptr && *home != '\0') folders.push_back(std::string(home) + "/lib64/");
@@ -42,11 +42,11 @@ void* open_library() {
   return nullptr;
 }
 
-Result<Table> load_table() {
-  void* const library = open_library();
+Result<Functions> load_nvrtc() {
+  void* const library = open_nvrtc();
   if (library == nullptr)
     return Reason{"no NVRTC here (libnvrtc.so.13, .12 and .11.2 are not found)"};
-  Table t;
+  Functions t;
 #define TW_LOAD(NAME, RESULT, PARAMETERS)                                 \
   t.NAME = reinterpret_cast<RESULT(*) PARAMETERS>(dlsym(library, #NAME)); \
   if (t.NAME == nullptr) return Reason{"the NVRTC here is too old: it has no " #NAME};
@@ -57,12 +57,12 @@ Result<Table> load_table() {
   return t;
 }
 
-const Result<Table>& nvrtc() {
-  static const Result<Table> table = load_table();
+const Result<Functions>& nvrtc() {
+  static const Result<Functions> table = load_nvrtc();
   return table;
 }
 
-std::string log_of(const Table& t, Program program) {
+std::string log_of(const Functions& t, Program program) {
   std::size_t size = 0;
   if (t.nvrtcGetProgramLogSize(program, &size) != 0 || size == 0) return "";
   std::string log(size, '\0');
@@ -88,7 +88,7 @@ Result<std::string> nvrtc_version() {
 Result<Binary> build_with_nvrtc(const Source& source, const std::string& architecture) {
   const Result<std::string> version = nvrtc_version();
   if (!version) return Reason{version.reason()};
-  const Table& t = *nvrtc();
+  const Functions& t = *nvrtc();
   std::vector<const char*> headers, names;  // the views end in zeros: they are literals
   for (const DeviceHeader& h : device_headers()) {
     headers.push_back(h.text.data());

@@ -19,6 +19,8 @@
 
 namespace tilewright::cuda {
 
+inline constexpr std::int64_t kVectorBytes = 16;  ///< the widest access of a thread
+
 /// Whether some loop of the kernel is bound to warps, lanes or threads.
 bool is_stitched(const ScheduledKernel& k);
 /// `x` with some indices for others.

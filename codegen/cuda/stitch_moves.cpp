@@ -6,7 +6,6 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::int64_t kVectorBytes = 16;
 constexpr std::int64_t kLongSums = 1024;  ///< elements of shared memory that a sum has for itself
 
 }  // namespace

@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::int64_t kMostIndexed = std::int64_t{1}
                                       << 24;  // integers that f32 holds, all of them
-constexpr std::int64_t kVectorBytes = 16;     // widest access of a thread
 constexpr std::int64_t kMostHeld = 16;  // elements of one read that registers hold over a loop
 
 }  // namespace

@@ -6,8 +6,6 @@
 namespace tilewright::npu {
 namespace {
 
-std::int64_t round_up(std::int64_t a, std::int64_t step) { return ceil_div(a, step) * step; }
-
 /// Position of `matrix`, one of the matrices of `box`.
 std::int64_t index_of(const Box& box, const Box& matrix) {
   std::int64_t index = 0;

@@ -6,8 +6,6 @@
 namespace tilewright::npu {
 namespace {
 
-std::int64_t round_up(std::int64_t a, std::int64_t step) { return ceil_div(a, step) * step; }
-
 constexpr std::int64_t kMostScratch = 64 << 10;  // bytes of UB: more makes no instruction longer
 constexpr std::int64_t kMostSlice = 32 << 10;    // bytes of sums that pass through UB at a time
 

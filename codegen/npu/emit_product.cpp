@@ -6,8 +6,6 @@
 namespace tilewright::npu {
 namespace {
 
-std::int64_t round_up(std::int64_t a, std::int64_t step) { return ceil_div(a, step) * step; }
-
 constexpr MicroKernel kMicroKernels[] = {
     {.name = "mad",
      .summary = "C[m1,n1,m2,n2] += A[m1,k1,m2,k2] B[k1,n1,n2,k2] with M2 = N2 = 16 lanes; M1, N1 "

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::int64_t kLanes = kVector / 4;  // f32 elements of a repeat
 
-std::int64_t round_up(std::int64_t a, std::int64_t step) { return ceil_div(a, step) * step; }
-
 /// How a value lies over a slab.
 enum class Spread : std::uint8_t {
   constant,

@@ -26,7 +26,7 @@ void each_step(const Body& body, F&& f) {
   }
 }
 
-class Clock {
+class PipeClock {
  public:
   void run(const Body& body) {
     each_step(body, [this](const Step& s) { take(s); });
@@ -133,7 +133,7 @@ void overlap_loop(TraceNode& loop) {
 }  // namespace
 
 std::int64_t estimate(const std::vector<const std::vector<TraceNode>*>& order) {
-  Clock clock;
+  PipeClock clock;
   for (const Body* body : order) clock.run(*body);
   return clock.end();
 }

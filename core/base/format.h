@@ -6,6 +6,8 @@
 #include <fmt/core.h>
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tilewright {
 
@@ -17,5 +19,8 @@ template <class... Arguments>
 std::string formatted(fmt::format_string<Arguments...> pattern, Arguments&&... arguments) {
   return format_arguments(pattern, fmt::make_format_args(arguments...));
 }
+
+/// The lines of a text that are not empty, without their ends.
+std::vector<std::string_view> lines_of(std::string_view text);
 
 }  // namespace tilewright

@@ -84,6 +84,9 @@ constexpr std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b
 }
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t step) {
+  return ceil_div(a, step) * step;
+}
 
 /// A number of bytes as written by users: "48K", "1M", "4096B", "32768" (powers of 1024).
 /// Nothing when the text is no such number or overflows.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/units.h"
 
 namespace tilewright::npu {
 
@@ -109,6 +110,7 @@ inline IntExpr both(IntExpr a, const IntExpr& b) {
 inline IntExpr either(IntExpr a, const IntExpr& b) {
   return IntExpr::binary(IntOp::logical_or, std::move(a), b);
 }
+using tilewright::round_up;
 /// The least multiple of `step` (positive) that is not below `a`.
 inline IntExpr round_up(const IntExpr& a, std::int64_t step) {
   return (a + (step - 1)) / step * step;

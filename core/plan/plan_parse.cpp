@@ -15,9 +15,9 @@ constexpr int kMaxDepth = 64;                ///< loops and parentheses inside o
 constexpr std::size_t kMaxText = 64 * 1024;  ///< characters of a tree or a tile table
 constexpr int kMaxCopies = 8;
 
-constexpr std::array kBindings = {Binding::seq,    Binding::grid,  Binding::cluster,
-                                  Binding::warp,   Binding::lane,  Binding::thread,
-                                  Binding::vector, Binding::unroll};
+constexpr std::array kOrderedBindings = {Binding::seq,    Binding::grid,  Binding::cluster,
+                                         Binding::warp,   Binding::lane,  Binding::thread,
+                                         Binding::vector, Binding::unroll};
 constexpr std::array<std::string_view, 3> kScopes = {"warp", "block", "grid"};
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
@@ -186,7 +186,7 @@ class Parser {
 
   static std::string expected_binding(std::string_view given) {
     std::vector<std::string> names;
-    for (Binding binding : kBindings) names.emplace_back(name_of(binding));
+    for (Binding binding : kOrderedBindings) names.emplace_back(name_of(binding));
     const std::string near = nearest(given, names);
     return "a binding: " + join(names) + (near.empty() ? "" : "; did you mean " + near + "?");
   }
@@ -277,7 +277,7 @@ class Parser {
   int depth_ = 0;
 };
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_spaces(std::string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
@@ -302,12 +302,12 @@ std::map<std::string, std::int64_t> parse_tiles(std::string_view text, std::stri
   std::map<std::string, std::int64_t> tiles;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view entry = trimmed(text.substr(begin, end - begin));
+    const std::string_view entry = without_spaces(text.substr(begin, end - begin));
     const std::string field = "column " + std::to_string(begin + 1);
     const std::size_t equals = entry.find('=');
     if (equals == std::string_view::npos) fail(field, entry, "is no tile");
-    const std::string_view name = trimmed(entry.substr(0, equals));
-    const std::string_view size = trimmed(entry.substr(equals + 1));
+    const std::string_view name = without_spaces(entry.substr(0, equals));
+    const std::string_view size = without_spaces(entry.substr(equals + 1));
     if (!is_identifier(name)) fail(field, name, "is no loop's name");
     const auto value = positive(size);
     if (!value) fail(std::string(name), size, "is no tile size");

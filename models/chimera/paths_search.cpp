@@ -232,10 +232,10 @@ Workload only(const Workload& w, OpId id) {
 }
 
 /// Prices candidates and keeps the best.
-class Search {
+class PathSearch {
  public:
-  Search(std::shared_ptr<const Workload> w, std::shared_ptr<const Machine> m,
-         const PathOptions& options)
+  PathSearch(std::shared_ptr<const Workload> w, std::shared_ptr<const Machine> m,
+             const PathOptions& options)
       : w_(std::move(w)), m_(std::move(m)), options_(options) {}
 
   void consider(Kernel kernel) {
@@ -270,7 +270,7 @@ Bytes part(const Machine& m, LevelId level, std::int64_t of) {
 constexpr std::int64_t kSum = 4;  // bytes of a sum in L0C
 
 void try_products(const Workload& w, const Machine& m, const CubeLevels& levels,
-                  const CubeProduct& p, std::int64_t lanes, Search& search) {
+                  const CubeProduct& p, std::int64_t lanes, PathSearch& search) {
   const Trees trees(w);
   const std::int64_t room = m.level(levels.l0c).capacity.value;
   const std::vector<std::int64_t> depths = sizes(extent(w, p.depth), lanes);
@@ -290,7 +290,7 @@ void try_products(const Workload& w, const Machine& m, const CubeLevels& levels,
 }
 
 void try_chains(const Workload& w, const Machine& m, const CubeLevels& levels, const CubeChain& c,
-                std::int64_t lanes, Search& search) {
+                std::int64_t lanes, PathSearch& search) {
   const Trees trees(w);
   const CubeProduct &p = c.first, &q = *c.second;
   const std::int64_t room = m.level(levels.l0c).capacity.value;
@@ -339,7 +339,7 @@ void append(PathPlan& all, PathPlan one) {
 Result<PathPlan> best_alone(const Workload& whole, OpId op, const std::shared_ptr<const Machine>& m,
                             const CubeLevels& levels, const PathOptions& options) {
   const auto w = std::make_shared<const Workload>(only(whole, op));
-  Search search(w, m, options);
+  PathSearch search(w, m, options);
   if (w->is_contraction(OpId(0))) {
     const Result<CubeProduct> p = cube_product(*w, OpId(0));
     if (!p) return Reason{p.reason()};
@@ -372,7 +372,7 @@ Result<PathPlan> best_paths(const Workload& w, std::shared_ptr<const Machine> m,
   if (!chain) return Reason{chain.reason()};
   PathPlan all;
   if (options.fused && chain->second) {
-    Search search(std::make_shared<const Workload>(w), m, options);
+    PathSearch search(std::make_shared<const Workload>(w), m, options);
     try_chains(w, *m, *levels, *chain, options.lanes, search);
     if (!search.best) return Reason{"nothing fits: " + search.why()};
     all = *search.best;

@@ -15,17 +15,12 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
-constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
-constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
-constexpr double kOfExpensive = 10;  // instructions that an expensive one is expanded to
-constexpr double kSpecial = 2;       // of them, on the special function units
-constexpr double kOfAccess = 2;      // instructions of an access: its address, itself
-constexpr double kOfBlock = 20;      // of a warp, once: indices of its block and thread
-constexpr double kIndependent = 4;   // instructions of a warp under way together
-constexpr double kWavefrontBytes = 128;
-
-double ceil_over(double a, double b) { return std::ceil(a / b); }
+constexpr double kLoopsAhead = 4;   // turns of a loop whose loads are under way together
+constexpr double kLeastAhead = 3;   // loads under way, at least, where registers are short
+constexpr double kUnrolled = 8;     // turns of a loop over units that are unrolled whatever they do
+constexpr double kOfAccess = 2;     // instructions of an access: its address, itself
+constexpr double kOfBlock = 20;     // of a warp, once: indices of its block and thread
+constexpr double kIndependent = 4;  // instructions of a warp under way together
 
 /// What accesses to a tensor take of a warp in one turn.
 struct Accesses {

@@ -10,9 +10,9 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr double kThreads = 256;      // a block's, in the simplified latency-evaluator
-constexpr double kBlocksThatAdd = 2;  // an SM, to partial sums
-constexpr double kBlockRow = 1024;    // from this many points on a row is a block's, below a warp's
+constexpr double kBlockThreads = 256;  // a block's, in the simplified latency-evaluator
+constexpr double kBlocksThatAdd = 2;   // an SM, to partial sums
+constexpr double kBlockRow = 1024;  // from this many points on a row is a block's, below a warp's
 
 /// How often each of the part's operators is computed: in the group of each reduction that it
 /// feeds, and once in that of the roots, which share a loop.
@@ -106,10 +106,12 @@ class Simplified {
   }
   double resident_warps(double shared) const {
     double blocks = std::min(static_cast<double>(d_.blocks_per_sm),
-                             static_cast<double>(d_.threads_per_sm) / kThreads);
-    blocks = std::min(blocks, static_cast<double>(d_.registers_per_sm) / (registers_ * kThreads));
+                             static_cast<double>(d_.threads_per_sm) / kBlockThreads);
+    blocks =
+        std::min(blocks, static_cast<double>(d_.registers_per_sm) / (registers_ * kBlockThreads));
     if (shared > 0) blocks = std::min(blocks, static_cast<double>(d_.shared_per_sm) / shared);
-    return std::max(1.0, std::floor(blocks)) * (kThreads / kWarp) * static_cast<double>(d_.sms);
+    return std::max(1.0, std::floor(blocks)) * (kBlockThreads / kWarp) *
+           static_cast<double>(d_.sms);
   }
   double warps(const Component& p) const {
     switch (row(p)) {
@@ -118,13 +120,13 @@ class Simplified {
       case Row::warp:
         return p.row_count;
       case Row::block:
-        return p.row_count * (kThreads / kWarp);
+        return p.row_count * (kBlockThreads / kWarp);
     }
     return 1;
   }
   double of_warp(const Component& p) const {
     const Row r = row(p);
-    const double wide = r == Row::thread ? 1 : r == Row::warp ? kWarp : kThreads;
+    const double wide = r == Row::thread ? 1 : r == Row::warp ? kWarp : kBlockThreads;
     const std::vector<int> times = groups_with(g_, p);
     double cycles = 0;
     for (std::size_t i = 0; i < p.vertices.size(); ++i) {

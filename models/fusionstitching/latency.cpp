@@ -14,8 +14,6 @@ bool has(std::span<const int> vertices, int v) {
   return std::binary_search(vertices.begin(), vertices.end(), v);
 }
 
-double ceil_over(double a, double b) { return std::ceil(a / b); }
-
 std::int64_t words(const Vertex& v) { return (v.row_bytes + 3) / 4; }
 
 bool place_first(const Stitched& s, const Group& g, int v) {

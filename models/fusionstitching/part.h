@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -11,6 +12,12 @@
 #include "models/fusionstitching/loops.h"
 
 namespace tilewright::fusionstitching {
+
+/// Instructions that an expensive one is expanded to.
+inline constexpr double kOfExpensive = 10;
+inline constexpr double kWavefrontBytes = 128;  ///< of shared memory in a cycle
+inline constexpr double kSpecial = 2;           ///< of them, on the special function units
+inline double ceil_over(double a, double b) { return std::ceil(a / b); }
 
 /// Warps that are resident on the whole GPU at once.
 std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t shared,

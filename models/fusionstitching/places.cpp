@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kSteps = 5;  // of a sum over 32 lanes
 
-double ceil_over(double a, double b) { return std::ceil(a / b); }
 double power_above(double n) {
   return static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(n)));
 }

@@ -18,31 +18,31 @@ constexpr std::int64_t kProduct = 64;  // a product's blocks; section 4 leaves p
 constexpr std::int64_t kReduced = 16;
 
 /// `body` inside a loop over each of these loops, the first outermost.
-struct Cut {
+struct LoopCut {
   LoopId loop;
   std::int64_t step = 1;
   Binding binding = Binding::seq;
 };
-Node nest(const Workload& w, std::span<const Cut> cuts, Node body) {
+Node nest(const Workload& w, std::span<const LoopCut> cuts, Node body) {
   for (std::size_t i = cuts.size(); i-- > 0;)
     body = loop(w.loop(cuts[i].loop).name, std::move(body), cuts[i].step, cuts[i].binding);
   return body;
 }
 
 /// A grid over the rows; of the innermost, `last` if it is one of them, a block takes several.
-std::vector<Cut> grid_over(const Workload& w, Mask rows, const Operator& root,
-                           std::int64_t rows_per_block, int last) {
-  std::vector<Cut> cuts;
+std::vector<LoopCut> grid_over(const Workload& w, Mask rows, const Operator& root,
+                               std::int64_t rows_per_block, int last) {
+  std::vector<LoopCut> cuts;
   for (LoopId l : root.loops)
     if ((rows & bit(l)) != 0) cuts.push_back({l, 1, Binding::grid});
   std::ranges::stable_partition(
-      cuts, [&](const Cut& cut) { return static_cast<int>(cut.loop.index()) != last; });
+      cuts, [&](const LoopCut& cut) { return static_cast<int>(cut.loop.index()) != last; });
   if (!cuts.empty()) cuts.back().step = std::min(rows_per_block, w.loop(cuts.back().loop).extent);
   return cuts;
 }
 
 /// Loops of every operator within a row may be cut where no operator waits for another's sum.
-std::vector<Cut> cuts_within(const Graph& g, const Component& c) {
+std::vector<LoopCut> cuts_within(const Graph& g, const Component& c) {
   Mask common = ~Mask{0};
   for (int v : c.vertices) {
     const Vertex& x = g.vertex(v);
@@ -56,7 +56,7 @@ std::vector<Cut> cuts_within(const Graph& g, const Component& c) {
       if (std::ranges::binary_search(c.vertices, g.edge(e).from)) common &= ~g.edge(e).bad;
   }
   const Workload& w = g.workload();
-  std::vector<Cut> cuts;
+  std::vector<LoopCut> cuts;
   for (LoopId l : w.op(g.vertex(c.vertices.back()).op).loops)
     if ((common & bit(l)) != 0) cuts.push_back({l});
   if (!cuts.empty()) cuts.back().step = std::min(kRun, w.loop(cuts.back().loop).extent);
@@ -70,21 +70,21 @@ Node tree_without_units(const Graph& g, const Stitched& s) {
   const Component& c = s.component;
   std::vector<Node> computes;
   for (int v : c.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
-  std::vector<Cut> cuts = grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op),
-                                    s.rows_per_block, c.partial.empty() ? -1 : run_loop(g, c));
+  std::vector<LoopCut> cuts = grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op),
+                                        s.rows_per_block, c.partial.empty() ? -1 : run_loop(g, c));
   // A block's rows are taken one at a time, so that a buffer holds one; a row of a point needs
   // none.
   const bool long_rows = std::ranges::any_of(
       c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.rows) > 1; });
   if (long_rows && !cuts.empty() && cuts.back().step > 1) cuts.push_back({cuts.back().loop});
-  const std::vector<Cut> within = cuts_within(g, c);
+  const std::vector<LoopCut> within = cuts_within(g, c);
   if (c.partial.empty()) {
     cuts.insert(cuts.end(), within.begin(), within.end());
     return nest(w, cuts, sequence(std::move(computes)));
   }
   const auto in_block = std::ranges::stable_partition(
-      cuts, [](const Cut& cut) { return cut.binding == Binding::grid; });
-  std::vector<Cut> inner(in_block.begin(), in_block.end());
+      cuts, [](const LoopCut& cut) { return cut.binding == Binding::grid; });
+  std::vector<LoopCut> inner(in_block.begin(), in_block.end());
   cuts.erase(in_block.begin(), in_block.end());
   inner.insert(inner.end(), within.begin(), within.end());
   std::vector<Node> body = {nest(w, inner, sequence(std::move(computes)))};
@@ -99,7 +99,7 @@ namespace {
 Node product_tree(const Graph& g, int v) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(v).op);
-  std::vector<Cut> cuts;
+  std::vector<LoopCut> cuts;
   const Mask reduced = g.vertex(v).reduced;
   for (bool inner : {false, true})
     for (LoopId l : op.loops)

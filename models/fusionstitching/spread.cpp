@@ -6,7 +6,7 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr double kAccess = 4;  // instructions: address, predicate, access, conversion (assumed)
+constexpr double kOfAnAccess = 4;  // instructions: address, predicate, access, conversion (assumed)
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void Part::cost_spread(Stitched& s, std::int64_t threads) const {
           static_cast<double>(x.outputs) * d_.global *
           (x.reduced != 0 ? std::max(1.0, work.sums / static_cast<double>(work.step)) : work.turns);
   }
-  for (const auto& [tensor, times] : tree->loads) cycles += d_.global + (times - 1) * kAccess * d_.light;
+  for (const auto& [tensor, times] : tree->loads) cycles += d_.global + (times - 1) * kOfAnAccess * d_.light;
   cycles += tree->handed_on * d_.shared + tree->barriers * d_.barrier;
   s.cycles_per_warp = cycles;
 }

@@ -11,9 +11,9 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr std::array<std::int64_t, 4> kThreads = {128, 256, 512, 1024};
+constexpr std::array<std::int64_t, 4> kBlockSizes = {128, 256, 512, 1024};
 constexpr std::array<std::int64_t, 7> kWrittenThreads = {32, 64, 128, 192, 256, 512, 1024};
-constexpr std::array<Scheme, 3> kSchemes = {Scheme::thread, Scheme::warp, Scheme::block};
+constexpr std::array<Scheme, 3> kThreeSchemes = {Scheme::thread, Scheme::warp, Scheme::block};
 constexpr double kSummedByBlock =
     32;  // of a column, at least: its part is written for each 32 read
 constexpr std::int64_t kMostTurns = 8;
@@ -144,12 +144,12 @@ void Part::each(std::int64_t threads, const Seen& f) const {
 /// Every combination of schemes.
 void Part::each_of_paper(Stitched& s, std::int64_t threads, const Seen& f) const {
   std::size_t combinations = 1;
-  for (std::size_t i = 0; i < s.groups.size(); ++i) combinations *= kSchemes.size();
+  for (std::size_t i = 0; i < s.groups.size(); ++i) combinations *= kThreeSchemes.size();
   for (std::size_t n = 0; n < combinations; ++n) {
     std::size_t rest = n;
     for (Group& g : s.groups) {
-      g.scheme = kSchemes[rest % kSchemes.size()];
-      rest /= kSchemes.size();
+      g.scheme = kThreeSchemes[rest % kThreeSchemes.size()];
+      rest /= kThreeSchemes.size();
     }
     try_one(s, threads, f);
   }
@@ -165,8 +165,8 @@ void Part::each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const 
     for (std::size_t i = 0; i < schemes.size(); ++i) s.groups[i].scheme = schemes[i];
     if (try_one(s, threads, f)) beam.emplace_back(latency(s, threads), schemes);
   };
-  for (Scheme of_roots : kSchemes)
-    for (Scheme of_sub_roots : kSchemes) {
+  for (Scheme of_roots : kThreeSchemes)
+    for (Scheme of_sub_roots : kThreeSchemes) {
       std::vector<Scheme> schemes;
       for (const Group& g : s.groups) schemes.push_back(g.sub_root ? of_sub_roots : of_roots);
       consider(schemes);
@@ -174,7 +174,7 @@ void Part::each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const 
   for (std::size_t at = 0; at < s.groups.size(); ++at) {
     const auto from = beam;
     for (const auto& [cycles, schemes] : from)
-      for (Scheme scheme : kSchemes) {
+      for (Scheme scheme : kThreeSchemes) {
         std::vector<Scheme> changed = schemes;
         changed[at] = scheme;
         if (s.groups[at].sub_root && scheme != Scheme::block)
@@ -197,7 +197,7 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
       columns_ && may_split(g_, c_)
           ? std::min(inner(c_.vertices.front()) / kSummedByBlock, static_cast<double>(4 * d_.sms))
           : 1;
-  for (Scheme scheme : kSchemes) {
+  for (Scheme scheme : kThreeSchemes) {
     // A row of a point is a thread's; a warp or block would have nothing else to do.
     if (scheme != Scheme::thread && (points_ || (over_columns_ && columns_))) continue;
     for (Group& g : s.groups) g.scheme = scheme;
@@ -264,7 +264,7 @@ std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried) co
 
 std::span<const std::int64_t> threads_of(const Options& o) {
   if (o.written) return kWrittenThreads;
-  return kThreads;
+  return kBlockSizes;
 }
 
 bool Part::any() const {
@@ -275,7 +275,7 @@ bool Part::any() const {
 
 std::string Part::why_unwritten() const {
   std::string why;
-  for (Scheme scheme : kSchemes) {
+  for (Scheme scheme : kThreeSchemes) {
     Stitched s{.component = c_, .groups = groups(), .written = true};
     for (Group& group : s.groups) group.scheme = scheme;
     rows_and_blocks(s, kThreadsOfTrips);

@@ -11,17 +11,12 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-constexpr double kThreads = 128;     // of a block that compute, and as many that bring tiles
+constexpr double kComputing = 128;   // of a block that compute, and as many that bring tiles
 constexpr double kCopiesAhead = 4;   // accesses of a thread under way together
-constexpr double kOfExpensive = 10;  // instructions that an expensive one is expanded to
-constexpr double kSpecial = 2;       // of them, on the special function units
-constexpr double kOfAccess = 4;      // instructions of an access to a tile: its place, itself
+constexpr double kOfTileAccess = 4;  // instructions of an access to a tile: its place, itself
 constexpr double kOfIndex = 20;      // of a point, for each loop: an integer division
-constexpr double kWavefrontBytes = 128;
 constexpr std::int64_t kRegisters = 64;
 constexpr std::int64_t kMostRowsOfBlock = 1024;
-
-double ceil_over(double a, double b) { return std::ceil(a / b); }
 
 /// A walk over the tree: what a block does, every compute and every tile after the one before it.
 class TileWalk {
@@ -34,7 +29,7 @@ class TileWalk {
 
   Demand take(const Node& tree) {
     out_.blocks = 1;
-    out_.warps = 2 * kThreads / kWarp;
+    out_.warps = 2 * kComputing / kWarp;
     out_.chain = d_.block;
     out_.registers = static_cast<double>(kRegisters);
     out_.meets = true;
@@ -121,9 +116,9 @@ class TileWalk {
     const double n = elements(a), run = std::min(n, run_of(a));
     const double accesses = n / run * ceil_over(run * bytes, 16);
     out_.sectors += times * n / run * ceil_over(run * bytes, kSectorBytes);
-    out_.instructions += times * kOfAccess * ceil_over(accesses, kWarp);
+    out_.instructions += times * kOfTileAccess * ceil_over(accesses, kWarp);
     out_.wavefronts += times * n / run * ceil_over(run * bytes, kWavefrontBytes);
-    out_.chain += times * d_.dram * ceil_over(accesses, kThreads * kCopiesAhead);
+    out_.chain += times * d_.dram * ceil_over(accesses, kComputing * kCopiesAhead);
   }
   void hold(TensorId t, const Access& a) {
     double& most = tiles_[t];
@@ -143,12 +138,14 @@ class TileWalk {
       ((x.reduced & bit(l)) != 0 ? reduced : outer) *= n;
       if ((x.reduced & bit(l)) == 0) ++loops;
     }
-    const double turns = all_turns(), rounds = ceil_over(outer, kThreads);
+    const double turns = all_turns(), rounds = ceil_over(outer, kComputing);
     const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
     const auto inputs = static_cast<double>(op(v).inputs.size());
     const double warps = turns * ceil_over(outer, kWarp);  // that compute a point each
-    out_.instructions += warps * (kOfIndex * loops + kOfAccess * static_cast<double>(x.outputs));
-    out_.instructions += warps * reduced * (light + kOfExpensive * expensive + kOfAccess * inputs);
+    out_.instructions +=
+        warps * (kOfIndex * loops + kOfTileAccess * static_cast<double>(x.outputs));
+    out_.instructions +=
+        warps * reduced * (light + kOfExpensive * expensive + kOfTileAccess * inputs);
     out_.special += warps * reduced * kSpecial * expensive;
     out_.wavefronts += warps * (reduced * inputs + static_cast<double>(x.outputs));
     out_.turns = std::max(out_.turns, turns);
@@ -221,7 +218,7 @@ Result<StitchedKernel> without_units(const Graph& g, const Device& d, const Patt
   const auto parts = components_of(g, p, o.most_operators);
   if (!parts) return Reason{"the operators cannot be one kernel"};
   std::vector<Stitched> chosen;
-  const auto threads = static_cast<std::int64_t>(2 * kThreads);
+  const auto threads = static_cast<std::int64_t>(2 * kComputing);
   for (const Component& c : *parts) {
     Stitched s{.component = c, .groups = Part(g, d, c, o).groups()};
     for (Group& group : s.groups) group.scheme = Scheme::block;

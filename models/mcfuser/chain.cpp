@@ -9,23 +9,23 @@ namespace tilewright::mcfuser {
 namespace {
 
 template <class T, std::size_t N>
-using Names = std::array<std::pair<T, std::string_view>, N>;
+using NamesOf = std::array<std::pair<T, std::string_view>, N>;
 
-constexpr Names<Hoist, 4> kHoists{
+constexpr NamesOf<Hoist, 4> kHoists{
     {{Hoist::none, "none"}, {Hoist::scope, "scope"}, {Hoist::dag, "dag"}, {Hoist::block, "block"}}};
-constexpr Names<Blocks, 2> kBlocks{{{Blocks::between, "between"}, {Blocks::always, "always"}}};
-constexpr Names<Shared, 2> kShared{{{Shared::loaded, "loaded"}, {Shared::all, "all"}}};
-constexpr Names<Stores, 2> kStores{{{Stores::once, "once"}, {Stores::each, "each"}}};
-constexpr Names<Ratio, 2> kRatios{
+constexpr NamesOf<Blocks, 2> kBlocks{{{Blocks::between, "between"}, {Blocks::always, "always"}}};
+constexpr NamesOf<Shared, 2> kShared{{{Shared::loaded, "loaded"}, {Shared::all, "all"}}};
+constexpr NamesOf<Stores, 2> kStores{{{Stores::once, "once"}, {Stores::each, "each"}}};
+constexpr NamesOf<Ratio, 2> kRatios{
     {{Ratio::written_once, "written-once"}, {Ratio::printed, "printed"}}};
 
 template <class T, std::size_t N>
-std::string_view name_in(const Names<T, N>& names, T value) {
+std::string_view name_in(const NamesOf<T, N>& names, T value) {
   return std::ranges::find(names, value, &std::pair<T, std::string_view>::first)->second;
 }
 
 template <class T, std::size_t N>
-std::optional<T> value_in(const Names<T, N>& names, std::string_view name) {
+std::optional<T> value_in(const NamesOf<T, N>& names, std::string_view name) {
   for (const auto& [value, text] : names)
     if (text == name) return value;
   return std::nullopt;

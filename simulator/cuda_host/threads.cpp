@@ -10,7 +10,7 @@ namespace tilewright::cuda_host {
 
 namespace {
 
-constexpr std::int64_t kRedZone = 1 << 20;
+constexpr std::int64_t kSharedRedZone = 1 << 20;
 /// Shared memory starts at an odd multiple of what it is promised to be aligned to.
 constexpr std::int64_t kSharedAlignment = 1024;
 
@@ -60,13 +60,13 @@ bool Engine::make_blocks(std::size_t count) {
   while (blocks_.size() < count) blocks_.push_back(std::make_unique<Block>());
   for (std::size_t i = 0; i < count; ++i) {
     Block& b = *blocks_[i];
-    const std::int64_t bytes = shared_bytes_ + 2 * kRedZone + 2 * kSharedAlignment;
+    const std::int64_t bytes = shared_bytes_ + 2 * kSharedRedZone + 2 * kSharedAlignment;
     if (b.arena_bytes != bytes) {
       b.arena = LazyMemory(bytes);
       b.arena_bytes = bytes;
     }
     if (!b.arena.ok()) return false;
-    b.shared = b.arena.data() + kRedZone + kSharedAlignment;
+    b.shared = b.arena.data() + kSharedRedZone + kSharedAlignment;
   }
   return true;
 }

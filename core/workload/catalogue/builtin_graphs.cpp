@@ -1,16 +1,10 @@
 // Graphs of memory-intensive operators: normalisations, activations, optimizer steps, gates.
-#include <charconv>
 #include <cmath>
 
 #include "core/workload/catalogue/builtin_table.h"
 
 namespace tilewright::builtin {
 namespace {
-
-std::string number_text(double value) {
-  char buffer[32];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
-}
 
 Draft rows_of(const Values& v) {
   Draft d(v.dtype);

@@ -1,5 +1,4 @@
 // Workloads that reduce along rows: attention, softmax, layer normalisation.
-#include <charconv>
 #include <cmath>
 
 #include "core/workload/catalogue/builtin_table.h"
@@ -8,11 +7,6 @@ namespace tilewright::builtin {
 namespace {
 
 /// Shortest text that reads back to the same number.
-std::string number_text(double value) {
-  char buffer[32];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
-}
-
 RawWorkload attention(const Values& v) {
   const std::string b = v["heads"] > 1 ? "b," : "";
   Draft d(v.dtype);

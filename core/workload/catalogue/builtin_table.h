@@ -2,6 +2,7 @@
 // idea; the paper's rows are families with values.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -50,6 +51,12 @@ std::vector<Family> conv_families();
 std::vector<Family> graph_families();
 std::vector<Family> random_families();
 std::vector<Row> paper_rows();
+
+/// The shortest text that reads back as this number.
+inline std::string number_text(double value) {
+  char buffer[32];
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+}
 
 /// A workload written as a file would be: loops and extents, tensors and dimensions, operators.
 class Draft {
