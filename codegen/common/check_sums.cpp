@@ -12,19 +12,6 @@ bool is_inside(const ScheduledKernel& k, NodeId n, NodeId ancestor) {
   return false;
 }
 
-/// What is read from `b` must have come there: from its producer, or by a store from within.
-void check_made(const Workload& w, const ScheduledKernel& k, BufferId b, TensorId t,
-                NodeId reader) {
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    const bool makes =
-        (n.kind == NodeKind::compute && n.op == w.producer(t)) ||
-        (n.kind == NodeKind::store && n.tensor == t && k.buffer(n.buffer).outer == b);
-    if (makes && reader < NodeId(i))
-      throw Refused{w.tensor(t).name + " is read before it is there"};
-  }
-}
-
 /// Partial results may be added up only if each is a different part of the sum, added once, and
 /// nobody may read it before all are.
 void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
@@ -53,16 +40,6 @@ void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
 }  // namespace
 
 void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target) {
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    if (n.kind == NodeKind::load && n.flush.valid()) check_made(w, k, n.flush, n.tensor, NodeId(i));
-    if (n.kind == NodeKind::load)
-      for (BufferId b = k.buffer(n.buffer).outer; b.valid(); b = k.buffer(b).outer)
-        if (k.buffer(b).role == BufferRole::intermediate) check_made(w, k, b, n.tensor, NodeId(i));
-    for (const InputUse& use : n.reads)
-      if (use.buffer.valid() && k.buffer(use.buffer).role == BufferRole::intermediate)
-        check_made(w, k, use.buffer, use.tensor, NodeId(i));
-  }
   for (std::size_t i = 0; i < k.nodes.size(); ++i)
     for (const OutputUse& out : k.nodes[i].writes)
       if (out.atomic) check_atomic(w, k, NodeId(i), out);

@@ -34,8 +34,8 @@ std::optional<Reason> integers_refused(const Workload& w, const std::string& tar
 BufferId buffer_of_input(const ScheduleNode& compute, int input);
 /// The identifiers in a text.
 std::set<std::string> names_in(const std::string& text);
-/// Throws Refused for reads of what is not made yet and atomic stores that would add up wrongly;
-/// `target` names the target in the reasons.
+/// Throws Refused for atomic stores that would add up wrongly; `target` names the target in the
+/// reasons.
 void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target);
 /// Throws Refused for nodes that only one block of several would run, for blocks that write the same
 /// part of a result home, and for !once.

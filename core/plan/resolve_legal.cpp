@@ -33,7 +33,7 @@ std::optional<Reason> check_order(const Draft& d, OpId producer, OpId consumer, 
   for (NodeId loop : loops_around(d, used))
     if (d.inside(made, loop) && cuts_reduction(d, loop, producer))
       return Reason{formatted("{} is inside {}, a reduction loop of {}, whose result it reads", c,
-                                d.w.loop(d.node(loop).loop).name, p)};
+                              d.w.loop(d.node(loop).loop).name, p)};
   return std::nullopt;
 }
 
@@ -46,6 +46,37 @@ std::optional<Reason> check_orders(const Draft& d) {
   return std::nullopt;
 }
 
+/// What node `reader` takes from a buffer must have come there by then: from the tensor's producer,
+/// or by a store from within.
+std::optional<Reason> check_made(const Draft& d, NodeId reader, TensorId t, BufferId from) {
+  if (!d.computed_here(d.w.producer(t))) return std::nullopt;
+  NodeId last = d.compute_of[d.w.producer(t).index()];
+  for (BufferId b : d.chain[t.index()])
+    if (const Buffer& inner = d.k.buffer(b); inner.outer == from && inner.store.valid())
+      last = std::max(last, inner.store);
+  if (reader < last) return Reason{d.w.tensor(t).name + " is read before it is there"};
+  return std::nullopt;
+}
+
+std::optional<Reason> check_made(const Draft& d) {
+  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+    const NodeId id(i);
+    const ScheduleNode& n = d.k.nodes[i];
+    if (n.kind == NodeKind::load) {
+      std::vector<BufferId> from;
+      if (n.flush.valid()) from.push_back(n.flush);
+      for (BufferId b = d.k.buffer(n.buffer).outer; b.valid(); b = d.k.buffer(b).outer)
+        if (d.k.buffer(b).role == BufferRole::intermediate) from.push_back(b);
+      for (BufferId b : from)
+        if (auto reason = check_made(d, id, n.tensor, b)) return reason;
+    }
+    for (const InputUse& use : n.reads)
+      if (use.buffer.valid() && d.k.buffer(use.buffer).role == BufferRole::intermediate)
+        if (auto reason = check_made(d, id, use.tensor, use.buffer)) return reason;
+  }
+  return std::nullopt;
+}
+
 /// A store must follow what it stores, in parentheses that hold it.
 std::optional<Reason> check_stores(const Draft& d) {
   for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
@@ -55,14 +86,16 @@ std::optional<Reason> check_stores(const Draft& d) {
     const NodeId compute = d.compute_of[n.op.index()];
     if (NodeId(i) < compute || !d.inside(compute, d.body_of(NodeId(i))))
       return Reason{formatted("S.{} does not follow C.{} in parentheses around both", name,
-                                d.w.op(n.op).name)};
+                              d.w.op(n.op).name)};
     const auto& chain = d.chain[n.tensor.index()];
     const auto at = std::ranges::find(chain, n.buffer);
     if (at == chain.begin()) continue;
     const NodeId inner = d.k.buffer(*(at - 1)).store;
     if (NodeId(i) < inner || !d.inside(inner, d.body_of(NodeId(i))))
-      return Reason{formatted("the outer S.{} does not follow the inner one in parentheses around "
-                                "both", name)};
+      return Reason{
+          formatted("the outer S.{} does not follow the inner one in parentheses around "
+                    "both",
+                    name)};
   }
   return std::nullopt;
 }
@@ -84,16 +117,20 @@ std::optional<Reason> check_grid_reductions(const Draft& d) {
       for (NodeId loop : loops_around(d, compute)) {
         if (!cuts_reduction(d, loop, op)) continue;
         const ScheduleNode& n = d.node(loop);
-        if (n.binding == Binding::grid && !out.atomic && !d.w.op(op).running)
+        if (n.binding == Binding::grid && !out.atomic)
           return Reason{formatted("{} reduces {} over blocks: S.{}!atomic is needed",
-                                    d.w.loop(n.loop).name, name, name)};
-        if (!out.atomic && n.binding != Binding::grid && unit_of(n.binding) && stores_inside(d, out, loop))
-          return Reason{formatted("S.{} is inside {}@{}, over whose units it is reduced: what each of "
-                                  "them has is a part of it",
-                                  name, d.w.loop(n.loop).name, name_of(n.binding))};
+                                  d.w.loop(n.loop).name, name, name)};
+        if (!out.atomic && n.binding != Binding::grid && unit_of(n.binding) &&
+            stores_inside(d, out, loop))
+          return Reason{
+              formatted("S.{} is inside {}@{}, over whose units it is reduced: what each of "
+                        "them has is a part of it",
+                        name, d.w.loop(n.loop).name, name_of(n.binding))};
         if (out.atomic && n.binding != Binding::grid && d.inside(store, loop))
-          return Reason{formatted("S.{}!atomic is inside {}, so that a block would write its "
-                                    "partial result more than once", name, d.w.loop(n.loop).name)};
+          return Reason{
+              formatted("S.{}!atomic is inside {}, so that a block would write its "
+                        "partial result more than once",
+                        name, d.w.loop(n.loop).name)};
       }
       if (out.atomic && d.consumed_here(out.tensor) && d.on_chip(out.tensor))
         return Reason{formatted("{} is combined over blocks and read in the same kernel", name)};
@@ -145,10 +182,10 @@ std::optional<Reason> check_private(const Draft& d) {
                dimensions_cut(d, x, made) == dimensions_cut(d, y, read);
       });
       if (!makers.empty() && !same)
-        return Reason{formatted("{} lies in memory of the unit that makes it at {}, and {} reads it "
-                                  "on another: pin it to a shared level",
-                                  d.w.tensor(b.tensor).name, d.m.level(b.level).name,
-                                  d.w.op(r.op).name)};
+        return Reason{
+            formatted("{} lies in memory of the unit that makes it at {}, and {} reads it "
+                      "on another: pin it to a shared level",
+                      d.w.tensor(b.tensor).name, d.m.level(b.level).name, d.w.op(r.op).name)};
     }
   }
   return std::nullopt;
@@ -159,7 +196,7 @@ std::optional<Reason> check_co_residence(const Draft& d) {
   for (const Level& l : d.m.levels)
     if (l.private_to == Unit::grid && l.instances < d.k.blocks)
       return Reason{formatted("Y.grid needs all {} blocks resident, and {} has {} {}", d.k.blocks,
-                                d.m.name, l.instances, l.name)};
+                              d.m.name, l.instances, l.name)};
   return std::nullopt;
 }
 
@@ -213,8 +250,8 @@ std::optional<Reason> check_gathers(const Draft& d) {
 }
 
 std::optional<Reason> check_legal(const Draft& d) {
-  for (const auto check :
-       {check_orders, check_stores, check_grid_reductions, check_private, check_co_residence})
+  for (const auto check : {check_orders, check_made, check_running, check_stores,
+                           check_grid_reductions, check_private, check_co_residence})
     if (auto reason = check(d)) return reason;
   return std::nullopt;
 }

@@ -1,5 +1,6 @@
 // The parts of `resolve`, one idea a file: binding names (resolve_tree.cpp), ranges and home points
-// (resolve_ranges.cpp), buffers (resolve_buffers.cpp), legality (resolve_legal.cpp).
+// (resolve_ranges.cpp), buffers (resolve_buffers.cpp), legality (resolve_legal.cpp; of running operators,
+// resolve_running.cpp).
 #pragma once
 
 #include <map>
@@ -64,6 +65,7 @@ void bind_pins(Draft& d);                          // throws InputError
 std::optional<Reason> check_gathers(const Draft& d);
 std::optional<Reason> place_cuts(Draft& d);        // cuts, steps, inferences, rule 3's ranges
 std::optional<Reason> place_buffers(Draft& d);
+std::optional<Reason> check_running(const Draft& d);
 std::optional<Reason> check_legal(const Draft& d);
 Kernel resolved_kernel(const Draft& d);
 

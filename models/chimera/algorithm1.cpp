@@ -46,8 +46,10 @@ void check_order(const Chain& c, const Order& order) {
           {.field = "order", .value = "", .problem = "names no loop", .accepted = accepted});
     const std::string& name = w.loop(l).name;
     if (has(seen, l.index()))
-      throw InputError(
-          {.field = "order", .value = text, .problem = "has " + name + " twice", .accepted = accepted});
+      throw InputError({.field = "order",
+                        .value = text,
+                        .problem = "has " + name + " twice",
+                        .accepted = accepted});
     if (!has(expected, l.index()) && !c.batch(l))
       throw InputError({.field = "order",
                         .value = name,
@@ -155,6 +157,10 @@ Legality legality_of(const Flat& f, Mask multi) {
   if (conflicts.empty()) return {};
   const Workload& w = f.workload();
   const Conflict& c = conflicts.front();
+  if (!c.inner.valid())
+    return {false, "loop " + w.loop(c.output).name + " lies inside the reduction " +
+                       w.loop(c.reduction).name + " of " + f.chain().op(c.producer).name +
+                       ", which is running: its results so far would be dropped between blocks"};
   return {false, "loop " + w.loop(c.inner).name + ", which only consumers of " +
                      f.chain().op(c.producer).name +
                      " have, lies inside its unfinished reduction " + w.loop(c.reduction).name +

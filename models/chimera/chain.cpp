@@ -200,13 +200,45 @@ LoopId Chain::stand_in(LoopId loop, Mask ops) const {
   return LoopId();
 }
 
+namespace {
+
+/// A running result is held on chip from block to block of its reduction. Where a loop inside that
+/// is around the result's producer and all its consumers, it moves on to other results instead.
+void add_dropped(const Chain& c, std::size_t p, std::span<const LoopId> order, Mask multi,
+                 std::vector<Conflict>& found) {
+  const Skeleton s = skeleton_of(c, order, multi);
+  std::size_t leaf = 0;
+  while (s[leaf].op != static_cast<int>(p)) ++leaf;
+  for (const Output& out : c.op(p).outputs) {
+    const TensorId t = out.target.tensor;
+    if (out.combine == Combine::assign || !c.workload().is_intermediate(t)) continue;
+    Mask users = bit(p);
+    for (OpId consumer : c.workload().consumers(t)) users |= bit(c.position(consumer));
+    LoopId moving;
+    for (int i = s[leaf].parent; i >= 0; i = s[static_cast<std::size_t>(i)].parent) {
+      const Item& item = s[static_cast<std::size_t>(i)];
+      const auto x = static_cast<std::size_t>(item.loop);
+      if (!has(multi, x)) continue;
+      if (has(c.reductions_of(p), x) && moving.valid())
+        return found.push_back({p, LoopId(item.loop), {}, moving});
+      if ((users & ~item.inside) == 0 && has(c.accessed(p, out.target, multi), x))
+        moving = LoopId(item.loop);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<Conflict> conflicts_of(const Chain& c, std::span<const LoopId> order, Mask multi) {
   std::vector<LoopId> cut;
   for (LoopId l : order)
     if (has(multi, l.index())) cut.push_back(l);
   std::vector<Conflict> found;
   for (std::size_t p = 0; p < c.size(); ++p) {
-    if (c.op(p).running) continue;
+    if (c.op(p).running) {
+      add_dropped(c, p, order, multi, found);
+      continue;
+    }
     Mask consumers = 0;
     each(c.dependents_of(p), [&](std::size_t q) { consumers |= c.loops_of(q); });
     if (consumers == 0) continue;

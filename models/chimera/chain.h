@@ -107,7 +107,9 @@ struct Structure {
 Structure structure_of(const Chain& c, const Skeleton& s, Mask multi, Mask on_chip);
 
 /// The loops of which an order is an illegal program (see legality): reduction, private loop within
-/// it, producer's output loop within that. Empty when legal.
+/// it, producer's output loop within that; of a running producer, whose partial results are read
+/// inside its reduction, an output loop within it that its consumers share (no private loop). Empty
+/// when legal.
 struct Conflict {
   std::size_t producer = 0;
   LoopId reduction, inner, output;

@@ -145,7 +145,9 @@ struct Legality {
 
 /// An order is no legal program where a loop that only consumers have lies inside an unfinished
 /// reduction of their producer and outside one of the producer's output loops: the producer would
-/// have to be finished and is not. Loops of one trip do not count. Empty tiles: every loop longer
+/// have to be finished and is not; nor where a running producer's output loop, around its consumers
+/// too, lies inside its reduction: what it has accumulated would be dropped between two blocks.
+/// Loops of one trip do not count. Empty tiles: every loop longer
 /// than one has several trips. (tree_of still gives such an order a legal tree, with the producer
 /// hoisted.)
 Legality legality(const Workload& w, const Order& order, const Tiles& tiles);

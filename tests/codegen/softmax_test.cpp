@@ -10,8 +10,6 @@
 namespace tilewright {
 namespace {
 
-using ::testing::HasSubstr;
-
 Schedule schedule_of(const std::string& workload, const std::string& tree,
                      const std::string& tiles = "") {
   auto w = std::make_shared<const Workload>(workload.find('\n') == std::string::npos
@@ -82,17 +80,6 @@ TEST(Softmax, InDoublePrecision) {
   check_everywhere<double>(
       {schedule_of("attention:m=19,l=23,k=7,n=9,online=1,dtype=f64", kOnline, "m=10,l=5,k=7,n=9")},
       1e-13);
-}
-
-TEST(Softmax, RefusesFactorsOfOtherBlocks) {
-  // alpha says what changed over 16 columns; the product would be rescaled by it for each eight.
-  const Schedule s = schedule_of("attention:m=8,l=32,k=4,n=4,online=1",
-                                 "m ( l/16 ( k ( C.qk ) C.rowmax C.exp C.rescale l/8 ( n ( C.pv ) "
-                                 ") C.rowsum ) n ( C.divide ) )",
-                                 "m=4,k=4,n=4");
-  const auto source = cpu::emit(s);
-  ASSERT_FALSE(source.ok());
-  EXPECT_THAT(source.reason(), HasSubstr("pv is rescaled by alpha"));
 }
 
 TEST(Points, EveryFunctionAndEveryCombination) {

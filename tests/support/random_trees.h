@@ -57,7 +57,6 @@ class Maker : private Dice {
     }
   }
 
- private:
   RandomCase make(Workload workload) {
     RandomCase c;
     c.workload = std::make_shared<const Workload>(std::move(workload));
@@ -74,6 +73,7 @@ class Maker : private Dice {
     return c;
   }
 
+ private:
   Machine machine() {
     two_levels_ = o_.two_levels && chance(0.5);
     Machine m = parse_synthetic_machine(two_levels_ ? "scratchpad:1M,1M" : "scratchpad:1M");
@@ -115,7 +115,8 @@ class Maker : private Dice {
       bool any = false, bad = false;
       for (std::size_t j = 0; j < ops.size(); ++j) {
         any |= w_->local_index(ops[j], loop) >= 0;
-        bad |= j + 1 < ops.size() && w_->is_reduction(ops[j], loop) && !chance(0.03);
+        bad |= j + 1 < ops.size() && w_->is_reduction(ops[j], loop) && !w_->op(ops[j]).running &&
+               !chance(0.03);
       }
       if (any && !bad) found.push_back(i);
     }
@@ -335,6 +336,12 @@ class Maker : private Dice {
 inline std::optional<RandomCase> random_case(std::mt19937_64& random,
                                              const RandomOptions& options = {}) {
   return random_trees::Maker(random, options).make();
+}
+
+/// A tree of the given workload.
+inline RandomCase random_case_of(std::mt19937_64& random, const Workload& workload,
+                                 const RandomOptions& options = {}) {
+  return random_trees::Maker(random, options).make(workload);
 }
 
 }  // namespace tilewright::testing
