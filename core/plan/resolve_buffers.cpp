@@ -114,11 +114,11 @@ void fix_chain(Draft& d, TensorId t) {
   const auto& outputs = d.w.op(producer).outputs;
   for (std::size_t i = 0; i < chain.size(); ++i) {
     Buffer& b = d.k.buffers[chain[i].index()];
-    if (b.role == BufferRole::intermediate) {
-      b.fixed_at = region_body(d, t);
-      if (!b.leaves) b.reads = d.reads_inside(t, NodeId(0));
-    }
-    if (b.role == BufferRole::output || b.leaves) {
+    // What several outputs are needed for decides together what is computed, and so written.
+    const bool as_read = b.role == BufferRole::intermediate && !b.leaves && outputs.size() == 1;
+    if (b.role == BufferRole::intermediate) b.fixed_at = region_body(d, t);
+    if (as_read) b.reads = d.reads_inside(t, NodeId(0));
+    if (!as_read) {
       if (!b.fixed_at.valid() && i == 0) b.fixed_at = joined_at(d, producer);
       // Without a store of its own, an outer buffer holds what the store into it brings.
       if (!b.fixed_at.valid() && i > 0)

@@ -133,8 +133,8 @@ struct Buffer {
                           ///< none: inputs (every load node says its own tile: load_box), and
                           ///< outputs without a store node (the tile is what each compute writes)
   NodeId store;           ///< explicit store node that empties it, if any
-  std::vector<ReadRef> reads;   ///< intermediate: the accesses whose hull is the tile
-  std::vector<std::pair<OpId, int>> writes;  ///< output: (op, output) whose hull is the tile
+  std::vector<ReadRef> reads;   ///< intermediate, its producer's only output: those that are the tile
+  std::vector<std::pair<OpId, int>> writes;  ///< without reads: (op, output) whose hull is the tile
   std::vector<Inference> lookahead;  ///< ranges still to be inferred below fixed_at (tile_of)
   int copies = 1;
   bool sliding = false;

@@ -99,6 +99,17 @@ TEST(Points, EveryFunctionAndEveryCombination) {
   });
 }
 
+TEST(Points, SeveralOutputsOfWhichOneIsReadInOneRow) {
+  const std::string two =
+      "operators:\n  - \"T3: T3[c,w] = X[c,w]; T3b[c,w] = X[c,w] + 1\"\n"
+      "  - \"T4[c,w] = T3[0,w]\"\n";
+  check_everywhere({
+      schedule_of("name: t\nloops: {c: 4000, w: 8}\n" + two, "c ( C.T3 ) c ( C.T4 )", "c=1000"),
+      schedule_of("name: t\nloops: {c: 40, w: 24}\n" + two + "  - \"T5[c,w] = T3b[c,w] * 2\"\n",
+                  "w/9 ( c ( C.T3 ) c ( C.T4 ) c ( C.T5 ) )", "c=7"),
+  });
+}
+
 /// y[i] = exp(x[i]) in that type, on the vectors of an instruction set, of every value in `x`.
 template <class Real>
 std::vector<Real> exponentials(cpu::Isa isa, const std::vector<Real>& x) {
@@ -107,7 +118,8 @@ std::vector<Real> exponentials(cpu::Isa isa, const std::vector<Real>& x) {
       schedule_of("name: e\ndtype: " + std::string(sizeof(Real) == 4 ? "f32" : "f64") +
                       "\nloops: {i: " + n + "}\noperators: [\"y[i] = exp(x[i])\"]\n",
                   "i/4096 ( C.y )");
-  // Contraction off: the bound is one that needs no more fused multiply-adds than the text asks for.
+  // Contraction off: the bound is one that needs no more fused multiply-adds than the text asks
+  // for.
   auto source = cpu::emit(s, {.isa = isa}).value();
   source.flags = {"-O2", "-std=c++17", "-ffp-contract=off"};
   auto kernel = cpu::build(source);
