@@ -8,10 +8,94 @@ namespace tilewright {
 
 namespace lowering {
 
-bool Draft::inside(NodeId n, NodeId ancestor) const {
-  for (; n.valid(); n = node(n).parent)
-    if (n == ancestor) return true;
-  return false;
+Placement::Placement(const Workload& w)
+    : kernel_of(w.operators().size(), -1), rank(w.operators().size()), w_(w) {
+  for (std::size_t i = 0; i < w.topological_order().size(); ++i)
+    rank[w.topological_order()[i].index()] = i;
+  // The first of a name, as a search finds it.
+  for (std::size_t i = 0; i < w.loops().size(); ++i) loops_.try_emplace(w.loops()[i].name, i);
+  for (std::size_t i = 0; i < w.tensors().size(); ++i) tensors_.try_emplace(w.tensors()[i].name, i);
+  for (std::size_t i = 0; i < w.operators().size(); ++i) ops_.try_emplace(w.operators()[i].name, i);
+}
+
+namespace {
+
+template <class T>
+std::optional<T> found(const std::unordered_map<std::string_view, T>& names,
+                       std::string_view name) {
+  const auto at = names.find(name);
+  return at == names.end() ? std::nullopt : std::optional(at->second);
+}
+
+}  // namespace
+
+std::optional<LoopId> Placement::find_loop(std::string_view name) const {
+  return found(loops_, name);
+}
+
+std::optional<TensorId> Placement::find_tensor(std::string_view name) const {
+  return found(tensors_, name);
+}
+
+std::optional<OpId> Placement::find_op(std::string_view name) const {
+  if (const auto op = found(ops_, name)) return op;
+  const auto t = find_tensor(name);
+  return t && w_.producer(*t).valid() ? std::optional(w_.producer(*t)) : std::nullopt;
+}
+
+Tables::Tables(const Workload& w)
+    : compute_of(w.operators().size()),
+      inferred_at(w.operators().size()),
+      input_buffers(w.tensors().size()),
+      chain(w.tensors().size()),
+      home_body(w.tensors().size()) {}
+
+void Draft::number() {
+  last.resize(k.nodes.size());
+  for (std::size_t i = k.nodes.size(); i-- > 0;) {
+    last[i] = std::max(last[i], NodeId(i));
+    if (const NodeId parent = k.nodes[i].parent; parent.valid())
+      last[parent.index()] = std::max(last[parent.index()], last[i]);
+  }
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    const ScheduleNode& n = k.nodes[i];
+    if (n.kind == NodeKind::compute) in_tree.push_back(n.op);
+    if (n.kind == NodeKind::load) loads_of[n.tensor].emplace_back(i);
+    if (n.kind == NodeKind::store) stores_of[n.tensor].emplace_back(i);
+  }
+  k.ops = ops_inside(NodeId(0));
+  k.range_base.assign(w.operators().size(), std::size_t(-1));
+  for (OpId op : k.ops) {
+    k.range_base[op.index()] = k.range_count;
+    k.range_count += w.op(op).loops.size();
+  }
+}
+
+void Draft::clear() {
+  const auto clear_tensor = [&](TensorId t) {
+    input_buffers[t.index()].clear();
+    chain[t.index()].clear();
+    home_body[t.index()] = NodeId();
+  };
+  for (OpId op : k.ops) {
+    compute_of[op.index()] = inferred_at[op.index()] = NodeId();
+    for (const Access& in : w.op(op).inputs) clear_tensor(in.tensor);
+    for (const Output& out : w.op(op).outputs) clear_tensor(out.target.tensor);
+  }
+}
+
+LevelId Draft::level_of(TensorId t) const {
+  const auto pin = pinned.find(t);
+  return pin == pinned.end() ? k.level : pin->second;
+}
+
+std::vector<OpId> Draft::ops_inside(NodeId scope) const {
+  const auto at = [&](OpId op) { return compute_of[op.index()]; };
+  const auto from = std::ranges::lower_bound(in_tree, scope, {}, at);
+  const auto to = std::ranges::upper_bound(in_tree, last[scope.index()], {}, at);
+  std::vector<OpId> ops(from, to);
+  std::ranges::sort(ops, {}, [&](OpId op) { return placement.rank[op.index()]; });
+  return ops;
 }
 
 NodeId Draft::body_of(NodeId n) const {
@@ -42,10 +126,9 @@ Node to_plan(const Draft& d, NodeId id);
 /// Rule 9's loads of a !once compute belong to it and have no text of their own; nor then has any
 /// other that rule 9 put for that tensor, since one load node in a kernel ends rule 9 for it.
 bool has_no_text(const Draft& d, NodeId load) {
-  if (std::ranges::find(d.implicit, load) == d.implicit.end()) return false;
-  return std::ranges::any_of(d.implicit, [&](NodeId other) {
-    return d.node(other).tensor == d.node(load).tensor && d.node(other).only_for.valid();
-  });
+  if (!std::ranges::binary_search(d.implicit, load)) return false;
+  const auto only = [&](NodeId l) { return d.node(l).only_for.valid(); };
+  return d.has_once && std::ranges::any_of(d.loads_of.at(d.node(load).tensor), only);
 }
 
 std::vector<Node> parts(const Draft& d, NodeId id) {
@@ -62,7 +145,8 @@ Node to_plan(const Draft& d, NodeId id) {
   switch (n.kind) {
     case NodeKind::loop:
       return loop(d.w.loop(n.loop).name, sequence(parts(d, id)), n.step, n.binding);
-    case NodeKind::sequence: return sequence(parts(d, id));
+    case NodeKind::sequence:
+      return sequence(parts(d, id));
     case NodeKind::pack: {
       Node pack{.kind = Node::Kind::pack};
       pack.children = parts(d, id);
@@ -70,8 +154,10 @@ Node to_plan(const Draft& d, NodeId id) {
     }
     case NodeKind::load:
       return load(d.w.tensor(n.tensor).name, level_name(d, n.level), d.k.buffer(n.buffer).copies);
-    case NodeKind::compute: return compute(d.w.op(n.op).name, n.once);
-    case NodeKind::store: return store(d.w.tensor(n.tensor).name, level_name(d, n.level), n.atomic);
+    case NodeKind::compute:
+      return compute(d.w.op(n.op).name, n.once);
+    case NodeKind::store:
+      return store(d.w.tensor(n.tensor).name, level_name(d, n.level), n.atomic);
     case NodeKind::sync:
       return sync(n.scope == Unit::grid ? "grid" : n.scope == Unit::cluster ? "block" : "warp");
   }
@@ -90,23 +176,14 @@ void place_packs(Draft& d) {
   }
 }
 
-void number_ranges(Draft& d) {
-  d.k.range_base.assign(d.w.operators().size(), std::size_t(-1));
-  for (OpId op : d.w.topological_order()) {
-    if (!d.computed_here(op)) continue;
-    d.k.ops.push_back(op);
-    d.k.range_base[op.index()] = d.k.range_count;
-    d.k.range_count += d.w.op(op).loops.size();
-  }
-}
-
 void check_tiles(const Draft& d) {
   for (const auto& [name, tile] : d.plan.tiles) {
-    const auto loop = d.w.find_loop(name);
-    std::vector<std::string> names;
-    for (const Loop& l : d.w.loops()) names.push_back(l.name);
-    if (!loop)
+    const auto loop = d.placement.find_loop(name);
+    if (!loop) {
+      std::vector<std::string> names;
+      for (const Loop& l : d.w.loops()) names.push_back(l.name);
       d.bad("tiles", name, "is no loop of the workload", join(names));
+    }
     if (tile < 1 || tile > d.w.loop(*loop).extent)
       d.bad("tiles." + name, std::to_string(tile), "is no tile of this loop",
             formatted("1..{}", d.w.loop(*loop).extent));
@@ -121,12 +198,11 @@ Kernel resolved_kernel(const Draft& d) {
   r.level = level_name(d, d.k.level);
   std::vector<Node> nodes = parts(d, NodeId(0));
   r.tree = nodes.size() == 1 ? std::move(nodes.front()) : sequence(std::move(nodes));
-  for (std::size_t t = 0; t < d.chain.size(); ++t) {
-    const TensorId id(t);
-    const std::string& name = d.w.tensor(id).name;
-    if (d.spilled(id) || d.on_chip(id)) r.pins[name].level = level_name(d, d.level_of.at(id));
-    if (d.home_at.contains(id)) r.pins[name].at = d.home_at.at(id);
-  }
+  for (OpId op : d.k.ops)
+    for (const Output& out : d.w.op(op).outputs)
+      if (const TensorId t = out.target.tensor; d.spilled(t) || d.on_chip(t))
+        r.pins[d.w.tensor(t).name].level = level_name(d, d.level_of(t));
+  for (const auto& [t, at] : d.home_at) r.pins[d.w.tensor(t).name].at = at;
   for (const auto& [name, pin] : d.plan.pins) {
     Pin& kept = r.pins.try_emplace(name, pin).first->second;
     if (kept.level.empty()) kept.level = pin.level;  // there for its `at`
@@ -142,13 +218,12 @@ void computed_names(const Node& n, std::vector<std::string>& names) {
 }
 
 Placement place_operators(const Plan& plan, const Workload& w) {
-  Placement p;
-  p.kernel_of.assign(w.operators().size(), -1);
+  Placement p(w);
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     std::vector<std::string> names;
     computed_names(plan.kernels[i].tree, names);
     for (const std::string& name : names) {
-      const auto op = w.find_op(name);
+      const auto op = p.find_op(name);
       if (!op) continue;  // bind_tree says which name and where
       int& kernel = p.kernel_of[op->index()];
       if (kernel >= 0 && kernel != static_cast<int>(i))
@@ -176,14 +251,15 @@ void check_placement(const Placement& p, const Workload& w) {
     for (const Access& a : w.op(op).inputs) {
       const OpId producer = w.producer(a.tensor);
       if (producer.valid() && p.kernel_of[producer.index()] > here)
-        throw InputError({.where = "plan",
-                          .field = "operator",
-                          .value = name,
-                          .problem = formatted("reads {} in kernel {}, before {} writes it in "
-                                                 "kernel {}", w.tensor(a.tensor).name, here + 1,
-                                                 w.op(producer).name,
-                                                 p.kernel_of[producer.index()] + 1),
-                          .accepted = "kernels in an order that keeps the data flow"});
+        throw InputError(
+            {.where = "plan",
+             .field = "operator",
+             .value = name,
+             .problem = formatted("reads {} in kernel {}, before {} writes it in "
+                                  "kernel {}",
+                                  w.tensor(a.tensor).name, here + 1, w.op(producer).name,
+                                  p.kernel_of[producer.index()] + 1),
+             .accepted = "kernels in an order that keeps the data flow"});
     }
   }
 }
@@ -192,7 +268,6 @@ std::optional<Reason> run(Draft& d) {
   check_tiles(d);
   bind_pins(d);
   bind_tree(d);
-  number_ranges(d);
   if (auto reason = check_gathers(d)) return reason;
   if (auto reason = place_cuts(d)) return reason;
   place_packs(d);
@@ -205,14 +280,20 @@ std::optional<Reason> run(Draft& d) {
 
 std::optional<Unit> unit_of(Binding binding) {
   switch (binding) {
-    case Binding::grid: return Unit::grid;
-    case Binding::cluster: return Unit::cluster;
-    case Binding::warp: return Unit::warp;
-    case Binding::lane: return Unit::lane;
-    case Binding::thread: return Unit::thread;
+    case Binding::grid:
+      return Unit::grid;
+    case Binding::cluster:
+      return Unit::cluster;
+    case Binding::warp:
+      return Unit::warp;
+    case Binding::lane:
+      return Unit::lane;
+    case Binding::thread:
+      return Unit::thread;
     case Binding::seq:
     case Binding::vector:
-    case Binding::unroll: return std::nullopt;
+    case Binding::unroll:
+      return std::nullopt;
   }
   return std::nullopt;
 }
@@ -221,9 +302,13 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
                          std::shared_ptr<const Machine> machine) {
   Schedule s{.workload = workload, .machine = machine};
   if (plan.kernels.empty())
-    throw InputError({.where = "plan", .field = "kernels", .value = "none",
-                      .problem = "leaves nothing to run", .accepted = "one kernel or more"});
+    throw InputError({.where = "plan",
+                      .field = "kernels",
+                      .value = "none",
+                      .problem = "leaves nothing to run",
+                      .accepted = "one kernel or more"});
   const lowering::Placement placement = lowering::place_operators(plan, *workload);
+  lowering::Tables tables(*workload);
   std::vector<std::pair<ScheduledKernel, Kernel>> done;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
     lowering::Draft d{.w = *workload,
@@ -232,12 +317,12 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
                       .plan = plan.kernels[i],
                       .index = static_cast<int>(i),
                       .where = formatted("kernel {}", i + 1),
-                      .placement = placement};
+                      .placement = placement,
+                      .tables = tables};
     d.k.name = plan.kernels[i].name.empty() ? formatted("kernel{}", i + 1) : plan.kernels[i].name;
-    d.input_buffers.resize(workload->tensors().size());
-    d.chain.resize(workload->tensors().size());
     if (auto reason = lowering::run(d)) return Reason{formatted("{}: {}", d.k.name, reason->text)};
     Kernel resolved = lowering::resolved_kernel(d);
+    d.clear();
     done.emplace_back(std::move(d.k), std::move(resolved));
   }
   lowering::check_placement(placement, *workload);

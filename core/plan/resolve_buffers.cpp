@@ -28,17 +28,19 @@ BufferId next_outer(const Draft& d, LevelId level, const std::vector<BufferId>& 
 std::optional<Reason> add_chain(Draft& d, TensorId t) {
   const std::string& name = d.w.tensor(t).name;
   const bool on_chip = d.on_chip(t);
-  const LevelId pinned = d.level_of.at(t);
+  const LevelId pinned = d.level_of(t);
   const LevelId inner = pinned == d.m.home() ? d.k.level : pinned;
   std::vector<LevelId> levels{inner};
-  for (const ScheduleNode& n : d.k.nodes) {
-    if (n.kind != NodeKind::store || n.tensor != t || n.level == d.m.home()) continue;
+  const auto stores = d.stores_of.find(t);
+  for (NodeId s : stores == d.stores_of.end() ? std::vector<NodeId>() : stores->second) {
+    const ScheduleNode& n = d.node(s);
+    if (n.level == d.m.home()) continue;
     if (std::ranges::find(levels, n.level) != levels.end())
       return Reason{formatted("{} is stored to {} twice, or to the level where it is", name,
-                                d.m.level(n.level).name)};
+                              d.m.level(n.level).name)};
     if (d.m.path(inner, n.level).empty())
       return Reason{formatted("{} has no path from {} to {}", name, d.m.level(inner).name,
-                                d.m.level(n.level).name)};
+                              d.m.level(n.level).name)};
     levels.push_back(n.level);
   }
   std::ranges::sort(levels, {}, [&](LevelId l) { return d.m.path(inner, l).size(); });
@@ -71,7 +73,7 @@ std::optional<Reason> bind_store(Draft& d, NodeId id) {
     if (buffer.outer_level != n.level) continue;
     if (buffer.role == BufferRole::intermediate && !buffer.leaves)
       return Reason{formatted("{} is an on-chip intermediate: pin it to {} to spill it", name,
-                                d.m.level(d.m.home()).name)};
+                              d.m.level(d.m.home()).name)};
     if (buffer.store.valid())
       return Reason{formatted("{} is stored to {} twice", name, d.m.level(n.level).name)};
     n.buffer = b;
@@ -81,7 +83,7 @@ std::optional<Reason> bind_store(Draft& d, NodeId id) {
     return std::nullopt;
   }
   return Reason{formatted("{} is stored to {}, where no inner buffer of it goes", name,
-                            d.m.level(n.level).name)};
+                          d.m.level(n.level).name)};
 }
 
 /// The body from which on an intermediate keeps its region: inferred, or the pinned loop's.
@@ -95,8 +97,8 @@ NodeId region_body(const Draft& d, TensorId t) {
         "is no loop around its producer and all its consumers", "such a loop, or no `at`");
 }
 
-/// Where units of a block reduce an output together, its tile is that of all of them (rule 12): fixed
-/// outside the outermost of their loops. None: no unit-bound loop reduces it.
+/// Where units of a block reduce an output together, its tile is that of all of them (rule 12):
+/// fixed outside the outermost of their loops. None: no unit-bound loop reduces it.
 NodeId joined_at(const Draft& d, OpId producer) {
   NodeId outermost;
   for (NodeId n = d.compute_of[producer.index()]; n.valid(); n = d.node(n).parent) {
@@ -121,8 +123,7 @@ void fix_chain(Draft& d, TensorId t) {
     if (!as_read) {
       if (!b.fixed_at.valid() && i == 0) b.fixed_at = joined_at(d, producer);
       // Without a store of its own, an outer buffer holds what the store into it brings.
-      if (!b.fixed_at.valid() && i > 0)
-        b.fixed_at = d.body_of(d.k.buffer(chain[i - 1]).store);
+      if (!b.fixed_at.valid() && i > 0) b.fixed_at = d.body_of(d.k.buffer(chain[i - 1]).store);
       for (std::size_t o = 0; o < outputs.size(); ++o)
         if (outputs[o].target.tensor == t) b.writes.emplace_back(producer, static_cast<int>(o));
     }
@@ -138,10 +139,11 @@ void fix_chain(Draft& d, TensorId t) {
 /// Loads whose parentheses hold the compute (or load) `n` and come before it: they govern it.
 std::vector<NodeId> governing(const Draft& d, TensorId t, NodeId n) {
   std::vector<NodeId> loads;
-  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
-    const ScheduleNode& l = d.k.nodes[i];
-    if (l.kind == NodeKind::load && l.tensor == t && NodeId(i) < n && d.inside(n, l.parent))
-      loads.emplace_back(i);
+  const auto all = d.loads_of.find(t);
+  if (all == d.loads_of.end()) return loads;
+  for (NodeId l : all->second) {
+    if (l >= n) break;
+    if (d.inside(n, d.node(l).parent)) loads.push_back(l);
   }
   return loads;
 }
@@ -158,9 +160,8 @@ NodeId nearest_load(const Draft& d, const std::vector<NodeId>& loads, BufferId b
 bool is_gathered_inside(const Draft& d, TensorId t, NodeId scope) {
   return std::ranges::any_of(d.k.ops, [&](OpId op) {
     return d.inside(d.compute_of[op.index()], scope) &&
-           std::ranges::any_of(d.w.op(op).inputs, [&](const Access& a) {
-             return a.tensor == t && is_gather(a);
-           });
+           std::ranges::any_of(d.w.op(op).inputs,
+                               [&](const Access& a) { return a.tensor == t && is_gather(a); });
   });
 }
 
@@ -169,9 +170,10 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
   const std::string& name = d.w.tensor(n.tensor).name;
   n.reads_below = d.reads_inside(n.tensor, n.parent);
   if (n.reads_below.empty() && is_gathered_inside(d, n.tensor, n.parent))
-    return Reason{formatted("L.{}: {} is indexed by another tensor's values, so that no box of it "
-                            "is known to load: it is read at home, element by element",
-                            name, name)};
+    return Reason{
+        formatted("L.{}: {} is indexed by another tensor's values, so that no box of it "
+                  "is known to load: it is read at home, element by element",
+                  name, name)};
   if (n.reads_below.empty())
     return Reason{formatted("no compute in the parentheses of L.{} reads {}", name, name)};
   std::vector<OpId> ops;
@@ -184,7 +186,7 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
     for (BufferId b : chain)
       if (d.k.buffer(b).level == n.level && d.k.buffer(b).role == BufferRole::intermediate)
         return Reason{formatted("{} is on chip at {} already: L.{} does nothing", name,
-                                  d.m.level(n.level).name, name)};
+                                d.m.level(n.level).name, name)};
     outer.push_back(chain.back());
   }
   Buffer& b = d.k.buffers[n.buffer.index()];
@@ -194,21 +196,21 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
   if (b.outer_level != d.m.home() && d.k.buffer(b.outer).role == BufferRole::input &&
       !nearest_load(d, governing(d, n.tensor, id), b.outer).valid())
     return Reason{formatted("L.{} at {} is outside what any load to {} holds", name,
-                              d.m.level(n.level).name, d.m.level(b.outer_level).name)};
+                            d.m.level(n.level).name, d.m.level(b.outer_level).name)};
   if (d.m.path(b.outer_level, n.level).empty())
     return Reason{formatted("{} has no path from {} to {}", name, d.m.level(b.outer_level).name,
-                              d.m.level(n.level).name)};
+                            d.m.level(n.level).name)};
   if (d.spilled(n.tensor)) n.flush = d.chain[n.tensor.index()].front();
   return std::nullopt;
 }
 
 /// Whether another load may have replaced what `load` brought by the time that `n` uses it.
 bool replaced_between(const Draft& d, NodeId load, NodeId n) {
-  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
-    const NodeId other(i);
-    const ScheduleNode& o = d.k.nodes[i];
-    if (o.kind != NodeKind::load || o.buffer != d.node(load).buffer || other == load) continue;
-    if (other < load || !d.inside(other, d.node(load).parent)) continue;
+  const std::vector<NodeId>& loads = d.loads_of.at(d.node(load).tensor);
+  for (auto at = std::ranges::upper_bound(loads, load); at != loads.end(); ++at) {
+    const NodeId other = *at;
+    if (!d.inside(other, d.node(load).parent)) break;
+    if (d.node(other).buffer != d.node(load).buffer) continue;
     if (other < n) return true;
     for (NodeId p = d.node(other).parent; p != d.node(load).parent; p = d.node(p).parent)
       if (d.node(p).kind == NodeKind::loop && d.inside(n, p)) return true;
@@ -226,15 +228,14 @@ std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
     deepest = depth;
     use.buffer = d.node(l).buffer;
   }
-  if (!use.buffer.valid() && d.on_chip(use.tensor))
-    use.buffer = d.chain[use.tensor.index()].back();
+  if (!use.buffer.valid() && d.on_chip(use.tensor)) use.buffer = d.chain[use.tensor.index()].back();
   if (!use.buffer.valid())
     return Reason{formatted("{} reads {} outside what any load of it holds",
-                              d.w.op(d.node(id).op).name, name)};
+                            d.w.op(d.node(id).op).name, name)};
   const NodeId load = nearest_load(d, loads, use.buffer);
   if (load.valid() && replaced_between(d, load, id))
     return Reason{formatted("{} reads {} after another load has replaced it",
-                              d.w.op(d.node(id).op).name, name)};
+                            d.w.op(d.node(id).op).name, name)};
   return std::nullopt;
 }
 
@@ -247,9 +248,8 @@ std::optional<Reason> place_uses(Draft& d, NodeId id) {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const TensorId t = op.inputs[i].tensor;
     const bool gather = is_gather(op.inputs[i]);
-    const auto same = std::ranges::find_if(n.reads, [&](const InputUse& use) {
-      return !gather && use.tensor == t && !gathered(use);
-    });
+    const auto same = std::ranges::find_if(
+        n.reads, [&](const InputUse& use) { return !gather && use.tensor == t && !gathered(use); });
     if (same != n.reads.end())
       same->inputs.push_back(static_cast<int>(i));
     else
@@ -287,16 +287,17 @@ void name_sliding_buffers(Draft& d) {
 }  // namespace
 
 std::optional<Reason> place_buffers(Draft& d) {
-  for (OpId op : d.w.topological_order()) {
-    if (!d.computed_here(op)) continue;
-    for (const Output& out : d.w.op(op).outputs)
+  std::vector<TensorId> made;
+  for (OpId op : d.k.ops)
+    for (const Output& out : d.w.op(op).outputs) {
       if (auto reason = add_chain(d, out.target.tensor)) return reason;
-  }
+      made.push_back(out.target.tensor);
+    }
   for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
     if (d.k.nodes[n].kind == NodeKind::store)
       if (auto reason = bind_store(d, NodeId(n))) return reason;
-  for (std::size_t t = 0; t < d.chain.size(); ++t)
-    if (!d.chain[t].empty()) fix_chain(d, TensorId(t));
+  std::ranges::sort(made);
+  for (TensorId t : made) fix_chain(d, t);
   for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
     if (d.k.nodes[n].kind == NodeKind::load)
       if (auto reason = place_load(d, NodeId(n))) return reason;
@@ -312,11 +313,11 @@ bool Draft::consumed_here(TensorId t) const {
 }
 
 bool Draft::spilled(TensorId t) const {
-  return computed_here(w.producer(t)) && consumed_here(t) && level_of.at(t) == m.home();
+  return computed_here(w.producer(t)) && consumed_here(t) && level_of(t) == m.home();
 }
 
 bool Draft::on_chip(TensorId t) const {
-  return computed_here(w.producer(t)) && consumed_here(t) && level_of.at(t) != m.home();
+  return computed_here(w.producer(t)) && consumed_here(t) && level_of(t) != m.home();
 }
 
 bool Draft::leaves(TensorId t) const {

@@ -19,7 +19,7 @@ std::vector<NodeId> loops_around(const Draft& d, NodeId n, NodeId stop = NodeId(
 bool cuts_reduction(const Draft& d, NodeId loop, OpId op) {
   const ScheduleNode& n = d.node(loop);
   return d.w.is_reduction(op, n.loop) && n.max_trips > 1 &&
-         std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; });
+         d.inside(d.compute_of[op.index()], loop);
 }
 
 std::optional<Reason> check_order(const Draft& d, OpId producer, OpId consumer, TensorId t) {

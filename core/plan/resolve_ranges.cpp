@@ -9,24 +9,18 @@ namespace tilewright::lowering {
 
 namespace {
 
-std::vector<OpId> ops_inside(const Draft& d, NodeId scope) {
-  std::vector<OpId> ops;
-  for (OpId op : d.w.topological_order())
-    if (d.computed_here(op) && d.inside(d.compute_of[op.index()], scope)) ops.push_back(op);
-  return ops;
-}
-
 void cut_loops(Draft& d) {
   for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
     ScheduleNode& n = d.k.nodes[i];
     if (n.kind != NodeKind::loop) continue;
-    for (OpId op : ops_inside(d, NodeId(i))) {
+    for (OpId op : d.ops_inside(NodeId(i))) {
       const int local = d.w.local_index(op, n.loop);
       if (local >= 0) n.cuts.push_back({op, local});
     }
     const Loop& loop = d.w.loop(n.loop);
     if (n.cuts.empty())
-      d.bad("loop " + loop.name, "no operator", "below this loop has it", "a loop around C.operator");
+      d.bad("loop " + loop.name, "no operator", "below this loop has it",
+            "a loop around C.operator");
   }
 }
 
@@ -35,9 +29,8 @@ void cut_loops(Draft& d) {
 std::int64_t longest_range(const Draft& d, const ScheduleNode& n) {
   const std::int64_t extent = d.w.loop(n.loop).extent;
   for (NodeId p = n.parent; p.valid(); p = d.node(p).parent) {
-    for (const Inference& i : d.node(p).infer)
-      for (const OpLoop& c : n.cuts)
-        if (c.op == i.producer && !d.w.is_reduction(c.op, n.loop)) return extent;
+    for (const OpLoop& c : n.cuts)
+      if (d.inferred_at[c.op.index()] == p && !d.w.is_reduction(c.op, n.loop)) return extent;
     if (d.node(p).kind == NodeKind::loop && d.node(p).loop == n.loop)
       return std::min(extent, d.node(p).step);
   }
@@ -73,9 +66,13 @@ void infer_at(Draft& d, OpId producer) {
     const TensorId t = op.outputs[o].target.tensor;
     d.home_body[t.index()] = body;
     if (everything || !d.consumed_here(t)) continue;
-    d.node(body).infer.push_back({.tensor = t, .producer = producer, .output = static_cast<int>(o),
-                                  .reads = d.reads_inside(t, body), .merge = merge,
+    d.node(body).infer.push_back({.tensor = t,
+                                  .producer = producer,
+                                  .output = static_cast<int>(o),
+                                  .reads = d.reads_inside(t, body),
+                                  .merge = merge,
                                   .sliding = d.sliding[t]});
+    d.inferred_at[producer.index()] = body;
     merge = true;
   }
 }
@@ -90,84 +87,103 @@ void look_further_in(Draft& d) {
     }
 }
 
-/// Follows which ranges are the same range: every cut and every inferred box makes a new one, unless
-/// a consumer's own range passes to its producer as it is.
+/// Follows which ranges are the same range: every cut and every inferred box makes a new one,
+/// unless a consumer's own range passes to its producer as it is.
 class SameRanges {
  public:
-  explicit SameRanges(const Draft& d) : d_(d) {
-    tokens_.resize(d.w.operators().size());
-    for (OpId op : d.k.ops)
-      for (LoopId l : d.w.op(op).loops) tokens_[op.index()].push_back(whole(l));
+  explicit SameRanges(const Draft& d) : d_(d), tokens_(d.k.range_count) {
+    for (OpId op : d.k.ops) {
+      const auto& loops = d.w.op(op).loops;
+      for (std::size_t l = 0; l < loops.size(); ++l)
+        tokens_[d.k.range_base[op.index()] + l] = whole(loops[l]);
+      for (const Output& out : d.w.op(op).outputs)
+        if (const NodeId home = d.home_body[out.target.tensor.index()];
+            home.valid() && d.inferred_at[op.index()] != home && d.consumed_here(out.target.tensor))
+          leaving_[home].push_back(out.target.tensor);
+    }
+    for (auto& [body, tensors] : leaving_) std::ranges::sort(tensors);
   }
 
   std::optional<Reason> visit(NodeId id) {
     const ScheduleNode& n = d_.node(id);
-    const auto outer = tokens_;
+    const std::size_t outer = undo_.size();
     if (n.kind == NodeKind::loop) {
       for (const OpLoop& c : n.cuts)
         if (token(c) != token(n.cuts.front()))
-          return Reason{formatted(
-              "loop {} runs over different ranges of {} and {}", d_.w.loop(n.loop).name,
-              d_.w.op(n.cuts.front().op).name, d_.w.op(c.op).name)};
+          return Reason{formatted("loop {} runs over different ranges of {} and {}",
+                                  d_.w.loop(n.loop).name, d_.w.op(n.cuts.front().op).name,
+                                  d_.w.op(c.op).name)};
       const int fresh = ++last_;
-      for (const OpLoop& c : n.cuts) token(c) = fresh;
+      for (const OpLoop& c : n.cuts) set(c, fresh);
     }
     for (const Inference& i : n.infer) pass(i);
     if (auto reason = check_leaving(id)) return reason;
     for (NodeId c : n.children)
       if (auto reason = visit(c)) return reason;
-    tokens_ = outer;
+    go_back(outer);
     return std::nullopt;
   }
 
  private:
-  using Tokens = std::vector<std::vector<int>>;  // by op, loop
   static constexpr int kNone = 0;  // no single range; tokens of cuts count up from 1
   static int whole(LoopId l) { return -1 - l.value; }
   static bool is_whole(int token) { return token < kNone; }
-  int& token(const OpLoop& c) {
-    return tokens_[c.op.index()][static_cast<std::size_t>(c.local)];
+  std::size_t slot(const OpLoop& c) const {
+    return d_.k.range_base[c.op.index()] + static_cast<std::size_t>(c.local);
+  }
+  int token(const OpLoop& c) const { return tokens_[slot(c)]; }
+  void set(const OpLoop& c, int token) {
+    undo_.emplace_back(slot(c), tokens_[slot(c)]);
+    tokens_[slot(c)] = token;
+  }
+  void go_back(std::size_t mark) {
+    for (; undo_.size() > mark; undo_.pop_back()) tokens_[undo_.back().first] = undo_.back().second;
   }
 
   /// The token of one dimension of an access, if the access is that loop and covers no more; else
   /// kNone.
-  int dimension(const ReadRef& read, std::size_t dim, const Tokens& tokens) const {
+  int dimension(const ReadRef& read, std::size_t dim) const {
     const Access& a = d_.w.op(read.op).inputs[static_cast<std::size_t>(read.input)];
     const auto loop = a.index[dim].plain_loop();
     if (!loop || d_.w.tensor(a.tensor).shape[dim] != d_.w.loop(*loop).extent) return kNone;
-    return tokens[read.op.index()][static_cast<std::size_t>(d_.w.local_index(read.op, *loop))];
+    return token({read.op, d_.w.local_index(read.op, *loop)});
+  }
+
+  /// What the readers need of one dimension, all of them together.
+  int needed(const Inference& i, std::size_t dim, LoopId loop) const {
+    int same = i.sliding ? kNone : dimension(i.reads.front(), dim);
+    for (const ReadRef& r : i.reads)
+      if (dimension(r, dim) != same) same = kNone;
+    // Who reads all of a dimension needs all of it, whatever the others read.
+    for (const ReadRef& r : i.reads)
+      if (!i.sliding && is_whole(dimension(r, dim))) same = whole(loop);
+    return same;
   }
 
   void pass(const Inference& i) {
     // What a reader will run over may be known by its own consumers only, further in.
-    const Tokens now = tokens_;
+    const std::size_t now = undo_.size();
     for (const Inference& further_in : i.lookahead) pass(further_in);
-    const Tokens ahead = tokens_;
-    tokens_ = now;
-    const Access& target =
-        d_.w.op(i.producer).outputs[static_cast<std::size_t>(i.output)].target;
-    for (std::size_t dim = 0; dim < target.index.size(); ++dim) {
-      const auto loop = target.index[dim].plain_loop();
-      if (!loop) continue;
-      const OpLoop slot{i.producer, d_.w.local_index(i.producer, *loop)};
-      int same = i.sliding ? kNone : dimension(i.reads.front(), dim, ahead);
-      for (const ReadRef& r : i.reads)
-        if (dimension(r, dim, ahead) != same) same = kNone;
-      // Who reads all of a dimension needs all of it, whatever the others read.
-      for (const ReadRef& r : i.reads)
-        if (!i.sliding && is_whole(dimension(r, dim, ahead))) same = whole(*loop);
-      if (i.merge && token(slot) != same) same = kNone;
-      token(slot) = same != kNone ? same : ++last_;
+    std::vector<std::pair<OpLoop, int>> need;
+    const Access& target = d_.w.op(i.producer).outputs[static_cast<std::size_t>(i.output)].target;
+    for (std::size_t dim = 0; dim < target.index.size(); ++dim)
+      if (const auto loop = target.index[dim].plain_loop())
+        need.emplace_back(OpLoop{i.producer, d_.w.local_index(i.producer, *loop)},
+                          needed(i, dim, *loop));
+    go_back(now);
+    for (auto [at, same] : need) {
+      if (i.merge && token(at) != same) same = kNone;
+      set(at, same != kNone ? same : ++last_);
     }
   }
 
-  /// What leaves the kernel is made whole, so nothing is inferred: a consumer here must need no more
-  /// than its producer makes around their home point.
-  std::optional<Reason> check_leaving(NodeId body) {
-    for (std::size_t t = 0; t < d_.home_body.size(); ++t) {
-      const TensorId tensor(t);
+  /// What leaves the kernel is made whole, so nothing is inferred: a consumer here must need no
+  /// more than its producer makes around their home point.
+  std::optional<Reason> check_leaving(NodeId body) const {
+    const auto leaving = leaving_.find(body);
+    if (leaving == leaving_.end()) return std::nullopt;
+    for (TensorId tensor : leaving->second) {
       const OpId producer = d_.w.producer(tensor);
-      if (d_.home_body[t] != body || !d_.consumed_here(tensor) || inferred(body, producer)) continue;
       const Operator& op = d_.w.op(producer);
       for (const Output& out : op.outputs) {
         if (out.target.tensor != tensor) continue;
@@ -176,33 +192,29 @@ class SameRanges {
             const auto loop = out.target.index[dim].plain_loop();
             if (!loop) continue;
             const int made = token({producer, d_.w.local_index(producer, *loop)});
-            if (made != whole(*loop) && dimension(r, dim, tokens_) != made)
-              return Reason{formatted("{} leaves the kernel, and {} needs more of it than {} makes "
-                                        "around both",
-                                        d_.w.tensor(tensor).name, d_.w.op(r.op).name, op.name)};
+            if (made != whole(*loop) && dimension(r, dim) != made)
+              return Reason{
+                  formatted("{} leaves the kernel, and {} needs more of it than {} makes "
+                            "around both",
+                            d_.w.tensor(tensor).name, d_.w.op(r.op).name, op.name)};
           }
       }
     }
     return std::nullopt;
   }
-  bool inferred(NodeId body, OpId producer) const {
-    return std::ranges::any_of(d_.node(body).infer,
-                               [&](const Inference& i) { return i.producer == producer; });
-  }
 
   const Draft& d_;
-  Tokens tokens_;
+  std::vector<int> tokens_;                          // by range
+  std::vector<std::pair<std::size_t, int>> undo_;    // what ranges had before
+  std::map<NodeId, std::vector<TensorId>> leaving_;  // by home body: made, not inferred there
   int last_ = 0;
 };
 
 }  // namespace
 
 std::optional<Reason> place_cuts(Draft& d) {
-  d.home_body.assign(d.w.tensors().size(), NodeId());
   cut_loops(d);
-  const auto order = d.w.topological_order();
-  for (auto op = order.rbegin(); op != order.rend(); ++op)  // consumers first
-    if (d.computed_here(*op)) infer_at(d, *op);
+  for (auto op = d.k.ops.rbegin(); op != d.k.ops.rend(); ++op) infer_at(d, *op);  // consumers first
   look_further_in(d);
   bound_trips(d);
   return SameRanges(d).visit(NodeId(0));
@@ -210,7 +222,7 @@ std::optional<Reason> place_cuts(Draft& d) {
 
 std::vector<ReadRef> Draft::reads_inside(TensorId t, NodeId scope) const {
   std::vector<ReadRef> reads;
-  for (OpId op : w.topological_order()) {
+  for (OpId op : w.consumers(t)) {
     if (!computed_here(op) || !inside(compute_of[op.index()], scope)) continue;
     const auto& inputs = w.op(op).inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -221,27 +233,37 @@ std::vector<ReadRef> Draft::reads_inside(TensorId t, NodeId scope) const {
 }
 
 std::vector<Inference> Draft::lookahead(NodeId scope, std::vector<OpId> ops) const {
-  std::vector<const Inference*> below;  // producers first
-  for (OpId op : w.topological_order())
-    for (std::size_t n = 0; n < k.nodes.size(); ++n)
-      if (NodeId(n) != scope && inside(NodeId(n), scope))
-        for (const Inference& i : k.nodes[n].infer)
-          if (i.producer == op) below.push_back(&i);
-  std::vector<Inference> needed;
-  for (const Inference* i : below) {
-    if (std::ranges::find(ops, i->producer) == ops.end()) continue;
-    needed.push_back(*i);
-    needed.back().sliding = false;  // a tile looked ahead is the whole region
-    needed.back().lookahead.clear();  // all that it depends on is in this list
-    for (const ReadRef& r : i->reads) ops.push_back(r.op);
+  const auto rank = [&](OpId op) { return placement.rank[op.index()]; };
+  // Producers first: what one depends on is inferred from operators after it.
+  std::map<std::size_t, OpId> open;
+  for (OpId op : ops) open.emplace(rank(op), op);
+  std::vector<std::vector<Inference>> found;
+  for (; !open.empty(); open.erase(open.begin())) {
+    const OpId op = open.begin()->second;
+    const NodeId body = inferred_at[op.index()];
+    if (!body.valid() || body == scope || !inside(body, scope)) continue;
+    found.emplace_back();
+    for (const Inference& i : inferences_of(op)) {
+      found.back().push_back(i);
+      found.back().back().sliding = false;    // a tile looked ahead is the whole region
+      found.back().back().lookahead.clear();  // all that it depends on is in this list
+      for (const ReadRef& r : i.reads) open.emplace(rank(r.op), r.op);
+    }
   }
   // Consumers first; a merged output must follow the first one of its producer.
-  std::stable_sort(needed.begin(), needed.end(), [&](const Inference& a, const Inference& b) {
-    const auto order = w.topological_order();
-    const auto at = [&](OpId op) { return std::ranges::find(order, op) - order.begin(); };
-    return at(a.producer) > at(b.producer);
-  });
+  std::vector<Inference> needed;
+  for (auto of = found.rbegin(); of != found.rend(); ++of)
+    std::ranges::move(*of, std::back_inserter(needed));
   return needed;
+}
+
+std::span<const Inference> Draft::inferences_of(OpId op) const {
+  const std::vector<Inference>& all = node(inferred_at[op.index()]).infer;
+  // Those of one body stand consumers first.
+  const auto [from, to] = std::ranges::equal_range(
+      all, placement.rank[op.index()], std::ranges::greater(),
+      [&](const Inference& i) { return placement.rank[i.producer.index()]; });
+  return {from, to};
 }
 
 }  // namespace tilewright::lowering

@@ -23,14 +23,12 @@ std::string suggestion(std::string_view given, const std::vector<std::string>& n
 
 class Binder {
  public:
-  explicit Binder(Draft& d) : d_(d) {
-    collect_loads(d.plan.tree);
-    d.compute_of.assign(d.w.operators().size(), NodeId());
-  }
+  explicit Binder(Draft& d) : d_(d) { collect_loads(d.plan.tree); }
 
   void run() {
     const NodeId root = add(NodeKind::sequence, NodeId());
     bind_body(d_.plan.tree, root);
+    d_.number();
     check_operators();
   }
 
@@ -59,17 +57,23 @@ class Binder {
   /// `alone`: the parent holds nothing but this node.
   void bind(const Node& n, NodeId parent, bool alone) {
     switch (n.kind) {
-      case Node::Kind::loop: return bind_loop(n, parent);
-      case Node::Kind::sequence: return bind_body(n, add(NodeKind::sequence, parent));
+      case Node::Kind::loop:
+        return bind_loop(n, parent);
+      case Node::Kind::sequence:
+        return bind_body(n, add(NodeKind::sequence, parent));
       case Node::Kind::pack: {
         const NodeId id = add(NodeKind::pack, parent);
         for (const Node& c : n.children) bind(c, id, false);
         return;
       }
-      case Node::Kind::load: return bind_load(n, parent);
-      case Node::Kind::compute: return bind_compute(n, parent, alone);
-      case Node::Kind::store: return bind_store(n, parent);
-      case Node::Kind::sync: return bind_sync(n, parent);
+      case Node::Kind::load:
+        return bind_load(n, parent);
+      case Node::Kind::compute:
+        return bind_compute(n, parent, alone);
+      case Node::Kind::store:
+        return bind_store(n, parent);
+      case Node::Kind::sync:
+        return bind_sync(n, parent);
     }
   }
 
@@ -82,7 +86,7 @@ class Binder {
       if (tile == d_.plan.tiles.end())
         d_.bad("loop " + n.name, "no step", "has neither a step nor a tile",
                formatted("{0}/STEP in the tree or {0}=STEP in the tiles, 1..{1}", n.name,
-                           loop.extent));
+                         loop.extent));
       return tile->second;
     }
     if (n.step < 1 || n.step > loop.extent)
@@ -92,7 +96,7 @@ class Binder {
   }
 
   void bind_loop(const Node& n, NodeId parent) {
-    const auto loop = d_.w.find_loop(n.name);
+    const auto loop = d_.placement.find_loop(n.name);
     if (!loop)
       d_.bad("loop", n.name, "is no loop of the workload",
              suggestion(n.name, names_of(d_.w.loops())));
@@ -107,7 +111,7 @@ class Binder {
   }
 
   TensorId tensor(const std::string& name) const {
-    const auto t = d_.w.find_tensor(name);
+    const auto t = d_.placement.find_tensor(name);
     if (!t)
       d_.bad("tensor", name, "is no tensor of the workload",
              suggestion(name, names_of(d_.w.tensors())));
@@ -116,7 +120,7 @@ class Binder {
 
   /// Where the kernel keeps its part of a tensor: a spilled one is read at the kernel's level.
   LevelId on_chip_level(TensorId t) const {
-    const LevelId l = d_.level_of.at(t);
+    const LevelId l = d_.level_of(t);
     return l == d_.m.home() ? d_.k.level : l;
   }
 
@@ -157,7 +161,7 @@ class Binder {
   }
 
   void bind_compute(const Node& n, NodeId parent, bool alone) {
-    const auto op = d_.w.find_op(n.name);
+    const auto op = d_.placement.find_op(n.name);
     if (!op)
       d_.bad("operator", n.name, "is no operator of the workload",
              suggestion(n.name, names_of(d_.w.operators())));
@@ -181,6 +185,7 @@ class Binder {
     d_.node(id).once = n.once;
     if (n.once)
       for (NodeId l : loads) d_.node(l).only_for = id;
+    d_.has_once |= n.once;
     d_.compute_of[op->index()] = id;
   }
 
@@ -188,7 +193,7 @@ class Binder {
   bool made_here(TensorId t) const {
     const OpId producer = d_.w.producer(t);
     return producer.valid() && d_.placement.kernel_of[producer.index()] == d_.index &&
-           d_.level_of.at(t) != d_.m.home();
+           d_.level_of(t) != d_.m.home();
   }
 
   void bind_store(const Node& n, NodeId parent) {
@@ -203,13 +208,15 @@ class Binder {
 
   void bind_sync(const Node& n, NodeId parent) {
     const NodeId id = add(NodeKind::sync, parent);
-    d_.node(id).scope = n.name == "grid" ? Unit::grid : n.name == "block" ? Unit::cluster : Unit::warp;
+    d_.node(id).scope = n.name == "grid"    ? Unit::grid
+                        : n.name == "block" ? Unit::cluster
+                                            : Unit::warp;
     if (n.name == "grid") d_.k.co_resident = true;
   }
 
   void check_operators() const {
     for (const std::string& name : d_.plan.operators) {
-      const auto op = d_.w.find_op(name);
+      const auto op = d_.placement.find_op(name);
       if (!op)
         d_.bad("operators", name, "is no operator of the workload",
                suggestion(name, names_of(d_.w.operators())));
@@ -233,36 +240,36 @@ void bind_pins(Draft& d) {
     const auto found = d.m.find(d.plan.level);
     if (!found || *found == d.m.home())
       d.bad("level", d.plan.level, "is no on-chip level of machine " + d.m.name,
-             suggestion(d.plan.level, names_of(d.m.levels)));
+            suggestion(d.plan.level, names_of(d.m.levels)));
     level = *found;
   }
   d.k.level = level;
-  for (std::size_t t = 0; t < d.w.tensors().size(); ++t) d.level_of[TensorId(t)] = level;
   for (const auto& [name, pin] : d.plan.pins) {
-    const auto t = d.w.find_tensor(name);
+    const auto t = d.placement.find_tensor(name);
     if (!t)
-      d.bad("pins", name, "is no tensor of the workload", suggestion(name, names_of(d.w.tensors())));
+      d.bad("pins", name, "is no tensor of the workload",
+            suggestion(name, names_of(d.w.tensors())));
     if (!pin.level.empty()) {
       const auto l = d.m.find(pin.level);
       if (!l)
         d.bad("pins." + name, pin.level, "is no level of machine " + d.m.name,
-               suggestion(pin.level, names_of(d.m.levels)));
+              suggestion(pin.level, names_of(d.m.levels)));
       if (*l == d.m.home() && !d.w.is_intermediate(*t))
         d.bad("pins." + name, pin.level, "is where this tensor lives anyway",
-               "an on-chip level; only an intermediate is spilled to home");
-      d.level_of[*t] = *l;
+              "an on-chip level; only an intermediate is spilled to home");
+      d.pinned[*t] = *l;
     }
     if (!pin.at.empty()) d.home_at[*t] = pin.at;
   }
   for (const auto& [name, flags] : d.plan.flags) {
-    const auto t = d.w.find_tensor(name);
+    const auto t = d.placement.find_tensor(name);
     if (!t)
       d.bad("flags", name, "is no tensor of the workload",
-             suggestion(name, names_of(d.w.tensors())));
+            suggestion(name, names_of(d.w.tensors())));
     const OpId producer = d.w.producer(*t);
     if (flags.running && !(producer.valid() && d.w.op(producer).running))
       d.bad("flags." + name, "running", "is no running result",
-             "a tensor that the online-softmax rewrite made running");
+            "a tensor that the online-softmax rewrite made running");
     d.sliding[*t] = flags.sliding;
   }
 }

@@ -1,42 +1,86 @@
 // The parts of `resolve`, one idea a file: binding names (resolve_tree.cpp), ranges and home points
-// (resolve_ranges.cpp), buffers (resolve_buffers.cpp), legality (resolve_legal.cpp; of running operators,
-// resolve_running.cpp).
+// (resolve_ranges.cpp), buffers (resolve_buffers.cpp), legality (resolve_legal.cpp; of running
+// operators, resolve_running.cpp).
 #pragma once
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/plan/schedule.h"
 
 namespace tilewright::lowering {
 
-/// What kernel computes each operator, before any kernel is resolved.
+/// What every kernel of a plan needs of the whole, found once.
 struct Placement {
-  std::vector<int> kernel_of;  ///< by OpId; -1: none yet
+  explicit Placement(const Workload& w);
+  std::vector<int> kernel_of;     ///< by OpId: what kernel computes it; -1: none yet
+  std::vector<std::size_t> rank;  ///< by OpId: position in topological_order()
+  // Workload::find_loop and so on, without a search: a tree names every operator that there is.
+  std::optional<LoopId> find_loop(std::string_view name) const;
+  std::optional<TensorId> find_tensor(std::string_view name) const;
+  std::optional<OpId> find_op(std::string_view name) const;
+
+ private:
+  const Workload& w_;
+  std::unordered_map<std::string_view, LoopId> loops_;
+  std::unordered_map<std::string_view, TensorId> tensors_;
+  std::unordered_map<std::string_view, OpId> ops_;
+};
+
+/// Tables as long as the workload. One kernel after the other uses them: it leaves them as they
+/// were (Draft::clear), so that many small kernels cost no more than a large one.
+struct Tables {
+  explicit Tables(const Workload& w);
+  std::vector<NodeId> compute_of;   ///< by OpId; invalid: not computed here
+  std::vector<NodeId> inferred_at;  ///< by OpId: the body that infers its ranges, if any
+  std::vector<std::vector<BufferId>> input_buffers;  ///< by TensorId: filled by loads
+  std::vector<std::vector<BufferId>> chain;          ///< by TensorId: written buffers, inner first
+  std::vector<NodeId> home_body;  ///< by TensorId: LCA body of producer and consumers
 };
 
 /// One kernel on its way from a plan to a schedule.
 struct Draft {
   const Workload& w;
   const Machine& m;
-  const Schedule& schedule;      ///< workload and machine only, for the Ranges API
+  const Schedule& schedule;  ///< workload and machine only, for the Ranges API
   const Kernel& plan;
   int index = 0;
-  std::string where;             ///< "kernel 1", for errors
+  std::string where;  ///< "kernel 1", for errors
   const Placement& placement;
+  Tables& tables;
   ScheduledKernel k;
 
-  std::vector<NodeId> compute_of;         ///< by OpId; invalid: not computed here
-  std::map<TensorId, LevelId> level_of;   ///< pinned or the kernel's level
+  std::vector<NodeId>& compute_of = tables.compute_of;
+  std::vector<NodeId>& inferred_at = tables.inferred_at;
+  std::vector<std::vector<BufferId>>& input_buffers = tables.input_buffers;
+  std::vector<std::vector<BufferId>>& chain = tables.chain;
+  std::vector<NodeId>& home_body = tables.home_body;
+
+  std::map<TensorId, LevelId> pinned;       ///< to a level that the plan names
   std::map<TensorId, std::string> home_at;  ///< pins' `at`
   std::map<TensorId, bool> sliding;
-  std::vector<std::vector<BufferId>> input_buffers;  ///< by TensorId: filled by loads
-  std::vector<std::vector<BufferId>> chain;          ///< by TensorId: written buffers, inner first
-  std::vector<NodeId> implicit;           ///< loads that rule 9 put
-  std::vector<NodeId> home_body;          ///< by TensorId: LCA body of producer and consumers
+  std::vector<NodeId> implicit;  ///< loads that rule 9 put
+  bool has_once = false;         ///< some of them are a !once compute's
+  std::vector<NodeId> last;      ///< by node: the last one below it, or itself
+  std::vector<OpId> in_tree;     ///< operators in the order of their computes
+  std::map<TensorId, std::vector<NodeId>> loads_of, stores_of;  ///< in the order of the tree
 
+  /// Numbers what bind_tree has made: `last`, `in_tree`, the kernel's operators and their ranges.
+  void number();
+  /// Leaves the tables empty for the next kernel.
+  void clear();
+  /// Where the kernel has a tensor: pinned, or the kernel's level.
+  LevelId level_of(TensorId t) const;
+  /// Operators computed inside a node, in topological order.
+  std::vector<OpId> ops_inside(NodeId scope) const;
+  bool has_loop(OpId op, NodeId loop) const {
+    return inside(compute_of[op.index()], loop) && w.local_index(op, node(loop).loop) >= 0;
+  }
   ScheduleNode& node(NodeId id) { return k.nodes[id.index()]; }
   const ScheduleNode& node(NodeId id) const { return k.nodes[id.index()]; }
   bool computed_here(OpId op) const { return op.valid() && compute_of[op.index()].valid(); }
@@ -47,7 +91,9 @@ struct Draft {
   bool leaves(TensorId t) const;
   bool spilled(TensorId t) const;
   /// Depth-first order of nodes equals their ids: parents before children, left to right.
-  bool inside(NodeId n, NodeId ancestor) const;
+  bool inside(NodeId n, NodeId ancestor) const {
+    return n >= ancestor && n <= last[ancestor.index()];
+  }
   /// The innermost loop around `n` or the root; `n` itself where it is a loop or the root.
   NodeId body_of(NodeId n) const;
   NodeId common_body(NodeId a, NodeId b) const;
@@ -56,14 +102,16 @@ struct Draft {
   /// The inferences below `scope` (a body's own excluded) on which the ranges of `ops` depend,
   /// consumers first.
   std::vector<Inference> lookahead(NodeId scope, std::vector<OpId> ops) const;
+  /// What inferred_at of an operator infers of it, an output each.
+  std::span<const Inference> inferences_of(OpId op) const;
   [[noreturn]] void bad(std::string field, std::string value, std::string problem,
                         std::string accepted = {}) const;
 };
 
-void bind_tree(Draft& d);                          // throws InputError
-void bind_pins(Draft& d);                          // throws InputError
+void bind_tree(Draft& d);  // throws InputError
+void bind_pins(Draft& d);  // throws InputError
 std::optional<Reason> check_gathers(const Draft& d);
-std::optional<Reason> place_cuts(Draft& d);        // cuts, steps, inferences, rule 3's ranges
+std::optional<Reason> place_cuts(Draft& d);  // cuts, steps, inferences, rule 3's ranges
 std::optional<Reason> place_buffers(Draft& d);
 std::optional<Reason> check_running(const Draft& d);
 std::optional<Reason> check_legal(const Draft& d);
