@@ -28,3 +28,16 @@ def test_python_of_a_page(page, tmp_path):
     done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, capture_output=True,
                           text=True, env={**os.environ, "MPLBACKEND": "agg"})
     assert done.returncode == 0, done.stderr
+
+
+def test_every_key_of_a_machine_is_documented():
+    """The reader's lists of accepted keys against the page that explains them."""
+    reader = (ROOT / "core" / "machine" / "machine_yaml.cpp").read_text(encoding="utf-8")
+    lists = re.findall(r"\bonly\(\{([^}]*)\}\)", reader)
+    assert len(lists) >= 6  # a value, a prefetcher, a level, a unit, a path, a core, a machine
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    text = page[page.index("## Machines"):]
+    known = set(re.findall(r"`([a-z_]+)`", text))
+    known |= {key for pair in re.findall(r"`\{(\w+), (\w+)\}`", text) for key in pair}
+    missing = {key for keys in lists for key in re.findall(r'"(\w+)"', keys)} - known
+    assert not missing, f"docs/formats.md says nothing of {sorted(missing)}"
