@@ -125,13 +125,38 @@ TEST(Option, ReadsJson) {
   EXPECT_THROW(texts("tile-step", true), InputError);
   EXPECT_THROW(texts("guard", "on"), InputError);
   EXPECT_THROW(texts("hoist", 1), InputError);
-  EXPECT_THROW(texts("pin", "A=dram"), InputError);
+  EXPECT_EQ(texts("pin", "A=dram"), std::vector<std::string>{"A=dram"});
+  EXPECT_THROW(texts("pin", 3), InputError);
+  EXPECT_THROW(texts("pin", ordered_json::array({3})), InputError);
   try {
     texts("hoist", "dog");
     FAIL();
   } catch (const InputError& e) {
     EXPECT_STREQ(e.what(), "line 3: hoist: \"dog\" is not accepted; accepted: dag, none");
   }
+}
+
+// What files and Python may give beside a text.
+TEST(Option, ReadsJsonByKind) {
+  using nlohmann::ordered_json;
+  const auto text = [](OptionKind kind, const ordered_json& value, bool repeated = false) {
+    return join(option_texts({.name = "a", .kind = kind, .repeated = repeated}, value, "", "a"),
+                "|");
+  };
+  const ordered_json tiles = {{"m", 64}, {"l", 32}};
+  EXPECT_EQ(text(OptionKind::pairs, tiles), "m=64,l=32");
+  EXPECT_EQ(text(OptionKind::pairs, "m=64"), "m=64");
+  EXPECT_EQ(text(OptionKind::pairs, tiles, true), "m=64|l=32");
+  EXPECT_EQ(text(OptionKind::assignment, {{"beam", 5}, {"pick", "time"}}, true),
+            "beam=5|pick=time");
+  EXPECT_EQ(text(OptionKind::list, ordered_json::array({"m", "oc1"})), "m,oc1");
+  EXPECT_EQ(text(OptionKind::list, ordered_json::parse(R"([["m", "oc1"], ["oc1", "m"]])"), true),
+            "m,oc1;|oc1,m;");
+  EXPECT_EQ(text(OptionKind::size, 4096), "4096B");
+  EXPECT_EQ(text(OptionKind::size, "4K"), "4K");
+  EXPECT_THROW(text(OptionKind::size, 1.5), InputError);
+  EXPECT_THROW(text(OptionKind::list, ordered_json::array()), InputError);
+  EXPECT_THROW(text(OptionKind::path, tiles), InputError);
 }
 
 TEST(Option, TakesAssignments) {
