@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bench/lstm_chain.h"
 #include "bench/rates.h"
 #include "core/machine/machine.h"
 #include "core/plan/schedule.h"
@@ -130,8 +131,8 @@ std::vector<Rate> model_rates() {
   rows.push_back(searching("search of 24 orders, chain 512", {kChain}));
   rows.push_back(searching("search of 24 orders, chimera/G1 to G12", table_rows()));
   rows.push_back(searching_levels("search of three levels, chimera/G1 to G12", table_rows()));
-  rows.push_back(searching_levels("search of three levels, ten loops, chimera/C1 to C8",
-                                  table_rows("C", 8)));
+  rows.push_back(
+      searching_levels("search of three levels, ten loops, chimera/C1 to C8", table_rows("C", 8)));
   rows.push_back(
       {.name = "plan verb, chain 512",
        .unit = "plans",
@@ -161,6 +162,27 @@ std::vector<Rate> model_rates() {
                       if (exact(*p.schedule).entries.empty())
                         throw std::runtime_error("a plan that moves nothing");
                   }});
+  const auto chain = std::make_shared<const LstmChain>(lstm_chain(1000));
+  const auto cells = std::make_shared<const Workload>(chain->workload);
+  const auto room = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1G"));
+  rows.push_back({.name = "resolve, 1,000 LSTM cells (5,000 operators)",
+                  .unit = "plans",
+                  .call =
+                      [=] {
+                        if (!resolve(chain->plan, cells, room))
+                          throw std::runtime_error("the chain does not resolve");
+                      },
+                  .seconds = true,
+                  .slow = true});
+  rows.push_back(
+      {.name = "exact, 1,000 LSTM cells (5,000 operators)",
+       .unit = "schedules",
+       .call =
+           [s = std::make_shared<const Schedule>(resolve(chain->plan, cells, room).value())] {
+             if (exact(*s).entries.empty()) throw std::runtime_error("a plan that moves nothing");
+           },
+       .seconds = true,
+       .slow = true});
   return rows;
 }
 

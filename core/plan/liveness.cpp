@@ -21,15 +21,19 @@ struct Current {
   std::size_t life = 0;
 };
 
-/// A unit within a block: its number in each unit-bound loop around it, outermost first, with what the
-/// loop is bound to. A unit's own units begin with it.
+/// A unit within a block: its number in each unit-bound loop around it, outermost first, with what
+/// the loop is bound to. A unit's own units begin with it.
 using UnitPath = std::vector<std::pair<Binding, std::int64_t>>;
 
 class Lives {
  public:
   Lives(const Schedule& s, const ScheduledKernel& k)
-      : s_(s), k_(k), lives_(k.buffers.size()), now_(k.buffers.size()),
-        largest_(k.buffers.size(), 0), paths_(k.buffers.size()) {}
+      : s_(s),
+        k_(k),
+        lives_(k.buffers.size()),
+        now_(k.buffers.size()),
+        largest_(k.buffers.size(), 0),
+        paths_(k.buffers.size()) {}
 
   void see(const AccessEvent& e) {
     switch (e.kind) {
@@ -37,21 +41,28 @@ class Lives {
         ++time_;
         if (touch(e, e.buffer, e.instance, e.tile)) touch_outer(e);
         return;
-      case AccessKind::compute: ++time_; return;
+      case AccessKind::compute:
+        ++time_;
+        return;
       case AccessKind::store:
         ++time_;
         touch(e, e.buffer, e.instance, e.tile);
         return touch_outer(e);
-      case AccessKind::read: touch(e, e.buffer, e.instance, e.tile); return;
+      case AccessKind::read:
+        touch(e, e.buffer, e.instance, e.tile);
+        return;
       case AccessKind::update:
         if (touch(e, e.buffer, e.instance, e.tile) && !e.initialises) touch_outer(e);
         return;
-      default: return;
+      default:
+        return;
     }
   }
 
   std::int64_t largest(BufferId b) const { return largest_[b.index()]; }
-  const std::map<std::int64_t, std::vector<Life>>& of(BufferId b) const { return lives_[b.index()]; }
+  const std::map<std::int64_t, std::vector<Life>>& of(BufferId b) const {
+    return lives_[b.index()];
+  }
   /// The block and the unit of one instance.
   const std::pair<std::int64_t, UnitPath>& unit(BufferId b, std::int64_t instance) const {
     return paths_[b.index()].at(instance);
@@ -105,20 +116,40 @@ class Lives {
   std::vector<std::map<std::int64_t, std::pair<std::int64_t, UnitPath>>> paths_;
 };
 
-/// Units that share out the iterations of a loop among them, at most: lanes of a warp, warps and threads
-/// of a block (CUDA C++ Programming Guide).
+/// Units that share out the iterations of a loop among them, at most: lanes of a warp, warps and
+/// threads of a block (CUDA C++ Programming Guide).
 std::int64_t units_of(const ScheduleNode& loop) {
   switch (loop.binding) {
     case Binding::warp:
-    case Binding::lane: return std::min<std::int64_t>(loop.max_trips, 32);
-    case Binding::thread: return std::min<std::int64_t>(loop.max_trips, 1024);
-    default: return loop.max_trips;
+    case Binding::lane:
+      return std::min<std::int64_t>(loop.max_trips, 32);
+    case Binding::thread:
+      return std::min<std::int64_t>(loop.max_trips, 1024);
+    default:
+      return loop.max_trips;
   }
 }
 
-/// How many units a buffer's tile is spread over: the unit loops between the place that fixes it and
-/// the computes, to whose units its level is private.
-std::int64_t spread(const Schedule& s, const ScheduledKernel& k, BufferId id) {
+/// By buffer: the loads that fill it and the computes that use it.
+struct Places {
+  std::vector<NodeId> loads, computes;
+};
+std::vector<Places> places_of(const ScheduledKernel& k) {
+  std::vector<Places> places(k.buffers.size());
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    const ScheduleNode& n = k.nodes[i];
+    if (n.kind == NodeKind::load) places[n.buffer.index()].loads.emplace_back(i);
+    for (const InputUse& use : n.reads)
+      if (use.buffer.valid()) places[use.buffer.index()].computes.emplace_back(i);
+    for (const OutputUse& use : n.writes) places[use.buffer.index()].computes.emplace_back(i);
+  }
+  return places;
+}
+
+/// How many units a buffer's tile is spread over: the unit loops between the place that fixes it
+/// and the computes, to whose units its level is private.
+std::int64_t spread(const Schedule& s, const ScheduledKernel& k, BufferId id,
+                    const Places& places) {
   std::int64_t most = 1;
   const Buffer& b = k.buffer(id);
   const auto product = [&](NodeId place) {
@@ -128,19 +159,11 @@ std::int64_t spread(const Schedule& s, const ScheduledKernel& k, BufferId id) {
     return n;
   };
   std::int64_t fixed = 0;
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    if (n.kind == NodeKind::load && n.buffer == id) fixed = std::max(fixed, product(NodeId(i)));
-  }
+  for (NodeId load : places.loads) fixed = std::max(fixed, product(load));
   if (b.fixed_at.valid()) fixed = product(b.fixed_at);
   if (fixed == 0) return 1;  // fixed at each compute: never spread
-  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
-    const ScheduleNode& n = k.nodes[i];
-    const auto uses = [&](const auto& use) { return use.buffer == id; };
-    if (n.kind == NodeKind::compute && (std::ranges::any_of(n.reads, uses) ||
-                                        std::ranges::any_of(n.writes, uses)))
-      most = std::max(most, product(NodeId(i)) / std::max<std::int64_t>(fixed, 1));
-  }
+  for (NodeId compute : places.computes)
+    most = std::max(most, product(compute) / std::max<std::int64_t>(fixed, 1));
   return std::max<std::int64_t>(most, 1);
 }
 
@@ -179,10 +202,11 @@ void kernel_memory(const Schedule& s, std::size_t kernel, std::map<LevelId, std:
   // Every unit's own, and its part of what is spread over the units of the one that it belongs to.
   using Unit = std::pair<std::int64_t, UnitPath>;
   std::map<LevelId, std::map<Unit, std::vector<Change>>> changes;
+  const std::vector<Places> places = places_of(k);
   for (std::size_t i = 0; i < k.buffers.size(); ++i) {
     const Buffer& b = k.buffers[i];
     const std::int64_t tile = lives.largest(BufferId(i)) * b.copies;
-    const std::int64_t own = ceil_div(tile, spread(s, k, BufferId(i)));
+    const std::int64_t own = ceil_div(tile, spread(s, k, BufferId(i), places[i]));
     const std::int64_t bytes = own * size_of(s.workload->tensor(b.tensor).dtype) *
                                running_together(s, k, s.machine->level(b.level));
     for (const auto& [instance, spans] : lives.of(BufferId(i)))
@@ -222,7 +246,7 @@ std::optional<Reason> misfit(const Schedule& s) {
       continue;
     if (found->second > level.capacity)
       return Reason{formatted("the plan needs {} bytes of {}, which holds {}", found->second.value,
-                                level.name, level.capacity.value)};
+                              level.name, level.capacity.value)};
   }
   return std::nullopt;
 }

@@ -12,7 +12,7 @@ namespace tilewright {
 namespace {
 
 constexpr int kMaxDepth = 64;                ///< loops and parentheses inside one another
-constexpr std::size_t kMaxText = 64 * 1024;  ///< characters of a tree or a tile table
+constexpr std::size_t kMaxText = 4096 * 1024;  ///< characters of a tree or a tile table
 constexpr int kMaxCopies = 8;
 
 constexpr std::array kOrderedBindings = {Binding::seq,    Binding::grid,  Binding::cluster,

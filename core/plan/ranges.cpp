@@ -1,34 +1,71 @@
 // Ranges of operators and tiles of tensors at a point of the walk (plan.md, "Ranges and tiles").
+#include <map>
+
 #include "core/plan/schedule.h"
 
 namespace tilewright {
 
 namespace {
 
-std::span<const Interval> at(const Schedule& s, const ScheduledKernel& k, const Ranges& r, OpId op) {
+std::span<const Interval> at(const Schedule& s, const ScheduledKernel& k, const Ranges& r,
+                             OpId op) {
   return ranges_of(s, k, r, op);
 }
 
-Box access_box(const Schedule& s, const ScheduledKernel& k, ReadRef read, const Ranges& r) {
-  const Operator& op = s.workload->op(read.op);
-  return footprint(*s.workload, op, op.inputs[static_cast<std::size_t>(read.input)],
-                   at(s, k, r, read.op));
+/// Ranges around, with those of a few operators as they will be further in.
+class Ahead {
+ public:
+  Ahead(const Schedule& s, const ScheduledKernel& k, const Ranges& around)
+      : s_(s), k_(k), around_(around) {}
+  std::span<const Interval> of(OpId op) const {
+    const auto changed = changed_.find(op);
+    if (changed != changed_.end()) return changed->second;
+    return at(s_, k_, around_, op);
+  }
+  void infer(const Inference& i);
+  Box hull_of(std::span<const ReadRef> reads) const {
+    Box box = access(reads.front());
+    for (const ReadRef& read : reads.subspan(1)) box = hull(box, access(read));
+    return box;
+  }
+
+ private:
+  Box access(ReadRef read) const {
+    const Operator& op = s_.workload->op(read.op);
+    return footprint(*s_.workload, op, op.inputs[static_cast<std::size_t>(read.input)],
+                     of(read.op));
+  }
+
+  const Schedule& s_;
+  const ScheduledKernel& k_;
+  const Ranges& around_;
+  std::map<OpId, std::vector<Interval>> changed_;
+};
+
+/// Makes the box that is needed the producer's ranges.
+void narrow(const Workload& w, const Inference& i, const Box& need, std::span<Interval> ranges) {
+  const Access& target = w.op(i.producer).outputs[static_cast<std::size_t>(i.output)].target;
+  for (int d = 0; d < need.rank(); ++d) {
+    const auto loop = target.index[static_cast<std::size_t>(d)].plain_loop();
+    if (!loop) continue;
+    Interval& range = ranges[static_cast<std::size_t>(w.local_index(i.producer, *loop))];
+    range = i.merge ? hull(range, need[d]) : need[d];
+  }
 }
 
-Box hull_of(const Schedule& s, const ScheduledKernel& k, std::span<const ReadRef> reads,
-            const Ranges& r) {
-  Box box = access_box(s, k, reads.front(), r);
-  for (const ReadRef& read : reads.subspan(1)) box = hull(box, access_box(s, k, read, r));
-  return box;
+void Ahead::infer(const Inference& i) {
+  const Box need = hull_of(i.reads);
+  const auto now = of(i.producer);
+  auto& ranges = changed_.try_emplace(i.producer, now.begin(), now.end()).first->second;
+  narrow(*s_.workload, i, need, ranges);
 }
 
 /// The hull of the reads with the ranges after inferences still to come further in.
 Box hull_ahead(const Schedule& s, const ScheduledKernel& k, std::span<const ReadRef> reads,
                std::span<const Inference> lookahead, const Ranges& r) {
-  if (lookahead.empty()) return hull_of(s, k, reads, r);
-  Ranges ahead = r;
-  for (const Inference& i : lookahead) infer(s, k, i, ahead);
-  return hull_of(s, k, reads, ahead);
+  Ahead ahead(s, k, r);
+  for (const Inference& i : lookahead) ahead.infer(i);
+  return ahead.hull_of(reads);
 }
 
 }  // namespace
@@ -64,16 +101,9 @@ Box infer(const Schedule& s, const ScheduledKernel& k, const Inference& inferenc
           const Box* held) {
   const Box region = hull_ahead(s, k, inference.reads, inference.lookahead, r);
   const Box need = inference.sliding && held != nullptr ? new_part(*held, region) : region;
-  const Operator& producer = s.workload->op(inference.producer);
-  const Access& target = producer.outputs[static_cast<std::size_t>(inference.output)].target;
-  for (int d = 0; d < need.rank(); ++d) {
-    const auto loop = target.index[static_cast<std::size_t>(d)].plain_loop();
-    if (!loop) continue;
-    const int local = s.workload->local_index(inference.producer, *loop);
-    Interval& range =
-        r[k.range_base[inference.producer.index()] + static_cast<std::size_t>(local)];
-    range = inference.merge ? hull(range, need[d]) : need[d];
-  }
+  narrow(*s.workload, inference, need,
+         {r.data() + k.range_base[inference.producer.index()],
+          s.workload->op(inference.producer).loops.size()});
   return region;
 }
 
@@ -84,20 +114,24 @@ Box load_box(const Schedule& s, const ScheduledKernel& k, NodeId load, const Ran
 
 Box tile_of(const Schedule& s, const ScheduledKernel& k, const Buffer& b, const Ranges& r) {
   if (!b.reads.empty()) return hull_ahead(s, k, b.reads, b.lookahead, r);
-  Ranges ahead = r;
-  for (const Inference& i : b.lookahead) infer(s, k, i, ahead);
-  Box box = write_box(s, k, b.writes.front().first, b.writes.front().second, ahead);
-  for (std::size_t i = 1; i < b.writes.size(); ++i)
-    box = hull(box, write_box(s, k, b.writes[i].first, b.writes[i].second, ahead));
+  Ahead ahead(s, k, r);
+  for (const Inference& i : b.lookahead) ahead.infer(i);
+  Box box;
+  for (std::size_t i = 0; i < b.writes.size(); ++i) {
+    const auto& [id, output] = b.writes[i];
+    const Operator& op = s.workload->op(id);
+    const Box written = footprint(
+        *s.workload, op, op.outputs[static_cast<std::size_t>(output)].target, ahead.of(id));
+    box = i == 0 ? written : hull(box, written);
+  }
   return box;
 }
 
 Box read_box(const Schedule& s, const ScheduledKernel& k, OpId op, const InputUse& use,
              const Ranges& r) {
-  Box box = access_box(s, k, {op, use.inputs.front()}, r);
-  for (std::size_t i = 1; i < use.inputs.size(); ++i)
-    box = hull(box, access_box(s, k, {op, use.inputs[i]}, r));
-  return box;
+  std::vector<ReadRef> reads;
+  for (int input : use.inputs) reads.push_back({op, input});
+  return Ahead(s, k, r).hull_of(reads);
 }
 
 Box write_box(const Schedule& s, const ScheduledKernel& k, OpId op, int output, const Ranges& r) {

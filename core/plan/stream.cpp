@@ -30,8 +30,12 @@ class Walker {
  public:
   Walker(const Schedule& s, int kernel, const AccessSink& sink, bool representatives,
          const LoopSteer& steer = {})
-      : s_(s), k_(s.kernels[static_cast<std::size_t>(kernel)]), kernel_(kernel), sink_(sink),
-        representatives_(representatives), steer_(steer) {
+      : s_(s),
+        k_(s.kernels[static_cast<std::size_t>(kernel)]),
+        kernel_(kernel),
+        sink_(sink),
+        representatives_(representatives),
+        steer_(steer) {
     instances_.assign(k_.buffers.size(), 0);
     tiles_.assign(k_.buffers.size(), Box());
     held_.resize(k_.buffers.size());
@@ -53,9 +57,9 @@ class Walker {
       const Box whole = s_.workload->tensor(t).whole();
       emit({.kind = AccessKind::zero, .node = NodeId(0), .tensor = t, .box = whole, .tile = whole});
     }
-    Ranges ranges = whole_ranges(s_, k_);
-    enter_body(NodeId(0), ranges);
-    for (NodeId child : k_.node(NodeId(0)).children) visit(child, ranges);
+    ranges_ = whole_ranges(s_, k_);
+    enter_body(NodeId(0), ranges_);
+    for (NodeId child : k_.node(NodeId(0)).children) visit(child, ranges_);
     emit({.kind = AccessKind::kernel_end, .node = NodeId(0)});
   }
 
@@ -81,9 +85,7 @@ class Walker {
     return (block * kUnitDepths + depth) * kUnitsOfBlock + inner;
   }
 
-  Held& held(BufferId b) {
-    return held_[b.index()][instances_[b.index()]];
-  }
+  Held& held(BufferId b) { return held_[b.index()][instances_[b.index()]]; }
 
   void fix(BufferId b, const Box& tile) {
     tiles_[b.index()] = tile;
@@ -108,15 +110,21 @@ class Walker {
   void visit(NodeId id, const Ranges& ranges) {
     const ScheduleNode& n = k_.node(id);
     switch (n.kind) {
-      case NodeKind::loop: return visit_loop(id, n, ranges);
+      case NodeKind::loop:
+        return visit_loop(id, n, ranges);
       case NodeKind::sequence:
         for (NodeId c : n.children) visit(c, ranges);
         return;
-      case NodeKind::pack: return visit_pack(n, ranges);
-      case NodeKind::load: return visit_load(id, n, ranges);
-      case NodeKind::compute: return visit_compute(id, n, ranges);
-      case NodeKind::store: return visit_store(id, n, ranges);
-      case NodeKind::sync: return emit({.kind = AccessKind::sync, .node = id});
+      case NodeKind::pack:
+        return visit_pack(n, ranges);
+      case NodeKind::load:
+        return visit_load(id, n, ranges);
+      case NodeKind::compute:
+        return visit_compute(id, n, ranges);
+      case NodeKind::store:
+        return visit_store(id, n, ranges);
+      case NodeKind::sync:
+        return emit({.kind = AccessKind::sync, .node = id});
     }
   }
 
@@ -134,14 +142,31 @@ class Walker {
     const std::optional<Unit> unit = unit_of(n.binding);
     const std::int64_t outer_block = block_;
     const auto outer_low = n.binding == Binding::grid ? low_ : decltype(low_){};
-    Ranges inside;
+    // An iteration changes few of the kernel's ranges, in place; what they were is put back.
+    std::vector<std::pair<std::size_t, Interval>> outer;
+    const auto keep = [&](OpId op, int local) {
+      const std::size_t at = k_.range_base[op.index()] + static_cast<std::size_t>(local);
+      outer.emplace_back(at, ranges_[at]);
+    };
+    for (const OpLoop& c : n.cuts) keep(c.op, c.local);
+    for (const Inference& i : n.infer)
+      for (std::size_t l = 0; l < s_.workload->op(i.producer).loops.size(); ++l)
+        keep(i.producer, static_cast<int>(l));
+    const auto put_back = [&] {
+      for (const auto& [at, range] : outer) ranges_[at] = range;
+    };
+    Ranges& inside = ranges_;
     for (std::int64_t i = 0; i < count; i = next(i, count)) {
+      put_back();
       if (steer_) {
-        i = steer_({.kernel = kernel_, .loop = id, .next = i, .count = count, .around = &ranges,
+        i = steer_({.kernel = kernel_,
+                    .loop = id,
+                    .next = i,
+                    .count = count,
+                    .around = &ranges,
                     .tiles = tiles_.data()});
         TW_CHECK(i < count, "a walk steered past a loop's end");
       }
-      inside = ranges;
       cut(k_, id, i, ranges, inside);
       if (n.binding == Binding::grid) {
         block_ = outer_block + i * inner_blocks(id);
@@ -154,6 +179,7 @@ class Walker {
       for (NodeId c : n.children) visit(c, inside);
       if (unit && n.binding != Binding::grid) units_.pop_back();
     }
+    put_back();
     block_ = outer_block;
     if (n.binding == Binding::grid) low_ = outer_low;
   }
@@ -212,19 +238,32 @@ class Walker {
     if (box.empty()) return;
     if (n.only_for.valid() && skipped(k_.node(n.only_for), ranges)) return;
     for (BufferId f = n.flush; f.valid(); f = k_.buffer(f).outer)
-      emit({.kind = AccessKind::flush, .node = id, .buffer = f, .tensor = n.tensor,
-            .instance = instances_[f.index()], .box = tiles_[f.index()],
+      emit({.kind = AccessKind::flush,
+            .node = id,
+            .buffer = f,
+            .tensor = n.tensor,
+            .instance = instances_[f.index()],
+            .box = tiles_[f.index()],
             .tile = tiles_[f.index()]});
     instances_[n.buffer.index()] = instance_here(n.level);
     tiles_[n.buffer.index()] = box;
-    emit({.kind = AccessKind::load, .node = id, .buffer = n.buffer, .tensor = n.tensor,
-          .level = n.level, .instance = instances_[n.buffer.index()], .box = box, .tile = box});
+    emit({.kind = AccessKind::load,
+          .node = id,
+          .buffer = n.buffer,
+          .tensor = n.tensor,
+          .level = n.level,
+          .instance = instances_[n.buffer.index()],
+          .box = box,
+          .tile = box});
   }
 
   void visit_compute(NodeId id, const ScheduleNode& n, const Ranges& ranges) {
     const std::int64_t count = operations(s_, k_, n.op, ranges).value;
     if (count == 0 || skipped(n, ranges)) return;
-    emit({.kind = AccessKind::compute, .node = id, .op = n.op, .operations = count,
+    emit({.kind = AccessKind::compute,
+          .node = id,
+          .op = n.op,
+          .operations = count,
           .ranges = &ranges});
     for (const InputUse& use : n.reads)
       for (int input : use.inputs) emit_read(id, n, use, input, ranges);
@@ -238,12 +277,26 @@ class Walker {
                               ranges_of(s_, k_, ranges, n.op));
     if (box.empty()) return;
     if (!use.buffer.valid())
-      return emit({.kind = AccessKind::gather, .node = id, .tensor = use.tensor, .level = k_.level,
-                   .op = n.op, .box = box, .tile = box, .input = input,
-                   .elements = gathered_elements(s_, k_, n.op, input, ranges), .ranges = &ranges});
-    emit({.kind = AccessKind::read, .node = id, .buffer = use.buffer, .tensor = use.tensor,
-          .op = n.op, .instance = instances_[use.buffer.index()], .box = box,
-          .tile = tiles_[use.buffer.index()], .input = input, .ranges = &ranges});
+      return emit({.kind = AccessKind::gather,
+                   .node = id,
+                   .tensor = use.tensor,
+                   .level = k_.level,
+                   .op = n.op,
+                   .box = box,
+                   .tile = box,
+                   .input = input,
+                   .elements = gathered_elements(s_, k_, n.op, input, ranges),
+                   .ranges = &ranges});
+    emit({.kind = AccessKind::read,
+          .node = id,
+          .buffer = use.buffer,
+          .tensor = use.tensor,
+          .op = n.op,
+          .instance = instances_[use.buffer.index()],
+          .box = box,
+          .tile = tiles_[use.buffer.index()],
+          .input = input,
+          .ranges = &ranges});
   }
 
   void emit_update(NodeId id, const ScheduleNode& n, const OutputUse& w, const Ranges& ranges) {
@@ -253,22 +306,37 @@ class Walker {
       instances_[w.buffer.index()] = instance_here(b.level);
       fix(w.buffer, box);
     }
-    emit({.kind = AccessKind::update, .node = id, .buffer = w.buffer, .tensor = w.tensor,
-          .op = n.op, .instance = instances_[w.buffer.index()], .box = box,
-          .tile = tiles_[w.buffer.index()], .initialises = initialises(n.op, ranges, w.atomic),
-          .atomic = w.atomic, .output = w.output, .ranges = &ranges});
+    emit({.kind = AccessKind::update,
+          .node = id,
+          .buffer = w.buffer,
+          .tensor = w.tensor,
+          .op = n.op,
+          .instance = instances_[w.buffer.index()],
+          .box = box,
+          .tile = tiles_[w.buffer.index()],
+          .initialises = initialises(n.op, ranges, w.atomic),
+          .atomic = w.atomic,
+          .output = w.output,
+          .ranges = &ranges});
     if (n.once && complete(n.op, ranges)) held(w.buffer).complete.insert(box);
   }
 
   void visit_store(NodeId id, const ScheduleNode& n, const Ranges& ranges) {
     const Buffer& b = k_.buffer(n.buffer);
     const OpId producer = s_.workload->producer(n.tensor);
-    emit({.kind = AccessKind::store, .node = id, .buffer = n.buffer, .tensor = n.tensor,
-          .level = n.level, .op = producer, .instance = instances_[n.buffer.index()],
-          .box = tiles_[n.buffer.index()], .tile = tiles_[n.buffer.index()],
-          .initialises = b.role == BufferRole::intermediate ||
-                         initialises(producer, ranges, n.atomic),
-          .atomic = n.atomic, .ranges = &ranges});
+    emit({.kind = AccessKind::store,
+          .node = id,
+          .buffer = n.buffer,
+          .tensor = n.tensor,
+          .level = n.level,
+          .op = producer,
+          .instance = instances_[n.buffer.index()],
+          .box = tiles_[n.buffer.index()],
+          .tile = tiles_[n.buffer.index()],
+          .initialises =
+              b.role == BufferRole::intermediate || initialises(producer, ranges, n.atomic),
+          .atomic = n.atomic,
+          .ranges = &ranges});
   }
 
   const Schedule& s_;
@@ -284,6 +352,7 @@ class Walker {
     std::int64_t count;
   };
   std::vector<UnitIndex> units_;
+  Ranges ranges_;                               // at this point of the walk
   std::vector<std::vector<std::int64_t>> low_;  // by op, loop: low end within the block
   std::vector<std::int64_t> instances_;
   std::vector<Box> tiles_;

@@ -72,7 +72,7 @@ void refuse_duplicates(const Entries& entries, const std::string& kind) {
                           .accepted = "each name once"});
 }
 
-constexpr std::size_t kMostEntries = 4096;
+constexpr std::size_t kMostEntries = 65536;
 
 template <class Entries>
 void refuse_too_many(const RawWorkload& raw, const Entries& entries, const std::string& kind) {

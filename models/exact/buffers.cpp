@@ -58,6 +58,8 @@ void Evaluation::place_buffers() {
   crossings_.resize(n);
   retired_.resize(k_.nodes.size());
   jumps_.assign(k_.nodes.size(), true);
+  touched_ = find_touched();
+  const std::vector<std::vector<NodeId>> places = this->places();
   contents_.held.resize(n);
   contents_.fixed.resize(n);
   instance_.resize(n);
@@ -71,23 +73,48 @@ void Evaluation::place_buffers() {
     c.in = tally_.crossed(b.outer_level, b.level);
     c.out = tally_.crossed(b.level, b.outer_level);
     c.tracked = !stays(b) || b.sliding || c.complete;
-    place_units(BufferId(i), places_of(BufferId(i)));
+    place_units(BufferId(i), places[i]);
   }
 }
 
-/// The nodes that fix a buffer's tile: loads, the body of its home point or store, or computes.
-std::vector<NodeId> Evaluation::places_of(BufferId id) const {
-  const Buffer& b = buffer(id);
-  std::vector<NodeId> places;
-  if (b.fixed_at.valid()) places.push_back(b.fixed_at);
+/// By buffer, the nodes that fix its tile: the body of its home point or store, loads, or computes.
+std::vector<std::vector<NodeId>> Evaluation::places() const {
+  std::vector<std::vector<NodeId>> places(k_.buffers.size());
+  for (std::size_t b = 0; b < k_.buffers.size(); ++b)
+    if (k_.buffers[b].fixed_at.valid()) places[b].push_back(k_.buffers[b].fixed_at);
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
-    const bool loads = n.kind == NodeKind::load && n.buffer == id;
-    const bool writes = n.kind == NodeKind::compute && !b.fixed_at.valid() &&
-                        std::ranges::find(n.writes, id, &OutputUse::buffer) != n.writes.end();
-    if (loads || writes) places.emplace_back(i);
+    if (n.kind == NodeKind::load) places[n.buffer.index()].emplace_back(i);
+    if (n.kind != NodeKind::compute) continue;
+    for (const OutputUse& use : n.writes)
+      if (!buffer(use.buffer).fixed_at.valid()) places[use.buffer.index()].emplace_back(i);
   }
   return places;
+}
+
+/// By loop, the buffers that a node below it fills, writes, fixes or empties, with those behind
+/// them.
+std::vector<std::vector<BufferId>> Evaluation::find_touched() const {
+  std::vector<std::vector<BufferId>> touched(k_.nodes.size());
+  for (std::size_t i = k_.nodes.size(); i-- > 0;) {  // children before parents
+    const ScheduleNode& n = k_.nodes[i];
+    std::vector<BufferId>& own = touched[i];
+    const auto add = [&](BufferId b) {
+      for (; b.valid(); b = buffer(b).outer) own.push_back(b);
+    };
+    if (n.kind == NodeKind::load || n.kind == NodeKind::store) add(n.buffer);
+    add(n.flush);
+    for (const OutputUse& use : n.writes) add(use.buffer);
+    for (BufferId b : n.fixes) add(b);
+    for (NodeId c : n.children) {
+      std::vector<BufferId>& below = touched[c.index()];
+      own.insert(own.end(), below.begin(), below.end());
+      if (k_.node(c).kind != NodeKind::loop) below = {};
+    }
+    std::ranges::sort(own);
+    own.erase(std::unique(own.begin(), own.end()), own.end());
+  }
+  return touched;
 }
 
 void Evaluation::place_units(BufferId id, const std::vector<NodeId>& places) {

@@ -37,8 +37,10 @@ class Evaluation {
   };
   struct Iteration {
     Signature::Part decided;
-    Tally::Values before;
+    Tally::Mark before = 0;
   };
+  /// Ranges that a loop's iterations change, with what they are around it.
+  using Around = std::vector<std::pair<std::size_t, Interval>>;
 
   // evaluation.cpp: nodes
   void zero();
@@ -56,13 +58,19 @@ class Evaluation {
 
   // loops.cpp
   void loop(NodeId id);
-  Iteration iterate(NodeId id, std::int64_t i, const Ranges& around);
-  std::int64_t jump(NodeId id, std::int64_t i, std::int64_t most, const Ranges& around,
+  void count(NodeId id, std::int64_t all, std::int64_t full, const Around& around);
+  Around around(NodeId id) const;
+  void put_back(const Around& around);
+  Iteration iterate(NodeId id, std::int64_t i, const Around& around);
+  std::int64_t jump(NodeId id, std::int64_t i, std::int64_t most, const Around& around,
                     const Contents& before, const Iteration& done);
+  Contents contents_in(NodeId loop) const;
+  void set_contents(NodeId loop, const Contents& contents);
 
   // buffers.cpp: contents and movement
   void place_buffers();
-  std::vector<NodeId> places_of(BufferId b) const;
+  std::vector<std::vector<NodeId>> places() const;
+  std::vector<std::vector<BufferId>> find_touched() const;
   void place_units(BufferId b, const std::vector<NodeId>& places);
   void settle(BufferId b, NodeId place);
   Content* find(BufferId b);
@@ -91,6 +99,8 @@ class Evaluation {
   std::vector<Crossing> crossings_;              // by buffer
   std::vector<std::int64_t> blocks_;             // by node: within one of its iterations
   std::vector<std::vector<BufferId>> retired_;   // by node: emptied after each of its iterations
+  std::vector<std::vector<BufferId>> touched_;   // by loop: whose contents it may change
+  int depth_ = 0;                                // of loops being evaluated
   std::vector<bool> jumps_;  // by node: stretches of its iterations may be multiplied
 
   Contents contents_;

@@ -35,8 +35,9 @@ struct ExactCost {
 /// where padding clips footprints or a sliding tile takes an iteration to settle. Iterations are
 /// evaluated one by one in unit-bound loops whose private buffers are used again later (under an
 /// outer sequential loop, or across Y.grid), and where a !once result becomes complete in more than
-/// one run of tiles. So that no such plan takes hours, a count that evaluates more than `most_nodes` is
-/// given up: every boundary is then in Traffic::unavailable, and no operations are counted.
+/// one run of tiles. So that no such plan takes hours, a count that evaluates more than
+/// `most_nodes` is given up: every boundary is then in Traffic::unavailable, and no operations are
+/// counted.
 inline constexpr std::int64_t kMostExactNodes = 10'000'000;
 Traffic exact(const Schedule& schedule, ExactCost* cost = nullptr,
               std::int64_t most_nodes = kMostExactNodes);

@@ -65,8 +65,10 @@ const Ranges& look_ahead(Place at, const std::vector<Inference>& inferences, con
 Box infer(Place at, const Inference& inference, Ranges& r, const Box* held, Signature& sig) {
   const std::size_t base = at.k.range_base[inference.producer.index()];
   const std::size_t loops = at.s.workload->op(inference.producer).loops.size();
-  Ranges before = r;
-  for (const Inference& i : inference.lookahead) infer(at, i, before, nullptr, sig);
+  const std::vector<Interval> own(r.begin() + static_cast<std::ptrdiff_t>(base),
+                                  r.begin() + static_cast<std::ptrdiff_t>(base + loops));
+  Ranges copy;  // readers' ranges are not the producer's: without one, r has them before and after
+  const Ranges& before = look_ahead(at, inference.lookahead, r, copy, sig);
   const Box region = tilewright::infer(at.s, at.k, inference, r, held);
   for (const ReadRef& read : inference.reads)
     note_access(at, read.op, input_of(at, read), before, region, sig);
@@ -75,7 +77,7 @@ Box infer(Place at, const Inference& inference, Ranges& r, const Box* held, Sign
   for (std::size_t i = base; i < base + loops; ++i) {
     sig.note(r[i].size());
     // Merging takes the further of two sides.
-    if (inference.merge) sig.compare(before[i], r[i]);
+    if (inference.merge) sig.compare(own[i - base], r[i]);
   }
   return region;
 }

@@ -26,16 +26,36 @@ std::vector<std::size_t> Tally::crossed(LevelId from, LevelId to) const {
   return indices;
 }
 
-void Tally::repeat(const Values& before, const Values& after, std::int64_t times) {
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    std::int64_t more = 0;
-    if (__builtin_mul_overflow(after[i] - before[i], times, &more) ||
-        __builtin_add_overflow(values_[i], more, &values_[i]))
+void Tally::undo(Mark to) {
+  for (; added_.size() > to; added_.pop_back())
+    values_[added_.back().first] -= added_.back().second;
+}
+
+void Tally::repeat(Mark from, Mark to, std::int64_t times) {
+  for (Mark i = from; i < to; ++i) {
+    const auto [slot, value] = added_[i];
+    std::int64_t more = 0, sum = 0;
+    if (__builtin_mul_overflow(value, times, &more) ||
+        __builtin_add_overflow(values_[slot], more, &sum))
       throw InputError({.where = "plan",
-                        .field = i < ops_ ? "bytes moved" : "operations",
+                        .field = slot < ops_ ? "bytes moved" : "operations",
                         .problem = "do not fit 64 bits",
                         .accepted = "a smaller workload, or a plan that repeats less"});
+    add(slot, more);
   }
+}
+
+void Tally::join(Mark from) {
+  const auto begin = added_.begin() + static_cast<std::ptrdiff_t>(from);
+  std::sort(begin, added_.end());
+  auto end = begin;
+  for (auto i = begin; i != added_.end(); ++i) {
+    if (end != begin && (end - 1)->first == i->first)
+      (end - 1)->second += i->second;
+    else
+      *end++ = *i;
+  }
+  added_.erase(end, added_.end());
 }
 
 }  // namespace tilewright::exact_model
