@@ -327,8 +327,31 @@ std::string explain_table(const ordered_json& j) {
   return out;
 }
 
+namespace {
+
+std::string parts_table(const ordered_json& j) {
+  Table table({"part", "model", "level", "exact B", "predicted B", "seconds", "refused by"});
+  for (const ordered_json& p : j["parts"]) {
+    std::vector<std::string> operators, refused;
+    for (const ordered_json& op : p["operators"]) operators.push_back(op.get<std::string>());
+    for (const ordered_json& r : p["refused"]) refused.push_back(r["model"].get<std::string>());
+    table.add({join(operators, " "), text(p, "model"), text(p, "level"), text(p, "exact_bytes"),
+               text(p, "predicted_bytes"), seconds(get(p, "seconds")), join(refused)});
+  }
+  Lines lines;
+  if (j["plan"].contains("rewrites")) lines.add("rewrites", cell(j["plan"]["rewrites"]));
+  lines.add("exact", bytes(get(j, "exact_bytes")));
+  lines.add("compulsory", bytes(get(j, "compulsory_bytes")));
+  lines.add("time", seconds(get(j, "seconds")));
+  lines.add("written", text(j, "written"));
+  return trees(j["plan"]) + table.text() + "\n" + lines.str();
+}
+
+}  // namespace
+
 std::string plan_table(const ordered_json& j) {
   if (!j.contains("plan")) return "";
+  if (j.contains("parts")) return parts_table(j);
   Lines lines;
   lines.add("model", text(j, "model"));
   if (j["plan"].contains("rewrites")) lines.add("rewrites", cell(j["plan"]["rewrites"]));

@@ -85,8 +85,12 @@ class Compulsory {
       for (OpId op : k.ops)
         for (const Output& output : w_.op(op).outputs) {
           const TensorId t = output.target.tensor;
-          const bool leaves = w_.is_output(t) || !std::ranges::all_of(w_.consumers(t), here);
-          if (leaves) written += w_.tensor(t).bytes().value;
+          const bool wanted = w_.is_output(t) || !std::ranges::all_of(w_.consumers(t), here);
+          // Of kernels that compute the same, one writes it.
+          const bool leaves = std::ranges::any_of(k.buffers, [t](const Buffer& b) {
+            return b.tensor == t && (b.role == BufferRole::output || b.leaves);
+          });
+          if (wanted && leaves) written += w_.tensor(t).bytes().value;
         }
       for (TensorId t : k.zeroed) written += w_.tensor(t).bytes().value;
     }

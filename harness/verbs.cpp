@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "harness/split.h"
 #include "harness/target_options.h"
 #include "harness/verb.h"
 
@@ -118,9 +119,22 @@ Verb plan_verb() {
           "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.",
       .options =
           shared_options({"machine", "rewrite", "model", "level", "capacity", "target", "seed"}) +
-          one(out("FILE", "the plan file to write")),
+          Specs{{.name = "part",
+                 .value = "'OP OP'",
+                 .help = "plan these operators alone: what crosses the cut is input and output"},
+                {.name = "split",
+                 .value = "HOW|FILE",
+                 .help = "plan in parts and join the plans: each (operator), contractions (pairs "
+                         "and what lies between; the rest apart), or a YAML file of parts; --model "
+                         "may name several, with commas"},
+                out("FILE", "the plan file to write")},
       .models = true,
-      .run = [](const Request& r, const Settings& s) { return plan(r, s.find_text("out")); }};
+      .run = [](const Request& asked, const Settings& s) {
+        const auto part = s.find_text("part");
+        const Request r = part ? of_part(asked, *part) : asked;
+        const auto split = s.find_text("split");
+        return split ? plan_in_parts(r, *split, s.find_text("out")) : plan(r, s.find_text("out"));
+      }};
 }
 
 Verb predict_verb() {

@@ -1,5 +1,6 @@
 // resolve: a plan into a schedule.
 #include <algorithm>
+#include <set>
 
 #include "core/base/format.h"
 #include "core/plan/resolver.h"
@@ -9,7 +10,10 @@ namespace tilewright {
 namespace lowering {
 
 Placement::Placement(const Workload& w)
-    : kernel_of(w.operators().size(), -1), rank(w.operators().size()), w_(w) {
+    : kernels_of(w.operators().size()),
+      written_by(w.tensors().size(), -1),
+      rank(w.operators().size()),
+      w_(w) {
   for (std::size_t i = 0; i < w.topological_order().size(); ++i)
     rank[w.topological_order()[i].index()] = i;
   // The first of a name, as a search finds it.
@@ -217,50 +221,107 @@ void computed_names(const Node& n, std::vector<std::string>& names) {
   for (const Node& c : n.children) computed_names(c, names);
 }
 
-Placement place_operators(const Plan& plan, const Workload& w) {
+bool Placement::computes(int kernel, OpId op) const {
+  return std::ranges::binary_search(kernels_of[op.index()], kernel);
+}
+
+/// Collects the tensors that a kernel says it writes home: stored there, or spilled.
+void stored_home(const Node& n, const std::string& home, std::set<std::string>& names) {
+  if (n.kind == Node::Kind::store && (n.level.empty() || n.level == home)) names.insert(n.name);
+  for (const Node& c : n.children) stored_home(c, home, names);
+}
+
+/// Of the kernels that compute `t`, the one that writes it home: the one that says so, else the
+/// first.
+int writer_of(const Workload& w, TensorId t, const std::vector<int>& kernels,
+              const std::vector<std::set<std::string>>& stored) {
+  int writer = -1;
+  for (int k : kernels) {
+    if (!stored[static_cast<std::size_t>(k)].contains(w.tensor(t).name)) continue;
+    if (writer >= 0)
+      throw InputError({.where = formatted("kernel {}", k + 1),
+                        .field = "tensor",
+                        .value = w.tensor(t).name,
+                        .problem = formatted("is stored by kernel {} already", writer + 1),
+                        .accepted = "one kernel that stores what several compute"});
+    writer = k;
+  }
+  return writer >= 0 ? writer : kernels.front();
+}
+
+Placement place_operators(const Plan& plan, const Workload& w, const std::string& home) {
   Placement p(w);
+  std::vector<std::set<std::string>> stored(plan.kernels.size());
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    const Kernel& kernel = plan.kernels[i];
     std::vector<std::string> names;
-    computed_names(plan.kernels[i].tree, names);
+    computed_names(kernel.tree, names);
     for (const std::string& name : names) {
       const auto op = p.find_op(name);
       if (!op) continue;  // bind_tree says which name and where
-      int& kernel = p.kernel_of[op->index()];
-      if (kernel >= 0 && kernel != static_cast<int>(i))
-        throw InputError({.where = formatted("kernel {}", i + 1),
-                          .field = "operator",
-                          .value = name,
-                          .problem = formatted("is computed in kernel {} already", kernel + 1),
-                          .accepted = "every operator in one kernel"});
-      kernel = static_cast<int>(i);
+      std::vector<int>& kernels = p.kernels_of[op->index()];
+      if (kernels.empty() || kernels.back() != static_cast<int>(i))
+        kernels.push_back(static_cast<int>(i));
     }
+    stored_home(kernel.tree, home, stored[i]);
+    for (const auto& [name, pin] : kernel.pins)
+      if (pin.level == home) stored[i].insert(name);
+  }
+  for (std::size_t i = 0; i < w.tensors().size(); ++i) {
+    const TensorId t(i);
+    const OpId producer = w.producer(t);
+    if (!producer.valid() || p.kernels_of[producer.index()].empty()) continue;
+    const bool needed = w.is_output(t) || std::ranges::any_of(w.consumers(t), [&](OpId c) {
+                          return std::ranges::any_of(p.kernels_of[c.index()], [&](int k) {
+                            return !p.computes(k, producer);
+                          });
+                        });
+    const int writer = writer_of(w, t, p.kernels_of[producer.index()], stored);
+    if (needed) p.written_by[i] = writer;
   }
   return p;
 }
 
+/// A kernel must have what its operator reads, and its results must be of use.
+void check_operator(const Placement& p, const Workload& w, OpId op, int here) {
+  const std::string& name = w.op(op).name;
+  for (const Access& a : w.op(op).inputs) {
+    const OpId producer = w.producer(a.tensor);
+    if (!producer.valid() || p.computes(here, producer)) continue;
+    const int writer = p.written_by[a.tensor.index()];
+    if (writer > here)
+      throw InputError(
+          {.where = "plan",
+           .field = "operator",
+           .value = name,
+           .problem = formatted("reads {} in kernel {}, before {} writes it in "
+                                "kernel {}",
+                                w.tensor(a.tensor).name, here + 1, w.op(producer).name, writer + 1),
+           .accepted = "kernels in an order that keeps the data flow"});
+  }
+  const bool used = std::ranges::any_of(w.op(op).outputs, [&](const Output& out) {
+    const auto readers = w.consumers(out.target.tensor);
+    return p.written_by[out.target.tensor.index()] == here ||
+           std::ranges::any_of(readers, [&](OpId c) { return p.computes(here, c); });
+  });
+  if (!used && p.kernels_of[op.index()].size() > 1)
+    throw InputError({.where = formatted("kernel {}", here + 1),
+                      .field = "operator",
+                      .value = name,
+                      .problem = "is computed there for nobody: no operator of that kernel reads "
+                                 "its result, and another kernel writes it",
+                      .accepted = "a kernel that reads or stores it"});
+}
+
 void check_placement(const Placement& p, const Workload& w) {
   for (OpId op : w.topological_order()) {
-    const int here = p.kernel_of[op.index()];
-    const std::string& name = w.op(op).name;
-    if (here < 0)
+    if (p.kernels_of[op.index()].empty())
       throw InputError({.where = "plan",
                         .field = "operator",
-                        .value = name,
+                        .value = w.op(op).name,
                         .problem = "is computed by no kernel",
-                        .accepted = "C." + name + " in one tree"});
-    for (const Access& a : w.op(op).inputs) {
-      const OpId producer = w.producer(a.tensor);
-      if (producer.valid() && p.kernel_of[producer.index()] > here)
-        throw InputError(
-            {.where = "plan",
-             .field = "operator",
-             .value = name,
-             .problem = formatted("reads {} in kernel {}, before {} writes it in "
-                                  "kernel {}",
-                                  w.tensor(a.tensor).name, here + 1, w.op(producer).name,
-                                  p.kernel_of[producer.index()] + 1),
-             .accepted = "kernels in an order that keeps the data flow"});
-    }
+                        .accepted = "C." + w.op(op).name + " in one tree"});
+    for (int here : p.kernels_of[op.index()]) check_operator(p, w, op, here);
   }
 }
 
@@ -307,7 +368,8 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
                       .value = "none",
                       .problem = "leaves nothing to run",
                       .accepted = "one kernel or more"});
-  const lowering::Placement placement = lowering::place_operators(plan, *workload);
+  const lowering::Placement placement =
+      lowering::place_operators(plan, *workload, machine->level(machine->home()).name);
   lowering::Tables tables(*workload);
   std::vector<std::pair<ScheduledKernel, Kernel>> done;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {

@@ -27,7 +27,7 @@ BufferId next_outer(const Draft& d, LevelId level, const std::vector<BufferId>& 
 /// An output's chain of buffers, inner first: its own level, then every level that it is stored to.
 std::optional<Reason> add_chain(Draft& d, TensorId t) {
   const std::string& name = d.w.tensor(t).name;
-  const bool on_chip = d.on_chip(t);
+  const bool on_chip = d.on_chip(t) || d.dropped(t);
   const LevelId pinned = d.level_of(t);
   const LevelId inner = pinned == d.m.home() ? d.k.level : pinned;
   std::vector<LevelId> levels{inner};
@@ -320,9 +320,11 @@ bool Draft::on_chip(TensorId t) const {
   return computed_here(w.producer(t)) && consumed_here(t) && level_of(t) != m.home();
 }
 
-bool Draft::leaves(TensorId t) const {
-  return w.is_output(t) ||
-         std::ranges::any_of(w.consumers(t), [&](OpId c) { return !computed_here(c); });
+bool Draft::leaves(TensorId t) const { return placement.written_by[t.index()] == index; }
+
+bool Draft::dropped(TensorId t) const {
+  return computed_here(w.producer(t)) && !leaves(t) && !consumed_here(t) &&
+         !w.consumers(t).empty();
 }
 
 }  // namespace tilewright::lowering

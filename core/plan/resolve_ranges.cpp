@@ -57,7 +57,7 @@ void infer_at(Draft& d, OpId producer) {
   bool everything = false;
   for (const Output& out : op.outputs) {
     consumed |= d.consumed_here(out.target.tensor);
-    everything |= d.leaves(out.target.tensor) || !d.consumed_here(out.target.tensor);
+    everything |= d.leaves(out.target.tensor) || d.w.consumers(out.target.tensor).empty();
   }
   if (!consumed) return;
   const NodeId body = home_of(d, producer);

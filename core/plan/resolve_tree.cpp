@@ -192,7 +192,7 @@ class Binder {
   /// On chip in this kernel, judged by the plan's operators before any node is bound.
   bool made_here(TensorId t) const {
     const OpId producer = d_.w.producer(t);
-    return producer.valid() && d_.placement.kernel_of[producer.index()] == d_.index &&
+    return producer.valid() && d_.placement.computes(d_.index, producer) &&
            d_.level_of(t) != d_.m.home();
   }
 

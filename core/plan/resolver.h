@@ -18,8 +18,12 @@ namespace tilewright::lowering {
 /// What every kernel of a plan needs of the whole, found once.
 struct Placement {
   explicit Placement(const Workload& w);
-  std::vector<int> kernel_of;     ///< by OpId: what kernel computes it; -1: none yet
+  std::vector<std::vector<int>> kernels_of;  ///< by OpId: what kernels compute it, ascending
+  /// By TensorId: the kernel that writes it home, for the kernels that read it and do not compute
+  /// it, or as an output; -1: none.
+  std::vector<int> written_by;
   std::vector<std::size_t> rank;  ///< by OpId: position in topological_order()
+  bool computes(int kernel, OpId op) const;
   // Workload::find_loop and so on, without a search: a tree names every operator that there is.
   std::optional<LoopId> find_loop(std::string_view name) const;
   std::optional<TensorId> find_tensor(std::string_view name) const;
@@ -87,8 +91,11 @@ struct Draft {
   /// Written here and read here, and kept on chip (not spilled).
   bool on_chip(TensorId t) const;
   bool consumed_here(TensorId t) const;
-  /// An output of the workload or read by another kernel.
+  /// Written home by this kernel: an output of the workload or read by another kernel.
   bool leaves(TensorId t) const;
+  /// Made here as a further output of an operator, read by other kernels only, and not written:
+  /// they have it from elsewhere.
+  bool dropped(TensorId t) const;
   bool spilled(TensorId t) const;
   /// Depth-first order of nodes equals their ids: parents before children, left to right.
   bool inside(NodeId n, NodeId ancestor) const {

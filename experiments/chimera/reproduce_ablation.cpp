@@ -8,7 +8,7 @@
 #include "harness/chimera_request.h"
 #include "harness/circumstances.h"
 #include "harness/kernel_batch.h"
-#include "harness/operator_alone.h"
+#include "core/workload/subgraph.h"
 #include "harness/registry.h"
 #include "harness/sampler.h"
 #include "harness/statistics.h"
@@ -68,7 +68,7 @@ std::vector<std::shared_ptr<const Workload>> parts_of(const Chain& c, bool fusio
   if (fusion) return {c.setting.workload};
   std::vector<std::shared_ptr<const Workload>> parts;
   for (OpId op : c.setting.workload->topological_order())
-    parts.push_back(std::make_shared<const Workload>(operator_alone(*c.setting.workload, op)));
+    parts.push_back(std::make_shared<const Workload>(subgraph(*c.setting.workload, std::array{op})));
   return parts;
 }
 

@@ -1,6 +1,7 @@
 // The methods `levels` and `fusion`: Chimera's Fig. 8 a to c and Fig. 5, a chain fused against its
 // operators one kernel each, both planned over every level of the hierarchy.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 
@@ -8,7 +9,7 @@
 #include "core/machine/machine.h"
 #include "experiments/report/sheet.h"
 #include "harness/chimera_levels.h"
-#include "harness/operator_alone.h"
+#include "core/workload/subgraph.h"
 #include "harness/parallel.h"
 #include "harness/statistics.h"
 #include "simulator/simulator.h"
@@ -34,7 +35,7 @@ Plans plans_of(const Setting& s) {
   const chimera::LevelsOptions options;
   p.fused = chimera::best_levels(*s.workload, *s.machine, options);
   for (OpId op : s.workload->topological_order()) {
-    const Workload one = operator_alone(*s.workload, op);
+    const Workload one = subgraph(*s.workload, std::array{op});
     const auto best = chimera::best_levels(one, *s.machine, options);
     if (!best) {
       p.why = one.name() + ": " + best.reason();

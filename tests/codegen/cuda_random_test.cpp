@@ -96,6 +96,10 @@ TEST(RandomCudaKernels, GemmChains) {
 }
 TEST(RandomCudaKernels, AnyOperators) { run_batch({.units = false}, 20272, 24); }
 
+TEST(RandomCudaKernels, TheSameInSeveralKernels) {
+  run_batch({.units = false, .recompute = true}, 20274, 16);
+}
+
 TEST(RandomCudaKernels, Gathers) {
   run_batch({.units = false, .gathers = testing::Gathers::emitted}, 20273, 24);
 }

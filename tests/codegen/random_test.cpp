@@ -121,6 +121,10 @@ TEST(RandomKernels, GemmChains) {
 }
 TEST(RandomKernels, AnyOperators) { run_batch({.units = false}, 20262, 40); }
 TEST(RandomKernels, UnitsAndSharedLevels) { run_batch({}, 20263, 20); }
+/// Operators that several kernels compute, each for its own readers.
+TEST(RandomKernels, TheSameInSeveralKernels) {
+  run_batch({.units = false, .recompute = true}, 20267, 30);
+}
 TEST(RandomKernels, OnSeveralThreads) {
   run_batch({.max_extent = 17, .units = false}, 20264, 20, false);
 }

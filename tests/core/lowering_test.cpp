@@ -240,6 +240,56 @@ TEST(Resolve, OnceSkipsWhatIsCompleteAndItsLoads) {
   EXPECT_EQ(loaded, 3 * 63);  // B once for every m block
 }
 
+/// C is made in two kernels: the first writes it home for the third, the second for itself alone.
+TEST(Resolve, AnOperatorMayBeComputedInSeveralKernels) {
+  const auto workload = std::make_shared<const Workload>(workload_from_yaml(
+      "name: shared\nloops: {m: 6, k: 4, l: 5}\noperators:\n"
+      "  - \"gemm: C[m,l] += A[m,k] * B[k,l]\"\n"
+      "  - \"left: X[m,l] = relu(C[m,l])\"\n"
+      "  - \"right: Y[m,l] = C[m,l] * X[m,l]\"\n",
+      "test"));
+  const auto machine = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1M"));
+  Plan plan;
+  const auto kernel = [&](const char* tree) { plan.kernels.push_back({.tree = parse_tree(tree)}); };
+  kernel("m/2 k/4 l/5 C.gemm");
+  kernel("m/2 ( k/2 l/5 C.gemm l/5 C.left )");
+  kernel("m/3 l/5 C.right");
+  const auto s = resolve(plan, workload, machine);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  const auto home = [&](std::size_t k) {
+    for (const Buffer& b : s->kernels[k].buffers)
+      if (workload->tensor(b.tensor).name == "C")
+        return b.role == BufferRole::output || b.leaves;
+    throw std::logic_error("no buffer");
+  };
+  EXPECT_TRUE(home(0));
+  EXPECT_FALSE(home(1));
+  EXPECT_EQ(resolve(s->resolved, workload, machine)->resolved, s->resolved);
+
+  // The one that stores it is the one that writes it.
+  plan.kernels[1].tree = parse_tree("m/2 ( k/2 l/5 C.gemm l/5 C.left S.C )");
+  EXPECT_THROW((void)resolve(plan, workload, machine), InputError);  // the first: for nobody
+  plan.kernels.erase(plan.kernels.begin());
+  EXPECT_TRUE(resolve(plan, workload, machine).ok());
+
+  // Nobody reads it from home: each kernel has its own, and C never moves.
+  plan.kernels.clear();
+  kernel("m/2 ( k/2 l/5 C.gemm l/5 C.left )");
+  kernel("m/2 ( k/2 l/5 C.gemm l/5 C.right )");
+  const auto own = resolve(plan, workload, machine);
+  ASSERT_TRUE(own.ok()) << own.reason();
+  for (const ScheduledKernel& k : own->kernels)
+    for (const Buffer& b : k.buffers)
+      if (workload->tensor(b.tensor).name == "C") {
+        EXPECT_EQ(b.role, BufferRole::intermediate);
+        EXPECT_FALSE(b.leaves);
+      }
+
+  // Two may not store it, and one that nothing reads in its kernel is computed for nobody.
+  plan.kernels[0].pins["C"].level = plan.kernels[1].pins["C"].level = "DRAM";
+  EXPECT_THROW((void)resolve(plan, workload, machine), InputError);
+}
+
 TEST(Resolve, KernelsMeetAtHome) {
   WorkedRow row = chain_row("");
   const auto workload = worked_workload(row);

@@ -1,11 +1,12 @@
 // Chimera's Fig. 10 on a chain that takes no time: every version is built, verified and timed,
 // points that are finished are not timed again; and batches of kernels.
+#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "experiments/report/experiment.h"
 #include "harness/kernel_batch.h"
-#include "harness/operator_alone.h"
+#include "core/workload/subgraph.h"
 #include "harness/schedules.h"
 
 namespace tilewright::harness {
@@ -84,7 +85,7 @@ TEST(KernelBatch, OneThatFailsCostsNoOther) {
 TEST(OperatorAlone, KeepsNamesAndReadsTheIntermediate) {
   const Setting s = setting_of(
       {.subject = "gemm-chain:m=8,n=4,k=5,l=6,relu=1,batch=3", .machine = "scratchpad:1M"});
-  const Workload w = operator_alone(*s.workload, *s.workload->find_op("gemm2"));
+  const Workload w = subgraph(*s.workload, std::array{*s.workload->find_op("gemm2")});
   EXPECT_EQ(w.operators().size(), 1u);
   EXPECT_EQ(w.loop(*w.find_loop("l")).extent, 6);
   EXPECT_FALSE(w.find_loop("k"));

@@ -80,6 +80,12 @@ TEST_P(ExactRandom, EqualsALiteralWalk) {
   EXPECT_GT(tried.jumps, 50);
 }
 
+/// Operators that several kernels compute, each for its own readers.
+TEST_P(ExactRandom, EqualsALiteralWalkOfKernelsThatComputeTheSame) {
+  const Tried tried = compare(GetParam() + 7000, {.recompute = true}, 100);
+  EXPECT_EQ(tried.legal, 100);
+}
+
 /// Longer loops, so that stretches, their edges and the clipping at tensors' ends all matter.
 TEST_P(ExactRandom, EqualsALiteralWalkOnLongLoops) {
   const Tried tried = compare(GetParam() + 1000, {.max_extent = 41, .most_operators = 2}, 100);

@@ -64,6 +64,10 @@ class Maker : private Dice {
     c.machine = std::make_shared<const Machine>(machine());
     const auto order = w_->topological_order();
     std::vector<OpId> ops(order.begin(), order.end());
+    if (o_.recompute && ops.size() > 1) {
+      recompute(c.plan, ops);
+      return c;
+    }
     const double cuts = o_.gathers == Gathers::none ? 0.1 : 0.4;  // a table is another kernel's
     const std::size_t cut =
         o_.kernels && ops.size() > 1 && chance(cuts) ? pick<std::size_t>(1, ops.size() - 1) : 0;
@@ -74,6 +78,27 @@ class Maker : private Dice {
   }
 
  private:
+  /// Two or three kernels, each with some of the operators before its own once more: those that it
+  /// has readers of.
+  void recompute(Plan& plan, const std::vector<OpId>& ops) {
+    std::size_t begin = 0;
+    while (begin < ops.size()) {
+      const std::size_t end = plan.kernels.size() == 2 ? ops.size()
+                              : pick<std::size_t>(begin + 1, ops.size());
+      std::vector<OpId> own(ops.begin() + static_cast<long>(begin),
+                            ops.begin() + static_cast<long>(end));
+      const std::size_t again = begin == 0 ? 0 : pick<std::size_t>(0, begin);
+      for (std::size_t i = begin; i-- > begin - again;)
+        if (std::ranges::any_of(w_->op(ops[i]).outputs, [&](const Output& out) {
+              const auto readers = w_->consumers(out.target.tensor);
+              return std::ranges::find_first_of(readers, own) != readers.end();
+            }))
+          own.insert(own.begin(), ops[i]);
+      plan.kernels.push_back(kernel(own));
+      begin = end;
+    }
+  }
+
   Machine machine() {
     two_levels_ = o_.two_levels && chance(0.5);
     Machine m = parse_synthetic_machine(two_levels_ ? "scratchpad:1M,1M" : "scratchpad:1M");

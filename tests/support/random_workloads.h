@@ -27,6 +27,7 @@ struct RandomOptions {
   bool grid = true;     ///< @grid, and !atomic
   bool units = true;    ///< @warp and levels private to a warp, Y.grid
   bool kernels = true;  ///< sometimes several
+  bool recompute = false;  ///< several, always; the later ones make again what they read
   bool planes = false;   ///< chains of two-dimensional convolutions only
   Gathers gathers = Gathers::none;  ///< these only
   bool reloads = false;  ///< on two levels: intermediates stored outward and loaded back

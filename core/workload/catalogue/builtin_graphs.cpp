@@ -181,6 +181,52 @@ RawWorkload attention_unit(const Values& v) {
       .take();
 }
 
+/// Names of the tensors and operators of one of the two layer normalisations end in `n`.
+void add_layernorm(Draft& d, const std::string& x, const std::string& y, const std::string& n,
+                   const std::string& c, std::int64_t width) {
+  const std::string per = number_text(1.0 / static_cast<double>(width)), at = "[t," + c + "]";
+  d.op("sum" + n + ": sum" + n + "[t] += " + x + at);
+  d.op("mean" + n + ": mean" + n + "[t] = sum" + n + "[t] * " + per);
+  d.op("sub" + n + ": sub" + n + at + " = " + x + at + " - mean" + n + "[t]");
+  d.op("sq" + n + ": sq" + n + at + " = square(sub" + n + at + ")");
+  d.op("varsum" + n + ": varsum" + n + "[t] += sq" + n + at);
+  d.op("rstd" + n + ": rstd" + n + "[t] = rsqrt(varsum" + n + "[t] * " + per + " + 1e-05)");
+  d.op("norm" + n + ": " + y + at + " = sub" + n + at + " * rstd" + n + "[t] * gain" + n + "[" + c +
+       "] + offset" + n + "[" + c + "]");
+}
+
+/// Tokens t read tokens s; heads h of size e (v of the values); width d, c after the MLP; hidden f.
+RawWorkload transformer_block(const Values& v) {
+  const std::int64_t width = v["heads"] * v["size"];
+  Draft d(v.dtype);
+  d.loop("t", v["tokens"]).loop("s", v["tokens"]).loop("h", v["heads"]).loop("e", v["size"]);
+  d.loop("v", v["size"]).loop("d", width).loop("f", v["hidden"]).loop("c", width);
+  d.tensor("x", "t,d");
+  d.op("query: Q[h,t,e] += x[t,d] * Wq[h,d,e]");
+  d.op("key: K[h,s,e] += x[s,d] * Wk[h,d,e]");
+  d.op("value: V[h,s,v] += x[s,d] * Wv[h,d,v]");
+  d.op("qk: S[h,t,s] += Q[h,t,e] * K[h,s,e]");
+  d.op("scaled: T[h,t,s] = S[h,t,s] * " +
+       number_text(1.0 / std::sqrt(static_cast<double>(v["size"]))));
+  d.op("rowmax: R[h,t] max= T[h,t,s]");
+  d.op("exp: P[h,t,s] = exp(T[h,t,s] - R[h,t])");
+  d.op("rowsum: Z[h,t] += P[h,t,s]");
+  d.op("pv: O[h,t,v] += P[h,t,s] * V[h,s,v]");
+  d.op("divide: E[h,t,v] = O[h,t,v] / Z[h,t]");
+  d.op("project: A[t,d] += E[h,t,v] * Wo[h,v,d]");
+  d.op("residual1: x1[t,d] = A[t,d] + bo[d] + x[t,d]");
+  add_layernorm(d, "x1", "y1", "1", "d", width);
+  d.op("fc1: U[t,f] += y1[t,d] * W1[d,f]");
+  d.op("biased: B[t,f] = U[t,f] + b1[f]");
+  d.op("cubic: C[t,f] = B[t,f] + 0.044715 * B[t,f] * square(B[t,f])");
+  d.op("bent: H[t,f] = tanh(0.7978845608028654 * C[t,f])");
+  d.op("gelu: G[t,f] = 0.5 * B[t,f] * (1 + H[t,f])");
+  d.op("fc2: M[t,c] += G[t,f] * W2[f,c]");
+  d.op("residual2: x2[t,c] = M[t,c] + b2[c] + y1[t,c]");
+  add_layernorm(d, "x2", "y2", "2", "c", width);
+  return d.take();
+}
+
 }  // namespace
 
 std::vector<Family> graph_families() {
@@ -232,6 +278,12 @@ std::vector<Family> graph_families() {
        "after DIEN's attention unit; FusionStitching, table 1 (DIEN)",
        {{"batch", 256}, {"items", 100}, {"width", 64}, {"rows", 100000}, {"gather", 1, 0, 1}},
        attention_unit},
+      {"transformer-block",
+       "projections, attention with heads, residual, layer normalisation, MLP with GELU, residual, "
+       "layer normalisation",
+       "Vaswani et al., Attention is all you need, NeurIPS 2017, with GELU by tanh",
+       {{"tokens", 48}, {"heads", 4, 1, 65536}, {"size", 16, 1, 65536}, {"hidden", 256}},
+       transformer_block},
   };
 }
 

@@ -1,0 +1,273 @@
+#include "core/workload/cut.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <set>
+
+#include "core/workload/subgraph.h"
+
+namespace tilewright {
+namespace {
+
+class Sets {
+ public:
+  explicit Sets(std::size_t n) : parent_(n) { std::iota(parent_.begin(), parent_.end(), 0); }
+  std::size_t find(std::size_t i) {
+    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
+    return i;
+  }
+  void join(std::size_t a, std::size_t b) {
+    a = find(a), b = find(b);
+    parent_[std::max(a, b)] = std::min(a, b);
+  }
+
+ private:
+  std::vector<std::size_t> parent_;
+};
+
+std::vector<Part> parts_of(Sets& sets, const Workload& w) {
+  std::map<std::size_t, Part> parts;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) parts[sets.find(i)].emplace_back(i);
+  std::vector<Part> all;
+  for (auto& [first, part] : parts) all.push_back(std::move(part));
+  return all;
+}
+
+/// The operators and those on paths between them.
+Part closure(const Workload& w, const Part& ops) {
+  std::vector<bool> from(w.operators().size(), false), to = from;
+  for (OpId op : ops) from[op.index()] = to[op.index()] = true;
+  const auto order = w.topological_order();
+  for (OpId op : order)
+    for (const Access& a : w.op(op).inputs)
+      if (const OpId p = w.producer(a.tensor); p.valid() && from[p.index()])
+        from[op.index()] = true;
+  for (auto op = order.rbegin(); op != order.rend(); ++op)
+    if (to[op->index()])
+      for (const Access& a : w.op(*op).inputs)
+        if (const OpId p = w.producer(a.tensor); p.valid()) to[p.index()] = true;
+  Part both;
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if (from[i] && to[i]) both.emplace_back(i);
+  return both;
+}
+
+/// What no cut may part: closures of what depends on one block of a running reduction.
+Sets inseparable(const Workload& w) {
+  Sets sets(w.operators().size());
+  for (const auto& [a, b] : tied_operators(w)) sets.join(a.index(), b.index());
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (const Part& part : parts_of(sets, w)) {
+      if (part.size() < 2) continue;
+      for (OpId op : closure(w, part)) {
+        if (sets.find(op.index()) == sets.find(part.front().index())) continue;
+        sets.join(op.index(), part.front().index());
+        grown = true;
+      }
+    }
+  }
+  return sets;
+}
+
+class Cutter {
+ public:
+  explicit Cutter(const Workload& w) : w_(w), atoms_(inseparable(w)), part_(w.operators().size()) {
+    for (const Part& atom : parts_of(atoms_, w_)) {
+      for (OpId op : atom) atom_of_[op] = atom;
+      if (atom.size() > 1) take(atom);
+    }
+  }
+
+  std::vector<Part> run(bool with_pairs) {
+    for (const Pair& pair : with_pairs ? pairs() : std::vector<Pair>()) {
+      const bool free = std::ranges::all_of(pair.ops, [&](OpId op) {
+        const int p = part_[op.index()];
+        return p == 0 || std::ranges::includes(pair.ops, parts_[static_cast<std::size_t>(p) - 1]);
+      });
+      if (!free) continue;
+      const auto before = part_;
+      take(pair.ops);
+      if (!acyclic()) {
+        part_ = before;
+        parts_.pop_back();
+      }
+    }
+    for (std::size_t i = 0; i < part_.size(); ++i)
+      if (part_[i] == 0 && w_.is_contraction(OpId(i))) take({OpId(i)});
+    components();
+    std::map<int, Part> parts;
+    for (std::size_t i = 0; i < part_.size(); ++i) parts[part_[i]].emplace_back(i);
+    std::vector<Part> all;
+    for (auto& [id, part] : parts) all.push_back(std::move(part));
+    std::ranges::sort(all);
+    return all;
+  }
+
+ private:
+  struct Pair {
+    Part ops;
+    std::int64_t bytes = 0;  ///< of the tensors between the contractions
+  };
+
+  void take(const Part& ops) {
+    parts_.push_back(ops);
+    for (OpId op : ops) part_[op.index()] = static_cast<int>(parts_.size());
+  }
+
+  /// Contractions that read what `from` makes, with none between.
+  std::set<OpId> next_contractions(OpId from) const {
+    std::set<OpId> found;
+    std::vector<OpId> open{from};
+    std::vector<bool> seen(part_.size(), false);
+    while (!open.empty()) {
+      const OpId op = open.back();
+      open.pop_back();
+      for (const Output& out : w_.op(op).outputs)
+        for (OpId reader : w_.consumers(out.target.tensor)) {
+          if (seen[reader.index()]) continue;
+          seen[reader.index()] = true;
+          if (w_.is_contraction(reader))
+            found.insert(reader);
+          else
+            open.push_back(reader);
+        }
+    }
+    return found;
+  }
+
+  /// With everything that cannot be parted from them.
+  Part whole(Part ops) const {
+    for (;;) {
+      Part more = ops;
+      for (OpId op : ops) more.insert(more.end(), atom_of_.at(op).begin(), atom_of_.at(op).end());
+      more = closure(w_, more);
+      if (more == ops) return ops;
+      ops = std::move(more);
+    }
+  }
+
+  /// Adds operators whose every input that is made by an operator is made in the part, and that
+  /// read what lies between its contractions, or what such an operator has summed up of it.
+  void add_readers(Part& ops, std::set<TensorId>& between) const {
+    for (OpId op : w_.topological_order()) {
+      if (std::ranges::binary_search(ops, op) || w_.is_contraction(op)) continue;
+      bool reads = false, inside = true;
+      for (const Access& a : w_.op(op).inputs) {
+        const OpId p = w_.producer(a.tensor);
+        reads |= between.contains(a.tensor);
+        inside &= !p.valid() || std::ranges::binary_search(ops, p);
+      }
+      if (!reads || !inside) continue;
+      ops.insert(std::ranges::upper_bound(ops, op), op);
+      if (!w_.reduction_loops(op).empty())
+        for (const Output& out : w_.op(op).outputs) between.insert(out.target.tensor);
+    }
+  }
+
+  std::optional<Pair> pair_of(OpId first, OpId second) const {
+    Pair pair{.ops = whole({std::min(first, second), std::max(first, second)})};
+    if (std::ranges::count_if(pair.ops, [&](OpId op) { return w_.is_contraction(op); }) != 2)
+      return std::nullopt;
+    std::set<TensorId> between;
+    for (OpId op : pair.ops)
+      if (op != second)
+        for (const Output& out : w_.op(op).outputs) {
+          between.insert(out.target.tensor);
+          pair.bytes += w_.tensor(out.target.tensor).bytes().value;
+        }
+    add_readers(pair.ops, between);
+    if (no_subgraph(w_, pair.ops)) return std::nullopt;
+    return pair;
+  }
+
+  std::vector<Pair> pairs() const {
+    std::vector<Pair> all;
+    for (OpId first : w_.topological_order())
+      if (w_.is_contraction(first))
+        for (OpId second : next_contractions(first))
+          if (auto pair = pair_of(first, second)) all.push_back(std::move(*pair));
+    std::ranges::stable_sort(all, std::ranges::greater{}, &Pair::bytes);
+    return all;
+  }
+
+  /// By what each operator is a node of: its part, or itself.
+  std::vector<std::size_t> nodes() const {
+    std::vector<std::size_t> node(part_.size());
+    for (std::size_t i = 0; i < node.size(); ++i)
+      node[i] = part_[i] == 0 ? i : parts_[static_cast<std::size_t>(part_[i]) - 1].front().index();
+    return node;
+  }
+
+  /// How many changes between a part and the rest lie before each node at most; nothing where nodes
+  /// wait for one another.
+  std::optional<std::vector<int>> depths() const {
+    const std::vector<std::size_t> node = nodes();
+    std::vector<std::vector<std::size_t>> next(node.size());
+    std::vector<int> waiting(node.size(), 0), depth(node.size(), 0);
+    for (std::size_t i = 0; i < node.size(); ++i)
+      for (const Access& a : w_.op(OpId(i)).inputs) {
+        const OpId p = w_.producer(a.tensor);
+        if (!p.valid() || node[p.index()] == node[i]) continue;
+        next[node[p.index()]].push_back(node[i]);
+        ++waiting[node[i]];
+      }
+    std::vector<std::size_t> ready;
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < node.size(); ++i) {
+      if (node[i] != i) continue;
+      ++left;
+      if (waiting[i] == 0) ready.push_back(i);
+    }
+    while (!ready.empty()) {
+      const std::size_t i = ready.back();
+      ready.pop_back();
+      --left;
+      for (std::size_t n : next[i]) {
+        const int step = part_[i] == 0 && part_[n] == 0 ? 0 : 1;
+        depth[n] = std::max(depth[n], depth[i] + step);
+        if (--waiting[n] == 0) ready.push_back(n);
+      }
+    }
+    if (left > 0) return std::nullopt;
+    return depth;
+  }
+  bool acyclic() const { return depths().has_value(); }
+
+  /// What is in no part yet: connected where one reads from the other and both are as deep. A path
+  /// that leaves such a component through a part comes back deeper.
+  void components() {
+    const std::vector<int> depth = *depths();
+    Sets sets(part_.size());
+    for (std::size_t i = 0; i < part_.size(); ++i) {
+      if (part_[i] != 0) continue;
+      for (const Access& a : w_.op(OpId(i)).inputs)
+        if (const OpId p = w_.producer(a.tensor);
+            p.valid() && part_[p.index()] == 0 && depth[p.index()] == depth[i])
+          sets.join(p.index(), i);
+    }
+    for (std::size_t i = 0; i < part_.size(); ++i)
+      if (part_[i] == 0) part_[i] = -1 - static_cast<int>(sets.find(i));
+  }
+
+  const Workload& w_;
+  Sets atoms_;
+  std::map<OpId, Part> atom_of_;
+  std::vector<int> part_;    ///< by OpId: place in parts_ from 1; 0: none; below: a component
+  std::vector<Part> parts_;  ///< each with an earlier one may be a later one's
+};
+
+}  // namespace
+
+std::vector<Part> cut_each(const Workload& w) {
+  Sets sets = inseparable(w);
+  return parts_of(sets, w);
+}
+
+std::vector<Part> cut_contractions(const Workload& w, bool pairs) { return Cutter(w).run(pairs); }
+
+}  // namespace tilewright

@@ -1,0 +1,250 @@
+// Parts of workloads: taken out and evaluated one after the other they are the whole; their plans,
+// joined, are a plan of the whole.
+#include "core/workload/subgraph.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+
+#include "core/plan/file.h"
+#include "core/plan/join.h"
+#include "core/plan/schedule.h"
+#include "core/workload/cut.h"
+#include "core/workload/reference/evaluate.h"
+#include "core/workload/rewrite/rewrite.h"
+#include "tests/support/small_graphs.h"
+
+namespace tilewright {
+namespace {
+
+Workload diamond() {
+  return workload_from_yaml(
+      "name: diamond\nloops: {r: 4, c: 5}\noperators:\n"
+      "  - \"top: a[r,c] = abs(x[r,c])\"\n"
+      "  - \"left: b[r,c] = relu(a[r,c])\"\n"
+      "  - \"right: d[r,c] = exp(a[r,c])\"\n"
+      "  - \"bottom: e[r,c] = b[r,c] + d[r,c]\"\n",
+      "test");
+}
+
+std::vector<OpId> named(const Workload& w, std::vector<std::string> names) {
+  return operators_named(w, names, "--part");
+}
+
+TEST(Subgraph, WhatCrossesTheCutIsInputAndOutput) {
+  const Workload w = diamond();
+  const Workload part = subgraph(w, named(w, {"left", "top"}));
+  ASSERT_EQ(part.operators().size(), 2u);
+  EXPECT_TRUE(part.is_input(*part.find_tensor("x")));
+  EXPECT_TRUE(part.is_output(*part.find_tensor("a")));  // right reads it
+  EXPECT_TRUE(part.is_output(*part.find_tensor("b")));
+  EXPECT_FALSE(part.find_tensor("e"));
+  EXPECT_EQ(part.find_op("b"), part.find_op("left"));  // by what it writes, too
+  EXPECT_EQ(part.loop(*part.find_loop("c")).extent, 5);
+  EXPECT_EQ(part.name(), "top+left");
+}
+
+TEST(Subgraph, AnOperatorThatIsMissingIsNamed) {
+  const Workload w = diamond();
+  EXPECT_TRUE(no_subgraph(w, named(w, {"top", "left", "bottom"})));
+  try {
+    (void)subgraph(w, named(w, {"top", "left", "bottom"}), "--part");
+    FAIL() << "taken";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("right is outside"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("--part"), std::string::npos);
+  }
+  EXPECT_THROW((void)subgraph(w, {}), InputError);
+  EXPECT_THROW((void)named(w, {"topp"}), InputError);
+  EXPECT_FALSE(no_subgraph(w, named(w, {"left", "right"})));
+}
+
+TEST(Subgraph, ARunningResultStaysWithWhatRescalesIt) {
+  const auto w = apply("online-softmax", named_workload("attention:heads=1,m=4,l=6,k=3,n=3"));
+  ASSERT_TRUE(w.ok()) << w.reason();
+  int parted = 0, kept = 0;
+  for (std::size_t i = 0; i < w->operators().size(); ++i)
+    (no_subgraph(*w, std::array{OpId(i)}) ? parted : kept) += 1;
+  EXPECT_GT(parted, 1);
+  EXPECT_GT(kept, 0);
+}
+
+/// Random parts of a workload, each convex, in an order in which each has what it reads.
+std::vector<std::vector<OpId>> random_parts(const Workload& w, std::mt19937_64& random) {
+  std::vector<std::vector<OpId>> parts;
+  for (OpId op : w.topological_order()) {
+    if (!parts.empty() && random() % 3 != 0) {
+      parts.back().push_back(op);
+      std::ranges::sort(parts.back());
+      if (!no_subgraph(w, parts.back())) continue;
+      std::erase(parts.back(), op);
+    }
+    parts.push_back({op});
+  }
+  return parts;
+}
+
+TEST(Subgraph, PartsInOrderAreTheWhole) {
+  std::vector<std::string> specs = testing::kSmallGraphs;
+  for (int seed = 1; seed <= 20; ++seed)
+    specs.push_back("random-graph:vertices=14,rows=5,cols=7,seed=" + std::to_string(seed));
+  for (const char* spec :
+       {"gemm-chain:m=5,n=4,k=3,l=6,relu=1,batch=2", "attention:m=4,l=6,k=3,n=3"})
+    specs.emplace_back(spec);
+  std::mt19937_64 random(5);
+  std::size_t cut = 0;
+  for (const std::string& spec : specs) {
+    const Workload w = named_workload(spec);
+    const TensorValues inputs = random_inputs(w, 3);
+    const TensorValues whole = evaluate(w, inputs);
+    TensorValues known = inputs;
+    known.resize(w.tensors().size());
+    const auto parts = random_parts(w, random);
+    cut += parts.size() - 1;
+    for (const auto& ops : parts) {
+      const Workload part = subgraph(w, ops);
+      TensorValues given(part.tensors().size());
+      for (std::size_t t = 0; t < given.size(); ++t)
+        if (part.is_input(TensorId(t)))
+          given[t] = known[w.find_tensor(part.tensors()[t].name)->index()];
+      const TensorValues made = evaluate(part, given);
+      for (TensorId t : part.outputs())
+        known[w.find_tensor(part.tensor(t).name)->index()] = made[t.index()];
+    }
+    for (TensorId t : w.outputs())
+      // What crosses a cut is rounded to its type, as a kernel's tensor at home is.
+      EXPECT_LT(relative_error(known[t.index()], whole[t.index()]), 1e-5) << spec;
+  }
+  EXPECT_GT(cut, 50u);
+}
+
+std::vector<std::string> texts(const Workload& w, const std::vector<Part>& parts) {
+  std::vector<std::string> all;
+  for (const Part& part : parts) all.push_back(subgraph(w, part).name());
+  return all;
+}
+
+TEST(Cut, ATransformerBlockIsCutAroundItsContractions) {
+  const Workload w = named_workload("transformer-block");
+  EXPECT_EQ(texts(w, cut_contractions(w)),
+            (std::vector<std::string>{
+                "query", "key", "value", "qk+scaled+rowmax+exp+rowsum+pv+divide", "project",
+                "residual1+sum1+mean1+sub1+sq1+varsum1+rstd1+norm1",
+                "fc1+biased+cubic+bent+gelu+fc2",
+                "residual2+sum2+mean2+sub2+sq2+varsum2+rstd2+norm2"}));
+  // With many tokens attention's scores are more than what the MLP has between its products; the
+  // parts are the same, since neither excludes the other.
+  const Workload more = named_workload("transformer-block:tokens=512");
+  EXPECT_EQ(texts(more, cut_contractions(more)), texts(w, cut_contractions(w)));
+}
+
+TEST(Cut, PartsAreTheWholeAndWaitForNoOther) {
+  std::vector<std::string> specs = testing::kSmallGraphs;
+  for (const char* spec : {"transformer-block", "attention:heads=2,m=4,l=6,k=3,n=3",
+                           "attention:m=4,l=6,k=3,n=3,online=1", "gemm-chain:m=4,n=5,k=6,l=7"})
+    specs.emplace_back(spec);
+  for (const std::string& spec : specs) {
+    const Workload w = named_workload(spec);
+    for (const auto& parts : {cut_each(w), cut_contractions(w), cut_contractions(w, false)}) {
+      std::vector<int> part_of(w.operators().size(), -1);
+      for (std::size_t p = 0; p < parts.size(); ++p)
+        for (OpId op : parts[p]) {
+          EXPECT_EQ(part_of[op.index()], -1) << spec;
+          part_of[op.index()] = static_cast<int>(p);
+        }
+      EXPECT_EQ(std::ranges::count(part_of, -1), 0) << spec;
+      for (const Part& part : parts) EXPECT_FALSE(no_subgraph(w, part)) << spec;
+      // Parts as operators: an order exists where each can be taken once all it reads are taken.
+      std::vector<bool> taken(parts.size(), false);
+      std::size_t left = parts.size();
+      for (bool more = true; more;) {
+        more = false;
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+          const bool ready = std::ranges::all_of(parts[p], [&](OpId op) {
+            return std::ranges::all_of(w.op(op).inputs, [&](const Access& a) {
+              const OpId from = w.producer(a.tensor);
+              if (!from.valid()) return true;
+              const auto other = static_cast<std::size_t>(part_of[from.index()]);
+              return other == p || taken[other];
+            });
+          });
+          if (taken[p] || !ready) continue;
+          taken[p] = more = true;
+          --left;
+        }
+      }
+      EXPECT_EQ(left, 0u) << spec;
+    }
+  }
+}
+
+Plan plan_of(const Workload& part) {
+  Plan plan;
+  for (OpId op : part.topological_order())
+    plan.kernels.push_back({.name = "fused", .tree = compute(part.op(op).name)});
+  return plan;
+}
+
+TEST(Join, KernelsOfRandomPartsAreAPlanOfTheWhole) {
+  const auto machine = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:64M"));
+  std::mt19937_64 random(9);
+  for (const std::string& spec : testing::kSmallGraphs) {
+    const auto w = std::make_shared<const Workload>(named_workload(spec));
+    std::vector<PartPlan> parts;
+    for (const auto& ops : random_parts(*w, random)) {
+      Workload part = subgraph(*w, ops);
+      Plan plan = plan_of(part);
+      parts.push_back({.part = std::move(part), .plan = std::move(plan), .by = "some-model"});
+    }
+    std::ranges::shuffle(parts, random);
+    const auto joined = join_plans(*w, parts);
+    ASSERT_TRUE(joined.ok()) << spec << ": " << joined.reason();
+    EXPECT_EQ(joined->plan.kernels.size(), w->operators().size());
+    const auto s = resolve(joined->plan, w, machine);
+    ASSERT_TRUE(s.ok()) << spec << ": " << s.reason();
+    std::set<std::string> names;
+    for (const Kernel& k : joined->plan.kernels) EXPECT_TRUE(names.insert(k.name).second) << k.name;
+
+    parts.pop_back();
+    EXPECT_FALSE(join_plans(*w, parts).ok()) << spec;
+  }
+}
+
+TEST(Join, ARewriteOfAPartIsOneOfTheWholeOrIsRefused) {
+  // Softmax's operators are others once online-softmax has rewritten the whole.
+  const Workload w = named_workload("attention:heads=1,m=4,l=6,k=3,n=3");
+  std::vector<OpId> all;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) all.emplace_back(i);
+  const std::vector<OpId> head(all.begin(), all.begin() + 1), tail(all.begin() + 1, all.end());
+
+  const Workload whole = subgraph(w, all);
+  const auto online = apply("online-softmax", whole);
+  ASSERT_TRUE(online.ok()) << online.reason();
+  PartPlan one{.part = *online, .plan = plan_of(*online), .rewrites = {"online-softmax"}};
+  const auto joined = join_plans(w, std::array{one});
+  ASSERT_TRUE(joined.ok()) << joined.reason();
+  EXPECT_EQ(joined->rewrites, std::vector<std::string>{"online-softmax"});
+
+  one.part = whole;
+  one.plan = plan_of(whole);
+  EXPECT_FALSE(join_plans(w, std::array{one}).ok());  // planned without what the whole gets
+}
+
+TEST(Join, PartsThatWaitForOneAnotherAreRefused) {
+  const Workload w = workload_from_yaml(
+      "name: crossing\nloops: {r: 4}\noperators:\n"
+      "  - \"a1: p[r] = abs(x[r])\"\n  - \"b1: q[r] = abs(y[r])\"\n"
+      "  - \"a2: s[r] = relu(q[r])\"\n  - \"b2: t[r] = relu(p[r])\"\n",
+      "test");
+  const auto part = [&](std::vector<std::string> names, const char* tree) {
+    return PartPlan{.part = subgraph(w, named(w, std::move(names))),
+                    .plan = {.kernels = {{.tree = parse_tree(tree)}}}};
+  };
+  const std::array fused{part({"a1", "a2"}, "r/4 ( C.a1 C.a2 )"),
+                         part({"b1", "b2"}, "r/4 ( C.b1 C.b2 )")};
+  EXPECT_FALSE(join_plans(w, fused).ok());
+}
+
+}  // namespace
+}  // namespace tilewright
