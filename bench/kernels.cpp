@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "harness/schedules.h"
+#include "codegen/cpu/loaded.h"
 #include "harness/verified_kernel.h"
 
 namespace tilewright::bench {
@@ -50,7 +51,9 @@ Ours verified(const harness::Scheduled& on, const Settings& settings, int thread
   Result<cpu::Kernel> kernel = cpu::build(*source);
   if (!kernel) return {nullptr, kernel.reason()};
   harness::VerifyResult checked =
-      harness::verify(std::move(kernel).value(), on.setting, settings.seed, &*on.schedule);
+      harness::verify(
+      std::make_unique<cpu::LoadedKernel>(std::move(kernel).value(), *on.setting.workload),
+      *on.setting.workload, harness::reference_of(on.setting, settings.seed), {}, &*on.schedule);
   if (checked.kernel) return {std::move(checked.kernel), ""};
   return {nullptr,
           "verification failed: " +

@@ -27,7 +27,8 @@ MicroKernelRecord record_of(const cpu::MicroKernel& m) {
       .needs = m.isa == cpu::Isa::generic
                    ? ""
                    : std::string(cpu::name_of(m.isa)) +
-                         (vectors ? ", " + std::to_string(m.registers) + " vector registers" : "")};
+                         (vectors ? ", " + std::to_string(m.registers) + " vector registers" : ""),
+      .runs_here = cpu::host_runs(m.isa)};
 }
 
 MicroKernelRecord record_of(const cuda::MicroKernel& m) {
@@ -79,6 +80,20 @@ OptionSpec micro_kernel_option(std::string_view target) {
           .fallback = "the one that fits each product",
           .value = "NAME",
           .help = "the kernel of matrix products: " + join(names)};
+}
+
+void check_micro_kernel(std::string_view target, std::string_view variant,
+                        const std::optional<std::string>& name) {
+  if (!name) return;
+  std::vector<std::string> names;
+  for (const MicroKernelRecord& r : micro_kernel_records())
+    if (r.target == target && r.variant == variant) names.emplace_back(r.name);
+  if (std::ranges::find(names, *name) != names.end()) return;
+  throw InputError(
+      {.where = "--micro-kernel",
+       .value = name->empty() ? "nothing" : *name,
+       .problem = "is no micro-kernel for " + std::string(variant.empty() ? target : variant),
+       .accepted = join(names)});
 }
 
 }  // namespace tilewright::codegen

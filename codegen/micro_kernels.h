@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +48,13 @@ struct MicroKernelRecord {
   std::string block;         ///< of C that one step of the depth updates
   std::string operands;      ///< where they lie when it runs, and how
   std::string needs;         ///< what the hardware must have; empty: nothing
+  bool runs_here = true;     ///< this processor has what it needs, where that is a processor
 };
+
+/// Throws InputError where `name` (--micro-kernel) is none of that target and variant (cpu: the
+/// instruction set; else empty), listing those there are. Nothing given is nothing wrong.
+void check_micro_kernel(std::string_view target, std::string_view variant,
+                        const std::optional<std::string>& name);
 
 /// Every one that is registered, by target, the first of each target and variant being what ties
 /// are decided for.

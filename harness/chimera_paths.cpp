@@ -1,5 +1,6 @@
 #include "harness/chimera_paths.h"
 
+#include "harness/registry.h"
 #include "harness/schedules.h"
 
 namespace tilewright::harness {
@@ -44,7 +45,8 @@ Result<chimera::PathPlan> best_of(const Request& request, const Setting& setting
 }  // namespace
 
 bool over_paths(const Request& request, const Machine& machine) {
-  return machine.npu_core && (request.level == "all" || (request.target == "npu" && !request.level));
+  return machine.npu_core && (request.level == "all" ||
+                              (!request.level && target_needs(request, DType::f16).every_level));
 }
 
 Result<Optimum> paths_optimise(const Request& request, const Setting& setting) {

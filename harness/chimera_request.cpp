@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/cpu/cpu.h"
 #include "harness/registry.h"
 
 namespace tilewright::harness {
@@ -19,8 +18,8 @@ void flatten(const Workload& w, const Node& node, bool bare, std::vector<Node>& 
   if (bare && node.kind != Node::Kind::loop && node.kind != Node::Kind::compute) return;
   if (node.kind == Node::Kind::loop) {
     const auto loop = w.find_loop(node.name);
-    const bool once = loop && node.step >= w.loop(*loop).extent &&
-                      (bare || node.binding == Binding::seq);
+    const bool once =
+        loop && node.step >= w.loop(*loop).extent && (bare || node.binding == Binding::seq);
     std::vector<Node> body;
     for (const Node& child : node.children) flatten(w, child, bare, body);
     if (once) {
@@ -85,8 +84,8 @@ chimera::Options chimera_options(const Request& request) {
 
 namespace {
 
-/// A micro-kernel loads and stores its accumulators once a visit: over 48 steps of the reduction that
-/// leaves 91 % of its limit of operations an element (section V-B). Twice that is not cut.
+/// A micro-kernel loads and stores its accumulators once a visit: over 48 steps of the reduction
+/// that leaves 91 % of its limit of operations an element (section V-B). Twice that is not cut.
 std::int64_t least_depth(std::int64_t extent) {
   constexpr std::int64_t kDepth = 48;
   return extent <= 2 * kDepth ? extent : kDepth;
@@ -104,15 +103,14 @@ bool multiplies(const Workload& w, OpId op) {
 bool reads_window(const Workload& w, OpId op) {
   for (const Access& a : w.op(op).inputs)
     for (const Affine& index : a.index)
-      if (std::ranges::count_if(index.terms, [&](const Term& t) {
-            return w.loop(t.loop).extent > 1;
-          }) > 1)
+      if (std::ranges::count_if(index.terms,
+                                [&](const Term& t) { return w.loop(t.loop).extent > 1; }) > 1)
         return true;
   return false;
 }
 
-/// A plan for an outer cache leaves no operand in the first one: groups of rows share what of the right
-/// operand passes through it.
+/// A plan for an outer cache leaves no operand in the first one: groups of rows share what of the
+/// right operand passes through it.
 bool streams(const Request& r) { return r.level && *r.level != "all" && *r.level != "L1"; }
 
 }  // namespace
@@ -121,12 +119,9 @@ chimera::Options chimera_options(const Request& r, const Workload& w) {
   const Settings settings = chimera_settings(r);
   chimera::Options o = chimera::options_of(settings);
   if (!r.target || settings.given("min-tile")) return o;
-  if (find_target(*r.target).name != "cpu") return o;  // refused by whoever emits for it
-  const auto isa = r.isa ? cpu::isa_from_name(*r.isa) : cpu::host_isa();
-  const Result<cpu::MicroKernel> kernel =
-      cpu::micro_kernel_for(isa.value_or(cpu::host_isa()), r.micro_kernel.value_or(""));
-  if (!kernel || kernel->vector_bytes == 0) return o;
-  const std::int64_t lanes = kernel->vector_bytes / size_of(w.dtype());
+  const std::optional<RegisterTile> kernel = target_needs(r, w.dtype()).register_tile;
+  if (!kernel) return o;
+  const std::int64_t lanes = kernel->lanes;
   const auto at_least = [&](LoopId loop, std::int64_t size) {
     std::int64_t& least = o.min_tiles[loop];
     least = std::max(least, std::min(size, w.loop(loop).extent));
@@ -179,10 +174,8 @@ TensorId intermediate_named(const Workload& w, const std::string& name, const ch
 Elements capacity_elements(const Request& request, const Setting& setting, LevelId level) {
   std::int64_t bytes = capacity_of(request, setting, level).value;
   const bool cache = setting.machine->level(level).managed == Managed::hardware;
-  // A cache holds the tile that comes beside the one that goes, so a kernel's tiles are to leave room:
-  // Chimera's own CPU configuration takes 0.8 of each cache (papers.md, section C).
-  if (cache && !request.capacity && request.target && find_target(*request.target).name == "cpu")
-    bytes = bytes * 4 / 5;
+  if (cache && !request.capacity)
+    bytes = bytes * target_needs(request, setting.workload->dtype()).cache_percent / 100;
   return Elements(bytes / size_of(setting.workload->dtype()));
 }
 
@@ -221,9 +214,7 @@ Result<OrderedTiling> ordered_tiling(const Request& request, const Setting& sett
   const auto orders = chimera::orders_of(w, resolved.tree, *tiles);
   for (bool bare : {false, true}) {
     for (const chimera::Order& order : orders) {
-      if (!same_schedule(setting, order, *tiles, options, kernel.level, resolved,
-                         bare))
-        continue;
+      if (!same_schedule(setting, order, *tiles, options, kernel.level, resolved, bare)) continue;
       const std::int64_t volume = chimera::price(w, order, *tiles, options).volume.value;
       if (best && volume >= least) continue;
       best = {order, *tiles, options, kernel.level, !bare};

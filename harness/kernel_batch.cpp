@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "harness/cpu_kernel.h"
+#include "codegen/cpu/loaded.h"
 #include "harness/parallel.h"
 
 namespace tilewright::harness {
@@ -58,7 +58,7 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> verified_kernels(
       },
       options.progress, "building");
 
-  const auto tensors = std::make_shared<CpuTensors>(workload);
+  const auto tensors = std::make_shared<cpu::Tensors>(workload);
   std::vector<Result<std::unique_ptr<VerifiedKernel>>> kernels;
   for (std::size_t i = 0; i < built.size(); ++i) {
     std::optional<Result<cpu::Kernel>>& kernel = built[i];
@@ -66,7 +66,7 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> verified_kernels(
       kernels.emplace_back(Reason{kernel->reason()});
       continue;
     }
-    VerifyResult checked = verify(std::make_unique<CpuKernel>(std::move(*kernel).value(), tensors),
+    VerifyResult checked = verify(std::make_unique<cpu::LoadedKernel>(std::move(*kernel).value(), tensors),
                                   workload, reference, {}, &*items[i].schedule);
     if (checked.kernel)
       kernels.emplace_back(std::move(checked.kernel));

@@ -1,6 +1,7 @@
 // The verbs that say what is there, each from its records.
+#include "codegen/micro_kernels.h"
 #include "harness/machine_json.h"
-#include "harness/micro_kernels.h"
+#include "harness/meters.h"
 #include "harness/registry.h"
 #include "harness/verbs.h"
 #include "profilers/meter.h"
@@ -57,22 +58,44 @@ Answer list_workloads() {
   auto json = document();
   json["workloads"] = ordered_json::array();
   for (const BuiltinWorkload& w : builtin_workloads())
-    json["workloads"].push_back({{"name", w.name},
-                                 {"summary", w.summary},
-                                 {"source", w.source},
-                                 {"defaults", w.defaults}});
+    json["workloads"].push_back(
+        {{"name", w.name}, {"summary", w.summary}, {"source", w.source}, {"defaults", w.defaults}});
   return {std::move(json), Status::done};
 }
+
+namespace {
+
+/// Those of a target, in the registry's order: what each takes and needs, and whether this machine
+/// runs it.
+ordered_json micro_kernels_json(const codegen::Target& target, bool usable) {
+  ordered_json all = ordered_json::array();
+  for (const codegen::MicroKernelRecord& r : codegen::micro_kernel_records()) {
+    if (r.target != target.micro_kernels) continue;
+    std::vector<std::string> types;
+    for (DType t : r.types) types.emplace_back(name_of(t));
+    all.push_back({{"name", r.name},
+                   {"variant", r.variant.empty() ? ordered_json(nullptr) : ordered_json(r.variant)},
+                   {"types", types},
+                   {"block", r.block},
+                   {"operands", r.operands},
+                   {"needs", r.needs.empty() ? ordered_json(nullptr) : ordered_json(r.needs)},
+                   {"usable", usable && r.runs_here},
+                   {"summary", r.summary}});
+  }
+  return all;
+}
+
+}  // namespace
 
 Answer list_targets() {
   auto json = document();
   json["targets"] = ordered_json::array();
-  for (const TargetRecord& t : targets()) {
-    const Availability here = t.here();
-    json["targets"].push_back(here_json(t.name, t.summary, here));
-    json["targets"].back()["micro_kernels"] = micro_kernels_json(t.name, here.usable);
+  for (const codegen::Target* t : codegen::targets()) {
+    const Availability here = t->here();
+    json["targets"].push_back(here_json(t->name, t->summary, here));
+    json["targets"].back()["micro_kernels"] = micro_kernels_json(*t, here.usable);
     ordered_json& options = json["targets"].back()["options"] = ordered_json::array();
-    for (const OptionSpec& o : t.options) options.push_back(tilewright::to_json(o));
+    for (const OptionSpec& o : t->options()) options.push_back(tilewright::to_json(o));
   }
   return {std::move(json), Status::done};
 }
@@ -82,7 +105,7 @@ Answer list_meters() {
   json["meters"] = ordered_json::array();
   for (const profilers::MeterRecord& m : profilers::meters()) {
     json["meters"].push_back(here_json(m.name, m.summary, m.here()));
-    json["meters"].back()["target"] = m.target;
+    json["meters"].back()["target"] = target_of(m).name;
   }
   return {std::move(json), Status::done};
 }

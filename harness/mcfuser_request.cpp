@@ -11,6 +11,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Candidates that may stand in for the best one: a target may refuse many in a row, such as all
+/// tiles of a size that it pads.
+constexpr std::size_t kMostChoices = 64;
+
 /// What the model says of a schedule, as Traffic: loads read, stores written; `exact`: partial
 /// tiles at their true size.
 Traffic traffic_of(const Setting& s, LevelId level, const mcfuser::Price& price, bool exact) {
@@ -139,7 +143,17 @@ Result<Optimum> optimise_with(const Request& request, const Setting& setting, bo
   }
   json["notes"] = best->space->notes;
   json["options"] = options_json(request, options);
-  return Optimum{std::move(best->plan), on->level, std::move(json)};
+  Plan plan = best->plan;
+  const auto kept = std::make_shared<const mcfuser::BestPlan>(std::move(best).value());
+  const auto choices = [kept, on = *on, machine = setting.machine, options](std::size_t) {
+    std::vector<KernelChoice> all;
+    for (mcfuser::Ranked& r : mcfuser::ranked_plans(on.chain, *machine, on.level, on.device,
+                                                    options, kept->found, kMostChoices))
+      if (r.plan != kept->plan)
+        all.push_back({std::move(r.plan.kernels.front()), r.candidate.seconds, ""});
+    return all;
+  };
+  return Optimum{std::move(plan), on->level, std::move(json), {}, choices};
 }
 
 }  // namespace

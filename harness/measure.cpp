@@ -3,13 +3,15 @@
 
 #include "core/plan/stream.h"
 #include "harness/executed.h"
-#include "harness/measure_cuda.h"
+#include "harness/measure_ncu.h"
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"
+#include "harness/path_differences.h"
+#include "harness/pipeline.h"
 #include "harness/registry.h"
-#include "harness/run_npu.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
+#include "models/exact/exact.h"
 #include "simulator/simulator.h"
 
 namespace tilewright::harness {
@@ -77,51 +79,56 @@ std::optional<Reason> add_executed(ordered_json& json, const MeteredKernel& kern
   return std::nullopt;
 }
 
-}  // namespace
+/// By the kernel itself, and where exact counts other bytes.
+Answer self_counted(Job job) {
+  emit_job(job);
+  build_job(job);
+  if (job.refusal) return job.answer();
+  const Reference reference = reference_of(job.on.setting, job.request.seed);
+  const auto device = open_device(job.target());
+  if (!device) {
+    job.refuse_with(device.reason());
+    return job.answer();
+  }
+  verify_job(job, *device, reference);
+  if (job.refusal) return job.answer();
+  const std::optional<Traffic> counted = job.kernel->kernel().counted();
+  TW_CHECK(counted.has_value(), "a meter of kernels that do not count");
+  merge(job.json, to_json(*counted));
+  const Traffic predicted = exact(*job.on.schedule);
+  job.json["predicted"] = to_json(predicted);
+  job.json["differences"] = ordered_json::array();
+  for (const PathDifference& d : path_differences(predicted, *counted))
+    job.json["differences"].push_back({{"tensor", d.tensor},
+                                       {"boundary", d.boundary},
+                                       {"exact_bytes", d.exact.value},
+                                       {"emulated_bytes", d.emulated.value}});
+  return job.answer();
+}
 
-Answer measure(const Request& request, const MeasureOptions& options) {
-  const profilers::MeterRecord& record = find_meter(options.meter, "--meter");
-  const TargetRecord& target = find_target(options.target);
-  Request suited = request;
-  if (!suited.target) suited.target = options.target;
-  if (target.name == "npu" && record.target == "npu") return measure_npu(request, options);
-  if (target.name == "cuda" && record.target == "cuda") return measure_cuda(request, options);
-  const cpu::Isa isa = options.isa ? isa_named(*options.isa) : isa_for(record);
-  suited.isa = std::string(cpu::name_of(isa));
-  suited.micro_kernel = options.micro_kernel;
-  Scheduled on = schedule_of(suited);
-  auto json = document();
-  name_workload(json, on.setting);
-  json["machine"] = on.setting.machine->name;
-  json["target"] = options.target;
-  json["meter"] = record.name;
-  if (const auto why = absent(record)) return refuse(std::move(json), why->text);
-  if (target.name != record.target)
-    return refuse(std::move(json), "meter " + options.meter + " measures kernels of target " +
-                                       std::string(record.target));
-  if (!on.schedule) return on.refusal;
-  json["isa"] = cpu::name_of(isa);
-  if (!cpu::host_runs(isa))
-    return refuse(std::move(json), "this processor does not run " + std::string(cpu::name_of(isa)));
-
+/// By a meter of this machine's processor.
+Answer metered(Job job, const profilers::MeterRecord& record, const MeasureOptions& options) {
+  const Request& request = job.request;
+  emit_job(job);
+  if (job.refusal) return job.answer();
+  if (const auto why = job.emitted->cannot_run()) {
+    job.refuse_with(why->text);
+    return job.answer();
+  }
   if (request.progress) request.progress("building", 0);
-  const auto kernel = MeteredKernel::make(*on.schedule,
-                                          {.isa = isa,
-                                           .threads = request.threads.value_or(1),
-                                           .micro_kernel = options.micro_kernel.value_or(""),
-                                           .prefetch = options.prefetch},
-                                          reference_of(on.setting, request.seed));
+  const auto kernel = MeteredKernel::make(*job.on.schedule, *job.emitted,
+                                          reference_of(job.on.setting, request.seed));
+  ordered_json& json = job.json;
   if (!kernel) return refuse(std::move(json), kernel.reason());
   const MeteredKernel& k = **kernel;
   json["seed"] = request.seed;
   json["verified"] = true;
   json["relative_error"] = k.verification().relative_error;
-  json["threads"] = k.source().threads;
-  json["micro_kernel"] = k.source().micro_kernel;
   if (request.progress) request.progress("measuring", 0);
-  const auto m = record.make()->measure(k.built(), *on.setting.machine);
+  const auto m = record.make()->measure(k.built(), *job.on.setting.machine);
   if (!m) return refuse(std::move(json), m.reason());
 
+  const std::vector<std::string> notes = json["notes"];
   merge(json, to_json(m->traffic));
   if (!m->traffic.counts.write_back)  // what is not counted is not zero
     for (ordered_json& entry : json["traffic"])
@@ -130,15 +137,40 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   for (const auto& [name, value] : m->counters) counters[name] = value;
   json["counters"] = std::move(counters);
   json["notes"] = m->notes;
-  for (const std::string& note : k.source().notes) json["notes"].push_back(note);
+  for (const std::string& note : notes) json["notes"].push_back(note);
   json["addresses"] = addresses_json(k.built());
   json["command"] = m->command.empty() ? ordered_json(nullptr) : ordered_json(m->command);
   if (options.executed) {
     if (request.progress) request.progress("tracing", 0);
-    if (const auto why = add_executed(json, k, *on.schedule, *m))
+    if (const auto why = add_executed(json, k, *job.on.schedule, *m))
       return refuse(std::move(json), why->text);
   }
   return {std::move(json), Status::done};
+}
+
+}  // namespace
+
+Answer measure(const Request& request, const MeasureOptions& options) {
+  const profilers::MeterRecord& record = find_meter(options.meter, "--meter");
+  Job job = job_of(request, {.target = options.target, .build_only = options.build_only});
+  const codegen::Target& target = job.target();
+  if (measures(record, target) && record.counts == profilers::Counts::process)
+    return measure_by_process(std::move(job), options);
+  job.json["meter"] = record.name;
+  const auto refused = [&](const std::string& why) {
+    const Setting setting = setting_of(request);
+    name_workload(job.json, setting);
+    job.json["machine"] = setting.machine->name;
+    job.json["target"] = target.name;
+    return refuse(job.json, why);
+  };
+  if (const auto why = absent(record)) return refused(why->text);
+  if (!measures(record, target))
+    return refused("meter " + options.meter + " measures kernels of target " +
+                   std::string(target_of(record).name));
+  if (record.counts == profilers::Counts::itself) return self_counted(std::move(job));
+  job.request.target_options = options_under(record, target, job.request.target_options);
+  return metered(std::move(job), record, options);
 }
 
 }  // namespace tilewright::harness

@@ -8,7 +8,8 @@
 #include "core/plan/stream.h"
 #include "core/workload/reference/elements.h"
 #include "core/workload/reference/evaluate.h"
-#include "harness/cpu_kernel.h"
+#include "harness/meters.h"
+#include "harness/registry.h"
 
 namespace tilewright::harness {
 namespace {
@@ -22,40 +23,51 @@ constexpr std::byte kUnset{0xFF};
 
 }  // namespace
 
-cpu::Isa isa_for(const profilers::MeterRecord& meter) {
-  if (!meter.valgrind) return cpu::host_isa();
-  return cpu::host_runs(cpu::Isa::avx2) ? cpu::Isa::avx2 : cpu::Isa::generic;
+OptionValues options_under(const profilers::MeterRecord& meter, const codegen::Target& target,
+                           OptionValues given) {
+  if (meter.valgrind && target.under_valgrind != nullptr) given.merge(target.under_valgrind());
+  return given;
 }
 
 Result<std::unique_ptr<MeteredKernel>> MeteredKernel::make(const Schedule& schedule,
-                                                           const cpu::EmitOptions& options,
+                                                           const profilers::MeterRecord& meter,
                                                            const Reference& reference) {
-  const Result<cpu::Source> source = cpu::emit(schedule, options);
-  if (!source) return Reason{"target cpu cannot emit this schedule: " + source.reason()};
+  const codegen::Target& target = target_of(meter);
+  const auto emitted = target.emit(schedule, settings_for(target, options_under(meter, target)), 1);
+  if (!emitted)
+    return Reason{"target " + std::string(target.name) +
+                  " cannot emit this schedule: " + emitted.reason()};
+  return make(schedule, **emitted, reference);
+}
+
+Result<std::unique_ptr<MeteredKernel>> MeteredKernel::make(const Schedule& schedule,
+                                                           codegen::Emitted& emitted,
+                                                           const Reference& reference) {
   std::unique_ptr<MeteredKernel> metered(new MeteredKernel);
   if (metered->directory_.path().empty())
     return Reason{"no temporary directory: " + std::string(std::strerror(errno))};
   metered->built_.object = metered->directory_.path() / "kernel.so";
-  Result<cpu::Kernel> kernel = cpu::build(*source, {.object = metered->built_.object});
-  if (!kernel) return Reason{"the kernel cannot be built: " + kernel.reason()};
+  const Result<codegen::HostObject> object = emitted.build_object(metered->built_.object);
+  if (!object) return Reason{"the kernel cannot be built: " + object.reason()};
+  nlohmann::ordered_json unused;
+  Result<std::unique_ptr<TargetKernel>> loaded = emitted.load(nullptr, unused);
+  if (!loaded) return Reason{"the kernel does not run here: " + loaded.reason()};
   metered->workload_ = schedule.workload;
   VerifyResult checked =
-      verify(std::make_unique<CpuKernel>(std::move(kernel).value(), *schedule.workload),
-             *schedule.workload, reference, {}, &schedule);
+      verify(std::move(loaded).value(), *schedule.workload, reference, {}, &schedule);
   if (!checked.kernel)
     return Reason{"verification failed: " + reason_of(checked.verification, *schedule.workload) +
                   "; the kernel is not measured"};
   metered->kernel_ = std::move(checked.kernel);
-  metered->place(schedule);
+  metered->place(schedule, *object);
   return metered;
 }
 
-void MeteredKernel::place(const Schedule& schedule) {
+void MeteredKernel::place(const Schedule& schedule, const codegen::HostObject& object) {
   const Workload& w = *workload_;
-  const cpu::Source& source = kernel_->source();
   const AddressMap map(schedule, Layout::row_major);
   profilers::BuiltKernel& b = built_;
-  b.prefix = source.prefix, b.threads = source.threads, b.isa = cpu::name_of(source.isa);
+  b.prefix = object.prefix, b.threads = object.threads, b.isa = object.isa;
   b.arena = b.end = AddressMap::kArena;
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const std::int64_t bytes = w.tensors()[t].bytes().value;
@@ -66,7 +78,7 @@ void MeteredKernel::place(const Schedule& schedule) {
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const Tensor& tensor = w.tensors()[t];
     profilers::PlacedTensor placed{.name = tensor.name, .bytes = tensor.bytes().value};
-    if (source.needed[t]) {
+    if (kernel_->kernel().needs(TensorId(t))) {
       placed.address = map.base(TensorId(t));
       if (placed.address == 0) {  // the simulator has it on chip
         placed.address = page_from(b.end);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "codegen/cpu/cpu.h"
+#include "codegen/target.h"
 #include "core/base/toolchain.h"
 #include "core/plan/schedule.h"
 #include "harness/verified_kernel.h"
@@ -18,18 +18,22 @@ namespace tilewright::harness {
 /// that simulated and executed addresses are the same. Working memory lies after the last tensor.
 class MeteredKernel {
  public:
-  /// Emits, builds and verifies. A Reason where any of that fails.
+  /// Builds what was emitted of the schedule, and verifies it. A Reason where any of that fails,
+  /// and where the target's kernels are no shared objects.
   static Result<std::unique_ptr<MeteredKernel>> make(const Schedule& schedule,
-                                                     const cpu::EmitOptions& options,
+                                                     codegen::Emitted& emitted,
+                                                     const Reference& reference);
+  /// The same, emitted for the meter's target with these options, on one thread.
+  static Result<std::unique_ptr<MeteredKernel>> make(const Schedule& schedule,
+                                                     const profilers::MeterRecord& meter,
                                                      const Reference& reference);
 
   const profilers::BuiltKernel& built() const { return built_; }
   const Verification& verification() const { return kernel_->verification(); }
-  const cpu::Source& source() const { return kernel_->source(); }
 
  private:
   MeteredKernel() = default;
-  void place(const Schedule& schedule);
+  void place(const Schedule& schedule, const codegen::HostObject& object);
   std::optional<Reason> check(const std::byte* arena) const;
 
   TemporaryDirectory directory_;
@@ -40,7 +44,8 @@ class MeteredKernel {
   profilers::BuiltKernel built_;
 };
 
-/// The widest instruction set that runs both here and under the meter.
-cpu::Isa isa_for(const profilers::MeterRecord& meter);
+/// The options given, and those that a target's kernels need to run under the meter.
+OptionValues options_under(const profilers::MeterRecord& meter, const codegen::Target& target,
+                           OptionValues given = {});
 
 }  // namespace tilewright::harness

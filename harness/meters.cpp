@@ -1,5 +1,8 @@
 #include "harness/meters.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 namespace tilewright::harness {
 
 const profilers::MeterRecord& find_meter(std::string_view name, std::string_view option,
@@ -23,12 +26,17 @@ std::optional<Reason> absent(const profilers::MeterRecord& meter) {
                 (here.help.empty() ? "" : "; try: " + here.help)};
 }
 
-cpu::Isa isa_named(const std::string& name) {
-  if (const auto isa = cpu::isa_from_name(name)) return *isa;
-  throw InputError({.where = "--isa",
-                    .value = name.empty() ? "nothing" : name,
-                    .problem = "is no instruction set",
-                    .accepted = "avx512_bf16, avx512, avx2, generic"});
+bool measures(const profilers::MeterRecord& meter, const codegen::Target& target) {
+  if (target.meters == nullptr) return false;
+  const std::vector<std::string_view> names = target.meters();
+  return std::ranges::find(names, meter.name) != names.end();
+}
+
+const codegen::Target& target_of(const profilers::MeterRecord& meter) {
+  for (const codegen::Target* t : codegen::targets())
+    if (measures(meter, *t)) return *t;
+  TW_CHECK(false, "a meter that measures no target's kernels");
+  std::abort();
 }
 
 }  // namespace tilewright::harness

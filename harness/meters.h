@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/cpu/cpu.h"
+#include "codegen/target.h"
 #include "core/base/error.h"
 #include "profilers/meter.h"
 
@@ -17,7 +17,9 @@ const profilers::MeterRecord& find_meter(std::string_view name, std::string_view
 /// Why the meter is not usable here, with what would help; none: it is.
 std::optional<Reason> absent(const profilers::MeterRecord& meter);
 
-/// --isa, of every verb. Throws InputError.
-cpu::Isa isa_named(const std::string& name);
+/// The first target whose kernels the meter measures.
+const codegen::Target& target_of(const profilers::MeterRecord& meter);
+/// Whether it measures this target's kernels.
+bool measures(const profilers::MeterRecord& meter, const codegen::Target& target);
 
 }  // namespace tilewright::harness

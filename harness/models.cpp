@@ -296,6 +296,11 @@ const std::vector<ModelRecord>& table() {
 std::span<const ModelRecord> builtin_models() { return table(); }
 
 Result<Plan> plan_of(const Request& request, Setting& setting) {
+  KernelChoices unused;
+  return plan_of(request, setting, unused);
+}
+
+Result<Plan> plan_of(const Request& request, Setting& setting, KernelChoices& choices) {
   if (auto plan = plan_in_place(request, setting)) return *plan;
   if (!request.pins.empty() || !request.flags.empty())
     throw InputError({.where = "--pin, --flag",
@@ -329,6 +334,7 @@ Result<Plan> plan_of(const Request& request, Setting& setting) {
   Result<Optimum> best = model->optimise(request, setting);
   if (!best) return Reason{best.reason()};
   rewrite(setting, best->rewrites, "--model " + model->name);
+  choices = std::move(best.value().choices);
   return std::move(best).value().plan;
 }
 

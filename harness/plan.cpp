@@ -5,6 +5,7 @@
 #include "harness/chimera_levels.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
+#include "harness/taken.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
@@ -72,6 +73,26 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
                 .model = model.name,
                 .plan = best->plan,
                 .rewrites = setting.rewrites};
+  if (request.target && !several) {
+    // What is shown is what `run --target` runs.
+    const codegen::Target& target = target_named(request.target);
+    Scheduled on{.setting = setting, .plan = best->plan, .choices = best->choices};
+    Result<Schedule> schedule = resolve(on.plan, setting.workload, setting.machine);
+    if (schedule) {
+      on.schedule = std::move(schedule).value();
+      const Result<Taken> taken =
+          emit_taken(on, target, settings_for(target, request.target_options), 1);
+      json["target"] = target.name;
+      if (!taken) {
+        name_workload(json, setting);
+        json["machine"] = setting.machine->name;
+        return refuse(std::move(json), "target " + std::string(target.name) +
+                                           " takes none of the model's plans: " + taken.reason());
+      }
+      if (!taken->replaced.empty()) json["replaced"] = taken->replaced;
+      best.value().plan = file.plan = on.plan;
+    }
+  }
   json["plan"] = to_json(file);
   json["level"] = several ? "all" : setting.machine->level(best->level).name;
   merge(json, best->document);

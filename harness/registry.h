@@ -8,12 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/availability.h"
+#include "codegen/target.h"
 #include "core/base/error.h"
 #include "core/base/option.h"
 #include "core/plan/plan.h"
 #include "harness/answer.h"
 #include "harness/request.h"
+#include "harness/schedules.h"
 
 namespace tilewright::harness {
 
@@ -24,6 +25,8 @@ struct Optimum {
   nlohmann::ordered_json document; ///< the model's part of what `plan` prints: volume_bytes, ...
   /// Rewrites of the setting's workload that the plan is of, beyond those it has already.
   std::vector<std::string> rewrites = {};
+  /// What may stand in the place of a kernel that a target refuses.
+  KernelChoices choices = {};
 };
 
 struct ModelRecord {
@@ -59,19 +62,20 @@ bool takes_option(const Request& request, std::string_view name);
 /// Throws InputError with the names, nearest first.
 const ModelRecord& find_model(std::string_view name);
 
-struct TargetRecord {
-  std::string_view name;
-  std::string_view summary;
-  Availability (*here)();
-  std::span<const OptionSpec> options;
-};
-std::span<const TargetRecord> targets();
-const TargetRecord& find_target(std::string_view name);
+/// The target of that name; none: the first of the registry. Throws InputError.
+const codegen::Target& target_named(const std::optional<std::string>& name);
+/// The request's options of that target over its defaults. Throws InputError for an option that the
+/// target does not have, and for a value that it does not take.
+Settings settings_for(const codegen::Target& target, const OptionValues& options);
+/// What the request's target asks of plans; nothing particular where the request names none.
+TargetNeeds target_needs(const Request& request, DType type);
 
 /// The plan that a request says: its file, its tree, its --order (Chimera's tree of it), or the best of
 /// its --model. A model may have planned for a rewritten workload: then that is the setting's from now
 /// on. A Reason where the order has no tree or the model finds nothing; throws InputError where the
 /// request says no plan at all.
 Result<Plan> plan_of(const Request& request, Setting& setting);
+/// The same, and what may stand in the place of its kernels.
+Result<Plan> plan_of(const Request& request, Setting& setting, KernelChoices& choices);
 
 }  // namespace tilewright::harness

@@ -40,8 +40,6 @@ struct Request {
   OptionValues options = {};                  ///< of models, as given (settings_among)
   OptionValues target_options = {};           ///< of the target that is asked, as given
   std::optional<std::string> target = {};     ///< --target: a plan's tiles suit its micro-kernel
-  std::optional<std::string> isa = {};        ///< of that target; none: the host's widest
-  std::optional<std::string> micro_kernel = {};
   std::optional<std::string> layout = {};     ///< tiled, row-major
   std::optional<std::int64_t> samples = {};   ///< explain: candidates drawn from the model's space
   std::uint64_t seed = 1;

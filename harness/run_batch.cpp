@@ -1,13 +1,11 @@
-// Many runs on one device: all emitted and built first, in parallel, then one after the other.
+// Many runs on one target: all emitted and built first, in parallel, then one after the other.
 #include <map>
 #include <sstream>
 
 #include "core/base/format.h"
 #include "harness/files.h"
 #include "harness/parallel.h"
-#include "harness/registry.h"
-#include "harness/run_cuda.h"
-#include "harness/target_options.h"
+#include "harness/pipeline.h"
 #include "harness/verb.h"
 
 namespace tilewright::harness {
@@ -27,33 +25,34 @@ const Verb& line_verb() {
     line.options.push_back({.name = "name", .help = "of its answer"});
     line.options.push_back({.name = "workload", .help = "a workload"});
     line.options.push_back({.name = "plan", .help = "a plan file"});
-    line.options.push_back({.name = "prefix", .help = "of the names of its kernels"});
     return line;
   }();
   return verb;
 }
 
 /// One line of a batch over the options that all of them share.
-CudaJob job_of(const ordered_json& object, const std::string& where, const CudaJob& shared) {
+Job line_job(const ordered_json& object, const std::string& where, const Job& shared) {
   const Verb& verb = line_verb();
   const Asked asked{.options = option_values(options_of(verb), object, where)};
   const Settings settings = settings_of(verb, asked);
   const Request line = request_of(verb, asked);
-  CudaJob job = shared;
+  Job job = shared;
   read_given(job.request, request_options(), settings);
   for (const auto& [name, texts] : line.options) job.request.options[name] = texts;
-  read_target_options(job.options, target_settings(line, job.options.target, verb.name), true);
+  for (const auto& [name, texts] : line.target_options) job.request.target_options[name] = texts;
   for (const char* subject : {"workload", "plan"})
     if (settings.has(subject)) job.request.subject = settings.text(subject);
-  if (settings.has("prefix")) job.options.cuda.prefix = settings.text("prefix");
   job.json["name"] = settings.has("name") ? settings.text("name") : where;
   return job;
 }
 
 }  // namespace
 
-std::vector<CudaJob> batch_jobs(const std::string& file, const CudaJob& shared) {
-  std::vector<CudaJob> jobs;
+std::vector<Job> batch_jobs(const std::string& file, const Request& request,
+                            const RunOptions& options) {
+  Job shared = job_of(request, options);
+  shared.request.progress = {};
+  std::vector<Job> jobs;
   std::istringstream lines(read_file(file, "--batch"));
   int number = 0;
   for (std::string text; std::getline(lines, text);) {
@@ -67,7 +66,7 @@ std::vector<CudaJob> batch_jobs(const std::string& file, const CudaJob& shared) 
            .value = text,
            .problem = "is no request",
            .accepted = R"(a JSON object, {"workload": "mcfuser/G1", "model": "mcfuser"})"});
-    jobs.push_back(job_of(object, where, shared));
+    jobs.push_back(line_job(object, where, shared));
   }
   if (jobs.empty())
     throw InputError({.where = file,
@@ -77,7 +76,7 @@ std::vector<CudaJob> batch_jobs(const std::string& file, const CudaJob& shared) 
   return jobs;
 }
 
-void guarded(CudaJob& job, const std::function<void(CudaJob&)>& step) {
+void guarded(Job& job, const std::function<void(Job&)>& step) {
   if (job.refusal) return;
   try {
     step(job);
@@ -90,7 +89,7 @@ namespace {
 
 /// What says which reference a job's kernel is verified on: elements are by the rewritten
 /// workload's TensorIds.
-std::string reference_key(const CudaJob& job) {
+std::string reference_key(const Job& job) {
   return join(job.on.setting.rewrites) + "|" + job.on.setting.workload_name;
 }
 
@@ -98,15 +97,15 @@ std::string reference_key(const CudaJob& job) {
 /// needs it: of large workloads a reference is gigabytes.
 class References {
  public:
-  explicit References(const std::vector<CudaJob>& jobs) {
-    for (const CudaJob& job : jobs)
+  explicit References(const std::vector<Job>& jobs) {
+    for (const Job& job : jobs)
       if (!job.refusal) ++all_[reference_key(job)].users;
   }
 
   /// Evaluates those that are too small for several threads side by side.
-  void prepare(const std::vector<CudaJob>& jobs, int threads, const Progress& progress) {
-    std::vector<const CudaJob*> small;
-    for (const CudaJob& job : jobs)
+  void prepare(const std::vector<Job>& jobs, int threads, const Progress& progress) {
+    std::vector<const Job*> small;
+    for (const Job& job : jobs)
       if (!job.refusal && is_small(*job.on.setting.workload) && !all_[reference_key(job)].begun)
         small.push_back(&job), all_[reference_key(job)].begun = true;
     parallel_for(
@@ -114,12 +113,12 @@ class References {
         "evaluating the references");
   }
   /// Of a job that is not refused: evaluated on all cores where it was not yet.
-  const Reference& of(const CudaJob& job) {
+  const Reference& of(const Job& job) {
     Entry& entry = all_.at(reference_key(job));
     if (!entry.reference) evaluate(job);
     return *entry.reference;
   }
-  void done_with(const CudaJob& job) {
+  void done_with(const Job& job) {
     const auto entry = all_.find(reference_key(job));
     if (entry != all_.end() && --entry->second.users == 0) entry->second.reference.reset();
   }
@@ -137,7 +136,7 @@ class References {
     for (const Tensor& t : w.tensors()) elements += t.elements().value;
     return elements <= kMost;
   }
-  void evaluate(const CudaJob& job) {
+  void evaluate(const Job& job) {
     all_.at(reference_key(job)).reference = reference_of(job.on.setting, job.request.seed);
   }
 
@@ -150,7 +149,7 @@ class Stream {
   explicit Stream(const std::optional<std::string>& path) {
     if (path) out_.emplace(*path, "-o", OutputFile::Becomes::line_by_line);
   }
-  void add(const CudaJob& job) {
+  void add(const Job& job) {
     if (!out_) return;
     out_->stream() << job.answer().json.dump(-1, ' ', false, ordered_json::error_handler_t::replace)
                    << '\n';
@@ -163,23 +162,23 @@ class Stream {
 
 /// Runs them in order. After a fault the device is opened afresh; after a kernel that does not end
 /// nothing more runs in this process.
-void run_all(std::vector<CudaJob>& jobs, References& references, Stream& stream,
-             const Progress& progress) {
-  Result<std::shared_ptr<cuda::Device>> device = cuda::Device::open();
+void run_all(std::vector<Job>& jobs, Result<std::shared_ptr<codegen::Device>> device,
+             References& references, Stream& stream, const Progress& progress) {
   std::string hung;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    CudaJob& job = jobs[i];
+    Job& job = jobs[i];
     const bool uses_reference = !job.refusal;
     if (!job.refusal && !hung.empty()) job.refuse_with("not run: the device hangs on " + hung);
-    if (!job.refusal && device && device.value()->faulted()) {
+    if (!job.refusal && device && *device && device.value()->faulted()) {
       device = Reason{"closed"};  // before it can be opened again
-      device = cuda::Device::open();
+      device = open_device(job.target());
     }
-    if (!job.refusal && !device)
-      job.refuse_with("target cuda is not available: " + device.reason());
+    if (!job.refusal && !device) job.refuse_with(device.reason());
     if (!job.refusal) {
-      run_job(job, *device, references.of(job));
-      if (device.value()->hung()) hung = job.json["name"].get<std::string>();
+      verify_job(job, *device, references.of(job));
+      time_job(job);
+      job.kernel.reset();
+      if (*device && device.value()->hung()) hung = job.json["name"].get<std::string>();
     }
     if (uses_reference) references.done_with(job);
     stream.add(job);
@@ -192,22 +191,15 @@ void run_all(std::vector<CudaJob>& jobs, References& references, Stream& stream,
 
 Answer run_batch(const Request& request, const RunOptions& options, const std::string& batch,
                  const std::optional<std::string>& out) {
-  if (options.target != "cuda")
-    throw InputError({.where = "--batch",
-                      .value = batch,
-                      .problem = "is for another target than " + options.target,
-                      .accepted = "--target cuda"});
-  CudaJob shared{.request = request, .options = options};
-  shared.request.progress = {};
-  std::vector<CudaJob> jobs = batch_jobs(batch, shared);
+  std::vector<Job> jobs = batch_jobs(batch, request, options);
+  const codegen::Target& target = jobs.front().target();
   auto json = document();
-  json["target"] = options.target;
-  std::optional<cuda::DeviceInfo> info;
-  if (!options.cuda.build_only) {
-    const Result<cuda::DeviceInfo> here = cuda::Device::describe();
-    if (!here) return refuse(std::move(json), "target cuda is not available: " + here.reason());
-    info = *here;
-    json["device"] = device_json(*info);
+  json["target"] = target.name;
+  Result<std::shared_ptr<codegen::Device>> device = std::shared_ptr<codegen::Device>();
+  if (!options.build_only) {
+    device = open_device(target);
+    if (!device) return refuse(std::move(json), device.reason());
+    if (*device) device.value()->describe(json);
   }
   Stream stream(out);
   const int threads = threads_of(request);
@@ -215,19 +207,19 @@ Answer run_batch(const Request& request, const RunOptions& options, const std::s
       jobs.size(), threads,
       [&](std::size_t i) {
         guarded(jobs[i], emit_job);
-        guarded(jobs[i], [&](CudaJob& job) { build_job(job, info ? &*info : nullptr); });
+        guarded(jobs[i], build_job);
       },
       request.progress, "building");
-  if (options.cuda.build_only) {
-    for (const CudaJob& job : jobs) stream.add(job);
+  if (options.build_only) {
+    for (const Job& job : jobs) stream.add(job);
   } else {
     References references(jobs);
     references.prepare(jobs, threads, request.progress);
-    run_all(jobs, references, stream, request.progress);
+    run_all(jobs, std::move(device), references, stream, request.progress);
   }
   json["results"] = ordered_json::array();
   bool any = false;
-  for (const CudaJob& job : jobs) {
+  for (const Job& job : jobs) {
     json["results"].push_back(job.answer().json);
     any = any || !job.refusal;
   }

@@ -19,7 +19,7 @@ Scheduled schedule_of(const Request& request) {
     out.refusal = refuse(std::move(json), reason);
   };
   check_model_options(request);
-  Result<Plan> plan = plan_of(request, out.setting);
+  Result<Plan> plan = plan_of(request, out.setting, out.choices);
   if (!plan) {
     refused(plan.reason());
     return out;

@@ -1,8 +1,10 @@
 // From a request to a schedule, with the refusals that every verb on a plan shares.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/plan/schedule.h"
 #include "core/plan/traffic.h"
@@ -11,10 +13,21 @@
 
 namespace tilewright::harness {
 
+/// What may stand in a kernel's place.
+struct KernelChoice {
+  Kernel kernel;
+  std::optional<double> seconds = {};  ///< predicted
+  std::string note = {};               ///< what is lost; empty: nothing
+};
+/// Of each kernel of a plan what may stand in its place, best first; the kernel itself is left out.
+/// Null: nothing may.
+using KernelChoices = std::function<std::vector<KernelChoice>(std::size_t kernel)>;
+
 /// Either a schedule to go on with, or the answer to give instead.
 struct Scheduled {
   Setting setting;
   Plan plan;
+  KernelChoices choices;  ///< of the model that made the plan
   std::optional<Schedule> schedule;
   Answer refusal;  ///< where there is no schedule: "legal": false and the reason
 };

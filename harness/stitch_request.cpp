@@ -105,8 +105,19 @@ Result<Optimum> optimise_with(const Request& request, const Setting& asked, Stit
   for (std::size_t k = 0; k < written.unbound.size(); ++k)
     json["stitched"][k]["without_units"] =
         written.unbound[k].empty() ? ordered_json(nullptr) : ordered_json(written.unbound[k]);
+  const auto choices = [kept = std::make_shared<const StitchedPlan>(*found),
+                        options](std::size_t kernel) {
+    std::vector<KernelChoice> all;
+    for (fs::WrittenKernel& c :
+         fs::kernel_choices(kept->graph, kept->device, kept->price(), kernel, options))
+      all.push_back({std::move(c.kernel), c.seconds,
+                     c.without_units.empty() ? "" : "without units: " + c.without_units});
+    return all;
+  };
+  // A schedule that was asked for by number is not replaced: another would say nothing of it.
+  const bool asked_for = stitch_settings(request).given("schedule-rank");
   return Optimum{std::move(written.plan), setting.machine->default_level(), std::move(json),
-                 found->rewrites};
+                 found->rewrites, asked_for ? KernelChoices() : choices};
 }
 
 void computed(const Node& n, const Workload& w, std::set<OpId>& ops) {
@@ -374,18 +385,6 @@ std::optional<Stitcher> stitcher_of(const std::string& model) {
   if (model == "xla-rule") return Stitcher::xla_rule;
   if (model == "unfused") return Stitcher::unfused;
   return std::nullopt;
-}
-
-Result<Plan> without_units(const Request& request, const Setting& asked, Stitcher stitcher,
-                           const std::set<std::string>& kernels) {
-  const Result<StitchedPlan> found = stitched(asked, stitch_options(request), stitcher);
-  if (!found) return Reason{found.reason()};
-  Plan plan =
-      fs::write_plan(found->graph, found->device, found->price(), asked.machine).plan;
-  const Plan without = fs::plan_of(found->graph, found->price());
-  for (std::size_t k = 0; k < plan.kernels.size(); ++k)
-    if (kernels.contains(plan.kernels[k].name)) plan.kernels[k] = without.kernels[k];
-  return plan;
 }
 
 Answer stitch_explain(const Request& request, const Setting& asked) {

@@ -38,11 +38,6 @@ Result<StitchedPlan> stitched(const Setting& setting, const fusionstitching::Opt
 
 /// Which stitcher makes a model's plans; none of other models.
 std::optional<Stitcher> stitcher_of(const std::string& model);
-/// The same plan with the kernels of these names written without units: loops that a block runs one
-/// after the other, for what a target cannot emit otherwise. A Reason where there is no plan.
-Result<Plan> without_units(const Request& request, const Setting& asked, Stitcher stitcher,
-                           const std::set<std::string>& kernels);
-
 /// The setting with the workload that the plan is of.
 Setting setting_of(const Setting& asked, const StitchedPlan& plan);
 

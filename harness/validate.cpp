@@ -98,7 +98,7 @@ std::optional<Reason> metered(const Subject& s, Point& p) {
   const Plan plan = chimera::plan_of(workload(s), p.order, p.tiles, m, s.level, s.exact_edges);
   const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.setting.machine);
   if (!schedule) return Reason{schedule.reason()};
-  const auto kernel = MeteredKernel::make(*schedule, {.isa = isa_for(*s.meter)}, *s.reference);
+  const auto kernel = MeteredKernel::make(*schedule, *s.meter, *s.reference);
   if (!kernel) return Reason{kernel.reason()};
   const auto measured = s.meter->make()->measure((*kernel)->built(), m);
   if (!measured) return Reason{measured.reason()};

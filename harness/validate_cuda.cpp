@@ -6,7 +6,7 @@
 
 #include "core/base/format.h"
 #include "harness/mcfuser_request.h"
-#include "harness/measure_cuda.h"
+#include "harness/measure_ncu.h"
 #include "harness/meters.h"
 #include "harness/recorded.h"
 #include "harness/registry.h"
@@ -39,11 +39,11 @@ std::vector<std::string> expressions_of(const Request& request, const ValidateOp
 }
 
 /// Tiles of one expression whose schedule is legal and fits.
-std::vector<CudaJob> drawn_jobs(const Request& request, const Fused& on,
+std::vector<Job> drawn_jobs(const Request& request, const Fused& on,
                                 const std::string& expression, std::int64_t samples,
                                 std::mt19937_64& random) {
   const Workload& w = *on.chain.workload;
-  std::vector<CudaJob> jobs;
+  std::vector<Job> jobs;
   std::set<std::string> seen;
   for (std::int64_t i = 0; i < 1000 * samples && std::ssize(jobs) < samples; ++i) {
     std::vector<std::string> tiles;
@@ -54,7 +54,7 @@ std::vector<CudaJob> drawn_jobs(const Request& request, const Fused& on,
       tiles.push_back(w.loop(l).name + "=" + std::to_string(std::min(chosen, most)));
     }
     if (!seen.insert(join(tiles, ",")).second) continue;
-    CudaJob job{.request = request, .options = {.target = "cuda"}};
+    Job job = job_of(request, {.target = std::string(target_of(find_meter("ncu", "--truth")).name)});
     job.request.progress = {};
     job.request.model = "mcfuser";
     job.request.options["expression"] = {expression};
@@ -68,11 +68,11 @@ std::vector<CudaJob> drawn_jobs(const Request& request, const Fused& on,
 }
 
 /// Counts them, as the blocks of a recording have them.
-Result<ordered_json> counted_block(std::vector<CudaJob>& jobs, const Request& request) {
-  const Counted counted = count_cuda(jobs, request, {});
+Result<ordered_json> counted_block(std::vector<Job>& jobs, const Request& request) {
+  const Counted counted = count_by_ncu(jobs, request);
   if (counted.refusal) return Reason{*counted.refusal};
   ordered_json block = {{"points", ordered_json::array()}, {"failed", ordered_json::array()}};
-  for (const CudaJob& job : jobs) {
+  for (const Job& job : jobs) {
     ordered_json point = {{"name", job.json["name"]},
                           {"workload", job.json["workload"]},
                           {"expression", job.request.options.at("expression").front()},
@@ -225,9 +225,9 @@ Answer validate_cuda(const Request& request, const ValidateOptions& options) {
     json["recorded"] = *options.recorded;
   } else {
     std::mt19937_64 random(request.seed);
-    std::vector<CudaJob> jobs;
+    std::vector<Job> jobs;
     for (const std::string& expression : expressions_of(request, options, *on))
-      for (CudaJob& job : drawn_jobs(request, *on, expression, options.samples, random))
+      for (Job& job : drawn_jobs(request, *on, expression, options.samples, random))
         jobs.push_back(std::move(job));
     if (jobs.empty()) return refuse(std::move(json), "no tiling fits the level");
     Result<ordered_json> counted = counted_block(jobs, request);

@@ -6,9 +6,13 @@
 
 #include "harness/parallel.h"
 #include "harness/registry.h"
-#include "harness/run_npu.h"
+#include "codegen/npu/emulated/loaded.h"
+#include "codegen/npu/npu.h"
+#include "harness/path_differences.h"
+#include "harness/schedules.h"
 #include "harness/statistics.h"
 #include "harness/validate_command.h"
+#include "harness/verified_kernel.h"
 #include "models/chimera/chimera.h"
 #include "models/chimera/paths.h"
 #include "models/exact/exact.h"
@@ -108,8 +112,8 @@ void evaluate(const Setting& s, const chimera::CubeChain& chain, const Reference
   p.predicted = predicted(w, chain, p.blocks);
   const Result<Schedule> schedule = resolve(p.plan, s.workload, s.machine);
   const Result<npu::Source> source = npu::emit(*schedule);
-  auto made = std::make_unique<NpuKernel>(*source, w, *s.machine);
-  NpuKernel& kernel = *made;
+  auto made = std::make_unique<npu::LoadedKernel>(*source, *schedule);
+  npu::LoadedKernel& kernel = *made;
   std::vector<npu::Report> reports;  // the kernel itself ends where it is wrong
   const VerifyResult checked = verify(
       std::move(made), w, reference, [&] { reports = kernel.reports(); }, &*schedule);
@@ -123,7 +127,7 @@ void evaluate(const Setting& s, const chimera::CubeChain& chain, const Reference
     p.failure = "verification failed: " + reason_of(checked.verification, w);
     return;
   }
-  const Traffic counted = emulated_traffic(reports, w, *s.machine);
+  const Traffic counted = npu::emulated_traffic(reports, w, *s.machine);
   p.paths = std::ssize(counted.entries);
   p.differing = std::ssize(path_differences(exact(*schedule), counted));
   for (const TrafficEntry& e : counted.entries)

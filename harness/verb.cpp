@@ -34,8 +34,9 @@ std::vector<const OptionSpec*> pointers(std::span<const OptionSpec> specs) {
   return all;
 }
 
-std::vector<const OptionSpec*> target_options(const TargetRecord& target, std::string_view verb) {
-  std::vector<const OptionSpec*> all = pointers(target.options);
+std::vector<const OptionSpec*> target_options(const codegen::Target& target,
+                                              std::string_view verb) {
+  std::vector<const OptionSpec*> all = pointers(target.options());
   std::erase_if(all, [verb](const OptionSpec* o) { return !has_verb(*o, verb); });
   return all;
 }
@@ -51,8 +52,8 @@ std::string with_nearest(std::string_view given, const std::vector<std::string>&
 std::vector<OptionGroup> option_groups(const Verb& verb) {
   std::vector<OptionGroup> groups{{"", pointers(verb.options)}};
   if (verb.targets)
-    for (const TargetRecord& t : targets())
-      add_group(groups, kTarget, t.name, target_options(t, verb.name));
+    for (const codegen::Target* t : codegen::targets())
+      add_group(groups, kTarget, t->name, target_options(*t, verb.name));
   if (!verb.models) return groups;
   groups.push_back({"every model", pointers(defaults_options())});
   for (const ModelRecord& m : models()) add_group(groups, "", m.name, pointers(m.options));
@@ -107,7 +108,7 @@ Answer ask(const Verb& verb, const Asked& asked) {
 }
 
 Settings target_settings(const Request& request, std::string_view target, std::string_view verb) {
-  const TargetRecord& record = find_target(target);
+  const codegen::Target& record = codegen::find_target(target);
   const std::vector<const OptionSpec*> has = target_options(record, verb);
   std::vector<std::string> known;
   for (const OptionSpec* o : has) known.push_back(as_argument(*o));
@@ -117,7 +118,7 @@ Settings target_settings(const Request& request, std::string_view target, std::s
                         .value = "--" + name,
                         .problem = "is none of its options",
                         .accepted = with_nearest("--" + name, known)});
-  return {record.options, request.target_options, "target " + std::string(target)};
+  return {record.options(), request.target_options, "target " + std::string(target)};
 }
 
 OptionValues option_values(const std::vector<const OptionSpec*>& options,

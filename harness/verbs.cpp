@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "harness/registry.h"
 #include "harness/split.h"
-#include "harness/target_options.h"
 #include "harness/verb.h"
 
 namespace tilewright::harness {
@@ -48,12 +48,10 @@ OptionSpec batch() {
           .help = "cuda: many runs, a JSON object of options a line; built in parallel"};
 }
 
-/// The target that is asked, and its options.
-template <class Options>
-Options with_target(Options o, const Request& request, const char* verb) {
-  o.target = request.target.value_or("cpu");
-  read_target_options(o, target_settings(request, o.target, verb));
-  return o;
+/// The request, its target's options checked for this verb.
+const Request& checked(const Request& request, const char* verb) {
+  target_settings(request, target_named(request.target).name, verb);
+  return request;
 }
 
 std::vector<Verb> lists() {
@@ -294,7 +292,7 @@ Verb emit_verb() {
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
-        return emit(r, with_target(EmitOptions{.out = s.text("out")}, r, "emit"));
+        return emit(checked(r, "emit"), s.text("out"));
       }};
 }
 
@@ -306,14 +304,17 @@ const std::vector<Bound<RunOptions>>& run_options() {
         .fallback = "2 on cpu, 0.25 on cuda",
         .help = "of timing, about"},
        into<&RunOptions::seconds>},
-      {build_only(), [](RunOptions& o, const Settings& s,
-                        std::string_view name) { o.cuda.build_only = s.flag(name); }},
+      {{.name = "tune",
+        .kind = OptionKind::integer,
+        .high = 1000,
+        .help = "time so many of the plans that the model offers and take the fastest; MCFuser's "
+                "paper: 8"},
+       into<&RunOptions::tune>},
+      {build_only(), into<&RunOptions::build_only>},
       {{.name = "count",
         .kind = OptionKind::flag,
         .help = "run each verified kernel once more for a profiler; not timed"},
-       [](RunOptions& o, const Settings& s, std::string_view name) {
-         o.cuda.count = s.flag(name);
-       }}};
+       into<&RunOptions::count>}};
   return all;
 }
 
@@ -340,7 +341,8 @@ Verb run_verb() {
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
-        const RunOptions o = with_target(read(run_options(), s), r, "run");
+        const RunOptions o = read(run_options(), s);
+        checked(r, "run");
         return s.has("batch") ? run_batch(r, o, s.text("batch"), s.find_text("out")) : run(r, o);
       }};
 }
@@ -355,11 +357,8 @@ const std::vector<Bound<MeasureOptions>>& measure_options() {
       {{.name = "cold-only",
         .kind = OptionKind::flag,
         .help = "ncu: count only with caches emptied before every kernel: half the time"},
-       [](MeasureOptions& o, const Settings& s, std::string_view name) {
-         o.cuda.cold_only = s.flag(name);
-       }},
-      {build_only(), [](MeasureOptions& o, const Settings& s,
-                        std::string_view name) { o.cuda.build_only = s.flag(name); }},
+       into<&MeasureOptions::cold_only>},
+      {build_only(), into<&MeasureOptions::build_only>},
       {{.name = "executed",
         .kind = OptionKind::flag,
         .help = "also every address executed, through simulated caches, and the causes"},
@@ -392,7 +391,8 @@ Verb measure_verb() {
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
-        const MeasureOptions o = with_target(read(measure_options(), s), r, "measure");
+        const MeasureOptions o = read(measure_options(), s);
+        checked(r, "measure");
         return s.has("batch") ? measure_batch(r, o, s.text("batch"), s.find_text("out"))
                               : measure(r, o);
       }};

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/base/format.h"
-#include "harness/cpu_kernel.h"
 
 namespace tilewright::harness {
 namespace {
@@ -115,12 +114,6 @@ double VerifiedKernel::run() {
   return *seconds;
 }
 
-const cpu::Source& VerifiedKernel::source() const {
-  const auto* on_cpu = dynamic_cast<const CpuKernel*>(kernel_.get());
-  TW_CHECK(on_cpu != nullptr, "the CPU's source of another target's kernel");
-  return on_cpu->source();
-}
-
 namespace {
 
 /// The outputs as the kernel has left them, by TensorId.
@@ -209,13 +202,6 @@ VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& worklo
                     const Reference& reference, const std::function<void()>& after_run,
                     const Schedule* schedule) {
   return Verifier::verify(std::move(kernel), workload, reference, after_run, schedule);
-}
-
-VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed,
-                    const Schedule* schedule) {
-  const Workload& w = *setting.workload;
-  return verify(std::make_unique<CpuKernel>(std::move(kernel), w), w, reference_of(setting, seed), {},
-                schedule);
 }
 
 namespace {

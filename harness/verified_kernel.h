@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "codegen/cpu/cpu.h"
+#include "codegen/target.h"
 #include "core/base/error.h"
 #include "core/plan/schedule.h"
 #include "core/workload/reference/elements.h"
@@ -16,7 +16,6 @@
 #include "core/workload/workload.h"
 #include "harness/answer.h"
 #include "harness/request.h"
-#include "harness/target_kernel.h"
 
 namespace tilewright::harness {
 
@@ -57,16 +56,16 @@ Reference reference_of(const Workload& workload, std::uint64_t seed);
 /// verified with every kernel. Bounds are of the rewritten one, which is what kernels compute.
 Reference reference_of(const Setting& setting, std::uint64_t seed);
 
+using codegen::TargetKernel;
+
 /// Only verify() makes one. Holds the tensors that it was verified on.
 class VerifiedKernel {
  public:
   const Verification& verification() const { return verification_; }
-  /// One run on the same tensors. Returns the seconds that it took. The CPU's runs do not fail; one
-  /// of another target that may is asked through kernel().
+  /// One run on the same tensors. Returns the seconds that it took. A kernel that may fail is asked
+  /// through kernel().
   double run();
   TargetKernel& kernel() { return *kernel_; }
-  /// Of a CPU kernel.
-  const cpu::Source& source() const;
 
  private:
   friend struct Verifier;
@@ -89,9 +88,6 @@ struct VerifyResult {
 /// Cost: one run, and in 16 bits evaluate_bounded.
 VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& workload,
                     const Reference& reference, const std::function<void()>& after_run = {},
-                    const Schedule* schedule = nullptr);
-/// The same of a CPU kernel, on seeded inputs. Cost: one run and reference_of.
-VerifyResult verify(cpu::Kernel kernel, const Setting& setting, std::uint64_t seed,
                     const Schedule* schedule = nullptr);
 
 /// What a kernel of the schedule rounds to 16 bits: intermediates, but for those that never leave

@@ -42,7 +42,7 @@ struct BuiltKernel {
   /// Whether the arena, as a run elsewhere has left it, holds the outputs that it should.
   std::function<std::optional<Reason>(const std::byte* arena)> check;
 
-  // ---- Of target cuda, instead of the above
+  // ---- For meters that count a process, instead of the above
   /// A process that verifies the kernels and then runs each once between cuProfilerStart and Stop.
   std::vector<std::string> counted;
   std::vector<std::string> symbols;  ///< of its launches, in order
@@ -66,13 +66,20 @@ class Meter {
   virtual Result<Measurement> measure(const BuiltKernel& kernel, const Machine& machine) = 0;
 };
 
+/// What a meter counts.
+enum class Counts : std::uint8_t {
+  object,   ///< a kernel that is a shared object, BuiltKernel::object
+  process,  ///< a process that marks when each kernel runs, BuiltKernel::counted
+  itself,   ///< nothing: the target's kernels count themselves as they run
+};
+
 struct MeterRecord {
   std::string_view name;
   std::string_view summary;
   Availability (*here)();
-  std::unique_ptr<Meter> (*make)();  ///< null: the harness runs it itself (target npu)
-  bool valgrind = false;             ///< runs kernels under Valgrind, which knows no AVX-512
-  std::string_view target = "cpu";   ///< whose kernels it measures
+  std::unique_ptr<Meter> (*make)();
+  bool valgrind = false;  ///< runs kernels under Valgrind, which knows no AVX-512
+  Counts counts = Counts::object;
 };
 std::span<const MeterRecord> meters();
 

@@ -14,9 +14,10 @@ constexpr MeterRecord kMeters[] = {
     {"likwid", "hardware counters by LIKWID's groups L2, L3 and MEM", likwid_here, make_likwid},
     {"pcm", "memory controllers and caches by Intel PCM", pcm_here, make_pcm},
     {"ncu", "counters of NVIDIA GPUs by Nsight Compute (target cuda)", ncu_here, make_ncu, false,
-     "cuda"},
+     Counts::process},
     {"emulator", "copies of the emulated NPU, by path and tensor; simulated (target npu)",
-     emulator_here, nullptr, false, "npu"},
+     emulator_here, nullptr, false,
+     Counts::itself},
 };
 
 }  // namespace

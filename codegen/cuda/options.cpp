@@ -16,7 +16,13 @@ std::vector<OptionSpec> make_emulated() {
            .kind = OptionKind::integer,
            .high = 8,
            .fallback = "two where they fit",
-           .help = "copies of a loaded tile"}};
+           .help = "copies of a loaded tile"},
+          {.name = "prefix",
+           .accepted = "an identifier",
+           .standard = "tilewright",
+           .value = "NAME",
+           .help = "of the kernels' names, so that a profiler tells them apart",
+           .verbs = {"batch"}}};
 }
 
 std::vector<OptionSpec> make_built() {

@@ -267,7 +267,7 @@ void add_table(const std::vector<ordered_json>& points, Reproduced& done) {
 }  // namespace
 
 std::optional<std::string> compiler_missing(const Experiment&, const ReproduceOptions&) {
-  const Availability here = find_target("cpu").here();
+  const Availability here = codegen::find_target("cpu").here();
   return here.usable ? std::nullopt
                      : std::optional<std::string>("it builds kernels: " + here.reason);
 }

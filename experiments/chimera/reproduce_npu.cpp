@@ -4,7 +4,8 @@
 #include "core/base/format.h"
 #include "experiments/report/experiment.h"
 #include "experiments/report/sheet.h"
-#include "harness/npu_kernel.h"
+#include "codegen/npu/emulated/loaded.h"
+#include "harness/path_differences.h"
 #include "harness/statistics.h"
 #include "harness/verified_kernel.h"
 #include "models/chimera/paths.h"
@@ -31,8 +32,8 @@ Result<Emulated> emulated(const Setting& s, bool fused, const Reference& referen
   if (!schedule) return Reason{schedule.reason()};
   const Result<npu::Source> source = npu::emit(*schedule);
   if (!source) return Reason{source.reason()};
-  auto made = std::make_unique<NpuKernel>(*source, *s.workload, *s.machine);
-  NpuKernel& kernel = *made;
+  auto made = std::make_unique<npu::LoadedKernel>(*source, *schedule);
+  npu::LoadedKernel& kernel = *made;
   std::vector<npu::Report> reports;  // the kernel itself ends where it is wrong
   const VerifyResult checked = verify(
       std::move(made), *s.workload, reference, [&] { reports = kernel.reports(); }, &*schedule);
@@ -44,7 +45,7 @@ Result<Emulated> emulated(const Setting& s, bool fused, const Reference& referen
   e.relative_error = checked.verification.relative_error;
   if (!checked.kernel)
     return Reason{formatted("verification failed: relative error {:.3g}", e.relative_error)};
-  const Traffic counted = emulated_traffic(reports, *s.workload, *s.machine);
+  const Traffic counted = npu::emulated_traffic(reports, *s.workload, *s.machine);
   e.differing = path_differences(exact(*schedule), counted).size();
   for (const TrafficEntry& t : counted.entries)
     if (t.boundary.starts_with("L2/")) e.l2_bytes += (t.read + t.written).value;

@@ -14,6 +14,7 @@
 #include "harness/executed.h"
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"
+#include "harness/registry.h"
 #include "profilers/valgrind.h"
 #include "simulator/simulator.h"
 
@@ -53,14 +54,20 @@ struct Tally {
 
 /// One plan: counted by cachegrind, and walked through our caches as executed.
 void compare(const Schedule& schedule, const std::string& text, Tally& tally) {
-  auto kernel = MeteredKernel::make(schedule, {.isa = isa_for(find_meter("cachegrind", "test"))},
+  const profilers::MeterRecord& meter = find_meter("cachegrind", "test");
+  const codegen::Target& target = target_of(meter);
+  const auto emitted =
+      target.emit(schedule, settings_for(target, options_under(meter, target)), 1).value();
+  nlohmann::ordered_json described;
+  emitted->describe(described);
+  auto kernel = MeteredKernel::make(schedule, *emitted,
                                     reference_of(*schedule.workload, 1));
   ASSERT_TRUE(kernel.ok()) << kernel.reason();
   const Workload& w = *schedule.workload;
-  for (const cpu::TileUse& t : (*kernel)->source().tiles)
+  for (const auto& t : described["packing"]["tiles"])
     for (std::size_t i = 0; i < w.tensors().size(); ++i)
-      if (w.is_input(TensorId(i)) && w.tensors()[i].name == t.tensor)
-        ++(t.packed ? tally.packed : tally.in_place);
+      if (w.is_input(TensorId(i)) && w.tensors()[i].name == t["tensor"])
+        ++(t["packed"] ? tally.packed : tally.in_place);
   const auto m = profilers::make_cachegrind()->measure((*kernel)->built(), *schedule.machine);
   ASSERT_TRUE(m.ok()) << m.reason();
   const auto executed = execute((*kernel)->built(), *schedule.machine);
@@ -145,7 +152,7 @@ TEST(Cachegrind, OtherCachesDisagree) {
   const auto schedule = resolve(plan, w, machine);
   ASSERT_TRUE(schedule.ok()) << schedule.reason();
   const auto kernel = MeteredKernel::make(
-      *schedule, {.isa = isa_for(find_meter("cachegrind", "test"))}, reference_of(*w, 1));
+      *schedule, find_meter("cachegrind", "test"), reference_of(*w, 1));
   ASSERT_TRUE(kernel.ok()) << kernel.reason();
   const auto m = profilers::make_cachegrind()->measure((*kernel)->built(), *machine);
   ASSERT_TRUE(m.ok()) << m.reason();

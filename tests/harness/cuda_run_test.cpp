@@ -5,10 +5,11 @@
 
 #include <cstdlib>
 
+#include "codegen/cuda/loaded.h"
+#include "codegen/cuda/target.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "harness/cuda_kernel.h"
-#include "harness/run_cuda.h"
+#include "harness/pipeline.h"
 #include "tests/codegen/cuda/hand_written.h"
 
 namespace tilewright::harness {
@@ -22,35 +23,38 @@ struct Planted {
 };
 
 /// A job whose source is written by hand, as if it had been emitted and built.
-CudaJob job() {
-  CudaJob j;
+Job job(const OptionValues& options = {}, const std::function<void(cuda::Source&)>& change = {}) {
+  Job j = job_of({.target_options = options}, {.target = "cuda", .seconds = 0.01});
   j.on.setting.workload =
       std::make_shared<const Workload>(named_workload("gemm:m=40,n=24,k=33,dtype=f16"));
   j.on.setting.machine = std::make_shared<const Machine>(named_machine("h100"));
-  j.source = cuda::test::hand_written_gemm(40, 24, 33);
+  cuda::Source source = cuda::test::hand_written_gemm(40, 24, 33);
+  if (change) change(source);
   // The stand-in computes by itself: any file that begins as a cubin does will do.
-  j.binary = cuda::Binary{.cubin =
-                              "\x7f"
-                              "ELF",
-                          .architecture = "sm_90a",
-                          .builder = "none"};
-  j.json["launches"] = launches_json(*j.source, &*j.binary);
-  j.options.target = "cuda";
-  j.options.seconds = 0.01;
+  cuda::Binary binary{.cubin =
+                          "\x7f"
+                          "ELF",
+                      .architecture = "sm_90a",
+                      .builder = "none"};
+  j.json["launches"] = cuda::launches_json(source, &binary);
+  j.emitted = cuda::with_binary(std::move(source), std::move(binary), j.on.setting.workload,
+                                settings_for(j.target(), options));
   return j;
 }
 
-CudaJob ran(CudaJob j) {
-  const auto device = cuda::Device::open();
-  if (!device)
+Job ran(Job j) {
+  const auto device = open_device(j.target());
+  if (!device) {
     j.refuse_with(device.reason());
-  else
-    run_job(j, *device, reference_of(*j.on.setting.workload, 1));
+    return j;
+  }
+  verify_job(j, *device, reference_of(*j.on.setting.workload, 1));
+  time_job(j);
   return j;
 }
 
 TEST(CudaRun, VerifiesAndTimes) {
-  const CudaJob j = ran(job());
+  const Job j = ran(job());
   ASSERT_FALSE(j.refusal) << *j.refusal;
   EXPECT_TRUE(j.json["verified"]);
   EXPECT_GT(j.json["relative_error"], 0);
@@ -69,20 +73,19 @@ TEST(CudaRun, VerifiesAndTimes) {
 }
 
 TEST(CudaRun, ColdRunsUseSetsInTurn) {
-  CudaJob asked = job();
-  asked.options.cuda.cold = true;
-  const CudaJob j = ran(std::move(asked));
+  const Job j = ran(job({{"cold", {"on"}}}));
   ASSERT_FALSE(j.refusal) << *j.refusal;
   EXPECT_THAT(j.json["l2"].get<std::string>(), HasSubstr("cold: 342 sets"));
   EXPECT_NEAR(j.json["seconds_median"].get<double>(), 2e-6, 1e-9);
   EXPECT_EQ(j.json["runs_a_batch"].get<int>() % 342, 0);
   // 40*33 + 33*24 + 40*24 halves a set; twice the 1 MiB of the stand-in's L2.
-  EXPECT_EQ(copies_past_l2({.l2_bytes = 1 << 20}, {2640, 1584, 1920}, {true, true, true}), 342);
+  EXPECT_EQ(cuda::copies_past_l2({.l2_bytes = 1 << 20}, {2640, 1584, 1920}, {true, true, true}),
+            342);
 }
 
 TEST(CudaRun, AWrongKernelIsNotTimed) {
   const Planted fault("wrong");
-  const CudaJob j = ran(job());
+  const Job j = ran(job());
   ASSERT_TRUE(j.refusal);
   EXPECT_FALSE(j.json["verified"]);
   EXPECT_FALSE(j.json.contains("seconds_median"));
@@ -92,7 +95,7 @@ TEST(CudaRun, AWrongKernelIsNotTimed) {
 TEST(CudaRun, AfterAFaultTheDeviceOpensAfresh) {
   {
     const Planted fault("illegal");
-    const CudaJob j = ran(job());
+    const Job j = ran(job());
     ASSERT_TRUE(j.refusal);
     EXPECT_THAT(*j.refusal, HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
   }
@@ -100,13 +103,13 @@ TEST(CudaRun, AfterAFaultTheDeviceOpensAfresh) {
 }
 
 TEST(CudaRun, WhatTheDeviceHasNotIsARefusal) {
-  CudaJob large = job();
-  large.source->launches[0].shared_bytes = 300'000;
-  EXPECT_THAT(*ran(std::move(large)).refusal, HasSubstr("232448"));
-  CudaJob waiting = job();
-  waiting.source->launches[0].cooperative = true;
-  waiting.source->launches[0].blocks = 4 * 132 + 1;
-  EXPECT_THAT(*ran(std::move(waiting)).refusal, HasSubstr("holds 528 at once"));
+  const Job large = job({}, [](cuda::Source& s) { s.launches[0].shared_bytes = 300'000; });
+  EXPECT_THAT(*ran(large).refusal, HasSubstr("232448"));
+  const Job waiting = job({}, [](cuda::Source& s) {
+    s.launches[0].cooperative = true;
+    s.launches[0].blocks = 4 * 132 + 1;
+  });
+  EXPECT_THAT(*ran(waiting).refusal, HasSubstr("holds 528 at once"));
 }
 
 TEST(CudaRun, AKernelThatDoesNotEndIsFoundOut) {

@@ -12,8 +12,8 @@
 
 #include "codegen/npu/npu.h"
 #include "core/workload/reference/elements.h"
-#include "harness/cpu_kernel.h"
-#include "harness/npu_kernel.h"
+#include "codegen/cpu/loaded.h"
+#include "codegen/npu/emulated/loaded.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
 #include "harness/verified_kernel.h"
@@ -120,7 +120,7 @@ void run_on_cpu(const std::vector<Case>& cases) {
   auto kernels = cpu::build_all(sources, {.optimisation = "-O1"});
   ASSERT_TRUE(kernels.ok()) << kernels.reason();
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    CpuKernel kernel(kernels.value()[i], cases[i].workload());
+    cpu::LoadedKernel kernel(kernels.value()[i], cases[i].workload());
     check_kernel(cases[i], kernel);
   }
 }
@@ -150,7 +150,7 @@ void run_on_npu(const std::vector<Case>& cases) {
     const auto source = npu::emit(*c.on.schedule, {.micro_kernel = std::string(c.record->name)});
     ASSERT_TRUE(source.ok()) << c.text << ": " << source.reason();
     EXPECT_EQ(source->micro_kernel, c.record->name);
-    NpuKernel kernel(*source, c.workload(), *c.on.setting.machine);
+    npu::LoadedKernel kernel(*source, *c.on.schedule);
     check_kernel(c, kernel);
     for (const npu::Report& report : kernel.reports())
       EXPECT_TRUE(report.findings.empty()) << c.text;

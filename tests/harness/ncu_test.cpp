@@ -8,8 +8,7 @@
 #include <fstream>
 
 #include "core/base/toolchain.h"
-#include "harness/measure_cuda.h"
-#include "harness/run_cuda.h"
+#include "harness/measure_ncu.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
@@ -142,13 +141,11 @@ kernels:
   - {tree: "m/16@grid n/16@grid ( l/16 ( L.C L.D C.gemm2 ) S.E )"}
 )yaml";
   request_.subject = path("plan.yaml");
-  CudaJob job;
-  job.request = request_;
-  job.options.target = "cuda";
-  job.options.cuda.cache = path("cache");
+  request_.target_options["cache"] = {path("cache")};
+  Job job = job_of(request_, {.target = "cuda", .build_only = true});
   emit_job(job);
   add_predictions(job);
-  build_job(job, nullptr);
+  build_job(job);
   ASSERT_FALSE(job.refusal) << *job.refusal;
   // C goes home and comes back.
   EXPECT_EQ(job.json["predicted"]["kernels"], 2);

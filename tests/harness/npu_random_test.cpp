@@ -5,7 +5,8 @@
 
 #include <random>
 
-#include "harness/npu_kernel.h"
+#include "codegen/npu/emulated/loaded.h"
+#include "harness/path_differences.h"
 #include "harness/request.h"
 #include "harness/verified_kernel.h"
 #include "models/exact/exact.h"
@@ -162,8 +163,8 @@ std::optional<std::string> judge(const Drawn& d, std::uint64_t seed) {
   if (!schedule) return schedule.reason();
   const Result<npu::Source> source = npu::emit(*schedule);
   if (!source) return source.reason();
-  auto made = std::make_unique<NpuKernel>(*source, *s.workload, *s.machine);
-  NpuKernel& kernel = *made;
+  auto made = std::make_unique<npu::LoadedKernel>(*source, *schedule);
+  npu::LoadedKernel& kernel = *made;
   std::vector<npu::Report> reports;
   const VerifyResult checked = verify(
       std::move(made), *s.workload, reference_of(*s.workload, seed),
@@ -172,7 +173,7 @@ std::optional<std::string> judge(const Drawn& d, std::uint64_t seed) {
     EXPECT_TRUE(r.ok()) << r.findings.front().text << "\n" << d.text() << "\n" << source->text;
   EXPECT_TRUE(checked.verification.verified())
       << reason_of(checked.verification, *s.workload) << "\n" << d.text() << "\n" << source->text;
-  const Traffic counted = emulated_traffic(reports, *s.workload, *s.machine);
+  const Traffic counted = npu::emulated_traffic(reports, *s.workload, *s.machine);
   for (const PathDifference& p : path_differences(exact(*schedule), counted))
     ADD_FAILURE() << p.tensor << " at " << p.boundary << ": exact " << p.exact.value
                   << ", emulated " << p.emulated.value << "\n" << d.text();

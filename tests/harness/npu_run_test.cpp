@@ -101,7 +101,8 @@ TEST(NpuRun, SaysWhyItHasNoCode) {
   request.tree = "( C.gemm )";
   EXPECT_THAT(run(request, {.target = "npu"}).json["reason"].get<std::string>(),
               HasSubstr("has no npu_core"));
-  EXPECT_THROW(run(request, {.target = "npu", .micro_kernel = "mda"}), InputError);
+  request.target_options["micro-kernel"] = {"mda"};
+  EXPECT_THROW(run(request, {.target = "npu"}), InputError);
 }
 
 }  // namespace

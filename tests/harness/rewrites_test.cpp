@@ -12,6 +12,7 @@
 #include "harness/schedules.h"
 #include "harness/stitch_request.h"
 #include "harness/verbs.h"
+#include "codegen/cpu/loaded.h"
 #include "harness/verified_kernel.h"
 #include "models/exact/exact.h"
 
@@ -241,7 +242,8 @@ TEST(Composed, IsVerifiedAgainstTheWorkloadAsNamed) {
     TW_CHECK(source.ok(), source.reason());
     auto built = cpu::build(*source);
     TW_CHECK(built.ok(), built.reason());
-    return verify(std::move(built).value(), with, 7);
+    return verify(std::make_unique<cpu::LoadedKernel>(std::move(built).value(), *w), *w,
+                  reference_of(with, 7));
   };
   EXPECT_TRUE(kernel_of(s.workload).kernel);
   EXPECT_FALSE(kernel_of(std::make_shared<const Workload>(Workload::create(wrong))).kernel);

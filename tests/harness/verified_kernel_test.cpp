@@ -12,7 +12,8 @@
 
 #include "core/workload/reference/elements.h"
 #include "core/workload/text.h"
-#include "harness/run_cuda.h"
+#include "codegen/cuda/target.h"
+#include "harness/schedules.h"
 
 namespace tilewright::harness {
 namespace {
@@ -143,14 +144,14 @@ TEST(Verify, WhatCannotBeSeenIsRefused) {
 
 /// Emitted sources, headers and all, build with either builder and name the kernels that are launched.
 TEST(CudaSource, EmittedSourcesBuildWithNvccAndNvrtc) {
-  CudaJob j;
-  j.request.subject = "gemm-chain:m=61,n=40,k=24,l=47,dtype=bf16";
-  j.request.machine = "h100";
-  j.request.tree = "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )";
-  j.request.tiles = "m=32,l=32,k=16";
-  j.options.target = "cuda";
-  emit_job(j);
-  ASSERT_FALSE(j.refusal) << *j.refusal;
+  const Request request{.subject = "gemm-chain:m=61,n=40,k=24,l=47,dtype=bf16",
+                        .machine = "h100",
+                        .tree = "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )",
+                        .tiles = "m=32,l=32,k=16"};
+  const Scheduled on = schedule_of(request);
+  ASSERT_TRUE(on.schedule);
+  const Result<cuda::Source> source = cuda::emit(*on.schedule);
+  ASSERT_TRUE(source) << source.reason();
   int built = 0;
   for (const char* builder : {"nvcc", "nvrtc"}) {
     const bool here =
@@ -158,9 +159,9 @@ TEST(CudaSource, EmittedSourcesBuildWithNvccAndNvrtc) {
     if (!here) continue;
     ++built;
     const std::string architecture = built == 1 ? "sm_90a" : "sm_80";
-    const auto binary = cuda::build(*j.source, {.architecture = architecture, .builder = builder});
+    const auto binary = cuda::build(*source, {.architecture = architecture, .builder = builder});
     ASSERT_TRUE(binary) << builder << " " << architecture << ": " << binary.reason();
-    for (const auto& launch : launches_json(*j.source, &*binary))
+    for (const auto& launch : cuda::launches_json(*source, &*binary))
       EXPECT_GT(launch["registers"], 0) << builder << " " << launch;
   }
   if (built == 0) GTEST_SKIP() << "neither nvcc nor NVRTC here";

@@ -1,20 +1,22 @@
-// cuda-emulated: the emitted CUDA text executed on the CPU, every access checked.
+// Target cuda-emulated: the CUDA text executed on the CPU, every access checked.
+#include "codegen/cuda/options.h"
+#include "codegen/cuda/target.h"
+
 #include <algorithm>
 
 #include "core/base/format.h"
 #include "core/base/toolchain.h"
-#include "harness/run_cuda.h"
 #include "simulator/cuda_host/cuda_host.h"
 
-namespace tilewright::harness {
+namespace tilewright::cuda {
 namespace {
 
 using nlohmann::ordered_json;
 
 /// Tensors in the host's memory. The report is of the last run.
-class EmulatedKernel final : public TargetKernel {
+class EmulatedKernel final : public codegen::TargetKernel {
  public:
-  EmulatedKernel(cuda_host::Module module, const cuda::Source& source, const Workload& w)
+  EmulatedKernel(cuda_host::Module module, const Source& source, const Workload& w)
       : module_(std::move(module)), source_(source), index_(w.tensors().size(), -1) {
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
       if (t >= source.needed.size() || !source.needed[t]) continue;
@@ -45,7 +47,7 @@ class EmulatedKernel final : public TargetKernel {
                          .element_bytes = element_bytes_[i],
                          .initialised = initialised_[i]});
     std::vector<cuda_host::Launch> launches;
-    for (const cuda::Launch& l : source_.launches) {
+    for (const Launch& l : source_.launches) {
       launches.push_back({.kernel = l.symbol,
                           .workspace = l.workspace,
                           .blocks = l.blocks,
@@ -60,15 +62,16 @@ class EmulatedKernel final : public TargetKernel {
     report_ = std::move(report).value();
     return report_.seconds;
   }
-  const cuda_host::Report& report() const { return report_; }
-  const std::vector<std::string>& names() const { return names_; }
+  void describe_run(ordered_json& json) const override;
+  std::optional<Reason> fault(bool right) const override;
 
  private:
+  ordered_json traffic_json() const;
   std::vector<std::byte>& memory_of(TensorId tensor) {
     return memory_[static_cast<std::size_t>(index_[tensor.index()])];
   }
   cuda_host::Module module_;
-  const cuda::Source& source_;
+  Source source_;
   std::vector<int> index_;  ///< by TensorId: into the rest; -1: not needed
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::string> names_;
@@ -78,11 +81,11 @@ class EmulatedKernel final : public TargetKernel {
 };
 
 /// Bytes by tensor over all launches, as the kernels asked for them; through L1 apart.
-ordered_json traffic_json(const EmulatedKernel& kernel) {
+ordered_json EmulatedKernel::traffic_json() const {
   ordered_json traffic = ordered_json::array();
-  for (std::size_t t = 0; t <= kernel.names().size(); ++t) {
+  for (std::size_t t = 0; t <= names_.size(); ++t) {
     cuda_host::TensorBytes sum;
-    for (const cuda_host::LaunchCounts& l : kernel.report().launches) {
+    for (const cuda_host::LaunchCounts& l : report_.launches) {
       if (t >= l.tensors.size()) continue;
       sum.read += l.tensors[t].read;
       sum.written += l.tensors[t].written;
@@ -91,7 +94,7 @@ ordered_json traffic_json(const EmulatedKernel& kernel) {
       sum.written_through_l1 += l.tensors[t].written_through_l1;
     }
     if (sum == cuda_host::TensorBytes{}) continue;
-    traffic.push_back({{"tensor", t < kernel.names().size() ? kernel.names()[t] : "workspace"},
+    traffic.push_back({{"tensor", t < names_.size() ? names_[t] : "workspace"},
                        {"read_bytes", sum.read},
                        {"written_bytes", sum.written},
                        {"atomic_bytes", sum.atomic},
@@ -114,51 +117,87 @@ ordered_json findings_json(const cuda_host::Report& report) {
   return findings;
 }
 
-cuda_host::Program program_of(const cuda::Source& source) {
+void EmulatedKernel::describe_run(ordered_json& json) const {
+  json["faults"] = report_.findings.size() + static_cast<std::size_t>(report_.findings_left_out);
+  json["findings"] = findings_json(report_);
+  json["traffic"] = traffic_json();
+  json["emulation_seconds"] = report_.seconds;
+  json["emulation_notes"] = report_.notes;
+}
+
+/// Wrong values come first: what they come from is among the findings.
+std::optional<Reason> EmulatedKernel::fault(bool right) const {
+  if (!right || report_.findings.empty()) return std::nullopt;
+  return Reason{"the kernel computes the right values, with faults: " +
+                report_.findings.front().text};
+}
+
+cuda_host::Program program_of(const Source& source) {
   cuda_host::Program program{.file_name = source.file_name, .text = source.text};
-  for (const cuda::DeviceHeader& h : cuda::device_headers())
+  for (const DeviceHeader& h : device_headers())
     program.headers.push_back({std::string(h.name), std::string(h.text)});
-  for (const cuda::Launch& l : source.launches)
+  for (const Launch& l : source.launches)
     if (std::find(program.kernels.begin(), program.kernels.end(), l.symbol) ==
         program.kernels.end())
       program.kernels.push_back(l.symbol);
   return program;
 }
 
-}  // namespace
+class OnHost final : public CudaEmitted {
+ public:
+  using CudaEmitted::CudaEmitted;
 
-Availability cuda_emulated_here() {
+  std::vector<codegen::File> files() const override {
+    std::vector<codegen::File> files = CudaEmitted::files();
+    std::vector<codegen::File> headers;
+    for (const cuda_host::Header& h : cuda_host::host_headers())
+      headers.push_back({std::string(h.name), std::string(h.text)});
+    files.insert(files.end() - 1, headers.begin(), headers.end());
+    return files;
+  }
+  std::optional<Reason> build(bool, ordered_json&) override {
+    Result<cuda_host::Module> module = cuda_host::Module::build(program_of(source()));
+    if (!module) return Reason{module.reason()};
+    module_ = std::move(module).value();
+    return std::nullopt;
+  }
+  Result<std::unique_ptr<codegen::TargetKernel>> load(const std::shared_ptr<codegen::Device>&,
+                                                      ordered_json&) override {
+    return std::unique_ptr<codegen::TargetKernel>(
+        std::make_unique<EmulatedKernel>(*module_, source(), workload()));
+  }
+
+ private:
+  std::optional<cuda_host::Module> module_;
+};
+
+Result<std::unique_ptr<codegen::Emitted>> emit_for_host(const Schedule& schedule,
+                                                        const Settings& settings, int) {
+  Result<Source> source = source_of(schedule, settings);
+  if (!source) return Reason{source.reason()};
+  return std::unique_ptr<codegen::Emitted>(
+      std::make_unique<OnHost>(std::move(source).value(), schedule.workload));
+}
+
+Availability emulated_here() {
   const Result<std::vector<std::string>> compiler = compiler_command("");
   if (!compiler) return {.reason = compiler.reason()};
   return {.usable = true, .detail = "executed on this CPU, built by " + join(*compiler, " ")};
 }
 
-std::vector<std::pair<std::string, std::string>> emulated_headers() {
-  std::vector<std::pair<std::string, std::string>> headers;
-  for (const cuda_host::Header& h : cuda_host::host_headers()) headers.emplace_back(h.name, h.text);
-  return headers;
-}
+}  // namespace
+}  // namespace tilewright::cuda
 
-void emulate_job(CudaJob& job, const Reference& reference) {
-  const Workload& w = *job.on.setting.workload;
-  Result<cuda_host::Module> module = cuda_host::Module::build(program_of(*job.source));
-  if (!module) return job.refuse_with("the kernel cannot be built: " + module.reason());
-  auto kernel = std::make_unique<EmulatedKernel>(std::move(module).value(), *job.source, w);
-  EmulatedKernel& running = *kernel;
-  job.json["reference_seconds"] = reference.seconds;
-  const VerifyResult checked = verify(std::move(kernel), w, reference, [&] {
-    const cuda_host::Report& report = running.report();
-    job.json["faults"] =
-        report.findings.size() + static_cast<std::size_t>(report.findings_left_out);
-    job.json["findings"] = findings_json(report);
-    job.json["traffic"] = traffic_json(running);
-    job.json["emulation_seconds"] = report.seconds;
-    job.json["emulation_notes"] = report.notes;
-  }, &*job.on.schedule);
-  add_verification(job, checked);
-  if (!job.refusal && job.json["faults"] != 0)
-    job.refuse_with("the kernel computes the right values, with faults: " +
-                    job.json["findings"][0]["text"].get<std::string>());
-}
+namespace tilewright::codegen {
 
-}  // namespace tilewright::harness
+const Target kCudaEmulated = {
+    .name = "cuda-emulated",
+    .summary = "the same CUDA text executed on the CPU, its faults and races found",
+    .here = cuda::emulated_here,
+    .options = cuda::emulated_option_specs,
+    .micro_kernels = "cuda",
+    .clock = Clock::none,
+    .emit = cuda::emit_for_host,
+};
+
+}  // namespace tilewright::codegen

@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
-#include "harness/target_kernel.h"
+#include "codegen/target.h"
 
-namespace tilewright::harness {
+namespace tilewright::cpu {
 
-/// Page-aligned memory of a workload's tensors, taken when one is first asked for. Kernels that share it
-/// work on the same pages, so that no luck with addresses comes between them.
-class CpuTensors {
+/// Page-aligned memory of a workload's tensors, taken when one is first asked for. Kernels that
+/// share it work on the same pages, so that no luck with addresses comes between them.
+class Tensors {
  public:
-  explicit CpuTensors(const Workload& workload);
+  explicit Tensors(const Workload& workload);
   /// A tensor's first element, Tensor::bytes() of them. Throws std::bad_alloc.
   void* at(TensorId tensor);
   std::size_t bytes(TensorId tensor) const { return bytes_[tensor.index()]; }
@@ -23,21 +23,24 @@ class CpuTensors {
   std::vector<std::size_t> bytes_;
 };
 
-class CpuKernel final : public TargetKernel {
+class LoadedKernel final : public codegen::TargetKernel {
  public:
-  CpuKernel(cpu::Kernel kernel, const Workload& workload);
+  LoadedKernel(Kernel kernel, const Workload& workload);
   /// On tensors that other kernels of the workload use too: one at a time.
-  CpuKernel(cpu::Kernel kernel, std::shared_ptr<CpuTensors> tensors);
+  LoadedKernel(Kernel kernel, std::shared_ptr<Tensors> tensors);
   bool needs(TensorId tensor) const override { return tensors_[tensor.index()] != nullptr; }
   std::optional<Reason> write(TensorId tensor, const void* elements) override;
   std::optional<Reason> read(TensorId tensor, void* elements) override;
   Result<double> run() override;
-  const cpu::Source& source() const { return kernel_.source(); }
+  /// Kernel and peak turn by turn, so that what else the machine does falls on both alike.
+  Result<codegen::Timing> time(std::optional<double> budget,
+                               const codegen::Progress& progress) override;
+  const Source& source() const { return kernel_.source(); }
 
  private:
-  cpu::Kernel kernel_;
-  std::shared_ptr<CpuTensors> memory_;
+  Kernel kernel_;
+  std::shared_ptr<Tensors> memory_;
   std::vector<void*> tensors_;  ///< by TensorId; null: not needed
 };
 
-}  // namespace tilewright::harness
+}  // namespace tilewright::cpu

@@ -1,5 +1,5 @@
-// measure --target cuda: many plans in one process of Nsight Compute, each beside what models say.
-#include "harness/measure_cuda.h"
+// measure --meter ncu: many plans in one process of Nsight Compute, each beside what models say.
+#include "harness/measure_ncu.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 #include "core/workload/reference/touched.h"
 #include "harness/meters.h"
 #include "harness/parallel.h"
-#include "harness/run_cuda.h"
+#include "harness/pipeline.h"
 #include "models/exact/exact.h"
 #include "profilers/ncu.h"
 
@@ -34,8 +34,8 @@ Result<std::string> own_command() {
 
 // ---- What models say of a plan ------------------------------------------------------------------
 
-/// What crosses from the boundary's outer level into any inner one: a kernel may fill shared memory and
-/// registers from it.
+/// What crosses from the boundary's outer level into any inner one: a kernel may fill shared memory
+/// and registers from it.
 ordered_json totals_json(const Traffic& t, const std::string& boundary) {
   const std::string outer = boundary.substr(0, boundary.find('/') + 1);
   std::int64_t read = 0, written = 0;
@@ -45,7 +45,7 @@ ordered_json totals_json(const Traffic& t, const std::string& boundary) {
 }
 
 /// Bytes, time, or why the model does not price this plan.
-ordered_json model_json(const char* name, const CudaJob& job, const char* edges) {
+ordered_json model_json(const char* name, const Job& job, const char* edges) {
   Request request = job.request;
   request.tree.reset(), request.tiles.reset(), request.order.reset();
   request.pins.clear(), request.flags.clear();
@@ -69,9 +69,9 @@ ordered_json model_json(const char* name, const CudaJob& job, const char* edges)
   return json;
 }
 
-/// What kernels must read and write at least where caches are emptied before each: inputs once, outputs
-/// once. Of a gather the sectors that it touches, its indices being those that the kernel is verified
-/// and counted with.
+/// What kernels must read and write at least where caches are emptied before each: inputs once,
+/// outputs once. Of a gather the sectors that it touches, its indices being those that the kernel
+/// is verified and counted with.
 class Compulsory {
  public:
   Compulsory(const Schedule& s, std::uint64_t seed) : s_(s), w_(*s.workload), seed_(seed) {}
@@ -151,7 +151,7 @@ class Compulsory {
 
 }  // namespace
 
-void add_predictions(CudaJob& job) {
+void add_predictions(Job& job) {
   if (job.refusal) return;
   const Schedule& s = *job.on.schedule;
   const Machine& m = *s.machine;
@@ -176,10 +176,18 @@ namespace {
 
 // ---- The child ----------------------------------------------------------------------------------
 
+/// An option's texts as a line of a batch has them.
+ordered_json option_json(const OptionSpec& spec, const std::vector<std::string>& texts) {
+  if (spec.repeated) return texts;
+  if (spec.kind == OptionKind::flag) return texts.back() == "on";
+  if (spec.kind == OptionKind::integer || spec.kind == OptionKind::number)
+    return ordered_json::parse(texts.back());
+  return texts.back();
+}
+
 /// What the child needs of one job: its plan, and how it was emitted, so that it finds what was
 /// built.
-ordered_json child_line(const CudaJob& job, std::size_t index,
-                        const std::filesystem::path& folder) {
+ordered_json child_line(const Job& job, std::size_t index, const std::filesystem::path& folder) {
   std::optional<std::string> machine = job.request.machine;
   if (job.request.machine_text) {
     machine = (folder / formatted("machine{}.yaml", index)).string();
@@ -194,18 +202,12 @@ ordered_json child_line(const CudaJob& job, std::size_t index,
                               .plan = job.on.plan,
                               .rewrites = job.on.setting.rewrites}),
              "--batch");
-  ordered_json line = {
-      {"name", job.json["name"]}, {"plan", plan}, {"prefix", *job.options.cuda.prefix}};
-  if (job.options.micro_kernel) line["micro_kernel"] = *job.options.micro_kernel;
-  if (job.options.cuda.warps) line["warps"] = *job.options.cuda.warps;
-  if (job.options.cuda.stages) line["stages"] = *job.options.cuda.stages;
+  ordered_json line = {{"name", job.json["name"]}, {"plan", plan}};
+  for (const OptionSpec& spec : job.target().options())
+    if (const auto given = job.request.target_options.find(spec.name);
+        given != job.request.target_options.end())
+      line[as_key(spec)] = option_json(spec, given->second);
   return line;
-}
-
-std::vector<std::string> symbols_of(const CudaJob& job) {
-  std::vector<std::string> symbols;
-  for (const cuda::Launch& l : job.source->launches) symbols.push_back(l.symbol);
-  return symbols;
 }
 
 ordered_json counters_json(std::span<const NcuLaunch> launches) {
@@ -220,15 +222,16 @@ ordered_json counters_json(std::span<const NcuLaunch> launches) {
 }
 
 /// The launches of a job, into its document. A Reason where they are not those that were emitted.
-std::optional<Reason> add_counts(CudaJob& job, CacheControl control,
-                                 std::span<const NcuLaunch> all) {
-  const std::vector<std::string> symbols = symbols_of(job);
+std::optional<Reason> add_counts(Job& job, CacheControl control, std::span<const NcuLaunch> all) {
+  const std::vector<codegen::NamedLaunch> launches = job.emitted->launches();
+  std::vector<std::string> symbols;
+  for (const codegen::NamedLaunch& l : launches) symbols.push_back(l.symbol);
   const auto own = profilers::ncu_launches_of(all, symbols);
   if (!own) return Reason{own.reason()};
   for (std::size_t i = 0; i < own->size(); ++i)
-    if ((*own)[i].blocks != 0 && (*own)[i].blocks != job.source->launches[i].blocks)
+    if ((*own)[i].blocks != 0 && (*own)[i].blocks != launches[i].blocks)
       return Reason{formatted("ncu has counted {} blocks of {}, and it has {}", (*own)[i].blocks,
-                              symbols[i], job.source->launches[i].blocks)};
+                              symbols[i], launches[i].blocks)};
   const Traffic traffic = profilers::ncu_traffic(*own, *job.on.setting.machine);
   ordered_json& json = job.json["counted"][std::string(name_of(control))];
   json = to_json(traffic);
@@ -243,8 +246,8 @@ std::optional<Reason> add_counts(CudaJob& job, CacheControl control,
 /// A batch on its way through ncu.
 class Counting {
  public:
-  Counting(std::vector<CudaJob>& jobs, const Request& request, const CudaOptions& cuda)
-      : jobs_(jobs), request_(request), cuda_(cuda) {}
+  Counting(std::vector<Job>& jobs, const Request& request, bool cold_only)
+      : jobs_(jobs), request_(request), cold_only_(cold_only) {}
 
   /// Builds nothing: what the child needs was built before. A Reason where nothing can be counted.
   std::optional<Reason> run() {
@@ -266,12 +269,10 @@ class Counting {
     child_ = {*self,
               "run",
               "--target",
-              "cuda",
+              std::string(jobs_.front().target().name),
               "--batch",
               file("lines"),
               "--count",
-              "--cache",
-              *cuda_.cache,
               "--threads",
               std::to_string(threads_of(request_)),
               "--seed",
@@ -279,9 +280,8 @@ class Counting {
               "-o",
               file("answers"),
               "--json"};
-    if (cuda_.arch) child_.insert(child_.end(), {"--arch", *cuda_.arch});
     count(CacheControl::all);
-    if (!cuda_.cold_only) count(CacheControl::none);
+    if (!cold_only_) count(CacheControl::none);
     return std::nullopt;
   }
   const profilers::NcuMetrics& metrics() const { return metrics_; }
@@ -298,13 +298,13 @@ class Counting {
     const auto all = profilers::ncu_count(ncu_, metrics_, control, child_);
     std::istringstream answers(text_of(file("answers")));
     for (const std::size_t i : asked_) {
-      CudaJob& job = jobs_[i];
+      Job& job = jobs_[i];
       std::string text;
       std::getline(answers, text);
       const ordered_json answer = ordered_json::parse(text, nullptr, false);
       if (answer.is_object())
-        for (const char* key :
-             {"verified", "relative_error", "tolerance", "reference_seconds", "device", "architecture"})
+        for (const char* key : {"verified", "relative_error", "tolerance", "reference_seconds",
+                                "device", "architecture"})
           if (answer.contains(key)) job.json[key] = answer[key];
       std::optional<Reason> why;
       if (answer.is_object() && answer.contains("reason"))
@@ -317,9 +317,9 @@ class Counting {
     }
   }
 
-  std::vector<CudaJob>& jobs_;
+  std::vector<Job>& jobs_;
   const Request& request_;
-  CudaOptions cuda_;
+  bool cold_only_;
   TemporaryDirectory folder_;
   std::filesystem::path ncu_;
   profilers::NcuMetrics metrics_;
@@ -329,49 +329,49 @@ class Counting {
 
 }  // namespace
 
-Counted count_cuda(std::vector<CudaJob>& jobs, const Request& request, CudaOptions cuda) {
+Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
+                     const MeasureOptions& options) {
   const TemporaryDirectory folder;
-  if (!cuda.cache) cuda.cache = (folder.path() / "cubins").string();
-  make_folder(*cuda.cache, "--cache");
-  std::optional<cuda::DeviceInfo> info;
-  if (const auto here = cuda::Device::describe()) info = *here;
+  const auto standard = [](Job& job, const char* option, const std::string& value) {
+    if (find_option(job.target().options(), option) != nullptr)
+      job.request.target_options.try_emplace(option, std::vector{value});
+  };
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    // The child finds what was built here, and tells the kernels of one from those of another.
+    standard(jobs[i], "cache", (folder.path() / "built").string());
+    standard(jobs[i], "prefix", "p" + std::to_string(i));
+    jobs[i].options.build_only = options.build_only;
+  }
   parallel_for(
       jobs.size(), threads_of(request),
       [&](std::size_t i) {
-        CudaJob& job = jobs[i];
-        job.options.cuda.cache = cuda.cache;
-        if (!job.options.cuda.prefix) job.options.cuda.prefix = "p" + std::to_string(i);
-        guarded(job, emit_job);
-        guarded(job, add_predictions);
-        guarded(job, [&](CudaJob& j) { build_job(j, info ? &*info : nullptr); });
+        guarded(jobs[i], emit_job);
+        guarded(jobs[i], add_predictions);
+        guarded(jobs[i], build_job);
       },
       request.progress, "building");
   Counted counted;
-  if (cuda.build_only) return counted;
+  if (options.build_only) return counted;
   const profilers::MeterRecord& meter = find_meter("ncu", "--meter");
   if (const auto why = absent(meter)) return {.refusal = why->text};
-  if (!info)
-    return {.refusal = "target cuda is not available: " + cuda::Device::describe().reason()};
-  Counting counting(jobs, request, cuda);
+  Counting counting(jobs, request, options.cold_only);
   if (const auto why = counting.run()) return {.refusal = why->text};
   counted.metrics_refused = counting.metrics().refused;
   counted.command = counting.command(CacheControl::all);
   return counted;
 }
 
-namespace {
-
-Answer one_answer(const Request& request, const MeasureOptions& options) {
-  std::vector<CudaJob> jobs = {
-      {.request = request,
-       .options = {.target = "cuda", .micro_kernel = options.micro_kernel, .cuda = options.cuda}}};
-  jobs.front().request.progress = {};
-  emit_job(jobs.front());  // bad input is thrown here, and not made an outcome
-  jobs.front().json["meter"] = options.meter;
-  jobs.front().json["name"] = jobs.front().on.setting.workload_name;
-  if (jobs.front().refusal) return jobs.front().answer();
-  const Counted counted = count_cuda(jobs, request, options.cuda);
-  CudaJob& job = jobs.front();
+Answer measure_by_process(Job asked, const MeasureOptions& options) {
+  const Request request = asked.request;
+  std::vector<Job> jobs = {std::move(asked)};
+  Job& job = jobs.front();
+  job.request.progress = {};
+  Job first = job;
+  emit_job(first);  // bad input is thrown here, and not made an outcome
+  job.json["meter"] = first.json["meter"] = options.meter;
+  job.json["name"] = first.json["name"] = first.on.setting.workload_name;
+  if (first.refusal) return first.answer();
+  const Counted counted = count_by_ncu(jobs, request, options);
   if (!job.refusal && counted.refusal) job.refusal = counted.refusal;
   if (!job.refusal && job.json.contains("counted")) {
     merge(job.json, job.json["counted"]["all"]);
@@ -382,35 +382,30 @@ Answer one_answer(const Request& request, const MeasureOptions& options) {
   return job.answer();
 }
 
-}  // namespace
-
-Answer measure_cuda(const Request& request, const MeasureOptions& options) {
-  return one_answer(request, options);
-}
-
 Answer measure_batch(const Request& request, const MeasureOptions& options,
                      const std::string& batch, const std::optional<std::string>& out) {
-  if (options.target != "cuda" || options.meter != "ncu")
-    throw InputError(
-        {.where = "--batch",
-         .value = batch,
-         .problem = "is for another target or meter than " + options.target + ", " + options.meter,
-         .accepted = "--target cuda --meter ncu"});
-  CudaJob shared{
-      .request = request,
-      .options = {.target = "cuda", .micro_kernel = options.micro_kernel, .cuda = options.cuda}};
-  shared.request.progress = {};
-  std::vector<CudaJob> jobs = batch_jobs(batch, shared);
+  const codegen::Target& target = target_named(options.target ? options.target : request.target);
+  const profilers::MeterRecord& meter = find_meter(options.meter, "--meter");
+  if (!measures(meter, target) || meter.counts != profilers::Counts::process) {
+    const profilers::MeterRecord& ncu = find_meter("ncu", "--meter");
+    throw InputError({.where = "--batch",
+                      .value = batch,
+                      .problem = "is for another target or meter than " + std::string(target.name) +
+                                 ", " + options.meter,
+                      .accepted = "--target " + std::string(target_of(ncu).name) + " --meter " +
+                                  std::string(ncu.name)});
+  }
+  std::vector<Job> jobs = batch_jobs(batch, request, {.target = std::string(target.name)});
   auto json = document();
-  json["target"] = options.target;
+  json["target"] = target.name;
   json["meter"] = options.meter;
-  const Counted counted = count_cuda(jobs, request, options.cuda);
+  const Counted counted = count_by_ncu(jobs, request, options);
   json["command"] = counted.command;
   json["metrics_refused"] = counted.metrics_refused;
   json["results"] = ordered_json::array();
   bool any = false;
   std::string lines;
-  for (const CudaJob& job : jobs) {
+  for (const Job& job : jobs) {
     json["results"].push_back(job.answer().json);
     lines +=
         json["results"].back().dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";

@@ -1,11 +1,11 @@
-// Kernels of target cuda under Nsight Compute, for measure and for validate.
+// Kernels under Nsight Compute, for measure and for validate.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/run_cuda.h"
+#include "harness/pipeline.h"
 
 namespace tilewright::harness {
 
@@ -17,14 +17,15 @@ struct Counted {
 /// Emits and builds every job on --threads threads, puts beside each what the models predict, and
 /// counts all of them in one process of ncu for each setting of its cache control: the document's
 /// "counted" has "all" and "none". Each kernel is verified before it is counted. A job that fails
-/// has its refusal.
-Counted count_cuda(std::vector<CudaJob>& jobs, const Request& request, CudaOptions cuda);
+/// has its refusal. All jobs are of one target.
+Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
+                     const MeasureOptions& options = {});
 
 /// Into its document "predicted": bytes into the kernel's level by exact, Chimera and MCFuser, and
 /// MCFuser's seconds.
-void add_predictions(CudaJob& job);
+void add_predictions(Job& job);
 
-/// measure --target cuda of one plan.
-Answer measure_cuda(const Request& request, const MeasureOptions& options);
+/// measure of one plan by a meter that counts processes.
+Answer measure_by_process(Job job, const MeasureOptions& options);
 
 }  // namespace tilewright::harness

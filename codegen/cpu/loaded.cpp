@@ -1,0 +1,89 @@
+#include "codegen/cpu/loaded.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace tilewright::cpu {
+namespace {
+
+constexpr std::size_t kAlignment = 4096;
+
+std::shared_ptr<void> allocate(std::size_t bytes) {
+  const std::size_t whole =
+      (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = std::aligned_alloc(kAlignment, whole);
+  if (memory == nullptr) throw std::bad_alloc();
+  return {memory, std::free};
+}
+
+}  // namespace
+
+Tensors::Tensors(const Workload& workload) : storage_(workload.tensors().size()) {
+  for (const Tensor& t : workload.tensors())
+    bytes_.push_back(static_cast<std::size_t>(t.bytes().value));
+}
+
+void* Tensors::at(TensorId tensor) {
+  std::shared_ptr<void>& memory = storage_[tensor.index()];
+  if (memory == nullptr) memory = allocate(bytes(tensor));
+  return memory.get();
+}
+
+LoadedKernel::LoadedKernel(Kernel kernel, const Workload& workload)
+    : LoadedKernel(std::move(kernel), std::make_shared<Tensors>(workload)) {}
+
+LoadedKernel::LoadedKernel(Kernel kernel, std::shared_ptr<Tensors> tensors)
+    : kernel_(std::move(kernel)), memory_(std::move(tensors)) {
+  const std::vector<bool>& needed = source().needed;
+  for (std::size_t t = 0; t < needed.size(); ++t)
+    tensors_.push_back(needed[t] ? memory_->at(TensorId(t)) : nullptr);
+}
+
+std::optional<Reason> LoadedKernel::write(TensorId tensor, const void* elements) {
+  std::memcpy(tensors_[tensor.index()], elements, memory_->bytes(tensor));
+  return std::nullopt;
+}
+
+std::optional<Reason> LoadedKernel::read(TensorId tensor, void* elements) {
+  std::memcpy(elements, tensors_[tensor.index()], memory_->bytes(tensor));
+  return std::nullopt;
+}
+
+Result<double> LoadedKernel::run() {
+  const auto start = std::chrono::steady_clock::now();
+  kernel_.run(tensors_);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Result<codegen::Timing> LoadedKernel::time(std::optional<double> budget,
+                                           const codegen::Progress& progress) {
+  constexpr int kLeast = 5, kMost = 200;
+  constexpr double kPeakSeconds = 0.03, kSeconds = 2;
+  const double asked = budget.value_or(kSeconds);
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [&start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  codegen::Timing timing{.peak_source = "measured: fused multiply-adds in the same run"};
+  for (int round = 0; round < kMost && (round < kLeast || elapsed() < asked); ++round) {
+    timing.peak_gflops.push_back(fma_peak_gflops(source().isa, source().threads, kPeakSeconds));
+    // Short kernels several times a turn, so that the turn is about as long as the peak's.
+    double turn = 0;
+    do {
+      const Result<double> seconds = run();
+      if (!seconds) return Reason{seconds.reason()};
+      timing.seconds.push_back(*seconds);
+      turn += *seconds;
+    } while (turn < kPeakSeconds);
+    if (progress) progress("timing", std::min(1.0, elapsed() / asked));
+    // A kernel that takes seconds is timed less often, so that the whole ends.
+    if (round + 1 >= 3 && elapsed() > 4 * asked) break;
+  }
+  timing.runs = std::ssize(timing.seconds);
+  return timing;
+}
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,151 @@
+// Target cpu: C++ for this machine's processor, built by its compiler.
+#include "codegen/target.h"
+
+#include <cstdlib>
+#include <thread>
+
+#include "codegen/cpu/cpu.h"
+#include "codegen/cpu/loaded.h"
+#include "codegen/cpu/options.h"
+#include "codegen/micro_kernels.h"
+#include "core/base/toolchain.h"
+
+namespace tilewright::cpu {
+namespace {
+
+using codegen::File;
+using nlohmann::ordered_json;
+
+Availability here() {
+  std::vector<std::string> compilers = {"c++", "g++", "clang++"};
+  if (const char* cxx = std::getenv("CXX"); cxx && *cxx) compilers = {cxx};
+  for (const std::string& c : compilers)
+    if (const auto found = find_program(c); !found.empty())
+      return {.usable = true,
+              .detail = found.string() + ", " + std::string(name_of(host_isa())) + ", " +
+                        std::to_string(std::thread::hardware_concurrency()) + " threads"};
+  return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) + ")"};
+}
+
+class CpuEmitted final : public codegen::Emitted {
+ public:
+  CpuEmitted(Source source, std::shared_ptr<const Workload> workload, bool prefetch)
+      : source_(std::move(source)), workload_(std::move(workload)), prefetch_(prefetch) {}
+
+  void describe(ordered_json& json) const override {
+    json["isa"] = name_of(source_.isa);
+    json["threads"] = source_.threads;
+    json["micro_kernel"] = source_.micro_kernel;
+    json["prefetch"] = prefetch_;
+    json["packing"] = {{"tiles", ordered_json::array()}};
+    for (const TileUse& t : source_.tiles)
+      json["packing"]["tiles"].push_back(
+          {{"tensor", t.tensor}, {"level", t.level}, {"packed", t.packed}, {"reason", t.reason}});
+    json["notes"] = source_.notes;
+  }
+  std::vector<File> files() const override {
+    std::string flags;
+    for (const std::string& f : source_.flags) flags += " " + f;
+    return {{source_.file_name, source_.text},
+            {"build.sh", "#!/bin/sh\n# Builds " + source_.file_name +
+                             " into a shared object with a C interface (see the top of the "
+                             "source).\nset -e\ncd \"$(dirname \"$0\")\"\nexec \"${CXX:-c++}\"" +
+                             flags + " -o kernel.so " + source_.file_name + "\n"}};
+  }
+  void describe_files(ordered_json& json) const override {
+    json["build"] = source_.build_command_text;
+    json["flags"] = source_.flags;
+    json["symbols"] = {source_.prefix + "_workspace", source_.prefix + "_run"};
+  }
+  std::optional<std::vector<std::string>> packed() const override {
+    std::vector<std::string> tensors;
+    for (const TileUse& t : source_.tiles)
+      if (t.packed) tensors.push_back(t.tensor);
+    return tensors;
+  }
+  std::optional<Reason> cannot_run() const override {
+    if (host_runs(source_.isa)) return std::nullopt;
+    return Reason{"this processor does not run " + std::string(name_of(source_.isa))};
+  }
+  Result<codegen::HostObject> build_object(const std::filesystem::path& object) override {
+    Result<Kernel> kernel = cpu::build(source_, {.object = object});
+    if (!kernel) return Reason{kernel.reason()};
+    kernel_ = std::move(kernel).value();
+    return codegen::HostObject{source_.prefix, source_.threads, std::string(name_of(source_.isa))};
+  }
+  std::optional<Reason> build(bool, ordered_json&) override {
+    Result<Kernel> kernel = cpu::build(source_);
+    if (!kernel) return Reason{kernel.reason()};
+    kernel_ = std::move(kernel).value();
+    return std::nullopt;
+  }
+  Result<std::unique_ptr<codegen::TargetKernel>> load(const std::shared_ptr<codegen::Device>&,
+                                                      ordered_json&) override {
+    return std::unique_ptr<codegen::TargetKernel>(
+        std::make_unique<LoadedKernel>(*kernel_, *workload_));
+  }
+
+ private:
+  Source source_;
+  std::shared_ptr<const Workload> workload_;
+  bool prefetch_;
+  std::optional<Kernel> kernel_;
+};
+
+Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
+                                                   const Settings& settings, int threads) {
+  const Isa isa = settings.given("isa") ? settings.choice("isa", isa_from_name)
+                                        : host_isa(schedule.workload->dtype());
+  const auto micro_kernel = settings.find_text("micro-kernel");
+  // Wider sets have the micro-kernels of the one that they extend.
+  codegen::check_micro_kernel("cpu", name_of(micro_kernel_for(isa, "")->isa), micro_kernel);
+  const bool prefetch = settings.flag("prefetch");
+  Result<Source> source = emit(schedule, {.isa = isa,
+                                          .threads = threads,
+                                          .micro_kernel = micro_kernel.value_or(""),
+                                          .prefetch = prefetch});
+  if (!source) return Reason{source.reason()};
+  return std::unique_ptr<codegen::Emitted>(
+      std::make_unique<CpuEmitted>(std::move(source).value(), schedule.workload, prefetch));
+}
+
+/// Chimera's own CPU configuration takes 0.8 of each cache (HPCA 2023, section VI).
+TargetNeeds needs(DType type, const Settings& settings) {
+  TargetNeeds needs{.cache_percent = 80};
+  const Isa isa = settings.given("isa") ? settings.choice("isa", isa_from_name) : host_isa();
+  const Result<MicroKernel> kernel =
+      micro_kernel_for(isa, settings.find_text("micro-kernel").value_or(""));
+  if (kernel && kernel->vector_bytes > 0)
+    needs.register_tile = {.rows = kernel->rows,
+                           .vectors = kernel->vectors,
+                           .lanes = kernel->vector_bytes / size_of(type)};
+  return needs;
+}
+
+}  // namespace
+}  // namespace tilewright::cpu
+
+namespace tilewright::codegen {
+
+const Target kCpu = {
+    .name = "cpu",
+    .summary = "C++ for the host with AVX-512 or AVX2 outer-product micro-kernels",
+    .here = cpu::here,
+    .options = cpu::option_specs,
+    .micro_kernels = "cpu",
+    .clock = Clock::measured,
+    .threads = true,
+    .emit = cpu::emit_for,
+    .needs = cpu::needs,
+    .meters =
+        [] {
+          return std::vector<std::string_view>{"cachegrind", "perf", "likwid", "pcm"};
+        },
+    .under_valgrind =
+        [] {
+          const bool wide = cpu::host_runs(cpu::Isa::avx2);
+          return OptionValues{{"isa", {wide ? "avx2" : "generic"}}};
+        },
+};
+
+}  // namespace tilewright::codegen

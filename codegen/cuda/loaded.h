@@ -1,0 +1,55 @@
+// The CUDA target's kernels on a device, and how they are timed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "codegen/cuda/kernel.h"
+#include "codegen/target.h"
+
+namespace tilewright::cuda {
+
+/// A device as the harness opens it.
+class OpenDevice final : public codegen::Device {
+ public:
+  explicit OpenDevice(std::shared_ptr<cuda::Device> device) : device_(std::move(device)) {}
+  void describe(nlohmann::ordered_json& answer) const override;
+  bool faulted() const override { return device_->faulted(); }
+  bool hung() const override { return device_->hung(); }
+  const std::shared_ptr<cuda::Device>& device() const { return device_; }
+
+ private:
+  std::shared_ptr<cuda::Device> device_;
+};
+
+class LoadedKernel final : public codegen::TargetKernel {
+ public:
+  explicit LoadedKernel(Kernel kernel) : kernel_(std::move(kernel)) {}
+  bool needs(TensorId tensor) const override {
+    const std::vector<bool>& needed = kernel_.source().needed;
+    return tensor.index() < needed.size() && needed[tensor.index()];
+  }
+  std::optional<Reason> write(TensorId tensor, const void* elements) override {
+    return kernel_.write(tensor, elements);
+  }
+  std::optional<Reason> read(TensorId tensor, void* elements) override {
+    return kernel_.read(tensor, elements);
+  }
+  Result<double> run() override { return kernel_.run_once(); }
+  std::optional<Reason> run_profiled() override { return kernel_.run_profiled(); }
+  /// At least 20 batches of at least 200 us, then more until `budget` (a quarter of a second) has
+  /// passed, at most 200 batches. Before them the kernel runs for some milliseconds, so that clocks
+  /// and caches are warm.
+  Result<codegen::Timing> time(std::optional<double> budget,
+                               const codegen::Progress& progress) override;
+
+ private:
+  Kernel kernel_;
+};
+
+/// Sets of tensors whose inputs and outputs together are twice the device's L2, at most 1024.
+int copies_past_l2(const DeviceInfo& device, const std::vector<std::int64_t>& bytes,
+                   const std::vector<bool>& needed);
+
+}  // namespace tilewright::cuda

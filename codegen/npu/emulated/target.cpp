@@ -1,0 +1,89 @@
+// Target npu: programs for the cores of an NPU, run by its emulator.
+#include "codegen/target.h"
+
+#include "codegen/micro_kernels.h"
+#include "codegen/npu/emulated/loaded.h"
+#include "codegen/npu/npu.h"
+#include "codegen/npu/options.h"
+
+namespace tilewright::npu {
+namespace {
+
+using nlohmann::ordered_json;
+
+class NpuEmitted final : public codegen::Emitted {
+ public:
+  NpuEmitted(Source source, const Schedule& schedule, std::optional<std::string> timeline)
+      : source_(std::move(source)), schedule_(schedule), timeline_(std::move(timeline)) {}
+
+  void describe(ordered_json& json) const override {
+    json["micro_kernel"] = source_.micro_kernel;
+    json["kernels"] = ordered_json::array();
+    for (const KernelSource& k : source_.kernels) {
+      ordered_json kernel = {{"name", k.program.name},
+                             {"blocks", k.program.blocks},
+                             {"statements", k.statements},
+                             {"instructions", k.instructions},
+                             {"flags", k.flags}};
+      kernel["tiles"] = ordered_json::array();
+      for (const TileUse& t : k.tiles)
+        kernel["tiles"].push_back({{"tensor", t.tensor},
+                                   {"level", t.level},
+                                   {"layout", t.layout},
+                                   {"type", t.type},
+                                   {"copies", t.copies},
+                                   {"bytes", t.bytes}});
+      json["kernels"].push_back(std::move(kernel));
+    }
+    json["notes"] = source_.notes;
+  }
+  std::vector<codegen::File> files() const override { return {{source_.file_name, source_.text}}; }
+  std::optional<Reason> build(bool, ordered_json&) override { return std::nullopt; }
+  Result<std::unique_ptr<codegen::TargetKernel>> load(const std::shared_ptr<codegen::Device>&,
+                                                      ordered_json&) override {
+    return std::unique_ptr<codegen::TargetKernel>(
+        std::make_unique<LoadedKernel>(source_, schedule_, timeline_));
+  }
+
+ private:
+  Source source_;
+  Schedule schedule_;
+  std::optional<std::string> timeline_;
+};
+
+Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
+                                                   const Settings& settings, int) {
+  const auto micro_kernel = settings.find_text("micro-kernel");
+  codegen::check_micro_kernel("npu", "", micro_kernel);
+  const auto timeline = settings.find_text("timeline");
+  if (timeline && !timeline->ends_with(".json") && !timeline->ends_with(".svg"))
+    settings.refuse("timeline", "has no ending that says how to write it", "FILE.json or FILE.svg");
+  Result<Source> source = emit(schedule, {.micro_kernel = micro_kernel.value_or("")});
+  if (!source) return Reason{source.reason()};
+  return std::unique_ptr<codegen::Emitted>(
+      std::make_unique<NpuEmitted>(std::move(source).value(), schedule, timeline));
+}
+
+Availability here() {
+  return {.usable = true,
+          .detail = "emulated on this CPU: programs run on simulator/npu, on no device"};
+}
+
+}  // namespace
+}  // namespace tilewright::npu
+
+namespace tilewright::codegen {
+
+const Target kNpu = {
+    .name = "npu",
+    .summary = "assembly for the cores of an emulated Ascend-like NPU",
+    .here = npu::here,
+    .options = npu::option_specs,
+    .micro_kernels = "npu",
+    .clock = Clock::simulated,
+    .emit = npu::emit_for,
+    .needs = [](DType, const Settings&) { return TargetNeeds{.every_level = true}; },
+    .meters = [] { return std::vector<std::string_view>{"emulator"}; },
+};
+
+}  // namespace tilewright::codegen

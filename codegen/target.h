@@ -1,0 +1,172 @@
+// What a target is: it makes kernels of schedules and runs them. One record a target, in
+// registry.cpp; the harness emits, builds, loads, verifies and times through it and knows no target
+// by name.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/availability.h"
+#include "core/base/error.h"
+#include "core/base/option.h"
+#include "core/plan/schedule.h"
+#include "core/plan/target_needs.h"
+#include "core/plan/traffic.h"
+#include "core/workload/workload.h"
+
+namespace tilewright::codegen {
+
+struct File {
+  std::string name;  ///< in the folder that the user asks for; of a run's files the whole path
+  std::string text;
+};
+
+/// What a timed kernel took.
+struct Timing {
+  std::vector<double> seconds;  ///< a run, one entry a turn; a turn may average over several runs
+  std::int64_t runs = 0;        ///< in all turns
+  /// GFLOP/s that the machine reached, measured in turn with the kernel; empty: the machine file's
+  /// peak is what a speed is held against.
+  std::vector<double> peak_gflops = {};
+  std::string peak_source = {};
+  nlohmann::ordered_json detail = nlohmann::ordered_json::object();  ///< further keys of the answer
+};
+
+/// Told now and then what is being done, and the fraction of it that is done.
+using Progress = std::function<void(std::string_view what, double done)>;
+
+/// A loaded kernel, whatever it runs on: what verification, timing and counting ask of it.
+class TargetKernel {
+ public:
+  virtual ~TargetKernel() = default;
+  /// Whether it reads or writes the tensor at home. Of others nothing is written or read.
+  virtual bool needs(TensorId tensor) const = 0;
+  /// The tensor's elements, row-major, Tensor::bytes() of them, to where the kernel runs and back.
+  /// A Reason where the target failed.
+  virtual std::optional<Reason> write(TensorId tensor, const void* elements) = 0;
+  virtual std::optional<Reason> read(TensorId tensor, void* elements) = 0;
+  /// One run on the tensors as they are. Returns the seconds that it took.
+  virtual Result<double> run() = 0;
+
+  /// Into an answer: what the last run showed beside its values.
+  virtual void describe_run(nlohmann::ordered_json&) const {}
+  /// What the last run did wrong though it ended: a race, an access out of bounds. `right`: its
+  /// values are right.
+  virtual std::optional<Reason> fault(bool /*right*/) const { return std::nullopt; }
+  /// What the target's options ask to be kept of the last run.
+  virtual std::vector<File> files() const { return {}; }
+  /// Bytes that the last run moved; none: the target does not count.
+  virtual std::optional<Traffic> counted() const { return std::nullopt; }
+  /// Runs for about `budget` seconds; none: as long as the target finds right. Only where the
+  /// target has a Clock.
+  virtual Result<Timing> time(std::optional<double> budget, const Progress& progress);
+  /// One more run, marked for a profiler that starts when told to.
+  virtual std::optional<Reason> run_profiled();
+};
+
+/// Where kernels run one after the other, where that must be opened.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual void describe(nlohmann::ordered_json& answer) const = 0;
+  virtual bool faulted() const { return false; }  ///< nothing more works on it: open it again
+  virtual bool hung() const { return false; }     ///< only the end of this process frees it
+};
+
+/// What a meter of this machine must know of a kernel that is a shared object: it exports
+/// PREFIX_run and PREFIX_workspace.
+struct HostObject {
+  std::string prefix;
+  int threads = 1;
+  std::string isa;
+};
+
+struct NamedLaunch {
+  std::string symbol;
+  std::int64_t blocks = 1;
+};
+
+/// A schedule as the target's source, until it runs.
+class Emitted {
+ public:
+  virtual ~Emitted() = default;
+  /// Into an answer: micro-kernels, tiles, notes.
+  virtual void describe(nlohmann::ordered_json& answer) const = 0;
+  /// What `emit` writes: the source, and what it takes to build it.
+  virtual std::vector<File> files() const = 0;
+  /// Into the answer of `emit` alone: how the files are built.
+  virtual void describe_files(nlohmann::ordered_json&) const {}
+  /// What is launched, in order, as a profiler names it.
+  virtual std::vector<NamedLaunch> launches() const { return {}; }
+  /// Tensors whose tiles are copied once more when they are loaded or written; none: the target
+  /// says nothing of that.
+  virtual std::optional<std::vector<std::string>> packed() const { return std::nullopt; }
+
+  /// Why what is built cannot run on this machine.
+  virtual std::optional<Reason> cannot_run() const { return std::nullopt; }
+  /// Builds for this machine's device or, without `for_device`, for the target's standard one. Safe
+  /// from several threads for different sources. Into the answer goes what was built.
+  virtual std::optional<Reason> build(bool for_device, nlohmann::ordered_json& answer) = 0;
+  /// build(), with the shared object kept there. A Reason where the target's kernels are none.
+  virtual Result<HostObject> build_object(const std::filesystem::path& object);
+  /// After build(). `device` as Target::open gave it. The kernel may outlive this.
+  virtual Result<std::unique_ptr<TargetKernel>> load(const std::shared_ptr<Device>& device,
+                                                     nlohmann::ordered_json& answer) = 0;
+};
+
+/// What a target's seconds are.
+enum class Clock : std::uint8_t {
+  none,       ///< nothing that says how fast the kernel is
+  measured,   ///< on the hardware
+  simulated,  ///< an emulator's, of the machine that it emulates
+};
+
+struct Target {
+  std::string_view name;
+  std::string_view summary;
+  /// Usable here or not, and why.
+  Availability (*here)();
+  /// Of emitting, building, running; also in every answer's errors and help.
+  std::span<const OptionSpec> (*options)();
+  /// Of the records in micro_kernels.h, those of this MicroKernelRecord::target are its own.
+  std::string_view micro_kernels;
+  Clock clock = Clock::none;
+  /// Kernels run on as many threads of this machine as the user says.
+  bool threads = false;
+  /// A Reason: what of the schedule cannot be emitted, and why. Throws InputError for options that
+  /// no schedule could make right.
+  Result<std::unique_ptr<Emitted>> (*emit)(const Schedule&, const Settings&, int threads);
+  /// What plans for it should be like; null: nothing particular.
+  TargetNeeds (*needs)(DType type, const Settings&) = nullptr;
+  /// Null: nothing to open.
+  Result<std::shared_ptr<Device>> (*open)() = nullptr;
+  /// Names of the meters that measure its kernels.
+  std::vector<std::string_view> (*meters)() = nullptr;
+  /// Options that kernels are emitted with to run under Valgrind, which knows no AVX-512; null:
+  /// none are needed.
+  OptionValues (*under_valgrind)() = nullptr;
+};
+
+/// Those of this package, and those that were added, in order; the first is the default.
+std::vector<const Target*> targets();
+/// Throws InputError with the names there are.
+const Target& find_target(std::string_view name);
+/// From now on a target like the others; `target` must stay. For tests and programs that bring
+/// their own. Throws InputError for a name that there is.
+void add_target(const Target& target);
+
+// ---- The records, each in its target's folder ---------------------------------------------------
+extern const Target kCpu;
+extern const Target kCuda;
+extern const Target kCudaEmulated;
+extern const Target kNpu;
+
+}  // namespace tilewright::codegen

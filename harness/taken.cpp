@@ -1,0 +1,110 @@
+#include "harness/taken.h"
+
+#include <algorithm>
+
+#include "core/base/format.h"
+
+namespace tilewright::harness {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+/// Why the target does not take the kernel, whatever it makes of the others.
+std::optional<Reason> refused(const Schedule& schedule, std::size_t kernel,
+                              const codegen::Target& target, const Settings& settings,
+                              int threads) {
+  Schedule alone = schedule;
+  alone.kernels = {schedule.kernels[kernel]};
+  alone.resolved.kernels = {schedule.resolved.kernels[kernel]};
+  const auto emitted = target.emit(alone, settings, threads);
+  if (emitted) return std::nullopt;
+  return Reason{emitted.reason()};
+}
+
+/// The plan with the choice in a kernel's place; nothing where that is illegal.
+std::optional<Scheduled> with_choice(const Scheduled& on, std::size_t kernel, Kernel choice) {
+  Scheduled other = on;
+  choice.name = on.plan.kernels[kernel].name;
+  other.plan.kernels[kernel] = std::move(choice);
+  Result<Schedule> schedule = resolve(other.plan, on.setting.workload, on.setting.machine);
+  if (!schedule) return std::nullopt;
+  other.schedule = std::move(schedule).value();
+  return other;
+}
+
+std::vector<KernelChoice> choices_for(const Scheduled& on, std::size_t kernel) {
+  std::vector<KernelChoice> all = on.choices(kernel);
+  std::erase_if(all, [&](const KernelChoice& c) {
+    Kernel named = c.kernel;
+    named.name = on.plan.kernels[kernel].name;
+    return named == on.plan.kernels[kernel];
+  });
+  return all;
+}
+
+}  // namespace
+
+Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
+                         int threads) {
+  Taken taken;
+  auto emitted = target.emit(*on.schedule, settings, threads);
+  if (!emitted && on.choices) {
+    for (std::size_t k = 0; k < on.plan.kernels.size(); ++k) {
+      const auto why = refused(*on.schedule, k, target, settings, threads);
+      if (!why) continue;
+      bool found = false;
+      const std::vector<KernelChoice> choices = choices_for(on, k);
+      for (std::size_t c = 0; c < choices.size() && !found; ++c) {
+        std::optional<Scheduled> other = with_choice(on, k, choices[c].kernel);
+        if (!other || refused(*other->schedule, k, target, settings, threads)) continue;
+        found = true;
+        on = std::move(*other);
+        taken.replaced.push_back(
+            {{"kernel", on.schedule->kernels[k].name},
+             {"refused", why->text},
+             {"choice", c + 1},
+             {"seconds",
+              choices[c].seconds ? ordered_json(*choices[c].seconds) : ordered_json(nullptr)},
+             {"note",
+              choices[c].note.empty() ? ordered_json(nullptr) : ordered_json(choices[c].note)}});
+      }
+      if (!found) return *why;
+    }
+    emitted = target.emit(*on.schedule, settings, threads);
+  }
+  if (!emitted) return Reason{emitted.reason()};
+  taken.emitted = std::move(emitted).value();
+  return taken;
+}
+
+std::vector<std::string> notes_of(const ordered_json& replaced) {
+  std::vector<std::string> notes;
+  for (const ordered_json& r : replaced) {
+    const std::string note = r["note"].is_null() ? "" : "; " + r["note"].get<std::string>();
+    notes.push_back(
+        formatted("{} is the model's choice {} after its own{}, because the target "
+                  "refuses that one: {}",
+                  r["kernel"].get<std::string>(), r["choice"].get<int>(), note,
+                  r["refused"].get<std::string>()));
+  }
+  return notes;
+}
+
+std::vector<Scheduled> candidates_of(const Scheduled& on, std::size_t count) {
+  std::vector<Scheduled> all = {on};
+  if (!on.choices) return all;
+  std::vector<std::vector<KernelChoice>> choices;
+  std::size_t most = 0;
+  for (std::size_t k = 0; k < on.plan.kernels.size(); ++k) {
+    choices.push_back(choices_for(on, k));
+    most = std::max(most, choices.back().size());
+  }
+  for (std::size_t c = 0; c < most; ++c)
+    for (std::size_t k = 0; k < choices.size() && all.size() < count; ++k)
+      if (c < choices[k].size())
+        if (auto other = with_choice(on, k, choices[k][c].kernel)) all.push_back(std::move(*other));
+  return all;
+}
+
+}  // namespace tilewright::harness
