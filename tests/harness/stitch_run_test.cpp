@@ -11,7 +11,7 @@
 
 #include "core/base/toolchain.h"
 #include "core/plan/file.h"
-#include "harness/stitch_request.h"
+#include "harness/registry.h"
 #include "harness/verbs.h"
 #include "tests/support/small_graphs.h"
 
@@ -93,14 +93,14 @@ TEST(StitchedEmulated, SumsOfBothKindsAreOneKernel) {
 }
 
 /// With slices and reductions in the middle, and rows that steps do not divide. What the emitter refuses
-/// runs without units, and says so. TILEWRIGHT_CASES and TILEWRIGHT_SEED ask for others.
+/// is replaced by the model's next choice, and the answer says so. TILEWRIGHT_CASES and TILEWRIGHT_SEED ask for others.
 TEST(StitchedEmulated, DrawnGraphsAreVerified) {
   const auto number = [](const char* name, int standard) {
     const char* text = std::getenv(name);
     return text ? std::atoi(text) : standard;
   };
   const int first = number("TILEWRIGHT_SEED", 11), cases = number("TILEWRIGHT_CASES", 20);
-  int without_units = 0;
+  int replaced = 0;
   for (int seed = first; seed < first + cases; ++seed) {
     Request r;
     r.subject = "random-graph:vertices=10,rows=22,cols=37,seed=" + std::to_string(seed);
@@ -110,12 +110,13 @@ TEST(StitchedEmulated, DrawnGraphsAreVerified) {
     ASSERT_TRUE(a.ok()) << r.subject << ": " << a.json.value("reason", std::string());
     EXPECT_TRUE(a.json.value("verified", false)) << r.subject;
     EXPECT_EQ(a.json.at("faults"), 0) << r.subject << a.json["findings"].dump(1);
-    if (!a.json.contains("without_units")) continue;
-    ++without_units;
-    std::cout << r.subject << ": " << a.json["without_units"].dump() << "\n";
-    EXPECT_NE(a.json["notes"].dump().find("without units"), std::string::npos);
+    if (!a.json.contains("replaced")) continue;
+    ++replaced;
+    std::cout << r.subject << ": " << a.json["replaced"].dump() << "\n";
+    EXPECT_GE(a.json["replaced"][0]["choice"], 1);
+    EXPECT_NE(a.json["notes"].dump().find("the target refuses that one"), std::string::npos);
   }
-  EXPECT_LE(without_units, cases / 5);
+  EXPECT_LE(replaced, cases / 5);
 }
 
 /// What a refused kernel is replaced by: the same operators, no unit, and still right.
@@ -125,29 +126,31 @@ TEST(StitchedEmulated, KernelsWithoutUnitsAreVerified) {
   r.machine = "h200";
   r.model = "fusionstitching";
   r.options["stitch"] = {"compose=no"};
-  const Setting setting = setting_of(r);
-  const auto bound = without_units(r, setting, Stitcher::explorer, {});
+  Setting setting = setting_of(r);
+  KernelChoices choices;
+  const Result<Plan> bound = plan_of(r, setting, choices);
   ASSERT_TRUE(bound.ok()) << bound.reason();
   const auto units = [](const Kernel& k) {
     const std::string tree = to_text(k.tree);
     return tree.find("@warp") != tree.npos || tree.find("@lane") != tree.npos ||
            tree.find("@thread") != tree.npos;
   };
-  std::set<std::string> names;
-  for (const Kernel& k : bound->kernels)
-    if (units(k)) names.insert(k.name);
-  ASSERT_FALSE(names.empty());
-  const auto plain = without_units(r, setting, Stitcher::explorer, names);
-  ASSERT_TRUE(plain.ok()) << plain.reason();
-  ASSERT_EQ(plain->kernels.size(), bound->kernels.size());
-  EXPECT_TRUE(std::ranges::none_of(plain->kernels, units));
+  Plan plain = *bound;
+  for (std::size_t k = 0; k < plain.kernels.size(); ++k) {
+    if (!units(plain.kernels[k])) continue;
+    const std::string name = plain.kernels[k].name;
+    plain.kernels[k] = choices(k).back().kernel;  // the one without units comes last
+    plain.kernels[k].name = name;
+  }
+  ASSERT_NE(plain, *bound);
+  EXPECT_TRUE(std::ranges::none_of(plain.kernels, units));
   const TemporaryDirectory folder;
   const std::string path = (folder.path() / "plan.yaml").string();
   std::ofstream(path) << to_yaml(PlanFile{.workload = *setting.workload,
                                           .workload_name = setting.workload_name,
                                           .machine = "h200",
                                           .model = {},
-                                          .plan = *plain});
+                                          .plan = plain});
   const Answer a = run({.subject = path}, {.target = "cuda-emulated", .seconds = 0.0});
   ASSERT_TRUE(a.ok()) << a.json.dump(1);
   EXPECT_TRUE(a.json.value("verified", false));
