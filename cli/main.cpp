@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,8 @@ int guarded(std::vector<std::string> arguments) {
     return dispatch(std::move(arguments));
   } catch (const InputError& e) {
     return complain(e.what(), kBadInput);
+  } catch (const std::bad_alloc&) {
+    return complain("this needs more memory than there is; accepted: smaller sizes", kBadInput);
   } catch (const std::exception& e) {
     return complain(formatted("internal error: {}", e.what()), kOurFault);
   }

@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -18,7 +20,6 @@ namespace {
 
 using Kind = DocumentValue::Kind;
 
-constexpr std::size_t kMaxText = 4 << 20;
 constexpr std::size_t kMaxValues = 200'000;
 constexpr int kMaxDepth = 64;
 
@@ -204,11 +205,28 @@ int count_yaml_documents(const std::string& text, int* line) {
   return count;
 }
 
+void check_length(std::string_view text, std::string_view where) {
+  if (text.size() > kMostText)
+    fail_at(where, 0, "", std::to_string(text.size()) + " characters", "are too many",
+            "at most " + std::to_string(kMostText));
+}
+
+std::string read_text(const std::string& path, std::string_view accepted) {
+  std::error_code error;
+  std::ifstream in(path, std::ios::binary);
+  const bool is_folder = std::filesystem::is_directory(path, error);
+  std::string text(kMostText + 1, '\0');
+  if (in && !is_folder) in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (is_folder || in.bad() || (!in && in.gcount() == 0 && !in.eof()))
+    fail_at(path, 0, "", "", "cannot be read", std::string(accepted));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > kMostText)
+    fail_at(path, 0, "", "", "is too long", "at most " + std::to_string(kMostText) + " characters");
+  return text;
+}
+
 DocumentValue read_yaml(std::string_view text, std::string_view where) {
-  if (text.size() > kMaxText) {
-    fail_at(where, 0, "", std::to_string(text.size()) + " bytes", "are too many",
-            "at most " + std::to_string(kMaxText));
-  }
+  check_length(text, where);
   if (const auto bad = first_bad_byte(text)) {
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<long>(*bad), '\n');
     fail_at(where, static_cast<int>(line), "", "", "a byte is no text", "UTF-8");

@@ -2,6 +2,7 @@
 // every access says what it accepts. For the readers of this library; not for users.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
@@ -22,6 +23,15 @@ struct DocumentValue {
   std::vector<DocumentValue> items = {};
   std::vector<std::pair<std::string, DocumentValue>> entries = {};
 };
+
+/// Characters of a workload, plan, machine, sweep or program.
+inline constexpr std::size_t kMostText = 4 << 20;
+
+/// Throws InputError where the text is longer.
+void check_length(std::string_view text, std::string_view where);
+
+/// The text of such a file. Throws InputError with the path where it cannot be read or is longer.
+std::string read_text(const std::string& path, std::string_view accepted);
 
 /// One YAML document. Throws InputError with the line where it is none, has a key twice, is nested
 /// too deeply or too large (aliases count each time they are used).

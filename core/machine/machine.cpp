@@ -314,9 +314,9 @@ class Checker {
         if (!dtype_from_name(type)) {
           fail(field + ": peak", type, "is no element type", "f16, bf16, f32, f64, i8, i32");
         }
-        if (bad(rate.value)) {
+        if (bad(rate.value) || rate.value < 1) {
           fail(field + ": peak " + type, std::to_string(rate.value), "is no rate",
-               "operations a second");
+               "operations a second, from 1 on; no entry where it is unknown");
         }
       }
     }

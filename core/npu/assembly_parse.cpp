@@ -1,13 +1,13 @@
 // Reading assembly: one statement a line.
 #include <utility>
 
+#include "core/base/document.h"
 #include "core/npu/assembly.h"
 #include "core/npu/assembly_line.h"
 
 namespace tilewright::npu {
 namespace {
 
-constexpr std::size_t kMaxText = std::size_t{4} << 20;
 constexpr int kMaxDepth = 32;  ///< loops and branches inside one another
 
 // Operands and instructions
@@ -129,12 +129,12 @@ class Reader {
   Reader(std::string_view text, std::string_view where) : text_(text), where_(where) {}
 
   Program read() {
-    if (text_.size() > kMaxText) {
+    if (text_.size() > kMostText) {
       throw InputError({.where = where_,
                         .field = "length",
                         .value = std::to_string(text_.size()) + " characters",
                         .problem = "is too long",
-                        .accepted = "at most " + std::to_string(kMaxText)});
+                        .accepted = "at most " + std::to_string(kMostText)});
     }
     open_.push_back({.body = &program_.body});
     for (std::size_t from = 0; from < text_.size();) {

@@ -2,6 +2,8 @@
 // described. Used by the readers of workload files.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,9 @@ struct NotationContext {
 /// what was expected. Cost: linear in the text, times the number of loops and tensors.
 void parse_operator(NotationContext& context, std::string_view text, std::string_view where,
                     std::string_view name = {});
+
+/// The largest value of an index over its loops, plus one; nothing past 64 bits.
+std::optional<std::int64_t> end_of(const WorkloadSpec& spec, const Affine& index);
 
 /// Gives every inferred tensor its shape: what its writer covers or, for inputs, the smallest that
 /// holds every read. Throws InputError when an index leaves 64 bits.

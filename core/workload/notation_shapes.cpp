@@ -4,9 +4,7 @@
 #include "core/workload/notation.h"
 
 namespace tilewright {
-namespace {
 
-/// Largest value of an index over the whole loops, plus one.
 std::optional<std::int64_t> end_of(const WorkloadSpec& spec, const Affine& index) {
   std::optional<std::int64_t> end = checked_add(index.offset, 1);
   for (const Term& t : index.terms) {
@@ -16,8 +14,6 @@ std::optional<std::int64_t> end_of(const WorkloadSpec& spec, const Affine& index
   }
   return end;
 }
-
-}  // namespace
 
 void infer_shapes(NotationContext& context) {
   WorkloadSpec& spec = context.spec;

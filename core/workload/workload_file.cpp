@@ -15,9 +15,8 @@ std::int64_t positive(const RawText& raw, const std::string& field) {
     throw InputError({.where = raw.where,
                       .field = field,
                       .value = raw.text.empty() ? "''" : raw.text,
-                      .problem = error == std::errc::result_out_of_range
-                                     ? "is past 64 bits"
-                                     : "is no positive integer",
+                      .problem = error == std::errc::result_out_of_range ? "is past 64 bits"
+                                                                         : "is no positive integer",
                       .accepted = "1..9223372036854775807"});
   return n;
 }
@@ -34,8 +33,7 @@ DType dtype_of(const RawText& raw, const std::string& field) {
 std::int64_t dimension(const WorkloadSpec& spec, const RawText& raw, const std::string& field) {
   for (const Loop& l : spec.loops)
     if (l.name == raw.text) return l.extent;
-  if (!raw.text.empty() &&
-      raw.text.find_first_not_of("+-0123456789") == std::string::npos)
+  if (!raw.text.empty() && raw.text.find_first_not_of("+-0123456789") == std::string::npos)
     return positive(raw, field);
   WorkloadSpec scratch{.loops = spec.loops};
   NotationContext context{scratch, {}};
@@ -50,15 +48,21 @@ std::int64_t dimension(const WorkloadSpec& spec, const RawText& raw, const std::
     std::vector<std::string> names;
     for (const Loop& l : spec.loops) names.push_back(l.name);
     const std::string near = nearest(raw.text, names);
+    throw InputError(
+        {.where = raw.where,
+         .field = field,
+         .value = "'" + raw.text + "'",
+         .problem = "is no dimension" + (near.empty() ? "" : ", did you mean '" + near + "'?"),
+         .accepted = "a positive integer, or an affine form of the loops " + join(names)});
+  }
+  const auto elements = end_of(scratch, scratch.operators.front().inputs.front().index.front());
+  if (elements.value_or(0) < 1)
     throw InputError({.where = raw.where,
                       .field = field,
-                      .value = "'" + raw.text + "'",
-                      .problem = "is no dimension" +
-                                 (near.empty() ? "" : ", did you mean '" + near + "'?"),
-                      .accepted = "a positive integer, or an affine form of the loops " +
-                                  join(names)});
-  }
-  return scratch.tensors[1].shape[0];
+                      .value = raw.text,
+                      .problem = "is " + std::to_string(elements.value_or(0)) + " elements",
+                      .accepted = "a form that reaches 0 or more"});
+  return *elements;
 }
 
 template <class Entries>
@@ -105,8 +109,7 @@ void bind_tensors(const RawWorkload& raw, WorkloadSpec& spec) {
                         .value = std::to_string(entry.shape.size()),
                         .problem = "dimensions are too many",
                         .accepted = "at most " + std::to_string(kMaxRank)});
-    for (const RawText& d : entry.shape)
-      t.shape.push_back(dimension(spec, d, "tensors." + t.name));
+    for (const RawText& d : entry.shape) t.shape.push_back(dimension(spec, d, "tensors." + t.name));
     spec.tensors.push_back(std::move(t));
   }
 }

@@ -8,6 +8,5 @@ namespace tilewright {
 inline constexpr int kMaxLoops = 12;               ///< loops of one operator
 inline constexpr int kMaxExprDepth = 200;          ///< nesting of an expression
 inline constexpr std::size_t kMaxNotation = 65536; ///< characters of one operator's text
-inline constexpr std::size_t kMaxFile = 4 << 20;   ///< characters of a workload file
 
 }  // namespace tilewright

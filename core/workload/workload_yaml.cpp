@@ -6,7 +6,6 @@
 #include "core/workload/notation.h"
 #include "core/workload/text.h"
 #include "core/workload/workload_file.h"
-#include "core/workload/workload_limits.h"
 
 namespace tilewright {
 namespace {
@@ -16,11 +15,7 @@ class YamlReader {
   explicit YamlReader(std::string_view file) : file_(file) {}
 
   RawWorkload read(std::string_view text) const {
-    if (text.size() > kMaxFile)
-      throw InputError({.where = file_,
-                        .value = std::to_string(text.size()) + " characters",
-                        .problem = "are too many",
-                        .accepted = "at most " + std::to_string(kMaxFile)});
+    check_length(text, file_);
     try {
       const std::string owned(text);
       const int documents = count_yaml_documents(owned);

@@ -184,6 +184,8 @@ TEST(BadInput, Files) {
       {"loops: [\n", "workload.yaml"},
       {"", "workload.yaml"},
       {"kernels: 3\n", "workload.yaml"},
+      {"loops: {h: 5}\ntensors: {X: [h-97]}\noperators: [\"B[h] = X[h]\"]\n", "h-97 is -92 elements"},
+      {std::string((4 << 20) + 1, '#'), "4194304"},
       {std::string("\0\1\2", 3), "workload.yaml"},
   };
   for (const auto& [text, named] : table) {
@@ -193,6 +195,12 @@ TEST(BadInput, Files) {
   }
   for (const char* text : {"name: x\n", "name: x\nlevels: []\n", "levels: 4\n", "[]\n"})
     expect_refused({"plan", kChain, "-m", folder.write("machine.yaml", text)}, "machine.yaml");
+  // Of a rate of nothing, times are infinite.
+  const std::string idle =
+      "name: x\nkind: cpu\nlevels:\n- {name: DRAM, kind: home}\n- {name: L1, kind: scratchpad, "
+      "capacity: {value: 4K, source: s}}\nunits:\n- {name: core, peak: {f32: {value: 0 FLOP/s, source: s}}}\n";
+  expect_refused({"plan", kChain, "-m", folder.write("machine.yaml", idle)}, "machine.yaml:7: unit core: peak f32");
+  expect_refused({"plan", kChain, "-m", folder.write("machine.yaml", std::string((4 << 20) + 1, '#'))}, "4194304");
   expect_refused({"plan", folder.path(""), "-m", "scratchpad:4K"}, folder.path(""));
   // Nothing half-written is left behind.
   EXPECT_THAT(folder.names(), ::testing::UnorderedElementsAre("workload.yaml", "machine.yaml"));

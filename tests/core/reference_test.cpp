@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "core/base/error.h"
 #include "core/workload/reference/elements.h"
 #include "core/workload/reference/evaluate.h"
 #include "core/workload/text.h"
@@ -23,6 +24,12 @@ const std::vector<double>& of(const Workload& w, const TensorValues& v, const st
 
 double error(const std::vector<double>& got, const std::vector<double>& wanted) {
   return relative_error(std::span<const double>(got), wanted);
+}
+
+TEST(RandomInputs, ThatNoMachineHoldsAreBadInput) {
+  const Workload w = workload_from_yaml(
+      "loops: {m: 1000000000, n: 1000000000}\noperators: [\"B[m,n] = A[m,n]\"]\n", "huge");
+  EXPECT_THROW(random_inputs(w, 1), InputError);
 }
 
 /// A workload of f64 tensors, so that no input is rounded.

@@ -1,13 +1,11 @@
 // Names to workloads: the registry of families and rows, and the parser of their parameters.
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 
+#include "core/base/document.h"
 #include "core/workload/catalogue/builtin_table.h"
 #include "core/workload/notation.h"
 #include "core/workload/text.h"
-#include "core/workload/workload_limits.h"
 
 namespace tilewright {
 namespace builtin {
@@ -106,8 +104,7 @@ void set_parameter(Named& n, std::string_view name, std::string_view key, std::s
   const std::string field = std::string(name) + ": " + std::string(key);
   if (key == "dtype") {
     const auto type = dtype_from_name(value);
-    if (!type)
-      throw unknown_name("", field, value, {"f16", "bf16", "f32", "f64", "i8", "i32"});
+    if (!type) throw unknown_name("", field, value, {"f16", "bf16", "f32", "f64", "i8", "i32"});
     n.values.dtype = *type;
     return;
   }
@@ -152,20 +149,6 @@ void set_parameters(Named& n, std::string_view name, std::string_view text) {
   }
 }
 
-Workload read_file(std::string_view path) {
-  const std::filesystem::path file{std::string(path)};
-  std::error_code error;
-  std::ifstream in(file, std::ios::binary);
-  if (std::filesystem::is_directory(file, error) || !in)
-    throw InputError({.where = std::string(path),
-                      .problem = "cannot be read",
-                      .accepted = "a workload file that exists"});
-  std::string text(kMaxFile + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return workload_from_yaml(text, path);
-}
-
 [[noreturn]] void unknown_workload(std::string_view name) {
   std::vector<std::string> known;
   for (const Family& f : families()) known.push_back(f.name);
@@ -196,7 +179,10 @@ const std::vector<BuiltinWorkload>& builtin_workloads() {
 }
 
 Workload named_workload(std::string_view name) {
-  if (name.ends_with(".yaml") || name.ends_with(".yml")) return read_file(name);
+  if (name.ends_with(".yaml") || name.ends_with(".yml")) {
+    const std::string path(name);
+    return workload_from_yaml(read_text(path, "a workload file that exists"), path);
+  }
   const std::size_t colon = std::min(name.find(':'), name.size());
   const std::string_view base = name.substr(0, colon);
   std::optional<Named> n = named(base);

@@ -1,5 +1,8 @@
 #include "core/workload/reference/evaluate.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -8,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "core/base/error.h"
+#include "core/base/format.h"
 #include "core/workload/reference/operators.h"
 #include "core/workload/reference/threads.h"
 
@@ -230,9 +235,34 @@ TensorValues drawn_inputs(const Workload& w, std::uint64_t seed, bool indices_on
   return values;
 }
 
+/// Bytes that this process may have: the machine's, or less where it is limited.
+double memory_there_is() {
+  double bytes =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    bytes = std::min(bytes, static_cast<double>(limit.rlim_cur));
+  return bytes;
+}
+
+/// What no evaluation does without, so that none begins that the machine cannot end.
+void check_values_fit(const Workload& w) {
+  double bytes = 0;
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (w.is_input(TensorId(t)) || std::ranges::find(w.outputs(), TensorId(t)) != w.outputs().end())
+      bytes += 8 * static_cast<double>(w.tensors()[t].elements().value);
+  const double most = memory_there_is();
+  if (bytes <= most) return;
+  throw InputError({.where = "workload " + w.name(),
+                    .value = formatted("{:.3g} bytes", bytes),
+                    .problem = "of inputs and outputs, at 8 an element, cannot be evaluated here",
+                    .accepted = formatted("at most {:.3g} bytes, this machine's memory", most)});
+}
+
 }  // namespace
 
 TensorValues random_inputs(const Workload& w, std::uint64_t seed) {
+  check_values_fit(w);
   return drawn_inputs(w, seed, false);
 }
 
