@@ -14,6 +14,7 @@
 #include "bench/sections.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
+#include "harness/kernel_batch.h"
 #include "harness/schedules.h"
 #include "codegen/cpu/loaded.h"
 #include "harness/verified_kernel.h"
@@ -150,7 +151,7 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
   if (kernel != nullptr) {
     columns.push_back({{.name = kOurs, .sample = [kernel] { return kernel->run(); }},
                        kernel->verification().relative_error});
-    for (const std::string& note : kernel->source().notes) notes.push_back(note);
+    for (const std::string& note : harness::source_of(*kernel).notes) notes.push_back(note);
   } else {
     notes.push_back(std::string(kOurs) + ": " + prepared.ours.refusal);
   }
@@ -181,7 +182,7 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
   const double peak = samples[0].median();
   out.json["peak_gflops"] = peak;
   out.json["peak_gflops_most"] = samples[0].most();
-  if (kernel != nullptr) out.json["micro_kernel"] = kernel->source().micro_kernel;
+  if (kernel != nullptr) out.json["micro_kernel"] = harness::source_of(*kernel).micro_kernel;
   Json list = Json::array();
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const Samples& s = samples[i + 1];

@@ -77,4 +77,8 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> verified_kernels(
   return kernels;
 }
 
+const cpu::Source& source_of(VerifiedKernel& kernel) {
+  return static_cast<const cpu::LoadedKernel&>(kernel.kernel()).source();
+}
+
 }  // namespace tilewright::harness

@@ -32,4 +32,7 @@ std::vector<Result<std::unique_ptr<VerifiedKernel>>> verified_kernels(
     const Workload& workload, std::span<const BatchItem> items, const Reference& reference,
     const BatchOptions& options);
 
+/// Of a kernel of the CPU: its source, which names its micro-kernels.
+const cpu::Source& source_of(VerifiedKernel& kernel);
+
 }  // namespace tilewright::harness

@@ -2,7 +2,6 @@
 // eight versions of a chain's kernels, each built, verified and timed on this machine.
 #include <cmath>
 
-#include "codegen/cpu/loaded.h"
 #include "core/base/format.h"
 #include "experiments/report/experiment.h"
 #include "experiments/report/sheet.h"
@@ -206,14 +205,12 @@ ordered_json timed(const Chain& c, const Chosen& chosen, int rounds, const Progr
   }
   const auto samples = interleave(all, {.rounds = rounds, .settle = wait_until_quiet});
   ordered_json json = {{"versions", ordered_json::object()}};
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto& loaded = static_cast<const cpu::LoadedKernel&>(kernels[i].value()->kernel());
+  for (std::size_t i = 0; i < all.size(); ++i)
     json["versions"][all[i].name] = {{"seconds_median", samples[i].median()},
                                      {"seconds_min", samples[i].least()},
                                      {"samples", samples[i].count()},
-                                     {"micro_kernel", loaded.source().micro_kernel},
+                                     {"micro_kernel", source_of(*kernels[i].value()).micro_kernel},
                                      {"plan", text_of(plans[i].first)}};
-  }
   for (const char* key : {"cpu", "cpus_online", "compiler", "load_average", "date"})
     json[key] = circumstances("")[key];
   return json;
