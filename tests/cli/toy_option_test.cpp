@@ -140,7 +140,7 @@ TEST_F(ToyModel, IsInLinesOfABatch) {
   const auto answers = [&](const std::string& line) {
     const std::string file = folder.write("batch.jsonl", line + "\n");
     const Request request{.machine = "h200", .threads = 1};
-    return run_batch(request, {.target = "cuda", .cuda = {.build_only = true}}, file).json;
+    return run_batch(request, {.target = "cuda", .build_only = true}, file).json;
   };
   const std::string line =
       R"({"workload": "gemm-chain:m=64,n=64,k=64,l=64,dtype=f16", "model": "toy", )";

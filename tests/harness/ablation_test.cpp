@@ -78,7 +78,7 @@ TEST(KernelBatch, OneThatFailsCostsNoOther) {
   EXPECT_EQ(kernels[1].reason(), "no such plan");
   ASSERT_TRUE(kernels[2].ok()) << kernels[2].reason();
   EXPECT_THAT(kernels[3].reason(), HasSubstr("'9x9' is not available"));
-  EXPECT_EQ(kernels[2].value()->source().micro_kernel, "scalar");
+  EXPECT_EQ(source_of(*kernels[2].value()).micro_kernel, "scalar");
   for (int i : {0, 2}) EXPECT_GT(kernels[static_cast<std::size_t>(i)].value()->run(), 0);
 }
 

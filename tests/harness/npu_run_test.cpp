@@ -50,9 +50,14 @@ TEST(NpuRun, WritesATimelineForEachKernel) {
   const std::string folder = ::testing::TempDir() + "npu_timeline";
   std::filesystem::create_directories(folder);
   const Request request = product("gemm:m=256,n=256,k=256,dtype=f16");
+  const auto with_timeline = [&request](const char* target, const std::string& file) {
+    Request asked = request;
+    asked.target_options["timeline"] = {file};
+    return run(asked, {.target = target});
+  };
   for (const char* ending : {".json", ".svg"}) {
     const std::string file = folder + "/one" + ending;
-    const Answer a = run(request, {.target = "npu", .timeline = file});
+    const Answer a = with_timeline("npu", file);
     ASSERT_TRUE(a.ok()) << a.json.dump(2);
     ASSERT_EQ(a.json["files"], nlohmann::ordered_json({file}));
     const std::string text = read_file(file, "test");
@@ -62,13 +67,15 @@ TEST(NpuRun, WritesATimelineForEachKernel) {
     }
     EXPECT_EQ(nlohmann::json::parse(text)["cycles"], a.json["cycles"]);
   }
-  EXPECT_THROW(run(request, {.target = "npu", .timeline = folder + "/one.pdf"}), InputError);
-  EXPECT_THROW(run(request, {.target = "cpu", .timeline = folder + "/one.svg"}), InputError);
+  EXPECT_THROW(with_timeline("npu", folder + "/one.pdf"), InputError);
+  EXPECT_THROW(with_timeline("cpu", folder + "/one.svg"), InputError);
 }
 
 TEST(NpuRun, EmitsAssemblyThatReadsBack) {
   const std::string folder = ::testing::TempDir() + "npu_emit";
-  const Answer a = emit(product("gemm:m=500,n=300,k=300,dtype=f16"), {.target = "npu", .out = folder});
+  Request request = product("gemm:m=500,n=300,k=300,dtype=f16");
+  request.target = "npu";
+  const Answer a = emit(request, folder);
   ASSERT_TRUE(a.ok()) << a.json.dump(2);
   const std::string text = read_file(a.json["files"][0], "test");
   EXPECT_EQ(npu::to_text(npu::parse_assembly(text, "test")), text);
