@@ -9,11 +9,12 @@
 #include "bench/samples.h"
 #include "bench/sections.h"
 #include "core/base/format.h"
-#include "harness/chimera_request.h"
+#include "harness/ask.h"
+#include "models/chimera/model.h"
 #include "harness/circumstances.h"
 #include "harness/kernel_batch.h"
 #include "harness/points.h"
-#include "harness/sampler.h"
+#include "models/chimera/sampler.h"
 #include "harness/schedules.h"
 
 namespace tilewright::bench {
@@ -34,10 +35,13 @@ struct Tried {
 std::vector<harness::Request> drawn(const harness::Request& model, const harness::Setting& setting,
                                     int count, std::uint64_t seed) {
   const Workload& w = *setting.workload;
-  chimera::Options options = harness::chimera_options(model, w);
+  const Model& record = harness::find_model("chimera");
+  const Question question = harness::question_of(model, setting, record);
+  const Settings settings = harness::settings_of(model, record);
+  chimera::Options options = chimera::options_for(question, settings);
   options.memory = chimera::Memory::held;
   const Elements most =
-      harness::capacity_elements(model, setting, harness::level_of(model, *setting.machine));
+      chimera::room_of(question, question.planned_level());
   std::vector<chimera::Order> orders;
   for (const chimera::Order& o : chimera::all_orders(w))
     if (chimera::legality(w, o, {}).legal) orders.push_back(o);
@@ -45,7 +49,7 @@ std::vector<harness::Request> drawn(const harness::Request& model, const harness
   std::vector<harness::Request> requests;
   for (int tries = 0; static_cast<int>(requests.size()) < count && tries < 50 * count; ++tries) {
     const chimera::Order& order = orders[random() % orders.size()];
-    const auto tilings = harness::draw_tilings(w, order, options, {.most = most}, 1, random());
+    const auto tilings = chimera::draw_tilings(w, order, options, {.most = most}, 1, random());
     if (tilings.empty()) continue;
     chimera::Tiles tiles = tilings.front();
     std::string text;

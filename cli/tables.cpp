@@ -471,15 +471,15 @@ std::string validate_gpu_table(const ordered_json& j) {
       text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"));
   Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
   const auto rows = [&table](const std::string& name, const ordered_json& models) {
-    for (const char* model : {"exact", "chimera", "chimera_full_edges", "mcfuser"})
-      if (models[model].is_object())
-        agreement_row(table, formatted("{}: {}", name, model), models[model]);
+    for (const auto& [model, agreement] : models.items())
+      if (agreement.is_object() && agreement.contains("r2_identity"))
+        agreement_row(table, formatted("{}: {}", name, model), agreement);
   };
   rows("all", j["agreement"]);
   for (const auto& [name, models] : j["agreement"]["groups"].items()) rows(name, models);
   out += table.text() + "\n";
   const ordered_json& residuals = j["agreement"]["residuals"];
-  if (residuals.is_object()) out += "Chimera's bias by cause: " + pairs(residuals) + "\n";
+  if (residuals.is_object()) out += "bias by cause: " + pairs(residuals) + "\n";
   for (const ordered_json& f : j["failures"])
     out += formatted("failed: {}: {}\n", text(f, "name"), text(f, "reason"));
   return out;
@@ -510,6 +510,11 @@ std::string validate_table(const ordered_json& j) {
   const ordered_json& small = get(j, "small_tiles");
   if (!small.is_null() && small["valid"] != 0) agreement_row(table, "some tile smaller", small);
   out += table.text() + "\n";
+  for (const ordered_json& row : j["by_iteration"])
+    if (row["points"] != 0)
+      out += formatted("one iteration {} of the capacity: {} tilings, mean error {}\n",
+                       text(row, "iteration_over_capacity"), text(row, "points"),
+                       row["mape"].is_null() ? "-" : percent(row["mape"]));
   if (j.contains("undefined")) out += formatted("not defined: {}\n", text(j, "undefined"));
   std::int64_t written = 0, dirty = 0, read = 0;
   for (const ordered_json& p : j["points"]) {
@@ -529,7 +534,7 @@ std::string validate_table(const ordered_json& j) {
   out += point_line("optimum", get(j, "optimum"));
   if (!beyond.is_null()) out += point_line("optimum, whole capacity", get(beyond, "optimum"));
   for (const ordered_json& f : j["failures"])
-    out += formatted("failed: {} {}: {}\n", text(f, "order"), pairs(f["tiles"]), text(f, "reason"));
+    out += formatted("failed: {} {}: {}\n", text(f, f.contains("order") ? "order" : f.contains("tree") ? "tree" : "expression"), pairs(f["tiles"]), text(f, "reason"));
   return out;
 }
 

@@ -12,7 +12,7 @@ namespace {
 /// and what a record holds (a Python object) must not be freed once the interpreter is gone.
 struct Added {
   std::mutex mutex;
-  std::vector<const ModelRecord*> models;
+  std::vector<const Model*> models;
 };
 
 Added& added() {
@@ -21,22 +21,24 @@ Added& added() {
 }
 
 auto named(std::string_view name) {
-  return [name](const ModelRecord* m) { return m->name == name; };
+  return [name](const Model* m) { return m->name == name; };
 }
 
 }  // namespace
 
-std::vector<std::reference_wrapper<const ModelRecord>> models() {
-  std::vector<std::reference_wrapper<const ModelRecord>> all(builtin_models().begin(),
+std::vector<std::reference_wrapper<const Model>> models() {
+  std::vector<std::reference_wrapper<const Model>> all(builtin_models().begin(),
                                                              builtin_models().end());
   const std::lock_guard lock(added().mutex);
-  for (const ModelRecord* m : added().models) all.emplace_back(*m);
+  for (const Model* m : added().models) all.emplace_back(*m);
   return all;
 }
 
-const ModelRecord& find_model(std::string_view name) {
+const Model& standard_model() { return builtin_models().front(); }
+
+const Model& find_model(std::string_view name) {
   std::vector<std::string> names;
-  for (const ModelRecord& m : models()) {
+  for (const Model& m : models()) {
     if (m.name == name) return m;
     names.push_back(m.name);
   }
@@ -47,11 +49,11 @@ const ModelRecord& find_model(std::string_view name) {
                     .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
 
-void add_model(ModelRecord record) {
+void add_model(Model record) {
   std::string as_identifier = record.name;
   std::ranges::replace(as_identifier, '-', '_');
   const bool taken = std::ranges::any_of(
-      builtin_models(), [&record](const ModelRecord& m) { return m.name == record.name; });
+      builtin_models(), [&record](const Model& m) { return m.name == record.name; });
   if (taken || record.name == "all" || !is_identifier(as_identifier))
     throw InputError({.where = "model",
                       .field = "name",
@@ -60,7 +62,7 @@ void add_model(ModelRecord record) {
                       .accepted = "letters, digits, - and _, no built-in model's name"});
   const std::lock_guard lock(added().mutex);
   std::erase_if(added().models, named(record.name));
-  added().models.push_back(std::make_unique<ModelRecord>(std::move(record)).release());
+  added().models.push_back(std::make_unique<Model>(std::move(record)).release());
 }
 
 void remove_model(std::string_view name) {

@@ -4,10 +4,10 @@
 #include <map>
 
 #include "core/base/format.h"
-#include "harness/bounds_request.h"
-#include "harness/registry.h"
+#include "harness/ask.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
+#include "models/bounds/model.h"
 #include "simulator/simulator.h"
 
 namespace tilewright::harness {
@@ -21,17 +21,6 @@ struct Moved {
   std::int64_t all() const { return read + written; }
 };
 using ByTensor = std::map<std::string, Moved>;
-
-ByTensor by_tensor(const ordered_json& answer) {
-  ByTensor out;
-  if (answer.contains("traffic"))
-    for (const ordered_json& e : answer["traffic"]) {
-      Moved& m = out[e["tensor"].get<std::string>()];
-      m.read += e["read_bytes"].get<std::int64_t>();
-      m.written += e["written_bytes"].get<std::int64_t>();
-    }
-  return out;
-}
 
 ByTensor by_tensor(const Traffic& traffic) {
   ByTensor out;
@@ -123,40 +112,31 @@ ordered_json causes_of(const Workload& w, const ByTensor& model, const ByTensor&
 }
 
 /// One model's price of a plan.
-ordered_json priced(const ModelRecord& by, const Request& asked, const Setting& setting,
+ordered_json priced(const Model& by, const Request& request, const Setting& setting,
                     const Planned& p) {
-  Request request = asked;
-  request.tree.reset();
-  request.model = by.name;
-  Setting with_plan = setting;
-  with_plan.file = PlanFile{.workload = setting.as_named(),
-                            .workload_name = setting.workload_name,
-                            .machine = asked.machine,
-                            .model = {},
-                            .plan = p.plan,
-                            .rewrites = setting.rewrites};
   ordered_json json = {{"by", by.name}};
-  const Answer answer = by.price(request, with_plan);
-  if (!answer.ok()) {
-    json["reason"] = answer.json.value("reason", std::string());
+  const Result<Price> said = price(by, request, setting, p.plan);
+  if (!said) {
+    json["reason"] = said.reason();
     return json;
   }
-  const ByTensor model = by_tensor(answer.json);
+  const ByTensor model = by_tensor(said->traffic);
   ByTensor no_edges = model;
-  const auto edges = request.options.find("edges");
-  if (edges == request.options.end() || edges->second == std::vector<std::string>{"full"}) {
-    request.options["edges"] = {"exact"};
-    if (const Answer cut = by.price(request, with_plan); cut.ok()) no_edges = by_tensor(cut.json);
+  if (find_option(by.options, "edges") != nullptr &&
+      settings_of(request, by).text("edges") != "exact") {
+    const Result<Price> cut =
+        by.price(question_of(request, setting, by), p.plan,
+                 settings_with(request, by, "edges", "exact", true));
+    if (cut) no_edges = by_tensor(cut->traffic);
   }
   json["volume_bytes"] = total(model);
-  json["seconds"] = answer.json.value("seconds", ordered_json(nullptr));
+  json["seconds"] = or_null(said->traffic.seconds);
   json["difference_bytes"] = total(model) - total(p.exact);
   json["causes"] = causes_of(*setting.workload, model, no_edges, p);
-  const std::string level = setting.machine->level(p.level).name;
-  if (answer.json.contains("memory") && answer.json["memory"].contains(level)) {
-    const auto said = answer.json["memory"][level].get<std::int64_t>();
-    json["memory_bytes"] = said;
-    json["memory_difference_bytes"] = said - p.memory.value;
+  const auto memory = said->traffic.memory.find(setting.machine->level(p.level).name);
+  if (memory != said->traffic.memory.end()) {
+    json["memory_bytes"] = memory->second.value;
+    json["memory_difference_bytes"] = memory->second.value - p.memory.value;
   }
   return json;
 }
@@ -195,11 +175,11 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
                                : ordered_json(nullptr);
 }
 
-ordered_json plan_row(const ModelRecord& maker, const std::vector<const ModelRecord*>& pricers,
+ordered_json plan_row(const Model& maker, const std::vector<const Model*>& pricers,
                       Request request, Setting setting, Bytes bound) {
   ordered_json row = {{"model", maker.name}};
   request.model = maker.name;
-  Result<Optimum> best = maker.optimise(request, setting);
+  const Result<Proposal> best = propose(maker, request, setting);
   if (!best) {
     row["reason"] = best.reason();
     return row;
@@ -208,14 +188,14 @@ ordered_json plan_row(const ModelRecord& maker, const std::vector<const ModelRec
     rewrite(setting, best->rewrites, "--model " + maker.name);
     row["rewrites"] = setting.rewrites;
     // What a composed workload does not read, it need not move.
-    bound = std::min(bound, Bytes(bounds_json(*setting.workload, capacity_of(request, setting, best->level), {})
+    bound = std::min(bound, Bytes(bounds::bounds_json(*setting.workload, capacity_of(request, setting, best->level), {})
                                       .at("proven").at("bytes").get<std::int64_t>()));
   }
   const Kernel& kernel = best->plan.kernels.front();
   row["tree"] = to_text(kernel.tree);
   row["tiles"] = kernel.tiles;
   row["plan"] = to_json(best->plan);
-  row["search_seconds"] = best->document.value("search_seconds", ordered_json(nullptr));
+  row["search_seconds"] = or_null(best->search_seconds);
   Planned planned{.plan = best->plan, .level = best->level};
   const Result<Alone> alone = alone_at(setting, planned.plan, planned.level);
   if (!alone) {
@@ -224,18 +204,18 @@ ordered_json plan_row(const ModelRecord& maker, const std::vector<const ModelRec
   }
   add_truth(row, setting, *alone, bound, planned);
   row["prices"] = ordered_json::array();
-  for (const ModelRecord* by : pricers)
+  for (const Model* by : pricers)
     row["prices"].push_back(priced(*by, request, setting, planned));
   return row;
 }
 
 /// --models: "all", or names with commas between.
-std::vector<const ModelRecord*> named_models(const std::string& text) {
-  std::vector<const ModelRecord*> out;
+std::vector<const Model*> named_models(const std::string& text) {
+  std::vector<const Model*> out;
   for (std::size_t begin = 0; text != "all" && begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    const ModelRecord& m = find_model(text.substr(begin, end - begin));
-    if (m.optimise == nullptr)
+    const Model& m = find_model(text.substr(begin, end - begin));
+    if (m.propose == nullptr)
       throw InputError({.where = "--models",
                         .value = m.name,
                         .problem = "makes no plans; its count is in every row",
@@ -244,8 +224,8 @@ std::vector<const ModelRecord*> named_models(const std::string& text) {
     begin = end + 1;
   }
   if (text == "all")
-    for (const ModelRecord& m : models())
-      if (m.optimise != nullptr) out.push_back(&m);
+    for (const Model& m : models())
+      if (m.propose != nullptr) out.push_back(&m);
   return out;
 }
 
@@ -267,17 +247,17 @@ Answer compare(const Request& request, const std::string& models) {
   json["level"] = setting.machine->level(level).name;
   json["counted"] = "bytes between home and the level, taken as a scratchpad of each block's own";
   // Blocks load for themselves, so one after the other they never hold more than the level.
-  json["bounds"] = bounds_json(*setting.workload, capacity_of(request, setting, level), {});
+  json["bounds"] = bounds::bounds_json(*setting.workload, capacity_of(request, setting, level), {});
   const ordered_json proven = json["bounds"]["proven"];  // a copy: the document grows
   const Bytes bound(proven["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";
   json["bound_is"] = proven["is"];
   json["models"] = ordered_json::array();
-  for (const ModelRecord* m : chosen) json["models"].push_back(m->name);
+  for (const Model* m : chosen) json["models"].push_back(m->name);
   json["plans"] = ordered_json::array();
   double done = 0;
-  for (const ModelRecord* maker : chosen) {
+  for (const Model* maker : chosen) {
     if (request.progress)
       request.progress(maker->name, done++ / static_cast<double>(chosen.size()));
     json["plans"].push_back(plan_row(*maker, chosen, request, setting, bound));

@@ -25,7 +25,7 @@ ordered_json here_json(std::string_view name, std::string_view summary, const Av
 Answer list_models() {
   auto json = document();
   json["models"] = ordered_json::array();
-  for (const ModelRecord& m : models()) {
+  for (const Model& m : models()) {
     ordered_json options = ordered_json::array();
     for (const OptionSpec& o : m.options) options.push_back(tilewright::to_json(o));
     json["models"].push_back({{"name", m.name},
@@ -33,7 +33,7 @@ Answer list_models() {
                               {"source", m.source},
                               {"assumptions", m.assumptions},
                               {"options", options},
-                              {"makes_plans", m.optimise != nullptr}});
+                              {"makes_plans", m.propose != nullptr}});
   }
   return {std::move(json), Status::done};
 }

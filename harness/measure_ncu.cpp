@@ -9,6 +9,7 @@
 #include "core/base/format.h"
 #include "core/base/toolchain.h"
 #include "core/workload/reference/touched.h"
+#include "harness/ask.h"
 #include "harness/meters.h"
 #include "harness/parallel.h"
 #include "harness/pipeline.h"
@@ -45,28 +46,19 @@ ordered_json totals_json(const Traffic& t, const std::string& boundary) {
 }
 
 /// Bytes, time, or why the model does not price this plan.
-ordered_json model_json(const char* name, const Job& job, const char* edges) {
+ordered_json model_json(const Model& model, const Job& job, const std::string& edges) {
   Request request = job.request;
-  request.tree.reset(), request.tiles.reset(), request.order.reset();
-  request.pins.clear(), request.flags.clear();
-  request.options.erase("expression");
-  request.model = name, request.options["edges"] = {edges};
-  Setting setting = job.on.setting;
-  setting.file = PlanFile{.workload = *setting.workload,
-                          .workload_name = setting.workload_name,
-                          .machine = request.machine,
-                          .model = {},
-                          .plan = job.on.plan};
-  const Answer answer = find_model(name).price(request, setting);
-  if (!answer.ok()) return {{"reason", answer.json.value("reason", std::string())}};
+  request.order.reset();
+  const Result<Price> said =
+      model.price(question_of(request, job.on.setting, model), job.on.plan,
+                  settings_with(request, model, "edges", edges, true));
+  if (!said) return {{"reason", said.reason()}};
   std::int64_t read = 0, written = 0;
-  for (const ordered_json& e : answer.json["traffic"]) {
-    read += e["read_bytes"].get<std::int64_t>();
-    written += e["written_bytes"].get<std::int64_t>();
-  }
-  ordered_json json = {{"read_bytes", read}, {"written_bytes", written}};
-  if (answer.json.contains("seconds")) json["seconds"] = answer.json["seconds"];
-  return json;
+  for (const TrafficEntry& e : said->traffic.entries)
+    read += e.read.value, written += e.written.value;
+  return {{"read_bytes", read},
+          {"written_bytes", written},
+          {"seconds", or_null(said->traffic.seconds)}};
 }
 
 /// What kernels must read and write at least where caches are emptied before each: inputs once,
@@ -167,9 +159,13 @@ void add_predictions(Job& job) {
   json["compulsory_bytes"] = compulsory.read() + compulsory.written();
   json["each_kernel_once"] = compulsory.each_kernel_once();
   json["kernels"] = s.kernels.size();
-  json["chimera"] = model_json("chimera", job, "exact");
-  json["chimera_full_edges"] = model_json("chimera", job, "full");
-  json["mcfuser"] = model_json("mcfuser", job, "full");
+  // Partial tiles at their true size are what is counted; models of time take full ones.
+  for (const Model& model : models()) {
+    if (model.price == nullptr || find_option(model.options, "edges") == nullptr) continue;
+    const bool first = &model == &standard_model();
+    json[model.name] = model_json(model, job, first ? "exact" : "full");
+    if (first) json[model.name + "_full_edges"] = model_json(model, job, "full");
+  }
 }
 
 namespace {

@@ -6,32 +6,35 @@
 namespace tilewright::harness {
 namespace {
 
-using Records = std::vector<std::reference_wrapper<const ModelRecord>>;
+using Records = std::vector<std::reference_wrapper<const Model>>;
 
-bool has(const ModelRecord& model, std::string_view option) {
+bool has(const Model& model, std::string_view option) {
   return find_option(model.options, option) != nullptr;
 }
 
 Records asked_models(const Request& request, std::string_view standard) {
   Records asked;
-  const bool expression = request.options.contains("expression");
-  if (request.model) {
+  // Which models read what the request says in a notation: --order, or a model's own option.
+  const auto reads = [&](const Model& m) {
+    return !m.notation.empty() &&
+           (m.notation == "order" ? request.order.has_value() : request.options.contains(m.notation));
+  };
+  const auto own_option = [&](const Model& m) { return reads(m) && m.notation != "order"; };
+  if (request.model)
     asked.emplace_back(find_model(*request.model));
-  } else if (!standard.empty() && !expression) {
+  else if (!standard.empty() && std::ranges::none_of(builtin_models(), own_option))
     asked.emplace_back(find_model(standard));
-  }
-  for (const ModelRecord& m : builtin_models())
-    if ((expression && has(m, "expression")) || (request.order && m.name == "chimera"))
-      asked.emplace_back(m);
+  for (const Model& m : builtin_models())
+    if (reads(m)) asked.emplace_back(m);
   return asked.empty() ? models() : asked;
 }
 
 void check(const Request& request, const Records& asked) {
   for (const auto& [name, texts] : request.options) {
     if (find_option(defaults_options(), name) != nullptr) continue;
-    if (std::ranges::any_of(asked, [&](const ModelRecord& m) { return has(m, name); })) continue;
+    if (std::ranges::any_of(asked, [&](const Model& m) { return has(m, name); })) continue;
     std::vector<std::string> whose, known;
-    for (const ModelRecord& m : asked) {
+    for (const Model& m : asked) {
       whose.push_back(m.name);
       for (const OptionSpec& spec : m.options)
         if (std::ranges::find(known, as_argument(spec)) == known.end())
@@ -46,7 +49,7 @@ void check(const Request& request, const Records& asked) {
                          ? "none: it has no options"
                          : join(known) + (near.empty() ? "" : " (nearest: " + near + ")")});
   }
-  for (const ModelRecord& m : asked) settings_among(request, m.options, "model " + m.name);
+  for (const Model& m : asked) settings_among(request, m.options, "model " + m.name);
 }
 
 }  // namespace
@@ -55,15 +58,15 @@ void check_model_options(const Request& request, std::string_view standard) {
   if (!request.options.empty()) check(request, asked_models(request, standard));
 }
 
-void check_options_of(const Request& request, std::span<const ModelRecord* const> models) {
+void check_options_of(const Request& request, std::span<const Model* const> models) {
   Records asked;
-  for (const ModelRecord* m : models) asked.emplace_back(*m);
+  for (const Model* m : models) asked.emplace_back(*m);
   if (!request.options.empty()) check(request, asked);
 }
 
 bool takes_option(const Request& request, std::string_view name) {
   return std::ranges::any_of(asked_models(request, {}),
-                             [&](const ModelRecord& m) { return has(m, name); });
+                             [&](const Model& m) { return has(m, name); });
 }
 
 }  // namespace tilewright::harness

@@ -1,12 +1,11 @@
 // plan: a model's best plan, what it says of it, and how far that is from what must move.
 #include <algorithm>
 
-#include "harness/bounds_request.h"
-#include "harness/chimera_levels.h"
-#include "harness/registry.h"
+#include "harness/ask.h"
 #include "harness/schedules.h"
 #include "harness/taken.h"
 #include "harness/verbs.h"
+#include "models/bounds/model.h"
 
 namespace tilewright::harness {
 using nlohmann::ordered_json;
@@ -35,8 +34,7 @@ ordered_json roofline_json(const Workload& w, const Machine& m, LevelId level) {
 
 }  // namespace
 
-Answer plan(const Request& asked, const std::optional<std::string>& out) {
-  Request request = asked;
+Answer plan(const Request& request, const std::optional<std::string>& out) {
   Setting setting = setting_of(request);
   const auto refuse_plan = [](const char* what) {
     throw InputError({.where = "plan",
@@ -46,21 +44,24 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
   };
   if (setting.file) refuse_plan(request.subject.c_str());
   if (request.tree) refuse_plan("--tree");
-  const ModelRecord& model = find_model(request.model.value_or("chimera"));
+  const Model& model = request.model ? find_model(*request.model) : standard_model();
   check_model_options(request, model.name);
   auto json = document();
   json["model"] = model.name;
-  if (model.optimise == nullptr)
+  if (model.propose == nullptr) {
+    std::vector<std::string> makers;
+    for (const Model& m : models())
+      if (m.propose != nullptr) makers.push_back(m.name);
     throw InputError({.where = "--model",
                       .value = model.name,
                       .problem = "makes no plans",
-                      .accepted = "a model that does: chimera, mcfuser, bounds"});
-  if (request.level == "all" && !over_levels(request, *setting.machine)) request.level.reset();
-  const bool several = request.level == "all";
-  if (several && model.name != "chimera")
+                      .accepted = "a model that does: " + join(makers)});
+  }
+  const bool all = request.level == "all" && several_levels(*setting.machine);
+  if (all && !model.every_level)
     return refuse(std::move(json), "--level all: " + model.name + " plans for one level");
   if (request.progress) request.progress("searching", 0);
-  Result<Optimum> best = model.optimise(request, setting);
+  Result<Proposal> best = propose(model, request, setting);
   if (!best) {
     name_workload(json, setting);
     json["machine"] = setting.machine->name;
@@ -73,7 +74,7 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
                 .model = model.name,
                 .plan = best->plan,
                 .rewrites = setting.rewrites};
-  if (request.target && !several) {
+  if (request.target && !all) {
     // What is shown is what `run --target` runs.
     const codegen::Target& target = target_named(request.target);
     Scheduled on{.setting = setting, .plan = best->plan, .choices = best->choices};
@@ -94,8 +95,8 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
     }
   }
   json["plan"] = to_json(file);
-  json["level"] = several ? "all" : setting.machine->level(best->level).name;
-  merge(json, best->document);
+  json["level"] = all ? "all" : setting.machine->level(best->level).name;
+  merge(json, best->detail);
   const auto written = [&](ordered_json done) {
     if (out) {
       write_file(*out, to_yaml(file), "-o");
@@ -103,13 +104,13 @@ Answer plan(const Request& asked, const std::optional<std::string>& out) {
     }
     return Answer{std::move(done), Status::done};
   };
-  if (several) return written(std::move(json));
+  if (all) return written(std::move(json));
 
   const Result<Alone> alone = alone_at(setting, best->plan, best->level);
   const Result<Bytes> exactly = alone ? Result<Bytes>(alone->total()) : Reason{alone.reason()};
   const Bytes capacity = capacity_of(request, setting, best->level);
   json["bounds"] =
-      bounds_json(*setting.workload, capacity, exactly ? std::optional(*exactly) : std::nullopt);
+      bounds::bounds_json(*setting.workload, capacity, exactly ? std::optional(*exactly) : std::nullopt);
   const Bytes bound(json["bounds"]["proven"]["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 
+#include "harness/registry.h"
 #include "harness/request.h"
 #include "harness/statistics.h"
 
@@ -14,19 +16,18 @@ using nlohmann::ordered_json;
 
 constexpr const char* kIntoSm = "l1tex__m_xbar2l1tex_read_bytes.sum";
 
-std::optional<double> read_bytes(const Field& predicted, const char* model) {
+std::optional<double> read_bytes(const Field& predicted, const std::string& model) {
   const auto said = predicted.get(model);
   const auto bytes = said ? said->get("read_bytes") : std::nullopt;
   return bytes ? std::optional(bytes->real()) : std::nullopt;
 }
 
-using Prediction = std::optional<double> (*)(const CountedPoint&);
-
 /// What a model says of the points that it prices, against the truth.
-ordered_json agreement_json(const std::vector<CountedPoint>& points, Prediction of) {
+template <class Prediction>
+ordered_json agreement_json(const std::vector<CountedPoint>& points, const Prediction& of) {
   std::vector<double> x, y;
   for (const CountedPoint& p : points)
-    if (const auto said = of(p)) x.push_back(*said), y.push_back(p.truth);
+    if (const std::optional<double> said = of(p)) x.push_back(*said), y.push_back(p.truth);
   if (x.empty()) return nullptr;
   ordered_json json = {{"points", x.size()}};
   merge(json, to_json(agreement(x, y)));
@@ -34,11 +35,13 @@ ordered_json agreement_json(const std::vector<CountedPoint>& points, Prediction 
 }
 
 ordered_json residuals_json(const std::vector<CountedPoint>& points) {
+  const std::string model = standard_model().name;
   double edges = 0, retention = 0, l2 = 0, priced = 0;
   for (const CountedPoint& p : points) {
-    if (!p.chimera || !p.chimera_full || p.truth <= 0) continue;
-    edges += (*p.chimera_full - *p.chimera) / p.truth;
-    retention += (*p.chimera - p.exact) / p.truth;
+    const auto said = p.by(model), full = p.by(model + "_full_edges");
+    if (!said || !full || p.truth <= 0) continue;
+    edges += (*full - *said) / p.truth;
+    retention += (*said - p.exact) / p.truth;
     l2 += (p.exact - p.truth) / p.truth;
     priced += 1;
   }
@@ -47,13 +50,15 @@ ordered_json residuals_json(const std::vector<CountedPoint>& points) {
 }
 
 ordered_json models_json(const std::vector<CountedPoint>& points) {
-  const auto exact = [](const CountedPoint& p) { return std::optional(p.exact); };
-  return {{"exact", agreement_json(points, exact)},
-          {"chimera", agreement_json(points, [](const CountedPoint& p) { return p.chimera; })},
-          {"chimera_full_edges",
-           agreement_json(points, [](const CountedPoint& p) { return p.chimera_full; })},
-          {"mcfuser", agreement_json(points, [](const CountedPoint& p) { return p.mcfuser; })},
-          {"residuals", residuals_json(points)}};
+  ordered_json json = {
+      {"exact", agreement_json(points, [](const CountedPoint& p) { return std::optional(p.exact); })}};
+  std::set<std::string> names;
+  for (const CountedPoint& p : points)
+    for (const auto& [name, bytes] : p.models) names.insert(name);
+  for (const std::string& name : names)
+    json[name] = agreement_json(points, [&name](const CountedPoint& p) { return p.by(name); });
+  json["residuals"] = residuals_json(points);
+  return json;
 }
 
 }  // namespace
@@ -92,9 +97,11 @@ std::vector<CountedPoint> counted_points(const Field& block, std::string_view co
                       .group = (group ? group->text() : "") + known_cause(p),
                       .truth = truth->real(),
                       .exact = *exact,
-                      .chimera = read_bytes(predicted, "chimera"),
-                      .chimera_full = read_bytes(predicted, "chimera_full_edges"),
-                      .mcfuser = read_bytes(predicted, "mcfuser")});
+                      .models = {}});
+    // Beside bounds, which are numbers or of every kernel: what models say, or why they say nothing.
+    for (const auto& [name, said] : predicted.entries())
+      if (said.is_map() && name != "exact" && name != "each_kernel_once")
+        points.back().models[name] = read_bytes(predicted, name);
   }
   return points;
 }

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,13 +22,19 @@ struct CountedPoint {
   std::string name, group;  ///< group: the expression, else the tree
   double truth = 0;
   double exact = 0;
-  std::optional<double> chimera = {}, chimera_full = {}, mcfuser = {};  ///< none: not priced
+  /// By model, "_full_edges" behind the name where partial tiles count as full ones; none: not priced.
+  std::map<std::string, std::optional<double>> models = {};
+
+  std::optional<double> by(const std::string& model) const {
+    const auto at = models.find(model);
+    return at == models.end() ? std::nullopt : at->second;
+  }
 };
 /// The points of a block of `experiments/gpu/counters`, counted under `control`: "all" or "none".
 std::vector<CountedPoint> counted_points(const Field& block, std::string_view control);
-/// By model {"points", "r2_identity", ...}, over all points and by group; and of Chimera's full
-/// edges the residuals, each a mean fraction of the true bytes: "edges" (partial tiles counted as
-/// full), "retention" (what Chimera says is loaded and the plan keeps, or the other way round),
+/// By model {"points", "r2_identity", ...}, over all points and by group; and of the standard
+/// model's full edges the residuals, each a mean fraction of the true bytes: "edges" (partial tiles counted as
+/// full), "retention" (what the model says is loaded and the plan keeps, or the other way round),
 /// "l2" (what the plan loads and the counter does not see, or the other way round). They sum to the
 /// bias.
 nlohmann::ordered_json traffic_agreement_json(const std::vector<CountedPoint>& points);

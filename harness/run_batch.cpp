@@ -65,7 +65,7 @@ std::vector<Job> batch_jobs(const std::string& file, const Request& request,
           {.where = where,
            .value = text,
            .problem = "is no request",
-           .accepted = R"(a JSON object, {"workload": "mcfuser/G1", "model": "mcfuser"})"});
+           .accepted = R"(a JSON object, {"workload": "mcfuser/G1", "model": "NAME"})"});
     jobs.push_back(line_job(object, where, shared));
   }
   if (jobs.empty())
@@ -144,9 +144,9 @@ class References {
 };
 
 /// Answers as they come, a line each.
-class Stream {
+class LineStream {
  public:
-  explicit Stream(const std::optional<std::string>& path) {
+  explicit LineStream(const std::optional<std::string>& path) {
     if (path) out_.emplace(*path, "-o", OutputFile::Becomes::line_by_line);
   }
   void add(const Job& job) {
@@ -163,7 +163,7 @@ class Stream {
 /// Runs them in order. After a fault the device is opened afresh; after a kernel that does not end
 /// nothing more runs in this process.
 void run_all(std::vector<Job>& jobs, Result<std::shared_ptr<codegen::Device>> device,
-             References& references, Stream& stream, const Progress& progress) {
+             References& references, LineStream& stream, const Progress& progress) {
   std::string hung;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     Job& job = jobs[i];
@@ -201,7 +201,7 @@ Answer run_batch(const Request& request, const RunOptions& options, const std::s
     if (!device) return refuse(std::move(json), device.reason());
     if (*device) device.value()->describe(json);
   }
-  Stream stream(out);
+  LineStream stream(out);
   const int threads = threads_of(request);
   parallel_for(
       jobs.size(), threads,

@@ -5,7 +5,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string_view name_of(BufferRole role) {
+std::string_view role_name(BufferRole role) {
   switch (role) {
     case BufferRole::input:
       return "input";
@@ -38,7 +38,7 @@ class KernelWriter {
   ordered_json buffer(const Buffer& b) const {
     ordered_json json = {{"tensor", tensor_name(b.tensor)},
                          {"level", s_.machine->level(b.level).name},
-                         {"role", name_of(b.role)},
+                         {"role", role_name(b.role)},
                          {"copies", b.copies},
                          {"tile", nullptr},
                          {"bytes", nullptr},

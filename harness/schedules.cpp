@@ -4,7 +4,7 @@
 
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
-#include "harness/registry.h"
+#include "harness/ask.h"
 #include "models/exact/exact.h"
 
 namespace tilewright::harness {
@@ -19,12 +19,13 @@ Scheduled schedule_of(const Request& request) {
     out.refusal = refuse(std::move(json), reason);
   };
   check_model_options(request);
-  Result<Plan> plan = plan_of(request, out.setting, out.choices);
-  if (!plan) {
-    refused(plan.reason());
+  Result<Proposal> said = proposal_of(request, out.setting);
+  if (!said) {
+    refused(said.reason());
     return out;
   }
-  out.plan = *plan;
+  out.plan = std::move(said->plan);
+  out.choices = std::move(said->choices);
   Result<Schedule> schedule = resolve(out.plan, out.setting.workload, out.setting.machine);
   if (schedule)
     out.schedule = std::move(schedule).value();
@@ -196,11 +197,6 @@ Scheduled schedule_for_threads(const Request& request) {
   return on;
 }
 
-std::string boundary_into(const Machine& m, LevelId level) {
-  const auto steps = m.path(m.home(), level);
-  return steps.empty() ? "" : m.boundary(steps.back().first, steps.back().second);
-}
-
 Bytes Alone::total() const {
   Bytes sum;
   for (const TrafficEntry& e : exact.entries) sum += e.read + e.written;
@@ -261,12 +257,6 @@ Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level) 
   Traffic traffic = exact(*schedule);
   if (!traffic.unavailable.empty()) return Reason{traffic.unavailable.begin()->second};
   return Alone{from_home(std::move(traffic), *machine), std::move(schedule).value()};
-}
-
-nlohmann::ordered_json memory_json(const std::map<std::string, Bytes>& memory) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [level, bytes] : memory) json[level] = bytes.value;
-  return json;
 }
 
 }  // namespace tilewright::harness

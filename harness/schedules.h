@@ -10,26 +10,18 @@
 #include "core/plan/traffic.h"
 #include "harness/answer.h"
 #include "harness/request.h"
+#include "models/model.h"
 
 namespace tilewright::harness {
-
-/// What may stand in a kernel's place.
-struct KernelChoice {
-  Kernel kernel;
-  std::optional<double> seconds = {};  ///< predicted
-  std::string note = {};               ///< what is lost; empty: nothing
-};
-/// Of each kernel of a plan what may stand in its place, best first; the kernel itself is left out.
-/// Null: nothing may.
-using KernelChoices = std::function<std::vector<KernelChoice>(std::size_t kernel)>;
 
 /// Either a schedule to go on with, or the answer to give instead.
 struct Scheduled {
   Setting setting;
   Plan plan;
-  KernelChoices choices;  ///< of the model that made the plan
-  std::optional<Schedule> schedule;
-  Answer refusal;  ///< where there is no schedule: "legal": false and the reason
+  /// The model's, of the plan: what may stand in its kernels' places.
+  std::function<std::vector<KernelChoice>(std::size_t kernel)> choices = {};
+  std::optional<Schedule> schedule = {};
+  Answer refusal = {};  ///< where there is no schedule: "legal": false and the reason
 };
 
 /// Reads the request, makes the plan it says, resolves it. Throws InputError for bad input.
@@ -45,9 +37,6 @@ Scheduled schedule_for_threads(const Request& request);
 /// a handful of plans.
 Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads);
 
-/// The boundary whose inner level is `level`: "L2/shared".
-std::string boundary_into(const Machine& m, LevelId level);
-
 /// What crosses from and to home.
 Traffic from_home(Traffic traffic, const Machine& m);
 
@@ -60,8 +49,5 @@ struct Alone {
 };
 /// A Reason where the plan is illegal there or exact does not say.
 Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level);
-
-/// {"L1": 1234}, bytes
-nlohmann::ordered_json memory_json(const std::map<std::string, Bytes>& memory);
 
 }  // namespace tilewright::harness

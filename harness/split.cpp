@@ -9,6 +9,7 @@
 #include "core/plan/join.h"
 #include "core/workload/cut.h"
 #include "core/workload/subgraph.h"
+#include "harness/ask.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
@@ -17,7 +18,7 @@ namespace tilewright::harness {
 namespace {
 
 using nlohmann::ordered_json;
-using Models = std::vector<const ModelRecord*>;
+using Models = std::vector<const Model*>;
 
 /// A part to plan: whom to ask, with what options.
 struct Task {
@@ -33,16 +34,16 @@ struct Planned {
 
 Models planners() {
   Models all;
-  for (const ModelRecord& m : models())
-    if (m.optimise != nullptr) all.push_back(&m);
+  for (const Model& m : models())
+    if (m.propose != nullptr) all.push_back(&m);
   return all;
 }
 
-const ModelRecord* planner(const std::string& name, const std::string& where) {
-  const ModelRecord& m = find_model(name);
-  if (m.optimise != nullptr) return &m;
+const Model* planner(const std::string& name, const std::string& where) {
+  const Model& m = find_model(name);
+  if (m.propose != nullptr) return &m;
   std::vector<std::string> names;
-  for (const ModelRecord* p : planners()) names.push_back(p->name);
+  for (const Model* p : planners()) names.push_back(p->name);
   throw InputError(
       {.where = where, .value = name, .problem = "makes no plans", .accepted = join(names)});
 }
@@ -88,7 +89,7 @@ Task read_task(const Field& f, const Workload& w, const Models& standard) {
       const OptionSpec* spec = nullptr;
       std::string name = key;
       std::ranges::replace(name, '-', '_');
-      for (const ModelRecord* m : task.models.empty() ? planners() : task.models) {
+      for (const Model* m : task.models.empty() ? planners() : task.models) {
         if (spec == nullptr) spec = find_option_by_key(m->options, name);
         if (spec == nullptr) spec = find_option_by_key(defaults_options(), name);
       }
@@ -187,7 +188,7 @@ class Planner {
   }
 
   std::optional<Planned> first_of(const Task& task, ordered_json& refused) const {
-    for (const ModelRecord* m : task.models)
+    for (const Model* m : task.models)
       if (auto found = ask(*m, task, refused)) return found;
     return std::nullopt;
   }
@@ -199,7 +200,7 @@ class Planner {
       return exact.is_null() ? INT64_MAX : exact.get<std::int64_t>();
     };
     std::optional<Planned> best;
-    for (const ModelRecord* m : planners()) {
+    for (const Model* m : planners()) {
       if (std::ranges::find(task.models, m) != task.models.end()) continue;
       auto found = ask(*m, task, refused);
       if (found && (!best || bytes(*found) < bytes(*best))) best = std::move(found);
@@ -214,7 +215,8 @@ class Planner {
     const Workload& w = *part.workload;
     const LevelId level = level_of(request_, *setting_.machine);
     const auto room = std::make_shared<const Machine>(as_scratchpad(*setting_.machine, level));
-    Optimum best{.level = level, .document = ordered_json::object()};
+    Proposal best;
+    best.level = level;
     for (OpId op : w.topological_order()) {
       Kernel kernel{.name = w.op(op).name, .level = room->level(room->default_level()).name};
       kernel.tree = compute(w.op(op).name);
@@ -267,7 +269,7 @@ class Planner {
     return cut;
   }
 
-  std::optional<Planned> ask(const ModelRecord& model, const Task& task,
+  std::optional<Planned> ask(const Model& model, const Task& task,
                              ordered_json& refused) const {
     if (request_.progress)
       request_.progress(model.name, static_cast<double>(planned.size()) /
@@ -278,13 +280,13 @@ class Planner {
     return std::nullopt;
   }
 
-  Result<Planned> asked(const ModelRecord& model, const Task& task) const {
+  Result<Planned> asked(const Model& model, const Task& task) const {
     Request request = request_;
     request.model = model.name;
     for (const auto& [name, texts] : task.options) request.options[name] = texts;
     Setting part = part_of(task.ops);
     try {
-      const Result<Optimum> best = model.optimise(request, part);
+      const Result<Proposal> best = propose(model, request, part);
       if (!best) return Reason{best.reason()};
       rewrite(part, best->rewrites, "--model " + model.name);
       const Result<Schedule> schedule = resolve(best->plan, part.workload, part.machine);
@@ -298,16 +300,16 @@ class Planner {
   }
 
   Planned planned_by(const std::string& model, const Part& ops, const Setting& part,
-                     const Optimum& best) const {
+                     const Proposal& best) const {
     ordered_json json = {{"operators", names(ops)},
                          {"model", model.empty() ? ordered_json(nullptr) : ordered_json(model)},
                          {"kernels", ordered_json::array()},
                          {"level", setting_.machine->level(best.level).name}};
-    const auto said = [&](const char* key) {
-      return best.document.contains(key) ? best.document[key] : ordered_json(nullptr);
-    };
-    json["predicted_bytes"] = said("volume_bytes");
-    json["seconds"] = said("seconds");
+    std::int64_t bytes = 0;
+    for (const TrafficEntry& e : best.price.traffic.entries) bytes += (e.read + e.written).value;
+    json["predicted_bytes"] =
+        best.price.traffic.entries.empty() ? ordered_json(nullptr) : ordered_json(bytes);
+    json["seconds"] = or_null(best.price.traffic.seconds);
     const Result<Alone> alone = alone_at(part, best.plan, best.level);
     json["exact_bytes"] = alone ? ordered_json(alone->total().value) : ordered_json(nullptr);
     if (!alone) json["exact_reason"] = alone.reason();

@@ -8,7 +8,6 @@
 #include "core/base/format.h"
 #include "harness/points.h"
 #include "harness/registry.h"
-#include "models/chimera/chimera.h"
 
 namespace tilewright::harness {
 namespace {
@@ -16,9 +15,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kVerbs[] = {"predict", "plan", "simulate"};
-
-/// Every order of a workload of more loops than this is too many.
-constexpr std::size_t kMostLoops = 8;
 
 std::vector<std::string> texts_of(const Field& list) {
   if (!list.is_list()) return {list.text()};
@@ -164,7 +160,7 @@ Axes axes_of(const Field& top, std::int64_t most) {
   a.workloads = workloads_of(top.at("workloads"), most);
   a.machines = texts_of(top.at("machines"));
   const auto models = top.get("models");
-  a.models = models ? texts_of(*models) : std::vector<std::string>{"chimera"};
+  a.models = models ? texts_of(*models) : std::vector<std::string>{standard_model().name};
   for (const std::string& m : a.models) find_model(m);
   if (const auto orders = top.get("orders")) {
     if (a.verb == "plan")
@@ -204,19 +200,17 @@ struct OfWorkload {
 OfWorkload of_workload(const Axes& asked, const Workload& w, std::set<std::string>& known) {
   OfWorkload of;
   if (asked.all_orders) {
-    if (chimera::order_loops(w).size() > kMostLoops)
-      throw InputError(
-          {.where = "orders",
-           .value = "all",
-           .problem = "are too many of " + w.name(),
-           .accepted = formatted("orders by name where loops are more than {}", kMostLoops)});
-    for (const chimera::Order& o : chimera::all_orders(w))
-      of.orders.push_back(chimera::to_text(w, o));
+    of.orders = standard_model().texts(w);
+    if (of.orders.empty())
+      throw InputError({.where = "orders",
+                        .value = "all",
+                        .problem = "are too many of " + w.name(),
+                        .accepted = "orders by name where loops are that many"});
     known.insert("all");
   } else {
     for (const std::string& text : asked.orders) {
       try {
-        of.orders.push_back(chimera::to_text(w, chimera::parse_order(w, text)));
+        of.orders.push_back(standard_model().canonical(w, text));
         known.insert(text);
       } catch (const InputError&) {
         // Perhaps another workload's; one that no workload has is refused below.

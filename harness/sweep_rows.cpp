@@ -3,7 +3,7 @@
 
 #include "core/base/format.h"
 #include "harness/points.h"
-#include "harness/registry.h"
+#include "harness/ask.h"
 #include "harness/sweep.h"
 #include "harness/verbs.h"
 
@@ -29,7 +29,7 @@ class Settings {
 Answer answer_of(const SweepPoint& p, const Request& request, Settings& settings) {
   if (p.verb != "predict") return ask(sweep_verb(p.verb), asked_of(p));
   check_model_options(request);
-  return find_model(p.model).price(request, settings.of(request));
+  return predicted(find_model(p.model), request, settings.of(request));
 }
 
 /// The sums over tensors at each boundary: those of the outermost without its name, then, where

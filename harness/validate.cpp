@@ -1,16 +1,18 @@
-// validate: Chimera's prediction against the true bytes into the innermost level, over many
-// tilings.
+// validate: a model's prediction against the true bytes into the innermost level, over many plans:
+// drawn in a model's notation, or a plan with its tiles redrawn.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
+#include <random>
+#include <set>
 
 #include "core/base/format.h"
-#include "harness/chimera_request.h"
+#include "harness/ask.h"
+#include "harness/iteration.h"
 #include "harness/metered_kernel.h"
 #include "harness/meters.h"
 #include "harness/parallel.h"
-#include "harness/registry.h"
-#include "harness/sampler.h"
 #include "harness/schedules.h"
 #include "harness/statistics.h"
 #include "harness/validate_command.h"
@@ -25,8 +27,8 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Tiles below this are drawn only by --beyond, in the block `small_tiles`: of tiles so small a
-/// cache keeps the whole strip that they are cut from, and Algorithm 1's premise, that a tile is
-/// gone when the loop that moves it comes round, does not hold.
+/// cache keeps the whole strip that they are cut from, and the premise that a tile is gone when the
+/// loop that moves it comes round does not hold.
 constexpr std::int64_t kMinTile = 4;
 /// Walks that take more work than this (SimulateOptions::most_work; about ten seconds) are given
 /// up.
@@ -39,25 +41,33 @@ constexpr double kMostTouches = 20.0 * kMostWork;
 /// What all points share.
 struct Subject {
   Setting setting;
-  std::shared_ptr<const Machine> walked;  ///< what is simulated: see walked_machine
-  LevelId walked_level;
-  std::string walked_boundary;
-  chimera::Options exact_edges;
-  chimera::Options full_edges;
-  LevelId level;
-  std::string boundary;
-  Bytes capacity;
+  const Model* model = nullptr;   ///< predicts
+  const Model* drawer = nullptr;  ///< says plans in its notation; null: tiles of `base` are redrawn
+  std::optional<Plan> base = {};
+  Question question = {};  ///< of the model
+  Question drawn_for = {};  ///< of the drawer
+  Settings settings;        ///< of the model, partial tiles at their size unless it is told otherwise
+  Settings full_edges;      ///< of the model, partial tiles as full ones
+  Settings drawer_settings;
+  std::shared_ptr<const Machine> walked = {};  ///< what is simulated: see walked_machine
+  LevelId walked_level = {};
+  std::string walked_boundary = {};
+  LevelId level = {};
+  std::string boundary = {};
+  Bytes capacity = {};
   Layout layout = Layout::tiled;
   const profilers::MeterRecord* meter = nullptr;  ///< the truth; null: the simulator
   std::optional<Reference> reference = {};        ///< with a meter: what kernels are verified on
-  const ModelRecord* model = nullptr;             ///< what predicts; null: Chimera's Algorithm 1
-  Request request = {};                           ///< of that model
+
+  /// Whether partial tiles may be priced in two ways.
+  bool has_edges() const { return find_option(model->options, "edges") != nullptr; }
 };
 
 struct Point {
-  chimera::Order order;
-  chimera::Tiles tiles;
-  std::int64_t predicted = 0;       ///< bytes, exact edges
+  Words words;          ///< text and tiles, for display where it is a plan
+  Plan plan = {};       ///< of the drawer's words it is made when it is evaluated
+  ordered_json tiles = {};          ///< as they are shown
+  std::int64_t predicted = 0;       ///< bytes, partial tiles at their size
   std::int64_t predicted_full = 0;  ///< bytes, full edges
   std::int64_t truth = 0;           ///< bytes towards the level
   // Not every truth counts these.
@@ -65,6 +75,7 @@ struct Point {
   std::optional<std::int64_t> resident_dirty = {};
   std::int64_t memory = 0;
   std::int64_t packing = 0;
+  std::optional<std::int64_t> iteration = {};  ///< bytes: see harness/iteration.h
   // By tensor: what makes up `predicted`, and where it is known `truth`.
   std::map<std::string, std::int64_t> predicted_by = {}, truth_by = {};
   std::string failure = {};  ///< why it has no truth
@@ -72,31 +83,10 @@ struct Point {
 
 const Workload& workload(const Subject& s) { return *s.setting.workload; }
 
-/// About how many cache lines a walk touches: for each operator its computes times its tiles'
-/// lines.
-double touches(const Workload& w, const Point& p, const chimera::Price& price) {
-  double sum = 0;
-  for (std::size_t o = 0; o < w.operators().size(); ++o) {
-    const Operator& op = w.operators()[o];
-    double points = 1, lines = 0;
-    for (LoopId l : op.loops) points *= static_cast<double>(p.tiles[l.index()]);
-    const auto add = [&](TensorId t) {
-      for (const chimera::TensorPrice& one : price.tensors)
-        if (one.tensor == t)
-          lines += 1 + static_cast<double>(bytes_of(one.footprint, w.tensor(t).dtype).value) / 64;
-    };
-    for (const Access& a : op.inputs) add(a.tensor);
-    for (const Output& out : op.outputs) add(out.target.tensor);
-    sum += static_cast<double>(price.operations[o].value) / points * lines;
-  }
-  return sum;
-}
-
 /// The truth by a meter, of the plan's kernel on the whole machine. A Reason where there is none.
 std::optional<Reason> metered(const Subject& s, Point& p) {
   const Machine& m = *s.setting.machine;
-  const Plan plan = chimera::plan_of(workload(s), p.order, p.tiles, m, s.level, s.exact_edges);
-  const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.setting.machine);
+  const Result<Schedule> schedule = resolve(p.plan, s.setting.workload, s.setting.machine);
   if (!schedule) return Reason{schedule.reason()};
   const auto kernel = MeteredKernel::make(*schedule, *s.meter, *s.reference);
   if (!kernel) return Reason{kernel.reason()};
@@ -111,16 +101,9 @@ std::optional<Reason> metered(const Subject& s, Point& p) {
 }
 
 /// The truth by the simulator.
-void simulated(const Subject& s, const Schedule& schedule, const chimera::Price& price, Point& p) {
-  const Workload& w = workload(s);
-  std::int64_t trips = 1;  // an order names no loop where each runs point by point
-  if (!p.order.empty()) {
-    const LoopId outermost = p.order.front();
-    trips = ceil_div(w.loop(outermost).extent, p.tiles[outermost.index()]);
-  }
-  const double sure = touches(w, p, price) * std::min(1.0, 2.0 / static_cast<double>(trips));
+void simulated(const Subject& s, const Schedule& schedule, Point& p) {
   Simulated done{.finished = false};
-  if (sure <= kMostTouches)
+  if (sure_touches(schedule) <= kMostTouches)
     done = simulate_in_detail(schedule, {.layout = s.layout, .most_work = kMostWork});
   if (!done.finished) {
     p.failure = "its walk would take more than " + std::to_string(kMostWork / 1'000'000'000) +
@@ -137,53 +120,55 @@ void simulated(const Subject& s, const Schedule& schedule, const chimera::Price&
   p.packing = AddressMap(schedule, s.layout).packing_bytes().value;
 }
 
-/// What another model than Chimera's says of the point's plan. Each tensor counts once: a cache
-/// that allocates on writes fills an output's line whether it is read or written next, so that its
-/// bytes towards the level are the larger of the two. A Reason where the model does not price the
-/// plan.
-std::optional<Reason> price_by_model(const Subject& s, Point& p) {
-  const Machine& m = *s.setting.machine;
-  Setting with_plan = s.setting;
-  with_plan.file =
-      PlanFile{.workload = workload(s),
-               .workload_name = s.setting.workload_name,
-               .machine = m.name,
-               .model = {},
-               .plan = chimera::plan_of(workload(s), p.order, p.tiles, m, s.level, s.exact_edges)};
-  const Answer answer = s.model->price(s.request, with_plan);
-  if (!answer.ok()) return Reason{answer.json.value("reason", "not priced by " + s.model->name)};
-  for (const ordered_json& e : answer.json.at("traffic"))
-    if (e.at("boundary") == s.boundary)
-      p.predicted_by[e.at("tensor").get<std::string>()] += std::max(
-          e.at("read_bytes").get<std::int64_t>(), e.at("written_bytes").get<std::int64_t>());
-  for (const auto& [tensor, bytes] : p.predicted_by) p.predicted += bytes;
-  p.predicted_full = p.predicted;
+/// What the model predicts towards the level, by tensor. A cache that allocates on writes fills the
+/// line of an output whether it is read or written next: its bytes towards the level are the larger of
+/// the two. An intermediate that goes home is filled when it is written and again when it is read.
+std::map<std::string, std::int64_t> towards_level(const Subject& s, const Price& price) {
+  std::map<std::string, std::int64_t> by;
+  for (const TrafficEntry& e : price.traffic.entries) {
+    if (e.boundary != s.boundary) continue;
+    const auto id = workload(s).find_tensor(e.tensor);
+    const bool between = id && workload(s).is_intermediate(*id);
+    const std::int64_t bytes =
+        between ? e.read.value + e.written.value : std::max(e.read.value, e.written.value);
+    if (bytes != 0) by[e.tensor] += bytes;
+  }
+  return by;
+}
+
+std::int64_t sum_of(const std::map<std::string, std::int64_t>& by) {
+  std::int64_t sum = 0;
+  for (const auto& [tensor, bytes] : by) sum += bytes;
+  return sum;
+}
+
+/// The model's price of a point's plan, in its own words where it has drawn them.
+Result<Price> price_of(const Subject& s, const Point& p, const Settings& settings) {
+  if (s.drawer != s.model) return s.model->price(s.question, p.plan, settings);
+  Result<Proposal> said = s.model->written(s.question, p.words, settings);
+  if (!said) return Reason{said.reason()};
+  return std::move(said->price);
+}
+
+/// Makes the plan of a drawer's words. A Reason where there is none.
+std::optional<Reason> make_plan(const Subject& s, Point& p) {
+  if (s.drawer == nullptr) return std::nullopt;
+  Result<Proposal> said = s.drawer->written(s.drawn_for, p.words, s.drawer_settings);
+  if (!said) return Reason{said.reason()};
+  p.plan = std::move(said->plan);
+  // As the model shows them: in the order of its notation.
+  if (said->price.detail.contains("tiles")) p.tiles = said->price.detail["tiles"];
   return std::nullopt;
 }
 
-/// What Algorithm 1 says, with exact and with full edges.
-void price_by_chimera(const Subject& s, const chimera::Price& price, Point& p) {
-  const Workload& w = workload(s);
-  p.predicted = bytes_of(price.volume, w.dtype()).value;
-  p.predicted_full =
-      bytes_of(chimera::price(w, p.order, p.tiles, s.full_edges).volume, w.dtype()).value;
-  for (const chimera::TensorPrice& t : price.tensors)
-    if (t.movement.value != 0)
-      p.predicted_by[w.tensor(t.tensor).name] =
-          bytes_of(t.movement, w.tensor(t.tensor).dtype).value;
-}
-
-/// Fills in everything but order and tiles.
+/// Fills in everything but words, or the plan.
 void evaluate(const Subject& s, Point& p) {
-  const Workload& w = workload(s);
-  const chimera::Price price = chimera::price(w, p.order, p.tiles, s.exact_edges);
-  if (s.model == nullptr) price_by_chimera(s, price, p);
-  if (const auto legal = chimera::legality(w, p.order, p.tiles); !legal.legal) {
-    p.failure = legal.reason;
+  if (!p.failure.empty()) return;
+  if (const auto why = make_plan(s, p)) {
+    p.failure = why->text;
     return;
   }
-  const Plan plan = chimera::plan_of(w, p.order, p.tiles, *s.walked, s.walked_level, s.exact_edges);
-  const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.walked);
+  const Result<Schedule> schedule = resolve(p.plan, s.setting.workload, s.walked);
   if (!schedule) {
     p.failure = schedule.reason();
     return;
@@ -195,12 +180,18 @@ void evaluate(const Subject& s, Point& p) {
     p.failure = why->text;
     return;
   }
-  if (s.model != nullptr)
-    if (const auto why = price_by_model(s, p)) {
-      p.failure = why->text;
-      return;
-    }
-  if (s.meter == nullptr) return simulated(s, *schedule, price, p);
+  if (const auto bytes = iteration_bytes(*schedule)) p.iteration = bytes->value;
+  const Result<Price> price = price_of(s, p, s.settings);
+  if (!price) {
+    p.failure = price.reason();
+    return;
+  }
+  p.predicted_by = towards_level(s, *price);
+  p.predicted_full = p.predicted = sum_of(p.predicted_by);
+  if (s.has_edges())
+    if (const Result<Price> full = price_of(s, p, s.full_edges))
+      p.predicted_full = sum_of(towards_level(s, *full));
+  if (s.meter == nullptr) return simulated(s, *schedule, p);
   if (const auto why = metered(s, p)) p.failure = why->text;
 }
 
@@ -208,17 +199,25 @@ ordered_json number_json(const std::optional<std::int64_t>& n) {
   return n ? ordered_json(*n) : ordered_json(nullptr);
 }
 
+/// How a point is named: in the drawer's notation, or by its tree.
+std::string text_key(const Subject& s) { return s.drawer ? s.drawer->notation : "tree"; }
+
 ordered_json point_json(const Subject& s, const Point& p) {
   ordered_json json;
-  json["order"] = chimera::to_text(workload(s), p.order);
-  json["tiles"] = tiles_json(workload(s), p.order, p.tiles);
+  json[text_key(s)] = p.words.text.value_or("");
+  json["tiles"] = p.tiles;
   json["predicted_bytes"] = p.predicted;
   json["true_bytes"] = p.truth;
-  if (s.model == nullptr) json["predicted_full_edges_bytes"] = p.predicted_full;
+  if (s.has_edges()) json["predicted_full_edges_bytes"] = p.predicted_full;
   json["written_bytes"] = number_json(p.written);
   json["resident_dirty_bytes"] = number_json(p.resident_dirty);
   json["memory_bytes"] = p.memory;
   json["packing_bytes"] = p.packing;
+  json["iteration_bytes"] = number_json(p.iteration);
+  json["iteration_over_capacity"] =
+      p.iteration && s.capacity.value > 0
+          ? ordered_json(static_cast<double>(*p.iteration) / static_cast<double>(s.capacity.value))
+          : ordered_json(nullptr);
   if (p.truth_by.empty()) return json;
   json["tensors"] = ordered_json::object();
   for (const Tensor& t : workload(s).tensors()) {
@@ -240,6 +239,29 @@ Agreement agreement_of(const std::vector<Point>& points, std::int64_t Point::*pr
   return agreement(x, y);
 }
 
+/// The agreement of points by what one whole iteration needs of the capacity: where that is less than
+/// all of it, a cache keeps what the model says is moved again.
+ordered_json by_iteration_json(const Subject& s, const std::vector<Point>& points) {
+  struct Range {
+    const char* is;
+    double from, below;
+  };
+  ordered_json rows = ordered_json::array();
+  for (const Range& range : {Range{"1.5 and more", 1.5, INFINITY}, Range{"1 to 1.5", 1, 1.5},
+                             Range{"below 1", 0, 1}}) {
+    std::vector<Point> some;
+    for (const Point& p : points) {
+      if (!p.failure.empty() || !p.iteration) continue;
+      const double ratio =
+          static_cast<double>(*p.iteration) / static_cast<double>(s.capacity.value);
+      if (ratio >= range.from && ratio < range.below) some.push_back(p);
+    }
+    rows.push_back({{"iteration_over_capacity", range.is}, {"points", some.size()}});
+    rows.back().update(to_json(agreement_of(some, &Point::predicted)));
+  }
+  return rows;
+}
+
 /// asked, valid, failed, the figures, the points: the document's own keys and those of `beyond`.
 void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& points) {
   const auto failed = std::count_if(points.begin(), points.end(),
@@ -248,17 +270,16 @@ void add_block(ordered_json& json, const Subject& s, const std::vector<Point>& p
   json["valid"] = std::ssize(points) - failed;
   json["failed"] = failed;
   merge(json, to_json(agreement_of(points, &Point::predicted)));
-  if (s.model == nullptr)
-    json["full_edges"] = to_json(agreement_of(points, &Point::predicted_full));
+  if (s.has_edges()) json["full_edges"] = to_json(agreement_of(points, &Point::predicted_full));
+  json["by_iteration"] = by_iteration_json(s, points);
   json["points"] = ordered_json::array();
   json["failures"] = ordered_json::array();
   for (const Point& p : points) {
     if (p.failure.empty()) {
       json["points"].push_back(point_json(s, p));
     } else {
-      json["failures"].push_back({{"order", chimera::to_text(workload(s), p.order)},
-                                  {"tiles", tiles_json(workload(s), p.order, p.tiles)},
-                                  {"reason", p.failure}});
+      json["failures"].push_back(
+          {{text_key(s), p.words.text.value_or("")}, {"tiles", p.tiles}, {"reason", p.failure}});
     }
   }
 }
@@ -269,8 +290,8 @@ std::optional<std::int64_t> number_from(const ordered_json& j) {
 
 /// evaluate, but for a tiling that was finished before.
 void evaluate_once(const Subject& s, Point& p, const std::string& block, const Once& once) {
-  const std::string key = formatted("{} {} {}", block, chimera::to_text(workload(s), p.order),
-                                    tiles_json(workload(s), p.order, p.tiles).dump());
+  const std::string key =
+      formatted("{} {} {}", block, p.words.text.value_or(""), p.tiles.dump());
   const ordered_json found = once(key, [&] {
     evaluate(s, p);
     ordered_json json = point_json(s, p);
@@ -280,6 +301,7 @@ void evaluate_once(const Subject& s, Point& p, const std::string& block, const O
     json["failure"] = p.failure;
     return json;
   });
+  p.tiles = found["tiles"];
   p.predicted = found["predicted_bytes"];
   p.predicted_full = found["predicted_full"];
   p.truth = found["true_bytes"];
@@ -287,6 +309,7 @@ void evaluate_once(const Subject& s, Point& p, const std::string& block, const O
   p.resident_dirty = number_from(found["resident_dirty_bytes"]);
   p.memory = found["memory_bytes"];
   p.packing = found["packing_bytes"];
+  p.iteration = number_from(found["iteration_bytes"]);
   p.predicted_by = found["predicted_by"].get<std::map<std::string, std::int64_t>>();
   p.truth_by = found["truth_by"].get<std::map<std::string, std::int64_t>>();
   p.failure = found["failure"];
@@ -304,59 +327,122 @@ std::vector<Point> evaluated(const Subject& s, std::vector<Point> points, const 
   return points;
 }
 
-/// The tilings of one block. Blocks other than the first are a quarter as large, at least eight.
-std::vector<Point> drawn(const Subject& s, const std::vector<chimera::Order>& orders,
-                         const ValidateOptions& options, const Request& request,
-                         const SampleSpace& space, bool first) {
-  const std::int64_t count =
-      first ? options.samples
-            : std::min(options.samples, std::max<std::int64_t>(8, options.samples / 4));
+// ---- Drawing -------------------------------------------------------------------------------------
+
+/// Which plans a block has. Bytes are of what the plan holds of the level.
+DrawSpace space_of(const Subject& s, const ValidateOptions& options, const Request& request) {
+  DrawSpace space{.most = Bytes(s.capacity.value / 2), .count = options.samples};
+  const OptionSpec* least = s.drawer ? find_option(s.drawer->options, "min-tile") : nullptr;
+  space.min_tile = least && s.drawer_settings.given("min-tile")
+                       ? s.drawer_settings.integer("min-tile")
+                       : kMinTile;
+  space.texts = options.orders;
+  if (space.texts.empty() && request.order) space.texts = {*request.order};
+  if (options.spill) space.spilled = {*options.spill};
+  return space;
+}
+
+Point point_of(const Plan& plan) {
+  Point p{.plan = plan, .tiles = ordered_json::object()};
+  std::vector<std::string> trees;
+  for (const Kernel& k : plan.kernels) {
+    trees.push_back(to_text(k.tree));
+    for (const auto& [loop, size] : k.tiles) p.tiles[loop] = size;
+  }
+  p.words.text = join(trees, " | ");
+  return p;
+}
+
+/// What the plan holds of the level; nothing where it is illegal.
+std::optional<std::int64_t> held(const Subject& s, const Plan& plan) {
+  const Result<Schedule> schedule = resolve(plan, s.setting.workload, s.walked);
+  if (!schedule) return std::nullopt;
+  const auto memory = memory_use(*schedule);
+  const auto used = memory.find(s.walked->level(s.walked_level).name);
+  return used == memory.end() ? 0 : used->second.value;
+}
+
+/// Plans with the tree of `base` and every tile drawn with equal probability from one to its loop's
+/// extent, of those in the space; the base alone where it has no tiles.
+std::vector<Point> redrawn(const Subject& s, const DrawSpace& space, std::uint64_t seed) {
   std::vector<Point> points;
-  std::uint64_t seed = request.seed;
-  for (const chimera::Order& order : orders)
-    for (chimera::Tiles& tiles :
-         draw_tilings(workload(s), order, s.exact_edges, space, count, seed++))
-      points.push_back({.order = order, .tiles = std::move(tiles)});
+  const auto tiled = [](const Kernel& k) { return !k.tiles.empty(); };
+  if (std::ranges::none_of(s.base->kernels, tiled)) {
+    points.push_back(point_of(*s.base));
+    return points;
+  }
+  std::mt19937_64 random(seed);
+  std::set<std::string> seen;
+  for (std::int64_t i = 0; i < 200 * space.count && std::ssize(points) < space.count; ++i) {
+    Plan plan = *s.base;
+    std::map<std::string, std::int64_t> sizes;
+    bool small = false;
+    for (Kernel& k : plan.kernels)
+      for (auto& [name, tile] : k.tiles) {
+        const auto loop = workload(s).find_loop(name);
+        if (!loop) continue;
+        const std::int64_t extent = workload(s).loop(*loop).extent;
+        const std::int64_t least = std::min(space.min_tile, extent);
+        const auto range = static_cast<std::uint64_t>(extent - least + 1);
+        const auto drawn = least + static_cast<std::int64_t>(random() % range);
+        tile = sizes.emplace(name, drawn).first->second;
+        small = small || tile < std::min(space.some_below, extent);
+      }
+    if (space.some_below > 0 && !small) continue;
+    const auto bytes = held(s, plan);
+    if (!bytes || *bytes <= space.least.value || *bytes > space.most.value) continue;
+    Point p = point_of(plan);
+    if (seen.insert(p.tiles.dump()).second) points.push_back(std::move(p));
+  }
   return points;
 }
 
-/// The least that the model predicts for any of the orders in the space that tilings are drawn
-/// from, and what that truly moves; null where there is none.
-ordered_json optimum_json(const Subject& s, const std::vector<chimera::Order>& orders,
-                          const SampleSpace& space, const Once& once) {
-  if (s.model != nullptr) return nullptr;  // only Chimera's model is solved over this space
-  chimera::Options options = s.exact_edges;
-  options.memory = chimera::Memory::held;
-  options.min_tile = space.min_tile;
-  std::optional<Point> best;
-  for (const chimera::Order& order : orders) {
-    const auto solved = chimera::solve(workload(s), order, space.most, options);
-    if (!solved || solved->tiles.empty()) continue;
-    Point p{.order = order, .tiles = solved->tiles};
-    p.predicted = bytes_of(solved->price.volume, workload(s).dtype()).value;
-    if (!best || p.predicted < best->predicted) best = std::move(p);
-  }
-  if (!best) return nullptr;
-  if (once) evaluate_once(s, *best, "optimum", once);
-  else evaluate(s, *best);
-  return best->failure.empty() ? point_json(s, *best) : ordered_json(nullptr);
+Result<std::vector<Point>> drawn(const Subject& s, const DrawSpace& space) {
+  if (s.drawer == nullptr) return redrawn(s, space, s.question.seed);
+  const auto words = s.drawer->draw(s.drawn_for, space, s.drawer_settings);
+  if (!words) return Reason{words.reason()};
+  std::vector<Point> points;
+  for (const DrawnPlan& one : *words)
+    points.push_back({.words = one.words, .tiles = *one.words.tiles, .failure = one.illegal});
+  return points;
+}
+
+/// The least that the model predicts for any plan of the space, and what that truly moves; null where
+/// there is none, or the model does not draw its own plans.
+ordered_json optimum_json(const Subject& s, DrawSpace space, const Once& once) {
+  if (s.drawer != s.model) return nullptr;
+  space.optimum = true;
+  const auto best = drawn(s, space);
+  if (!best || best->empty()) return nullptr;
+  Point p = best->front();
+  if (once)
+    evaluate_once(s, p, "optimum", once);
+  else
+    evaluate(s, p);
+  return p.failure.empty() ? point_json(s, p) : ordered_json(nullptr);
 }
 
 std::string csv_of(const Subject& s,
                    const std::vector<std::pair<const char*, const std::vector<Point>*>>& blocks) {
-  const Workload& w = workload(s);
-  std::string csv = "block,order";
-  for (LoopId l : chimera::order_loops(w)) csv += ",tile_" + w.loop(l).name;
+  std::set<std::string> tiled;
+  for (const auto& [block, points] : blocks)
+    for (const Point& p : *points)
+      for (const auto& [loop, size] : p.tiles.items()) tiled.insert(loop);
+  std::vector<std::string> loops;
+  for (const Loop& l : workload(s).loops())
+    if (tiled.contains(l.name)) loops.push_back(l.name);
+  std::string csv = "block," + text_key(s);
+  for (const std::string& l : loops) csv += ",tile_" + l;
   csv +=
       ",predicted_bytes,true_bytes,predicted_full_edges_bytes,written_bytes,resident_dirty_bytes,"
       "memory_bytes\n";
   for (const auto& [block, points] : blocks) {
     for (const Point& p : *points) {
       if (!p.failure.empty()) continue;
-      std::string order = chimera::to_text(w, p.order);
-      std::replace(order.begin(), order.end(), ',', ' ');
-      csv += std::string(block) + "," + order;
-      for (LoopId l : chimera::order_loops(w)) csv += "," + std::to_string(p.tiles[l.index()]);
+      std::string text = p.words.text.value_or("");
+      std::replace(text.begin(), text.end(), ',', ' ');
+      csv += std::string(block) + "," + text;
+      for (const std::string& l : loops) csv += "," + (p.tiles.contains(l) ? p.tiles[l].dump() : "");
       for (const std::optional<std::int64_t>& v :
            {std::optional(p.predicted), std::optional(p.truth), std::optional(p.predicted_full),
             p.written, p.resident_dirty, std::optional(p.memory)})
@@ -366,6 +452,8 @@ std::string csv_of(const Subject& s,
   }
   return csv;
 }
+
+// ---- What is asked -------------------------------------------------------------------------------
 
 /// The machine that is walked. Where every level is a cache, what the innermost one misses does not
 /// depend on those outside it (none evicts from another unless it is inclusive), so it alone is
@@ -384,24 +472,57 @@ Machine walked_machine(const Machine& m, LevelId level) {
   return alone;
 }
 
-Subject subject_of(const Request& request, const ValidateOptions& options) {
-  Subject s{.setting = setting_of(request)};
-  if (request.model.value_or("chimera") != "chimera") {
-    s.model = &find_model(*request.model);
-    s.request = request;
-    s.request.order.reset();  // which tilings are drawn, not which plan is priced
-    s.request.progress = {};
-    if (options.spill)
-      throw InputError({.where = "--spill",
-                        .value = *options.spill,
-                        .problem = "is Chimera's",
-                        .accepted = "--model chimera"});
+/// Who says which plans are looked at: the request's plan, the model itself, the standard model where
+/// the request has orders; else the model's own plan is redrawn. A Reason where it has none.
+std::optional<Reason> choose_plans(Subject& s, const Request& request,
+                                   const ValidateOptions& options) {
+  s.base = plan_in_place(request, s.setting);
+  const bool orders = !options.orders.empty() || request.order || options.spill;
+  if (s.base && orders)
+    throw InputError({.where = "--orders",
+                      .value = options.orders.empty() ? request.order.value_or(options.spill.value_or(""))
+                                                      : options.orders.front(),
+                      .problem = "are of a workload, and a plan is given",
+                      .accepted = "the plan, whose tiles are redrawn, without them"});
+  if (s.base) return std::nullopt;
+  const Model* drawer = s.model->draw ? s.model : orders ? &standard_model() : nullptr;
+  if (drawer != nullptr) {
+    s.drawer = drawer;
+    return std::nullopt;
   }
-  if (s.setting.file || request.tree || request.tiles)
-    throw InputError({.where = "validate",
-                      .value = request.subject,
-                      .problem = "is a plan, and the tilings are drawn",
-                      .accepted = "a workload with --orders"});
+  if (s.model->propose == nullptr)
+    throw InputError({.where = "--model",
+                      .value = s.model->name,
+                      .problem = "makes no plans whose tiles could be redrawn",
+                      .accepted = "--orders beside a workload, or a plan"});
+  Result<Proposal> own = s.model->propose(s.question, s.settings);
+  if (!own) return Reason{own.reason()};
+  rewrite(s.setting, own->rewrites, "--model " + s.model->name);
+  s.question.workload = s.setting.workload;
+  s.base = std::move(own->plan);
+  return std::nullopt;
+}
+
+Subject subject_of(const Request& asked, const ValidateOptions& options) {
+  Request request = asked;
+  request.progress = {};
+  const Model& model = request.model ? find_model(*request.model) : standard_model();
+  if (model.price == nullptr)
+    throw InputError({.where = "--model",
+                      .value = model.name,
+                      .problem = model.no_price.empty() ? "prices no plan" : model.no_price,
+                      .accepted = "a model that prices plans"});
+  Subject s{.setting = setting_of(request),
+            .model = &model,
+            .settings = settings_with(request, model, "edges", "exact"),
+            .full_edges = settings_with(request, model, "edges", "full", true),
+            .drawer_settings = settings_with(request, standard_model(), "edges", "exact")};
+  if (model.draw) s.drawer_settings = s.settings;
+  if (options.spill && !model.draw)
+    throw InputError({.where = "--spill",
+                      .value = *options.spill,
+                      .problem = "is of a model that draws plans in its own notation",
+                      .accepted = "--model " + standard_model().name});
   s.layout = layout_of(request);
   if (options.truth != "simulator") s.meter = &find_meter(options.truth, "--truth", "simulator");
   if (s.meter != nullptr && request.layout)
@@ -409,39 +530,17 @@ Subject subject_of(const Request& request, const ValidateOptions& options) {
                       .value = *request.layout,
                       .problem = "is not what a built kernel has: its tensors are row-major",
                       .accepted = "--truth simulator"});
-  s.exact_edges = chimera_options(request);
-  if (!request.options.contains("edges")) s.exact_edges.edges = chimera::Edges::exact;
-  if (options.spill)
-    s.exact_edges.spilled.insert(intermediate_named(workload(s), *options.spill, "--spill"));
-  s.full_edges = s.exact_edges;
-  s.full_edges.edges = chimera::Edges::full;
   const Machine& m = *s.setting.machine;
   s.level = level_of(request, m);
-  const auto steps = m.path(m.home(), s.level);
-  TW_CHECK(!steps.empty(), "a level that nothing fills");
-  s.boundary = m.boundary(steps.back().first, steps.back().second);
+  s.question = question_of(request, s.setting, model);
+  s.question.level = s.level;
+  s.boundary = boundary_into(m, s.level);
+  TW_CHECK(!s.boundary.empty(), "a level that nothing fills");
   s.capacity = capacity_of(request, s.setting, s.level);
   s.walked = std::make_shared<const Machine>(walked_machine(m, s.level));
   s.walked_level = s.walked->levels.size() == m.levels.size() ? s.level : s.walked->default_level();
-  const auto walked_steps = s.walked->path(s.walked->home(), s.walked_level);
-  TW_CHECK(!walked_steps.empty(), "a level that nothing fills");
-  s.walked_boundary = s.walked->boundary(walked_steps.back().first, walked_steps.back().second);
+  s.walked_boundary = boundary_into(*s.walked, s.walked_level);
   return s;
-}
-
-std::vector<chimera::Order> orders_of(const Subject& s, const ValidateOptions& options,
-                                      const Request& request) {
-  std::vector<chimera::Order> orders;
-  for (const std::string& text : options.orders)
-    orders.push_back(chimera::parse_order(workload(s), text));
-  if (orders.empty() && request.order)
-    orders.push_back(chimera::parse_order(workload(s), *request.order));
-  if (orders.empty()) {
-    const auto best = chimera::best_plan(workload(s), *s.setting.machine, s.level, s.exact_edges,
-                                         Elements(s.capacity.value / size_of(workload(s).dtype())));
-    if (best) orders.push_back(best->solution.order);
-  }
-  return orders;
 }
 
 /// Where the truth asked for is not to be had, why.
@@ -467,7 +566,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   auto json = document();
   name_workload(json, s.setting);
   json["machine"] = s.setting.machine->name;
-  json["model"] = s.model == nullptr ? "chimera" : s.model->name;
+  json["model"] = s.model->name;
   json["truth"] = options.truth;
   json["command"] = command_of(request, options);
   if (absent) return refuse(std::move(json), *absent);
@@ -477,37 +576,50 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["spilled"] = options.spill ? ordered_json(*options.spill) : ordered_json(nullptr);
   json["layout"] = s.meter != nullptr ? "row-major" : name_of(s.layout);
   json["seed"] = request.seed;
-  json["options"] = options_json(request, s.exact_edges);
+  json["options"] = s.settings.to_json();
+  if (const auto why = choose_plans(s, request, options))
+    return refuse(std::move(json), why->text);
+  name_workload(json, s.setting);
+  s.drawn_for = s.question;
   if (s.meter != nullptr) s.reference = reference_of(s.setting, request.seed);
-  const auto orders = orders_of(s, options, request);
-  if (orders.empty()) return refuse(std::move(json), "no order of the workload fits the level");
 
-  const Elements whole(s.capacity.value / size_of(workload(s).dtype()));
-  const Elements half(whole.value / 2);
-  const std::int64_t min_tile = request.options.contains("min-tile")
-                                    ? chimera_settings(request).integer("min-tile")
-                                    : kMinTile;
-  json["sampler"] = {{"law",
-                      "uniform over the integer tilings with memory use of at most half the "
-                      "capacity and no tile smaller than min_tile"},
-                     {"min_tile", min_tile}};
-  const auto block = [&](const SampleSpace& space, bool first, const std::string& what) {
-    return evaluated(s, drawn(s, orders, options, request, space, first), request, options.once, what);
+  const DrawSpace inside = space_of(s, options, request);
+  const std::string law =
+      s.drawer ? "uniform over the integer tilings with memory use of at most half the "
+                 "capacity and no tile smaller than min_tile"
+               : "tiles of one tree, each uniform from min_tile to its loop's extent, with memory "
+                 "use of at most half the capacity";
+  json["sampler"] = {{"law", law}, {"min_tile", inside.min_tile}};
+  const auto block = [&](const DrawSpace& space, const std::string& what) {
+    auto points = drawn(s, space);
+    return evaluated(s, points ? std::move(points).value() : std::vector<Point>(), request,
+                     options.once, what);
   };
-  const SampleSpace inside{.most = half, .min_tile = min_tile};
-  const auto within = block(inside, true, "simulating tilings");
+  if (s.drawer != nullptr) {
+    DrawSpace none = inside;
+    none.count = 0;
+    if (const auto any = drawn(s, none); !any)
+      return refuse(std::move(json), any.reason());
+  }
+  const auto within = block(inside, "simulating tilings");
   add_block(json, s, within);
-  json["optimum"] = optimum_json(s, orders, inside, options.once);
+  json["optimum"] = optimum_json(s, inside, options.once);
   std::vector<Point> beyond, small;
   if (options.beyond) {
-    const SampleSpace past{.least = half, .most = whole, .min_tile = min_tile};
-    beyond = block(past, false, "simulating tilings past half the capacity");
+    DrawSpace past = inside;
+    // Blocks other than the first are a quarter as large, at least eight.
+    past.count = std::min(options.samples, std::max<std::int64_t>(8, options.samples / 4));
+    DrawSpace tiny = past;
+    past.least = inside.most;
+    past.most = s.capacity;
+    beyond = block(past, "simulating tilings past half the capacity");
     json["beyond"] = {{"law", "as the sampler's, with memory use past half the capacity"}};
     add_block(json["beyond"], s, beyond);
-    json["beyond"]["optimum"] = optimum_json(s, orders, past, options.once);
-    if (min_tile > 1) {
-      small = block({.most = half, .min_tile = 1, .some_below = min_tile}, false,
-                    "simulating tilings with small tiles");
+    json["beyond"]["optimum"] = optimum_json(s, past, options.once);
+    if (inside.min_tile > 1) {
+      tiny.min_tile = 1;
+      tiny.some_below = inside.min_tile;
+      small = block(tiny, "simulating tilings with small tiles");
       json["small_tiles"] = {{"law", "as the sampler's, with some tile smaller than min_tile"}};
       add_block(json["small_tiles"], s, small);
     }

@@ -23,7 +23,7 @@ std::string command_of(const Request& r, const ValidateOptions& o) {
   };
   add(r.subject);
   option("-m", r.machine);
-  if (r.model && *r.model != "chimera") option("--model", r.model);
+  if (r.model && *r.model != standard_model().name) option("--model", r.model);
   if (!o.orders.empty()) {
     const bool long_names = std::any_of(o.orders.begin(), o.orders.end(), [](const std::string& t) {
       return t.find(',') != std::string::npos;
@@ -38,10 +38,10 @@ std::string command_of(const Request& r, const ValidateOptions& o) {
   option("--level", r.level);
   option("--capacity", r.capacity);
   option("--layout", r.layout);
-  for (const ModelRecord& m : models())
+  for (const Model& m : models())
     for (const OptionSpec& spec : m.options) {
       const auto given = r.options.find(spec.name);
-      if (m.name != r.model.value_or("chimera") || given == r.options.end()) continue;
+      if (m.name != r.model.value_or(standard_model().name) || given == r.options.end()) continue;
       for (const std::string& text : given->second) {
         if (spec.kind != OptionKind::flag) option(as_argument(spec).c_str(), text);
         else if (text == "on") add(as_argument(spec));

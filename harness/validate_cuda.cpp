@@ -1,11 +1,9 @@
 #include "harness/validate_cuda.h"
 
 #include <algorithm>
-#include <random>
-#include <set>
 
 #include "core/base/format.h"
-#include "harness/mcfuser_request.h"
+#include "harness/ask.h"
 #include "harness/measure_ncu.h"
 #include "harness/meters.h"
 #include "harness/recorded.h"
@@ -18,50 +16,32 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kStep = 16, kMostTile = 256;
-
-/// --orders, else the first expression of every class that rules 1 and 2 leave.
-std::vector<std::string> expressions_of(const Request& request, const ValidateOptions& options,
-                                        const Fused& on) {
-  std::vector<std::string> expressions;
-  for (const std::string& text : options.orders)
-    expressions.push_back(
-        mcfuser::to_text(on.chain, mcfuser::parse_expression(on.chain, text, "--orders")));
-  if (!expressions.empty()) return expressions;
-  const mcfuser::Options o = mcfuser_options(request);
-  std::set<std::string> seen;
-  for (const mcfuser::Expression& e : mcfuser::all_expressions(on.chain)) {
-    const auto sub = mcfuser::sub_expression(on.chain, e, o.blocks);
-    if (!mcfuser::overwhelms(on.chain, sub) && seen.insert(to_text(on.chain, sub.rest)).second)
-      expressions.push_back(mcfuser::to_text(on.chain, e));
-  }
-  return expressions;
+/// The first model that prices time and draws plans: what is timed and counted on a GPU.
+const Model& timed_model() {
+  for (const Model& m : builtin_models())
+    if (m.times && m.draw != nullptr) return m;
+  return standard_model();
 }
 
-/// Tiles of one expression whose schedule is legal and fits.
-std::vector<Job> drawn_jobs(const Request& request, const Fused& on,
-                                const std::string& expression, std::int64_t samples,
-                                std::mt19937_64& random) {
-  const Workload& w = *on.chain.workload;
+/// Plans of the model's notation that fit, as jobs.
+Result<std::vector<Job>> drawn_jobs(const Request& request, const ValidateOptions& options,
+                                    const Model& model, const Setting& setting) {
+  DrawSpace space{.count = options.samples, .texts = options.orders};
+  const auto drawn =
+      model.draw(question_of(request, setting, model), space, settings_of(request, model));
+  if (!drawn) return Reason{drawn.reason()};
   std::vector<Job> jobs;
-  std::set<std::string> seen;
-  for (std::int64_t i = 0; i < 1000 * samples && std::ssize(jobs) < samples; ++i) {
+  for (const DrawnPlan& one : *drawn) {
     std::vector<std::string> tiles;
-    for (const LoopId l : on.chain.dims) {
-      const std::int64_t most = std::min(w.loop(l).extent, kMostTile);
-      const auto steps = static_cast<std::uint64_t>(ceil_div(most, kStep));
-      const auto chosen = static_cast<std::int64_t>(random() % steps + 1) * kStep;
-      tiles.push_back(w.loop(l).name + "=" + std::to_string(std::min(chosen, most)));
-    }
-    if (!seen.insert(join(tiles, ",")).second) continue;
+    for (const Loop& l : setting.workload->loops())
+      if (const auto at = one.words.tiles->find(l.name); at != one.words.tiles->end())
+        tiles.push_back(l.name + "=" + std::to_string(at->second));
     Job job = job_of(request, {.target = std::string(target_of(find_meter("ncu", "--truth")).name)});
     job.request.progress = {};
-    job.request.model = "mcfuser";
-    job.request.options["expression"] = {expression};
+    job.request.model = model.name;
+    job.request.options[model.notation] = {*one.words.text};
     job.request.tiles = join(tiles, ",");
-    const Scheduled scheduled = schedule_of(job.request);
-    if (!scheduled.schedule || misfit(*scheduled.schedule)) continue;
-    job.json["name"] = expression + " " + *job.request.tiles;
+    job.json["name"] = *one.words.text + " " + *job.request.tiles;
     jobs.push_back(std::move(job));
   }
   return jobs;
@@ -75,7 +55,7 @@ Result<ordered_json> counted_block(std::vector<Job>& jobs, const Request& reques
   for (const Job& job : jobs) {
     ordered_json point = {{"name", job.json["name"]},
                           {"workload", job.json["workload"]},
-                          {"expression", job.request.options.at("expression").front()},
+                          {"expression", job.request.options.at(timed_model().notation).front()},
                           {"tiles", *job.request.tiles}};
     if (job.refusal) {
       point["reason"] = *job.refusal;
@@ -112,34 +92,40 @@ void add_points(ordered_json& json, const ordered_json& block, const std::string
   json["valid"] = points.size();
   json["failed"] = failed;
   json["agreement"] = traffic_agreement_json(points);
-  const ordered_json& chimera = json["agreement"]["chimera"];
+  const std::string standard = standard_model().name;
+  const ordered_json& said = json["agreement"].value(standard, ordered_json(nullptr));
   for (const char* figure : {"r2_identity", "r2_fit", "mape", "worst", "bias"})
-    json[figure] = chimera.is_object() ? chimera[figure] : ordered_json(nullptr);
+    json[figure] = said.is_object() ? said[figure] : ordered_json(nullptr);
   json["points"] = ordered_json::array();
   const auto number = [](const std::optional<double>& x) {
     return x ? ordered_json(static_cast<std::int64_t>(*x)) : ordered_json(nullptr);
   };
-  for (const CountedPoint& p : points)
+  for (const CountedPoint& p : points) {
     json["points"].push_back({{"name", p.name},
                               {"order", p.group},
-                              {"predicted_bytes", number(p.chimera)},
-                              {"predicted_full_edges_bytes", number(p.chimera_full)},
+                              {"predicted_bytes", number(p.by(standard))},
+                              {"predicted_full_edges_bytes", number(p.by(standard + "_full_edges"))},
                               {"exact_bytes", number(p.exact)},
-                              {"mcfuser_bytes", number(p.mcfuser)},
                               {"true_bytes", number(p.truth)}});
+    for (const auto& [model, bytes] : p.models)
+      if (!model.starts_with(standard)) json["points"].back()[model + "_bytes"] = number(bytes);
+  }
   json["failures"] = ordered_json::array();
   for (const ordered_json& f : block["failed"])
     json["failures"].push_back({{"name", f["name"]}, {"reason", f["reason"]}});
 }
 
 std::string csv_of(const ordered_json& points) {
-  std::string csv =
-      "order,name,predicted_bytes,predicted_full_edges_bytes,exact_bytes,mcfuser_bytes,true_"
-      "bytes\n";
+  // What is true comes last, after every prediction.
+  std::vector<std::string> columns;
+  if (!points.empty())
+    for (const auto& [key, value] : points.front().items())
+      if (key.ends_with("_bytes") && key != "true_bytes") columns.push_back(key);
+  columns.emplace_back("true_bytes");
+  std::string csv = "order,name," + join(columns, ",") + "\n";
   for (const ordered_json& p : points) {
     csv += "\"" + p["order"].get<std::string>() + "\",\"" + p["name"].get<std::string>() + "\"";
-    for (const char* key : {"predicted_bytes", "predicted_full_edges_bytes", "exact_bytes",
-                            "mcfuser_bytes", "true_bytes"})
+    for (const std::string& key : columns)
       csv += "," + (p[key].is_null() ? "" : p[key].dump());
     csv += "\n";
   }
@@ -152,9 +138,10 @@ bool on_gpu(std::string_view truth) { return truth == "ncu" || truth == "cuda-ev
 
 namespace {
 
-/// Bytes are held against ncu, whose points have all models; times are MCFuser's.
+/// Bytes are held against ncu, whose points have all models; times are the timed model's.
 void check_model(const Request& request, const ValidateOptions& options) {
-  const std::string standard = options.truth == "ncu" ? "chimera" : "mcfuser";
+  const std::string standard =
+      options.truth == "ncu" ? standard_model().name : timed_model().name;
   if (request.model.value_or(standard) == standard) return;
   find_model(*request.model);
   throw InputError({.where = "--model",
@@ -163,13 +150,13 @@ void check_model(const Request& request, const ValidateOptions& options) {
                     .accepted = standard});
 }
 
-/// MCFuser's predicted against the measured times of a recording's candidates.
+/// Predicted against the measured times of a recording's candidates.
 Answer validate_times(const Request& request, const ValidateOptions& options) {
   const Setting setting = setting_of(request);
   auto json = document();
   name_workload(json, setting);
   json["machine"] = setting.machine->name;
-  json["model"] = "mcfuser";
+  json["model"] = timed_model().name;
   json["truth"] = options.truth;
   json["command"] = command_of(request, options);
   if (!options.recorded)
@@ -206,29 +193,25 @@ Answer validate_cuda(const Request& request, const ValidateOptions& options) {
   auto json = document();
   name_workload(json, setting);
   json["machine"] = setting.machine->name;
-  json["model"] = "chimera";
+  json["model"] = standard_model().name;
   json["truth"] = options.truth;
   json["command"] = command_of(request, options);
   if (!options.recorded)
     if (const auto why = absent(find_meter(options.truth, "--truth", "simulator")))
       return refuse(std::move(json), why->text);
-  const Result<Fused> on = fused_of(request, setting);
-  if (!on) return refuse(std::move(json), on.reason());
-  json["boundary"] = boundary_into(*setting.machine, on->level);
+  json["boundary"] = boundary_into(*setting.machine, level_of(request, *setting.machine));
   json["seed"] = request.seed;
   json["sampler"] = {
       {"law", "uniform over the tilings in multiples of 16 up to 256 that fit the level"},
-      {"min_tile", kStep}};
+      {"min_tile", 16}};
   ordered_json block;
   if (options.recorded) {
     block = recorded_block(*options.recorded, setting.workload_name);
     json["recorded"] = *options.recorded;
   } else {
-    std::mt19937_64 random(request.seed);
-    std::vector<Job> jobs;
-    for (const std::string& expression : expressions_of(request, options, *on))
-      for (Job& job : drawn_jobs(request, *on, expression, options.samples, random))
-        jobs.push_back(std::move(job));
+    auto drawn = drawn_jobs(request, options, timed_model(), setting);
+    if (!drawn) return refuse(std::move(json), drawn.reason());
+    std::vector<Job> jobs = std::move(drawn).value();
     if (jobs.empty()) return refuse(std::move(json), "no tiling fits the level");
     Result<ordered_json> counted = counted_block(jobs, request);
     if (!counted) return refuse(std::move(json), counted.reason());

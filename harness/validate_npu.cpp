@@ -2,19 +2,17 @@
 
 #include <algorithm>
 #include <mutex>
-#include <random>
 
+#include "harness/ask.h"
 #include "harness/parallel.h"
-#include "harness/registry.h"
 #include "codegen/npu/emulated/loaded.h"
 #include "codegen/npu/npu.h"
 #include "harness/path_differences.h"
+#include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/statistics.h"
 #include "harness/validate_command.h"
 #include "harness/verified_kernel.h"
-#include "models/chimera/chimera.h"
-#include "models/chimera/paths.h"
 #include "models/exact/exact.h"
 
 namespace tilewright::harness {
@@ -22,11 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kLanes = 16;
-constexpr int kTries = 1000;  // of blocks that do not fit, for each point
-
 struct Point {
-  chimera::PathBlocks blocks;
   Plan plan;
   std::string tree;
   std::int64_t predicted = 0, truth = 0;
@@ -35,81 +29,8 @@ struct Point {
   std::string failure;
 };
 
-class Drawer {
- public:
-  Drawer(const Setting& s, const chimera::CubeChain& chain, std::uint64_t seed)
-      : w_(*s.workload), s_(s), chain_(chain), random_(seed) {}
-
-  /// A plan that fits, or nothing after many tries.
-  std::optional<Point> draw() {
-    for (int i = 0; i < kTries; ++i) {
-      Point p{.blocks = blocks()};
-      const Result<Plan> plan = chimera::plan_of(w_, p.blocks);
-      if (!plan) return std::nullopt;
-      p.plan = *plan;
-      const Result<Schedule> schedule = resolve(p.plan, s_.workload, s_.machine);
-      if (!schedule || misfit(*schedule) || !npu::emit(*schedule)) continue;
-      p.tree = to_text(p.plan.kernels.front().tree);
-      return p;
-    }
-    return std::nullopt;
-  }
-
- private:
-  std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
-  std::int64_t up_to(std::int64_t most) {
-    return std::uniform_int_distribution<std::int64_t>(1, most)(random_);
-  }
-  /// A multiple of 16 no larger than what covers `whole`; clipped to it.
-  std::int64_t part_of(std::int64_t whole, std::int64_t most = 256) {
-    return std::min(whole, kLanes * up_to(ceil_div(std::min(whole, most), kLanes)));
-  }
-  chimera::CubeTile tile(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-    return {.rows = part_of(rows, 128), .columns = part_of(columns, 128), .depth = part_of(depth, 64)};
-  }
-  chimera::PathBlocks blocks() {
-    chimera::PathBlocks b;
-    b.rows = part_of(extent(chain_.first.rows));
-    b.columns = part_of(extent(chain_.first.columns));
-    b.depth = part_of(extent(chain_.first.depth));
-    b.first = tile(b.rows, b.columns, b.depth);
-    if (!chain_.second) return b;
-    b.second_columns = part_of(extent(chain_.second->columns));
-    b.second = tile(b.rows, b.second_columns, b.columns);
-    return b;
-  }
-
-  const Workload& w_;
-  const Setting& s_;
-  const chimera::CubeChain& chain_;
-  std::mt19937_64 random_;
-};
-
-/// Algorithm 1's volume: the order in which the plan's blocks come.
-std::int64_t predicted(const Workload& w, const chimera::CubeChain& c,
-                       const chimera::PathBlocks& b) {
-  chimera::Order order = {c.first.rows};
-  chimera::Tiles tiles;
-  for (const Loop& l : w.loops()) tiles.push_back(l.extent);
-  for (LoopId l : c.first.batch) tiles[l.index()] = 1;
-  tiles[c.first.rows.index()] = b.rows;
-  tiles[c.first.columns.index()] = b.columns;
-  tiles[c.first.depth.index()] = b.depth;
-  if (c.second) tiles[c.second->columns.index()] = b.second_columns;
-  const bool again = c.second && b.second_columns < w.loop(c.second->columns).extent;
-  if (again) order.push_back(c.second->columns);
-  order.push_back(c.first.columns);
-  order.push_back(c.first.depth);
-  if (c.second && !again) order.push_back(c.second->columns);
-  const chimera::Options options{.reading = chimera::Reading::trip_one,
-                                 .edges = chimera::Edges::exact};
-  return bytes_of(chimera::price(w, order, tiles, options).volume, w.dtype()).value;
-}
-
-void evaluate(const Setting& s, const chimera::CubeChain& chain, const Reference& reference,
-              Point& p) {
+void evaluate(const Setting& s, const Reference& reference, Point& p) {
   const Workload& w = *s.workload;
-  p.predicted = predicted(w, chain, p.blocks);
   const Result<Schedule> schedule = resolve(p.plan, s.workload, s.machine);
   const Result<npu::Source> source = npu::emit(*schedule);
   auto made = std::make_unique<npu::LoadedKernel>(*source, *schedule);
@@ -158,26 +79,35 @@ Answer validate_npu(const Request& request, const ValidateOptions& options) {
   Request asked = request;
   asked.target = "npu";
   const Setting s = setting_of(asked);
+  const Model& model = request.model ? find_model(*request.model) : standard_model();
   auto json = document();
   name_workload(json, s);
   json["machine"] = s.machine->name;
-  json["model"] = "chimera";
+  json["model"] = model.name;
   json["truth"] = "emulator";
   json["command"] = command_of(request, options);
   json["boundary"] = "L2/L1 and L2/UB";
   json["seed"] = request.seed;
-  const Result<chimera::CubeChain> chain = chimera::cube_chain(*s.workload);
   if (!s.machine->npu_core)
     return refuse(std::move(json), "machine " + s.machine->name + " has no npu_core");
-  if (!chain) return refuse(std::move(json), chain.reason());
-  Drawer drawer(s, *chain, request.seed);
+  if (model.draw == nullptr)
+    return refuse(std::move(json), model.name + " draws no plans for the machine's paths");
+  DrawSpace space{.count = options.samples};
+  space.accepts = [](const Schedule& schedule) { return npu::emit(schedule).ok(); };
+  auto drawn = model.draw(question_of(asked, s, model), space, settings_of(asked, model));
+  if (!drawn) return refuse(std::move(json), drawn.reason());
   std::vector<Point> points;
-  for (std::int64_t i = 0; i < options.samples; ++i)
-    if (auto p = drawer.draw()) points.push_back(std::move(*p));
+  for (DrawnPlan& one : drawn.value()) {
+    if (!one.plan || !one.price) continue;
+    Point& p = points.emplace_back();
+    p.plan = std::move(*one.plan);
+    p.tree = to_text(p.plan.kernels.front().tree);
+    for (const TrafficEntry& e : one.price->traffic.entries) p.predicted += (e.read + e.written).value;
+  }
   if (points.empty()) return refuse(std::move(json), "no plan of such blocks fits the machine");
   const Reference reference = reference_of(s, request.seed);
   parallel_for(points.size(), threads_of(request),
-               [&](std::size_t i) { evaluate(s, *chain, reference, points[i]); }, request.progress,
+               [&](std::size_t i) { evaluate(s, reference, points[i]); }, request.progress,
                "emulating");
   std::vector<double> x, y;
   std::int64_t paths = 0, differing = 0;

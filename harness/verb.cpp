@@ -56,7 +56,7 @@ std::vector<OptionGroup> option_groups(const Verb& verb) {
       add_group(groups, kTarget, t->name, target_options(*t, verb.name));
   if (!verb.models) return groups;
   groups.push_back({"every model", pointers(defaults_options())});
-  for (const ModelRecord& m : models()) add_group(groups, "", m.name, pointers(m.options));
+  for (const Model& m : models()) add_group(groups, "", m.name, pointers(m.options));
   return groups;
 }
 

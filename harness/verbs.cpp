@@ -84,8 +84,8 @@ Verb explain_verb() {
           "for the level. Of a plan (--resolved): the schedule, every default made visible. "
           "--curve: the\n"
           "least bytes by buffer size, proven and attainable, fused and not (-m is optional then). "
-          "--model\n"
-          "fusionstitching: the graph's kernels, groups and schemes; -o draws them (.dot, .svg).",
+          "With a\n"
+          "model of graphs: its kernels, groups and schemes; -o draws them (.dot, .svg).",
       .returns =
           "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', "
           "'memory_elements',\n'tensors'}]}.",
@@ -110,7 +110,8 @@ Verb plan_verb() {
       .summary = "the model's best plan, its traffic and time, its gap to the lower bound",
       .subject = "W",
       .details =
-          "The model is chimera unless --model says another. --target raises the smallest tile to "
+          "The model is " + standard_model().name +
+          " unless --model says another. --target raises the smallest tile to "
           "that\n"
           "target's micro-kernel. -o writes the plan file.",
       .returns =
@@ -142,7 +143,7 @@ Verb predict_verb() {
       .subject = "PLAN",
       .details =
           "With --tree, --model prices that tree; without it the model makes the plan and\n"
-          "prices it. Chimera prices orders of the loops only; exact and mcfuser price any tree.",
+          "prices it. A model may price some plans only, and then says why.",
       .returns =
           "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
           "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
@@ -329,7 +330,7 @@ Verb run_verb() {
           "measured in the same run, turn by turn with the kernel; on cuda it is the machine\n"
           "file's, and runs are timed inside a CUDA graph. --batch takes no PLAN: each line of "
           "the\n"
-          "file is one, {\"workload\": \"mcfuser/G1\", \"model\": \"mcfuser\", \"stages\": 3}, and "
+          "file is one, {\"workload\": \"mcfuser/G1\", \"model\": \"NAME\", \"stages\": 3}, and "
           "what it\n"
           "does not say is taken from the command line; -o gets each answer as soon as it is "
           "there.",
@@ -472,13 +473,14 @@ Verb validate_verb() {
       .summary = "predicted against true traffic over many tilings",
       .subject = "W",
       .details =
-          "Chimera with exact edges at the boundary into the innermost level. Tilings are drawn,\n"
+          "What the model says goes into the innermost level, partial tiles at their size. Tilings\n"
+          "are drawn in the model's notation, or as a plan's tiles redrawn (W may be a plan),\n"
           "each with equal probability, from those whose memory use is at most half the\n"
           "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
           "past half the capacity, and with smaller tiles. Errors are fractions of the true "
           "bytes.\n"
-          "--truth ncu: on a GPU, in MCFuser's expressions, or of a file with --recorded;\n"
-          "--truth cuda-events: MCFuser's estimates against the times in such a file.",
+          "--truth ncu: on a GPU, in a model's own notation, or of a file with --recorded;\n"
+          "--truth cuda-events: predicted times against the times in such a file.",
       .returns =
           "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', "
           "'tiles',\n'predicted_bytes', 'true_bytes'}], ...}.",

@@ -5,7 +5,7 @@
 #include "core/base/format.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
-#include "harness/bounds_request.h"
+#include "models/bounds/model.h"
 
 namespace tilewright::harness {
 namespace {
@@ -23,7 +23,7 @@ std::int64_t bytes_of_mib(const Field& field) {
 }
 
 /// Each measurement beside the bounds at its buffer's size. It has to stay above what is proven.
-void add_measured(Reproduced& done, const Workload& w, const Slopes& slopes,
+void add_measured(Reproduced& done, const Workload& w, const bounds::Slopes& slopes,
                   const Field& measured) {
   measured.only({"source", "points"});
   done.result["measured_source"] = measured.at("source").text();
@@ -179,12 +179,12 @@ Reproduced reproduce_bounds(const Experiment& e) {
   const Workload w = named_workload(top.at("workload").text());
   Reproduced done;
   done.holds = true;
-  done.result = curve_json(w, nullptr);
+  done.result = bounds::curve_json(w, nullptr);
   done.result["workload"] = top.at("workload").text();
   add_dividing(done, w);
   add_rows(done);
   done.chart = chart_of(e, done.result["curve"]);
-  if (const auto measured = top.get("measured")) add_measured(done, w, slopes_of(w), *measured);
+  if (const auto measured = top.get("measured")) add_measured(done, w, bounds::slopes_of(w), *measured);
   check_figures(done, top.at("must_hold"));
   done.report += formatted("\nThe attainable curves took {:.3f} ms to find.\n",
                              1e3 * done.result["search_seconds"].get<double>());

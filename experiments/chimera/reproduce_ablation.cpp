@@ -5,12 +5,13 @@
 #include "core/base/format.h"
 #include "experiments/report/experiment.h"
 #include "experiments/report/sheet.h"
-#include "harness/chimera_request.h"
+#include "models/chimera/model.h"
 #include "harness/circumstances.h"
 #include "harness/kernel_batch.h"
 #include "core/workload/subgraph.h"
+#include "harness/ask.h"
 #include "harness/registry.h"
-#include "harness/sampler.h"
+#include "models/chimera/sampler.h"
 #include "harness/statistics.h"
 #include "harness/turns.h"
 
@@ -78,7 +79,7 @@ Result<Plan> model_plan(const Chain& c, bool fusion) {
   for (const auto& part : parts_of(c, fusion)) {
     Setting setting = c.setting;
     setting.workload = part;
-    const Result<Optimum> best = find_model("chimera").optimise(c.request, setting);
+    const Result<Proposal> best = propose(find_model("chimera"), c.request, setting);
     if (!best) return Reason{best.reason()};
     plan.kernels.push_back(best->plan.kernels.front());
     plan.kernels.back().name = part->name();
@@ -91,7 +92,7 @@ std::vector<Plan> drawn_plans(const Chain& c, bool fusion) {
   std::vector<Plan> plans;
   std::uint64_t seed = c.request.seed;
   for (const auto& part : parts_of(c, fusion)) {
-    const auto tilings = draw_unguided(*part, c.draws, seed++);
+    const auto tilings = chimera::draw_unguided(*part, c.draws, seed++);
     if (plans.empty()) plans.resize(tilings.size());
     plans.resize(std::min(plans.size(), tilings.size()));
     for (std::size_t i = 0; i < plans.size(); ++i) {

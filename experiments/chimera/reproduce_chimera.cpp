@@ -6,7 +6,8 @@
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
 #include "experiments/report/sheet.h"
-#include "harness/chimera_levels.h"
+#include "models/chimera/model.h"
+#include "harness/ask.h"
 #include "harness/schedules.h"
 
 namespace tilewright::harness {
@@ -145,13 +146,13 @@ Reproduced reproduce_chains(const Experiment& e) {
     const bool same = same_workload(r, top.at("columns"), top.at("workload").text(), w, row);
     if (!same) fail(done, name + " is not the paper's row");
     row.emplace_back(same ? "yes" : "no");
-    const Result<Optimum> best = find_model("chimera").optimise(request, setting);
+    const Result<Proposal> best = propose(find_model("chimera"), request, setting);
     if (!best) {
       fail(done, name + ": " + best.reason());
       continue;
     }
     const Result<Alone> alone = alone_at(setting, best->plan, best->level);
-    const ordered_json& j = best->document;
+    const ordered_json& j = best->detail;
     // A quarter of each output dimension of the last operator: what a cut of rows computes again.
     chimera::Tiles tiles = chimera::tiles_from(w, {});
     for (LoopId l : chimera::order_loops(w))
@@ -195,13 +196,13 @@ ordered_json searched(const std::string& workload, const std::string& machine) {
   const Setting setting = setting_of(request);
   const auto search = [&](const std::optional<std::string>& level) {
     request.level = level;
-    return find_model("chimera").optimise(request, setting);
+    return propose(find_model("chimera"), request, setting);
   };
-  const Result<Optimum> one = search(std::nullopt), all = search("all");
+  const Result<Proposal> one = search(std::nullopt), all = search("all");
   if (!one || !all) return {{"reason", one ? all.reason() : one.reason()}};
-  return {{"one_level_seconds", one->document["search_seconds"]},
-          {"all_levels_seconds", all->document["search_seconds"]},
-          {"candidates", all->document["candidates"]}};
+  return {{"one_level_seconds", one->detail["search_seconds"]},
+          {"all_levels_seconds", all->detail["search_seconds"]},
+          {"candidates", all->detail["candidates"]}};
 }
 
 }  // namespace

@@ -8,8 +8,9 @@
 #include "core/base/format.h"
 #include "core/machine/machine.h"
 #include "experiments/report/sheet.h"
-#include "harness/chimera_levels.h"
 #include "core/workload/subgraph.h"
+#include "harness/ask.h"
+#include "models/chimera/model.h"
 #include "harness/parallel.h"
 #include "harness/statistics.h"
 #include "simulator/simulator.h"
@@ -101,7 +102,7 @@ Result<ordered_json> innermost(const Setting& s, const Plan& plan) {
   const auto schedule = resolve(plan, s.workload, s.machine);
   if (!schedule) return Reason{schedule.reason()};
   const Simulated walked = simulate_in_detail(*schedule, {.attribute = true});
-  const auto exactly = exact_over_levels(*s.workload, *s.machine, plan);
+  const auto exactly = chimera::exact_over_levels(*s.workload, *s.machine, plan);
   if (!exactly) return Reason{exactly.reason()};
   const auto levels = chimera::chip_levels(*s.machine);
   const std::string boundary = s.machine->boundary(levels[levels.size() - 2], levels.back());

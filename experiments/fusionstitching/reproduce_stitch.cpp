@@ -10,7 +10,7 @@
 #include "experiments/report/experiment.h"
 #include "experiments/report/sheet.h"
 #include "harness/schedules.h"
-#include "harness/stitch_request.h"
+#include "models/fusionstitching/model.h"
 
 namespace tilewright::harness {
 namespace {
@@ -23,7 +23,7 @@ std::string times(double ratio) { return formatted("{:.2f}", ratio); }
 /// One workload under the three ways to fuse it.
 struct Ways {
   Setting setting;
-  StitchedPlan unfused, xla, explorer;
+  fs::StitchedPlan unfused, xla, explorer;
   std::size_t xla_kernels = 0;  ///< with light operators computed again
 };
 
@@ -31,8 +31,8 @@ Ways ways_of(const std::string& workload, const std::string& machine) {
   const Request request = request_for(workload, machine);
   Setting setting = setting_of(request);
   const fs::Options options;
-  const auto plan = [&](Stitcher by) {
-    Result<StitchedPlan> p = stitched(setting, options, by);
+  const auto plan = [&](fs::Stitcher by) {
+    Result<fs::StitchedPlan> p = fs::stitched(setting.workload, *setting.machine, options, by);
     if (!p)
       throw InputError({.where = "workload",
                         .value = workload,
@@ -40,25 +40,27 @@ Ways ways_of(const std::string& workload, const std::string& machine) {
                         .accepted = "graphs and machines that FusionStitching takes"});
     return std::move(p).value();
   };
-  Ways w{setting, plan(Stitcher::unfused), plan(Stitcher::xla_rule), plan(Stitcher::explorer)};
+  Ways w{setting, plan(fs::Stitcher::unfused), plan(fs::Stitcher::xla_rule), plan(fs::Stitcher::explorer)};
   w.xla_kernels = fs::xla_kernels(w.xla.graph, options.most_operators).size();
   return w;
 }
 
 /// Kernels of memory-intensive operators.
-std::int64_t kernels(const StitchedPlan& p) {
+std::int64_t kernels(const fs::StitchedPlan& p) {
   return std::ranges::count_if(p.price().kernels,
                                [](const fs::StitchedKernel& k) { return !k.parts.empty(); });
 }
 /// L of all kernels, and a call for each.
-double with_calls(const StitchedPlan& p) {
+double with_calls(const fs::StitchedPlan& p) {
   return p.price().seconds + static_cast<double>(kernels(p)) * p.options.call_seconds;
 }
 
 /// exact's count of the plan at the machine's default level as a scratchpad; "-" where it has none.
-std::string exact_bytes(const Setting& s, const StitchedPlan& p) {
+std::string exact_bytes(const Setting& s, const fs::StitchedPlan& p) {
+  Setting of = s;  // whose workload the plan is of
+  rewrite(of, p.rewrites, "--stitch compose");
   const Result<Alone> alone =
-      alone_at(setting_of(s, p), fs::plan_of(p.graph, p.price()), s.machine->default_level());
+      alone_at(of, fs::plan_of(p.graph, p.price()), s.machine->default_level());
   return alone ? std::to_string(alone->total().value) : "-";
 }
 
@@ -198,7 +200,7 @@ Reproduced reproduce_breakdown(const Experiment& e) {
                "exact bytes (predicted)", "# products"});
   for (const Field& f : top.at("workloads").items()) {
     const Ways w = ways_of(f.text(), top.at("machine").text());
-    const auto row = [&](const char* tech, const StitchedPlan& p, const std::string& duplicated) {
+    const auto row = [&](const char* tech, const fs::StitchedPlan& p, const std::string& duplicated) {
       sheet.add({f.text(), tech, us(p.price().seconds), std::to_string(kernels(p)), duplicated,
                  exact_bytes(w.setting, p),
                  std::to_string(static_cast<std::int64_t>(p.price().kernels.size()) - kernels(p))});
@@ -221,9 +223,9 @@ Reproduced reproduce_kernels(const Experiment& e) {
       {"id", "title", "source", "method", "about", "machine", "workloads", "paper", "must_hold"});
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"workload", "XLA kernels", "stitched kernels", "XLA's rule L us (predicted)",
-               "stitched L us (predicted)", "ratio (predicted)", "ratio (paper)",
-               "unfused exact bytes (predicted)", "stitched exact bytes (predicted)",
+  Sheet sheet({"workload", "XLA kernels", "fs::stitched kernels", "XLA's rule L us (predicted)",
+               "fs::stitched L us (predicted)", "ratio (predicted)", "ratio (paper)",
+               "unfused exact bytes (predicted)", "fs::stitched exact bytes (predicted)",
                "compulsory bytes"});
   const auto must = [&](const char* key) { return top.at("must_hold").at(key).integer(1, 1000); };
   for (const Field& f : top.at("workloads").items()) {

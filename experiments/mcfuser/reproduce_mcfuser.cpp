@@ -7,7 +7,8 @@
 #include "core/plan/file.h"
 #include "experiments/report/experiment.h"
 #include "experiments/report/sheet.h"
-#include "harness/mcfuser_request.h"
+#include "models/mcfuser/model.h"
+#include "harness/ask.h"
 #include "harness/parallel.h"
 #include "harness/schedules.h"
 
@@ -71,7 +72,7 @@ Reproduced reproduce_intensity(const Experiment& e) {
 Reproduced reproduce_space(const Experiment& e) {
   const Field top = document_of(e, {"workload", "machine", "paper", "must_hold"});
   const Request request = request_for(top.at("workload").text(), top.at("machine").text());
-  const Result<Fused> on = fused_of(request, setting_of(request));
+  const Result<mcfuser::Fused> on = mcfuser::fused_of(question_of(request, setting_of(request), find_model("mcfuser")));
   Reproduced done;
   if (!on) {
     done.reason = on.reason();
@@ -129,7 +130,7 @@ Reproduced reproduce_space(const Experiment& e) {
 Reproduced reproduce_works(const Experiment& e) {
   const Field top = document_of(e, {"workload", "machine", "columns", "rows"});
   const Request request = request_for(top.at("workload").text(), top.at("machine").text());
-  const Result<Fused> on = fused_of(request, setting_of(request));
+  const Result<mcfuser::Fused> on = mcfuser::fused_of(question_of(request, setting_of(request), find_model("mcfuser")));
   Reproduced done;
   if (!on) {
     done.reason = on.reason();
@@ -165,16 +166,16 @@ namespace {
 
 /// A model's best plan, with the time of its search (the least of three).
 struct Searched {
-  Result<Optimum> best = Reason{""};
+  Result<Proposal> best = Reason{""};
   double seconds = 0;
 };
 Searched searched(const char* model, const Request& request, const Setting& setting) {
   Searched out;
   out.seconds = INFINITY;
   for (int i = 0; i < 3; ++i) {
-    out.best = find_model(model).optimise(request, setting);
+    out.best = propose(find_model(model), request, setting);
     if (!out.best) return out;
-    out.seconds = std::min(out.seconds, out.best->document["search_seconds"].get<double>());
+    out.seconds = std::min(out.seconds, out.best->detail["search_seconds"].get<double>());
   }
   return out;
 }
@@ -216,7 +217,7 @@ Reproduced reproduce_configurations(const Experiment& e) {
     }
     if (!same) fail(done, name + " has other sizes than the paper's row");
     row.emplace_back(same ? "yes" : "no");
-    const Result<Fused> on = fused_of(request, setting);
+    const Result<mcfuser::Fused> on = mcfuser::fused_of(question_of(request, setting, find_model("mcfuser")));
     const Searched own = searched("mcfuser", request, setting);
     const Searched nested = searched("mcfuser-chimera", request, setting);
     if (!on || !own.best || !nested.best) {
@@ -227,8 +228,8 @@ Reproduced reproduce_configurations(const Experiment& e) {
     const auto bound = mcfuser::intensities(on->chain, on->device, {});
     row.emplace_back(std::ranges::all_of(bound, &mcfuser::Intensity::memory_bound) ? "yes" : "no");
     const Result<Alone> alone = alone_at(setting, own.best->plan, own.best->level);
-    const ordered_json& a = own.best->document;
-    const ordered_json& b = nested.best->document;
+    const ordered_json& a = own.best->detail;
+    const ordered_json& b = nested.best->detail;
     const auto us = [](const ordered_json& j) {
       return formatted("{:.2f}", 1e6 * j["seconds"].get<double>());
     };

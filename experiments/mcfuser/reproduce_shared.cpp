@@ -7,7 +7,7 @@
 #include "core/base/format.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
-#include "harness/mcfuser_request.h"
+#include "models/mcfuser/model.h"
 
 namespace tilewright::harness {
 namespace {
@@ -42,7 +42,7 @@ mcfuser::Candidate draw(const mcfuser::Space& space, const mcfuser::Chain& chain
   return c;
 }
 
-void emit_drawn(const std::string& name, const Setting& setting, const Fused& on,
+void emit_drawn(const std::string& name, const Setting& setting, const mcfuser::Fused& on,
                 const mcfuser::Candidate& c, const std::vector<std::int64_t>& stages,
                 Drawing& drawing) {
   const mcfuser::Options options;
@@ -69,7 +69,7 @@ void emit_drawn(const std::string& name, const Setting& setting, const Fused& on
     const std::int64_t actual = source->launches.back().shared_bytes;
     drawing.points.push_back({.workload = name,
                               .expression = mcfuser::to_text(on.chain, c.group->first),
-                              .tiles = tiles_json(on.chain, c.tiles).dump(),
+                              .tiles = mcfuser::tiles_json(on.chain, c.tiles).dump(),
                               .stages = s,
                               .loaded = estimate(mcfuser::Shared::loaded),
                               .all = estimate(mcfuser::Shared::all),
@@ -142,7 +142,7 @@ Reproduced reproduce_shared(const Experiment& e) {
     request.subject = f.text();
     request.machine = top.at("machine").text();
     const Setting setting = setting_of(request);
-    const auto on = fused_of(request, setting);
+    const auto on = mcfuser::fused_of(question_of(request, setting, find_model("mcfuser")));
     if (!on) {
       done.reason = f.text() + ": " + on.reason();
       return done;

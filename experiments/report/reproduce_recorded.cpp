@@ -209,8 +209,8 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
       if (predicted) s.x.push_back(*predicted), s.y.push_back(p.truth);
     };
     put(done.chart.series[0], p.exact);
-    put(done.chart.series[1], p.chimera);
-    put(done.chart.series[2], p.mcfuser);
+    put(done.chart.series[1], p.by("chimera"));
+    put(done.chart.series[2], p.by("mcfuser"));
   }
   const double least = top.at("must_hold").at("min_r2_exact").real();
   // Groups whose name goes on after ", " have a known cause beside the model.

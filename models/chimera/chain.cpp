@@ -36,7 +36,7 @@ void require_no_gathers(const Workload& w) {
                         .value = w.op(op).name,
                         .problem = "reads by another tensor's values, and Chimera's footprints are "
                                    "boxes known beforehand",
-                        .accepted = "a model that takes gathers, such as fusionstitching"});
+                        .accepted = "a model that takes gathers: one of graphs"});
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ def draw_orders(document, where):
     reading = options.get("reading") if isinstance(options, dict) else None
     lines = [f"best: {best[1]}" + (f", {best[4]}" if best[4] else "")
              + (f"; {ties} orders tie" if ties > 1 else ""),
-             f"predicted by chimera{', reading ' + str(reading) if reading else ''}, tiles solved for "
+             f"predicted by {document.get('model', 'a model')}{', reading ' + str(reading) if reading else ''}, tiles solved for "
              f"each order; capacity {text(document, 'capacity_elements')} elements of "
              f"{text(document, 'level')}; machine: {text(document, 'machine')}"]
     if len(ranked) > MOST:

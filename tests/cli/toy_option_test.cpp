@@ -7,11 +7,12 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/parse.h"
 #include "core/base/error.h"
 #include "experiments/report/verbs.h"
-#include "harness/registry.h"
+#include "harness/ask.h"
 #include "harness/sweep.h"
 #include "harness/verbs.h"
 #include "tests/support/temporary_folder.h"
@@ -35,17 +36,27 @@ const std::vector<OptionSpec> kOptions = {{.name = "loud-ness",
 class ToyModel : public ::testing::Test {
  protected:
   void SetUp() override {
-    ModelRecord toy = find_model("chimera");
+    Model toy = find_model("chimera");
     toy.name = "toy";
     toy.options = kOptions;
-    toy.optimise = [chimera = toy.optimise](const Request& request, const Setting& setting) {
-      const Settings settings = settings_among(request, kOptions, "model toy");
-      Request plain = request;
-      plain.options.clear();
-      Result<Optimum> best = chimera(plain, setting);
-      if (best) best.value().document["options"] = settings.to_json();
+    toy.propose = [chimera = toy.propose](const Question& question, const Settings& settings) {
+      Result<Proposal> best = chimera(question, settings_of({}, find_model("chimera")));
+      if (best) best.value().detail["options"] = settings.to_json();
       return best;
     };
+    toy.price = [chimera = toy.price](const Question& question, const Plan& plan,
+                                      const Settings& settings) {
+      Result<Price> price = chimera(question, plan, settings_of({}, find_model("chimera")));
+      if (price) price.value().traffic.by = "toy";
+      if (price) price.value().detail["loud_ness"] = settings.integer("loud-ness");
+      return price;
+    };
+    toy.notation = {};
+    toy.texts = nullptr;
+    toy.canonical = nullptr;
+    toy.explain = nullptr;
+    toy.written = nullptr;
+    toy.draw = nullptr;
     add_model(std::move(toy));
   }
   void TearDown() override { remove_model("toy"); }
@@ -64,6 +75,40 @@ class ToyModel : public ::testing::Test {
     return "no error";
   }
 };
+
+TEST_F(ToyModel, IsListedPricedComparedAndValidated) {
+  const auto json = list_models().json;
+  bool listed = false;
+  for (const ordered_json& m : json["models"]) listed = listed || m["name"] == "toy";
+  EXPECT_TRUE(listed);
+  const Request request{.subject = kChain, .machine = "scratchpad:16K", .model = "toy"};
+  const Answer predicted = predict(request);
+  ASSERT_TRUE(predicted.ok()) << predicted.json;
+  EXPECT_EQ(predicted.json["by"], "toy");
+  const Answer compared = compare({.subject = kChain, .machine = "scratchpad:16K"}, "toy,chimera");
+  ASSERT_TRUE(compared.ok()) << compared.json;
+  ASSERT_EQ(compared.json["plans"].size(), 2u);
+  for (const ordered_json& row : compared.json["plans"]) {
+    ASSERT_EQ(row["prices"].size(), 2u) << row;
+    EXPECT_EQ(row["prices"][0]["volume_bytes"], row["prices"][1]["volume_bytes"]);
+  }
+}
+
+/// A model with no notation: its own plan's tiles are redrawn.
+TEST_F(ToyModel, ValidatesPlansWhoseTilesAreRedrawn) {
+  const Request request{.subject = kChain, .machine = "cache:4K/8", .model = "toy"};
+  const Answer a = validate(request, {.samples = 6});
+  ASSERT_TRUE(a.ok()) << a.json;
+  EXPECT_EQ(a.json["model"], "toy");
+  EXPECT_EQ(a.json["valid"], 6);
+  std::set<std::string> tiles;
+  for (const ordered_json& p : a.json["points"]) {
+    EXPECT_TRUE(p.contains("tree"));
+    EXPECT_GT(p["true_bytes"], 0);
+    tiles.insert(p["tiles"].dump());
+  }
+  EXPECT_EQ(tiles.size(), 6u);
+}
 
 TEST_F(ToyModel, IsInTheHelpOfEveryVerbThatPlans) {
   for (const Verb& verb : verbs()) {

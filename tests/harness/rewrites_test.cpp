@@ -10,7 +10,8 @@
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
 #include "harness/schedules.h"
-#include "harness/stitch_request.h"
+#include "harness/ask.h"
+#include "models/fusionstitching/model.h"
 #include "harness/verbs.h"
 #include "codegen/cpu/loaded.h"
 #include "harness/verified_kernel.h"
@@ -18,6 +19,15 @@
 
 namespace tilewright::harness {
 namespace {
+
+Settings stitch_settings(const Request& r) {
+  return settings_of(r, find_model("fusionstitching"));
+}
+
+Result<fusionstitching::StitchedPlan> stitched(const Request& r) {
+  const Setting s = setting_of(r);
+  return fusionstitching::stitched(s.workload, *s.machine, fusionstitching::options_of(stitch_settings(r)));
+}
 
 using nlohmann::ordered_json;
 using ::testing::HasSubstr;
@@ -96,12 +106,12 @@ TEST(Composed, BandwidthDecidesAlsoWhereScheduleHasNoSuchTerm) {
   for (const char* bandwidth : {"bandwidth=yes", "bandwidth=no"}) {
     Request r = request("lstm-cell:batch=4096,hidden=768");
     r.options["stitch"] = {bandwidth};
-    const auto found = stitched(setting_of(r), stitch_options(r));
+    const auto found = stitched(r);
     ASSERT_TRUE(found.ok());
     EXPECT_EQ(found->rewrites, Names{"compose"}) << bandwidth;
     // A schedule is of the composition.
     r.options["stitch"].push_back("schedule=3");
-    const auto third = stitched(setting_of(r), stitch_options(r));
+    const auto third = stitched(r);
     ASSERT_TRUE(third.ok());
     EXPECT_EQ(third->rewrites, Names{"compose"});
   }
@@ -112,7 +122,7 @@ TEST(Composed, LookingUpAgainHasItsPrice) {
   for (const char* bandwidth : {"bandwidth=yes", "bandwidth=no"}) {
     Request r = request("attention-unit:batch=2560,items=100,width=64");
     r.options["stitch"] = {bandwidth};
-    const auto found = stitched(setting_of(r), stitch_options(r));
+    const auto found = stitched(r);
     ASSERT_TRUE(found.ok());
     EXPECT_EQ(found->rewrites, Names{}) << bandwidth;
   }

@@ -11,12 +11,23 @@
 
 #include "core/base/toolchain.h"
 #include "core/plan/file.h"
-#include "harness/registry.h"
+#include "harness/ask.h"
 #include "harness/verbs.h"
 #include "tests/support/small_graphs.h"
 
 namespace tilewright::harness {
 namespace {
+
+Settings stitch_settings(const Request& r) {
+  return settings_of(r, find_model("fusionstitching"));
+}
+
+Plan without_units(const Request& r, const Setting& s, const std::set<std::string>& kernels) {
+  const auto found = fusionstitching::stitched(s.workload, *s.machine,
+                                               fusionstitching::options_of(stitch_settings(r)));
+  EXPECT_TRUE(found.ok());
+  return fusionstitching::without_units(*found, s.machine, kernels);
+}
 
 class StitchedOnCpu : public ::testing::TestWithParam<std::string> {};
 
@@ -127,22 +138,21 @@ TEST(StitchedEmulated, KernelsWithoutUnitsAreVerified) {
   r.model = "fusionstitching";
   r.options["stitch"] = {"compose=no"};
   Setting setting = setting_of(r);
-  KernelChoices choices;
-  const Result<Plan> bound = plan_of(r, setting, choices);
+  const Result<Proposal> bound = proposal_of(r, setting);
   ASSERT_TRUE(bound.ok()) << bound.reason();
   const auto units = [](const Kernel& k) {
     const std::string tree = to_text(k.tree);
     return tree.find("@warp") != tree.npos || tree.find("@lane") != tree.npos ||
            tree.find("@thread") != tree.npos;
   };
-  Plan plain = *bound;
+  Plan plain = bound->plan;
   for (std::size_t k = 0; k < plain.kernels.size(); ++k) {
     if (!units(plain.kernels[k])) continue;
     const std::string name = plain.kernels[k].name;
-    plain.kernels[k] = choices(k).back().kernel;  // the one without units comes last
+    plain.kernels[k] = bound->choices(k).back().kernel;  // the one without units comes last
     plain.kernels[k].name = name;
   }
-  ASSERT_NE(plain, *bound);
+  ASSERT_NE(plain, bound->plan);
   EXPECT_TRUE(std::ranges::none_of(plain.kernels, units));
   const TemporaryDirectory folder;
   const std::string path = (folder.path() / "plan.yaml").string();

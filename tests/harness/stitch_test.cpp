@@ -12,7 +12,8 @@
 #include "core/machine/machine.h"
 #include "experiments/report/reproduce.h"
 #include "harness/schedules.h"
-#include "harness/stitch_request.h"
+#include "harness/ask.h"
+#include "models/fusionstitching/model.h"
 #include "harness/verbs.h"
 #include "models/exact/exact.h"
 #include "simulator/simulator.h"
@@ -20,6 +21,10 @@
 
 namespace tilewright::harness {
 namespace {
+
+Settings stitch_settings(const Request& r) {
+  return settings_of(r, find_model("fusionstitching"));
+}
 
 using nlohmann::ordered_json;
 using ::testing::HasSubstr;
@@ -35,7 +40,7 @@ Request request(const std::string& workload, const std::string& machine = "v100"
 TEST(StitchOptions, AreReadAndRefusedByName) {
   Request r = request("softmax");
   r.options["stitch"] = {"last-step=select", "beam=5", "call-us=1.5", "skip=no"};
-  const auto o = stitch_options(r);
+  const auto o = fusionstitching::options_of(stitch_settings(r));
   EXPECT_EQ(o.last_step, fusionstitching::LastStep::select);
   EXPECT_EQ(o.beam, 5);
   EXPECT_DOUBLE_EQ(o.call_seconds, 1.5e-6);
@@ -44,7 +49,7 @@ TEST(StitchOptions, AreReadAndRefusedByName) {
   const auto error = [&](const char* option) -> std::string {
     r.options["stitch"] = {option};
     try {
-      stitch_options(r);
+      fusionstitching::options_of(stitch_settings(r));
     } catch (const InputError& e) {
       return e.what();
     }
@@ -137,10 +142,10 @@ TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
 TEST(StitchPlan, WitnessesAgree) {
   const auto machine = std::make_shared<const Machine>(named_machine("scratchpad:256K"));
   for (const std::string& name : testing::kSmallGraphs)
-    for (const Stitcher by : {Stitcher::explorer, Stitcher::xla_rule, Stitcher::unfused}) {
+    for (const fusionstitching::Stitcher by : {fusionstitching::Stitcher::explorer, fusionstitching::Stitcher::xla_rule, fusionstitching::Stitcher::unfused}) {
       SCOPED_TRACE(name);
       const Setting setting = setting_of(request(name));
-      const auto found = stitched(setting, {}, by);
+      const auto found = fusionstitching::stitched(setting.workload, *setting.machine, {}, by);
       ASSERT_TRUE(found.ok()) << found.reason();
       const auto schedule = resolve(fusionstitching::plan_of(found->graph, found->price()),
                                     found->graph.shared_workload(), machine);
@@ -160,10 +165,10 @@ TEST(StitchPlan, WitnessesAgreeOnBoundPlans) {
     SCOPED_TRACE(name);
     const Request r = request(name, "h200");
     Setting setting = setting_of(r);
-    const Result<Optimum> best = find_model("fusionstitching").optimise(r, setting);
+    const Result<Proposal> best = propose(find_model("fusionstitching"), r, setting);
     ASSERT_TRUE(best.ok()) << best.reason();
     rewrite(setting, best->rewrites, "test");
-    for (const ordered_json& kernel : best->document["stitched"])
+    for (const ordered_json& kernel : best->detail["stitched"])
       EXPECT_TRUE(kernel["class"] == "product" || kernel["without_units"].is_null()) << kernel;
     const Result<Alone> alone = alone_at(setting, best->plan, best->level);
     ASSERT_TRUE(alone.ok()) << alone.reason();

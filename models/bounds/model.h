@@ -1,20 +1,20 @@
-// The bounds as JSON: what plan, explain --curve and reproduce print of them.
+// The bounds as a model, and as JSON: what plan, explain --curve and reproduce print of them.
 #pragma once
 
 #include <optional>
 
-#include "core/base/error.h"
-#include "harness/answer.h"
-#include "harness/registry.h"
-#include "harness/request.h"
 #include "models/bounds/bounds.h"
+#include "models/model.h"
 
-namespace tilewright::harness {
+namespace tilewright::bounds {
+
+/// The record: the best attainable plan at the capacity that is asked about.
+Model model();
 
 /// Both attainable curves of a workload, or why there is none, and how long they took.
 struct Slopes {
-  Result<bounds::Curve> unfused = Reason{""};
-  Result<bounds::Curve> fused = Reason{""};
+  Result<Curve> unfused = Reason{""};
+  Result<Curve> fused = Reason{""};
   double seconds = 0;
 };
 Slopes slopes_of(const Workload& w);
@@ -29,9 +29,4 @@ nlohmann::ordered_json bounds_json(const Workload& w, Bytes capacity, std::optio
 /// breakpoint.
 nlohmann::ordered_json curve_json(const Workload& w, const Machine* machine);
 
-/// The best attainable plan at the request's capacity: what `plan --model bounds` prints.
-Result<Optimum> bounds_optimise(const Request& request, const Setting& setting);
-/// Bounds price no plan: a refusal that says what to ask instead.
-Answer bounds_price(const Request& request, const Setting& setting);
-
-}  // namespace tilewright::harness
+}  // namespace tilewright::bounds

@@ -3,10 +3,10 @@
 #include <random>
 
 #include "core/base/format.h"
-#include "harness/stitch_request.h"
+#include "models/fusionstitching/model.h"
 #include "models/fusionstitching/bound_tree.h"
 
-namespace tilewright::harness {
+namespace tilewright::fusionstitching {
 namespace {
 
 namespace fs = fusionstitching;
@@ -45,12 +45,12 @@ ordered_json terms_json(const fs::Overlap& t) {
           {"turns", t.turns}};
 }
 
-/// The request's options but the schedule, as assignments.
-std::vector<std::string> other_options(const Request& request) {
+/// The given options but the schedule, as assignments.
+std::vector<std::string> other_options(const OptionValues& values) {
   std::vector<std::string> options;
   for (const OptionSpec& spec : fs::option_specs()) {
-    const auto given = request.options.find(spec.name);
-    if (given == request.options.end()) continue;
+    const auto given = values.find(spec.name);
+    if (given == values.end()) continue;
     for (const std::string& text : given->second)
       options.push_back(spec.kind == OptionKind::assignment ? text
                                                             : answer_name(spec) + "=" + text);
@@ -61,17 +61,18 @@ std::vector<std::string> other_options(const Request& request) {
 
 }  // namespace
 
-ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) {
+ordered_json drawn_schedules(const ExplainAsked& asked, std::uint64_t seed,
+                             const StitchedPlan& found) {
   ordered_json drawn = ordered_json::array();
   const fs::PlanPrice& plan = found.price();
   const auto longest = std::ranges::max_element(plan.kernels, {}, &fs::StitchedKernel::seconds);
   if (longest == plan.kernels.end() || longest->parts.empty()) return drawn;
   const auto at = static_cast<std::size_t>(longest - plan.kernels.begin());
   const auto all = fs::ranked(found.graph, found.device, plan.patterns[at], found.options);
-  const auto asked = static_cast<std::size_t>(*request.samples);
-  const std::size_t parts = std::min(asked, all.size());
-  std::mt19937_64 random(request.seed);
-  const std::vector<std::string> others = other_options(request);
+  const auto wanted = static_cast<std::size_t>(*asked.samples);
+  const std::size_t parts = std::min(wanted, all.size());
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> others = other_options(asked.given);
   for (std::size_t i = 0; i < parts; ++i) {
     const std::size_t first = i * all.size() / parts, end = (i + 1) * all.size() / parts;
     const std::size_t at_rank = first + random() % (end - first);
@@ -85,9 +86,9 @@ ordered_json drawn_schedules(const Request& request, const StitchedPlan& found) 
                      {"terms", terms_json(k.overlap)},
                      {"tree", tree_of(found, k)},
                      {"request", {{"stitch", options}}}});
-    if (!request.rewrites.empty()) drawn.back()["request"]["rewrites"] = request.rewrites;
+    if (!asked.rewrites.empty()) drawn.back()["request"]["rewrites"] = asked.rewrites;
   }
   return drawn;
 }
 
-}  // namespace tilewright::harness
+}  // namespace tilewright::fusionstitching

@@ -1,14 +1,14 @@
-#include "harness/stitch_request.h"
+#include "models/fusionstitching/model.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "core/base/format.h"
-#include "harness/schedules.h"
 
-namespace tilewright::harness {
+namespace tilewright::fusionstitching {
 namespace {
 
 namespace fs = fusionstitching;
@@ -44,8 +44,8 @@ ordered_json part_json(const Workload& w, const fs::Graph& g, const fs::Stitched
   return json;
 }
 
-ordered_json fused_kernels_json(const Workload& w, const fs::Graph& g, const fs::FusionPlan& plan,
-                                const fs::PlanPrice& price) {
+ordered_json kernels_json(const Workload& w, const fs::Graph& g, const fs::FusionPlan& plan,
+                          const fs::PlanPrice& price) {
   ordered_json kernels = ordered_json::array();
   for (std::size_t k = 0; k < price.patterns.size(); ++k) {
     const fs::StitchedKernel& s = price.kernels[k];
@@ -80,46 +80,6 @@ fs::Exploration plans_by(Stitcher stitcher, fs::Evaluator& e) {
   return out;
 }
 
-Result<Optimum> optimise_with(const Request& request, const Setting& asked, Stitcher stitcher) {
-  const fs::Options options = stitch_options(request);
-  const Result<StitchedPlan> found = stitched(asked, options, stitcher);
-  if (!found) return Reason{found.reason()};
-  const Setting setting = setting_of(asked, *found);
-  const Traffic traffic = stitched_traffic(setting, found->graph, fs::parts_of(found->price()));
-  std::int64_t bytes = 0;
-  for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
-  ordered_json json;
-  json["volume_bytes"] = bytes;
-  json["seconds"] = found->price().seconds;
-  json["score_seconds"] = found->plan().score;
-  json["kernels"] = found->price().patterns.size();
-  json["stitched"] =
-      fused_kernels_json(*setting.workload, found->graph, found->plan(), found->price());
-  json["search_seconds"] = found->seconds;
-  json["candidates"] = {{"patterns", found->candidates},
-                        {"evaluated", found->evaluated},
-                        {"plans", found->plans.size()}};
-  json["options"] = stitch_settings(request).to_json();
-  fs::WrittenPlan written =
-      fs::write_plan(found->graph, found->device, found->price(), setting.machine);
-  for (std::size_t k = 0; k < written.unbound.size(); ++k)
-    json["stitched"][k]["without_units"] =
-        written.unbound[k].empty() ? ordered_json(nullptr) : ordered_json(written.unbound[k]);
-  const auto choices = [kept = std::make_shared<const StitchedPlan>(*found),
-                        options](std::size_t kernel) {
-    std::vector<KernelChoice> all;
-    for (fs::WrittenKernel& c :
-         fs::kernel_choices(kept->graph, kept->device, kept->price(), kernel, options))
-      all.push_back({std::move(c.kernel), c.seconds,
-                     c.without_units.empty() ? "" : "without units: " + c.without_units});
-    return all;
-  };
-  // A schedule that was asked for by number is not replaced: another would say nothing of it.
-  const bool asked_for = stitch_settings(request).given("schedule-rank");
-  return Optimum{std::move(written.plan), setting.machine->default_level(), std::move(json),
-                 found->rewrites, asked_for ? KernelChoices() : choices};
-}
-
 void computed(const Node& n, const Workload& w, std::set<OpId>& ops) {
   if (n.kind == Node::Kind::compute)
     if (const auto op = w.find_op(n.name)) ops.insert(*op);
@@ -138,68 +98,6 @@ std::vector<fs::Pattern> patterns_of(const fs::Graph& g, const Workload& w, cons
   }
   return out;
 }
-
-Answer price_with(const Request& request, const Setting& asked, Stitcher stitcher,
-                  const char* name) {
-  Setting setting = asked;
-  auto json = document();
-  name_workload(json, setting);
-  const auto refused = [&](const std::string& reason) {
-    json["source"] = "predicted";
-    json["by"] = name;
-    json["machine"] = setting.machine->name;
-    return refuse(std::move(json), reason);
-  };
-  const fs::Options options = stitch_options(request);
-  const Result<fs::Device> device = fs::device_of(*setting.machine);
-  if (!device) return refused(device.reason());
-  Result<fs::Graph> graph = fs::Graph::create(setting.workload, fs::ridge_of(*device, options));
-  if (!graph) return refused(graph.reason());
-  fs::PlanPrice price;
-  if (const auto plan = plan_in_place(request, setting)) {
-    for (fs::Pattern& p : patterns_of(*graph, *setting.workload, *plan)) {
-      if (p.empty()) return refused("a kernel computes nothing");
-      price.kernels.emplace_back();
-      if (p.size() > 1 || graph->vertex(p.front()).kind != fs::Kind::product) {
-        const auto k = fs::stitch(*graph, *device, p, options);
-        if (!k) return refused(k.reason());
-        price.seconds += k->seconds;
-        price.kernels.back() = *k;
-      }
-      price.patterns.push_back(std::move(p));
-    }
-  } else {
-    const Result<StitchedPlan> found = stitched(setting, options, stitcher);
-    if (!found) return refused(found.reason());
-    price = found->price();
-    graph = found->graph;
-    setting = setting_of(setting, *found);
-    name_workload(json, setting);
-  }
-  Traffic traffic = stitched_traffic(setting, *graph, fs::parts_of(price));
-  traffic.by = name;
-  traffic.seconds = price.seconds;
-  merge(json, to_json(traffic));
-  std::int64_t bytes = 0;
-  for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
-  json["volume_bytes"] = bytes;
-  json["kernels"] = price.patterns.size();
-  json["options"] = stitch_settings(request).to_json();
-  json["notes"] = "products' time is left out; every tensor crosses once for each part of a kernel that reads it";
-  return {std::move(json), Status::done};
-}
-
-}  // namespace
-
-Settings stitch_settings(const Request& request) {
-  return settings_among(request, fs::option_specs(), "model fusionstitching");
-}
-
-fs::Options stitch_options(const Request& request) {
-  return fs::options_of(stitch_settings(request));
-}
-
-namespace {
 
 /// The best plan of the workload as it is, its schedules each the best.
 Result<StitchedPlan> stitched_as_is(const std::shared_ptr<const Workload>& workload,
@@ -238,15 +136,15 @@ fs::Priced priced(const StitchedPlan& p) { return {p.graph, p.device, p.price()}
 
 }  // namespace
 
-Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options,
-                              Stitcher stitcher) {
-  const Result<fs::Device> device = fs::device_of(*setting.machine);
+Result<StitchedPlan> stitched(const std::shared_ptr<const Workload>& workload, const Machine& machine,
+                              const fs::Options& options, Stitcher stitcher) {
+  const Result<fs::Device> device = fs::device_of(machine);
   if (!device) return Reason{device.reason()};
   const auto start = std::chrono::steady_clock::now();
-  Result<StitchedPlan> best = stitched_as_is(setting.workload, *device, options, stitcher);
+  Result<StitchedPlan> best = stitched_as_is(workload, *device, options, stitcher);
   std::vector<fs::Composition> others;
   if (options.compose && stitcher == Stitcher::explorer)
-    others = fs::compositions(*setting.workload);
+    others = fs::compositions(*workload);
   for (fs::Composition& c : others) {
     Result<StitchedPlan> other = stitched_as_is(c.workload, *device, options, stitcher);
     if (!other || (best && !fs::is_better(priced(*other), priced(*best)))) continue;
@@ -262,21 +160,14 @@ Result<StitchedPlan> stitched(const Setting& setting, const fs::Options& options
   return best;
 }
 
-Setting setting_of(const Setting& asked, const StitchedPlan& plan) {
-  Setting setting = asked;
-  if (plan.rewrites.empty()) return setting;
-  rewrite(setting, plan.rewrites, "--stitch compose");
-  return setting;
-}
-
-Traffic stitched_traffic(const Setting& setting, const fs::Graph& g,
+Traffic stitched_traffic(const Machine& machine, const fs::Graph& g,
                          std::span<const fs::Pattern> kernels) {
-  const Workload& w = *setting.workload;
+  const Workload& w = g.workload();
   Traffic traffic;
   traffic.source = Source::predicted;
   traffic.by = "fusionstitching";
-  traffic.machine = setting.machine->name;
-  const std::string boundary = boundary_into(*setting.machine, setting.machine->default_level());
+  traffic.machine = machine.name;
+  const std::string boundary = boundary_into(machine, machine.default_level());
   std::map<TensorId, TrafficEntry> entries;
   for (const fs::Pattern& kernel : kernels) {
     std::set<TensorId> reads;
@@ -307,9 +198,108 @@ Traffic stitched_traffic(const Setting& setting, const fs::Graph& g,
   return traffic;
 }
 
-// ---- explain ------------------------------------------------------------------------------------
+Plan without_units(const StitchedPlan& found, const std::shared_ptr<const Machine>& machine,
+                   const std::set<std::string>& kernels) {
+  Plan plan = fs::write_plan(found.graph, found.device, found.price(), machine).plan;
+  const Plan without = fs::plan_of(found.graph, found.price());
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k)
+    if (kernels.contains(plan.kernels[k].name)) plan.kernels[k] = without.kernels[k];
+  return plan;
+}
 
 namespace {
+
+struct Variant {
+  Stitcher stitcher;
+  const char* name;
+};
+
+std::int64_t bytes_of(const Traffic& traffic) {
+  std::int64_t bytes = 0;
+  for (const TrafficEntry& e : traffic.entries) bytes += (e.read + e.written).value;
+  return bytes;
+}
+
+/// A price by the latency-evaluator, and what `predict` shows of it.
+Price shown(const Question& q, const fs::Graph& graph, const fs::PlanPrice& price,
+            const Settings& settings, Variant v) {
+  Price out;
+  out.traffic = stitched_traffic(*q.machine, graph, fs::parts_of(price));
+  out.traffic.by = v.name;
+  out.traffic.seconds = price.seconds;
+  ordered_json& json = out.detail;
+  json["volume_bytes"] = bytes_of(out.traffic);
+  json["kernels"] = price.patterns.size();
+  json["options"] = settings.to_json();
+  json["notes"] = "products' time is left out; every tensor crosses once for each part of a kernel that reads it";
+  return out;
+}
+
+Result<Price> price_plan(const Question& q, const Plan& plan, const Settings& settings, Variant v) {
+  const fs::Options options = fs::options_of(settings);
+  const Result<fs::Device> device = fs::device_of(*q.machine);
+  if (!device) return Reason{device.reason()};
+  Result<fs::Graph> graph = fs::Graph::create(q.workload, fs::ridge_of(*device, options));
+  if (!graph) return Reason{graph.reason()};
+  fs::PlanPrice price;
+  for (fs::Pattern& p : patterns_of(*graph, *q.workload, plan)) {
+    if (p.empty()) return Reason{"a kernel computes nothing"};
+    price.kernels.emplace_back();
+    if (p.size() > 1 || graph->vertex(p.front()).kind != fs::Kind::product) {
+      const auto k = fs::stitch(*graph, *device, p, options);
+      if (!k) return Reason{k.reason()};
+      price.seconds += k->seconds;
+      price.kernels.back() = *k;
+    }
+    price.patterns.push_back(std::move(p));
+  }
+  return shown(q, *graph, price, settings, v);
+}
+
+Result<Proposal> propose_with(const Question& q, const Settings& settings, Variant v) {
+  const fs::Options options = fs::options_of(settings);
+  Result<StitchedPlan> planned = stitched(q.workload, *q.machine, options, v.stitcher);
+  if (!planned) return Reason{planned.reason()};
+  const auto found = std::make_shared<const StitchedPlan>(std::move(planned).value());
+  const Workload& w = found->graph.workload();
+  fs::WrittenPlan written = fs::write_plan(found->graph, found->device, found->price(), q.machine);
+  Proposal out;
+  out.plan = written.plan;
+  out.level = q.machine->default_level();
+  out.rewrites = found->rewrites;
+  out.price = shown(q, found->graph, found->price(), settings, v);
+  out.search_seconds = found->seconds;
+  ordered_json& json = out.detail;
+  json["volume_bytes"] =
+      bytes_of(stitched_traffic(*q.machine, found->graph, fs::parts_of(found->price())));
+  json["seconds"] = found->price().seconds;
+  json["score_seconds"] = found->plan().score;
+  json["kernels"] = found->price().patterns.size();
+  json["stitched"] = kernels_json(w, found->graph, found->plan(), found->price());
+  json["search_seconds"] = found->seconds;
+  json["candidates"] = {{"patterns", found->candidates},
+                        {"evaluated", found->evaluated},
+                        {"plans", found->plans.size()}};
+  json["options"] = settings.to_json();
+  for (std::size_t k = 0; k < written.unbound.size(); ++k)
+    json["stitched"][k]["without_units"] =
+        written.unbound[k].empty() ? ordered_json(nullptr) : ordered_json(written.unbound[k]);
+  // A schedule that was asked for is not replaced: another one in its place would say nothing of it.
+  if (!settings.given("schedule-rank"))
+    out.choices = [found, plan = written.plan](std::size_t k) {
+      std::vector<KernelChoice> choices;
+      for (fs::WrittenKernel& one :
+           fs::kernel_choices(found->graph, found->device, found->price(), k, found->options))
+        if (one.kernel != plan.kernels[k])
+          choices.push_back({.kernel = std::move(one.kernel),
+                             .seconds = one.seconds > 0 ? std::optional(one.seconds) : std::nullopt,
+                             .note = std::move(one.without_units)});
+      return choices;
+    };
+  return out;
+}
+
+// ---- explain ------------------------------------------------------------------------------------
 
 /// Where a tensor is between its writer and its readers.
 std::string home_of(const fs::Graph& g, const fs::PlanPrice& price, TensorId t) {
@@ -378,32 +368,22 @@ std::string drawing(const fs::Graph& g, const fs::PlanPrice& price) {
   return dot + "}\n";
 }
 
-}  // namespace
-
-std::optional<Stitcher> stitcher_of(const std::string& model) {
-  if (model == "fusionstitching") return Stitcher::explorer;
-  if (model == "xla-rule") return Stitcher::xla_rule;
-  if (model == "unfused") return Stitcher::unfused;
-  return std::nullopt;
-}
-
-Answer stitch_explain(const Request& request, const Setting& asked) {
-  const std::string model = find_model(*request.model).name;
-  const Stitcher stitcher = stitcher_of(model).value_or(Stitcher::explorer);
-  auto json = document();
-  name_workload(json, asked);
-  json["machine"] = asked.machine->name;
-  json["model"] = model;
-  const fs::Options options = stitch_options(request);
-  const Result<StitchedPlan> found = stitched(asked, options, stitcher);
-  if (!found) return refuse(std::move(json), found.reason());
-  const Setting setting = setting_of(asked, *found);
-  name_workload(json, setting);
-  const Workload& w = *setting.workload;
+Explained explain(const Question& q, const ExplainAsked& asked, const Settings& settings,
+                  Variant v) {
+  Explained out;
+  ordered_json& json = out.detail;
+  const fs::Options options = fs::options_of(settings);
+  const Result<StitchedPlan> found = stitched(q.workload, *q.machine, options, v.stitcher);
+  if (!found) {
+    out.refused = found.reason();
+    return out;
+  }
+  out.rewrites = found->rewrites;
+  const Workload& w = found->graph.workload();
   json["source"] = "predicted";
   json["seconds"] = found->price().seconds;
   json["score_seconds"] = found->plan().score;
-  json["stitched"] = fused_kernels_json(w, found->graph, found->plan(), found->price());
+  json["stitched"] = kernels_json(w, found->graph, found->plan(), found->price());
   json["lives"] = ordered_json::object();
   for (std::size_t t = 0; t < w.tensors().size(); ++t)
     if (!w.is_input(TensorId(t)))
@@ -416,68 +396,59 @@ Answer stitch_explain(const Request& request, const Setting& asked) {
                              {"chosen", i == found->chosen}});
   json["xla_kernels"] = ordered_json::array();
   const Result<fs::Graph> named =
-      fs::Graph::create(asked.workload, fs::ridge_of(found->device, options));
+      fs::Graph::create(q.workload, fs::ridge_of(found->device, options));
   for (const fs::Pattern& p : fs::xla_kernels(*named, options.most_operators))
-    json["xla_kernels"].push_back(names_of(*asked.workload, *named, p));
-  json["options"] = stitch_settings(request).to_json();
-  if (request.samples) {
-    json["seed"] = request.seed;
-    json["drawn"] = drawn_schedules(request, *found);
+    json["xla_kernels"].push_back(names_of(*q.workload, *named, p));
+  json["options"] = settings.to_json();
+  if (asked.samples) {
+    json["seed"] = q.seed;
+    json["drawn"] = drawn_schedules(asked, q.seed, *found);
   }
   json["dot"] = drawing(found->graph, found->price());
-  return {std::move(json), Status::done};
+  return out;
 }
 
-// ---- the records --------------------------------------------------------------------------------
-
-namespace {
-
-template <Stitcher kind>
-Result<Optimum> optimise(const Request& r, const Setting& s) {
-  return optimise_with(r, s, kind);
-}
-template <Stitcher kind>
-Answer price(const Request& r, const Setting& s) {
-  constexpr const char* kName = kind == Stitcher::explorer   ? "fusionstitching"
-                                : kind == Stitcher::xla_rule ? "xla-rule"
-                                                             : "unfused";
-  return price_with(r, s, kind, kName);
+Model record(Variant v, std::string summary, std::string sections,
+             std::vector<std::string> assumptions) {
+  return {.name = v.name,
+          .summary = std::move(summary),
+          .source = "Zheng et al., FusionStitching, arXiv:2009.10924, section" + std::move(sections),
+          .assumptions = std::move(assumptions),
+          .options = fs::option_specs(),
+          .times = true,
+          .propose = [v](const Question& q,
+                         const Settings& s) { return propose_with(q, s, v); },
+          .price = [v](const Question& q, const Plan& p,
+                       const Settings& s) { return price_plan(q, p, s, v); },
+          .explain = [v](const Question& q, const ExplainAsked& a,
+                         const Settings& s) { return explain(q, a, s, v); }};
 }
 
 }  // namespace
 
-std::vector<ModelRecord> stitch_records() {
-  const std::string source = "Zheng et al., FusionStitching, arXiv:2009.10924";
-  const std::vector<std::string> assumptions = {
-      "a GPU whose machine file gives cycles of instruction classes",
-      "bandwidths stand in for the regression of reduced memory latency, which is not published",
-      "the latency-evaluator leaves products out, as published; the time of overlapping resources "
-      "has constants that were chosen on an H200",
-      "division by a constant counts as a light operator; in the explorer's score, inputs that "
-      "operators share save nothing"};
-  return {
-      {.name = "fusionstitching",
-       .summary = "which memory-intensive operators of a graph to fuse, and how to stitch them",
-       .source = source + ", sections 4 and 5",
-       .assumptions = assumptions,
-       .options = fs::option_specs(),
-       .optimise = optimise<Stitcher::explorer>,
-       .price = price<Stitcher::explorer>},
-      {.name = "xla-rule",
-       .summary = "XLA's rule for the same graphs: reductions and expensive operators only end a "
-                  "kernel",
-       .source = source + ", sections 1 and 2",
-       .assumptions = {"an operator is in one kernel: XLA would compute it again in several"},
-       .options = fs::option_specs(),
-       .optimise = optimise<Stitcher::xla_rule>,
-       .price = price<Stitcher::xla_rule>},
-      {.name = "unfused",
-       .summary = "a kernel an operator, priced by FusionStitching's evaluators",
-       .source = source + ", section 4.3",
-       .assumptions = {"a GPU whose machine file gives cycles of instruction classes"},
-       .options = fs::option_specs(),
-       .optimise = optimise<Stitcher::unfused>,
-       .price = price<Stitcher::unfused>}};
+Model model() {
+  return record(
+      {Stitcher::explorer, "fusionstitching"},
+      "which memory-intensive operators of a graph to fuse, and how to stitch them", "s 4 and 5",
+      {"a GPU whose machine file gives cycles of instruction classes",
+       "bandwidths stand in for the regression of reduced memory latency, which is not published",
+       "the latency-evaluator leaves products out, as published; the time of overlapping resources "
+       "has constants that were chosen on an H200",
+       "division by a constant counts as a light operator; in the explorer's score, inputs that "
+       "operators share save nothing"});
 }
 
-}  // namespace tilewright::harness
+Model xla_model() {
+  return record({Stitcher::xla_rule, "xla-rule"},
+                "XLA's rule for the same graphs: reductions and expensive operators only end a "
+                "kernel",
+                "s 1 and 2", {"an operator is in one kernel: XLA would compute it again in several"});
+}
+
+Model unfused_model() {
+  return record({Stitcher::unfused, "unfused"},
+                "a kernel an operator, priced by FusionStitching's evaluators", " 4.3",
+                {"a GPU whose machine file gives cycles of instruction classes"});
+}
+
+}  // namespace tilewright::fusionstitching

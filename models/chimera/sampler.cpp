@@ -1,11 +1,11 @@
-#include "harness/sampler.h"
+#include "models/chimera/sampler.h"
 
 #include <algorithm>
 #include <random>
 #include <set>
 #include <utility>
 
-namespace tilewright::harness {
+namespace tilewright::chimera {
 namespace {
 
 /// Uniform in [0, n), the same on every platform.
@@ -18,7 +18,7 @@ std::uint64_t below(std::mt19937_64& random, std::uint64_t n) {
 
 class Walk {
  public:
-  Walk(const Workload& w, const chimera::Order& order, const chimera::Options& options,
+  Walk(const Workload& w, const Order& order, const Options& options,
        const SampleSpace& space, std::uint64_t seed)
       : pricer_(w, order, options), order_(order), most_(space.most.value), random_(seed) {
     for (std::size_t l = 0; l < w.loops().size(); ++l) {
@@ -44,7 +44,7 @@ class Walk {
   }
   bool feasible() const { return memory() <= most_; }
   std::int64_t memory() const { return pricer_.quick(tiles_).memory; }
-  const chimera::Tiles& tiles() const { return tiles_; }
+  const Tiles& tiles() const { return tiles_; }
   bool some_below(std::int64_t size) const {
     return std::any_of(order_.begin(), order_.end(), [&](LoopId l) {
       return tiles_[l.index()] < std::min(size, extents_[l.index()]);
@@ -84,26 +84,26 @@ class Walk {
     tiles_[l] = draw < sizes ? smallest + draw : whole;
   }
 
-  chimera::Pricer pricer_;
-  chimera::Order order_;
+  Pricer pricer_;
+  Order order_;
   std::int64_t most_;
   std::mt19937_64 random_;
   std::vector<std::int64_t> extents_, smallest_;
-  chimera::Tiles tiles_;
+  Tiles tiles_;
 };
 
 }  // namespace
 
-std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order& order,
-                                         const chimera::Options& options, const SampleSpace& space,
+std::vector<Tiles> draw_tilings(const Workload& w, const Order& order,
+                                         const Options& options, const SampleSpace& space,
                                          std::int64_t count, std::uint64_t seed) {
   constexpr int kMostMisses = 400;  // draws in a row without a new tiling
-  chimera::Options held = options;
-  held.memory = chimera::Memory::held;
+  Options held = options;
+  held.memory = Memory::held;
   Walk walk(w, order, held, space, seed);
-  std::vector<chimera::Tiles> drawn;
+  std::vector<Tiles> drawn;
   if (!walk.start(w)) return drawn;
-  std::set<chimera::Tiles> seen;
+  std::set<Tiles> seen;
   for (int misses = 0; misses < kMostMisses && std::ssize(drawn) < count; ++misses) {
     for (int i = 0; i < kSweeps; ++i) walk.sweep();
     if (walk.memory() <= space.least.value) continue;
@@ -118,21 +118,21 @@ std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order
 std::vector<OrderedTiles> draw_unguided(const Workload& w, std::int64_t count, std::uint64_t seed) {
   constexpr int kMostMisses = 10000;  // draws in a row without a new legal tiling
   std::vector<OrderedTiles> drawn;
-  const std::vector<chimera::Order> orders = chimera::all_orders(w);
+  const std::vector<Order> orders = all_orders(w);
   if (orders.empty()) return drawn;
   std::mt19937_64 random(seed);
-  const chimera::Tiles whole = chimera::tiles_from(w, {});
+  const Tiles whole = tiles_from(w, {});
   std::set<OrderedTiles> seen;
   for (int misses = 0; misses < kMostMisses && std::ssize(drawn) < count; ++misses) {
     OrderedTiles t{orders[below(random, orders.size())], whole};
     for (LoopId l : t.order)
       t.tiles[l.index()] = 1 + static_cast<std::int64_t>(
                                    below(random, static_cast<std::uint64_t>(w.loop(l).extent)));
-    if (!chimera::legality(w, t.order, t.tiles).legal || !seen.insert(t).second) continue;
+    if (!legality(w, t.order, t.tiles).legal || !seen.insert(t).second) continue;
     drawn.push_back(std::move(t));
     misses = -1;
   }
   return drawn;
 }
 
-}  // namespace tilewright::harness
+}  // namespace tilewright::chimera

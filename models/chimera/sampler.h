@@ -6,7 +6,7 @@
 
 #include "models/chimera/chimera.h"
 
-namespace tilewright::harness {
+namespace tilewright::chimera {
 
 struct SampleSpace {
   Elements least{0};         ///< tilings whose memory is above this
@@ -25,15 +25,15 @@ struct SampleSpace {
 /// sizes being equally likely, which leaves the uniform law over the whole set unchanged. kSweeps
 /// rounds part a draw from the one before; repeated tilings and those at or below `least` are dropped.
 /// Deterministic in the seed, on every platform. Cost: about 10 us a sweep.
-std::vector<chimera::Tiles> draw_tilings(const Workload& w, const chimera::Order& order,
-                                         const chimera::Options& options, const SampleSpace& space,
+std::vector<Tiles> draw_tilings(const Workload& w, const Order& order,
+                                         const Options& options, const SampleSpace& space,
                                          std::int64_t count, std::uint64_t seed);
 
 inline constexpr int kSweeps = 32;
 
 struct OrderedTiles {
-  chimera::Order order;
-  chimera::Tiles tiles;
+  Order order;
+  Tiles tiles;
   friend auto operator<=>(const OrderedTiles&, const OrderedTiles&) = default;
 };
 
@@ -43,4 +43,4 @@ struct OrderedTiles {
 /// seed, on every platform.
 std::vector<OrderedTiles> draw_unguided(const Workload& w, std::int64_t count, std::uint64_t seed);
 
-}  // namespace tilewright::harness
+}  // namespace tilewright::chimera

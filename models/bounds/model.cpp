@@ -1,15 +1,13 @@
-#include "harness/bounds_request.h"
+#include "models/bounds/model.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <set>
 
-namespace tilewright::harness {
+namespace tilewright::bounds {
 namespace {
 
-using bounds::Curve;
-using bounds::Freedom;
 using nlohmann::ordered_json;
 
 ordered_json or_null(std::optional<Bytes> bytes) {
@@ -58,7 +56,7 @@ ordered_json row_json(const Workload& w, const Slopes& slopes, Bytes size, bool 
   ordered_json row = {{"buffer_bytes", size.value}};
   row["unfused"] = {{"attainable_bytes", or_null(at(slopes.unfused, size))},
                     {"proven_bytes", bounds::proven(w, size, Freedom::unfused).bytes.value}};
-  const bounds::Proven any = bounds::proven(w, size);
+  const Proven any = bounds::proven(w, size);
   if (several)
     row["fused"] = {{"attainable_bytes", or_null(at(slopes.fused, size))},
                     {"proven_bytes", any.bytes.value},
@@ -89,7 +87,7 @@ Slopes slopes_of(const Workload& w) {
 }
 
 ordered_json bounds_json(const Workload& w, Bytes capacity, std::optional<Bytes> exactly) {
-  const bounds::Proven proven = bounds::proven(w, capacity);
+  const Proven proven = bounds::proven(w, capacity);
   const Slopes slopes = slopes_of(w);
   const auto fused = at(slopes.fused, capacity), unfused = at(slopes.unfused, capacity);
   const bool one = fused && (!unfused || *fused <= *unfused);
@@ -123,8 +121,8 @@ ordered_json curve_json(const Workload& w, const Machine* machine) {
   json["search_seconds"] = slopes.seconds;
   json["minimum"] = {{"unfused", minimum_json(slopes.unfused, nullptr)},
                      {"fused", minimum_json(slopes.fused, single)}};
-  bounds::Crossover cross;
-  if (slopes.fused && slopes.unfused) cross = bounds::crossover(*slopes.fused, *slopes.unfused);
+  Crossover cross;
+  if (slopes.fused && slopes.unfused) cross = crossover(*slopes.fused, *slopes.unfused);
   json["crossover_bytes"] = or_null(cross.first);
   json["never_loses_from_bytes"] = or_null(cross.always);
   json["curve"] = ordered_json::array();
@@ -148,10 +146,12 @@ ordered_json curve_json(const Workload& w, const Machine* machine) {
   return json;
 }
 
-Result<Optimum> bounds_optimise(const Request& request, const Setting& setting) {
-  const Workload& w = *setting.workload;
-  const LevelId level = level_of(request, *setting.machine);
-  const Bytes capacity = capacity_of(request, setting, level);
+namespace {
+
+Result<Proposal> propose(const Question& q, const Settings&) {
+  const Workload& w = *q.workload;
+  const LevelId level = q.planned_level();
+  const Bytes capacity = q.room_at(level);
   const Slopes slopes = slopes_of(w);
   const auto fused = at(slopes.fused, capacity), unfused = at(slopes.unfused, capacity);
   if (!fused && !unfused) {
@@ -160,7 +160,11 @@ Result<Optimum> bounds_optimise(const Request& request, const Setting& setting) 
   }
   const bool one = fused && (!unfused || *fused <= *unfused);
   const Curve& curve = one ? *slopes.fused : *slopes.unfused;
-  ordered_json json;
+  Proposal out;
+  out.plan = curve.plan(capacity, q.machine->level(level).name);
+  out.level = level;
+  out.search_seconds = slopes.seconds;
+  ordered_json& json = out.detail;
   json["volume_bytes"] = (one ? *fused : *unfused).value;
   json["capacity_bytes"] = capacity.value;
   json["kernels"] = one ? "fused" : "one an operator";
@@ -168,16 +172,20 @@ Result<Optimum> bounds_optimise(const Request& request, const Setting& setting) 
   json["candidates"] = {
       {"unfused_breakpoints", slopes.unfused ? slopes.unfused->points().size() : 0},
       {"fused_breakpoints", slopes.fused ? slopes.fused->points().size() : 0}};
-  return Optimum{curve.plan(capacity, setting.machine->level(level).name), level, std::move(json)};
+  return out;
 }
 
-Answer bounds_price(const Request&, const Setting& setting) {
-  auto json = document();
-  name_workload(json, setting);
-  json["source"] = "predicted";
-  json["by"] = "bounds";
-  return refuse(std::move(json),
-                "bounds price no plan; plan shows a plan's gap to them, explain --curve all sizes");
+}  // namespace
+
+Model model() {
+  return {.name = "bounds",
+          .summary = "the least bytes of any plan, proven, and of the best loop tree, attained, by buffer size",
+          .source = "Smith et al., arXiv:1702.02017 (2 V / sqrt(S), here without slack and for chains); the "
+                    "trees are our own",
+          .assumptions = {"one memory of that size under home, empty at first",
+                          "attainable: matrix products and chains of two, each loop cut at most three times"},
+          .no_price = "bounds price no plan; plan shows a plan's gap to them, explain --curve all sizes",
+          .propose = propose};
 }
 
-}  // namespace tilewright::harness
+}  // namespace tilewright::bounds

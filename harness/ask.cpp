@@ -1,0 +1,131 @@
+#include "harness/ask.h"
+
+#include <algorithm>
+
+#include "harness/registry.h"
+
+namespace tilewright::harness {
+namespace {
+
+/// The text of the option that says a plan in a notation: --order is of every verb that takes a plan,
+/// others are among the models' options.
+std::optional<std::string> text_of_notation(const Request& request, std::string_view notation) {
+  if (notation.empty()) return std::nullopt;
+  if (notation == "order") return request.order;
+  const auto given = request.options.find(notation);
+  if (given == request.options.end() || given->second.empty()) return std::nullopt;
+  return given->second.front();
+}
+
+}  // namespace
+
+bool several_levels(const Machine& machine) {
+  return machine.path(machine.home(), machine.default_level()).size() > 1;
+}
+
+Question question_of(const Request& request, const Setting& setting, const Model& model) {
+  Question q{.name = setting.workload_name,
+             .workload = setting.workload,
+             .machine = setting.machine,
+             .target = request.target.value_or(""),
+             .needs = target_needs(request, setting.workload->dtype()),
+             .seed = request.seed};
+  const bool all = request.level == "all";
+  q.all_levels = all && model.every_level && several_levels(*q.machine);
+  if (request.level && !(all && (q.all_levels || !several_levels(*q.machine))))
+    q.level = level_of(request, *q.machine);
+  if (request.capacity) q.room = capacity_of(request, setting, q.planned_level());
+  return q;
+}
+
+Settings settings_of(const Request& request, const Model& model) {
+  return settings_among(request, model.options, "model " + model.name);
+}
+
+Settings settings_with(const Request& request, const Model& model, const std::string& option,
+                       const std::string& value, bool over_given) {
+  if (find_option(model.options, option) == nullptr ||
+      (request.options.contains(option) && !over_given))
+    return settings_of(request, model);
+  OptionValues values = options_among(request.options, model.options);
+  values[option] = {value};
+  return {model.options, values, "model " + model.name};
+}
+
+Words words_of(const Request& request, const Model& model, const Workload& w) {
+  Words words{.text = text_of_notation(request, model.notation)};
+  if (request.tiles) words.tiles = tiles_of(request, w);
+  return words;
+}
+
+const Model* notation_of(const Request& request) {
+  // The model that is asked for first: several may share a notation.
+  if (request.model)
+    if (const Model& own = find_model(*request.model); text_of_notation(request, own.notation))
+      return &own;
+  const Model* found = nullptr;
+  for (const Model& m : models())
+    if (text_of_notation(request, m.notation))
+      if (found == nullptr || m.notation != "order") {
+        found = &m;
+        if (m.notation != "order") break;
+      }
+  return found;
+}
+
+Result<Proposal> propose(const Model& model, const Request& request, const Setting& setting) {
+  if (model.propose == nullptr) return Reason{"the model " + model.name + " makes no plans"};
+  return model.propose(question_of(request, setting, model), settings_of(request, model));
+}
+
+Result<Price> price(const Model& model, const Request& request, const Setting& setting,
+                    const Plan& plan) {
+  if (model.price == nullptr) return Reason{model.no_price};
+  return model.price(question_of(request, setting, model), plan, settings_of(request, model));
+}
+
+Result<Proposal> proposal_of(const Request& request, Setting& setting) {
+  if (auto plan = plan_in_place(request, setting)) {
+    Proposal given;
+    given.plan = std::move(*plan);
+    given.level = setting.machine->default_level();
+    return given;
+  }
+  if (!request.pins.empty() || !request.flags.empty())
+    throw InputError({.where = "--pin, --flag",
+                      .value = "a pin or flag",
+                      .problem = "is of a tree",
+                      .accepted = "--tree beside it"});
+  if (const Model* reader = notation_of(request))
+    return reader->written(question_of(request, setting, *reader),
+                           words_of(request, *reader, *setting.workload),
+                           settings_of(request, *reader));
+  if (request.tiles)
+    throw InputError({.where = "--tiles",
+                      .value = *request.tiles,
+                      .problem = "are of a tree or an order",
+                      .accepted = "--tree, --order or --expression beside it"});
+  std::vector<std::string> makers;
+  for (const Model& m : models())
+    if (m.propose != nullptr) makers.push_back(m.name);
+  const Model* model = request.model ? &find_model(*request.model) : nullptr;
+  if (model == nullptr || model->propose == nullptr)
+    throw InputError({.where = "PLAN",
+                      .value = request.subject,
+                      .problem = model ? "is no plan, and the model " + model->name + " makes none"
+                                       : "is a workload, no plan",
+                      .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
+                                  "--model " +
+                                  join(makers, " or --model ")});
+  Result<Proposal> best = propose(*model, request, setting);
+  if (best) rewrite(setting, best->rewrites, "--model " + model->name);
+  return best;
+}
+
+Result<Plan> plan_of(const Request& request, Setting& setting) {
+  Result<Proposal> said = proposal_of(request, setting);
+  if (!said) return Reason{said.reason()};
+  return std::move(said).value().plan;
+}
+
+}  // namespace tilewright::harness
