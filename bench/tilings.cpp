@@ -37,7 +37,7 @@ std::vector<harness::Request> drawn(const harness::Request& model, const harness
   const Workload& w = *setting.workload;
   const Model& record = harness::find_model("chimera");
   const Question question = harness::question_of(model, setting, record);
-  const Settings settings = harness::settings_of(model, record);
+  const tilewright::Settings settings = harness::settings_of(model, record);
   chimera::Options options = chimera::options_for(question, settings);
   options.memory = chimera::Memory::held;
   const Elements most =

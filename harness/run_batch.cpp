@@ -42,6 +42,11 @@ Job line_job(const ordered_json& object, const std::string& where, const Job& sh
   for (const auto& [name, texts] : line.target_options) job.request.target_options[name] = texts;
   for (const char* subject : {"workload", "plan"})
     if (settings.has(subject)) job.request.subject = settings.text(subject);
+  if (job.request.subject.empty())
+    throw InputError({.where = where,
+                      .value = object.dump(),
+                      .problem = "names nothing to run",
+                      .accepted = "\"workload\" or \"plan\""});
   job.json["name"] = settings.has("name") ? settings.text("name") : where;
   return job;
 }

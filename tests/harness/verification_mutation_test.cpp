@@ -40,6 +40,7 @@ const std::map<std::string, std::vector<std::string>> kSizes = {
     {"squeeze-excite", {"batch=4,channels=40,size=49,squeezed=8"}},
     {"attention-unit",
      {"batch=12,items=40,width=32,rows=200", "batch=12,items=40,width=32,gather=0"}},
+    {"transformer-block", {"tokens=24,heads=2,size=8,hidden=40"}},
     {"random-graph",
      {"rows=40,cols=64,seed=1", "rows=40,cols=64,seed=2", "rows=40,cols=64,seed=3",
       "rows=40,cols=64,seed=4", "rows=40,cols=64,seed=5", "rows=40,cols=64,seed=6"}}};
