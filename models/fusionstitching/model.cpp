@@ -198,15 +198,6 @@ Traffic stitched_traffic(const Machine& machine, const fs::Graph& g,
   return traffic;
 }
 
-Plan without_units(const StitchedPlan& found, const std::shared_ptr<const Machine>& machine,
-                   const std::set<std::string>& kernels) {
-  Plan plan = fs::write_plan(found.graph, found.device, found.price(), machine).plan;
-  const Plan without = fs::plan_of(found.graph, found.price());
-  for (std::size_t k = 0; k < plan.kernels.size(); ++k)
-    if (kernels.contains(plan.kernels[k].name)) plan.kernels[k] = without.kernels[k];
-  return plan;
-}
-
 namespace {
 
 struct Variant {

@@ -40,10 +40,6 @@ struct StitchedPlan {
 /// Reason where the machine is no GPU with known instructions, or nothing fits.
 Result<StitchedPlan> stitched(const std::shared_ptr<const Workload>& workload, const Machine& machine,
                               const Options& options, Stitcher stitcher = Stitcher::explorer);
-/// The same plan with the kernels of these names written without units: loops that a block runs one
-/// after the other, for what a target cannot emit otherwise.
-Plan without_units(const StitchedPlan& found, const std::shared_ptr<const Machine>& machine,
-                   const std::set<std::string>& kernels);
 
 /// Bytes of tensors that a plan's kernels read and write from and to home, each once a kernel.
 Traffic stitched_traffic(const Machine& machine, const Graph& graph,

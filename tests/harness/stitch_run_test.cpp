@@ -18,17 +18,6 @@
 namespace tilewright::harness {
 namespace {
 
-Settings stitch_settings(const Request& r) {
-  return settings_of(r, find_model("fusionstitching"));
-}
-
-Plan without_units(const Request& r, const Setting& s, const std::set<std::string>& kernels) {
-  const auto found = fusionstitching::stitched(s.workload, *s.machine,
-                                               fusionstitching::options_of(stitch_settings(r)));
-  EXPECT_TRUE(found.ok());
-  return fusionstitching::without_units(*found, s.machine, kernels);
-}
-
 class StitchedOnCpu : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(StitchedOnCpu, IsVerified) {
