@@ -264,22 +264,22 @@ def plan(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
     None = ..., level: str | None = ..., capacity: int | str | None = ..., target: str | None =
-    ..., seed: int | None = ..., out: str | PathLike[str] | None = ..., published: bool | None =
-    ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
-    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
-    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
-    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
-    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
-    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
-    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
-    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
-    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
-    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
-    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool =
-    ...
+    ..., seed: int | None = ..., part: str | None = ..., split: str | None = ..., out: str |
+    PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ..., reading:
+    str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None =
+    ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None =
+    ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str
+    | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
@@ -292,6 +292,8 @@ def plan(
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
         target: what code is for (tilewright targets) (default cpu; plan: none)
         seed: of everything random (default 1)
+        part: plan these operators alone: what crosses the cut is input and output
+        split: plan in parts and join the plans: each (operator), contractions (pairs and what lies between; the rest apart), or a YAML file of parts; model may name several, with commas
         out: the plan file to write
         check: raise Refused where the outcome says no (default False)
 
@@ -368,26 +370,26 @@ def run(
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
     None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
-    = ..., seed: int | None = ..., seconds: float | None = ..., build_only: bool | None = ...,
-    count: bool | None = ..., batch: str | PathLike[str] | None = ..., out: str | PathLike[str]
-    | None = ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None =
-    ..., warps: int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
-    PathLike[str] | None = ..., cold: bool | None = ..., timeline: str | PathLike[str] | None =
-    ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
-    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
-    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
-    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
-    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
-    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
-    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
-    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
-    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
-    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
+    = ..., seed: int | None = ..., seconds: float | None = ..., tune: int | None = ...,
+    build_only: bool | None = ..., count: bool | None = ..., batch: str | PathLike[str] | None =
+    ..., out: str | PathLike[str] | None = ..., isa: str | None = ..., micro_kernel: str | None
+    = ..., prefetch: bool | None = ..., warps: int | None = ..., stages: int | None = ..., arch:
+    str | None = ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ...,
+    timeline: str | PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None
+    = ..., reading: str | None = ..., edges: str | None = ..., memory: str | None = ...,
+    objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None = ...,
+    expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str |
+    None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack:
+    float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str |
+    None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None =
+    ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
+    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
+    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
+    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
+    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -407,6 +409,7 @@ def run(
         threads: threads (default every core; emit, run, measure, simulate: 1)
         seed: of everything random (default 1)
         seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
+        tune: time so many of the plans that the model offers and take the fastest; MCFuser's paper: 8
         build_only: build, and stop before a device is needed
         count: run each verified kernel once more for a profiler; not timed
         batch: cuda: many runs, a JSON object of options a line; built in parallel
