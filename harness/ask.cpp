@@ -73,6 +73,19 @@ const Model* notation_of(const Request& request) {
   return found;
 }
 
+void refuse_words(const Request& request, bool tiles) {
+  if (!request.pins.empty() || !request.flags.empty())
+    throw InputError({.where = "--pin, --flag",
+                      .value = "a pin or flag",
+                      .problem = "is of a tree",
+                      .accepted = "--tree beside it"});
+  if (tiles && request.tiles)
+    throw InputError({.where = "--tiles",
+                      .value = *request.tiles,
+                      .problem = "are of a tree or an order",
+                      .accepted = "--tree, --order or --expression beside it"});
+}
+
 Result<Proposal> propose(const Model& model, const Request& request, const Setting& setting) {
   if (model.propose == nullptr) return Reason{"the model " + model.name + " makes no plans"};
   return model.propose(question_of(request, setting, model), settings_of(request, model));
@@ -91,20 +104,13 @@ Result<Proposal> proposal_of(const Request& request, Setting& setting) {
     given.level = setting.machine->default_level();
     return given;
   }
-  if (!request.pins.empty() || !request.flags.empty())
-    throw InputError({.where = "--pin, --flag",
-                      .value = "a pin or flag",
-                      .problem = "is of a tree",
-                      .accepted = "--tree beside it"});
-  if (const Model* reader = notation_of(request))
+  if (const Model* reader = notation_of(request)) {
+    refuse_words(request, false);
     return reader->written(question_of(request, setting, *reader),
                            words_of(request, *reader, *setting.workload),
                            settings_of(request, *reader));
-  if (request.tiles)
-    throw InputError({.where = "--tiles",
-                      .value = *request.tiles,
-                      .problem = "are of a tree or an order",
-                      .accepted = "--tree, --order or --expression beside it"});
+  }
+  refuse_words(request, true);
   std::vector<std::string> makers;
   for (const Model& m : models())
     if (m.propose != nullptr) makers.push_back(m.name);

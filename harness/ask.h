@@ -18,6 +18,10 @@ Words words_of(const Request& request, const Model& model, const Workload& w);
 /// The model in whose notation the request says a plan; null: it says none.
 const Model* notation_of(const Request& request);
 
+/// Throws InputError where the request has pins or flags, or (where `tiles`) tiles, beside no words
+/// that they belong to.
+void refuse_words(const Request& request, bool tiles);
+
 /// The model's best plan. A Reason where it finds none, or makes none.
 Result<Proposal> propose(const Model& model, const Request& request, const Setting& setting);
 /// What the model says of a plan of the setting's workload.

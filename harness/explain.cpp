@@ -91,12 +91,25 @@ Answer explain(const Request& request, bool resolved) {
   const Setting setting = setting_of(request);
   if (setting.file || request.tree) return explain_plan(request);
   check_model_options(request, standard_model().name);
-  // The one that is named, else the one in whose notation something is said, else the first.
+  // The one that is named, else the one in whose notation something is said, else the standard one.
   const Model* reader = notation_of(request);
   const Model* named = request.model ? &find_model(*request.model) : reader;
-  const Model& model = named == nullptr || named->explain == nullptr
-                           ? (reader != nullptr ? *reader : standard_model())
-                           : *named;
+  const Model& model = named != nullptr ? *named : standard_model();
+  if (model.explain == nullptr) {
+    std::vector<std::string> able;
+    for (const Model& m : models())
+      if (m.explain != nullptr) able.push_back(m.name);
+    throw InputError({.where = "--model",
+                      .value = model.name,
+                      .problem = "explains no choices",
+                      .accepted = "a model that does: " + join(able)});
+  }
+  if (reader != nullptr && reader->notation != model.notation)
+    throw InputError({.where = "--" + reader->notation,
+                      .value = *words_of(request, *reader, *setting.workload).text,
+                      .problem = "is no notation of the model " + model.name,
+                      .accepted = "--model " + reader->name});
+  refuse_words(request, model.notation.empty());
   Explained said = model.explain(question_of(request, setting, model),
                                  {.words = words_of(request, model, *setting.workload),
                                   .samples = request.samples,

@@ -25,8 +25,8 @@ Priced priced(const Model& model, const Request& request, Setting& setting) {
   // In its own notation the model prices what is said, not what the plan can be read back as.
   if (reader == &model) return of(proposal_of(request, setting));
   if (!in_place && reader == nullptr && model.propose != nullptr) {
-    Priced own = of(propose(model, request, setting));
-    return own;
+    refuse_words(request, true);
+    return of(propose(model, request, setting));
   }
   const Result<Proposal> said = proposal_of(request, setting);
   if (!said) return {.plan = {}, .price = Reason{said.reason()}};

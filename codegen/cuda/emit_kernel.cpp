@@ -112,11 +112,17 @@ void KernelEmitter::pass() {
   out_.line("const Place me{warp / " + std::to_string(warp_columns_) + ", warp % " +
             std::to_string(warp_columns_) + ", thread % 32};");
   out_.line("(void)me;");
+  std::set<BufferId> partly_written;  // a spilled tile may go home before all of it was computed
+  for (const ScheduleNode& n : k_.nodes)
+    for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
+      if (!places_[f.index()].covered) partly_written.insert(f);
   bool filled = false;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const TilePlace& p = places_[i];
-    if (p.form != Form::tile || !is_operand(BufferId(i))) continue;
-    if (!filled) out_.comment("Products read whole blocks: what lies beyond a tile adds nothing.");
+    const bool partly = partly_written.contains(BufferId(i));
+    if (p.form != Form::tile || (!is_operand(BufferId(i)) && !partly)) continue;
+    if (!filled)
+      out_.comment("What is read of a tile but not computed: it adds nothing to products.");
     filled = true;
     out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch * p.stages) +
               "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = 0;");

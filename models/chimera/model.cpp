@@ -386,11 +386,7 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
 
 Result<Proposal> written(const Question& q, const Words& words, const Settings& settings) {
   const Workload& w = *q.workload;
-  if (over_levels(q))
-    throw InputError({.where = words.text ? "--order" : "--tiles",
-                      .value = words.text.value_or("tiles"),
-                      .problem = "is of one level",
-                      .accepted = "--level all without it: every level has its own"});
+  if (over_levels(q)) refuse_of_one_level(words);
   OrderedTiling t{.order = parse_order(w, words.text.value_or("")),
                   .tiles = {},
                   .options = options_for(q, settings),

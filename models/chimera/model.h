@@ -49,6 +49,8 @@ Result<OrderedTiling> ordered_tiling(const Question& q, const Plan& plan, const 
 
 /// Whether every on-chip level of a machine that has several is asked for.
 bool over_levels(const Question& q);
+/// Throws InputError where words say an order or tiles: over several levels each has its own.
+void refuse_of_one_level(const Words& words);
 /// What a plan over several levels truly moves: `exact` with every level a scratchpad.
 struct OverLevels {
   std::map<std::string, Bytes> moved;  ///< by boundary, read and written

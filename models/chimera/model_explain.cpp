@@ -166,7 +166,10 @@ Explained explain_best(const Result<Proposal>& best) {
 
 Explained explain(const Question& q, const ExplainAsked& asked, const Settings& settings) {
   if (over_paths(q)) return explain_best(propose_paths(q));
-  if (over_levels(q)) return explain_best(propose_levels(q, settings));
+  if (over_levels(q)) {
+    refuse_of_one_level(asked.words);
+    return explain_best(propose_levels(q, settings));
+  }
   return explain_orders(q, asked, settings);
 }
 

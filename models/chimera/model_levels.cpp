@@ -167,6 +167,14 @@ tilewright::Price priced(const Question& q, std::span<const LevelTiling> tilings
 
 }  // namespace
 
+void refuse_of_one_level(const Words& words) {
+  if (!words.text && !words.tiles) return;
+  throw InputError({.where = words.text ? "--order" : "--tiles",
+                    .value = words.text ? *words.text : "tiles",
+                    .problem = "is of one level",
+                    .accepted = "--level all without it: every level has its own"});
+}
+
 bool over_levels(const Question& q) { return q.all_levels && chip_levels(*q.machine).size() > 1; }
 
 Result<OverLevels> exact_over_levels(const Workload& w, const Machine& m, const Plan& plan) {

@@ -42,6 +42,7 @@ class ToyModel : public ::testing::Test {
     toy.propose = [chimera = toy.propose](const Question& question, const Settings& settings) {
       Result<Proposal> best = chimera(question, settings_of({}, find_model("chimera")));
       if (best) best.value().detail["options"] = settings.to_json();
+      if (best) best.value().price.traffic.by = "toy";
       return best;
     };
     toy.price = [chimera = toy.price](const Question& question, const Plan& plan,
