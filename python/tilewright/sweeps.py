@@ -57,15 +57,15 @@ class _Rows:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        # Asked before it is opened: opening a pipe waits for its other end.
+        if _os.path.exists(path) and not _stat.S_ISREG(_os.stat(path).st_mode):
+            raise InputError(f"--out: {path}: is no regular file, and a sweep goes on with its rows; accepted: "
+                             "a file in a folder that can be written")
         try:
             self._file = open(path, "a+b")
         except OSError as e:
-            raise InputError(f"--out: {path}: cannot be written: {e.strerror}; accepted: a file in a folder "
-                             "that can be written") from None
-        if not _stat.S_ISREG(_os.fstat(self._file.fileno()).st_mode):
-            self._file.close()
-            raise InputError(f"--out: {path}: is no regular file, and a sweep goes on with its rows; accepted: "
-                             "a file in a folder that can be written")
+            raise InputError(f"--out: {path}: cannot be written: {e.strerror or e}; accepted: a file in a "
+                             "folder that can be written") from None
         try:
             _fcntl.flock(self._file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
         except OSError:
