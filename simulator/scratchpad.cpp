@@ -1,6 +1,7 @@
 #include "simulator/scratchpad.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace tilewright {
@@ -10,11 +11,52 @@ BufferContents::BufferContents(const Schedule& s, Mover move) : s_(s), move_(std
 BufferContents::State& BufferContents::state(BufferId b, std::int64_t instance) {
   Instances& i = instances_[b.index()];
   if (i.last == nullptr || i.last_key != instance) {
+    if (i.last != nullptr && visited_once_[b.index()]) leave(b, *i.last);
     i.last = &i.all[instance];
     i.last->instance = instance;
     i.last_key = instance;
   }
   return *i.last;
+}
+
+/// The walk never comes back to this instance: what it holds is of no more use, and what it has to
+/// write goes now where nothing can tell that from the kernel's end.
+void BufferContents::leave(BufferId b, State& st) {
+  const Buffer& buf = buffer(b);
+  if (st.changed && (buf.role == BufferRole::output || buf.leaves)) {
+    if (!order_free_ || buf.outer.valid()) return;
+    write(b, st);
+  }
+  instances_[b.index()].all.erase(st.instance);
+}
+
+/// Whether each of its instances is one iteration of loops over units that nothing repeats.
+bool BufferContents::visited_once(BufferId b) const {
+  for (const Buffer& inner : kernel_->buffers)
+    if (inner.outer == b && inner.role != BufferRole::input) return false;  // may be written late
+  const auto uses = [&](const ScheduleNode& n) {
+    return n.buffer == b || n.flush == b ||
+           std::ranges::any_of(n.writes, [&](const OutputUse& w) { return w.buffer == b; });
+  };
+  const LevelId level = buffer(b).level;
+  std::optional<std::vector<NodeId>> loops;
+  if (const NodeId at = buffer(b).fixed_at; at.valid()) {
+    loops = unit_loops(s_, *kernel_, at, level);
+  } else {
+    for (std::size_t n = 0; n < kernel_->nodes.size(); ++n) {
+      if (!uses(kernel_->nodes[n])) continue;
+      std::vector<NodeId> here = unit_loops(s_, *kernel_, NodeId(n), level);
+      if (loops && *loops != here) return false;
+      loops = std::move(here);
+    }
+  }
+  if (!loops || loops->empty()) return false;
+  for (NodeId n = loops->back(); n.valid(); n = kernel_->node(n).parent) {
+    const ScheduleNode& l = kernel_->node(n);
+    if (l.kind == NodeKind::loop && l.max_trips > 1 && std::ranges::find(*loops, n) == loops->end())
+      return false;
+  }
+  return true;
 }
 
 void BufferContents::apply(const AccessEvent& e) {
@@ -52,6 +94,12 @@ void BufferContents::begin(int kernel) {
   for (const Buffer& b : kernel_->buffers)
     managed_.push_back(s_.machine->level(b.level).managed == Managed::software);
   instances_.assign(kernel_->buffers.size(), {});
+  visited_once_.assign(kernel_->buffers.size(), false);
+  for (std::size_t b = 0; b < visited_once_.size(); ++b)
+    visited_once_[b] = managed_[b] && visited_once(BufferId(b));
+  order_free_ = std::ranges::none_of(s_.machine->levels, [](const Level& l) {
+    return l.kind == LevelKind::cache;
+  });
 }
 
 void BufferContents::move(BufferId b, const State& st, const Box& box, bool inward) {

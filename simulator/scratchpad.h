@@ -28,7 +28,8 @@ class BufferContents {
   using Mover = std::function<void(const Movement&)>;
   BufferContents(const Schedule& s, Mover move);
 
-  /// Takes the events of walk(), in order. Cost: constant, but for kernel_end (every instance).
+  /// Takes the events of walk(), in order. Cost: constant, but for kernel_end (every instance kept).
+  /// Memory: the instances that the walk may come back to, and those with values still to be written.
   void apply(const AccessEvent& e);
 
  private:
@@ -50,6 +51,8 @@ class BufferContents {
   const Buffer& buffer(BufferId b) const { return kernel_->buffer(b); }
   bool managed(BufferId b) const { return b.valid() && managed_[b.index()]; }
   State& state(BufferId b, std::int64_t instance);
+  void leave(BufferId b, State& st);
+  bool visited_once(BufferId b) const;
 
   void begin(int kernel);
   void load(BufferId b, std::int64_t instance, const Box& tile);
@@ -67,6 +70,8 @@ class BufferContents {
   const AccessEvent* event_ = nullptr;  // the one being applied
   std::vector<bool> managed_;           // by buffer
   std::vector<Instances> instances_;    // by buffer
+  std::vector<bool> visited_once_;      // by buffer: the walk comes back to none of its instances
+  bool order_free_ = false;             // no cache sees in which order tiles are written
 };
 
 }  // namespace tilewright

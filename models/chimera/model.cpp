@@ -5,7 +5,9 @@
 #include <map>
 #include <set>
 
+#include "core/base/format.h"
 #include "core/plan/traffic.h"
+#include "models/chimera/chain.h"
 #include "models/chimera/sampler.h"
 
 namespace tilewright::chimera {
@@ -266,8 +268,14 @@ bool brings_to_several(const Node& tree, std::set<std::string>& levels) {
   return levels.size() > 1;
 }
 
-/// Footprints are boxes known beforehand. An outcome here, so that other models' rows go on.
-std::optional<Reason> gathers_refused(const Workload& w) {
+/// What Chain throws for, as an outcome, so that other models' rows go on: footprints are boxes known
+/// beforehand, and orders are of few loops.
+std::optional<Reason> workload_refused(const Workload& w) {
+  const std::size_t most = std::max({w.loops().size(), w.tensors().size(), w.operators().size()});
+  if (most > detail::kMaxMask)
+    return Reason{formatted("Chimera orders the loops of at most {0} loops, tensors and operators; {1} "
+                            "has {2}",
+                            detail::kMaxMask, w.name(), most)};
   for (OpId op : w.topological_order())
     if (w.gathers(op))
       return Reason{w.op(op).name +
@@ -316,7 +324,7 @@ Words words_of(const Workload& w, const Order& order, const Tiles& tiles) {
 
 Result<tilewright::Price> price_plan(const Question& q, const Plan& plan,
                                      const Settings& settings) {
-  if (const auto refused = gathers_refused(*q.workload)) return *refused;
+  if (const auto refused = workload_refused(*q.workload)) return *refused;
   if (plan.kernels.empty()) return Reason{"the plan has no kernel"};
   std::set<std::string> levels;
   const bool several = brings_to_several(plan.kernels.front().tree, levels);
@@ -329,7 +337,7 @@ Result<tilewright::Price> price_plan(const Question& q, const Plan& plan,
 }
 
 Result<Proposal> propose(const Question& q, const Settings& settings) {
-  if (const auto refused = gathers_refused(*q.workload)) return *refused;
+  if (const auto refused = workload_refused(*q.workload)) return *refused;
   if (over_paths(q)) return propose_paths(q);
   if (over_levels(q)) return propose_levels(q, settings);
   const Workload& w = *q.workload;

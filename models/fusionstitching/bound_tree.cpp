@@ -17,7 +17,7 @@ Result<BoundTree> BoundTreeWriter::write() {
   if (scheme == Scheme::thread && sums_columns(g_, c_)) return columns();
   if (scheme == Scheme::thread && !c_.partial.empty())
     return Reason{"a row a thread leaves no thread a column to sum up"};
-  if (scheme != Scheme::block && c_.rows == 0)
+  if (scheme != Scheme::block && c_.rows.empty())
     return Reason{"it has no rows to give to threads or warps"};
   units(scheme);
   make_passes(inner_);
@@ -30,11 +30,11 @@ Result<BoundTree> BoundTreeWriter::write() {
   return std::move(out_);
 }
 
-std::vector<int> BoundTreeWriter::ordered(Mask loops) const {
+std::vector<int> BoundTreeWriter::ordered(LoopSet loops) const {
   std::vector<int> out;
   for (std::size_t i = c_.vertices.size(); i-- > 0;)
     for (LoopId l : op(c_.vertices[i]).loops)
-      if ((loops & bit(l)) != 0 && std::ranges::find(out, static_cast<int>(l.index())) == out.end())
+      if (loops.has(l) && std::ranges::find(out, static_cast<int>(l.index())) == out.end())
         out.push_back(static_cast<int>(l.index()));
   return out;
 }
@@ -147,17 +147,17 @@ bool BoundTreeWriter::all_read(int v, TensorId t, std::size_t dim) {
       if (a.tensor != t) continue;
       const auto plain = a.index[dim].plain_loop();
       if (!plain || w_.tensor(t).shape[dim] != w_.loop(*plain).extent) continue;
-      if ((g_.vertex(r).reduced & bit(*plain)) != 0 || !needs_less(r)) return true;
+      if (g_.vertex(r).reduced.has(*plain) || !needs_less(r)) return true;
     }
   }
   return false;
 }
 
-void BoundTreeWriter::make_passes(Mask inner) {
+void BoundTreeWriter::make_passes(LoopSet inner) {
   passes_.clear();
   pass_of_.clear();
   for (int v : order()) {
-    const Mask loops = g_.vertex(v).loops & inner;
+    const LoopSet loops = g_.vertex(v).loops & inner;
     const bool alone = needs_less(v);
     Pass own{.loops = loops, .alone = alone};
     const bool any_bound = spread() && share_loops(own, v);
@@ -166,8 +166,8 @@ void BoundTreeWriter::make_passes(Mask inner) {
       const Edge& edge = g_.edge(e);
       const auto made = pass_of_.find(edge.from);
       if (made == pass_of_.end()) continue;
-      const bool waits = (g_.vertex(edge.from).reduced & loops) != 0 || (edge.bad & loops) != 0 ||
-                         (edge.bad & g_.vertex(edge.from).loops & inner) != 0;
+      const bool waits = !(g_.vertex(edge.from).reduced & loops).empty() || !(edge.bad & loops).empty() ||
+                         !(edge.bad & g_.vertex(edge.from).loops & inner).empty();
       first = std::max(first, made->second + (waits ? 1 : 0));
     }
     std::size_t at = first;
@@ -180,7 +180,7 @@ void BoundTreeWriter::make_passes(Mask inner) {
       Pass& p = passes_.back();
       if (!spread()) {
         p.bound = contiguous_loop(g_, c_, loops);
-        if (p.bound < 0 && loops != 0) p.bound = ordered(loops).back();
+        if (p.bound < 0 && !loops.empty()) p.bound = ordered(loops).back();
         if (p.bound >= 0) p.step = step_along(p.bound);
       }
     }
@@ -190,7 +190,7 @@ void BoundTreeWriter::make_passes(Mask inner) {
 }
 
 bool BoundTreeWriter::share_loops(Pass& p, int v) {
-  if (p.loops == 0) return true;
+  if (p.loops.empty()) return true;
   const Contiguous own = contiguous_of(g_, c_, v, inner_);
   const auto before = std::find_if(passes_.rbegin(), passes_.rend(),
                                    [&](const Pass& q) { return q.loops == p.loops; });
@@ -289,7 +289,7 @@ Result<BoundTree> BoundTreeWriter::columns() {
                                    {reduced, 1, Binding::seq}};
   std::vector<Node> nodes = {nest(within, sequence(std::move(computes)))};
   for (int v : passes_.front().vertices)
-    if (g_.vertex(v).reduced != 0)
+    if (!g_.vertex(v).reduced.empty())
       for (const Output& o : op(v).outputs)
         nodes.push_back(store(w_.tensor(o.target.tensor).name, {}, s_.splits > 1));
   return BoundTree{.tree = nest(cuts, sequence(std::move(nodes))), .kept = step};

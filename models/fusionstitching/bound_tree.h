@@ -53,7 +53,7 @@ Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
 
 /// Of the loops in `among`, the one that walks contiguous elements of the most bytes; -1: none
 /// does.
-int contiguous_loop(const Graph& g, const Component& c, Mask among);
+int contiguous_loop(const Graph& g, const Component& c, LoopSet among);
 /// Whether neighbouring elements in memory belong to different rows of the part (sums over rows of
 /// a matrix): its rows are columns, and a warp that goes along one would touch a sector an element.
 bool runs_over_columns(const Graph& g, const Component& c);

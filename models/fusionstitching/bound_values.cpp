@@ -17,11 +17,11 @@ bool BoundTreeWriter::same_units(const Pass& p, const Access& a, const Pass& q, 
 }
 
 void BoundTreeWriter::count_work(const Pass& p, int v, const Access& made) {
-  const Mask reduced = g_.vertex(v).reduced & p.loops;
+  const LoopSet reduced = g_.vertex(v).reduced & p.loops;
   ThreadWork& work = out_.work[v];
   work.step = p.step;
   for (const LoopShare& share : p.shares) work.turns *= static_cast<double>(share.turns);
-  if (reduced == 0) return;
+  if (reduced.empty()) return;
   const std::int64_t sums = sums_of(p.shares, loops_of(made), reduced);
   if (sums > kKeptOfTensor)
     refused_ =
@@ -40,7 +40,7 @@ void BoundTreeWriter::count_loads() {
     for (int v : p.vertices)
       for (const Access& a : op(v).inputs) {
         if (made_here(a.tensor)) continue;
-        Mask indexed = 0;
+        LoopSet indexed;
         for (int l : gather_loops(op(v), a))
           indexed |= bit(op(v).loops[static_cast<std::size_t>(l)]);
         const bool wide = p.bound >= 0 && !a.index.empty() &&
@@ -66,7 +66,7 @@ int BoundTreeWriter::dimension(const Pass& p, const Access& a) const {
 }
 
 std::int64_t BoundTreeWriter::share_of(const Pass& p, const Access& a) const {
-  const Mask loops = loops_of(a) & p.loops;
+  const LoopSet loops = loops_of(a) & p.loops;
   if (spread()) return values_of(p.shares, loops);
   std::int64_t n = 1;
   for (int l : ordered(loops)) {
@@ -150,7 +150,7 @@ void BoundTreeWriter::place_inputs() {
       share = std::max(share, share_of(p, *u.access));
       if (spread()) {
         aligned &= same_units(passes_[first.pass], *first.access, p, *u.access);
-        alike |= (p.loops & ~loops_of(*u.access)) != 0 || first.pass > 0;
+        alike |= !(p.loops & ~loops_of(*u.access)).empty() || first.pass > 0;
         continue;
       }
       const int d = dimension(p, *u.access);
@@ -191,13 +191,13 @@ void BoundTreeWriter::place_output(Scheme scheme, std::size_t at, int v, const A
         later = true;
         readers += static_cast<double>(values_of(passes_[q].shares, loops_of(a)));
         if (spread())
-          aligned &= (loops_of(made) & p.loops) == 0 || same_units(p, made, passes_[q], a);
+          aligned &= (loops_of(made) & p.loops).empty() || same_units(p, made, passes_[q], a);
         else
           aligned &=
               d == -1 || (d >= 0 && dimension(passes_[q], a) == d && passes_[q].step == p.step);
       }
-  const Mask over = spread() ? p.loops : p.bound < 0 ? 0 : bit(p.bound);
-  const bool joined = bound_ != Binding::seq && (g_.vertex(v).reduced & over) != 0;
+  const LoopSet over = spread() ? p.loops : p.bound < 0 ? LoopSet() : bit(p.bound);
+  const bool joined = bound_ != Binding::seq && !(g_.vertex(v).reduced & over).empty();
   const std::string scope = bound_ == Binding::lane ? "warp" : "block";
   if (spread()) count_work(p, v, made);
   if (joined && !read_here) after_[at].push_back(store(tensor));
@@ -222,7 +222,7 @@ void BoundTreeWriter::place_output(Scheme scheme, std::size_t at, int v, const A
 }
 
 bool BoundTreeWriter::place_for_run(TensorId t, const std::vector<Use>& uses) {
-  Mask loops = 0;
+  LoopSet loops;
   std::int64_t share = 0;
   for (const Use& u : uses) {
     loops |= loops_of(*u.access);
@@ -232,12 +232,12 @@ bool BoundTreeWriter::place_for_run(TensorId t, const std::vector<Use>& uses) {
   }
   const std::int64_t most = std::min(kKept, d_.registers_per_sm / threads_ - kWorking);
   if (s_.rows_in_turn == 1) return false;
-  if ((loops & c_.rows) == 0 && share <= kKeptOfTensor && kept_ + share <= most) {
+  if ((loops & c_.rows).empty() && share <= kKeptOfTensor && kept_ + share <= most) {
     kept_ += share;
     run_loads_.push_back(load(w_.tensor(t).name, "registers"));
     return true;
   }
-  if (bound_ != Binding::thread || (loops & inner_) != 0) return false;
+  if (bound_ != Binding::thread || !(loops & inner_).empty()) return false;
   const std::int64_t bytes = s_.rows_per_block * size_of(w_.tensor(t).dtype);
   if (shared_ + bytes > d_.shared_per_sm) return false;
   shared_ += bytes;

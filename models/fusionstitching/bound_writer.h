@@ -26,7 +26,7 @@ class BoundTreeWriter {
   const Operator& op(int v) const { return w_.op(g_.vertex(v).op); }
 
   /// Loops of the mask in the order in which the part's last operator (or any) has them.
-  std::vector<int> ordered(Mask loops) const;
+  std::vector<int> ordered(LoopSet loops) const;
 
   Node nest(std::span<const Cut> cuts, Node body) const;
 
@@ -61,7 +61,7 @@ class BoundTreeWriter {
   bool all_read(int v, TensorId t, std::size_t dim);
 
   /// Each operator joins the first pass over its loops that is late enough for all that it reads.
-  void make_passes(Mask inner);
+  void make_passes(LoopSet inner);
 
   // ---- Several loops within a row ---------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class BoundTreeWriter {
   std::int64_t threads_;
 
   std::vector<Cut> cuts_, warp_cuts_;
-  Mask inner_ = 0;
+  LoopSet inner_;
   Binding bound_ = Binding::seq;
   bool in_warps_ = false;  ///< threads are said as warps and their lanes
   bool in_grid_ = false;   ///< the loop over threads is cut for blocks, too

@@ -21,21 +21,21 @@ bool read_among(const Graph& g, std::span<const int> vertices, int v) {
 /// Whether blocks may add up its result.
 bool may_be_partial(const Graph& g, int v) {
   const Workload& w = g.workload();
-  return g.vertex(v).reduced != 0 &&
+  return !g.vertex(v).reduced.empty() &&
          std::ranges::all_of(w.op(g.vertex(v).op).outputs, [&](const Output& o) {
            return o.combine == Combine::sum && size_of(w.tensor(o.target.tensor).dtype) >= 4;
          });
 }
 
 /// Loops of rows that every one of these goes along.
-Mask common_loops(const Graph& g, std::span<const int> partial, Mask rows) {
+LoopSet common_loops(const Graph& g, std::span<const int> partial, LoopSet rows) {
   for (int v : partial) rows &= g.vertex(v).reduced;
   return rows;
 }
 
 /// Rows of a part, some of its sums partial.
 struct Choice {
-  Mask rows = 0;
+  LoopSet rows;
   std::vector<int> partial;
 };
 
@@ -45,17 +45,17 @@ Choice least_partial(const Graph& g, const Component& part) {
   for (int v : part.vertices)
     if (may_be_partial(g, v) && !read_among(g, part.vertices, v)) all.partial.push_back(v);
   // Threads go along contiguous elements, blocks along the others.
-  const int along = contiguous_loop(g, part, ~Mask{0});
-  const Mask allowed = along < 0 ? ~Mask{0} : ~bit(along);
+  const int along = contiguous_loop(g, part, LoopSet::all());
+  const LoopSet allowed = along < 0 ? LoopSet::all() : ~bit(along);
   all.rows = rows_of(g, part.vertices, all.partial) & allowed;
   std::vector<int> tried = all.partial;
   std::ranges::stable_partition(
-      tried, [&](int v) { return along >= 0 && (g.vertex(v).reduced & bit(along)) != 0; });
+      tried, [&](int v) { return along >= 0 && g.vertex(v).reduced.has(along); });
   for (int v : tried) {
     std::vector<int> fewer = all.partial;
     std::erase(fewer, v);
-    const Mask rows = rows_of(g, part.vertices, fewer) & allowed;
-    if (rows == 0 || g.points(rows) < std::min(kEnoughRows, g.points(all.rows))) continue;
+    const LoopSet rows = rows_of(g, part.vertices, fewer) & allowed;
+    if (rows.empty() || g.points(rows) < std::min(kEnoughRows, g.points(all.rows))) continue;
     all = {.rows = rows, .partial = std::move(fewer)};
   }
   return all;
@@ -65,7 +65,7 @@ Choice least_partial(const Graph& g, const Component& part) {
 bool only_sums(const Graph& g, const Component& part) {
   bool sums = false;
   for (int v : part.vertices) {
-    if (g.vertex(v).reduced == 0) continue;
+    if (g.vertex(v).reduced.empty()) continue;
     if (!may_be_partial(g, v) || read_among(g, part.vertices, v)) return false;
     sums = true;
   }
@@ -88,15 +88,15 @@ bool read_alike(const Graph& g, const Component& a, const Component& b) {
 
 }  // namespace
 
-Mask rows_of(const Graph& g, std::span<const int> vertices, std::span<const int> partial) {
+LoopSet rows_of(const Graph& g, std::span<const int> vertices, std::span<const int> partial) {
   const auto place = [&](int v) {
     return static_cast<std::size_t>(std::ranges::lower_bound(vertices, v) - vertices.begin());
   };
-  Mask rows = ~Mask{0};
+  LoopSet rows = LoopSet::all();
   std::vector<bool> carries(vertices.size());  // a reduction of this part is needed to compute it
   for (std::size_t i = 0; i < vertices.size(); ++i) {
     const Vertex& v = g.vertex(vertices[i]);
-    const Mask whole = in(partial, vertices[i]) ? 0 : v.reduced;
+    const LoopSet whole = in(partial, vertices[i]) ? LoopSet() : v.reduced;
     rows &= ~whole;
     carries[i] = v.kind == Kind::reduction;
     for (int e : v.in) {
@@ -119,14 +119,14 @@ void choose_rows(const Graph& g, Component& part) {
   part.rows = rows_of(g, part.vertices, {});
   part.row_count = g.points(part.rows);
   const bool handed_on = std::ranges::any_of(part.vertices, [&](int v) {
-    return g.vertex(v).reduced != 0 && read_among(g, part.vertices, v);
+    return !g.vertex(v).reduced.empty() && read_among(g, part.vertices, v);
   });
   // Where every sum is whole in a column, a column's rows may be cut over blocks (may_split).
-  if (part.rows != 0 && (!handed_on || part.row_count >= kEnoughRows)) return;
+  if (!part.rows.empty() && (!handed_on || part.row_count >= kEnoughRows)) return;
   if (g.vertex(part.vertices.front()).kind == Kind::product) return;
   Choice choice = least_partial(g, part);
-  if (choice.partial.empty() || common_loops(g, choice.partial, choice.rows) == 0) return;
-  if (part.rows != 0 && g.points(choice.rows) <= part.row_count) return;
+  if (choice.partial.empty() || common_loops(g, choice.partial, choice.rows).empty()) return;
+  if (!part.rows.empty() && g.points(choice.rows) <= part.row_count) return;
   part.rows = choice.rows;
   part.row_count = g.points(choice.rows);
   part.partial = std::move(choice.partial);
@@ -150,7 +150,7 @@ void join_sums(const Graph& g, std::vector<Component>& parts) {
 
 void join_equal(const Graph& g, std::vector<Component>& parts) {
   const auto loops = [&g](const Component& c) {
-    Mask all = 0;
+    LoopSet all;
     for (int v : c.vertices) all |= g.vertex(v).loops;
     return all;
   };
@@ -160,7 +160,7 @@ void join_equal(const Graph& g, std::vector<Component>& parts) {
       Component both;
       std::ranges::merge(parts[i].vertices, parts[j].vertices, std::back_inserter(both.vertices));
       choose_rows(g, both);
-      if (both.rows == 0) continue;
+      if (both.rows.empty()) continue;
       parts[i] = std::move(both);
       parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(j));
       j = i;  // what is joined may read what others read
@@ -168,10 +168,12 @@ void join_equal(const Graph& g, std::vector<Component>& parts) {
 }
 
 int run_loop(const Graph& g, const Component& c) {
-  const Mask common = common_loops(g, c.partial, c.rows);
+  const LoopSet common = common_loops(g, c.partial, c.rows);
   int longest = -1;
-  for (int l = 0; l < 64; ++l)
-    if ((common & bit(l)) != 0 && (longest < 0 || g.extent(l) > g.extent(longest))) longest = l;
+  common.each([&](std::size_t at) {
+    const int l = static_cast<int>(at);
+    if (longest < 0 || g.extent(l) > g.extent(longest)) longest = l;
+  });
   return longest;
 }
 

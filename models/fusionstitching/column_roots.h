@@ -10,7 +10,7 @@ namespace tilewright::fusionstitching {
 
 /// The loops along which blocks may split these vertices, where each block has only a part of the
 /// sums in `partial`. Cost: linear in edges.
-Mask rows_of(const Graph& g, std::span<const int> vertices, std::span<const int> partial);
+LoopSet rows_of(const Graph& g, std::span<const int> vertices, std::span<const int> partial);
 
 /// Sets a part's rows, row_count and partial. Sums that nothing in the part reads become partial
 /// where rows would otherwise be none, or fewer than a GPU has room for blocks; as few of them as

@@ -84,19 +84,19 @@ class Tally {
 
   /// Elements of the tensor that a thread touches in one turn.
   double elements(const Access& a, const Place& at) const {
-    const Mask loops = loops_of(a);
+    const LoopSet loops = loops_of(a);
     double n = 1;
     for (std::size_t l = 0; l < at.range.size(); ++l)
-      if ((loops >> l & 1) != 0) n *= static_cast<double>(at.range[l]);
+      if (loops.has(l)) n *= static_cast<double>(at.range[l]);
     return n;
   }
 
   /// Elements of it that a thread has in all.
   double own(const Access& a, const Place& at) const {
-    Mask loops = loops_of(a);
+    const LoopSet within = loops_of(a) & ~c_.rows;
     double n = elements(a, at);
     for (std::size_t l = 0; l < at.of_loop.size(); ++l)
-      if ((loops & ~c_.rows) >> l & 1) n *= at.of_loop[l];  // of one row at a time
+      if (within.has(l)) n *= at.of_loop[l];  // of one row at a time
     return n;
   }
 
@@ -118,9 +118,9 @@ class Tally {
     Accesses x{.count = elements(a, at) / wide};
     double lanes = 1;  // that touch other elements
     bool side_by_side = false;
-    const Mask loops = loops_of(a);
+    const LoopSet loops = loops_of(a);
     for (std::size_t l = 0; l < at.lanes.size(); ++l) {
-      if ((loops >> l & 1) == 0) continue;
+      if (!loops.has(l)) continue;
       lanes *= at.lanes[l];
       side_by_side = side_by_side || (at.lanes[l] > 1 && has(a.index.back(), static_cast<int>(l)));
     }
@@ -213,7 +213,7 @@ class Tally {
       Place once = there;  // turns of other loops find it in registers
       once.turns = 1;
       for (const auto& [l, times] : there.passed)
-        if ((loops_of(a) >> l & 1) != 0) once.turns *= times;
+        if (loops_of(a).has(l)) once.turns *= times;
       add(access(a, once), once, true);
       kept_.make(a.tensor, own(a, there));
       return latency(a, there);
@@ -230,7 +230,7 @@ class Tally {
 
   /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
   double latency(const Access& a, const Place& at) const {
-    return (at.blocks & ~loops_of(a)) != 0 ? d_.l2 : d_.dram;
+    return !(at.blocks & ~loops_of(a)).empty() ? d_.l2 : d_.dram;
   }
 
   void add_atomically(const std::string& tensor, const Place& at) {
@@ -326,9 +326,9 @@ class Tally {
   double completed(const Vertex& x, const Place& at, bool one_by_one) const {
     double turns = 1;
     for (const auto& [l, times] : at.passed) {
-      const bool reduced = (x.reduced >> l & 1) != 0;
+      const bool reduced = x.reduced.has(l);
       if (reduced && one_by_one) break;
-      if (!reduced && (x.loops >> l & 1) != 0) turns *= times;
+      if (!reduced && x.loops.has(l)) turns *= times;
     }
     return turns;
   }
@@ -354,15 +354,15 @@ class Tally {
   /// Whether the emitter unrolls the loops of a pass: what registers keep for other passes is
   /// indexed by them.
   bool is_unrolled(const std::set<int>& here, const Place& at) const {
-    Mask passed = 0;
+    LoopSet passed;
     for (const auto& [l, times] : at.passed)
-      if (times > 1) passed |= Mask{1} << l;
+      if (times > 1) passed |= LoopSet(static_cast<std::size_t>(l));
     return std::ranges::any_of(here, [&](int v) {
       const auto kept = [&](const Access& a) {
-        return (loops_of(a) & passed) != 0 && kept_.has(a.tensor);
+        return !(loops_of(a) & passed).empty() && kept_.has(a.tensor);
       };
       const auto keeps = [&](const Output& o) {
-        return (loops_of(o.target) & passed) != 0 && !shared(o.target.tensor) &&
+        return !(loops_of(o.target) & passed).empty() && !shared(o.target.tensor) &&
                (std::ranges::binary_search(c_.partial, v) ||
                 std::ranges::any_of(g_.vertex(v).consumers, [&](int r) {
                   return !here.contains(r) && std::ranges::binary_search(c_.vertices, r);
@@ -390,12 +390,12 @@ class Tally {
       const int v = n.kind == Node::Kind::compute ? vertex_named(n.name) : -1;
       if (v < 0) continue;
       const Vertex& x = g_.vertex(v);
-      fetches = fetches && x.reduced == 0 && std::ranges::any_of(op(v).inputs, is_gather);
+      fetches = fetches && x.reduced.empty() && std::ranges::any_of(op(v).inputs, is_gather);
       for (const Output& o : op(v).outputs) {
         fetches = fetches && !shared(o.target.tensor);
         serial = serial || shared(o.target.tensor);
       }
-      serial = serial || (x.reduced != 0 && completed(x, at, true) > 1);
+      serial = serial || (!x.reduced.empty() && completed(x, at, true) > 1);
     }
     return fetches ? at.turns : serial && at.turns > kUnrolled ? 1 : kLoopsAhead;
   }
@@ -409,7 +409,7 @@ class Tally {
                       });
     double cycles = 0;
     Place once = at;  // of a sum: when it is complete
-    if (x.reduced != 0) once.turns = completed(x, at, false);
+    if (!x.reduced.empty()) once.turns = completed(x, at, false);
     double runs = 1;  // of rows one after the other, over which a partial sum is kept
     if (std::ranges::binary_search(c_.partial, v))
       runs = at.of_loop[static_cast<std::size_t>(run_loop(g_, c_))];
@@ -418,14 +418,14 @@ class Tally {
     const double sums = values * once.turns;
     double steps = 0;
     for (std::size_t l = 0; l < at.shuffles.size(); ++l)
-      if ((x.reduced >> l & 1) != 0) steps += at.shuffles[l];
+      if (x.reduced.has(l)) steps += at.shuffles[l];
     if (steps > 0) {
       const double times = sums * once.repeats * warps(at);
       out_.instructions += 2 * steps * times;
       out_.wavefronts += steps * times;
       cycles += steps * (d_.shuffle + d_.light) + sums - 1;
     }
-    if ((x.reduced & at.joined) != 0) {
+    if (!(x.reduced & at.joined).empty()) {
       // A warp's sum goes to shared memory, and every warp reads those of all.
       const double times = sums * once.repeats * warps(at);
       out_.instructions += times * (2 + out_.warps);

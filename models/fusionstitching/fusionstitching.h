@@ -15,12 +15,10 @@
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
 #include "core/workload/workload.h"
+#include "models/fusionstitching/loop_set.h"
 #include "models/fusionstitching/overlap.h"
 
 namespace tilewright::fusionstitching {
-
-/// A set of loops of the workload, bit l for LoopId l.
-using Mask = std::uint64_t;
 
 /// Section 4's classes of operators; a product is compute-intensive and stays a kernel of its own
 /// (Products); any other contraction is a reduction.
@@ -115,15 +113,15 @@ struct Edge {
   int from = -1, to = -1;  ///< vertices
   TensorId tensor;
   std::int64_t bytes = 0;  ///< that the consumer reads of it
-  Mask bad = 0;            ///< loops along which blocks would need each other's parts
-  Mask indexed = 0;        ///< the producer's loops that index the tensor
+  LoopSet bad;            ///< loops along which blocks would need each other's parts
+  LoopSet indexed;        ///< the producer's loops that index the tensor
 };
 
 /// An operator. Vertices are numbered in topological order.
 struct Vertex {
   OpId op;
   Kind kind = Kind::light;
-  Mask loops = 0, reduced = 0;
+  LoopSet loops, reduced;
   std::int64_t light = 0, expensive = 0;  ///< instructions a point
   std::int64_t outside_inputs = 0;        ///< accesses to inputs of the workload
   std::int64_t row_bytes = 0;             ///< of one element of each output
@@ -137,7 +135,7 @@ struct Vertex {
 /// each pair of vertices.
 class Graph {
  public:
-  /// A Reason where the workload has more than 64 loops. `ridge`: ridge_of().
+  /// `ridge`: ridge_of().
   static Result<Graph> create(std::shared_ptr<const Workload> w, double ridge = 0);
 
   const Workload& workload() const { return *workload_; }
@@ -149,7 +147,7 @@ class Graph {
   int size() const { return static_cast<int>(vertices_.size()); }
   std::int64_t extent(int loop) const { return extents_[static_cast<std::size_t>(loop)]; }
   /// Product of the extents of a set of loops.
-  double points(Mask loops) const;
+  double points(const LoopSet& loops) const;
   /// Whether every path between two of the vertices (ascending) stays among them (figure 6).
   bool convex(std::span<const int> vertices) const;
 
@@ -176,7 +174,7 @@ struct Scored {
 /// another makes, every reduction is whole but those in `partial`, and every root has them.
 struct Component {
   std::vector<int> vertices;
-  Mask rows = 0;
+  LoopSet rows;
   double row_count = 1;
   std::vector<int> partial;  ///< sums along rows, too: blocks add their parts (column_roots.h)
 };

@@ -60,7 +60,7 @@ Vertex vertex_of(const Workload& w, OpId id, double ridge) {
   for (const Access& a : op.inputs)
     if (w.is_input(a.tensor)) ++v.outside_inputs;
   v.kind = is_product(w, id, ridge) ? Kind::product
-           : v.reduced != 0         ? Kind::reduction
+           : !v.reduced.empty()         ? Kind::reduction
            : v.expensive != 0       ? Kind::expensive
                                     : Kind::light;
   return v;
@@ -68,9 +68,9 @@ Vertex vertex_of(const Workload& w, OpId id, double ridge) {
 
 /// Loops along which a block of the reader needs what other blocks make: where the reader's index
 /// is another than the loop that wrote that dimension. A gather may need any of it: all loops.
-Mask crossing(const Output& written, const Access& read) {
-  if (is_gather(read)) return ~Mask{0};
-  Mask bad = 0;
+LoopSet crossing(const Output& written, const Access& read) {
+  if (is_gather(read)) return LoopSet::all();
+  LoopSet bad;
   for (std::size_t d = 0; d < read.index.size(); ++d) {
     const auto wrote = written.target.index[d].plain_loop();
     const auto reads = read.index[d].plain_loop();
@@ -109,9 +109,6 @@ Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
 }
 
 Result<Graph> Graph::create(std::shared_ptr<const Workload> w, double ridge) {
-  if (w->loops().size() > 64)
-    return Reason{
-        formatted("FusionStitching: {} has {} loops, more than 64", w->name(), w->loops().size())};
   Graph g;
   g.workload_ = std::move(w);
   for (const Loop& l : g.workload_->loops()) g.extents_.push_back(l.extent);
@@ -162,10 +159,9 @@ void Graph::close() {
     for (int e : vertices_[v].out) add(after_, v, static_cast<std::size_t>(edge(e).to));
 }
 
-double Graph::points(Mask loops) const {
+double Graph::points(const LoopSet& loops) const {
   double n = 1;
-  for (std::size_t l = 0; l < extents_.size(); ++l)
-    if ((loops >> l & 1) != 0) n *= static_cast<double>(extents_[l]);
+  loops.each([&](std::size_t l) { n *= static_cast<double>(extents_[l]); });
   return n;
 }
 
@@ -236,7 +232,7 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
   std::vector<Component> parts = connected(g, pattern);
   for (Component& part : parts) {
     choose_rows(g, part);
-    if (part.rows == 0 && part.vertices.size() > 1) return std::nullopt;
+    if (part.rows.empty() && part.vertices.size() > 1) return std::nullopt;
   }
   if (parts.size() > 1) join_sums(g, parts);
   return parts;

@@ -61,7 +61,7 @@ void Part::rows_and_blocks(Stitched& s, std::int64_t threads) const {
   s.added_bytes = 0;
   if (s.splits > 1)
     for (int v : c_.vertices)
-      if (g_.vertex(v).reduced != 0)
+      if (!g_.vertex(v).reduced.empty())
         s.added_bytes += s.splits * static_cast<std::int64_t>(c_.row_count * tile(v)) *
                          g_.vertex(v).row_bytes;
 }
@@ -180,7 +180,7 @@ std::vector<double> Part::evaluations(const Group& g) const {
       if (!has(g.vertices, edge.to)) continue;
       const auto to = static_cast<std::size_t>(std::ranges::lower_bound(g.vertices, edge.to) -
                                                g.vertices.begin());
-      if (edge.bad == 0)
+      if (edge.bad.empty())
         aligned = std::max(aligned, out[to]);
       else
         others += out[to];
@@ -237,9 +237,9 @@ void Part::cost_written(Stitched& s, std::int64_t threads) const {
                          return g_.vertex(u).op == producer;
                        });
       if (own) continue;
-      Mask indexed = 0;
+      LoopSet indexed;
       for (const Affine& index : a.index)
-        for (const Term& t : index.terms) indexed |= Mask{1} << t.loop.index();
+        for (const Term& t : index.terms) indexed |= LoopSet(t.loop);
       double& most = loads[a.tensor];
       most = std::max(most,
                       rounds(s, scheme, g_.points(x.loops & indexed & ~c_.rows), threads).accesses);
@@ -247,8 +247,8 @@ void Part::cost_written(Stitched& s, std::int64_t threads) const {
     if (written_home(v))
       cycles +=
           static_cast<double>(x.outputs) * d_.global *
-          rounds(s, scheme, x.reduced != 0 && !columns_ ? tile(v) : inner(v), threads).accesses /
-          (x.reduced != 0 && columns_ ? std::max(1.0, row.accesses)
+          rounds(s, scheme, !x.reduced.empty() && !columns_ ? tile(v) : inner(v), threads).accesses /
+          (!x.reduced.empty() && columns_ ? std::max(1.0, row.accesses)
            : partial(v)               ? static_cast<double>(s.rows_in_turn)
                                       : 1);
   }

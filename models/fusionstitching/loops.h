@@ -15,20 +15,20 @@ inline constexpr std::int64_t kMostWarps = 32;  ///< of a block: CUDA C++ Progra
 /// Threads of a block, at most, that a loop's trips ask for.
 inline constexpr std::int64_t kThreadsOfTrips = 256;
 
-inline Mask bit(int l) { return Mask{1} << l; }
-inline Mask bit(LoopId l) { return Mask{1} << l.index(); }
+inline LoopSet bit(int l) { return LoopSet(static_cast<std::size_t>(l)); }
+inline LoopSet bit(LoopId l) { return LoopSet(l); }
 /// `vertices` are in order.
 inline bool in(std::span<const int> vertices, int v) {
   return std::ranges::binary_search(vertices, v);
 }
 /// Loops that an index, or any index of an access, has.
-inline Mask loops_of(const Affine& index) {
-  Mask m = 0;
+inline LoopSet loops_of(const Affine& index) {
+  LoopSet m;
   for (const Term& t : index.terms) m |= bit(t.loop);
   return m;
 }
-inline Mask loops_of(const Access& a) {
-  Mask m = 0;
+inline LoopSet loops_of(const Access& a) {
+  LoopSet m;
   for (const Affine& index : a.index) m |= loops_of(index);
   return m;
 }

@@ -37,7 +37,7 @@ void each_home_access(const Graph& g, const Component& c, F&& f) {
 
 }  // namespace
 
-int contiguous_loop(const Graph& g, const Component& c, Mask among) {
+int contiguous_loop(const Graph& g, const Component& c, LoopSet among) {
   const Workload& w = g.workload();
   std::vector<std::int64_t> bytes(w.loops().size());
   each_home_access(g, c, [&](const Access& a) {
@@ -47,35 +47,37 @@ int contiguous_loop(const Graph& g, const Component& c, Mask among) {
   });
   int best = -1;
   for (std::size_t l = 0; l < bytes.size(); ++l)
-    if ((among >> l & 1) != 0 && bytes[l] > 0 &&
+    if (among.has(l) && bytes[l] > 0 &&
         (best < 0 || bytes[l] > bytes[static_cast<std::size_t>(best)]))
       best = static_cast<int>(l);
   return best;
 }
 
 bool runs_over_columns(const Graph& g, const Component& c) {
-  const int l = contiguous_loop(g, c, ~Mask{0});
+  const int l = contiguous_loop(g, c, LoopSet::all());
   const bool rows_of_points = std::ranges::all_of(
       c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.rows) <= 1; });
-  return l >= 0 && (c.rows & bit(l)) != 0 && !rows_of_points;
+  return l >= 0 && c.rows.has(l) && !rows_of_points;
 }
 
 bool sums_columns(const Graph& g, const Component& c) {
   if (!runs_over_columns(g, c)) return false;
-  Mask loops = 0;
+  LoopSet loops;
   for (int v : c.vertices) loops |= g.vertex(v).loops & ~c.rows;
-  if (std::popcount(loops) != 1) return false;
+  int count = 0;
+  loops.each([&](std::size_t) { ++count; });
+  if (count != 1) return false;
   return std::ranges::all_of(c.vertices, [&](int v) {
     const Vertex& x = g.vertex(v);
     const bool read = std::ranges::any_of(x.consumers, [&](int r) { return in(c.vertices, r); });
-    return (x.loops & ~c.rows) == loops && !(x.reduced != 0 && read);
+    return (x.loops & ~c.rows) == loops && !(!x.reduced.empty() && read);
   });
 }
 
 bool may_split(const Graph& g, const Component& c) {
   return sums_columns(g, c) && std::ranges::all_of(c.vertices, [&](int v) {
            const auto& outputs = g.workload().op(g.vertex(v).op).outputs;
-           return g.vertex(v).reduced == 0 || std::ranges::all_of(outputs, [](const Output& o) {
+           return g.vertex(v).reduced.empty() || std::ranges::all_of(outputs, [](const Output& o) {
                     return o.combine == Combine::sum;
                   });
          });
@@ -87,7 +89,7 @@ std::int64_t widest_vector(const Graph& g, const Component& c) {
   each_home_access(g, c, [&](const Access& a) {
     smallest = std::min<std::int64_t>(smallest, size_of(w.tensor(a.tensor).dtype));
   });
-  int l = contiguous_loop(g, c, ~Mask{0});
+  int l = contiguous_loop(g, c, LoopSet::all());
   if (l < 0) return 1;
   std::int64_t widest = kAccess / smallest;
   while (widest > 1 && g.extent(l) % widest != 0) widest /= 2;

@@ -24,7 +24,7 @@ std::vector<std::string> names_of(const Workload& w, const fs::Graph& g,
 ordered_json part_json(const Workload& w, const fs::Graph& g, const fs::Stitched& s) {
   ordered_json rows = ordered_json::array();
   for (std::size_t l = 0; l < w.loops().size(); ++l)
-    if ((s.component.rows >> l & 1) != 0) rows.push_back(w.loops()[l].name);
+    if (s.component.rows.has(l)) rows.push_back(w.loops()[l].name);
   ordered_json json = {{"rows", rows},
                        {"row_count", s.component.row_count},
                        {"rows_per_block", s.rows_per_block},

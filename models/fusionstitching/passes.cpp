@@ -89,42 +89,42 @@ std::vector<Cut> cuts_of(const Graph& g, std::span<const LoopShare> shares, bool
   return cuts;
 }
 
-std::int64_t values_of(std::span<const LoopShare> shares, Mask indexed) {
+std::int64_t values_of(std::span<const LoopShare> shares, LoopSet indexed) {
   std::int64_t n = 1;
   for (const LoopShare& s : shares)
-    if ((indexed & bit(s.loop)) != 0) n *= s.turns * s.step;
+    if (indexed.has(s.loop)) n *= s.turns * s.step;
   return n;
 }
 
-std::int64_t sums_of(std::span<const LoopShare> shares, Mask indexed, Mask reduced) {
+std::int64_t sums_of(std::span<const LoopShare> shares, LoopSet indexed, LoopSet reduced) {
   // Loops over warps stand outside of all others: a sum over warps is around every turn.
   bool around = warps_of(shares, reduced) > 1;
   std::int64_t n = 1;
   for (const LoopShare& s : shares) {
-    around = around || (reduced & bit(s.loop)) != 0;
-    if (around && (indexed & bit(s.loop)) != 0) n *= s.turns * s.step;
+    around = around || reduced.has(s.loop);
+    if (around && indexed.has(s.loop)) n *= s.turns * s.step;
   }
   return n;
 }
 
-std::int64_t lanes_of(std::span<const LoopShare> shares, Mask reduced) {
+std::int64_t lanes_of(std::span<const LoopShare> shares, LoopSet reduced) {
   std::int64_t n = 1;
   for (const LoopShare& s : shares)
-    if ((reduced & bit(s.loop)) != 0) n *= s.lanes;
+    if (reduced.has(s.loop)) n *= s.lanes;
   return n;
 }
 
-std::int64_t warps_of(std::span<const LoopShare> shares, Mask reduced) {
+std::int64_t warps_of(std::span<const LoopShare> shares, LoopSet reduced) {
   std::int64_t n = 1;
   for (const LoopShare& s : shares)
-    if ((reduced & bit(s.loop)) != 0) n *= s.warps;
+    if (reduced.has(s.loop)) n *= s.warps;
   return n;
 }
 
-Contiguous contiguous_of(const Graph& g, const Component& c, int vertex, Mask within_row) {
+Contiguous contiguous_of(const Graph& g, const Component& c, int vertex, LoopSet within_row) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(vertex).op);
-  const Mask loops = g.vertex(vertex).loops & within_row;
+  const LoopSet loops = g.vertex(vertex).loops & within_row;
   const auto own = [&](OpId id) {
     return id.valid() &&
            std::ranges::any_of(c.vertices, [&](int u) { return g.vertex(u).op == id; });
@@ -133,13 +133,13 @@ Contiguous contiguous_of(const Graph& g, const Component& c, int vertex, Mask wi
   double most = 0;
   const auto consider = [&](const Access& a) {
     if (a.index.empty()) return;
-    Mask indexed = 0;
+    LoopSet indexed;
     for (int l : gather_loops(op, a))
       indexed |= bit(static_cast<int>(op.loops[static_cast<std::size_t>(l)].index()));
     const double elements = g.points(indexed & loops);
     for (const Term& t : a.index.back().terms) {
       const int l = static_cast<int>(t.loop.index());
-      if (t.coefficient != 1 || (loops & bit(l)) == 0 || elements <= most) continue;
+      if (t.coefficient != 1 || !loops.has(l) || elements <= most) continue;
       most = elements;
       best = {l, (indexed & loops) == loops};
     }
@@ -158,8 +158,9 @@ Contiguous contiguous_of(const Graph& g, const Component& c, int vertex, Mask wi
 bool has_nested_rows(const Graph& g, const Component& c) {
   return std::ranges::any_of(c.vertices, [&](int v) {
     int loops = 0;
-    for (Mask m = g.vertex(v).loops & ~c.rows; m != 0; m &= m - 1)
-      loops += g.extent(std::countr_zero(m)) > 1 ? 1 : 0;
+    (g.vertex(v).loops & ~c.rows).each([&](std::size_t l) {
+      loops += g.extent(static_cast<int>(l)) > 1 ? 1 : 0;
+    });
     return loops > 1;
   });
 }

@@ -25,7 +25,7 @@ struct LoopShare {
 
 /// Operators that share a loop; `loops` of them within the row, none: values of the row itself.
 struct Pass {
-  Mask loops = 0;
+  LoopSet loops;
   bool alone = false;     ///< an operator of which less than everything is needed
   bool fetches = false;   ///< gathers, which had better all be under way before they are used
   int bound = -1;         ///< the loop that goes over lanes or threads
@@ -44,12 +44,12 @@ std::vector<LoopShare> share_out(const Graph& g, std::span<const int> loops, int
 /// `t/16@warp t/1@lane d/4@lane`, of one loop that a block's threads suffice for `t/1@thread`.
 std::vector<Cut> cuts_of(const Graph& g, std::span<const LoopShare> shares, bool in_block);
 /// Values that a thread has of what these loops index.
-std::int64_t values_of(std::span<const LoopShare> shares, Mask indexed);
+std::int64_t values_of(std::span<const LoopShare> shares, LoopSet indexed);
 /// Partial sums that a thread has at once of a reduction over some of the loops.
-std::int64_t sums_of(std::span<const LoopShare> shares, Mask indexed, Mask reduced);
+std::int64_t sums_of(std::span<const LoopShare> shares, LoopSet indexed, LoopSet reduced);
 /// How many lanes, and how many warps, have parts of a sum over these loops.
-std::int64_t lanes_of(std::span<const LoopShare> shares, Mask reduced);
-std::int64_t warps_of(std::span<const LoopShare> shares, Mask reduced);
+std::int64_t lanes_of(std::span<const LoopShare> shares, LoopSet reduced);
+std::int64_t warps_of(std::span<const LoopShare> shares, LoopSet reduced);
 
 /// The loop that walks contiguous elements of what the operator reads at home or writes there, most
 /// of them within a row; -1: none does. `whole`: what it walks has an element for every iteration.
@@ -57,7 +57,7 @@ struct Contiguous {
   int loop = -1;
   bool whole = false;
 };
-Contiguous contiguous_of(const Graph& g, const Component& c, int vertex, Mask within_row);
+Contiguous contiguous_of(const Graph& g, const Component& c, int vertex, LoopSet within_row);
 
 /// Whether some operator has several loops within a row.
 bool has_nested_rows(const Graph& g, const Component& c);

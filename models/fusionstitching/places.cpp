@@ -76,11 +76,11 @@ Place Units::inside(const Node& n, Place at, bool leaf) const {
   double turns = trips, units = 1;
   switch (n.binding) {
     case Binding::grid:
-      if (trips > 1) at.blocks |= Mask{1} << *l;
+      if (trips > 1) at.blocks |= LoopSet(*l);
       return at;
     case Binding::warp:
       at.warps = std::min(std::max(1.0, at.warps) * trips, warps_);
-      at.joined |= Mask{1} << *l;
+      at.joined |= LoopSet(*l);
       units = warps_;
       turns = ceil_over(trips, units);
       break;
@@ -94,7 +94,7 @@ Place Units::inside(const Node& n, Place at, bool leaf) const {
       break;
     case Binding::thread:
       at.warps = std::min(ceil_over(trips, kWarp), warps_);
-      if (at.warps > 1) at.joined |= Mask{1} << *l;
+      if (at.warps > 1) at.joined |= LoopSet(*l);
       at.lanes[*l] = std::min<double>(trips, kWarp);
       at.shuffles[*l] = kSteps;
       units = kWarp * warps_;

@@ -27,8 +27,8 @@ struct Place {
   std::vector<std::pair<std::size_t, double>> passed;  ///< loops of `turns`, outermost first
   int along = -1;                                      ///< the loop that goes over lanes or threads
   std::int64_t step = 1;                               ///< its
-  Mask joined = 0;                                     ///< loops that several warps share
-  Mask blocks = 0;                                     ///< loops that several blocks share
+  LoopSet joined;                                     ///< loops that several warps share
+  LoopSet blocks;                                     ///< loops that several blocks share
 };
 
 /// How a tree's loops are shared out to warps, lanes and threads. The workload and tree must

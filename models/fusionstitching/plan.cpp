@@ -30,11 +30,11 @@ Node nest(const Workload& w, std::span<const LoopCut> cuts, Node body) {
 }
 
 /// A grid over the rows; of the innermost, `last` if it is one of them, a block takes several.
-std::vector<LoopCut> grid_over(const Workload& w, Mask rows, const Operator& root,
+std::vector<LoopCut> grid_over(const Workload& w, LoopSet rows, const Operator& root,
                                std::int64_t rows_per_block, int last) {
   std::vector<LoopCut> cuts;
   for (LoopId l : root.loops)
-    if ((rows & bit(l)) != 0) cuts.push_back({l, 1, Binding::grid});
+    if (rows.has(l)) cuts.push_back({l, 1, Binding::grid});
   std::ranges::stable_partition(
       cuts, [&](const LoopCut& cut) { return static_cast<int>(cut.loop.index()) != last; });
   if (!cuts.empty()) cuts.back().step = std::min(rows_per_block, w.loop(cuts.back().loop).extent);
@@ -43,7 +43,7 @@ std::vector<LoopCut> grid_over(const Workload& w, Mask rows, const Operator& roo
 
 /// Loops of every operator within a row may be cut where no operator waits for another's sum.
 std::vector<LoopCut> cuts_within(const Graph& g, const Component& c) {
-  Mask common = ~Mask{0};
+  LoopSet common = LoopSet::all();
   for (int v : c.vertices) {
     const Vertex& x = g.vertex(v);
     common &= x.loops & ~c.rows;
@@ -58,7 +58,7 @@ std::vector<LoopCut> cuts_within(const Graph& g, const Component& c) {
   const Workload& w = g.workload();
   std::vector<LoopCut> cuts;
   for (LoopId l : w.op(g.vertex(c.vertices.back()).op).loops)
-    if ((common & bit(l)) != 0) cuts.push_back({l});
+    if (common.has(l)) cuts.push_back({l});
   if (!cuts.empty()) cuts.back().step = std::min(kRun, w.loop(cuts.back().loop).extent);
   return cuts;
 }
@@ -100,10 +100,10 @@ Node product_tree(const Graph& g, int v) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(v).op);
   std::vector<LoopCut> cuts;
-  const Mask reduced = g.vertex(v).reduced;
+  const LoopSet reduced = g.vertex(v).reduced;
   for (bool inner : {false, true})
     for (LoopId l : op.loops)
-      if (((reduced & bit(l)) != 0) == inner)
+      if ((reduced.has(l)) == inner)
         cuts.push_back({l, std::min(inner ? kReduced : kProduct, w.loop(l).extent),
                         inner ? Binding::seq : Binding::grid});
   return nest(w, cuts, compute(op.name));

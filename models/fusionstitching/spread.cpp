@@ -29,7 +29,7 @@ void Part::cost_spread(Stitched& s, std::int64_t threads) const {
     if (written_home(v))
       cycles +=
           static_cast<double>(x.outputs) * d_.global *
-          (x.reduced != 0 ? std::max(1.0, work.sums / static_cast<double>(work.step)) : work.turns);
+          (!x.reduced.empty() ? std::max(1.0, work.sums / static_cast<double>(work.step)) : work.turns);
   }
   for (const auto& [tensor, times] : tree->loads) cycles += d_.global + (times - 1) * kOfAnAccess * d_.light;
   cycles += tree->handed_on * d_.shared + tree->barriers * d_.barrier;

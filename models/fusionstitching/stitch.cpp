@@ -81,8 +81,8 @@ std::vector<Group> Part::groups_of(const std::vector<bool>& sub_roots) const {
     // Roots that run over the same points share a loop: kernel packing's loop fusion
     // (section 4.1).
     const auto same = std::ranges::find_if(out, [&](const Group& o) {
-      return !o.sub_root && !group.sub_root && g_.vertex(v).reduced == 0 &&
-             g_.vertex(o.root).reduced == 0 &&
+      return !o.sub_root && !group.sub_root && g_.vertex(v).reduced.empty() &&
+             g_.vertex(o.root).reduced.empty() &&
              (g_.vertex(o.root).loops & ~c_.rows) == (g_.vertex(v).loops & ~c_.rows);
     });
     if (same == out.end()) {

@@ -81,14 +81,14 @@ class TileWalk {
   }
   /// Times that a tile is another: turns of the loops around it up to the innermost that moves it.
   double fetches(const Access& a) const {
-    const Mask loops = loops_of(a);
+    const LoopSet loops = loops_of(a);
     std::size_t last = 0;
     for (std::size_t i = 0; i < order_.size(); ++i)
-      if ((loops >> order_[i] & 1) != 0) last = i + 1;
+      if (loops.has(order_[i])) last = i + 1;
     double n = 1;
-    Mask seen = 0;
+    LoopSet seen;
     for (std::size_t i = 0; i < last; ++i) {
-      if ((seen >> order_[i] & 1) == 0) n *= turns_[order_[i]];
+      if (!seen.has(order_[i])) n *= turns_[order_[i]];
       seen |= bit(static_cast<int>(order_[i]));
     }
     return n;
@@ -135,8 +135,8 @@ class TileWalk {
     double outer = 1, reduced = 1, loops = 0;
     for (LoopId l : op(v).loops) {
       const auto n = static_cast<double>(range_[l.index()]);
-      ((x.reduced & bit(l)) != 0 ? reduced : outer) *= n;
-      if ((x.reduced & bit(l)) == 0) ++loops;
+      (x.reduced.has(l) ? reduced : outer) *= n;
+      if (!x.reduced.has(l)) ++loops;
     }
     const double turns = all_turns(), rounds = ceil_over(outer, kComputing);
     const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);

@@ -106,6 +106,25 @@ Arguments plan_into(const std::string& file) {
   return {"plan", kChain, "-m", "scratchpad:4K", "-o", file};
 }
 
+/// 200 products in a row: more loops than Chimera orders. The other models' rows go on.
+TEST(Stands, MoreLoopsThanAModelOrders) {
+  std::string loops = "x: 4", operators;
+  for (int i = 0; i <= 200; ++i) loops += ", d" + std::to_string(i) + ": " + std::to_string(2 + i % 3);
+  for (int i = 0; i < 200; ++i) {
+    const std::string a = std::to_string(i), b = std::to_string(i + 1);
+    operators += "  - g" + a + ": T" + b + "[x,d" + b + "] += T" + a + "[x,d" + a + "] * W" + a +
+                 "[d" + a + ",d" + b + "]\n";
+  }
+  const Folder folder;
+  const std::string path = folder.write("chain200.yaml", "name: chain200\ndtype: f32\nloops: {" + loops +
+                                                             "}\noperators:\n" + operators +
+                                                             "outputs: [T200]\n");
+  const json none = document({"plan", path, "-m", "scratchpad:4K"}, 3);
+  EXPECT_THAT(none["reason"].get<std::string>(), HasSubstr("at most 64"));
+  const json some = document({"compare", path, "-m", "h100", "--models", "chimera,unfused"});
+  EXPECT_EQ(some["plans"].size(), 2u);
+}
+
 TEST(Output, LinksStayLinks) {
   const Folder folder;
   const std::string file = folder.write("file.yaml", "before");

@@ -33,7 +33,7 @@ Found found(const Graph& g) {
   Found f{.parts = parts->size()};
   const Workload& w = g.workload();
   for (std::size_t l = 0; l < w.loops().size(); ++l)
-    if ((parts->front().rows >> l & 1) != 0) f.rows.insert(w.loops()[l].name);
+    if (parts->front().rows.has(l)) f.rows.insert(w.loops()[l].name);
   for (int v : parts->front().partial) f.partial.insert(w.op(g.vertex(v).op).name);
   return f;
 }

@@ -82,7 +82,7 @@ TEST(FusionStitchingGraph, BlocksDoNotCommunicate) {
   std::vector<int> all = {0, 1, 2, 3, 4, 5, 6};
   const auto parts = components_of(norm, all, 64);
   ASSERT_TRUE(parts && parts->size() == 1);
-  EXPECT_EQ(parts->front().rows, Mask{1});  // r, not c
+  EXPECT_EQ(parts->front().rows, LoopSet(LoopId(0)));  // r, not c
   EXPECT_EQ(parts->front().row_count, 4096);
   // Sums over rows and over columns in one part leave no loop to split between blocks.
   const Graph both = graph_from(
@@ -99,7 +99,7 @@ TEST(FusionStitchingGraph, ShiftedReadsAreNotSplit) {
   const Graph g = graph_from("  - a[r,c] = exp(x[r,c])\n  - b[r,c] = a[r,c+1]\n");
   const auto parts = components_of(g, std::vector<int>{0, 1}, 64);
   ASSERT_TRUE(parts);
-  EXPECT_EQ(parts->front().rows, Mask{1});  // rows yes, columns would need a neighbour's
+  EXPECT_EQ(parts->front().rows, LoopSet(LoopId(0)));  // rows yes, columns would need a neighbour's
 }
 
 TEST(DeltaEvaluator, ByHand) {

@@ -35,7 +35,7 @@ Graph graph_from(const std::string& text) {
 Demand demand(const Graph& g, const std::string& tree, std::map<std::string, Pin> pins = {}) {
   std::vector<int> all;
   for (int v = 0; v < g.size(); ++v) all.push_back(v);
-  return demand_of(g, round_device(), {.vertices = all, .rows = 1},  // their first loop
+  return demand_of(g, round_device(), {.vertices = all, .rows = LoopSet(LoopId(0))},
                    {.tree = parse_tree(tree), .pins = std::move(pins)});
 }
 /// A kernel of this many blocks that ask for little.

@@ -85,7 +85,7 @@ TEST(Stitch, ReductionsAreHandedOnWithinTheirScope) {
     const auto k = stitch(g, v100(), whole(g), {.groupings = groupings, .written = false});
     ASSERT_TRUE(k.ok()) << k.reason();
     const Stitched& s = k->parts.front();
-    EXPECT_EQ(s.component.rows, Mask{1});
+    EXPECT_EQ(s.component.rows, LoopSet(LoopId(0)));
     EXPECT_GE(s.groups.size(), 3u);
     for (const Group& sub_root : s.groups) {
       if (!sub_root.sub_root || sub_root.scheme == Scheme::block) continue;
@@ -146,7 +146,7 @@ TEST(Stitch, MoreOccupancyIsNeverSlower) {
 /// What one kernel moves is what it must: each output once, nothing made on the way, and of the
 /// inputs those once that every block has its own part of.
 void expect_compulsory(const Workload& w, const Traffic& t, const Stitched& part) {
-  const Mask rows = part.component.rows;
+  const LoopSet rows = part.component.rows;
   Bytes added;
   for (const TrafficEntry& e : t.entries) {
     SCOPED_TRACE(e.tensor);
@@ -162,10 +162,10 @@ void expect_compulsory(const Workload& w, const Traffic& t, const Stitched& part
     for (OpId reader : w.consumers(id))
       for (const Access& a : w.op(reader).inputs) {
         if (a.tensor != id) continue;
-        Mask indexed = 0;
+        LoopSet indexed;
         for (const Affine& index : a.index)
-          for (const Term& term : index.terms) indexed |= Mask{1} << term.loop.index();
-        if ((rows & ~indexed) == 0) {
+          for (const Term& term : index.terms) indexed |= LoopSet(term.loop);
+        if ((rows & ~indexed).empty()) {
           EXPECT_EQ(e.read, whole);
         }
       }

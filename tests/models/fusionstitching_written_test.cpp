@@ -191,10 +191,10 @@ void expect_no_byte_twice(const Graph& g, const StitchedKernel& k, const Schedul
     }
     for (OpId reader : w.consumers(id))
       for (const Access& a : w.op(reader).inputs) {
-        Mask indexed = 0;
+        LoopSet indexed;
         for (const Affine& index : a.index)
-          for (const Term& term : index.terms) indexed |= Mask{1} << term.loop.index();
-        if (a.tensor == id && (k.parts.front().component.rows & ~indexed) == 0 && w.is_input(id)) {
+          for (const Term& term : index.terms) indexed |= LoopSet(term.loop);
+        if (a.tensor == id && (k.parts.front().component.rows & ~indexed).empty() && w.is_input(id)) {
           EXPECT_EQ(e.read, w.tensor(id).bytes());
         }
       }
