@@ -343,7 +343,7 @@ Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
       [&](std::size_t i) {
         guarded(jobs[i], emit_job);
         guarded(jobs[i], add_predictions);
-        guarded(jobs[i], build_job);
+        guarded(jobs[i], compile_job);
       },
       request.progress, "building");
   Counted counted;

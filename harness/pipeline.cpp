@@ -112,6 +112,11 @@ void build_job(Job& job) {
   if (job.refusal) return;
   if (!job.options.build_only)
     if (const auto why = job.emitted->cannot_run()) return job.refuse_with(why->text);
+  compile_job(job);
+}
+
+void compile_job(Job& job) {
+  if (job.refusal) return;
   if (job.request.progress) job.request.progress("building", 0);
   if (const auto why = job.emitted->build(!job.options.build_only, job.json))
     job.refuse_with("the kernel cannot be built: " + why->text);

@@ -45,6 +45,8 @@ void plan_job(Job& job);
 void emit_job(Job& job);
 /// Builds what was emitted: for this machine's device, or with RunOptions::build_only without one.
 void build_job(Job& job);
+/// The same where another process will run it: what this one cannot run is built all the same.
+void compile_job(Job& job);
 /// Loads what was built and verifies it; describes the run, its faults included.
 void verify_job(Job& job, const std::shared_ptr<codegen::Device>& device,
                 const Reference& reference);

@@ -92,6 +92,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   std::string kernels;
   bool stitched = false;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
+    if (s.kernels[k].launch.cluster.value_or(1) > 1)
+      return Reason{s.kernels[k].name + " asks for clusters of thread blocks, which is not emitted"};
     const bool stitch = is_stitched(s.kernels[k]);
     stitched = stitched || stitch;
     const int index = static_cast<int>(k);

@@ -223,7 +223,8 @@ void KernelEmitter::choose_warps() {
   // The most warps that share all the blocks evenly; of a number that was asked for, a divisor.
   // Where that is under half of what is wanted (7, 11, 13 blocks), more than wanted rather than a
   // warp with all.
-  const int asked = p_.options.warps, wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
+  const int asked = p_.options.warps > 0 ? p_.options.warps : k_.launch.warps.value_or(0);
+  const int wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
   const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
     const auto even = [&](int w) {
       return (asked == 0 || divides % w == 0) &&
@@ -287,6 +288,8 @@ std::string KernelEmitter::sums_type(BufferId b) const {
 /// Everything in the block's shared memory: barriers, tiles, what warps exchange.
 void KernelEmitter::lay_out() {
   const bool plain = micro_kernel().plain_rows;
+  const int asked_stages =
+      p_.options.stages > 0 ? p_.options.stages : k_.launch.stages.value_or(0);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     TilePlace& p = places_[i];
     p.bytes = 0;
@@ -310,9 +313,9 @@ void KernelEmitter::lay_out() {
           again = again || (k_.node(l).kind == NodeKind::loop && k_.node(l).max_trips > 1 &&
                             k_.node(l).binding != Binding::grid);
       }
-      p.stages = !again                  ? 1
-                 : p_.options.stages > 0 ? p_.options.stages
-                                         : std::max(2, k_.buffers[i].copies);
+      p.stages = !again             ? 1
+                 : asked_stages > 0 ? asked_stages
+                                    : std::max(2, k_.buffers[i].copies);
     }
   }
   const auto total = [&] {
@@ -338,7 +341,7 @@ void KernelEmitter::lay_out() {
   while (shared_bytes_ > room) {
     TilePlace* most = nullptr;
     for (TilePlace& p : places_)
-      if (p.form == Form::ring && p.stages > 1 && p_.options.stages == 0 &&
+      if (p.form == Form::ring && p.stages > 1 && asked_stages == 0 &&
           (most == nullptr || p.bytes > most->bytes))
         most = &p;
     if (most == nullptr)

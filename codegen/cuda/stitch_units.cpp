@@ -53,7 +53,8 @@ std::int64_t StitchEmitter::units_below(NodeId node, Binding unit) const {
 void StitchEmitter::shape_block() {
   static_assert(kLanes == kMostWarps);
   warps_ = std::min(kMostWarps, units_below(NodeId(0), Binding::warp));
-  const std::int64_t most = p_.options.warps > 0 ? p_.options.warps : kDefaultWarps;
+  const int asked = p_.options.warps > 0 ? p_.options.warps : k_.launch.warps.value_or(0);
+  const std::int64_t most = asked > 0 ? asked : kDefaultWarps;
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
     if (n.kind != NodeKind::loop || n.binding != Binding::thread) continue;

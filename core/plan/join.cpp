@@ -170,6 +170,7 @@ Result<JoinedPlan> join_plans(const Workload& whole, std::span<const PartPlan> p
   std::set<std::string> names;
   for (std::size_t i : *order) {
     Kernel kernel = *pieces[i].kernel;
+    kernel.by = parts[pieces[i].part].by;
     if (!kernel.name.empty()) names.insert(kernel.name = unused_name(kernel.name, names));
     joined.plan.kernels.push_back(std::move(kernel));
     joined.part_of.push_back(pieces[i].part);

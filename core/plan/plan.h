@@ -45,6 +45,15 @@ struct TensorFlags {
   friend bool operator==(const TensorFlags&, const TensorFlags&) = default;
 };
 
+/// How a kernel is launched. What is not said is for the target to choose; its options go before this.
+struct Launch {
+  std::optional<int> warps = {};    ///< that compute, a thread block
+  std::optional<int> stages = {};   ///< of loaded tiles in shared memory
+  std::optional<int> cluster = {};  ///< thread blocks
+  bool empty() const { return !warps && !stages && !cluster; }
+  friend bool operator==(const Launch&, const Launch&) = default;
+};
+
 struct Kernel {
   std::string name = {};
   std::vector<std::string> operators = {};  ///< empty: those that the tree computes
@@ -53,6 +62,8 @@ struct Kernel {
   std::map<std::string, std::int64_t> tiles = {};
   std::map<std::string, Pin> pins = {};
   std::map<std::string, TensorFlags> flags = {};
+  Launch launch = {};
+  std::string by = {};  ///< the model that proposed it; empty: the plan file's says for all
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };
 

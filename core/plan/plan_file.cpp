@@ -12,6 +12,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxKernels = 4096;
 constexpr std::size_t kMaxRewrites = 16;
+constexpr std::size_t kMostLetters = 64;
+// As the targets' options; 16 blocks are the largest cluster (CUDA C++ Programming Guide, technical
+// specifications).
+constexpr int kMostWarps = 16, kMostStages = 8, kMostCluster = 16;
 
 Pin read_pin(const Field& f) {
   if (!f.is_map()) return {.level = f.identifier("a level")};
@@ -46,9 +50,38 @@ std::vector<std::pair<std::string, Field>> named_entries(const Field& f, const c
   return entries;
 }
 
+Launch read_launch(const Field& f) {
+  f.only({"warps", "stages", "cluster"});
+  Launch launch;
+  const auto number = [&f](const char* key, int most) -> std::optional<int> {
+    const auto field = f.get(key);
+    if (!field) return std::nullopt;
+    return static_cast<int>(field->integer(1, most));
+  };
+  launch.warps = number("warps", kMostWarps);
+  launch.stages = number("stages", kMostStages);
+  launch.cluster = number("cluster", kMostCluster);
+  return launch;
+}
+
+bool is_lower(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+bool is_letter(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+/// The name of a rewrite or of a model: `letter`s and hyphens.
+std::string read_hyphenated(const Field& f, bool (*letter)(char), const char* problem,
+                            const char* accepted) {
+  std::string name = f.text();
+  const bool plain = std::ranges::all_of(name, [&](char c) { return c == '-' || letter(c); });
+  if (name.empty() || name.size() > kMostLetters || !plain) f.fail(problem, accepted);
+  return name;
+}
+
 Kernel read_kernel(const Field& f) {
-  f.only({"name", "operators", "level", "tree", "tiles", "pins", "flags"});
+  f.only({"name", "by", "operators", "level", "tree", "tiles", "pins", "flags", "launch"});
   Kernel kernel;
+  if (const auto by = f.get("by"))
+    kernel.by = read_hyphenated(*by, is_letter, "is no name of a model", "letters, digits, _ and -, at most 64");
+  if (const auto launch = f.get("launch")) kernel.launch = read_launch(*launch);
   if (const auto name = f.get("name")) kernel.name = name->identifier("a kernel");
   if (const auto operators = f.get("operators")) {
     for (const Field& item : operators->items()) {
@@ -80,15 +113,11 @@ Kernel read_kernel(const Field& f) {
 std::vector<std::string> read_rewrites(const Field& f) {
   std::vector<std::string> names;
   for (const Field& item : f.items()) {
-    const std::string name = item.text();
-    const bool plain = std::ranges::all_of(name, [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-    });
-    if (name.empty() || name.size() > 64 || !plain)
-      item.fail("is no name of a rewrite", "online-softmax, compose, ...");
+    std::string name =
+        read_hyphenated(item, is_lower, "is no name of a rewrite", "online-softmax, compose, ...");
     if (names.size() == kMaxRewrites)
       f.fail("has too many rewrites", "at most " + std::to_string(kMaxRewrites));
-    names.push_back(name);
+    names.push_back(std::move(name));
   }
   return names;
 }
@@ -177,6 +206,7 @@ Json pin_json(const Pin& pin) {
 Json kernel_json(const Kernel& k) {
   Json r = Json::object();
   if (!k.name.empty()) r["name"] = k.name;
+  if (!k.by.empty()) r["by"] = k.by;
   if (!k.operators.empty()) r["operators"] = k.operators;
   if (!k.level.empty()) r["level"] = k.level;
   r["tree"] = to_text(k.tree);
@@ -188,6 +218,9 @@ Json kernel_json(const Kernel& k) {
     if (flags.running) names.push_back("running");
     r["flags"][tensor] = std::move(names);
   }
+  if (k.launch.warps) r["launch"]["warps"] = *k.launch.warps;
+  if (k.launch.stages) r["launch"]["stages"] = *k.launch.stages;
+  if (k.launch.cluster) r["launch"]["cluster"] = *k.launch.cluster;
   return r;
 }
 

@@ -212,6 +212,8 @@ Kernel resolved_kernel(const Draft& d) {
     if (kept.level.empty()) kept.level = pin.level;  // there for its `at`
   }
   r.flags = d.plan.flags;
+  r.launch = d.plan.launch;
+  r.by = d.plan.by;
   return r;
 }
 
@@ -381,6 +383,7 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
                       .where = formatted("kernel {}", i + 1),
                       .placement = placement,
                       .tables = tables};
+    d.k.launch = plan.kernels[i].launch;
     d.k.name = plan.kernels[i].name.empty() ? formatted("kernel{}", i + 1) : plan.kernels[i].name;
     if (auto reason = lowering::run(d)) return Reason{formatted("{}: {}", d.k.name, reason->text)};
     Kernel resolved = lowering::resolved_kernel(d);

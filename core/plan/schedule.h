@@ -145,6 +145,7 @@ struct Buffer {
 struct ScheduledKernel {
   std::string name;
   LevelId level;
+  Launch launch;                        ///< as the plan says
   std::vector<ScheduleNode> nodes;      ///< nodes[0] is the root; parents before children
   std::vector<Buffer> buffers;
   std::vector<OpId> ops;                ///< those computed here, in topological order

@@ -313,6 +313,22 @@ TEST(PlanFile, WhatIsWrittenReadsBack) {
   }
 }
 
+TEST(PlanFile, AKernelSaysItsLaunchAndWhoProposedIt) {
+  const std::string more = "    by: chain-model_2\n    launch: {warps: 8, stages: 3, cluster: 2}\n";
+  const PlanFile f = plan_file_from_yaml(std::string(kPlanFile) + more, "p.yaml");
+  const Kernel& k = f.plan.kernels.back();
+  EXPECT_EQ(k.by, "chain-model_2");
+  EXPECT_EQ(k.launch, (Launch{.warps = 8, .stages = 3, .cluster = 2}));
+  EXPECT_EQ(plan_file_from_yaml(to_yaml(f), "again").plan, f.plan);
+  EXPECT_EQ(plan_from_json(nlohmann::json::parse(to_json(f.plan).dump()), "j"), f.plan);
+  EXPECT_FALSE(to_json(plan_file_from_yaml(kPlanFile, "p.yaml").plan)["kernels"][0].contains("launch"));
+  for (const char* bad : {"by: \"\"", "by: a b", "launch: {warps: 0}", "launch: {stages: 9}",
+                          "launch: {cluster: 17}", "launch: {waves: 1}", "launch: 3"})
+    EXPECT_THROW(plan_file_from_yaml(std::string(kPlanFile) + "    " + bad + "\n", "p.yaml"),
+                 InputError)
+        << bad;
+}
+
 TEST(PlanFile, RewritesAreNamesInOrder) {
   const std::string text = std::string(kPlanFile) + "rewrites: [compose-gathers, compose]\n";
   const PlanFile f = plan_file_from_yaml(text, "p.yaml");
