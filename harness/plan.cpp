@@ -32,6 +32,19 @@ ordered_json roofline_json(const Workload& w, const Machine& m, LevelId level) {
   return json;
 }
 
+/// What the model predicts of the plan with other kernels in the place of those that a target refused;
+/// null where it does not say that of each.
+ordered_json taken_seconds(const Proposal& best, const ordered_json& replaced) {
+  if (!best.price.traffic.seconds) return nullptr;
+  double seconds = *best.price.traffic.seconds;
+  for (const ordered_json& r : replaced) {
+    if (r["seconds"].is_null() && r["refused_seconds"].is_null()) continue;  // not timed at all
+    if (r["seconds"].is_null() || r["refused_seconds"].is_null()) return nullptr;
+    seconds += r["seconds"].get<double>() - r["refused_seconds"].get<double>();
+  }
+  return seconds;
+}
+
 }  // namespace
 
 Answer plan(const Request& request, const std::optional<std::string>& out) {
@@ -96,6 +109,8 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
     }
   }
   json["plan"] = to_json(file);
+  if (json.contains("replaced") && best->detail.contains("seconds"))
+    best.value().detail["seconds"] = taken_seconds(*best, json["replaced"]);
   json["level"] = all ? "all" : setting.machine->level(best->level).name;
   merge(json, best->detail);
   const auto written = [&](ordered_json done) {

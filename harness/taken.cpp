@@ -33,14 +33,22 @@ std::optional<Scheduled> with_choice(const Scheduled& on, std::size_t kernel, Ke
   return other;
 }
 
-std::vector<KernelChoice> choices_for(const Scheduled& on, std::size_t kernel) {
+/// Without the kernel itself; `own`: its predicted seconds, where the model says them.
+std::vector<KernelChoice> choices_for(const Scheduled& on, std::size_t kernel,
+                                      std::optional<double>* own = nullptr) {
   std::vector<KernelChoice> all = on.choices(kernel);
   std::erase_if(all, [&](const KernelChoice& c) {
     Kernel named = c.kernel;
     named.name = on.plan.kernels[kernel].name;
-    return named == on.plan.kernels[kernel];
+    const bool same = named == on.plan.kernels[kernel];
+    if (same && own != nullptr) *own = c.seconds;
+    return same;
   });
   return all;
+}
+
+ordered_json or_null(const std::optional<double>& x) {
+  return x ? ordered_json(*x) : ordered_json(nullptr);
 }
 
 }  // namespace
@@ -54,7 +62,8 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
       const auto why = refused(*on.schedule, k, target, settings, threads);
       if (!why) continue;
       bool found = false;
-      const std::vector<KernelChoice> choices = choices_for(on, k);
+      std::optional<double> own;
+      const std::vector<KernelChoice> choices = choices_for(on, k, &own);
       for (std::size_t c = 0; c < choices.size() && !found; ++c) {
         std::optional<Scheduled> other = with_choice(on, k, choices[c].kernel);
         if (!other || refused(*other->schedule, k, target, settings, threads)) continue;
@@ -64,8 +73,8 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
             {{"kernel", on.schedule->kernels[k].name},
              {"refused", why->text},
              {"choice", c + 1},
-             {"seconds",
-              choices[c].seconds ? ordered_json(*choices[c].seconds) : ordered_json(nullptr)},
+             {"refused_seconds", or_null(own)},
+             {"seconds", or_null(choices[c].seconds)},
              {"note",
               choices[c].note.empty() ? ordered_json(nullptr) : ordered_json(choices[c].note)}});
       }

@@ -71,7 +71,8 @@ struct Proposal {
   Price price;
   std::optional<double> search_seconds = {};
   Words words = {};  ///< the plan in the model's notation; empty where it has none
-  /// What may stand in the place of a kernel of the plan, best first; the kernel itself is left out.
+  /// What may stand in the place of a kernel of the plan, best first. The kernel itself may be among
+  /// them, with its predicted seconds.
   /// Asked where a target refuses the kernel. Null: nothing may.
   std::function<std::vector<KernelChoice>(std::size_t kernel)> choices = {};
   /// What the model says of its search. For display only.

@@ -138,6 +138,37 @@ bool BoundTreeWriter::made_here(TensorId t) const {
          std::ranges::any_of(c_.vertices, [&](int u) { return g_.vertex(u).op == producer; });
 }
 
+bool BoundTreeWriter::shifted(TensorId t) const {
+  if (bound_ == Binding::seq) return false;
+  return std::ranges::any_of(c_.vertices, [&](int v) {
+    const Access* first = nullptr;
+    return std::ranges::any_of(op(v).inputs, [&](const Access& a) {
+      if (a.tensor != t || is_gather(a)) return false;
+      if (first == nullptr) first = &a;
+      return a.index != first->index;
+    });
+  });
+}
+
+std::int64_t BoundTreeWriter::hull_bytes(TensorId t, const std::vector<Use>& uses) const {
+  const Tensor& tensor = w_.tensor(t);
+  std::int64_t n = size_of(tensor.dtype);
+  for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+    std::int64_t low = INT64_MAX, high = INT64_MIN;
+    for (const Use& u : uses) {
+      const Affine& index = u.access->index[d];
+      std::int64_t last = index.offset;
+      for (const Term& term : index.terms)
+        if (inner_.has(term.loop))
+          last += std::abs(term.coefficient) * (extent(static_cast<int>(term.loop.index())) - 1);
+      low = std::min(low, index.offset);
+      high = std::max(high, last);
+    }
+    n *= std::min(tensor.shape[d], high - low + 1);
+  }
+  return n;
+}
+
 void BoundTreeWriter::place_inputs() {
   for (const auto& [t, uses] : home_reads()) {
     if (!c_.partial.empty() && place_for_run(t, uses)) continue;
@@ -158,8 +189,11 @@ void BoundTreeWriter::place_inputs() {
                  p.step == passes_[first.pass].step;
       alike |= d == -1 && p.bound >= 0 && bound_ != Binding::seq;
     }
-    if (!several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
-    switch (keep(share, row_bytes(*first.access), aligned)) {
+    // A lane loads what one operator reads as one box: where it is of two elements apart, the block
+    // loads it for all.
+    const bool apart = shifted(t);
+    if (!apart && !several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
+    switch (keep(share, apart ? hull_bytes(t, uses) : row_bytes(*first.access), aligned && !apart)) {
       case Where::registers:
         // In a run of rows what all lanes wait for comes after what each loads for itself.
         loads_.insert(!c_.partial.empty() && !alike ? loads_.begin() : loads_.end(),

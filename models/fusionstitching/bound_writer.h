@@ -110,6 +110,10 @@ class BoundTreeWriter {
   /// An input that several passes read, or that all lanes read alike (one value, or what a gather
   /// is indexed by), is loaded before them.
   void place_inputs();
+  /// Whether one operator reads it in several places: at X[i] and X[i+64], say.
+  bool shifted(TensorId t) const;
+  /// Of the smallest box that a row's reads of it touch.
+  std::int64_t hull_bytes(TensorId t, const std::vector<Use>& uses) const;
 
   /// Pins what a pass hands on to later ones; says where threads wait for each other, and what is
   /// stored once the units' sums are joined.

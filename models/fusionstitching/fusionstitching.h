@@ -433,7 +433,7 @@ struct WrittenKernel {
 };
 /// choices() for kernel `k` of the plan, written: what to put in its place, in this order, where a
 /// target refuses it. The first is the plan's own unless Options::schedule has asked for another; the last
-/// one is without units. Of a product, its only kernel. Not checked by resolve(). Cost: choices().
+/// one is without units. Of a product, smaller and smaller tiles. Not checked by resolve(). Cost: choices().
 std::vector<WrittenKernel> kernel_choices(const Graph& g, const Device& d, const PlanPrice& p,
                                           std::size_t k, const Options& o);
 

@@ -277,14 +277,13 @@ Result<Proposal> propose_with(const Question& q, const Settings& settings, Varia
         written.unbound[k].empty() ? ordered_json(nullptr) : ordered_json(written.unbound[k]);
   // A schedule that was asked for is not replaced: another one in its place would say nothing of it.
   if (!settings.given("schedule-rank"))
-    out.choices = [found, plan = written.plan](std::size_t k) {
+    out.choices = [found](std::size_t k) {
       std::vector<KernelChoice> choices;
       for (fs::WrittenKernel& one :
            fs::kernel_choices(found->graph, found->device, found->price(), k, found->options))
-        if (one.kernel != plan.kernels[k])
-          choices.push_back({.kernel = std::move(one.kernel),
-                             .seconds = one.seconds > 0 ? std::optional(one.seconds) : std::nullopt,
-                             .note = std::move(one.without_units)});
+        choices.push_back({.kernel = std::move(one.kernel),
+                           .seconds = one.seconds > 0 ? std::optional(one.seconds) : std::nullopt,
+                           .note = std::move(one.without_units)});
       return choices;
     };
   return out;

@@ -96,15 +96,18 @@ Node tree_without_units(const Graph& g, const Stitched& s) {
 
 namespace {
 
-Node product_tree(const Graph& g, int v) {
+/// A batch's products are a block's each.
+Node product_tree(const Graph& g, int v, std::int64_t tile) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(v).op);
   std::vector<LoopCut> cuts;
   const LoopSet reduced = g.vertex(v).reduced;
+  LoopSet batch = loops_of(op.outputs.front().target);
+  for (const Access& a : op.inputs) batch &= loops_of(a);
   for (bool inner : {false, true})
     for (LoopId l : op.loops)
-      if ((reduced.has(l)) == inner)
-        cuts.push_back({l, std::min(inner ? kReduced : kProduct, w.loop(l).extent),
+      if (reduced.has(l) == inner)
+        cuts.push_back({l, std::min(inner ? kReduced : batch.has(l) ? 1 : tile, w.loop(l).extent),
                         inner ? Binding::seq : Binding::grid});
   return nest(w, cuts, compute(op.name));
 }
@@ -112,7 +115,7 @@ Node product_tree(const Graph& g, int v) {
 Kernel unbound_kernel(const Graph& g, const PlanPrice& p, std::size_t k) {
   Kernel kernel{.name = formatted("stitch{}", k + 1)};
   if (p.kernels[k].parts.empty()) {
-    kernel.tree = product_tree(g, p.patterns[k].front());
+    kernel.tree = product_tree(g, p.patterns[k].front(), kProduct);
   } else if (p.kernels[k].parts.size() == 1) {
     kernel.tree = tree_without_units(g, p.kernels[k].parts.front());
   } else {
@@ -225,9 +228,15 @@ WrittenPlan write_plan(const Graph& g, const Device& d, const PlanPrice& p,
 
 std::vector<WrittenKernel> kernel_choices(const Graph& g, const Device& d, const PlanPrice& p,
                                           std::size_t k, const Options& o) {
-  if (p.kernels[k].parts.empty())
-    return {{unbound_kernel(g, p, k), 0, "a product is left to libraries"}};
   std::vector<WrittenKernel> out;
+  if (p.kernels[k].parts.empty()) {
+    for (std::int64_t tile = kProduct; tile >= kReduced; tile /= 2) {
+      Kernel kernel{.name = formatted("stitch{}", k + 1)};
+      kernel.tree = product_tree(g, p.patterns[k].front(), tile);
+      out.push_back({std::move(kernel), 0, {}});
+    }
+    return out;
+  }
   PlanPrice one = p;
   for (StitchedKernel& choice : choices(g, d, p.patterns[k], o)) {
     const double seconds = choice.seconds;

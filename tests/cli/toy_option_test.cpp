@@ -95,6 +95,47 @@ TEST_F(ToyModel, IsListedPricedComparedAndValidated) {
   }
 }
 
+/// The target refuses clusters: the next choice stands in its place, with its time.
+TEST_F(ToyModel, WhatIsPlannedIsWhatTheTargetTakes) {
+  Model toy = find_model("toy");
+  remove_model("toy");
+  toy.propose = [](const Question& question, const Settings&) {
+    Result<Proposal> best =
+        find_model("chimera").propose(question, settings_of({}, find_model("chimera")));
+    if (!best) return best;
+    Proposal& p = best.value();
+    const Kernel plain = p.plan.kernels.front();
+    p.plan.kernels.front().launch.cluster = 2;
+    p.price.traffic.seconds = 9e-6;
+    p.detail["seconds"] = 9e-6;
+    p.choices = [own = p.plan.kernels.front(), plain](std::size_t) {
+      return std::vector<KernelChoice>{{.kernel = own, .seconds = 4e-6},
+                                       {.kernel = plain, .seconds = 7e-6, .note = "no cluster"}};
+    };
+    return best;
+  };
+  add_model(std::move(toy));
+  Request request{.subject = kChain, .machine = "h200", .model = "toy"};
+  const Answer alone = harness::plan(request, std::nullopt);
+  ASSERT_TRUE(alone.ok()) << alone.json;
+  EXPECT_EQ(alone.json["seconds"], 9e-6);
+  EXPECT_EQ(alone.json["plan"]["kernels"][0]["launch"]["cluster"], 2);
+  request.target = "cuda";
+  const Answer a = harness::plan(request, std::nullopt);
+  ASSERT_TRUE(a.ok()) << a.json;
+  EXPECT_NEAR(a.json["seconds"].get<double>(), 12e-6, 1e-12);
+  EXPECT_FALSE(a.json["plan"]["kernels"][0].contains("launch"));
+  const ordered_json& replaced = a.json["replaced"];
+  ASSERT_EQ(replaced.size(), 1u);
+  EXPECT_EQ(replaced[0]["choice"], 1);
+  EXPECT_EQ(replaced[0]["refused_seconds"], 4e-6);
+  EXPECT_EQ(replaced[0]["note"], "no cluster");
+  EXPECT_THAT(replaced[0]["refused"].get<std::string>(), ::testing::HasSubstr("cluster"));
+  const Answer emitted = run(request, {.target = "cuda-emulated", .seconds = 0.0});
+  ASSERT_TRUE(emitted.ok()) << emitted.json;
+  EXPECT_EQ(emitted.json["replaced"], replaced);
+}
+
 /// A model with no notation: its own plan's tiles are redrawn.
 TEST_F(ToyModel, ValidatesPlansWhoseTilesAreRedrawn) {
   const Request request{.subject = kChain, .machine = "cache:4K/8", .model = "toy"};

@@ -119,6 +119,44 @@ TEST(StitchedEmulated, DrawnGraphsAreVerified) {
   EXPECT_LE(replaced, cases / 5);
 }
 
+/// Operators that read a tensor in several places (rotary embedding, stencils), and rows longer than a
+/// block's threads: the first choice is taken, so what plan prices is what runs.
+TEST(StitchedEmulated, ShiftedReadsAreTakenAsPlanned) {
+  const auto rotary = [](int heads, int half, const char* dtype) {
+    const std::string i = std::to_string(half);
+    return "name: rotary\ndtype: " + std::string(dtype) + "\nloops: {t: 5, h: " +
+           std::to_string(heads) + ", i: " + i + "}\ntensors: {X: [t, h, " +
+           std::to_string(2 * half) +
+           "]}\noperators:\n"
+           "  - lo: Y1[t,h,i] = X[t,h,i] * c[t,i] - X[t,h,i+" + i + "] * s[t,i]\n"
+           "  - hi: Y2[t,h,i] = X[t,h,i+" + i + "] * c[t,i] + X[t,h,i] * s[t,i]\n";
+  };
+  const std::string texts[] = {
+      rotary(7, 64, "f16"), rotary(32, 40, "f32"), rotary(3, 96, "f16"),
+      "name: stencil\nloops: {r: 9, c: 254}\ntensors: {X: [r, 256]}\noperators:\n"
+      "  - a: A[r,c] = X[r,c] + X[r,c+1] + X[r,c+2]\n  - b: B[r,c] = A[r,c] * X[r,c+1]\n",
+      "name: cross_entropy\nloops: {r: 6, c: 5120}\noperators:\n  - mx: M[r] max= X[r,c]\n"
+      "  - sm: S[r] += exp(X[r,c] - M[r])\n  - ls: N[r] += (X[r,c] - M[r] - log(S[r])) * T[r,c]\n"};
+  const TemporaryDirectory folder;
+  for (const std::string& text : texts) {
+    SCOPED_TRACE(text);
+    Request r;
+    r.subject = (folder.path() / "graph.yaml").string();
+    r.machine = "h200";
+    r.model = "fusionstitching";
+    std::ofstream(r.subject) << text;
+    const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
+    ASSERT_TRUE(a.ok()) << a.json.dump(1);
+    EXPECT_TRUE(a.json.value("verified", false));
+    EXPECT_EQ(a.json.at("faults"), 0) << a.json["findings"].dump(1);
+    EXPECT_FALSE(a.json.contains("replaced")) << a.json["replaced"].dump(1);
+    r.target = "cuda";
+    const Answer planned = plan(r, {});
+    ASSERT_TRUE(planned.ok()) << planned.json.dump(1);
+    EXPECT_FALSE(planned.json.contains("replaced"));
+  }
+}
+
 /// What a refused kernel is replaced by: the same operators, no unit, and still right.
 TEST(StitchedEmulated, KernelsWithoutUnitsAreVerified) {
   Request r;
