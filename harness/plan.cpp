@@ -32,19 +32,6 @@ ordered_json roofline_json(const Workload& w, const Machine& m, LevelId level) {
   return json;
 }
 
-/// What the model predicts of the plan with other kernels in the place of those that a target refused;
-/// null where it does not say that of each.
-ordered_json taken_seconds(const Proposal& best, const ordered_json& replaced) {
-  if (!best.price.traffic.seconds) return nullptr;
-  double seconds = *best.price.traffic.seconds;
-  for (const ordered_json& r : replaced) {
-    if (r["seconds"].is_null() && r["refused_seconds"].is_null()) continue;  // not timed at all
-    if (r["seconds"].is_null() || r["refused_seconds"].is_null()) return nullptr;
-    seconds += r["seconds"].get<double>() - r["refused_seconds"].get<double>();
-  }
-  return seconds;
-}
-
 }  // namespace
 
 Answer plan(const Request& request, const std::optional<std::string>& out) {
@@ -91,26 +78,17 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   if (request.target && !all) {
     // What is shown is what `run --target` runs.
     const codegen::Target& target = target_named(request.target);
-    Scheduled on{.setting = setting, .plan = best->plan, .choices = best->choices};
-    Result<Schedule> schedule = resolve(on.plan, setting.workload, setting.machine);
-    if (schedule) {
-      on.schedule = std::move(schedule).value();
-      const Result<Taken> taken =
-          emit_taken(on, target, settings_for(target, request.target_options), 1);
-      json["target"] = target.name;
-      if (!taken) {
-        name_workload(json, setting);
-        json["machine"] = setting.machine->name;
-        return refuse(std::move(json), "target " + std::string(target.name) +
-                                           " takes none of the model's plans: " + taken.reason());
-      }
-      if (!taken->replaced.empty()) json["replaced"] = taken->replaced;
-      best.value().plan = file.plan = on.plan;
+    json["target"] = target.name;
+    const Result<ordered_json> replaced = take(best.value(), setting, target, request);
+    if (!replaced) {
+      name_workload(json, setting);
+      json["machine"] = setting.machine->name;
+      return refuse(std::move(json), replaced.reason());
     }
+    if (!replaced->empty()) json["replaced"] = *replaced;
+    file.plan = best->plan;
   }
   json["plan"] = to_json(file);
-  if (json.contains("replaced") && best->detail.contains("seconds"))
-    best.value().detail["seconds"] = taken_seconds(*best, json["replaced"]);
   json["level"] = all ? "all" : setting.machine->level(best->level).name;
   merge(json, best->detail);
   const auto written = [&](ordered_json done) {

@@ -12,6 +12,7 @@
 #include "harness/ask.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
+#include "harness/taken.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
@@ -230,7 +231,10 @@ class Planner {
     for (;;) {
       const Result<Schedule> schedule = resolve(best.plan, part.workload, room);
       if (!schedule) return Reason{formatted("{}: {}", w.name(), schedule.reason())};
-      const auto why = misfit(*schedule);
+      auto why = misfit(*schedule);
+      if (!why && request_.target)
+        if (const auto taken = take(best, part, target_named(request_.target), request_); !taken)
+          why = Reason{taken.reason()};
       if (!why) break;
       if (!halve(best.plan)) return Reason{formatted("{}: {}", w.name(), why->text)};
     }
@@ -286,12 +290,20 @@ class Planner {
     for (const auto& [name, texts] : task.options) request.options[name] = texts;
     Setting part = part_of(task.ops);
     try {
-      const Result<Proposal> best = propose(model, request, part);
+      Result<Proposal> best = propose(model, request, part);
       if (!best) return Reason{best.reason()};
       rewrite(part, best->rewrites, "--model " + model.name);
       const Result<Schedule> schedule = resolve(best->plan, part.workload, part.machine);
       if (!schedule) return Reason{schedule.reason()};
+      ordered_json replaced = ordered_json::array();
+      if (request.target) {
+        Result<ordered_json> taken =
+            take(best.value(), part, target_named(request.target), request);
+        if (!taken) return Reason{taken.reason()};
+        replaced = std::move(taken).value();
+      }
       Planned found = planned_by(model.name, task.ops, part, *best);
+      if (!replaced.empty()) found.json["replaced"] = std::move(replaced);
       if (auto reason = unjoinable(found)) return *reason;
       return found;
     } catch (const InputError& e) {  // what a model cannot read of this part

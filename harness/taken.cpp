@@ -51,6 +51,19 @@ ordered_json or_null(const std::optional<double>& x) {
   return x ? ordered_json(*x) : ordered_json(nullptr);
 }
 
+/// What the model predicts of the plan with other kernels in the place of those that a target refused;
+/// nothing where it does not say that of each.
+std::optional<double> taken_seconds(const Proposal& best, const ordered_json& replaced) {
+  if (!best.price.traffic.seconds) return std::nullopt;
+  double seconds = *best.price.traffic.seconds;
+  for (const ordered_json& r : replaced) {
+    if (r["seconds"].is_null() && r["refused_seconds"].is_null()) continue;  // not timed at all
+    if (r["seconds"].is_null() || r["refused_seconds"].is_null()) return std::nullopt;
+    seconds += r["seconds"].get<double>() - r["refused_seconds"].get<double>();
+  }
+  return seconds;
+}
+
 }  // namespace
 
 Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
@@ -85,6 +98,25 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
   if (!emitted) return Reason{emitted.reason()};
   taken.emitted = std::move(emitted).value();
   return taken;
+}
+
+Result<ordered_json> take(Proposal& best, const Setting& setting, const codegen::Target& target,
+                          const Request& request) {
+  Scheduled on{.setting = setting, .plan = best.plan, .choices = best.choices};
+  Result<Schedule> schedule = resolve(on.plan, setting.workload, setting.machine);
+  if (!schedule) return Reason{schedule.reason()};
+  on.schedule = std::move(schedule).value();
+  Result<Taken> taken =
+      emit_taken(on, target, settings_for(target, request.target_options), threads_of(request));
+  if (!taken)
+    return Reason{formatted("target {} takes none of the model's plans: {}", target.name,
+                            taken.reason())};
+  if (!taken->replaced.empty()) {
+    best.plan = on.plan;
+    best.price.traffic.seconds = taken_seconds(best, taken->replaced);
+    if (best.detail.contains("seconds")) best.detail["seconds"] = or_null(best.price.traffic.seconds);
+  }
+  return std::move(taken->replaced);
 }
 
 std::vector<std::string> notes_of(const ordered_json& replaced) {

@@ -25,6 +25,11 @@ struct Taken {
 Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
                          int threads);
 
+/// The same of a model's plan: `best` becomes what the target takes, its seconds those of the kernels
+/// that are taken. Returns what was replaced, empty where nothing was.
+Result<nlohmann::ordered_json> take(Proposal& best, const Setting& setting,
+                                    const codegen::Target& target, const Request& request);
+
 /// A line for people of every kernel that was replaced.
 std::vector<std::string> notes_of(const nlohmann::ordered_json& replaced);
 

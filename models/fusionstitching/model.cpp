@@ -217,7 +217,10 @@ Price shown(const Question& q, const fs::Graph& graph, const fs::PlanPrice& pric
   Price out;
   out.traffic = stitched_traffic(*q.machine, graph, fs::parts_of(price));
   out.traffic.by = v.name;
-  out.traffic.seconds = price.seconds;
+  // A sum that leaves products out is no time of the plan.
+  const bool products = std::ranges::any_of(
+      price.kernels, [](const fs::StitchedKernel& k) { return k.parts.empty(); });
+  if (!products) out.traffic.seconds = price.seconds;
   ordered_json& json = out.detail;
   json["volume_bytes"] = bytes_of(out.traffic);
   json["kernels"] = price.patterns.size();
