@@ -161,7 +161,7 @@ void time_job(Job& job) {
   codegen::TargetKernel& kernel = job.kernel->kernel();
   if (job.options.count) {
     if (const auto why = kernel.run_profiled())
-      job.refuse_with("the kernel failed while it was counted: " + why->text);
+      job.refuse_with("the kernel was not counted: " + why->text);
     return;
   }
   if (job.target().clock == codegen::Clock::none) return;

@@ -124,12 +124,17 @@ void StitchEmitter::load_run(NodeId id, Run& run) {
 // ---- shared memory ----------------------------------------------------------------------------
 
 /// What must hold for the element that is read to be one of the tensor's: what a thread computes
-/// for nothing, it may read as long as that is there.
+/// for nothing, it may read as long as that is there. A warp without a part in the loop reads
+/// nothing: a warp's barrier does not order it after the others.
 std::vector<Linear> StitchEmitter::guards(const Use& use) const {
   const Key key = use_key(use);
   std::vector<Linear> out;
+  const auto idles_warps = [&](const Linear& x) {
+    return x.terms.size() == 1 &&
+           indices_[static_cast<std::size_t>(x.terms.begin()->first)].unit == Binding::warp;
+  };
   for (const Linear& x : facts_[use.node.index()].inside)
-    if (std::ranges::any_of(x.terms, [&key](const auto& term) {
+    if (idles_warps(x) || std::ranges::any_of(x.terms, [&key](const auto& term) {
           return std::ranges::any_of(
               key, [&term](const Linear& k) { return k.terms.contains(term.first); });
         }))

@@ -157,6 +157,25 @@ TEST(StitchedEmulated, ShiftedReadsAreTakenAsPlanned) {
   }
 }
 
+/// Parts of a pack that have different numbers of warps: a warp that has no part in a loop must not
+/// read what another warp writes, for the warp's barrier between them is not its own.
+TEST(StitchedEmulated, WarpsWithoutAPartReadNothing) {
+  const TemporaryDirectory folder;
+  Request r;
+  r.subject = (folder.path() / "graph.yaml").string();
+  r.machine = "a100";
+  r.model = "fusionstitching";
+  r.options = {{"most-operators", {"31"}}, {"compose", {"no"}}};
+  std::ofstream(r.subject)
+      << "name: pack\ndtype: f32\nloops: {e: 5, a: 3, c: 1, b: 1}\ntensors: {X: [5, 3], s: []}\n"
+         "operators:\n  - \"Y0[a,e] = X[4-a,a] * s[]\"\n"
+         "  - \"Y1[e,c] max= max(Y0[a,b] * Y0[a,e], s[])\"\n  - \"Y2[b,e,a] = s[] + s[]\"\n";
+  const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
+  ASSERT_TRUE(a.ok()) << a.json.dump(1);
+  EXPECT_TRUE(a.json.value("verified", false));
+  EXPECT_EQ(a.json.at("faults"), 0) << a.json["findings"].dump(1);
+}
+
 /// What a refused kernel is replaced by: the same operators, no unit, and still right.
 TEST(StitchedEmulated, KernelsWithoutUnitsAreVerified) {
   Request r;
