@@ -150,7 +150,10 @@ Result<std::int64_t> apply(IntOp op, std::int64_t a, std::int64_t b) {
         if (op == IntOp::modulo) return std::int64_t{0};
         overflow = __builtin_sub_overflow(std::int64_t{0}, a, &r);
       } else {
-        r = op == IntOp::divide ? floor_div(a, b) : a - floor_div(a, b) * b;
+        const std::int64_t left = a % b;
+        r = op == IntOp::divide                     ? floor_div(a, b)
+            : left != 0 && (left < 0) != (b < 0) ? left + b
+                                                    : left;
       }
       break;
     case IntOp::less:

@@ -103,6 +103,8 @@ TEST(NpuAssembly, ExpressionsDivideTowardsMinusInfinity) {
   EXPECT_FALSE(apply(IntOp::divide, 1, 0).ok());
   EXPECT_FALSE(apply(IntOp::divide, INT64_MIN, -1).ok());
   EXPECT_EQ(*apply(IntOp::modulo, INT64_MIN, -1), 0);
+  EXPECT_EQ(*apply(IntOp::modulo, INT64_MAX, INT64_MIN), -1);
+  EXPECT_EQ(*apply(IntOp::modulo, INT64_MIN + 1, 3), 2);
   EXPECT_FALSE(apply(IntOp::add, INT64_MAX, 1).ok());
 }
 
