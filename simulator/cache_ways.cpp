@@ -3,7 +3,7 @@
 
 #include "simulator/cache_sets.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__clang__)
 #include <immintrin.h>
 #endif
 
@@ -12,7 +12,8 @@ namespace tilewright::cache {
 #define TILEWRIGHT_VECTORS 0
 #include "simulator/cache_ways_body.h"
 #undef TILEWRIGHT_VECTORS
-#if defined(__x86_64__)
+// Clang does not read these pragmas: its builds (make fuzz) take the portable one.
+#if defined(__x86_64__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC target("avx512f,bmi")
 #define TILEWRIGHT_VECTORS 1
@@ -35,7 +36,7 @@ WaysOf<Word>::WaysOf(std::uint64_t sets, std::int64_t ways, const Replacement& p
   states_.reserve(sets);
   for (std::uint64_t s = 0; s < sets; ++s) states_.push_back(policy_.start(options.seed, s));
   choose<false>();
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__clang__)
   if (!portable_ && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("bmi"))
     choose<true>();
 #endif

@@ -260,10 +260,10 @@ std::vector<Inference> Draft::lookahead(NodeId scope, std::vector<OpId> ops) con
 std::span<const Inference> Draft::inferences_of(OpId op) const {
   const std::vector<Inference>& all = node(inferred_at[op.index()]).infer;
   // Those of one body stand consumers first.
-  const auto [from, to] = std::ranges::equal_range(
-      all, placement.rank[op.index()], std::ranges::greater(),
-      [&](const Inference& i) { return placement.rank[i.producer.index()]; });
-  return {from, to};
+  const auto rank = [&](const Inference& i) { return placement.rank[i.producer.index()]; };
+  const auto own = placement.rank[op.index()];
+  return {std::ranges::lower_bound(all, own, std::ranges::greater(), rank),
+          std::ranges::upper_bound(all, own, std::ranges::greater(), rank)};
 }
 
 }  // namespace tilewright::lowering

@@ -233,10 +233,10 @@ class Running {
                                  });
                                }) ||
            std::ranges::any_of(b.writes, [&](const auto& write) {
-             const auto& [op, output] = write;
-             return std::ranges::any_of(
-                 d_.w.op(op).outputs[static_cast<std::size_t>(output)].target.index,
-                 [&](const Affine& a) { return moves(op, a); });
+             const Output& made =
+                 d_.w.op(write.first).outputs[static_cast<std::size_t>(write.second)];
+             return std::ranges::any_of(made.target.index,
+                                        [&](const Affine& a) { return moves(write.first, a); });
            });
   }
 

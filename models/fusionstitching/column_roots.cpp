@@ -49,8 +49,8 @@ Choice least_partial(const Graph& g, const Component& part) {
   const LoopSet allowed = along < 0 ? LoopSet::all() : ~bit(along);
   all.rows = rows_of(g, part.vertices, all.partial) & allowed;
   std::vector<int> tried = all.partial;
-  std::ranges::stable_partition(
-      tried, [&](int v) { return along >= 0 && g.vertex(v).reduced.has(along); });
+  std::stable_partition(
+      tried.begin(), tried.end(), [&](int v) { return along >= 0 && g.vertex(v).reduced.has(along); });
   for (int v : tried) {
     std::vector<int> fewer = all.partial;
     std::erase(fewer, v);

@@ -19,7 +19,7 @@ std::int64_t union_of(std::vector<Box> boxes, int d) {
   std::vector<std::int64_t> ends;
   for (const Box& b : boxes) ends.insert(ends.end(), {b[d].lo, b[d].hi});
   std::ranges::sort(ends);
-  ends.erase(std::ranges::unique(ends).begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   std::int64_t n = 0;
   for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
     std::vector<Box> here;

@@ -26,8 +26,8 @@ bool better(const Scored& a, const Scored& b) {
 
 void keep_best(Candidates& all, int k) {
   std::ranges::sort(all, better);
-  const auto twice = std::ranges::unique(all, {}, &Scored::pattern);
-  all.erase(twice.begin(), twice.end());
+  const auto same = [](const Scored& a, const Scored& b) { return a.pattern == b.pattern; };
+  all.erase(std::unique(all.begin(), all.end(), same), all.end());
   if (all.size() > static_cast<std::size_t>(k)) all.resize(static_cast<std::size_t>(k));
 }
 

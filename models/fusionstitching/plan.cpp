@@ -35,8 +35,9 @@ std::vector<LoopCut> grid_over(const Workload& w, LoopSet rows, const Operator& 
   std::vector<LoopCut> cuts;
   for (LoopId l : root.loops)
     if (rows.has(l)) cuts.push_back({l, 1, Binding::grid});
-  std::ranges::stable_partition(
-      cuts, [&](const LoopCut& cut) { return static_cast<int>(cut.loop.index()) != last; });
+  std::stable_partition(cuts.begin(), cuts.end(), [&](const LoopCut& cut) {
+    return static_cast<int>(cut.loop.index()) != last;
+  });
   if (!cuts.empty()) cuts.back().step = std::min(rows_per_block, w.loop(cuts.back().loop).extent);
   return cuts;
 }
@@ -82,10 +83,10 @@ Node tree_without_units(const Graph& g, const Stitched& s) {
     cuts.insert(cuts.end(), within.begin(), within.end());
     return nest(w, cuts, sequence(std::move(computes)));
   }
-  const auto in_block = std::ranges::stable_partition(
-      cuts, [](const LoopCut& cut) { return cut.binding == Binding::grid; });
-  std::vector<LoopCut> inner(in_block.begin(), in_block.end());
-  cuts.erase(in_block.begin(), in_block.end());
+  const auto in_block = std::stable_partition(
+      cuts.begin(), cuts.end(), [](const LoopCut& cut) { return cut.binding == Binding::grid; });
+  std::vector<LoopCut> inner(in_block, cuts.end());
+  cuts.erase(in_block, cuts.end());
   inner.insert(inner.end(), within.begin(), within.end());
   std::vector<Node> body = {nest(w, inner, sequence(std::move(computes)))};
   for (int v : c.partial)

@@ -291,7 +291,7 @@ std::vector<Expression> all_expressions(const Chain& c) {
   Mask loops = 0;
   for (LoopId l : c.dims) loops |= bit(l);
   std::vector<Expression> all = Enumerator(c).of(loops);
-  std::ranges::stable_partition(all, [](const Expression& e) { return e.deep(); });
+  std::stable_partition(all.begin(), all.end(), [](const Expression& e) { return e.deep(); });
   return all;
 }
 

@@ -339,7 +339,7 @@ Result<Reading> expression_of(const Chain& c, const Schedule& s) {
   const Mask once = detail::once_at(c, out.tiles);
   // Where a loop makes one trip several expressions are the same: rather one that rule 2 keeps.
   std::vector<Expression> all = all_expressions(c);
-  std::ranges::stable_partition(all, [&](const Expression& e) {
+  std::stable_partition(all.begin(), all.end(), [&](const Expression& e) {
     return !overwhelms(c, sub_expression(c, e, Blocks::between));
   });
   // Bindings as plan_of gives them first, then whatever they are.
