@@ -32,7 +32,7 @@ Records asked_models(const Request& request, std::string_view standard) {
 void check(const Request& request, const Records& asked) {
   for (const auto& [name, texts] : request.options) {
     if (find_option(defaults_options(), name) != nullptr) continue;
-    if (std::ranges::any_of(asked, [&](const Model& m) { return has(m, name); })) continue;
+    if (std::ranges::any_of(asked, [&, &option = name](const Model& m) { return has(m, option); })) continue;
     std::vector<std::string> whose, known;
     for (const Model& m : asked) {
       whose.push_back(m.name);

@@ -29,7 +29,7 @@ struct Rolled {
   std::string counter = {};   ///< of a loop; of a choice, the coordinate
   std::int64_t trips = 0;     ///< of a loop
   std::vector<Rolled> body = {};
-  std::vector<Run> choices = {};  ///< by the coordinate, ascending
+  std::vector<Run> choices;       ///< by the coordinate, ascending
   IntExpr coordinate = {};        ///< of a choice, from `block`
   bool is_loop() const { return trips > 0; }
 };

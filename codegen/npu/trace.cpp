@@ -7,6 +7,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
 
 void add(std::vector<IntExpr*>& all, MatrixPlace& p) {
   all.push_back(&p.place.offset);
