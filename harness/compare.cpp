@@ -264,9 +264,10 @@ Answer compare(const Request& request, const std::string& models) {
   }
   const bool any = std::ranges::any_of(
       json["plans"], [](const ordered_json& row) { return row.contains("prices"); });
-  if (!any)
-    return refuse(std::move(json),
-                  "no model has a plan: " + json["plans"].front().value("reason", std::string()));
+  if (!any) {
+    const std::string reason = json["plans"].front().value("reason", std::string());
+    return refuse(std::move(json), "no model has a plan: " + reason);
+  }
   return {std::move(json), Status::done};
 }
 
