@@ -191,7 +191,7 @@ void KernelEmitter::end_iteration(NodeId loop) {
   parts_.pop_back();
 }
 
-void KernelEmitter::emit_step(Step step) {
+void KernelEmitter::emit_step(TraceStep step) {
   if (measuring_) return;
   if (++emitted_ > options_.most_instructions)
     throw Refused{"it unrolls to more than " + std::to_string(options_.most_instructions) +

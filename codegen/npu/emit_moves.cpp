@@ -135,8 +135,8 @@ void KernelEmitter::copy(Piece to, const Piece& from, std::int64_t rows, std::in
   if (!pipe)
     throw Refused{"the machine has no path from " + std::string(name_of(from.memory)) + " to " +
                   std::string(name_of(to.memory))};
-  std::vector<Touch> touches = from.touches;
-  for (Touch& t : to.touches) {
+  std::vector<TraceTouch> touches = from.touches;
+  for (TraceTouch& t : to.touches) {
     t.write = true;
     touches.push_back(std::move(t));
   }

@@ -123,7 +123,7 @@ void KernelEmitter::multiply(NodeId node, const Ranges& ranges, const SumStep& s
     const Piece a = operand(left, footprint(w_, op, op.inputs[std::size_t(p.left)], at));
     const Piece b = operand(right, footprint(w_, op, op.inputs[std::size_t(p.right)], at));
     Piece c = sums(sum, block, 0);
-    std::vector<Touch> touches = a.touches;
+    std::vector<TraceTouch> touches = a.touches;
     touches.insert(touches.end(), b.touches.begin(), b.touches.end());
     c.touches.front().write = true;
     touches.push_back(c.touches.front());

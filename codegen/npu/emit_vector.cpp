@@ -27,7 +27,7 @@ struct Value {
   Place place = {};          ///< literal offset
   std::int64_t pitch = 0;    ///< full: elements from row to row
   bool blocks = false;       ///< row: each element fills a block (vbrcb)
-  std::vector<Touch> touches = {};  ///< tiles; scratch is the vector unit's own
+  std::vector<TraceTouch> touches = {};  ///< tiles; scratch is the vector unit's own
   std::int64_t offset() const { return place.offset.code().front().literal; }
 };
 
@@ -38,7 +38,7 @@ struct Shape {
 /// Emits vector instructions; temporaries are a stack in scratch.
 class VectorUnit {
  public:
-  using Emit = std::function<void(Vector, std::vector<Touch>)>;
+  using Emit = std::function<void(Vector, std::vector<TraceTouch>)>;
   VectorUnit(std::string scratch, Emit emit)
       : scratch_(std::move(scratch)), emit_(std::move(emit)) {}
 
@@ -165,10 +165,10 @@ class VectorUnit {
   }
 
   void emit_all(Vector v, const Value& to, const std::vector<Value>& from) {
-    std::vector<Touch> touches;
+    std::vector<TraceTouch> touches;
     for (const Value& f : from)
       touches.insert(touches.end(), f.touches.begin(), f.touches.end());
-    for (Touch t : to.touches) {
+    for (TraceTouch t : to.touches) {
       t.write = true;
       touches.push_back(std::move(t));
     }
@@ -472,7 +472,7 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
     return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
   };
   const Shape shape{.rows = size(loops.rows), .columns = size(loops.columns)};
-  VectorUnit unit(scratch_name_, [&](Vector v, std::vector<Touch> touches) {
+  VectorUnit unit(scratch_name_, [&](Vector v, std::vector<TraceTouch> touches) {
     if (dry) return;
     const std::int64_t cycles =
         core().vector_startup + v.repeat.code().front().literal * repeat_cycles(core(), v.op);

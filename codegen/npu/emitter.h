@@ -57,7 +57,7 @@ struct Piece {
   Memory memory = Memory::gm;
   DType type = DType::f16;
   MatrixPlace at;
-  std::vector<Touch> touches;  ///< reads; a destination's become writes
+  std::vector<TraceTouch> touches;  ///< reads; a destination's become writes
 };
 
 /// Working memory that several tensors' tiles pass through: places that are filled in turn.
@@ -84,7 +84,7 @@ class KernelEmitter : private BlockWalk {
   void begin_iteration(NodeId loop, std::int64_t i) override;
   void end_iteration(NodeId loop) override;
   void begin_part(NodeId node) override;
-  void emit_step(Step step);
+  void emit_step(TraceStep step);
   const NpuCore& core() const { return *s_.machine->npu_core; }
   std::int64_t capacity(Memory m) const;
   std::string tensor_name(TensorId t) const { return w_.tensor(t).name; }

@@ -29,15 +29,15 @@ void each_step(const Body& body, F&& f) {
 class PipeClock {
  public:
   void run(const Body& body) {
-    each_step(body, [this](const Step& s) { take(s); });
+    each_step(body, [this](const TraceStep& s) { take(s); });
   }
   std::int64_t end() const { return end_; }
 
  private:
-  void take(const Step& s) {
+  void take(const TraceStep& s) {
     auto& pipe = free_[static_cast<std::size_t>(s.pipe)];
     std::int64_t begin = pipe;
-    for (const Touch& t : s.touches)
+    for (const TraceTouch& t : s.touches)
       accesses_.conflicts(t, [&](const Accesses::Access& a) {
         begin = std::max(begin, a.pipe == s.pipe ? pipe : done_[std::size_t(a.step)]);
       });
@@ -45,7 +45,7 @@ class PipeClock {
     done_.push_back(pipe + s.latency);
     end_ = std::max(end_, done_.back());
     const auto at = static_cast<std::int64_t>(done_.size()) - 1;
-    for (const Touch& t : s.touches) accesses_.add({.step = at, .pipe = s.pipe, .touch = t});
+    for (const TraceTouch& t : s.touches) accesses_.add({.step = at, .pipe = s.pipe, .touch = t});
   }
 
   std::array<std::int64_t, kPipes> free_{};
@@ -57,12 +57,12 @@ class PipeClock {
 /// Whether some step of one writes what the other touches.
 bool conflict(const Body& a, const Body& b) {
   Accesses first;
-  each_step(a, [&](const Step& s) {
-    for (const Touch& t : s.touches) first.add({.pipe = s.pipe, .touch = t});
+  each_step(a, [&](const TraceStep& s) {
+    for (const TraceTouch& t : s.touches) first.add({.pipe = s.pipe, .touch = t});
   });
   bool found = false;
-  each_step(b, [&](const Step& s) {
-    for (const Touch& t : s.touches)
+  each_step(b, [&](const TraceStep& s) {
+    for (const TraceTouch& t : s.touches)
       first.conflicts(t, [&](const Accesses::Access&) { found = true; });
   });
   return found;

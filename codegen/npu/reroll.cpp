@@ -114,7 +114,7 @@ class Iterations {
   std::vector<std::size_t> shape_;
 };
 
-Rolled rolled(const Step& step) {
+Rolled rolled(const TraceStep& step) {
   Rolled r{.instruction = step.instruction, .comment = step.comment};
   for (IntExpr* e : operands(r.instruction)) {
     TW_CHECK(e->is_literal(), "an operand of a trace that is no number");

@@ -61,7 +61,7 @@ class Synchroniser {
   SyncCounts counts;
 
  private:
-  void visit(const Step& step) {
+  void visit(const TraceStep& step) {
     const auto at = static_cast<std::int64_t>(clocks_.size());
     before_.emplace_back();
     after_.emplace_back();
@@ -71,23 +71,23 @@ class Synchroniser {
     known_[index(step.pipe)] = now;
     clocks_.push_back(now);
     last_[index(step.pipe)] = at;
-    for (const Touch& t : step.touches)
+    for (const TraceTouch& t : step.touches)
       accesses_.add({.step = at, .pipe = step.pipe, .touch = t});
   }
 
   static std::size_t index(Pipe p) { return static_cast<std::size_t>(p); }
 
   /// By pipe: the latest step that `step` must come after and its pipe does not know to be done.
-  Clock needs(const Step& step) const {
+  Clock needs(const TraceStep& step) const {
     Clock needed = nothing_done();
-    for (const Touch& t : step.touches)
+    for (const TraceTouch& t : step.touches)
       accesses_.conflicts(t, [&](const Accesses::Access& a) {
         if (a.pipe != step.pipe) needed[index(a.pipe)] = std::max(needed[index(a.pipe)], a.step);
       });
     return needed;
   }
 
-  void wait_for(const Step& step, std::int64_t at) {
+  void wait_for(const TraceStep& step, std::int64_t at) {
     Clock& known = known_[index(step.pipe)];
     std::vector<std::pair<std::int64_t, std::size_t>> waits;  // the latest first: it may imply others
     const Clock needed = needs(step);

@@ -23,7 +23,7 @@ void add(std::vector<IntExpr*>& all, VectorPlace& p) {
 
 }  // namespace
 
-bool overlap(const Touch& a, const Touch& b) {
+bool overlap(const TraceTouch& a, const TraceTouch& b) {
   if (a.memory != b.memory) return false;
   if (a.memory == Memory::gm) return a.tensor == b.tensor && !intersect(a.box, b.box).empty();
   return a.low < b.high && b.low < a.high;
@@ -31,7 +31,7 @@ bool overlap(const Touch& a, const Touch& b) {
 
 namespace {
 
-bool covers(const Touch& outer, const Touch& inner) {
+bool covers(const TraceTouch& outer, const TraceTouch& inner) {
   if (outer.memory == Memory::gm)
     return outer.tensor == inner.tensor && contains(outer.box, inner.box);
   return outer.low <= inner.low && inner.high <= outer.high;

@@ -16,19 +16,19 @@ namespace tilewright::npu {
 using Instruction = std::variant<Copy, Mad, Vector, SetFlag, WaitFlag, Barrier>;
 
 /// What an instruction touches: bytes of one of the core's memories, or a box of a tensor at home.
-struct Touch {
+struct TraceTouch {
   Memory memory = Memory::ub;
   bool write = false;
   std::int64_t low = 0, high = 0;  ///< bytes [low, high); home: unused
   std::string tensor = {};         ///< home
   Box box = {};                    ///< home
 };
-bool overlap(const Touch& a, const Touch& b);
+bool overlap(const TraceTouch& a, const TraceTouch& b);
 
-struct Step {
+struct TraceStep {
   Instruction instruction;
   Pipe pipe = Pipe::scalar;
-  std::vector<Touch> touches = {};
+  std::vector<TraceTouch> touches = {};
   std::string comment = {};
   /// As the machine file has it: how long its pipe is busy, and until its results are there after.
   std::int64_t cycles = 0, latency = 0;
@@ -36,7 +36,7 @@ struct Step {
 
 /// Steps and loops in order. A loop here is one of the plan's: what each iteration came to.
 struct TraceNode {
-  Step step = {};
+  TraceStep step = {};
   std::string counter = {};  ///< of a loop
   std::vector<std::vector<TraceNode>> iterations = {};
   int part = 0;  ///< of the body of the loop around it: ascending, the same in every iteration
@@ -49,11 +49,11 @@ class Accesses {
   struct Access {
     std::int64_t step = 0;
     Pipe pipe = Pipe::scalar;
-    Touch touch;
+    TraceTouch touch;
   };
   /// Calls `found` for each that `touch` must come after.
   template <class F>
-  void conflicts(const Touch& touch, F&& found) const {
+  void conflicts(const TraceTouch& touch, F&& found) const {
     for (const Access& a : by_memory_[static_cast<std::size_t>(touch.memory)])
       if ((a.touch.write || touch.write) && overlap(a.touch, touch)) found(a);
   }

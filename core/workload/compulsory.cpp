@@ -129,24 +129,62 @@ class Needs {
                                     op.loops.begin());
   }
 
-  void read(const Operator& op, const Access& in, const std::vector<Set>& values, bool exact) {
+  /// The values of loops for which dimensions that one loop alone indexes lie inside the tensor:
+  /// with the others, nothing is read.
+  std::vector<Set> inside(const Operator& op, const Access& in, std::vector<Set> values) const {
+    for (std::size_t d = 0; d < in.index.size(); ++d) {
+      const Affine& a = in.index[d];
+      if (a.terms.size() != 1 || a.gathered >= 0) continue;
+      const std::int64_t c = a.terms[0].coefficient;
+      Set& loop = values[local(op, a.terms[0].loop)];
+      const std::int64_t last = w_.tensor(in.tensor).shape[d] - 1;
+      const std::int64_t low = c > 0 ? -a.offset : a.offset - last;  // |c| * value >= low
+      const std::int64_t high = c > 0 ? last - a.offset : a.offset;
+      const Interval may{low <= 0 ? 0 : ceil_div(low, std::abs(c)),
+                         high < 0 ? 0 : high / std::abs(c) + 1};
+      for (Interval& i : loop) i = intersect(i, may);
+      loop = normalised(std::move(loop));
+    }
+    return values;
+  }
+
+  void read(const Operator& op, const Access& in, const std::vector<Set>& all, bool exact) {
+    const std::vector<Set> values = inside(op, in, all);
+    if (std::ranges::any_of(values, &Set::empty)) return;
     Need need{.elements = 1, .exact = exact && !is_gather(in)};
     std::vector<bool> taken(op.loops.size(), false);
     for (std::size_t d = 0; d < in.index.size(); ++d) {
+      bool tied = false;
       // Of a gathered dimension one index at least is read; every value may be the same.
       Set s = {{in.index[d].offset, in.index[d].offset + 1}};
       for (const Term& t : in.index[d].terms) {
         const std::size_t l = local(op, t.loop);
-        need.exact = need.exact && !taken[l];
+        tied = tied || taken[l];
         // A loop that indexes two dimensions ties them together: in the second, one value counts.
         const Set one = {{values[l].front().lo, values[l].front().lo + 1}};
         s = plus(s, t.coefficient, taken[l] ? one : values[l]);
       }
+      // How much of it lies inside then depends on that value.
+      if (tied && leaves(op, in, d, values)) return;
+      need.exact = need.exact && !tied;
       for (const Term& t : in.index[d].terms) taken[local(op, t.loop)] = true;
       need.dims.push_back(clipped(s, w_.tensor(in.tensor).shape[d]));
       need.elements *= count(need.dims.back());
     }
     if (need.elements > 0) needs_[in.tensor.index()].join(std::move(need));
+  }
+
+  /// Whether some index of a dimension lies outside the tensor.
+  bool leaves(const Operator& op, const Access& in, std::size_t d,
+              const std::vector<Set>& values) const {
+    std::int64_t low = in.index[d].offset, high = low;
+    for (const Term& t : in.index[d].terms) {
+      const Set& loop = values[local(op, t.loop)];
+      const std::int64_t first = t.coefficient * loop.front().lo;
+      const std::int64_t last = t.coefficient * (loop.back().hi - 1);
+      low += std::min(first, last), high += std::max(first, last);
+    }
+    return low < 0 || high >= w_.tensor(in.tensor).shape[d];
   }
 
   const Workload& w_;

@@ -2,7 +2,14 @@
 
 #include <sys/mman.h>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__)  // GCC's word for it
+#define TILEWRIGHT_ADDRESSES_CHECKED 1
+#elif defined(__has_feature)  // Clang's
+#if __has_feature(address_sanitizer)
+#define TILEWRIGHT_ADDRESSES_CHECKED 1
+#endif
+#endif
+#if defined(TILEWRIGHT_ADDRESSES_CHECKED)
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -48,7 +55,7 @@ void switch_context(Context& from, Context& to) { tilewright_switch(&from.stack,
 
 void prepare_context(Context& context, void* low, void* high, void (*function)(void*),
                      void* argument) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(TILEWRIGHT_ADDRESSES_CHECKED)
   __asan_unpoison_memory_region(low, static_cast<char*>(high) - static_cast<char*>(low));
 #else
   static_cast<void>(low);

@@ -49,7 +49,7 @@ void execute(const std::vector<Statement>& body, Scalars& scalars, std::vector<I
   }
 }
 
-void flatten(const std::vector<TraceNode>& trace, std::vector<Step>& out) {
+void flatten(const std::vector<TraceNode>& trace, std::vector<TraceStep>& out) {
   for (const TraceNode& n : trace) {
     if (!n.is_loop()) out.push_back(n.step);
     for (const auto& iteration : n.iterations) flatten(iteration, out);
@@ -84,7 +84,7 @@ TEST(NpuReroll, ExecutesWhatWasUnrolled) {
   std::size_t unrolled = 0, statements_left = 0;
   for (int i = 0; i < 200; ++i) {
     const std::vector<TraceNode> trace = nest(random, 3, 0);
-    std::vector<Step> steps;
+    std::vector<TraceStep> steps;
     flatten(trace, steps);
     const std::vector<Statement> body = statements(reroll(trace), {});
     std::vector<Instruction> executed;
@@ -111,7 +111,7 @@ TEST(NpuReroll, TurnsOfTwoPlacesAreOneLoop) {
   EXPECT_EQ(rolled[0].body.size(), 2U);
 }
 
-Step touching(Pipe pipe, std::int64_t low, std::int64_t high, bool write) {
+TraceStep touching(Pipe pipe, std::int64_t low, std::int64_t high, bool write) {
   return {.instruction = Mad{},
           .pipe = pipe,
           .touches = {{.memory = Memory::l1, .write = write, .low = low, .high = high}},
@@ -120,12 +120,12 @@ Step touching(Pipe pipe, std::int64_t low, std::int64_t high, bool write) {
 
 /// Whether flags order every conflict, by clocks kept apart from the synchroniser's: a pipe has seen a
 /// step when a flag that was set after it was waited for.
-void check_ordered(const std::vector<Step>& steps) {
+void check_ordered(const std::vector<TraceStep>& steps) {
   std::vector<std::map<Pipe, std::int64_t>> clocks;  // by step
   std::map<Pipe, std::map<Pipe, std::int64_t>> seen;
   std::map<std::tuple<Pipe, Pipe, std::int64_t>, std::map<Pipe, std::int64_t>> flags;
   for (std::size_t at = 0; at < steps.size(); ++at) {
-    const Step& s = steps[at];
+    const TraceStep& s = steps[at];
     clocks.emplace_back();
     if (const auto* set = std::get_if<SetFlag>(&s.instruction)) {
       const auto key = std::tuple(set->from, set->to, set->event.code()[0].literal);
@@ -144,9 +144,9 @@ void check_ordered(const std::vector<Step>& steps) {
       for (Pipe p : {Pipe::vector, Pipe::cube, Pipe::mte1, Pipe::mte2, Pipe::mte3}) seen[p] = all;
     } else {
       for (std::size_t before = 0; before < at; ++before) {
-        const Step& b = steps[before];
+        const TraceStep& b = steps[before];
         if (b.touches.empty() || b.pipe == s.pipe) continue;
-        const Touch &x = b.touches[0], &y = s.touches[0];
+        const TraceTouch &x = b.touches[0], &y = s.touches[0];
         if (!(x.write || y.write) || !overlap(x, y)) continue;
         ASSERT_GE(seen[s.pipe][b.pipe], static_cast<std::int64_t>(before) + 1)
             << "steps " << before << " and " << at << " race";
@@ -169,7 +169,7 @@ TEST(NpuSynchronise, OrdersEveryConflict) {
                                         random() % 3 == 0)});
     }
     synchronise(trace, 1 + static_cast<std::int64_t>(random() % 8));
-    std::vector<Step> steps;
+    std::vector<TraceStep> steps;
     flatten(trace, steps);
     SCOPED_TRACE("seed 5, case " + std::to_string(i));
     check_ordered(steps);
@@ -183,7 +183,7 @@ TEST(NpuPipeline, OverlapsIterationsThatDoNotTouchOneAnother) {
     TraceNode loop{.counter = "i"};
     for (int i = 0; i < 8; ++i) {
       const std::int64_t at = i % places * 1000;
-      Step multiply = touching(Pipe::cube, at, at + 100, false);
+      TraceStep multiply = touching(Pipe::cube, at, at + 100, false);
       multiply.touches.push_back(
           {.memory = Memory::l1, .write = true, .low = at + 500, .high = at + 600});
       loop.iterations.push_back({{.step = touching(Pipe::mte1, at, at + 100, true), .part = 1},

@@ -4,9 +4,11 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 #include <set>
 
+#include "core/base/format.h"
 #include "core/workload/operator_graph.h"
 #include "core/workload/text.h"
 
@@ -141,6 +143,39 @@ std::int64_t touched_elements(const Workload& w) {
   for (std::size_t t = 0; t < need.size(); ++t)
     if (w.is_input(TensorId(t))) n += static_cast<std::int64_t>(need[t].size());
   return n;
+}
+
+/// Indices that share loops, run backwards, skip and leave the tensor: never more than is read.
+TEST(Workload, CompulsoryIsNoMoreThanWhatIsRead) {
+  std::mt19937_64 random(19);
+  const auto pick = [&](int from, int to) {
+    return std::uniform_int_distribution<int>(from, to)(random);
+  };
+  int less = 0, equal = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string index[2];
+    for (std::string& text : index) {
+      text = std::to_string(pick(-3, 3));
+      for (const char* loop : {"a", "b", "c"})
+        if (pick(0, 1) == 0)
+          text += formatted("{}{}*{}", pick(0, 1) == 0 ? "+" : "-", pick(1, 3), loop);
+    }
+    std::optional<Workload> drawn;
+    try {
+      drawn = workload_from_yaml(
+          formatted("loops: {{a: {}, b: {}, c: {}}}\ntensors: {{X: [{}, {}]}}\noperators:\n"
+                    "  - \"Y[a] += X[{},{}]\"\n",
+                    pick(1, 6), pick(1, 6), pick(1, 6), pick(1, 8), pick(1, 8), index[0], index[1]),
+          "drawn");
+    } catch (const InputError&) {
+      continue;  // all of it is outside
+    }
+    const Workload& w = *drawn;
+    const Bytes read(4 * touched_elements(w)), written = w.tensor(*w.find_tensor("Y")).bytes();
+    ASSERT_LE(w.compulsory_bytes(), read + written) << to_yaml(w);
+    (w.compulsory_bytes() == read + written ? equal : less)++;
+  }
+  EXPECT_GT(equal, less / 4);
 }
 
 TEST(Workload, CompulsoryCountsOnlyWhatIsNeeded) {
