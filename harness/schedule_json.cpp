@@ -117,7 +117,7 @@ class KernelWriter {
         json = computed(n, r);
         break;
       case NodeKind::sync:
-        json = {{"kind", "sync"}, {"name", tilewright::name_of(n.scope)}};
+        json = {{"kind", "sync"}, {"name", barrier_name(n.scope)}};
         break;
       case NodeKind::pack:
         json = {{"kind", "pack"}, {"name", ""}};

@@ -34,7 +34,7 @@ void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string
     for (NodeId p = n.parent; p.valid(); p = k.node(p).parent)
       if (!grid.valid() && k.node(p).kind == NodeKind::loop && k.node(p).binding == Binding::grid)
         grid = p;
-    if (n.kind == NodeKind::sync && n.scope == Unit::grid && grid.valid())
+    if (n.kind == NodeKind::sync && n.scope == Unit::machine && grid.valid())
       throw Refused{"Y.grid stands inside loop " + w.loop(k.node(grid).loop).name +
                     "@grid: blocks that have no iteration left would not come to it"};
     const bool acts =

@@ -32,9 +32,10 @@ void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
       throw Refused{what + "every iteration of loop " + w.loop(l.loop).name +
                     " would add the same result"};
   }
-  for (const ScheduleNode& n : k.nodes)
-    if (n.flush.valid() && n.tensor == out.tensor)
-      throw Refused{what + "it is read in the kernel that its blocks add it up in"};
+  // (A barrier stands between the blocks' stores and a load: resolve sees to it.)
+  for (std::size_t i = 0; i < k.nodes.size(); ++i)
+    if (k.nodes[i].flush.valid() && k.nodes[i].tensor == out.tensor && NodeId(i) < store)
+      throw Refused{what + "it is read before its partial results are added up"};
 }
 
 }  // namespace

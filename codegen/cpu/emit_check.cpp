@@ -6,7 +6,7 @@ namespace tilewright::cpu {
 void check_emittable(const Workload& w, const ScheduledKernel& k) {
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& n = k.nodes[i];
-    if (n.kind == NodeKind::sync && n.scope == Unit::grid)
+    if (n.kind == NodeKind::sync && n.scope == Unit::machine)
       for (NodeId p = n.parent; p.valid(); p = k.node(p).parent)
         if (k.node(p).kind == NodeKind::loop && k.node(p).binding == Binding::grid)
           throw Refused{"Y.grid stands inside loop " + w.loop(k.node(p).loop).name +

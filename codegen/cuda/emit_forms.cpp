@@ -95,7 +95,7 @@ bool KernelEmitter::made_before_all_wait(BufferId b) const {
     if (n.kind == NodeKind::load && n.buffer == b && !first_load.valid()) first_load = NodeId(i);
   }
   for (std::size_t i = 0; i < k_.nodes.size(); ++i)
-    if (k_.nodes[i].kind == NodeKind::sync && k_.nodes[i].scope == Unit::grid &&
+    if (k_.nodes[i].kind == NodeKind::sync && k_.nodes[i].scope == Unit::machine &&
         last_write < NodeId(i) && NodeId(i) < first_load)
       return true;
   return false;

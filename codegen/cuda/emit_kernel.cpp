@@ -103,7 +103,7 @@ void KernelEmitter::pass() {
     out_.line("return;");
     out_.close();
   } else if (std::ranges::any_of(k_.nodes, [](const ScheduleNode& n) {
-               return n.kind == NodeKind::sync && n.scope == Unit::grid;
+               return n.kind == NodeKind::sync && n.scope == Unit::machine;
              })) {
     throw Refused{"it waits for all blocks but loads nothing"};
   }
@@ -176,7 +176,7 @@ bool KernelEmitter::is_written(BufferId b) const {
 bool KernelEmitter::has_copies(NodeId id) const {
   const ScheduleNode& n = k_.node(id);
   if (n.kind == NodeKind::load) return places_[n.buffer.index()].form == Form::ring;
-  if (n.kind == NodeKind::sync && n.scope == Unit::grid)
+  if (n.kind == NodeKind::sync && n.scope == Unit::machine)
     return std::ranges::any_of(places_, [](const TilePlace& p) { return p.form == Form::ring; });
   return std::ranges::any_of(n.children, [&](NodeId c) { return has_copies(c); });
 }
@@ -242,7 +242,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
     case NodeKind::store:
       return visit_store(id, ranges);
     case NodeKind::sync:
-      if (n.scope == Unit::grid)
+      if (n.scope == Unit::machine)
         return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
       if (!copying_) out_.line(meet());
   }

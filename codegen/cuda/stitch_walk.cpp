@@ -31,7 +31,7 @@ void StitchEmitter::check() const {
   check_sums(workload_, k_, "cuda");
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
-    if (n.kind == NodeKind::sync && n.scope == Unit::grid)
+    if (n.kind == NodeKind::sync && n.scope == Unit::machine)
       throw Refused{"Y.grid among loops bound to warps, lanes or threads"};
     if (n.kind == NodeKind::load && n.flush.valid())
       throw Refused{workload_.tensor(n.tensor).name +

@@ -53,7 +53,7 @@ void KernelEmitter::check() const {
     if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
       throw Refused{"loop " + w_.loop(n.loop).name + " is bound to " +
                     std::string(name_of(n.binding)) + ", and a core has no such units"};
-    if (n.kind == NodeKind::sync && n.scope == Unit::grid)
+    if (n.kind == NodeKind::sync && n.scope == Unit::machine)
       throw Refused{"Y.grid: the npu target does not let blocks wait for one another"};
     if (n.kind == NodeKind::store && n.atomic)
       throw Refused{"S." + tensor_name(n.tensor) + "!atomic: the npu target adds nothing up at home"};

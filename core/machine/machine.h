@@ -58,6 +58,7 @@ struct ComputeUnit {
   std::map<std::string, FlopsPerSecond> peak;  ///< whole machine, by dtype name, dense
   Bytes vector_width;                          ///< 0: none
   std::int64_t registers = 0;                  ///< vector registers of a core, 32-bit ones of an SM
+  std::int64_t blocks = 1;                     ///< thread blocks that one can run at the same time
   /// Cycles until a warp's instruction of a class has its result, by instruction_classes().
   std::map<std::string, double> cycles = {};
   std::map<std::string, std::string> sources;

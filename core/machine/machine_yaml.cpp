@@ -133,7 +133,7 @@ Level read_level(const Field& f, bool first, Lines& lines) {
 }
 
 ComputeUnit read_unit(const Field& f, Lines& lines) {
-  f.only({"name", "count", "clock", "peak", "vector_width", "registers", "cycles"});
+  f.only({"name", "count", "clock", "peak", "vector_width", "registers", "blocks", "cycles"});
   ComputeUnit unit;
   unit.name = f.at("name").text();
   const std::string prefix = "unit " + unit.name;
@@ -148,6 +148,7 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
   read("clock", [&](const Field& v) { unit.clock_hz = quantity(v, "Hz"); });
   read("vector_width", [&](const Field& v) { unit.vector_width = size_in(v); });
   read("registers", [&](const Field& v) { unit.registers = v.integer(0, INT64_MAX); });
+  read("blocks", [&](const Field& v) { unit.blocks = v.integer(1, 1 << 20); });
   if (const auto cycles = f.get("cycles")) {
     const auto classes = instruction_classes();
     std::vector<std::string> known(classes.begin(), classes.end());
@@ -331,6 +332,7 @@ void write_unit(Writer& w, const ComputeUnit& u) {
   number("clock", quantity_text(u.clock_hz, "Hz"), u.clock_hz == 0);
   number("vector_width", to_text(u.vector_width), u.vector_width == Bytes(0));
   number("registers", std::to_string(u.registers), u.registers == 0);
+  number("blocks", std::to_string(u.blocks), u.blocks == 1);
   if (!u.peak.empty()) {
     w.line("    peak:");
     for (const auto& [type, rate] : u.peak) {

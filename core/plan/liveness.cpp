@@ -176,6 +176,12 @@ std::int64_t running_together(const Schedule& s, const ScheduledKernel& k, const
   return std::min(k.blocks, units);
 }
 
+/// Blocks that wait for one another share a unit's memory where there are more of them than units.
+std::int64_t sharing_an_instance(const ScheduledKernel& k, const Level& level) {
+  if (!k.co_resident || level.private_to != Unit::grid) return 1;
+  return ceil_div(k.blocks, level.instances);
+}
+
 struct Change {
   std::int64_t time;
   std::int64_t bytes;
@@ -224,7 +230,8 @@ void kernel_memory(const Schedule& s, std::size_t kernel, std::map<LevelId, std:
         if (const auto at = units.find({unit.first, outer}); at != units.end())
           all.insert(all.end(), at->second.begin(), at->second.end());
       }
-      most[level] = std::max(most[level], most_alive(all));
+      const Level& l = s.machine->level(level);
+      most[level] = std::max(most[level], most_alive(all) * sharing_an_instance(k, l));
     }
 }
 

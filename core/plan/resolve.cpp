@@ -163,7 +163,7 @@ Node to_plan(const Draft& d, NodeId id) {
     case NodeKind::store:
       return store(d.w.tensor(n.tensor).name, level_name(d, n.level), n.atomic);
     case NodeKind::sync:
-      return sync(n.scope == Unit::grid ? "grid" : n.scope == Unit::cluster ? "block" : "warp");
+      return sync(std::string(barrier_name(n.scope)));
   }
   return {};
 }
@@ -359,6 +359,10 @@ std::optional<Unit> unit_of(Binding binding) {
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+std::string_view barrier_name(Unit scope) {
+  return scope == Unit::machine ? "grid" : scope == Unit::grid ? "block" : "warp";
 }
 
 Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workload,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/format.h"
+#include "core/plan/dependence.h"
 #include "core/plan/resolver.h"
 
 namespace tilewright::lowering {
@@ -191,12 +192,19 @@ std::optional<Reason> check_private(const Draft& d) {
   return std::nullopt;
 }
 
+/// Blocks that wait for one another run at the same time, as many on a unit as it has places for.
+/// Whether their tiles fit together is for misfit() to say.
 std::optional<Reason> check_co_residence(const Draft& d) {
   if (!d.k.co_resident) return std::nullopt;
+  std::int64_t places = 1;
+  for (const ComputeUnit& u : d.m.units) places = std::max(places, u.blocks);
   for (const Level& l : d.m.levels)
-    if (l.private_to == Unit::grid && l.instances < d.k.blocks)
-      return Reason{formatted("Y.grid needs all {} blocks resident, and {} has {} {}", d.k.blocks,
-                              d.m.name, l.instances, l.name)};
+    if (l.private_to == Unit::grid && l.instances * places < d.k.blocks)
+      return Reason{
+          formatted("Y.grid needs all {} blocks resident, and {} has {} {} with room for "
+                    "{} {}",
+                    d.k.blocks, d.m.name, l.instances, l.name, places,
+                    places == 1 ? "block each" : "blocks each")};
   return std::nullopt;
 }
 
@@ -249,9 +257,14 @@ std::optional<Reason> check_gathers(const Draft& d) {
   return std::nullopt;
 }
 
+std::optional<Reason> check_barriers(const Draft& d) {
+  return tilewright::check_barriers(d.schedule, d.k);
+}
+
 std::optional<Reason> check_legal(const Draft& d) {
-  for (const auto check : {check_orders, check_made, check_running, check_stores,
-                           check_grid_reductions, check_private, check_co_residence})
+  for (const auto check :
+       {check_orders, check_made, check_running, check_stores, check_grid_reductions, check_private,
+        check_barriers, check_co_residence})
     if (auto reason = check(d)) return reason;
   return std::nullopt;
 }

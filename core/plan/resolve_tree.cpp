@@ -208,8 +208,8 @@ class Binder {
 
   void bind_sync(const Node& n, NodeId parent) {
     const NodeId id = add(NodeKind::sync, parent);
-    d_.node(id).scope = n.name == "grid"    ? Unit::grid
-                        : n.name == "block" ? Unit::cluster
+    d_.node(id).scope = n.name == "grid"    ? Unit::machine
+                        : n.name == "block" ? Unit::grid
                                             : Unit::warp;
     if (n.name == "grid") d_.k.co_resident = true;
   }

@@ -22,6 +22,10 @@ using BufferId = Id<struct BufferTag>;
 /// The parallel unit that a binding names; none for seq, vector and unroll.
 std::optional<Unit> unit_of(Binding binding);
 
+/// The notation's word for a barrier's scope, the unit whose members wait for one another: grid
+/// (all blocks) for the machine, block for a block's threads, warp for a warp's lanes.
+std::string_view barrier_name(Unit scope);
+
 /// One read of a tensor by an operator: op.inputs[input].
 struct ReadRef {
   OpId op;
@@ -112,7 +116,7 @@ struct ScheduleNode {
   std::vector<InputUse> reads;
   std::vector<OutputUse> writes;
 
-  Unit scope = Unit::machine;       ///< sync
+  Unit scope = Unit::machine;       ///< sync: the unit whose members wait for one another
   std::int64_t first_block = 0;     ///< pack: children run on consecutive blocks; offset of a part
 };
 
@@ -153,7 +157,7 @@ struct ScheduledKernel {
   std::vector<std::size_t> range_base;  ///< by OpId: first slot in a Ranges; npos if not here
   std::size_t range_count = 0;
   std::int64_t blocks = 1;              ///< linear blocks over the grid loops, at most
-  bool co_resident = false;             ///< has Y.grid
+  bool co_resident = false;             ///< has Y.grid: all blocks run at the same time
 
   const ScheduleNode& node(NodeId id) const { return nodes[id.index()]; }
   const Buffer& buffer(BufferId id) const { return buffers[id.index()]; }

@@ -43,11 +43,13 @@ NodeId left_behind(const ScheduledKernel& k, const std::vector<NodeId>& places,
   return found;
 }
 
-/// The part of a pack that a node is in; none outside of packs.
-NodeId part_of(const ScheduledKernel& k, NodeId n) {
-  for (; n.valid(); n = k.node(n).parent)
-    if (const NodeId p = k.node(n).parent; p.valid() && k.node(p).kind == NodeKind::pack) return n;
-  return {};
+/// Whether two nodes stand in different parts of a pack, and so are run by different blocks.
+bool in_other_parts(const ScheduledKernel& k, NodeId a, NodeId b) {
+  while (a != b) {  // a node comes after those around it
+    NodeId& later = a < b ? b : a;
+    later = k.node(later).parent;
+  }
+  return k.node(a).kind == NodeKind::pack;
 }
 
 }  // namespace
@@ -128,10 +130,18 @@ void Evaluation::place_units(BufferId id, const std::vector<NodeId>& places) {
         home.first_block += k_.node(n).first_block;
     homes_[place.index()][id] = std::move(home);
   }
-  // Parts of a pack are blocks of their own: none keeps an instance for another.
-  std::map<NodeId, std::pair<std::vector<NodeId>, std::vector<std::vector<NodeId>>>> parts;
+  // Parts of a pack are blocks of their own, and keep no instance for one another; but where the
+  // same blocks go on with something else, they find what a part has left.
+  std::vector<std::size_t> group(places.size());
   for (std::size_t p = 0; p < places.size(); ++p) {
-    auto& [here, loops] = parts[part_of(k_, places[p])];
+    group[p] = p;
+    for (std::size_t q = 0; q < p; ++q)
+      if (group[q] != group[p] && !in_other_parts(k_, places[p], places[q]))
+        std::ranges::replace(group, std::size_t(group[q]), std::size_t(group[p]));
+  }
+  std::map<std::size_t, std::pair<std::vector<NodeId>, std::vector<std::vector<NodeId>>>> parts;
+  for (std::size_t p = 0; p < places.size(); ++p) {
+    auto& [here, loops] = parts[group[p]];
     here.push_back(places[p]), loops.push_back(units[p]);
   }
   for (const auto& [part, of] : parts) {

@@ -77,8 +77,7 @@ struct Options {
 struct Device {
   std::int64_t sms = 0;
   std::int64_t threads_per_sm = 0;
-  std::int64_t blocks_per_sm =
-      32;  ///< CUDA C++ Programming Guide; 16 on consumer Ampere is ignored
+  std::int64_t blocks_per_sm = 0;
   std::int64_t registers_per_sm = 0;
   std::int64_t shared_per_sm = 0;  ///< bytes
   double clock_hz = 0;

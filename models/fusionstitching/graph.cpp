@@ -274,6 +274,7 @@ Result<Device> device_of(const Machine& m) {
     return missing("clock and bandwidth");
   Device d{.sms = sm.count,
            .threads_per_sm = m.level(*registers).instances / sm.count,
+           .blocks_per_sm = sm.blocks,
            .registers_per_sm = sm.registers,
            .shared_per_sm = m.level(*shared).capacity.value,
            .clock_hz = sm.clock_hz,

@@ -156,7 +156,7 @@ void Recorder::close_block() {
 /// Inside a grid loop each block comes to the barrier by itself; outside, all have come.
 void Recorder::barrier(const AccessEvent& e) {
   const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(e.kernel)];
-  if (k.node(e.node).scope != Unit::grid) return;
+  if (k.node(e.node).scope != Unit::machine) return;
   bool inside = false;
   for (NodeId n = e.node; n.valid(); n = k.node(n).parent)
     inside = inside || (k.node(n).kind == NodeKind::loop && k.node(n).binding == Binding::grid);

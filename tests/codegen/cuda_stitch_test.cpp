@@ -92,8 +92,8 @@ std::vector<Case> warp_cases() {
         "c/4@lane ( C.sub C.sq C.varsum ) C.rstd c/4@lane ( C.norm ) ) ) )"}},
       // at shared memory's level, where nothing is held from loop to loop
       {"layernorm:rows=24,cols=40",
-       {"r/8@grid ( r/1@warp ( c/4@lane ( C.sum ) C.mean c/4@lane ( C.sub C.sq C.varsum ) C.rstd "
-        "c/4@lane ( C.norm ) ) )"},
+       {"r/8@grid ( r/1@warp ( c/4@lane ( C.sum ) Y.warp C.mean c/4@lane ( C.sub C.sq C.varsum ) "
+        "Y.warp C.rstd c/4@lane ( C.norm ) ) )"},
        "shared"},
   };
 }
@@ -176,7 +176,7 @@ std::vector<Case> block_cases() {
        "registers",
        {{"a", kShared}}},
       // zeros past a tensor's end
-      {kPastTheEnd, {"( r/4@lane ( C.a ) r/4@lane ( C.y ) )"}, "registers", {{"a", kShared}}},
+      {kPastTheEnd, {"( r/4@lane ( C.a ) Y.warp r/4@lane ( C.y ) )"}, "registers", {{"a", kShared}}},
       {"groupnorm:batch=3,groups=4,channels=2,size=20",
        {"n/1@grid g/1@grid ( L.x c/1 s/4@thread ( C.sum ) C.mean c/1 s/4@thread ( C.sub C.sq "
         "C.varsum ) C.rstd c/1 s/4@thread ( C.normal C.affine ) )"}},
@@ -255,7 +255,8 @@ TEST(Stitched, PlantedFaultsAreFound) {
       {row, "home + at, in)", "home + at, true)", false},
       {row, "&y_own[0], in)", "&y_own[0], true)", false},
       {{kTranspose,
-        {"r/32@grid c/32@grid ( r/8@warp r/1 c/1@lane ( C.a ) c/8@warp c/1 r/1@lane ( C.t ) )"},
+        {"r/32@grid c/32@grid ( r/8@warp r/1 c/1@lane ( C.a ) Y.block c/8@warp c/1 r/1@lane "
+         "( C.t ) )"},
         "registers",
         {{"a", kShared}}},
        "block_sync();",
