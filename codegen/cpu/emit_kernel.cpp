@@ -32,7 +32,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
 
 Result<KernelText> KernelEmitter::emit() {
   try {
-    check_emittable(p_.workload(), k_);
+    check_sums(p_.workload(), k_, "cpu");
     place_tiles();
     choose_parallel_loop();
     // The text needs the arrays' strides, which need the largest tiles, which the text's ranges

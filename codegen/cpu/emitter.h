@@ -268,7 +268,5 @@ std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::in
 bool has_loop(const Access& a, LoopId loop);
 /// The two inputs whose product an operator sums; none where it sums something else.
 std::optional<std::array<int, 2>> factors_of(const Operator& op);
-/// Throws Refused where a kernel is one that the cpu target has no code for.
-void check_emittable(const Workload& w, const ScheduledKernel& k);
 
 }  // namespace tilewright::cpu

@@ -49,6 +49,26 @@ class Finder {
     return std::move(found_);
   }
 
+  /// Blocks run in any order: what goes home is written by one of them each, or added up.
+  std::optional<Reason> check_home() const {
+    for (const Buffer& b : k_.buffers) {
+      if (b.outer.valid() || (b.role != BufferRole::output && !b.leaves)) continue;
+      const OpId op = w_.producer(b.tensor);
+      const NodeId compute = compute_of(op);
+      const End writer = writer_of(b, compute);
+      for (NodeId l : path_to(k_, compute)) {
+        if (unit_here(k_.node(l)) != Unit::grid || dimension(writer, l)) continue;
+        const LoopId loop = k_.node(l).loop;
+        if (b.atomic && w_.is_reduction(op, loop)) continue;
+        const bool all = w_.local_index(op, loop) < 0;
+        return Reason{formatted("{} of loop {}@grid would write {}{} home",
+                                all ? "every block" : "several blocks", w_.loop(loop).name,
+                                all ? "" : "the same elements of ", w_.tensor(b.tensor).name)};
+      }
+    }
+    return std::nullopt;
+  }
+
  private:
   BufferId id_of(const Buffer& b) const {
     return BufferId(static_cast<std::size_t>(&b - k_.buffers.data()));
@@ -111,7 +131,10 @@ class Finder {
   void depend(const Buffer& b, BufferId place, Unit owner, const End& writer, const End& reader) {
     const NodeId compute = compute_of(w_.producer(b.tensor));
     const End end{writer.node.valid() ? writer.node : compute, writer.accesses};
-    const auto scope = apart(b, place, owner, end, reader);
+    // A store outside of the blocks' loops is of what all of them have made.
+    const auto made = apart(b, place, owner, {compute, writer.accesses}, reader);
+    const auto stored = apart(b, place, owner, end, reader);
+    const auto scope = made && stored ? std::min(*made, *stored) : made ? made : stored;
     if (!scope) return;
     found_.push_back({b.tensor, place, writer.node, reader.node, *scope, {}});
     for (NodeId l : path_to(k_, reader.node)) {
@@ -328,6 +351,7 @@ std::optional<Reason> check_barriers(const Schedule& s, const ScheduledKernel& k
   for (std::size_t i = 0; i < k.nodes.size(); ++i)
     if (k.nodes[i].kind == NodeKind::sync)
       if (auto reason = check_place(w, k, NodeId(i))) return reason;
+  if (auto reason = Finder(s, k).check_home()) return reason;
   for (const Dependence& d : dependences(s, k)) {
     const std::string reader = name_of_node(w, k, d.reader), tensor = w.tensor(d.tensor).name;
     if (d.scope == Unit::machine && d.buffer.valid()) {

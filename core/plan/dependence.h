@@ -39,7 +39,7 @@ std::vector<Dependence> dependences(const Schedule& s, const ScheduledKernel& k)
 NodeId barrier_of(const ScheduledKernel& k, const Dependence& d);
 
 /// The first dependence without a barrier, or without a store, as a reason; a barrier that some of
-/// its units would not come to.
+/// its units would not come to; what several blocks would write home, and not add up.
 std::optional<Reason> check_barriers(const Schedule& s, const ScheduledKernel& k);
 
 }  // namespace tilewright

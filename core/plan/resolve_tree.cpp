@@ -254,9 +254,10 @@ void bind_pins(Draft& d) {
       if (!l)
         d.bad("pins." + name, pin.level, "is no level of machine " + d.m.name,
               suggestion(pin.level, names_of(d.m.levels)));
-      if (*l == d.m.home() && !d.w.is_intermediate(*t))
+      const bool read_again = d.w.producer(*t).valid() && !d.w.consumers(*t).empty();
+      if (*l == d.m.home() && !read_again)
         d.bad("pins." + name, pin.level, "is where this tensor lives anyway",
-              "an on-chip level; only an intermediate is spilled to home");
+              "an on-chip level; only what an operator makes and another reads is spilled to home");
       d.pinned[*t] = *l;
     }
     if (!pin.at.empty()) d.home_at[*t] = pin.at;

@@ -100,6 +100,8 @@ TEST(RandomCudaKernels, TheSameInSeveralKernels) {
   run_batch({.units = false, .recompute = true}, 20274, 16);
 }
 
+TEST(RandomCudaKernels, BlocksThatWait) { run_batch({.units = false, .phases = true}, 20275, 24); }
+
 TEST(RandomCudaKernels, Gathers) {
   run_batch({.units = false, .gathers = testing::Gathers::emitted}, 20273, 24);
 }

@@ -129,6 +129,12 @@ TEST(RandomKernels, OnSeveralThreads) {
   run_batch({.max_extent = 17, .units = false}, 20264, 20, false);
 }
 
+/// Blocks that wait for one another, in turn and side by side.
+TEST(RandomKernels, BlocksThatWait) { run_batch({.units = false, .phases = true}, 20268, 40); }
+TEST(RandomKernels, BlocksThatWaitOnSeveralThreads) {
+  run_batch({.max_extent = 17, .units = false, .phases = true}, 20269, 20, false);
+}
+
 TEST(RandomKernels, Gathers) {
   run_batch({.units = false, .gathers = testing::Gathers::any}, 20265, 40);
 }

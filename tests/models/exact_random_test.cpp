@@ -108,6 +108,13 @@ TEST_P(ExactRandom, EqualsALiteralWalkOnGathers) {
   EXPECT_GT(tried.jumps, 30);
 }
 
+/// Blocks that wait for one another: tensors that go home and back, sums over blocks that are read
+/// after the barrier, packs whose blocks go on with something else.
+TEST_P(ExactRandom, EqualsALiteralWalkOfBlocksThatWait) {
+  const Tried tried = compare(GetParam() + 5000, {.phases = true}, 150);
+  EXPECT_EQ(tried.legal, 150);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, ExactRandom, ::testing::Range<std::uint64_t>(1, 9));
 
 }  // namespace

@@ -122,8 +122,9 @@ class Maker : private Dice {
     std::vector<Range> ranges;
     for (const Loop& l : w_->loops()) ranges.push_back({l.name, l.extent});
     grids_ = o_.grid && chance(0.25) ? pick(1, 2) : 0;
-    k.tree = body(ops, ranges, pick(2, 7), 0);
+    k.tree = o_.phases ? phases(ops, ranges) : body(ops, ranges, pick(2, 7), 0);
     pins_and_flags(k);
+    if (o_.phases) cross_blocks(k);
     if (o_.loads) add_loads(k);
     if (o_.stores) add_stores(k);
     if (o_.reloads && two_levels_) add_reloads(k);
@@ -179,6 +180,71 @@ class Maker : private Dice {
     Node pack{.kind = Node::Kind::pack};
     pack.children = std::move(parts);
     return pack;
+  }
+
+  /// Nests of blocks one after the other, a barrier of all between most of them; the first two side
+  /// by side where that may be; sometimes a loop around it all.
+  Node phases(const std::vector<OpId>& ops, std::vector<Range> ranges) {
+    std::vector<Node> parts;
+    bool inside_loop = false;
+    std::string around;
+    std::int64_t step = 0;
+    if (const auto may = candidates(ops, ranges); !may.empty() && chance(0.3)) {
+      Range& r = ranges[one_of(may)];
+      around = r.loop;
+      step = r.size = pick<std::int64_t>(1, r.size);
+      inside_loop = true;
+    }
+    group_of_.assign(w_->operators().size(), 0);
+    for (std::size_t begin = 0; begin < ops.size();) {
+      const std::size_t end = std::min(ops.size(), begin + pick<std::size_t>(1, 2));
+      const std::vector<OpId> own(ops.begin() + static_cast<long>(begin),
+                                  ops.begin() + static_cast<long>(end));
+      for (OpId op : own) group_of_[op.index()] = begin;
+      grids_ = chance(0.9) ? pick(1, 2) : 0;
+      const bool after_pack = parts.size() == 1 && w_->name() == "random-fan" && chance(0.5);
+      Node part = body(own, ranges, pick(1, 4), 0);
+      if (after_pack) {
+        Node pack{.kind = Node::Kind::pack};
+        pack.children.push_back(std::move(parts.back()));
+        pack.children.push_back(std::move(part));
+        parts.back() = std::move(pack);
+      } else {
+        if (!parts.empty() && chance(0.9)) parts.push_back(sync("grid"));
+        parts.push_back(std::move(part));
+      }
+      begin = end;
+    }
+    if (inside_loop && chance(0.8)) parts.push_back(sync("grid"));
+    Node all = sequence(std::move(parts));
+    return inside_loop ? loop(around, std::move(all), step) : std::move(all);
+  }
+
+  /// What one nest makes and a later one reads goes home, mostly, by a store of the blocks that
+  /// make it.
+  void cross_blocks(Kernel& k) {
+    for (OpId op : ops_)
+      for (const Output& out : w_->op(op).outputs) {
+        const TensorId t = out.target.tensor;
+        const std::string& name = w_->tensor(t).name;
+        const bool crosses = std::ranges::any_of(w_->consumers(t), [&](OpId reader) {
+          return group_of_[reader.index()] != group_of_[op.index()];
+        });
+        if (!crosses || !w_->is_intermediate(t) || chance(0.15)) continue;
+        k.pins[name].level = "DRAM";
+        std::vector<Node*> path;
+        if (!path_to(k.tree, w_->op(op).name, path) || chance(0.05)) continue;
+        std::size_t outermost = 0;
+        bool partial = false;
+        for (std::size_t i = 0; i < path.size(); ++i)
+          if (path[i]->kind == Node::Kind::loop && path[i]->binding == Binding::grid) {
+            outermost = i;
+            const auto loop = w_->find_loop(path[i]->name);
+            partial = partial || w_->is_reduction(op, *loop);
+          }
+        insert(path, pick(outermost, path.size() - 1), store(name, "DRAM", partial && chance(0.95)),
+               false);
+      }
   }
 
   void pins_and_flags(Kernel& k) {
@@ -295,6 +361,7 @@ class Maker : private Dice {
     for (OpId op : ops_)
       for (const Output& out : w_->op(op).outputs) {
         const std::string& name = w_->tensor(out.target.tensor).name;
+        if (o_.phases && stored(k.tree, name)) continue;
         const bool on_chip = w_->is_intermediate(out.target.tensor) &&
                              !(k.pins.contains(name) && k.pins[name].level == "DRAM");
         std::vector<std::string> levels;
@@ -353,6 +420,7 @@ class Maker : private Dice {
   bool warps_ = false;
   int grids_ = 0;
   std::vector<OpId> ops_;
+  std::vector<std::size_t> group_of_;  ///< by OpId: the nest of blocks that computes it
 };
 
 }  // namespace random_trees

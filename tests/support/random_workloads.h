@@ -30,6 +30,7 @@ struct RandomOptions {
   bool recompute = false;  ///< several, always; the later ones make again what they read
   bool planes = false;   ///< chains of two-dimensional convolutions only
   Gathers gathers = Gathers::none;  ///< these only
+  bool phases = false;              ///< several nests of blocks with Y.grid between, and packs
   bool reloads = false;  ///< on two levels: intermediates stored outward and loaded back
 };
 
@@ -59,6 +60,7 @@ class WorkloadMaker : private Dice {
 
   std::string text() {
     const int kind = o_.gemm_chains_only ? 0 : pick(0, o_.units ? 6 : 5);
+    if (o_.phases && chance(0.4)) return fan();
     if (kind == 6) return pair();
     if (kind <= 2) return gemm_chain();
     if (kind <= 4) return conv_chain();
@@ -141,6 +143,19 @@ class WorkloadMaker : private Dice {
     return "name: random-pair\nloops: {" + loops +
            "}\noperators:\n  - \"left: X[m,d1] += A[m,d0] * B[d0,d1]\"\n  - \"right: Y[m,d2] += " +
            (share ? "A" : "P") + "[m,d0] * Q[d0,d2]\"\n";
+  }
+
+  /// Two operators of one input, side by side if need be, and one or two that read both.
+  std::string fan() {
+    const std::string loops = "r: " + std::to_string(extent()) + ", c: " + std::to_string(extent());
+    std::string text = "  - \"a: a[r,c] = exp(x[r,c])\"\n  - \"s: s[";
+    text += chance(0.5) ? "r" : "c";
+    text += "] += x[r,c]\"\n";
+    const std::string sum = text.find("s[r]") != std::string::npos ? "s[r]" : "s[c]";
+    text += "  - \"y: y[r,c] = a[r,c] * " + sum + "\"\n";
+    if (chance(0.5))
+      text += "  - \"z: z[" + std::string(chance(0.5) ? "r" : "c") + "] += y[r,c]\"\n";
+    return "name: random-fan\nloops: {" + loops + "}\noperators:\n" + text;
   }
 
   /// Two consumers of one tensor, and results that are broadcast.
