@@ -1,19 +1,50 @@
 // Plans whose blocks would get in one another's way.
 #include <algorithm>
+#include <set>
 
 #include "codegen/common/range_emitter.h"
 
 namespace tilewright::codegen {
-void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string& target) {
-  for (const ScheduleNode& n : k.nodes) {
-    NodeId grid;
-    for (NodeId p = n.parent; p.valid(); p = k.node(p).parent)
-      if (!grid.valid() && k.node(p).kind == NodeKind::loop && k.node(p).binding == Binding::grid)
-        grid = p;
+
+namespace {
+
+/// The innermost grid loop around a node.
+NodeId grid_loop_around(const ScheduledKernel& k, NodeId n) {
+  for (NodeId p = k.node(n).parent; p.valid(); p = k.node(p).parent)
+    if (k.node(p).kind == NodeKind::loop && k.node(p).binding == Binding::grid) return p;
+  return {};
+}
+
+/// Whether all nodes that touch a tile of this one stand in the same grid loops as it.
+bool alone_with_its_tiles(const ScheduledKernel& k, NodeId node) {
+  const auto tiles = [&](NodeId id) {
+    const ScheduleNode& n = k.node(id);
+    std::set<BufferId> all;
+    if (n.buffer.valid()) all.insert(n.buffer);
+    for (const InputUse& use : n.reads)
+      if (use.buffer.valid()) all.insert(use.buffer);
+    for (const OutputUse& use : n.writes) all.insert(use.buffer);
+    return all;
+  };
+  const std::set<BufferId> own = tiles(node);
+  for (std::size_t i = 0; i < k.nodes.size(); ++i)
+    if (grid_loop_around(k, NodeId(i)) != grid_loop_around(k, node) &&
+        std::ranges::any_of(tiles(NodeId(i)), [&](BufferId b) { return own.contains(b); }))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string& target,
+                  bool first_block_alone) {
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    const ScheduleNode& n = k.nodes[i];
+    const NodeId grid = grid_loop_around(k, NodeId(i));
     const bool acts =
         n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
     const std::int64_t blocks = grid.valid() ? blocks_below(k, grid) : k.blocks;
-    if (acts && blocks > 1)
+    if (acts && blocks > 1 && !(first_block_alone && alone_with_its_tiles(k, NodeId(i))))
       throw Refused{
           "a node stands outside a grid loop beside it, which only one of its blocks would run"};
     if (n.kind == NodeKind::compute && n.once)

@@ -37,9 +37,10 @@ std::set<std::string> names_in(const std::string& text);
 /// Throws Refused for atomic stores that would add up wrongly; `target` names the target in the
 /// reasons.
 void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target);
-/// Throws Refused for nodes that only one block of several would run, for blocks that write the same
-/// part of a result home, and for !once.
-void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string& target);
+/// Throws Refused for !once, and for nodes that only one block of several would run; unless, with
+/// `first_block_alone`, the first block has all that shares a tile with them.
+void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string& target,
+                  bool first_block_alone = false);
 
 class RangeEmitter {
  protected:

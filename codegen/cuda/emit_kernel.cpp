@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
@@ -67,7 +68,7 @@ void KernelEmitter::check() const {
   for (const Loop& l : workload_.loops())
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
-  check_blocks(workload_, k_, "cuda");
+  check_blocks(workload_, k_, "cuda", true);
   for (const ScheduleNode& n : k_.nodes) {
     if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
       throw Refused{"loop " + workload_.loop(n.loop).name + " is bound to " +
@@ -134,6 +135,7 @@ void KernelEmitter::pass() {
 
 void KernelEmitter::walk() {
   rest_ = "block";
+  blocks_here_ = k_.blocks;
   open_.clear();
   defined_.assign(1, {});
   fixed_.assign(k_.buffers.size(), std::nullopt);
@@ -158,7 +160,7 @@ void KernelEmitter::walk() {
       out_.line("Held<" + rank + "> " + name(b) + "_held;");
   }
   enter_body(NodeId(0), ranges);
-  for (NodeId c : k_.node(NodeId(0)).children) visit(c, ranges);
+  visit_children(NodeId(0), ranges);
   if (copying_) return;
   for (std::size_t i = 0; i < places_.size(); ++i)
     if (is_written(BufferId(i)) && !places_[i].plain) {
@@ -214,10 +216,10 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
     case NodeKind::loop:
       return n.binding == Binding::grid ? visit_grid_loop(id, ranges) : visit_loop(id, ranges);
     case NodeKind::sequence:
-      for (NodeId c : n.children) visit(c, ranges);
-      return;
+      return visit_children(id, ranges);
     case NodeKind::pack: {
       const std::string outer = rest_;
+      const std::int64_t outer_blocks = blocks_here_;
       for (NodeId c : n.children) {
         if (copying_ && !has_copies(c)) continue;
         const ScheduleNode& part = k_.node(c);
@@ -228,11 +230,13 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
                   std::to_string(first + blocks) + ")");
         out_.line("const int " + rest_ + " = " + outer + " - " + std::to_string(first) + ";");
         defined_.emplace_back();
-        visit(c, ranges);
+        blocks_here_ = blocks;
+        visit_by_blocks(c, ranges);
         defined_.pop_back();
         out_.close();
       }
       rest_ = outer;
+      blocks_here_ = outer_blocks;
       return;
     }
     case NodeKind::load:
@@ -246,6 +250,36 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
         return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
       if (!copying_) out_.line(meet());
   }
+}
+
+void KernelEmitter::visit_children(NodeId parent, const SymRanges& ranges) {
+  for (NodeId c : k_.node(parent).children) visit_by_blocks(c, ranges);
+}
+
+/// What no grid loop shares out is the first block's.
+void KernelEmitter::visit_by_blocks(NodeId id, const SymRanges& ranges) {
+  if (copying_ && !has_copies(id)) return;
+  const bool of_all = blocks_here_ == 1 || has_grid_loop(id) || waits(id);
+  if (of_all) return visit(id, ranges);
+  out_.open("if (" + rest_ + " == 0)");
+  defined_.emplace_back();
+  const std::int64_t outer = std::exchange(blocks_here_, 1);
+  visit(id, ranges);
+  blocks_here_ = outer;
+  defined_.pop_back();
+  out_.close();
+}
+
+bool KernelEmitter::has_grid_loop(NodeId id) const {
+  const ScheduleNode& n = k_.node(id);
+  return (n.kind == NodeKind::loop && n.binding == Binding::grid) ||
+         std::ranges::any_of(n.children, [&](NodeId c) { return has_grid_loop(c); });
+}
+
+bool KernelEmitter::waits(NodeId id) const {
+  const ScheduleNode& n = k_.node(id);
+  return n.kind == NodeKind::sync ||
+         std::ranges::any_of(n.children, [&](NodeId c) { return waits(c); });
 }
 
 /// The block's iteration of a grid loop, where it has one.
@@ -266,7 +300,9 @@ void KernelEmitter::visit_grid_loop(NodeId id, const SymRanges& around) {
   } else {
     rest_ = "0";
   }
+  const std::int64_t outer_blocks = std::exchange(blocks_here_, inner_blocks);
   visit_body(id, c, around);
+  blocks_here_ = outer_blocks;
   rest_ = outer_rest;
 }
 
@@ -291,7 +327,7 @@ void KernelEmitter::visit_body(NodeId id, const Cut& c, const SymRanges& around)
   SymRanges inside = inside_of(id, c, around);
   enter_body(id, inside);
   open_.push_back({id, c.name, c.end, c.low, c.high, around});
-  for (NodeId child : n.children) visit(child, inside);
+  visit_children(id, inside);
   open_.pop_back();
   defined_.pop_back();
   out_.close();

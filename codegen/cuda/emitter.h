@@ -96,6 +96,10 @@ class KernelEmitter : private RangeEmitter {
   void enter_body(NodeId body, SymRanges& ranges);
   void visit(NodeId id, const SymRanges& ranges);
   void visit_loop(NodeId id, const SymRanges& ranges);
+  void visit_children(NodeId parent, const SymRanges& ranges);
+  void visit_by_blocks(NodeId id, const SymRanges& ranges);
+  bool has_grid_loop(NodeId id) const;
+  bool waits(NodeId id) const;
   void visit_grid_loop(NodeId id, const SymRanges& ranges);
   void visit_body(NodeId id, const Cut& cut, const SymRanges& around);
   bool has_copies(NodeId id) const;
@@ -207,6 +211,7 @@ class KernelEmitter : private RangeEmitter {
 
   // of one pass
   bool copying_ = false;
+  std::int64_t blocks_here_ = 1;  ///< that come to this place
   std::string rest_ = "0";  ///< of the block's number, within the grid loops so far
   std::vector<std::optional<SymBox>> fixed_;
   std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering

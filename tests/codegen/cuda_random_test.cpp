@@ -4,6 +4,7 @@
 #include <iostream>
 #include <random>
 
+#include "core/plan/dependence.h"
 #include "tests/codegen/cuda_support.h"
 #include "tests/support/random_trees.h"
 
@@ -36,6 +37,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
     try {
       auto schedule = resolve(c->plan, c->workload, c->machine);
       if (!schedule.ok()) continue;
+      if (options.phases && !schedule->kernels.front().co_resident) continue;
       cuda::EmitOptions emit_options{.warps = static_cast<int>(random() % 5),
                                      .stages = static_cast<int>(random() % 4),
                                      .registers = n % 5 != 4,
@@ -100,7 +102,65 @@ TEST(RandomCudaKernels, TheSameInSeveralKernels) {
   run_batch({.units = false, .recompute = true}, 20274, 16);
 }
 
-TEST(RandomCudaKernels, BlocksThatWait) { run_batch({.units = false, .phases = true}, 20275, 24); }
+TEST(RandomCudaKernels, BlocksThatWait) {
+  run_batch({.two_levels = false, .once = false, .units = false, .phases = true}, 20275, 32);
+}
+
+/// The text without its n-th barrier of all blocks, which copying and computing warps both come to.
+std::string without_barrier(const std::string& text, std::size_t n) {
+  const std::string call = "grid_sync(arrivals";
+  std::vector<std::size_t> at;
+  for (std::size_t i = text.find(call); i != std::string::npos; i = text.find(call, i + 1))
+    at.push_back(i);
+  const bool twice = text.find("int copier") != std::string::npos;
+  const std::size_t barriers = twice ? at.size() / 2 : at.size();
+  std::string left = text;
+  if (twice) left.erase(at[n + barriers], text.find('\n', at[n + barriers]) - at[n + barriers]);
+  left.erase(at[n], text.find('\n', at[n]) - at[n]);
+  return left;
+}
+
+/// Every Y.grid that a dependence needs, taken out of the kernel: the emulator finds each.
+TEST(RandomCudaKernels, BarriersTakenOutAreFound) {
+  std::mt19937_64 random(20276);
+  int refused = 0;
+  std::vector<Drawn> drawn = draw(
+      random, {.two_levels = false, .once = false, .units = false, .phases = true}, 32, refused);
+  std::vector<cuda::Source> sources;
+  std::vector<const Drawn*> of;
+  for (const Drawn& d : drawn) {
+    const ScheduledKernel& k = d.schedule.kernels.front();
+    if (d.schedule.kernels.size() > 1) continue;
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+      if (k.nodes[i].kind != NodeKind::sync || k.nodes[i].scope != Unit::machine) continue;
+      ScheduledKernel without = k;
+      without.nodes[i].kind = NodeKind::sequence;
+      const auto needs = dependences(d.schedule, k);
+      const bool needed = std::ranges::any_of(
+          needs, [&](const Dependence& x) { return !barrier_of(without, x).valid(); });
+      if (needed) {
+        cuda::Source source = d.source;
+        source.text = without_barrier(source.text, n);
+        sources.push_back(std::move(source));
+        of.push_back(&d);
+      }
+      ++n;
+    }
+  }
+  ASSERT_GT(sources.size(), 10u);
+  int found = 0;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto module = testing::build_cuda({sources[i]});
+    ASSERT_TRUE(module) << module.reason();
+    const auto run = testing::run_cuda(*module, sources[i], *of[i]->c.workload, i);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_FALSE(run->report.clean())
+        << testing::describe(of[i]->c) << to_text(of[i]->schedule.resolved.kernels.front().tree);
+    found += !run->report.clean();
+  }
+  std::cout << found << " of " << sources.size() << " found\n";
+}
 
 TEST(RandomCudaKernels, Gathers) {
   run_batch({.units = false, .gathers = testing::Gathers::emitted}, 20273, 24);

@@ -36,7 +36,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
     const auto c = testing::random_case(random, options);
     if (!c) continue;
     auto schedule = resolved(*c, c->machine);
-    if (!schedule) continue;
+    if (!schedule || (options.phases && !schedule->kernels.front().co_resident)) continue;
     // Every other one as if its levels were caches: nothing is packed that need not be, and the
     // loads count the same.
     std::optional<Schedule> emitted = schedule;
