@@ -257,6 +257,18 @@ SymBox RangeEmitter::tile_of(const Buffer& b, const SymRanges& ranges) {
   return hull_of(boxes, b.tensor);
 }
 
+/// The block's own part of a tile that is kept from one nest of blocks to another.
+SymBox RangeEmitter::part_of(const Buffer& b, const BlockPart& part,
+                             const SymRanges& ranges) const {
+  SymBox box;
+  for (std::size_t d = 0; d < part.loops.size(); ++d) {
+    const std::int64_t all = workload_.tensor(b.tensor).shape[d];
+    box.push_back(part.loops[d] < 0 ? SymRange{number(0), number(all), all}
+                                    : range(ranges, part.op, part.loops[d]));
+  }
+  return box;
+}
+
 /// Every reduction of the operator is at its low end: of the whole range, or of the block's share.
 std::string RangeEmitter::initialises(OpId op, const SymRanges& ranges, bool atomic) const {
   std::string text;

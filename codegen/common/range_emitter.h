@@ -61,6 +61,7 @@ class RangeEmitter {
   SymRange defined(const std::string& base, const std::string& value, Interval bounds,
                    std::int64_t most, bool nonempty = false);
   SymBox tile_of(const Buffer& b, const SymRanges& ranges);
+  SymBox part_of(const Buffer& b, const BlockPart& part, const SymRanges& ranges) const;
   SymBox defined_box(const std::string& base, const std::string& value, const SymBox& like,
                      TensorId tensor);
   std::string box_text(const SymBox& box) const;

@@ -186,7 +186,14 @@ bool KernelEmitter::has_copies(NodeId id) const {
 void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
   const ScheduleNode& n = k_.node(body);
   for (const Inference& i : n.infer) infer(i, ranges, false);
+  for (std::size_t i = 0; i < k_.buffers.size(); ++i)
+    for (const BlockPart& part : k_.buffers[i].parts) {
+      if (part.body != body) continue;
+      fixed_[i] = part_of(k_.buffers[i], part, ranges);
+      record(BufferId(i), *fixed_[i]);
+    }
   for (BufferId b : n.fixes) {
+    if (!buffer(b).parts.empty()) continue;
     const SymBox tile = tile_of(buffer(b), ranges);
     record(b, tile);
     fixed_[b.index()] = tile;

@@ -182,6 +182,17 @@ std::int64_t sharing_an_instance(const ScheduledKernel& k, const Level& level) {
   return ceil_div(k.blocks, level.instances);
 }
 
+/// The largest tile of one block.
+std::int64_t largest_of_block(const Buffer& b, std::int64_t tile) {
+  std::int64_t most = b.parts.empty() ? tile : 0;
+  for (const BlockPart& part : b.parts) {
+    std::int64_t elements = 1;
+    for (std::int64_t n : part.most) elements *= n;
+    most = std::max(most, elements);
+  }
+  return std::min(most, tile);
+}
+
 struct Change {
   std::int64_t time;
   std::int64_t bytes;
@@ -211,7 +222,7 @@ void kernel_memory(const Schedule& s, std::size_t kernel, std::map<LevelId, std:
   const std::vector<Places> places = places_of(k);
   for (std::size_t i = 0; i < k.buffers.size(); ++i) {
     const Buffer& b = k.buffers[i];
-    const std::int64_t tile = lives.largest(BufferId(i)) * b.copies;
+    const std::int64_t tile = largest_of_block(b, lives.largest(BufferId(i))) * b.copies;
     const std::int64_t own = ceil_div(tile, spread(s, k, BufferId(i), places[i]));
     const std::int64_t bytes = own * size_of(s.workload->tensor(b.tensor).dtype) *
                                running_together(s, k, s.machine->level(b.level));

@@ -336,7 +336,9 @@ std::optional<Reason> run(Draft& d) {
   place_packs(d);
   d.k.blocks = blocks_below(d.k, NodeId(0));
   if (auto reason = place_buffers(d)) return reason;
-  return check_legal(d);
+  if (auto reason = check_legal(d)) return reason;
+  place_parts(d);
+  return std::nullopt;
 }
 
 }  // namespace lowering

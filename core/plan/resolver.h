@@ -122,6 +122,7 @@ std::optional<Reason> place_cuts(Draft& d);  // cuts, steps, inferences, rule 3'
 std::optional<Reason> place_buffers(Draft& d);
 std::optional<Reason> check_running(const Draft& d);
 std::optional<Reason> check_legal(const Draft& d);
+void place_parts(Draft& d);  // of a legal kernel
 Kernel resolved_kernel(const Draft& d);
 
 }  // namespace tilewright::lowering

@@ -126,6 +126,16 @@ enum class BufferRole : std::uint8_t {
   intermediate,  ///< on-chip: region at its home point; never moves unless also an output
 };
 
+/// What one block has of a tile that is kept from one nest of blocks to a later one (rule 5): the
+/// same part in each nest.
+struct BlockPart {
+  NodeId body;             ///< of the nest's innermost grid loop: from there on, the part is known
+  OpId op;                 ///< computed there
+  std::vector<int> loops;  ///< by dimension: position in op.loops whose range is the block's part;
+                           ///< -1: all of the dimension
+  std::vector<std::int64_t> most;  ///< by dimension: elements, at most
+};
+
 /// One tensor's tile at one level in one kernel (rule 4). Instances: see unit_loops.
 struct Buffer {
   TensorId tensor;
@@ -144,6 +154,7 @@ struct Buffer {
   bool sliding = false;
   bool leaves = false;    ///< intermediate that is also an output: written when replaced (rule 10)
   bool atomic = false;    ///< output stored with !atomic
+  std::vector<BlockPart> parts;  ///< intermediate: a body in each nest of blocks that touches it
 };
 
 struct ScheduledKernel {

@@ -1,0 +1,149 @@
+// Kernels of several nests of blocks with Y.grid between: a BERT attention sub-graph as one kernel,
+// counted to the byte at full size and executed at a small one, and what blocks keep for
+// themselves.
+#include <gmock/gmock.h>
+
+#include "core/base/format.h"
+#include "core/plan/file.h"
+#include "tests/codegen/cuda_support.h"
+
+namespace tilewright {
+namespace {
+
+struct Case {
+  std::string workload, tree;
+  std::map<std::string, Pin> pins = {};
+};
+
+Schedule schedule_of(const Case& c) {
+  auto w = std::make_shared<const Workload>(workload_from_yaml(c.workload, "test"));
+  Plan plan;
+  plan.kernels.push_back({.name = "one", .tree = parse_tree(c.tree), .pins = c.pins});
+  auto s = resolve(plan, w, std::make_shared<const Machine>(named_machine("h200")));
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return std::move(s).value();
+}
+
+/// Souffle's BERT attention: three products of X, softmax without a maximum, residual, layer norm
+/// by sums of values and squares. exp's and add's tiles never leave the blocks that made them.
+Case attention(int tokens, int heads, int width, int m1, int m2, int m4, int n5) {
+  const int hidden = heads * width;
+  const std::string of_head = formatted("{}*h+e", width);
+  Case c;
+  c.workload = formatted(
+      "name: bert-attention\ndtype: f16\nloops: {{h: {}, m: {}, l: {}, e: {}, d: {}, n: {}}}\n"
+      "tensors: {{X: [{}, {}], Wq: [d, {}], Wk: [d, {}], Wv: [d, {}], Wo: [{}, n]}}\noperators:\n",
+      heads, tokens, tokens, width, hidden, hidden, tokens, hidden, hidden, hidden, hidden, hidden);
+  c.workload += formatted(
+      "  - \"qkv: Q[h,m,e] += X[m,d] * Wq[d,{}]; K[h,m,e] += X[m,d] * Wk[d,{}]; V[h,m,e] += X[m,d] "
+      "* "
+      "Wv[d,{}]\"\n",
+      of_head, of_head, of_head);
+  c.workload +=
+      "  - \"qk: T[h,m,l] += Q[h,m,e] * K[h,l,e]\"\n  - \"exp: U[h,m,l] = exp(T[h,m,l] * 0.004)\"\n"
+      "  - \"rowsum: Z[h,m] += U[h,m,l]\"\n  - \"share: P[h,m,l] = U[h,m,l] / Z[h,m]\"\n"
+      "  - \"pv: A[h,m,e] += P[h,m,l] * V[h,l,e]\"\n";
+  c.workload += formatted(
+      "  - \"proj: O[m,n] += A[h,m,e] * Wo[{},n]\"\n  - \"add: R[m,n] = O[m,n] + X[m,n]\"\n"
+      "  - \"sum: s[m] += R[m,n]\"\n  - \"squares: q[m] += R[m,n] * R[m,n]\"\n"
+      "  - \"norm: E[m,n] = (R[m,n] - s[m] / {}) / sqrt(q[m] / {} - s[m] / {} * (s[m] / {}) + "
+      "0.00001)\"\n",
+      of_head, hidden, hidden, hidden, hidden);
+  c.tree = formatted(
+      "h/1@grid m/{}@grid ( d/{} ( L.X L.Wq L.Wk L.Wv C.qkv ) S.Q S.K S.V ) Y.grid "
+      "h/1@grid m/{}@grid l/{}@grid ( L.Q L.K C.qk C.exp C.rowsum S.Z!atomic ) Y.grid "
+      "h/1@grid m/{}@grid l/{}@grid ( L.Z C.share S.P ) Y.grid "
+      "h/1@grid m/{}@grid ( l/{} ( L.P L.V C.pv ) S.A ) Y.grid "
+      "m/{}@grid n/{}@grid ( h/1 ( L.A L.Wo C.proj ) L.X C.add C.sum C.squares S.s!atomic "
+      "S.q!atomic ) "
+      "Y.grid m/{}@grid n/{}@grid ( L.s L.q C.norm S.E )",
+      m1, std::min(64, hidden), m2, m2, m2, m2, m4, m4, m4, n5, m4, n5);
+  for (const char* t : {"Q", "K", "V", "Z", "P", "A", "s", "q"}) c.pins[t].level = "DRAM";
+  return c;
+}
+
+using Moved = std::map<std::string, std::pair<std::int64_t, std::int64_t>>;
+
+/// Bytes read and written into shared memory and back, by tensor.
+Moved moved(const Traffic& t) {
+  Moved all;
+  for (const TrafficEntry& e : t.entries)
+    if (e.boundary == "L2/shared") all[e.tensor] = {e.read.value, e.written.value};
+  return all;
+}
+
+void run(const Case& c, double tolerance) {
+  const Schedule s = schedule_of(c);
+  const auto source = cuda::emit(s, {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  EXPECT_EQ(source->launches.back().cooperative, true);
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto got = testing::run_cuda(*module, *source, *s.workload, 5);
+  ASSERT_TRUE(got) << got.reason();
+  EXPECT_TRUE(got->report.clean()) << got->report.findings.front().text;
+  EXPECT_LT(got->error, tolerance);
+  EXPECT_EQ(got->bytes, moved(exact(s)));
+}
+
+TEST(Phases, AttentionIsCountedToTheByte) {
+  const Schedule s = schedule_of(attention(384, 12, 64, 96, 128, 64, 64));
+  EXPECT_TRUE(s.kernels.front().co_resident);
+  const Traffic t = exact(s);
+  const Moved want = {{"X", {7667712, 0}},       {"Wq", {4718592, 0}},     {"Wk", {4718592, 0}},
+                      {"Wv", {4718592, 0}},      {"Wo", {7077888, 0}},     {"Q", {1769472, 589824}},
+                      {"K", {1769472, 589824}},  {"V", {3538944, 589824}}, {"Z", {27648, 36864}},
+                      {"P", {3538944, 3538944}}, {"A", {7077888, 589824}}, {"s", {9216, 9984}},
+                      {"q", {9216, 9984}},       {"E", {0, 589824}}};
+  EXPECT_EQ(moved(t), want);
+  // Two tiles of 128 x 128 for the softmax, kept over a barrier, and what else is alive with them.
+  EXPECT_LT(t.memory.at("shared"), Bytes(232448));
+  EXPECT_FALSE(misfit(s));
+}
+
+TEST(Phases, AttentionRuns) {
+  run(attention(32, 2, 32, 16, 16, 16, 64), 3e-3);
+  run(attention(45, 3, 16, 20, 24, 16, 32), 3e-3);
+}
+
+TEST(Phases, SumsOverBlocksAreReadByAll) {
+  const std::string w =
+      "name: sums\nloops: {m: 37, k: 50, n: 21}\ntensors: {A: [m, k], B: [n]}\noperators:\n"
+      "  - \"C[m] += A[m,k]\"\n  - \"E[m,n] = C[m] * B[n]\"\n";
+  run({w,
+       "m/8@grid k/16@grid ( C.C S.C!atomic ) Y.grid m/8@grid n/4@grid ( L.C C.E S.E )",
+       {{"C", {.level = "DRAM"}}}},
+      1e-5);
+  // One block has no loop over blocks in its nest.
+  run({w,
+       "m/37 ( k/16 ( C.C ) S.C ) Y.grid m/8@grid n/4@grid ( L.C C.E S.E )",
+       {{"C", {.level = "DRAM"}}}},
+      1e-5);
+}
+
+TEST(Phases, BlocksKeepTheirOwnParts) {
+  const std::string w =
+      "name: pair\ndtype: f16\nloops: {m: 37, k: 24, l: 28, n: 20}\noperators:\n"
+      "  - \"first: C[m,l] += A[m,k] * B[k,l]\"\n  - \"second: E[m,n] += C[m,l] * D[l,n]\"\n";
+  const Case c{w, "m/16@grid ( k/8 ( C.first ) ) Y.grid m/16@grid ( l/28 n/20 ( C.second ) )"};
+  const Schedule s = schedule_of(c);
+  // C 16 x 28 and not 37 x 28; with it D 28 x 20 and E 16 x 20, or A 16 x 8 and B 8 x 28.
+  EXPECT_EQ(memory_use(s).at("shared"), Bytes(2 * (16 * 28 + 28 * 20 + 16 * 20)));
+  run(c, 3e-3);
+}
+
+/// What a part of a pack has loaded, the same blocks find in the next nest.
+TEST(Phases, AfterAPackBlocksGoOnWithWhatTheyHave) {
+  const std::string w =
+      "name: fan\nloops: {r: 40, c: 16}\noperators:\n  - \"a: a[r,c] = exp(x[r,c])\"\n"
+      "  - \"b: b[r,c] = x[r,c] * 2\"\n  - \"y: y[r,c] = x[r,c] + 1\"\n";
+  const Case c{w,
+               "( r/8@grid ( L.x C.a S.a ) | r/8@grid ( L.x C.b S.b ) ) Y.grid "
+               "r/8@grid ( L.x C.y S.y )"};
+  const Traffic t = exact(schedule_of(c));
+  EXPECT_EQ(moved(t).at("x").first, 2 * 40 * 16 * 4);
+  run(c, 1e-5);
+}
+
+}  // namespace
+}  // namespace tilewright
