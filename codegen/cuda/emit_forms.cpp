@@ -286,6 +286,55 @@ std::string KernelEmitter::sums_type(BufferId b) const {
 }
 
 /// Everything in the block's shared memory: barriers, tiles, what warps exchange.
+/// Barriers of all blocks before a node that stand in no loop: between them nothing of one phase is
+/// in another's way.
+int KernelEmitter::phase_of(NodeId node) const {
+  int phase = 0;
+  for (std::size_t i = 0; i < node.index(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind != NodeKind::sync || n.scope != Unit::machine) continue;
+    bool in_loop = false;
+    for (NodeId p = n.parent; p.valid(); p = k_.node(p).parent)
+      in_loop = in_loop || k_.node(p).kind == NodeKind::loop;
+    phase += in_loop ? 0 : 1;
+  }
+  return phase;
+}
+
+/// Whether what is read of a tile but not computed must be zero: it adds nothing to products, and a
+/// spilled tile may go home before all of it was computed.
+bool KernelEmitter::zero_filled(BufferId b) const {
+  const TilePlace& p = places_[b.index()];
+  if (p.form != Form::tile) return false;
+  return is_operand(b) || (!p.covered && std::ranges::any_of(k_.nodes, [&](const ScheduleNode& n) {
+           for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
+             if (f == b) return true;
+           return false;
+         }));
+}
+
+/// From which phase to which a tile's place holds something of it.
+std::pair<int, int> KernelEmitter::alive(BufferId b) const {
+  const TilePlace& p = places_[b.index()];
+  const NodeId end(k_.nodes.size());
+  std::pair<int, int> span{phase_of(end), 0};
+  const auto touch = [&](NodeId n) {
+    span = {std::min(span.first, phase_of(n)), std::max(span.second, phase_of(n))};
+  };
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.buffer == b) touch(NodeId(i));
+    for (const InputUse& use : n.reads)
+      if (use.buffer == b) touch(NodeId(i));
+    for (const OutputUse& use : n.writes)
+      if (use.buffer == b) touch(NodeId(i));
+  }
+  // Zeros are there from the beginning on; what has changed is written at the end.
+  if (zero_filled(b)) span.first = 0;
+  if (is_written(b) && !p.plain) span.second = phase_of(end);
+  return span;
+}
+
 void KernelEmitter::lay_out() {
   const bool plain = micro_kernel().plain_rows;
   const int asked_stages =
@@ -318,19 +367,36 @@ void KernelEmitter::lay_out() {
                                     : std::max(2, k_.buffers[i].copies);
     }
   }
+  std::vector<std::pair<int, int>> spans;
+  for (std::size_t i = 0; i < places_.size(); ++i) spans.push_back(alive(BufferId(i)));
   const auto total = [&] {
     barrier_bytes_ = 0;
     for (const TilePlace& p : places_)
       if (p.form == Form::ring) barrier_bytes_ += 16 * p.stages;
-    std::int64_t at = round_up(barrier_bytes_, kSharedLine);
-    for (TilePlace& p : places_) {
+    const std::int64_t first = round_up(barrier_bytes_, kSharedLine);
+    scratch_offset_ = first;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      TilePlace& p = places_[i];
       if (in_registers(p.form)) continue;
-      p.offset = at;
       p.bytes = p.need_rows * p.pitch * p.element_bytes * p.stages;
-      at += round_up(p.bytes, kSharedLine);
+      // As low as the tiles before it allow that are alive in one of its phases.
+      p.offset = first;
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t j = 0; j < i; ++j) {
+          const TilePlace& q = places_[j];
+          const std::int64_t end = q.offset + round_up(q.bytes, kSharedLine);
+          if (in_registers(q.form) || q.offset >= p.offset + round_up(p.bytes, kSharedLine) ||
+              end <= p.offset || spans[i].second < spans[j].first ||
+              spans[j].second < spans[i].first)
+            continue;
+          p.offset = end;
+          moved = true;
+        }
+      }
+      scratch_offset_ = std::max(scratch_offset_, p.offset + round_up(p.bytes, kSharedLine));
     }
-    scratch_offset_ = at;
-    return at + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
+    return scratch_offset_ + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
   };
   std::int64_t room = kMostShared;
   const Level& level = p_.machine().level(k_.level);

@@ -113,15 +113,10 @@ void KernelEmitter::pass() {
   out_.line("const Place me{warp / " + std::to_string(warp_columns_) + ", warp % " +
             std::to_string(warp_columns_) + ", thread % 32};");
   out_.line("(void)me;");
-  std::set<BufferId> partly_written;  // a spilled tile may go home before all of it was computed
-  for (const ScheduleNode& n : k_.nodes)
-    for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
-      if (!places_[f.index()].covered) partly_written.insert(f);
   bool filled = false;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const TilePlace& p = places_[i];
-    const bool partly = partly_written.contains(BufferId(i));
-    if (p.form != Form::tile || (!is_operand(BufferId(i)) && !partly)) continue;
+    if (!zero_filled(BufferId(i))) continue;
     if (!filled)
       out_.comment("What is read of a tile but not computed: it adds nothing to products.");
     filled = true;

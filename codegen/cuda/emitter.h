@@ -124,6 +124,9 @@ class KernelEmitter : private RangeEmitter {
   std::optional<BufferId> misused() const;
   void choose_warps();
   bool is_operand(BufferId b) const;
+  int phase_of(NodeId node) const;
+  bool zero_filled(BufferId b) const;
+  std::pair<int, int> alive(BufferId b) const;
   void lay_out();
   bool fragment_op(NodeId compute) const;
   std::vector<TileUse> tile_uses() const;

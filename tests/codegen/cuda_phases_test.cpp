@@ -3,6 +3,9 @@
 // themselves.
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_support.h"
@@ -143,6 +146,28 @@ TEST(Phases, AfterAPackBlocksGoOnWithWhatTheyHave) {
   const Traffic t = exact(schedule_of(c));
   EXPECT_EQ(moved(t).at("x").first, 2 * 40 * 16 * 4);
   run(c, 1e-5);
+}
+
+/// What an H200 counted of the sub-graph as one kernel, beside what is counted here: from memory
+/// hardly more than must come, into shared memory by whole sectors.
+TEST(Phases, RecordedBytesAreNearThePredicted) {
+  std::ifstream file(std::string(TILEWRIGHT_SOURCE_DIR) + "/experiments/results/h200-phases.json");
+  const auto row = nlohmann::json::parse(file)["rows"][0];
+  Case c{.workload = row["workload"], .tree = row["trees"][0]};
+  for (const auto& [tensor, pin] : row["pins"].items()) c.pins[tensor].level = pin;
+  const Schedule s = schedule_of(c);
+  std::int64_t read = 0, written = 0;
+  for (const auto& [tensor, bytes] : moved(exact(s))) read += bytes.first, written += bytes.second;
+  const auto& counted = row["counted"];
+  EXPECT_EQ(read, counted["exact"]["read_bytes"].get<std::int64_t>());
+  EXPECT_EQ(written, counted["exact"]["written_bytes"].get<std::int64_t>());
+  for (const auto& entry : counted["traffic"]) {
+    const auto bytes = entry["read_bytes"].get<double>();
+    const bool memory = entry["boundary"] == "DRAM/L2";
+    const double predicted = memory ? counted["compulsory_read_bytes"].get<double>() : double(read);
+    EXPECT_GE(bytes, predicted);
+    EXPECT_LT(bytes, predicted * (memory ? 1.03 : 1.2));
+  }
 }
 
 }  // namespace
