@@ -1,6 +1,7 @@
 #include "core/plan/dependence.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/base/format.h"
 
@@ -39,7 +40,20 @@ struct End {
 
 class Finder {
  public:
-  Finder(const Schedule& s, const ScheduledKernel& k) : s_(s), k_(k), w_(*s.workload) {}
+  Finder(const Schedule& s, const ScheduledKernel& k)
+      : s_(s), k_(k), w_(*s.workload), readers_(k.buffers.size()) {
+    for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+      const ScheduleNode& n = k.nodes[i];
+      if (n.kind == NodeKind::compute) compute_of_[n.op] = NodeId(i);
+      for (const InputUse& use : n.reads)
+        if (use.buffer.valid()) readers_[use.buffer.index()].emplace_back(i);
+      if (n.kind != NodeKind::load) continue;
+      if (const BufferId from = k.buffer(n.buffer).outer; from.valid())
+        readers_[from.index()].emplace_back(i);
+      else if (n.flush.valid())
+        from_home_[n.tensor].emplace_back(i);
+    }
+  }
 
   std::vector<Dependence> find() {
     for (const Buffer& b : k_.buffers) {
@@ -74,11 +88,7 @@ class Finder {
     return BufferId(static_cast<std::size_t>(&b - k_.buffers.data()));
   }
 
-  NodeId compute_of(OpId op) const {
-    for (std::size_t i = 0; i < k_.nodes.size(); ++i)
-      if (k_.nodes[i].kind == NodeKind::compute && k_.nodes[i].op == op) return NodeId(i);
-    return {};
-  }
+  NodeId compute_of(OpId op) const { return compute_of_.at(op); }
 
   End reader_of(NodeId node, std::span<const ReadRef> refs) const {
     End end{node, {}};
@@ -99,33 +109,30 @@ class Finder {
   void at_buffer(const Buffer& b) {
     const BufferId id = id_of(b);
     NodeId writes = compute_of(w_.producer(b.tensor));
-    for (const Buffer& inner : k_.buffers)
-      if (inner.outer == id && inner.role == BufferRole::output && inner.tensor == b.tensor)
-        writes = inner.store.valid() ? inner.store : writes;
+    // A tensor's written buffers stand one after the other, the inner ones first.
+    if (id.index() > 0)
+      if (const Buffer& inner = k_.buffers[id.index() - 1];
+          inner.outer == id && inner.role == BufferRole::output && inner.store.valid())
+        writes = inner.store;
     const End writer = writer_of(b, writes);
     const Unit owner = s_.machine->level(b.level).private_to;
-    for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
-      const ScheduleNode& n = k_.nodes[i];
-      if (n.kind == NodeKind::load && k_.buffer(n.buffer).outer == id)
-        depend(b, id, owner, writer, reader_of(NodeId(i), n.reads_below));
-      for (const InputUse& use : n.reads) {
-        if (use.buffer != id) continue;
-        std::vector<ReadRef> refs;
-        for (int input : use.inputs) refs.push_back({n.op, input});
-        depend(b, id, owner, writer, reader_of(NodeId(i), refs));
-      }
+    for (NodeId reader : readers_[id.index()]) {
+      const ScheduleNode& n = k_.node(reader);
+      std::vector<ReadRef> refs = n.reads_below;
+      for (const InputUse& use : n.reads)
+        if (use.buffer == id)
+          for (int input : use.inputs) refs.push_back({n.op, input});
+      depend(b, id, owner, writer, reader_of(reader, refs));
     }
   }
 
   /// What goes home and is read back there.
   void at_home(const Buffer& b) {
-    for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
-      const ScheduleNode& n = k_.nodes[i];
-      if (n.kind != NodeKind::load || n.tensor != b.tensor || !n.flush.valid() ||
-          k_.buffer(n.buffer).outer.valid())
-        continue;
-      depend(b, {}, Unit::machine, writer_of(b, b.store), reader_of(NodeId(i), n.reads_below));
-    }
+    const auto loads = from_home_.find(b.tensor);
+    if (loads == from_home_.end()) return;
+    for (NodeId load : loads->second)
+      depend(b, {}, Unit::machine, writer_of(b, b.store),
+             reader_of(load, k_.node(load).reads_below));
   }
 
   void depend(const Buffer& b, BufferId place, Unit owner, const End& writer, const End& reader) {
@@ -288,6 +295,9 @@ class Finder {
   const Schedule& s_;
   const ScheduledKernel& k_;
   const Workload& w_;
+  std::map<OpId, NodeId> compute_of_;
+  std::vector<std::vector<NodeId>> readers_;           // by buffer: computes, and loads out of it
+  std::map<TensorId, std::vector<NodeId>> from_home_;  // loads of what the kernel makes
   std::vector<Dependence> found_;
 };
 

@@ -10,32 +10,32 @@ namespace {
 
 /// A node that touches a tile, and how its operators access it.
 struct Toucher {
+  explicit Toucher(NodeId n) : node(n) {}
   NodeId node;
-  std::vector<std::pair<OpId, const Access*>> accesses;
+  std::vector<std::pair<OpId, const Access*>> accesses = {};
 };
 
-std::vector<Toucher> touchers(const Draft& d, BufferId id) {
-  std::vector<Toucher> all;
-  const auto read = [&](NodeId node, std::span<const ReadRef> refs) {
-    all.push_back({node, {}});
+/// By buffer.
+std::vector<std::vector<Toucher>> touchers(const Draft& d) {
+  std::vector<std::vector<Toucher>> all(d.k.buffers.size());
+  const auto read = [&](BufferId b, NodeId node, std::span<const ReadRef> refs) {
+    Toucher& t = all[b.index()].emplace_back(node);
     for (const ReadRef& r : refs)
-      all.back().accesses.emplace_back(r.op,
-                                       &d.w.op(r.op).inputs[static_cast<std::size_t>(r.input)]);
+      t.accesses.emplace_back(r.op, &d.w.op(r.op).inputs[static_cast<std::size_t>(r.input)]);
   };
   for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
     const ScheduleNode& n = d.k.nodes[i];
-    if (n.kind == NodeKind::load && d.k.buffer(n.buffer).outer == id)
-      read(NodeId(i), n.reads_below);
+    if (n.kind == NodeKind::load)
+      if (const BufferId from = d.k.buffer(n.buffer).outer; from.valid())
+        read(from, NodeId(i), n.reads_below);
     for (const InputUse& use : n.reads) {
       std::vector<ReadRef> refs;
       for (int input : use.inputs) refs.push_back({n.op, input});
-      if (use.buffer == id) read(NodeId(i), refs);
+      if (use.buffer.valid()) read(use.buffer, NodeId(i), refs);
     }
     for (const OutputUse& use : n.writes)
-      if (use.buffer == id)
-        all.push_back(
-            {NodeId(i),
-             {{n.op, &d.w.op(n.op).outputs[static_cast<std::size_t>(use.output)].target}}});
+      all[use.buffer.index()].emplace_back(NodeId(i)).accesses.emplace_back(
+          n.op, &d.w.op(n.op).outputs[static_cast<std::size_t>(use.output)].target);
   }
   return all;
 }
@@ -85,12 +85,13 @@ std::optional<BlockPart> part_at(const Draft& d, const Toucher& t, NodeId outsid
 
 void place_parts(Draft& d) {
   if (d.k.blocks == 1) return;
+  const std::vector<std::vector<Toucher>> all = touchers(d);
   for (std::size_t i = 0; i < d.k.buffers.size(); ++i) {
     Buffer& b = d.k.buffers[i];
     if (b.role != BufferRole::intermediate || b.leaves || b.sliding || !b.fixed_at.valid() ||
         d.m.level(b.level).private_to == Unit::machine)
       continue;
-    for (const Toucher& t : touchers(d, BufferId(i))) {
+    for (const Toucher& t : all[i]) {
       auto part = part_at(d, t, b.fixed_at, d.w.tensor(b.tensor).shape);
       const auto same = std::ranges::find(b.parts, part ? part->body : NodeId(), &BlockPart::body);
       if (!part || (same != b.parts.end() && same->most != part->most)) {
