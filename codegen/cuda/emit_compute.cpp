@@ -64,6 +64,15 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
       products_[id] = *product;
     else
       products_.erase(id);
+    contracted_[id] = 0;
+    for (const Contraction& c : contractions(id, ranges)) {
+      const auto blocks = [&](const std::vector<int>& group) {
+        std::int64_t n = 1;
+        for (int l : group) n *= most[static_cast<std::size_t>(l)];
+        return n;
+      };
+      contracted_[id] += ceil_div(blocks(c.rows), 16) * ceil_div(blocks(c.columns), 16) * blocks(c.products);
+    }
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
@@ -75,6 +84,8 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     row_computes(id, ranges, fresh);
   else if (product != products_.end())
     multiply_tiles(id, product->second, ranges, fresh);
+  else if (const auto several = contractions(id, ranges); !several.empty())
+    for (const Contraction& c : several) contract(id, c, ranges, fresh);
   else
     points(id, ranges, fresh);
   if (!adds.empty()) out_.close();

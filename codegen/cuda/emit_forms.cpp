@@ -215,6 +215,8 @@ void KernelEmitter::choose_warps() {
     columns.push_back(ceil_div(most[static_cast<std::size_t>(product.columns)], 16));
     area = std::max(area, rows.back() * columns.back());
   }
+  for (const auto& [node, blocks] : contracted_)
+    if (!products_.contains(node)) area = std::max(area, blocks);
   for (const TilePlace& p : places_) {
     if (!in_registers(p.form)) continue;
     rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));

@@ -14,7 +14,8 @@ constexpr MicroKernel kMicroKernels[] = {
      .f16 = true,
      .bf16 = true,
      .fragments = true,
-     .blocks = true},
+     .blocks = true,
+     .elements = true},
     {.name = "wmma2x2",
      .summary = "Chimera's: 2 x 2 WMMA fragments of 16 x 16, sums in shared memory between calls",
      .text = "Wmma2x2",
@@ -27,7 +28,8 @@ constexpr MicroKernel kMicroKernels[] = {
      .f16 = true,
      .bf16 = true,
      .f32 = true,
-     .fragments = true},
+     .fragments = true,
+     .elements = true},
 };
 
 bool has_loop(const Access& a, LoopId loop) {
