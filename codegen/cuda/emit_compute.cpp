@@ -60,8 +60,10 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     most.resize(op.loops.size(), 0);
     for (std::size_t l = 0; l < most.size(); ++l)
       most[l] = std::max(most[l], range(ranges, n.op, static_cast<int>(l)).most);
-    if (const auto product = as_product(id, ranges); product && product_fits(id, *product, ranges))
-      products_[id] = *product;
+    const std::vector<Product> all = as_products(id, ranges);
+    if (!all.empty() &&
+        std::ranges::all_of(all, [&](const Product& p) { return product_fits(id, p, ranges); }))
+      products_[id] = all;
     else
       products_.erase(id);
     contracted_[id] = 0;
@@ -77,13 +79,16 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
   const auto product = products_.find(id);
-  if (product != products_.end()) product_fits(id, product->second, ranges);  // what it reads
-  if (fragment_op(id) && product != products_.end())
-    multiply(id, product->second, ranges, fresh);
+  if (product != products_.end())
+    for (const Product& p : product->second) {
+      product_fits(id, p, ranges);  // what it reads
+      if (fragment_op(id))
+        multiply(id, p, ranges, fresh);
+      else
+        multiply_tiles(id, p, ranges, fresh);
+    }
   else if (fragment_op(id))
     row_computes(id, ranges, fresh);
-  else if (product != products_.end())
-    multiply_tiles(id, product->second, ranges, fresh);
   else if (const auto several = contractions(id, ranges); !several.empty())
     for (const Contraction& c : several) contract(id, c, ranges, fresh);
   else

@@ -51,6 +51,32 @@ void KernelEmitter::rescale(NodeId id, const std::string& fresh) {
   if (fresh != "false") out_.close();
 }
 
+/// The same of sums that come from a tile, named `sums`.
+void KernelEmitter::rescale_part(NodeId id, const Product& p, const SymRanges& ranges,
+                                 std::int64_t rows, std::int64_t columns) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const Expr& by = *output_of(id, p.write).rescale;
+  out_.open("each_row<" + std::to_string(rows) + ">(me, [&](int i, int h, int r)");
+  std::vector<std::string> loops(op.loops.size());
+  for (std::size_t l = 0; l < loops.size(); ++l)
+    loops[l] = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
+  // Rows beyond the tile are nobody's: any factor will do.
+  std::string& row = loops[static_cast<std::size_t>(p.rows)];
+  const std::string last = size_text(range(ranges, n.op, p.rows)) + " - 1";
+  row = "(" + (row == "0" ? "" : row + " + ") + "least(r, " + last + "))";
+  for (std::size_t x = 0; x < op.inputs.size(); ++x)
+    if (reads_input(by, static_cast<int>(x))) declare_input(id, x, loops);
+  out_.line("const float by = " + expression_text(by) + ";");
+  out_.line("TW_UNROLL");
+  out_.open("for (int j = 0; j < " + std::to_string(columns) + "; ++j)");
+  out_.line("sums.x[i][j][2 * h] *= by;");
+  out_.line("sums.x[i][j][2 * h + 1] *= by;");
+  out_.close();
+  out_.end();
+  out_.line("});");
+}
+
 void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);

@@ -59,6 +59,7 @@ struct TilePlace {
 
 /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]; loops by position in op.loops.
 struct Product {
+  int write = 0;            ///< position in the compute's writes
   int left = 0, right = 1;  ///< positions in op.inputs
   int rows = -1, columns = -1, depth = -1;
 };
@@ -175,9 +176,20 @@ class KernelEmitter : private RangeEmitter {
 
   // emit_product.cpp
   std::optional<LoopId> runs_along(OpId op, const Affine& index, const SymRanges& ranges) const;
-  std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
+  std::optional<Product> as_product(NodeId id, int write, const SymRanges& ranges) const;
+  std::vector<Product> as_products(NodeId id, const SymRanges& ranges) const;
   bool product_fits(NodeId id, const Product& p, const SymRanges& ranges);
-  bool operand_fits(NodeId id, int input, int outer, int depth, bool left, const SymRanges& ranges);
+  /// One operand or, with no input, the result.
+  bool operand_fits(NodeId id, const Product& p, std::optional<int> input, bool exact_depth,
+                    const SymRanges& ranges);
+  const Output& output_of(NodeId compute, int write) const {
+    const ScheduleNode& n = k_.node(compute);
+    return workload_.op(n.op)
+        .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(write)].output)];
+  }
+  BufferId written_by(NodeId compute, int write) const {
+    return k_.node(compute).writes[static_cast<std::size_t>(write)].buffer;
+  }
   void multiply(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh);
   std::string operand(NodeId id, int input, int outer, int depth, const SymRanges& ranges,
                       const std::string& tile = "") const;
@@ -217,12 +229,15 @@ class KernelEmitter : private RangeEmitter {
   // emit_rows.cpp
   void row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh);
   void rescale(NodeId id, const std::string& fresh);
+  void rescale_part(NodeId id, const Product& p, const SymRanges& ranges, std::int64_t rows,
+                    std::int64_t columns);
 
   Program& p_;
   int index_;
   std::vector<TilePlace> places_;
   std::vector<std::string> names_of_;
-  std::map<NodeId, Product> products_;                 ///< as the first pass found them
+  /// As the first pass found them: one for each output, of the same rows, columns and depth.
+  std::map<NodeId, std::vector<Product>> products_;
   std::map<NodeId, std::vector<std::int64_t>> mosts_;  ///< by compute: its loops' largest ranges
   std::map<NodeId, std::int64_t> contracted_;  ///< by compute: blocks of 16 x 16 of its contractions
   int warp_rows_ = 1, warp_columns_ = 1;
