@@ -46,7 +46,7 @@ void KernelEmitter::choose_forms() {
               fresh_at_fix_[i] == "true";
     for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n) {
       for (const OutputUse& w : k_.nodes[n].writes)
-        if (w.buffer == BufferId(i) && b.store < NodeId(n)) p.plain = false;
+        if (w.buffer == BufferId(i) && (b.store < NodeId(n) || k_.nodes[n].once)) p.plain = false;
       if (k_.nodes[n].flush == BufferId(i) && NodeId(n) < b.store) p.plain = false;
     }
   }

@@ -164,6 +164,10 @@ class KernelEmitter : private RangeEmitter {
 
   // emit_compute.cpp
   void visit_compute(NodeId id, const SymRanges& ranges);
+  std::int64_t finished_boxes(BufferId b) const;
+  void begin_finished(BufferId b);
+  std::string skipped(NodeId id, const SymRanges& ranges);
+  void finish(NodeId id, const SymRanges& ranges);
   void compute(NodeId id, const SymRanges& ranges);
   void points(NodeId id, const SymRanges& ranges, const std::string& fresh);
   std::string point(OpId op, const Access& a, BufferId b,
