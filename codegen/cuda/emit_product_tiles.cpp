@@ -35,10 +35,6 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
 void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges& ranges,
                                    const std::string& fresh, const Corner& at) {
   const ScheduleNode& n = k_.node(id);
-  const Operator& op = workload_.op(n.op);
-  if (op.outputs[0].rescale && forms_chosen_)
-    throw Refused{"operator " + op.name +
-                  " is rescaled: its sums must stay in registers, which the plan does not allow"};
   const std::string sum_tile = tile_text(n.writes.front().buffer);
   const std::int64_t rows = ceil_div(range(ranges, n.op, p.rows).most, 16) / warp_rows_;
   const std::int64_t columns =
@@ -56,6 +52,7 @@ void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges&
     if (fresh != "false") out_.line("if (" + fresh + ") fill(sums, 0); else");
     out_.line("sums_from_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column +
               ");");
+    rescale(id, p, ranges, fresh, "sums", rows, part);
   }
   call_product(id, p, ranges, "sums", "first");
   out_.line("sums_to_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column + ");");
