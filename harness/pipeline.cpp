@@ -102,8 +102,8 @@ void emit_job(Job& job) {
                            " cannot emit this schedule: " + taken.reason());
   job.emitted = std::move(taken.value().emitted);
   job.emitted->describe(job.json);
-  if (!taken->replaced.empty()) job.json["replaced"] = taken->replaced;
-  for (std::string& note : notes_of(taken->replaced)) job.json["notes"].push_back(std::move(note));
+  merge(job.json, taken->json());
+  for (std::string& note : taken->notes()) job.json["notes"].push_back(std::move(note));
   if (const auto packed = job.emitted->packed())
     job.json["packing"]["copied_bytes"] = copied_bytes(job.on, *packed);
 }

@@ -62,6 +62,7 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   if (all && !model.every_level)
     return refuse(std::move(json), "--level all: " + model.name + " plans for one level");
   if (request.progress) request.progress("searching", 0);
+  const Setting before = setting;
   Result<Proposal> best = propose(model, request, setting);
   if (!best) {
     name_workload(json, setting);
@@ -69,25 +70,25 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
     return refuse(std::move(json), best.reason());
   }
   rewrite(setting, best->rewrites, "--model " + model.name);
+  if (request.target && !all) {
+    // What is shown is what `run --target` runs.
+    const codegen::Target& target = target_named(request.target);
+    json["target"] = target.name;
+    const Result<Taken> taken =
+        take(best.value(), setting, target, request, asked_again(model, request, before));
+    if (!taken) {
+      name_workload(json, setting);
+      json["machine"] = setting.machine->name;
+      return refuse(std::move(json), taken.reason());
+    }
+    merge(json, taken->json());
+  }
   PlanFile file{.workload = setting.as_named(),
                 .workload_name = setting.workload_name,
                 .machine = request.machine,
                 .model = model.name,
                 .plan = best->plan,
                 .rewrites = setting.rewrites};
-  if (request.target && !all) {
-    // What is shown is what `run --target` runs.
-    const codegen::Target& target = target_named(request.target);
-    json["target"] = target.name;
-    const Result<ordered_json> replaced = take(best.value(), setting, target, request);
-    if (!replaced) {
-      name_workload(json, setting);
-      json["machine"] = setting.machine->name;
-      return refuse(std::move(json), replaced.reason());
-    }
-    if (!replaced->empty()) json["replaced"] = *replaced;
-    file.plan = best->plan;
-  }
   json["plan"] = to_json(file);
   json["level"] = all ? "all" : setting.machine->level(best->level).name;
   merge(json, best->detail);

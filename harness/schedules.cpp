@@ -9,6 +9,17 @@
 
 namespace tilewright::harness {
 
+Again asked_again(const Model& model, const Request& request, const Setting& before) {
+  return [&model, request, before](Bytes room, Setting& setting) {
+    Request again = request;
+    again.capacity = std::to_string(room.value) + "B";
+    setting = before;
+    Result<Proposal> best = propose(model, again, setting);
+    if (best) rewrite(setting, best->rewrites, "--model " + model.name);
+    return best;
+  };
+}
+
 Scheduled schedule_of(const Request& request) {
   Scheduled out{.setting = setting_of(request)};
   const auto refused = [&out](const std::string& reason) {
@@ -19,6 +30,7 @@ Scheduled schedule_of(const Request& request) {
     out.refusal = refuse(std::move(json), reason);
   };
   check_model_options(request);
+  const Setting before = out.setting;
   Result<Proposal> said = proposal_of(request, out.setting);
   if (!said) {
     refused(said.reason());
@@ -26,6 +38,11 @@ Scheduled schedule_of(const Request& request) {
   }
   out.plan = std::move(said->plan);
   out.choices = std::move(said->choices);
+  if (request.model && !said->all_levels && !plan_in_place(request, before) &&
+      notation_of(request) == nullptr) {
+    out.again = asked_again(find_model(*request.model), request, before);
+    out.room = capacity_of(request, before, said->level);
+  }
   Result<Schedule> schedule = resolve(out.plan, out.setting.workload, out.setting.machine);
   if (schedule)
     out.schedule = std::move(schedule).value();
@@ -188,7 +205,14 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads) {
 Scheduled schedule_for_threads(const Request& request) {
   Scheduled on = schedule_of(request);
   if (!on.schedule || !request.model || plan_in_place(request, on.setting)) return on;
-  Plan shared = shared_by_threads(on.plan, on.setting, request.threads.value_or(1));
+  const int threads = request.threads.value_or(1);
+  if (on.again)
+    on.again = [again = on.again, threads](Bytes room, Setting& setting) {
+      Result<Proposal> best = again(room, setting);
+      if (best) best.value().plan = shared_by_threads(best->plan, setting, threads);
+      return best;
+    };
+  Plan shared = shared_by_threads(on.plan, on.setting, threads);
   if (shared == on.plan) return on;
   Result<Schedule> schedule = resolve(shared, on.setting.workload, on.setting.machine);
   if (!schedule) return on;

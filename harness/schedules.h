@@ -14,10 +14,19 @@
 
 namespace tilewright::harness {
 
+/// A model's plan for so much room of its level; `setting` becomes that of the plan's workload.
+using Again = std::function<Result<Proposal>(Bytes room, Setting& setting)>;
+/// `before`: the setting as it was when the model was first asked.
+Again asked_again(const Model& model, const Request& request, const Setting& before);
+
 /// Either a schedule to go on with, or the answer to give instead.
 struct Scheduled {
   Setting setting;
   Plan plan;
+  /// The model's, asked again: its plan where the level has this much room. Null: the plan is none of
+  /// a model's own.
+  Again again = {};
+  Bytes room = {};  ///< that the plan was made for
   /// The model's, of the plan: what may stand in its kernels' places.
   std::function<std::vector<KernelChoice>(std::size_t kernel)> choices = {};
   std::optional<Schedule> schedule = {};

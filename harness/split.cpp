@@ -212,7 +212,7 @@ class Planner {
   /// The operators one after the other, whatever is read and written at home, tiles halved until
   /// they fit.
   Result<Planned> plainly(const Part& ops) const {
-    const Setting part = part_of(ops);
+    Setting part = part_of(ops);
     const Workload& w = *part.workload;
     const LevelId level = level_of(request_, *setting_.machine);
     const auto room = std::make_shared<const Machine>(as_scratchpad(*setting_.machine, level));
@@ -233,7 +233,7 @@ class Planner {
       if (!schedule) return Reason{formatted("{}: {}", w.name(), schedule.reason())};
       auto why = misfit(*schedule);
       if (!why && request_.target)
-        if (const auto taken = take(best, part, target_named(request_.target), request_); !taken)
+        if (const auto taken = take(best, part, target_named(request_.target), request_, {}); !taken)
           why = Reason{taken.reason()};
       if (!why) break;
       if (!halve(best.plan)) return Reason{formatted("{}: {}", w.name(), why->text)};
@@ -289,21 +289,22 @@ class Planner {
     request.model = model.name;
     for (const auto& [name, texts] : task.options) request.options[name] = texts;
     Setting part = part_of(task.ops);
+    const Setting before = part;
     try {
       Result<Proposal> best = propose(model, request, part);
       if (!best) return Reason{best.reason()};
       rewrite(part, best->rewrites, "--model " + model.name);
       const Result<Schedule> schedule = resolve(best->plan, part.workload, part.machine);
       if (!schedule) return Reason{schedule.reason()};
-      ordered_json replaced = ordered_json::array();
+      ordered_json changed = ordered_json::object();
       if (request.target) {
-        Result<ordered_json> taken =
-            take(best.value(), part, target_named(request.target), request);
+        const Result<Taken> taken = take(best.value(), part, target_named(request.target), request,
+                                         asked_again(model, request, before));
         if (!taken) return Reason{taken.reason()};
-        replaced = std::move(taken).value();
+        changed = taken->json();
       }
       Planned found = planned_by(model.name, task.ops, part, *best);
-      if (!replaced.empty()) found.json["replaced"] = std::move(replaced);
+      merge(found.json, changed);
       if (auto reason = unjoinable(found)) return *reason;
       return found;
     } catch (const InputError& e) {  // what a model cannot read of this part

@@ -19,7 +19,7 @@ std::optional<Reason> refused(const Schedule& schedule, std::size_t kernel,
   alone.resolved.kernels = {schedule.resolved.kernels[kernel]};
   const auto emitted = target.emit(alone, settings, threads);
   if (emitted) return std::nullopt;
-  return Reason{emitted.reason()};
+  return emitted.why();
 }
 
 /// The plan with the choice in a kernel's place; nothing where that is illegal.
@@ -64,10 +64,9 @@ std::optional<double> taken_seconds(const Proposal& best, const ordered_json& re
   return seconds;
 }
 
-}  // namespace
-
-Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
-                         int threads) {
+/// emit_taken() of this plan and its kernels' choices.
+Result<Taken> emit_choices(Scheduled& on, const codegen::Target& target, const Settings& settings,
+                           int threads) {
   Taken taken;
   auto emitted = target.emit(*on.schedule, settings, threads);
   if (!emitted && on.choices) {
@@ -95,14 +94,67 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
     }
     emitted = target.emit(*on.schedule, settings, threads);
   }
-  if (!emitted) return Reason{emitted.reason()};
+  if (!emitted) return emitted.why();
   taken.emitted = std::move(emitted).value();
   return taken;
 }
 
-Result<ordered_json> take(Proposal& best, const Setting& setting, const codegen::Target& target,
-                          const Request& request) {
-  Scheduled on{.setting = setting, .plan = best.plan, .choices = best.choices};
+/// How often a model is asked again, and how much less than in proportion it gets each time: what a
+/// target pads does not shrink with the tiles.
+constexpr int kTimesAsked = 6;
+constexpr double kMargin = 0.95;
+constexpr std::int64_t kLeastRoom = 1024;
+
+}  // namespace
+
+Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
+                         int threads) {
+  Scheduled tried = on;
+  Result<Taken> taken = emit_choices(tried, target, settings, threads);
+  if (taken) {
+    on = std::move(tried);
+    return taken;
+  }
+  Reason first = taken.why();
+  // What came of asking again, where it came to nothing.
+  const auto ended = [&first](Bytes room, const std::string& why) {
+    return Reason{formatted("{}; asked again for a plan in {} bytes: {}", first.text, room.value, why),
+                  first.shortage};
+  };
+  ordered_json for_more_room = ordered_json::array();
+  for (int times = 0; on.again && times < kTimesAsked && taken.why().shortage; ++times) {
+    const Reason& why = taken.why();
+    for_more_room.push_back({{"room_bytes", tried.room.value},
+                             {"refused", why.text},
+                             {"plan", to_json(tried.plan)["kernels"]}});
+    tried.room = Bytes(static_cast<std::int64_t>(
+        static_cast<double>(tried.room.value) * kMargin *
+        std::min(1.0, static_cast<double>(why.shortage->room) /
+                          static_cast<double>(why.shortage->needed))));
+    if (tried.room.value < kLeastRoom) return first;
+    Result<Proposal> proposal = on.again(tried.room, tried.setting);
+    if (!proposal) return ended(tried.room, proposal.reason());
+    tried.plan = proposal->plan;
+    tried.choices = proposal->choices;
+    Result<Schedule> schedule =
+        resolve(tried.plan, tried.setting.workload, tried.setting.machine);
+    if (!schedule) return ended(tried.room, schedule.reason());
+    tried.schedule = std::move(schedule).value();
+    taken = emit_choices(tried, target, settings, threads);
+    if (!taken) continue;
+    on = std::move(tried);
+    taken.value().for_more_room = std::move(for_more_room);
+    taken.value().room = on.room;
+    taken.value().proposal = std::move(proposal).value();
+    return taken;
+  }
+  return for_more_room.empty() ? first : ended(tried.room, taken.reason());
+}
+
+Result<Taken> take(Proposal& best, Setting& setting, const codegen::Target& target,
+                   const Request& request, const Again& again) {
+  Scheduled on{.setting = setting, .plan = best.plan, .again = again, .choices = best.choices};
+  if (again) on.room = capacity_of(request, setting, best.level);
   Result<Schedule> schedule = resolve(on.plan, setting.workload, setting.machine);
   if (!schedule) return Reason{schedule.reason()};
   on.schedule = std::move(schedule).value();
@@ -110,17 +162,35 @@ Result<ordered_json> take(Proposal& best, const Setting& setting, const codegen:
       emit_taken(on, target, settings_for(target, request.target_options), threads_of(request));
   if (!taken)
     return Reason{formatted("target {} takes none of the model's plans: {}", target.name,
-                            taken.reason())};
+                            taken.reason()),
+                  taken.why().shortage};
+  if (taken->proposal) {
+    best = *taken->proposal;
+    setting = on.setting;
+  }
   if (!taken->replaced.empty()) {
     best.plan = on.plan;
     best.price.traffic.seconds = taken_seconds(best, taken->replaced);
     if (best.detail.contains("seconds")) best.detail["seconds"] = or_null(best.price.traffic.seconds);
   }
-  return std::move(taken->replaced);
+  return taken;
 }
 
-std::vector<std::string> notes_of(const ordered_json& replaced) {
+ordered_json Taken::json() const {
+  ordered_json json = ordered_json::object();
+  if (!replaced.empty()) json["replaced"] = replaced;
+  if (!for_more_room.empty())
+    json["asked_again"] = {{"room_bytes", room.value}, {"refused", for_more_room}};
+  return json;
+}
+
+std::vector<std::string> Taken::notes() const {
   std::vector<std::string> notes;
+  if (!for_more_room.empty())
+    notes.push_back(formatted("the model was asked again for a plan in {} bytes, because the target "
+                              "refuses its plan for {}: {}",
+                              room.value, for_more_room[0]["room_bytes"].get<std::int64_t>(),
+                              for_more_room[0]["refused"].get<std::string>()));
   for (const ordered_json& r : replaced) {
     const std::string note = r["note"].is_null() ? "" : "; " + r["note"].get<std::string>();
     notes.push_back(

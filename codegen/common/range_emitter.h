@@ -22,6 +22,7 @@ struct SymRanges {
 /// Something that an emitter refuses, thrown inside it and turned into emit's Reason.
 struct Refused {
   std::string text;
+  std::optional<Reason::Shortage> shortage = {};
 };
 
 /// Whether some index of the access lies outside its tensor: a convolution's padding.

@@ -152,7 +152,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
         (p.pairs ? "multiplied as pairs of bf16 and summed in f32" : "computed in f32"));
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     auto text = KernelEmitter(p, static_cast<int>(k)).emit();
-    if (!text) return Reason{text.reason()};
+    if (!text) return text.why();
     workspace = std::max(workspace, text->workspace);
     parallel = parallel || text->parallel;
     for (const std::string& note : text->notes) source.notes.push_back(note);

@@ -45,7 +45,7 @@ Result<KernelText> KernelEmitter::emit() {
     pass();
     lay_out();
   } catch (const Refused& refused) {
-    return Reason{k_.name + ": " + refused.text};
+    return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
   for (const Buffer& b : k_.buffers)
     if (!b.outer.valid() && (b.role != BufferRole::intermediate || b.leaves))

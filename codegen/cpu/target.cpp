@@ -104,7 +104,7 @@ Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                           .threads = threads,
                                           .micro_kernel = micro_kernel.value_or(""),
                                           .prefetch = prefetch});
-  if (!source) return Reason{source.reason()};
+  if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<CpuEmitted>(std::move(source).value(), schedule.workload, prefetch));
 }

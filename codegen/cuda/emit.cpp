@@ -98,7 +98,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     stitched = stitched || stitch;
     const int index = static_cast<int>(k);
     auto text = stitch ? StitchEmitter(p, index).emit() : KernelEmitter(p, index).emit();
-    if (!text) return Reason{text.reason()};
+    if (!text) return text.why();
     kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" + text->text + "\n";
     source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());
     source.tiles.insert(source.tiles.end(), text->tiles.begin(), text->tiles.end());

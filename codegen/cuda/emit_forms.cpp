@@ -421,8 +421,9 @@ void KernelEmitter::lay_out() {
         most = &p;
     if (most == nullptr)
       throw Refused{"its tiles need " + std::to_string(shared_bytes_) +
-                    " bytes of shared memory, padded for its micro-kernel; a block has " +
-                    std::to_string(room)};
+                        " bytes of shared memory, padded for its micro-kernel; a block has " +
+                        std::to_string(room),
+                    Reason::Shortage{shared_bytes_, room}};
     --most->stages;
     shared_bytes_ = total();
   }

@@ -51,7 +51,7 @@ Result<KernelText> KernelEmitter::emit() {
     pass();
     lay_out();
   } catch (const Refused& refused) {
-    return Reason{k_.name + ": " + refused.text};
+    return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
   KernelText text = launch_text(p_, index_,
                                 {.body = out_.text(),

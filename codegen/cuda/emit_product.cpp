@@ -284,7 +284,7 @@ void KernelEmitter::multiply(NodeId id, const Product& p, const SymRanges& range
   } else if (fresh != "false") {
     out_.line("if (" + fresh + ") fill(" + sums + ", 0);");
   }
-  rescale(id, fresh);
+  rescale(id, p, ranges, fresh, sums, sums_rows(out), sums_columns(out));
   if (places_[left.index()].form != Form::sums)
     return call_product(id, p, ranges, sums, first_column(out));
   const Joined from = joined(left);

@@ -50,12 +50,9 @@ void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges&
     out_.line("fill(sums, 0);");
   } else {
     if (fresh != "false") out_.line("if (" + fresh + ") fill(sums, 0); else");
-    const bool rescales = output_of(id, p.write).rescale.has_value();
-    if (rescales) out_.open("");
     out_.line("sums_from_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column +
               ");");
-    if (rescales) rescale_part(id, p, ranges, rows, part);
-    if (rescales) out_.close();
+    rescale(id, p, ranges, fresh, "sums", rows, part);
   }
   call_product(id, p, ranges, "sums", "first");
   out_.line("sums_to_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column + ");");

@@ -23,58 +23,44 @@ const char* functor(Combine c) {
 
 }  // namespace
 
-/// What the result so far of a product is multiplied by before this block is added (rule 14).
-void KernelEmitter::rescale(NodeId id, const std::string& fresh) {
+/// What the result so far of a product is multiplied by before this block is added (rule 14). `sums`:
+/// where it is, of so many rows and columns in the units of Sums; from the first row of the product on.
+void KernelEmitter::rescale(NodeId id, const Product& p, const SymRanges& ranges,
+                            const std::string& fresh, const std::string& sums, std::int64_t rows,
+                            std::int64_t columns) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  const auto& by = op.outputs[0].rescale;
+  const auto& by = output_of(id, p.write).rescale;
   if (!by || fresh == "true") return;
-  const BufferId out = n.writes.front().buffer;
+  std::vector<std::string> loops(op.loops.size());
+  for (std::size_t l = 0; l < loops.size(); ++l) {
+    const std::string low = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
+    loops[l] = static_cast<int>(l) == p.rows ? "(" + low + " + r)" : low;
+  }
   if (fresh != "false") out_.open("if (!(" + fresh + "))");
-  out_.open("each_row<" + std::to_string(sums_rows(out)) + ">(me, [&](int i, int h, int)");
+  out_.open("each_row<" + std::to_string(rows) + ">(me, [&](int i, int h, int r)");
+  out_.line("if (r >= " + size_text(range(ranges, n.op, p.rows)) + ") return;");
   for (std::size_t x = 0; x < op.inputs.size(); ++x) {
     if (!reads_input(*by, static_cast<int>(x))) continue;
     const BufferId b = buffer_of_input(n, static_cast<int>(x));
-    if (places_[b.index()].form != Form::rows)
+    const Form form = places_[b.index()].form;
+    if (form == Form::sums)
       throw Refused{"operator " + op.name + " is rescaled by " + tensor_name(op.inputs[x].tensor) +
-                    ", which is not one value a row in registers"};
-    out_.line("const float x" + std::to_string(x) + " = " + name(b) + ".x[i][h];");
+                    ", which is not one value a row"};
+    if (form == Form::rows)
+      out_.line("const float x" + std::to_string(x) + " = " + name(b) + ".x[i][h];");
+    else
+      declare_input(id, x, loops);
   }
   out_.line("const float by = " + expression_text(*by) + ";");
   out_.line("TW_UNROLL");
-  out_.open("for (int j = 0; j < " + std::to_string(sums_columns(out)) + "; ++j)");
-  out_.line(name(out) + ".x[i][j][2 * h] *= by;");
-  out_.line(name(out) + ".x[i][j][2 * h + 1] *= by;");
+  out_.open("for (int j = 0; j < " + std::to_string(columns) + "; ++j)");
+  out_.line(sums + ".x[i][j][2 * h] *= by;");
+  out_.line(sums + ".x[i][j][2 * h + 1] *= by;");
   out_.close();
   out_.end();
   out_.line("});");
   if (fresh != "false") out_.close();
-}
-
-/// The same of sums that come from a tile, named `sums`.
-void KernelEmitter::rescale_part(NodeId id, const Product& p, const SymRanges& ranges,
-                                 std::int64_t rows, std::int64_t columns) {
-  const ScheduleNode& n = k_.node(id);
-  const Operator& op = workload_.op(n.op);
-  const Expr& by = *output_of(id, p.write).rescale;
-  out_.open("each_row<" + std::to_string(rows) + ">(me, [&](int i, int h, int r)");
-  std::vector<std::string> loops(op.loops.size());
-  for (std::size_t l = 0; l < loops.size(); ++l)
-    loops[l] = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
-  // Rows beyond the tile are nobody's: any factor will do.
-  std::string& row = loops[static_cast<std::size_t>(p.rows)];
-  const std::string last = size_text(range(ranges, n.op, p.rows)) + " - 1";
-  row = "(" + (row == "0" ? "" : row + " + ") + "least(r, " + last + "))";
-  for (std::size_t x = 0; x < op.inputs.size(); ++x)
-    if (reads_input(by, static_cast<int>(x))) declare_input(id, x, loops);
-  out_.line("const float by = " + expression_text(by) + ";");
-  out_.line("TW_UNROLL");
-  out_.open("for (int j = 0; j < " + std::to_string(columns) + "; ++j)");
-  out_.line("sums.x[i][j][2 * h] *= by;");
-  out_.line("sums.x[i][j][2 * h + 1] *= by;");
-  out_.close();
-  out_.end();
-  out_.line("});");
 }
 
 void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh) {

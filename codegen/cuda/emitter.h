@@ -232,9 +232,8 @@ class KernelEmitter : private RangeEmitter {
 
   // emit_rows.cpp
   void row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh);
-  void rescale(NodeId id, const std::string& fresh);
-  void rescale_part(NodeId id, const Product& p, const SymRanges& ranges, std::int64_t rows,
-                    std::int64_t columns);
+  void rescale(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh,
+               const std::string& sums, std::int64_t rows, std::int64_t columns);
 
   Program& p_;
   int index_;

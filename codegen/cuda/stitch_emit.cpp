@@ -34,7 +34,7 @@ Result<KernelText> StitchEmitter::emit() {
     lay_out();
     write();
   } catch (const Refused& refused) {
-    return Reason{k_.name + ": " + refused.text};
+    return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
   KernelText text = launch_text(p_, number_,
                                 {.body = out_.text(),

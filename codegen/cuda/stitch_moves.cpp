@@ -222,7 +222,8 @@ void StitchEmitter::lay_out() {
   if (p_.options.shared_room > 0) most = p_.options.shared_room;
   if (shared_bytes_ > most)
     throw Refused{"it takes " + std::to_string(shared_bytes_) +
-                  " bytes of shared memory; a block has " + std::to_string(most)};
+                      " bytes of shared memory; a block has " + std::to_string(most),
+                  Reason::Shortage{shared_bytes_, most}};
 }
 
 }  // namespace tilewright::cuda

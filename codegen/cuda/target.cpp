@@ -206,7 +206,7 @@ Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int) {
   make_cache(settings);
   Result<Source> source = source_of(schedule, settings);
-  if (!source) return Reason{source.reason()};
+  if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnDevice>(std::move(source).value(), schedule.workload, settings));
 }

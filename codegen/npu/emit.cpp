@@ -44,7 +44,7 @@ Result<Source> emit(const Schedule& schedule, const EmitOptions& options) {
   for (std::size_t k = 0; k < schedule.kernels.size(); ++k) {
     Result<KernelSource> kernel =
         KernelEmitter(schedule, static_cast<int>(k), options).emit();
-    if (!kernel) return Reason{kernel.reason()};
+    if (!kernel) return kernel.why();
     source.kernels.push_back(std::move(kernel).value());
     KernelSource& made = source.kernels.back();
     made.statements = count(made.program.body);

@@ -37,7 +37,7 @@ Result<KernelSource> KernelEmitter::emit() {
     }
     return source;
   } catch (const Refused& refused) {
-    return Reason{k_.name + ": " + refused.text};
+    return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
 }
 

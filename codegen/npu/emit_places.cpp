@@ -223,7 +223,8 @@ void KernelEmitter::lay_out() {
       throw Refused{"its tiles need " + std::to_string(used[static_cast<std::size_t>(m)]) +
                     " bytes of " + std::string(name_of(memory)) + ", which has " +
                     std::to_string(capacity(memory)) +
-                    (memory == Memory::l0c ? " (sums are f32)" : "")};
+                        (memory == Memory::l0c ? " (sums are f32)" : ""),
+                    Reason::Shortage{used[static_cast<std::size_t>(m)], capacity(memory)}};
   add_copies(used);
   Room at{};  // what passes through lies first
   if (l1_transit_) at[static_cast<std::size_t>(Memory::l1)] = 2 * l1_transit_->bytes;

@@ -2,6 +2,8 @@
 // outcome that is data (Result).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -34,7 +36,13 @@ class InputError : public std::runtime_error {
 /// Why an outcome that is data did not come about: a plan that is illegal or does not fit, a counter
 /// that is not available.
 struct Reason {
+  /// What must lie in a memory at the same time, and what that memory has; bytes.
+  struct Shortage {
+    std::int64_t needed = 0, room = 0;
+    friend bool operator==(const Shortage&, const Shortage&) = default;
+  };
   std::string text;
+  std::optional<Shortage> shortage = {};  ///< where it is for want of room: less would be taken
   friend bool operator==(const Reason&, const Reason&) = default;
 };
 
@@ -52,6 +60,7 @@ class Result {
   const T& operator*() const& { return value(); }
   const T* operator->() const { return &value(); }
   const std::string& reason() const { return std::get<Reason>(state_).text; }
+  const Reason& why() const { return std::get<Reason>(state_); }
 
  private:
   std::variant<T, Reason> state_;

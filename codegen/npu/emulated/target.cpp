@@ -59,7 +59,7 @@ Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
   if (timeline && !timeline->ends_with(".json") && !timeline->ends_with(".svg"))
     settings.refuse("timeline", "has no ending that says how to write it", "FILE.json or FILE.svg");
   Result<Source> source = emit(schedule, {.micro_kernel = micro_kernel.value_or("")});
-  if (!source) return Reason{source.reason()};
+  if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<NpuEmitted>(std::move(source).value(), schedule, timeline));
 }
