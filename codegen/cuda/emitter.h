@@ -54,6 +54,8 @@ struct TilePlace {
   int stages = 1;
   std::int64_t bytes = 0, offset = 0;  ///< of all stages, in the block's shared memory
   bool covered = true;                 ///< every compute uses the whole tile
+  bool at_once = true;                 ///< computed: every element by one compute, never added to
+  bool narrow = false;                 ///< computed: elements as the tensor's type has them
   bool plain = false;                  ///< written: stored by its node each time, never read back
 };
 
@@ -140,6 +142,7 @@ class KernelEmitter : private RangeEmitter {
   bool zero_filled(BufferId b) const;
   std::pair<int, int> alive(BufferId b) const;
   void lay_out();
+  bool can_be_narrow(BufferId b) const;
   bool fragment_op(NodeId compute) const;
   std::vector<TileUse> tile_uses() const;
   std::int64_t sums_columns(BufferId b) const;  ///< blocks of eight a warp has
@@ -265,6 +268,10 @@ class KernelEmitter : private RangeEmitter {
     return buffer(b).sliding &&
            (places_[b.index()].form == Form::tile || places_[b.index()].form == Form::loaded);
   }
+  /// Of the elements of a tile in shared memory.
+  std::string tile_type(BufferId b) const;
+  /// A statement that puts a value where `at` points, in a tile.
+  std::string put_text(BufferId b, const std::string& at, const std::string& value) const;
   std::string tile_text(
       BufferId b) const;  ///< the tile in shared memory that holds what is current
   void slide(BufferId b, const std::string& box);
