@@ -44,6 +44,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     if (!fixed_[w.buffer.index()])
       throw Refused{tensor_name(w.tensor) + " is written before its tile is known"};
     if (box != *fixed_[w.buffer.index()]) places_[w.buffer.index()].covered = false;
+    if (fresh != "true") places_[w.buffer.index()].once = false;
     hold(w, *fixed_[w.buffer.index()], fresh);
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
@@ -252,7 +253,11 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
     if (names_outputs(out.value))
       out_.line(combined(out.combine, result(o), expression_text(out.value, named)));
-    out_.line("*" + point(n.op, out.target, n.writes[o].buffer, loops) + " = " + result(o) + ";");
+    const std::string value =
+        places_[n.writes[o].buffer.index()].narrow
+            ? "Rounded<" + element_type(n.writes[o].tensor) + ">::of(" + result(o) + ")"
+            : result(o);
+    out_.line("*" + point(n.op, out.target, n.writes[o].buffer, loops) + " = " + value + ";");
   }
   out_.close();
   out_.line(meet());

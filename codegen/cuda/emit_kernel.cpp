@@ -121,7 +121,7 @@ void KernelEmitter::pass() {
       out_.comment("What is read of a tile but not computed: it adds nothing to products.");
     filled = true;
     out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch * p.stages) +
-              "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = 0;");
+              "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = {};");
   }
   if (filled) out_.line(meet());
   walk();

@@ -65,9 +65,9 @@ void KernelEmitter::declare() {
     const std::string n = name(b);
     if (p.form == Form::sums || p.form == Form::rows) continue;
     const bool wide = widened(buffer(b).tensor);
-    const std::string type = p.form == Form::tile ? real()
-                             : wide               ? "int"
-                                                  : element_type(buffer(b).tensor);
+    const std::string type = p.form == Form::tile && !p.narrow ? real()
+                             : wide                            ? "int"
+                                                               : element_type(buffer(b).tensor);
     out_.line("using " + n + "_layout = Tile<" + type + ", " + std::to_string(p.need_rows) + ", " +
               std::to_string(p.need_columns) + ", " + std::to_string(p.pitch) + ", " +
               (p.swizzled ? "true" : "false") + ">;");

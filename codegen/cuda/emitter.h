@@ -24,7 +24,7 @@ using namespace codegen;  // internal header: the parts that every target shares
 enum class Form : std::uint8_t {
   ring,    ///< loaded by the copying warp: stages in shared memory, elements as at home (i8: i32)
   loaded,  ///< loaded by the computing warps, because this kernel writes the tensor: likewise
-  tile,    ///< computed: floats (doubles) in shared memory
+  tile,    ///< computed: floats (doubles) in shared memory, or where room is short as at home
   sums,    ///< computed: floats in registers, as the matrix instructions leave them
   rows,    ///< computed: one float a row, in registers
 };
@@ -54,6 +54,8 @@ struct TilePlace {
   std::int64_t bytes = 0, offset = 0;  ///< of all stages, in the block's shared memory
   bool covered = true;                 ///< every compute uses the whole tile
   bool plain = false;                  ///< written: stored by its node each time, never read back
+  bool once = true;     ///< whatever is written to it is complete: no sum goes on from it
+  bool narrow = false;  ///< a tile of its tensor's own 16-bit type: each value is rounded once
 };
 
 /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]; loops by position in op.loops.
@@ -127,6 +129,8 @@ class KernelEmitter : private RangeEmitter {
   int phase_of(NodeId node) const;
   bool zero_filled(BufferId b) const;
   std::pair<int, int> alive(BufferId b) const;
+  void shape(BufferId b);
+  bool can_be_narrow(BufferId b) const;
   void lay_out();
   bool fragment_op(NodeId compute) const;
   std::vector<TileUse> tile_uses() const;

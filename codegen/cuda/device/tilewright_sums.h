@@ -306,14 +306,14 @@ template <int M, int N, class Tile>
 TW_DEVICE void sums_to_tile(const Sums<M, N>& s, const Place& p, int first, const Tile& tile,
                             int row, int column) {
   each<M, N>(p, first, [&](int i, int j, int e, int r, int c) {
-    *tile.at(row + r, column + c) = s.x[i][j][e];
+    *tile.at(row + r, column + c) = Rounded<typename Tile::Element>::of(s.x[i][j][e]);
   });
 }
 template <int M, int N, class Tile>
 TW_DEVICE void sums_from_tile(Sums<M, N>& s, const Place& p, int first, const Tile& tile, int row,
                               int column) {
   each<M, N>(p, first, [&](int i, int j, int e, int r, int c) {
-    s.x[i][j][e] = *tile.at(row + r, column + c);
+    s.x[i][j][e] = to_float(*tile.at(row + r, column + c));
   });
 }
 

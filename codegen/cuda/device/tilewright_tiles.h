@@ -193,7 +193,7 @@ template <class T, class Tile, class Row>
 TW_DEVICE void write_tile(const Tile& tile, int thread, int threads, int columns, const Row& row) {
   using Real = typename Tile::Element;
   each_element(tile, thread, threads, columns, row, [](T* to, const Real* from) {
-    if (to != nullptr) store_global(to, Rounded<T>::of(*from));
+    if (to != nullptr) store_global(to, Rounded<T>::of(to_float(*from)));
   });
 }
 template <class T, class Tile, class Row>
