@@ -36,8 +36,7 @@ bool alone_with_its_tiles(const ScheduledKernel& k, NodeId node) {
 
 }  // namespace
 
-void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string& target,
-                  bool first_block_alone) {
+void check_blocks(const ScheduledKernel& k, bool first_block_alone) {
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& n = k.nodes[i];
     const NodeId grid = grid_loop_around(k, NodeId(i));
@@ -47,10 +46,14 @@ void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string
     if (acts && blocks > 1 && !(first_block_alone && alone_with_its_tiles(k, NodeId(i))))
       throw Refused{
           "a node stands outside a grid loop beside it, which only one of its blocks would run"};
+  }
+}
+
+void refuse_once(const Workload& w, const ScheduledKernel& k, const std::string& target) {
+  for (const ScheduleNode& n : k.nodes)
     if (n.kind == NodeKind::compute && n.once)
       throw Refused{"C." + w.op(n.op).name + "!once: the " + target +
                     " target keeps no record of what is complete"};
-  }
 }
 
 }  // namespace tilewright::codegen

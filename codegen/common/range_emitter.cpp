@@ -285,6 +285,17 @@ std::string RangeEmitter::initialises(OpId op, const SymRanges& ranges, bool ato
   return text.empty() ? "true" : text;
 }
 
+std::string RangeEmitter::completes(OpId op, const SymRanges& ranges) const {
+  std::string text;
+  for (LoopId l : workload_.reduction_loops(op)) {
+    const Linear& end = range(ranges, op, workload_.local_index(op, l)).hi;
+    const std::int64_t extent = workload_.loop(l).extent;
+    if (variables_.upper(number(extent) - end) <= 0) continue;
+    text += (text.empty() ? "" : " && ") + variables_.text(end) + " == " + std::to_string(extent);
+  }
+  return text;
+}
+
 /// A sum that is computed again under a loop that does not index it must not be added twice: where
 /// some reduction around that loop has begun before, only the loop's first iteration adds. When
 /// this is so, as a condition; empty: always. (Blocks add to tiles of their own.)

@@ -38,10 +38,11 @@ std::set<std::string> names_in(const std::string& text);
 /// Throws Refused for atomic stores that would add up wrongly; `target` names the target in the
 /// reasons.
 void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target);
-/// Throws Refused for !once, and for nodes that only one block of several would run; unless, with
+/// Throws Refused for nodes that only one block of several would run; unless, with
 /// `first_block_alone`, the first block has all that shares a tile with them.
-void check_blocks(const Workload& w, const ScheduledKernel& k, const std::string& target,
-                  bool first_block_alone = false);
+void check_blocks(const ScheduledKernel& k, bool first_block_alone = false);
+/// Throws Refused where a compute is !once, in a target that has no record of what is complete.
+void refuse_once(const Workload& w, const ScheduledKernel& k, const std::string& target);
 
 class RangeEmitter {
  protected:
@@ -70,6 +71,8 @@ class RangeEmitter {
   std::string nonempty(const SymBox& box) const;
   std::string initialises(OpId op, const SymRanges& ranges, bool atomic) const;
   std::string not_yet_added(OpId op, bool atomic) const;
+  /// When an operator's sums are complete with these ranges; empty: always.
+  std::string completes(OpId op, const SymRanges& ranges) const;
   /// A loop of the emitted program, its names and the range of one iteration. Where steps do not
   /// divide the range, `end` is to be declared: the least of next() and `high`.
   struct Cut {

@@ -81,17 +81,10 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
     point_loops(id, ranges);
   if (!adds.empty()) out_.close();
   if (!n.once) return;
-  std::string finished;
-  for (LoopId l : p_.workload().reduction_loops(n.op)) {
-    const SymRange& r = range(ranges, n.op, p_.workload().local_index(n.op, l));
-    const Linear missing = number(p_.workload().loop(l).extent) - r.hi;
-    if (variables_.upper(missing) <= 0) continue;
-    finished += (finished.empty() ? "if (" : " && ") + variables_.text(r.hi) +
-                " == " + std::to_string(p_.workload().loop(l).extent);
-  }
+  const std::string complete = completes(n.op, ranges);
   for (std::size_t o = 0; o < n.writes.size(); ++o)
-    out_.line(finished + (finished.empty() ? "" : ") ") + "completed(" + ref(n.writes[o].buffer) +
-              ", " + box_text(boxes[o]) + ");");
+    out_.line((complete.empty() ? "" : "if (" + complete + ") ") + "completed(" +
+              ref(n.writes[o].buffer) + ", " + box_text(boxes[o]) + ");");
 }
 
 /// What is read by other tensors' values: an element a point of the loops that say which, from

@@ -10,8 +10,8 @@
 namespace tilewright::cuda {
 
 void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
-  if (copying_) return;
   const ScheduleNode& n = k_.node(id);
+  if (copying_ && !n.once) return;
   const Operator& op = workload_.op(n.op);
   out_.comment("C." + to_text(workload_, n.op));
   SymRanges here = ranges;
@@ -25,9 +25,75 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   }
   out_.open(condition.empty() ? "" : "if (" + condition + ")");
   defined_.emplace_back();
-  compute(id, here);
+  if (n.once) {
+    out_.open("if (!(" + skipped(id, here) + "))");
+    defined_.emplace_back();
+    for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+      if (k_.nodes[i].kind == NodeKind::load && k_.nodes[i].only_for == id &&
+          (!copying_ || has_copies(NodeId(i))))
+        visit_load(NodeId(i), here);
+  }
+  if (!copying_) compute(id, here);
+  if (n.once) {
+    finish(id, here);
+    defined_.pop_back();
+    out_.close();
+  }
   defined_.pop_back();
   out_.close();
+}
+
+/// How many boxes !once computes may finish in a buffer before its tile is another; 0: none asks.
+std::int64_t KernelEmitter::finished_boxes(BufferId b) const {
+  constexpr std::int64_t kMost = 512;  // each thread keeps them
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind != NodeKind::compute || !n.once ||
+        std::ranges::none_of(n.writes, [&](const OutputUse& w) { return w.buffer == b; }))
+      continue;
+    std::int64_t boxes = 1;
+    const NodeId scope = buffer(b).fixed_at;
+    for (NodeId p = n.parent; scope.valid() && p.valid() && p != scope && boxes <= kMost;
+         p = k_.node(p).parent)
+      if (k_.node(p).kind == NodeKind::loop) boxes *= k_.node(p).max_trips;
+    if (boxes > kMost)
+      throw Refused{"C." + workload_.op(n.op).name + "!once finishes " + std::to_string(boxes) +
+                    " or more boxes of a tile: this target keeps a record of at most " +
+                    std::to_string(kMost)};
+    return boxes;
+  }
+  return 0;
+}
+
+/// The buffer's tile is now fixed_: what was finished in another one is gone.
+void KernelEmitter::begin_finished(BufferId b) {
+  if (finished_boxes(b) > 0)
+    out_.line(name(b) + "_finished.in(" + box_text(*fixed_[b.index()]) + ");");
+}
+
+/// Whether every box that a compute would write is finished.
+std::string KernelEmitter::skipped(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  std::string text;
+  for (std::size_t w = 0; w < n.writes.size(); ++w) {
+    const BufferId b = n.writes[w].buffer;
+    const SymBox box = access_box(n.op, output_of(id, static_cast<int>(w)).target, ranges);
+    if (!buffer(b).fixed_at.valid()) {
+      fixed_[b.index()] = box;
+      begin_finished(b);
+    }
+    text += (text.empty() ? "" : " && ") + name(b) + "_finished.has(" + box_text(box) + ")";
+  }
+  return text;
+}
+
+void KernelEmitter::finish(NodeId id, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const std::string complete = completes(n.op, ranges);
+  for (std::size_t w = 0; w < n.writes.size(); ++w)
+    out_.line((complete.empty() ? "" : "if (" + complete + ") ") + name(n.writes[w].buffer) +
+              "_finished.add(" +
+              box_text(access_box(n.op, output_of(id, static_cast<int>(w)).target, ranges)) + ");");
 }
 
 void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
@@ -61,21 +127,37 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     most.resize(op.loops.size(), 0);
     for (std::size_t l = 0; l < most.size(); ++l)
       most[l] = std::max(most[l], range(ranges, n.op, static_cast<int>(l)).most);
-    if (const auto product = as_product(id, ranges); product && product_fits(id, *product, ranges))
-      products_[id] = *product;
+    const std::vector<Product> all = as_products(id, ranges);
+    if (!all.empty() &&
+        std::ranges::all_of(all, [&](const Product& p) { return product_fits(id, p, ranges); }))
+      products_[id] = all;
     else
       products_.erase(id);
+    contracted_[id] = 0;
+    for (const Contraction& c : contractions(id, ranges)) {
+      const auto blocks = [&](const std::vector<int>& group) {
+        std::int64_t n = 1;
+        for (int l : group) n *= most[static_cast<std::size_t>(l)];
+        return n;
+      };
+      contracted_[id] += ceil_div(blocks(c.rows), 16) * ceil_div(blocks(c.columns), 16) * blocks(c.products);
+    }
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
   const auto product = products_.find(id);
-  if (product != products_.end()) product_fits(id, product->second, ranges);  // what it reads
-  if (fragment_op(id) && product != products_.end())
-    multiply(id, product->second, ranges, fresh);
+  if (product != products_.end())
+    for (const Product& p : product->second) {
+      product_fits(id, p, ranges);  // what it reads
+      if (fragment_op(id))
+        multiply(id, p, ranges, fresh);
+      else
+        multiply_tiles(id, p, ranges, fresh);
+    }
   else if (fragment_op(id))
     row_computes(id, ranges, fresh);
-  else if (product != products_.end())
-    multiply_tiles(id, product->second, ranges, fresh);
+  else if (const auto several = contractions(id, ranges); !several.empty())
+    for (const Contraction& c : several) contract(id, c, ranges, fresh);
   else
     points(id, ranges, fresh);
   if (!adds.empty()) out_.close();

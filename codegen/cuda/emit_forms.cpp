@@ -46,7 +46,7 @@ void KernelEmitter::choose_forms() {
               fresh_at_fix_[i] == "true";
     for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n) {
       for (const OutputUse& w : k_.nodes[n].writes)
-        if (w.buffer == BufferId(i) && b.store < NodeId(n)) p.plain = false;
+        if (w.buffer == BufferId(i) && (b.store < NodeId(n) || k_.nodes[n].once)) p.plain = false;
       if (k_.nodes[n].flush == BufferId(i) && NodeId(n) < b.store) p.plain = false;
     }
   }
@@ -120,8 +120,8 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
     const auto product = products_.find(nodes[0]);
     std::optional<LoopId> row, column;
     if (product != products_.end()) {
-      row = o.loops[static_cast<std::size_t>(product->second.rows)];
-      column = o.loops[static_cast<std::size_t>(product->second.columns)];
+      row = o.loops[static_cast<std::size_t>(product->second.front().rows)];
+      column = o.loops[static_cast<std::size_t>(product->second.front().columns)];
     } else {
       for (std::size_t i = 0; i < o.inputs.size() && !column; ++i) {
         const TilePlace& p = places_[buffer_of_input(n, static_cast<int>(i)).index()];
@@ -139,7 +139,8 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
     bool only_these = true;
     const std::vector<std::int64_t>& most = mosts_.at(nodes[0]);
     for (std::size_t l = 0; l < o.loops.size(); ++l) {
-      const bool depth = product != products_.end() && static_cast<int>(l) == product->second.depth;
+      const bool depth =
+          product != products_.end() && static_cast<int>(l) == product->second.front().depth;
       if (o.loops[l] != row && o.loops[l] != column && !depth && most[l] > 1) only_these = false;
     }
     if (!only_these) continue;
@@ -193,10 +194,14 @@ std::optional<BufferId> KernelEmitter::misused() const {
       if (its_row != row) return b;
       if (product != products_.end()) {
         const int at = static_cast<int>(x);
-        const LoopId depth = o.loops[static_cast<std::size_t>(product->second.depth)];
-        if (at == product->second.right) return b;
-        if (at == product->second.left && (p.form != Form::sums || its_column != depth)) return b;
-        if (at != product->second.left && p.form != Form::rows) return b;
+        bool operand = false;
+        for (const Product& one : product->second) {
+          const LoopId depth = o.loops[static_cast<std::size_t>(one.depth)];
+          if (at == one.right) return b;
+          if (at == one.left && (p.form != Form::sums || its_column != depth)) return b;
+          operand = operand || at == one.left;
+        }
+        if (!operand && p.form != Form::rows) return b;
         continue;
       }
       if (p.form == Form::sums && !column) column = its_column;  // a reduction over it
@@ -209,12 +214,14 @@ std::optional<BufferId> KernelEmitter::misused() const {
 void KernelEmitter::choose_warps() {
   std::vector<std::int64_t> rows, columns;  // in blocks of 16
   std::int64_t area = 0;
-  for (const auto& [node, product] : products_) {
+  for (const auto& [node, products] : products_) {
     const auto& most = mosts_.at(node);
-    rows.push_back(ceil_div(most[static_cast<std::size_t>(product.rows)], 16));
-    columns.push_back(ceil_div(most[static_cast<std::size_t>(product.columns)], 16));
+    rows.push_back(ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16));
+    columns.push_back(ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16));
     area = std::max(area, rows.back() * columns.back());
   }
+  for (const auto& [node, blocks] : contracted_)
+    if (!products_.contains(node)) area = std::max(area, blocks);
   for (const TilePlace& p : places_) {
     if (!in_registers(p.form)) continue;
     rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));
@@ -246,21 +253,23 @@ void KernelEmitter::choose_warps() {
       const ScheduleNode& n = k_.nodes[i];
       if (n.kind != NodeKind::compute || n.op != op) continue;
       const auto product = products_.find(NodeId(i));
-      for (const OutputUse& w : n.writes) {
-        TilePlace& p = places_[w.buffer.index()];
+      for (std::size_t w = 0; w < n.writes.size(); ++w) {
+        TilePlace& p = places_[n.writes[w].buffer.index()];
         if (p.form != Form::sums) continue;
         p.split = warp_columns_ == 1 ? Split::whole : Split::columns;
         if (warp_columns_ > 1 && product != products_.end() &&
-            places_[buffer_of_input(n, product->second.left).index()].form == Form::sums)
+            places_[buffer_of_input(n, product->second[w].left).index()].form == Form::sums)
           p.split = Split::partial;
       }
     }
 }
 
 bool KernelEmitter::is_operand(BufferId b) const {
-  return std::ranges::any_of(products_, [&](const auto& p) {
-    const ScheduleNode& n = k_.node(p.first);
-    return buffer_of_input(n, p.second.left) == b || buffer_of_input(n, p.second.right) == b;
+  return std::ranges::any_of(products_, [&](const auto& products) {
+    const ScheduleNode& n = k_.node(products.first);
+    return std::ranges::any_of(products.second, [&](const Product& p) {
+      return buffer_of_input(n, p.left) == b || buffer_of_input(n, p.right) == b;
+    });
   });
 }
 

@@ -68,7 +68,7 @@ void KernelEmitter::check() const {
   for (const Loop& l : workload_.loops())
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
-  check_blocks(workload_, k_, "cuda", true);
+  check_blocks(k_, true);
   for (const ScheduleNode& n : k_.nodes) {
     if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
       throw Refused{"loop " + workload_.loop(n.loop).name + " is bound to " +
@@ -148,6 +148,8 @@ void KernelEmitter::walk() {
     const bool sliding_region = slides(b) && buffer(b).role == BufferRole::intermediate;
     if (sliding_region && (copying_ || !is_written(b)))
       out_.line("Held<" + rank + "> " + name(b) + "_held;");
+    if (const std::int64_t most = finished_boxes(b); most > 0)
+      out_.line("Finished<" + rank + ", " + std::to_string(most) + "> " + name(b) + "_finished;");
     if (copying_) continue;
     if (slides(b)) out_.line("int " + name(b) + "_place = 0;");
     if (p.form == Form::sums || p.form == Form::rows) out_.line(sums_type(b) + " " + name(b) + ";");
@@ -173,6 +175,9 @@ bool KernelEmitter::is_written(BufferId b) const {
 bool KernelEmitter::has_copies(NodeId id) const {
   const ScheduleNode& n = k_.node(id);
   if (n.kind == NodeKind::load) return places_[n.buffer.index()].form == Form::ring;
+  // What is skipped, the copying warps skip as well.
+  if (n.kind == NodeKind::compute && n.once)
+    return std::ranges::any_of(places_, [](const TilePlace& p) { return p.form == Form::ring; });
   if (n.kind == NodeKind::sync && n.scope == Unit::machine)
     return std::ranges::any_of(places_, [](const TilePlace& p) { return p.form == Form::ring; });
   return std::ranges::any_of(n.children, [&](NodeId c) { return has_copies(c); });
@@ -186,12 +191,14 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
       if (part.body != body) continue;
       fixed_[i] = part_of(k_.buffers[i], part, ranges);
       record(BufferId(i), *fixed_[i]);
+      begin_finished(BufferId(i));
     }
   for (BufferId b : n.fixes) {
     if (!buffer(b).parts.empty()) continue;
     const SymBox tile = tile_of(buffer(b), ranges);
     record(b, tile);
     fixed_[b.index()] = tile;
+    begin_finished(b);
     if (slides(b) && buffer(b).role == BufferRole::intermediate) {
       const std::string now = names_.fresh(name(b) + "_now");
       out_.line("const Box<" + std::to_string(tile.size()) + "> " + now + " = " + box_text(tile) +
@@ -242,6 +249,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       return;
     }
     case NodeKind::load:
+      if (n.only_for.valid()) return;  // its compute brings it, where that runs
       return visit_load(id, ranges);
     case NodeKind::compute:
       return visit_compute(id, ranges);

@@ -14,7 +14,8 @@ constexpr MicroKernel kMicroKernels[] = {
      .f16 = true,
      .bf16 = true,
      .fragments = true,
-     .blocks = true},
+     .blocks = true,
+     .elements = true},
     {.name = "wmma2x2",
      .summary = "Chimera's: 2 x 2 WMMA fragments of 16 x 16, sums in shared memory between calls",
      .text = "Wmma2x2",
@@ -27,7 +28,8 @@ constexpr MicroKernel kMicroKernels[] = {
      .f16 = true,
      .bf16 = true,
      .f32 = true,
-     .fragments = true},
+     .fragments = true,
+     .elements = true},
 };
 
 bool has_loop(const Access& a, LoopId loop) {
@@ -77,12 +79,14 @@ std::string KernelEmitter::kernel_text(DType type) {
   return text;
 }
 
-/// The operator as a matrix product, with the loops that are largest; nothing where it is none.
-std::optional<Product> KernelEmitter::as_product(NodeId id, const SymRanges& ranges) const {
+/// One output as a matrix product, with the loops that are largest; nothing where it is none.
+std::optional<Product> KernelEmitter::as_product(NodeId id, int write,
+                                                 const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  if (op.outputs.size() != 1 || p_.f64 || workload_.gathers(n.op)) return std::nullopt;
-  const Output& out = op.outputs[0];
+  if (p_.f64 || workload_.gathers(n.op)) return std::nullopt;
+  const Output& out = output_of(id, write);
+  if (out.rescale && n.writes.size() > 1) return std::nullopt;
   const Expr& e = out.value;
   if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
       e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
@@ -90,7 +94,9 @@ std::optional<Product> KernelEmitter::as_product(NodeId id, const SymRanges& ran
     return std::nullopt;
   const auto most = [&](int l) { return range(ranges, n.op, l).most; };
   for (const int left : {e.args[0].input, e.args[1].input}) {
-    Product p{.left = left, .right = left == e.args[0].input ? e.args[1].input : e.args[0].input};
+    Product p{.write = write,
+              .left = left,
+              .right = left == e.args[0].input ? e.args[1].input : e.args[0].input};
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
     if (can_leave(workload_, op, a) || can_leave(workload_, op, b)) continue;
@@ -127,14 +133,30 @@ std::optional<Product> KernelEmitter::as_product(NodeId id, const SymRanges& ran
   return std::nullopt;
 }
 
+/// Every output as a product of the same rows, columns and depth; nothing where one is none.
+std::vector<Product> KernelEmitter::as_products(NodeId id, const SymRanges& ranges) const {
+  std::vector<Product> all;
+  for (std::size_t w = 0; w < k_.node(id).writes.size(); ++w) {
+    const auto p = as_product(id, static_cast<int>(w), ranges);
+    if (!p || (!all.empty() && (p->rows != all.front().rows || p->columns != all.front().columns ||
+                                p->depth != all.front().depth)))
+      return {};
+    all.push_back(*p);
+  }
+  return all;
+}
+
 /// Whether the box that one operand or the result takes of a tile consists of whole blocks of 16,
 /// or is all there is. Notes how large the tile must be for whole blocks.
-bool KernelEmitter::operand_fits(NodeId id, int input, int outer, int depth, bool exact_depth,
-                                 const SymRanges& ranges) {
+bool KernelEmitter::operand_fits(NodeId id, const Product& product, std::optional<int> input,
+                                 bool exact_depth, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  const Access& a = input < 0 ? op.outputs[0].target : op.inputs[static_cast<std::size_t>(input)];
-  const BufferId b = input < 0 ? n.writes.front().buffer : buffer_of_input(n, input);
+  const Access& a =
+      input ? op.inputs[static_cast<std::size_t>(*input)] : output_of(id, product.write).target;
+  const BufferId b = input ? buffer_of_input(n, *input) : written_by(id, product.write);
+  const int outer = input && *input == product.right ? product.columns : product.rows,
+            depth = input ? product.depth : product.columns;
   TilePlace& p = places_[b.index()];
   if (p.form == Form::sums || p.form == Form::rows) return true;
   if (buffer(b).sliding) return false;  // what lies beyond it is an older tile's
@@ -153,7 +175,7 @@ bool KernelEmitter::operand_fits(NodeId id, int input, int outer, int depth, boo
       continue;
     }
     if (!last && ++row_dims > 1) return false;
-    const bool along_depth = *loop == loops[1] && input >= 0;
+    const bool along_depth = *loop == loops[1] && input;
     const bool covers = box[d].lo == tile[d].lo && box[d].most == tile[d].most;
     if (!covers && (box[d].most % 16 != 0 || divisor(box[d].lo - tile[d].lo) % 16 != 0) &&
         !(along_depth && exact_depth))
@@ -180,12 +202,12 @@ bool KernelEmitter::product_fits(NodeId id, const Product& p, const SymRanges& r
   if (!micro.takes(type)) return false;
   // Without fragments, operands are elements in shared memory, and sums are not rescaled in
   // between.
-  if (!micro.fragments &&
-      (places_[buffer_of_input(n, p.right).index()].form == Form::tile || op.outputs[0].rescale))
+  if (!micro.fragments && (places_[buffer_of_input(n, p.right).index()].form == Form::tile ||
+                           output_of(id, p.write).rescale))
     return false;
-  return operand_fits(id, p.left, p.rows, p.depth, exact_depth, ranges) &&
-         operand_fits(id, p.right, p.columns, p.depth, exact_depth, ranges) &&
-         operand_fits(id, -1, p.rows, p.columns, false, ranges);
+  return operand_fits(id, p, p.left, exact_depth, ranges) &&
+         operand_fits(id, p, p.right, exact_depth, ranges) &&
+         operand_fits(id, p, std::nullopt, false, ranges);
 }
 
 /// A box of a tile in shared memory as an operand. `outer`, `depth`: loops, by position; `tile`:
@@ -255,7 +277,7 @@ void KernelEmitter::multiply(NodeId id, const Product& p, const SymRanges& range
                              const std::string& fresh) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  const BufferId out = n.writes.front().buffer, left = buffer_of_input(n, p.left);
+  const BufferId out = written_by(id, p.write), left = buffer_of_input(n, p.left);
   const std::string sums = name(out);
   if (fresh == "true") {
     out_.line("fill(" + sums + ", 0);");

@@ -14,8 +14,8 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
                                    const std::string& fresh) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  const BufferId out = n.writes.front().buffer;
-  const Access& target = op.outputs[0].target;
+  const BufferId out = written_by(id, p.write);
+  const Access& target = output_of(id, p.write).target;
   const SymBox& tile = *fixed_[out.index()];
   Corner at;
   for (std::size_t d = 0; d < target.index.size(); ++d)
@@ -35,7 +35,7 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
 void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges& ranges,
                                    const std::string& fresh, const Corner& at) {
   const ScheduleNode& n = k_.node(id);
-  const std::string sum_tile = tile_text(n.writes.front().buffer);
+  const std::string sum_tile = tile_text(written_by(id, p.write));
   const std::int64_t rows = ceil_div(range(ranges, n.op, p.rows).most, 16) / warp_rows_;
   const std::int64_t columns =
       ceil_div(range(ranges, n.op, p.columns).most, 16) * 2 / warp_columns_;
@@ -64,7 +64,7 @@ void KernelEmitter::multiply_whole(NodeId id, const Product& p, const SymRanges&
                                    const std::string& fresh, const Corner& at) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  const std::string sum_tile = tile_text(n.writes.front().buffer), t = std::to_string(threads());
+  const std::string sum_tile = tile_text(written_by(id, p.write)), t = std::to_string(threads());
   const std::string rows = std::to_string(whole_blocks(range(ranges, n.op, p.rows).most));
   const std::int64_t columns = whole_blocks(range(ranges, n.op, p.columns).most);
   const std::string across = std::to_string(columns);

@@ -30,7 +30,7 @@ void KernelEmitter::rescale(NodeId id, const Product& p, const SymRanges& ranges
                             std::int64_t columns) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  const auto& by = op.outputs[0].rescale;
+  const auto& by = output_of(id, p.write).rescale;
   if (!by || fresh == "true") return;
   std::vector<std::string> loops(op.loops.size());
   for (std::size_t l = 0; l < loops.size(); ++l) {

@@ -1,6 +1,7 @@
 // The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live
 // (emit_forms.cpp), what is loaded and written (emit_moves.cpp), and its computes
-// (emit_compute.cpp, emit_product.cpp, emit_product_tiles.cpp, emit_rows.cpp).
+// (emit_compute.cpp, emit_product.cpp, emit_product_tiles.cpp, emit_contraction.cpp,
+// emit_rows.cpp).
 //
 // A block's warps walk the plan's tree twice over: some meet only the loads and copy tiles into
 // rings in shared memory, the others wait for the same tiles and compute. Every load is
@@ -60,8 +61,19 @@ struct TilePlace {
 
 /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]; loops by position in op.loops.
 struct Product {
+  int write = 0;            ///< position in the compute's writes
   int left = 0, right = 1;  ///< positions in op.inputs
   int rows = -1, columns = -1, depth = -1;
+};
+
+/// The same where rows, columns and depth are several loops each, and other loops tell products apart:
+/// a convolution, say. Loops by position in op.loops, the last of a list innermost.
+struct Contraction {
+  int write = 0;            ///< position in the compute's writes
+  int left = 0, right = 1;  ///< positions in op.inputs
+  std::vector<int> rows, columns, depth;
+  std::vector<int> products;  ///< loops of both operands and the result
+  std::vector<int> turns;     ///< of the sum, outside of the depth: by loops of their own
 };
 
 struct Program {
@@ -156,6 +168,10 @@ class KernelEmitter : private RangeEmitter {
 
   // emit_compute.cpp
   void visit_compute(NodeId id, const SymRanges& ranges);
+  std::int64_t finished_boxes(BufferId b) const;
+  void begin_finished(BufferId b);
+  std::string skipped(NodeId id, const SymRanges& ranges);
+  void finish(NodeId id, const SymRanges& ranges);
   void compute(NodeId id, const SymRanges& ranges);
   void points(NodeId id, const SymRanges& ranges, const std::string& fresh);
   std::string point(OpId op, const Access& a, BufferId b,
@@ -168,9 +184,20 @@ class KernelEmitter : private RangeEmitter {
 
   // emit_product.cpp
   std::optional<LoopId> runs_along(OpId op, const Affine& index, const SymRanges& ranges) const;
-  std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
+  std::optional<Product> as_product(NodeId id, int write, const SymRanges& ranges) const;
+  std::vector<Product> as_products(NodeId id, const SymRanges& ranges) const;
   bool product_fits(NodeId id, const Product& p, const SymRanges& ranges);
-  bool operand_fits(NodeId id, int input, int outer, int depth, bool left, const SymRanges& ranges);
+  /// One operand or, with no input, the result.
+  bool operand_fits(NodeId id, const Product& p, std::optional<int> input, bool exact_depth,
+                    const SymRanges& ranges);
+  const Output& output_of(NodeId compute, int write) const {
+    const ScheduleNode& n = k_.node(compute);
+    return workload_.op(n.op)
+        .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(write)].output)];
+  }
+  BufferId written_by(NodeId compute, int write) const {
+    return k_.node(compute).writes[static_cast<std::size_t>(write)].buffer;
+  }
   void multiply(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh);
   std::string operand(NodeId id, int input, int outer, int depth, const SymRanges& ranges,
                       const std::string& tile = "") const;
@@ -197,6 +224,16 @@ class KernelEmitter : private RangeEmitter {
   void multiply_whole(NodeId id, const Product& p, const SymRanges& ranges,
                       const std::string& fresh, const Corner& at);
 
+  // emit_contraction.cpp
+  std::optional<Contraction> as_contraction(NodeId id, int write, const SymRanges& ranges) const;
+  std::vector<Contraction> contractions(NodeId id, const SymRanges& ranges) const;
+  void contract(NodeId id, const Contraction& c, const SymRanges& ranges, const std::string& fresh);
+  std::string at_text(NodeId id, const Access& a, BufferId b, const std::vector<std::string>& loops,
+                      bool whole, const SymRanges& ranges, const std::vector<int>& depth,
+                      const std::string& there = "") const;
+  std::string loops_of(NodeId id, const std::vector<int>& group, const std::string& from,
+                       const SymRanges& ranges, std::vector<std::string>& loops) const;
+
   // emit_rows.cpp
   void row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh);
   void rescale(NodeId id, const Product& p, const SymRanges& ranges, const std::string& fresh,
@@ -206,8 +243,10 @@ class KernelEmitter : private RangeEmitter {
   int index_;
   std::vector<TilePlace> places_;
   std::vector<std::string> names_of_;
-  std::map<NodeId, Product> products_;                 ///< as the first pass found them
+  /// As the first pass found them: one for each output, of the same rows, columns and depth.
+  std::map<NodeId, std::vector<Product>> products_;
   std::map<NodeId, std::vector<std::int64_t>> mosts_;  ///< by compute: its loops' largest ranges
+  std::map<NodeId, std::int64_t> contracted_;  ///< by compute: blocks of 16 x 16 of its contractions
   int warp_rows_ = 1, warp_columns_ = 1;
   std::int64_t barrier_bytes_ = 0, scratch_offset_ = 0, shared_bytes_ = 0;
   std::int64_t join_floats_ = 0, row_floats_ = 0;

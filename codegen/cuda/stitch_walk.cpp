@@ -27,7 +27,8 @@ void StitchEmitter::check() const {
   for (const Loop& l : workload_.loops())
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
-  check_blocks(workload_, k_, "cuda");
+  check_blocks(k_);
+  refuse_once(workload_, k_, "cuda");
   check_sums(workload_, k_, "cuda");
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];

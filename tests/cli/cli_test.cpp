@@ -431,7 +431,8 @@ TEST(Command, RunCudaEmulated) {
 }
 
 TEST(Command, RunCudaWithoutADriverSaysSo) {
-  for (const json& t : document({"targets"})["targets"])
+  const json targets = document({"targets"});
+  for (const json& t : targets["targets"])
     if (t["name"] == "cuda" && t["usable"]) GTEST_SKIP() << "there is a device here";
   const json j = document(Arguments{"run"} + kCuda + Arguments{"--target", "cuda"}, 3);
   EXPECT_THAT(j["reason"].get<std::string>(), HasSubstr("target cuda is not available: no NVIDIA driver"));

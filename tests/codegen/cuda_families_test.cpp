@@ -36,6 +36,30 @@ operators:
 outputs: [C]
 )";
 
+/// Channels of an image in two groups, a window of 3 x 2 with stride 2 and padding.
+std::string grouped_convolution(const std::string& type) {
+  return R"(
+name: grouped
+dtype: )" + type + R"(
+loops: {b: 2, g: 2, o: 12, y: 5, x: 9, c: 9, r: 3, s: 2}
+tensors: {I: [b, g, c, 9, 18], W: [g, o, c, r, s], O: [b, g, o, y, x]}
+operators:
+  - "conv: O[b,g,o,y,x] += I[b,g,c,2*y+r-1,2*x+s-1] * W[g,o,c,r,s]"
+outputs: [O]
+)";
+}
+
+/// Three products of one left operand by one operator, one of them of the other operand's transpose.
+const char* const kThreeProducts = R"(
+name: three-products
+dtype: bf16
+loops: {m: 37, e: 29, d: 50}
+tensors: {X: [m, d], Wq: [d, e], Wk: [e, d], Wv: [d, e], Q: [m, e], K: [m, e], V: [e, m]}
+operators:
+  - "qkv: Q[m,e] += X[m,d] * Wq[d,e]; K[m,e] += Wk[e,d] * X[m,d]; V[e,m] += X[m,d] * Wv[d,e]"
+outputs: [Q, K, V]
+)";
+
 /// With TILEWRIGHT_LONG set: every row of the papers' tables as well, one of its batch.
 bool long_run() { return std::getenv("TILEWRIGHT_LONG") != nullptr; }
 
@@ -184,6 +208,36 @@ std::vector<Case> cases() {
       {"convolutions",
        "conv-chain:ic=3,h=9,w=8,oc1=4,oc2=5,st1=1,st2=1,k1=3,k2=1",
        {"h/3@grid ( C.conv1 C.conv2 )"},
+       ""},
+      {"attention in one pass, rescaled in shared memory",
+       "attention:m=37,l=90,k=40,n=48,online=1,dtype=f16",
+       {"m@grid ( L.Q l ( L.K C.qk C.rowmax C.exp C.rowsum C.rescale n/16 ( L.V C.pv ) ) C.divide "
+        "S.E )"},
+       "m=32,l=32"},
+      {"attention in one pass, nothing in registers",
+       "attention:m=37,l=90,k=40,n=48,online=1",
+       {online},
+       "m=32,l=32",
+       {.registers = false}},
+      {"convolution by groups, f16",
+       grouped_convolution("f16"),
+       {"g/1@grid y/3@grid ( c/6 ( C.conv ) S.O )"},
+       ""},
+      {"convolution by groups, bf16, all at once",
+       grouped_convolution("bf16"),
+       {"b/1@grid ( C.conv S.O )"},
+       ""},
+      {"convolution by groups, f32, a window cut",
+       grouped_convolution("f32"),
+       {"b/1@grid x/4@grid ( g/1 r/2 ( C.conv ) )"},
+       ""},
+      {"convolutions on tensor cores",
+       "conv-chain:ic=20,h=15,w=11,oc1=24,oc2=18,st1=2,st2=1,k1=3,k2=3,relu=1,dtype=f16",
+       {"h/5@grid ( oc1/16 ( C.conv1 C.relu C.conv2 ) )"},
+       ""},
+      {"three products of an operator",
+       kThreeProducts,
+       {"m/20@grid e/16@grid ( d/24 ( C.qkv ) )"},
        ""},
       {"convolutions, stride and halos",
        "conv1d-chain:h=20,r=3,s=3,dtype=f16",

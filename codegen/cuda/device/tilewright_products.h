@@ -75,6 +75,36 @@ struct AcrossDepth {
   }
 };
 
+// ---- operands whose rows, columns or depth are several loops, read element by element -------------
+/// What a row or column of a product, or a point of its depth, adds to where an element lies: to its row and
+/// column in the tile and, of indices that leave the tensor for some points and not for others, to the index.
+struct At {
+  int row = 0, column = 0, first = 0, second = 0;
+  bool there = true;  // false: the element is zero, whatever the other says
+};
+/// outer(i) and depth(k) give an At each; inside(a, b): whether the element of both is one of the tensor's.
+template <class Tile, class Outer, class Depth, class Inside>
+struct Elements {
+  Tile tile;
+  Outer outer;
+  Depth depth;
+  Inside inside;
+  TW_MEMBER typename Tile::Element at(const At& a, const At& b) const {
+    return a.there && b.there && inside(a, b) ? *tile.at(a.row + b.row, a.column + b.column)
+                                              : typename Tile::Element{};
+  }
+};
+template <class Tile, class Outer, class Depth, class Inside>
+TW_DEVICE Elements<Tile, Outer, Depth, Inside> elements(const Tile& tile, const Outer& outer, const Depth& depth,
+                                                        const Inside& inside) {
+  return {tile, outer, depth, inside};
+}
+/// Two elements in one register: 16-bit ones as they are, floats rounded.
+template <class T>
+TW_DEVICE u32 side_by_side(T low, T high) { return u32(low.bits) | u32(high.bits) << 16; }
+template <class T>
+TW_DEVICE u32 side_by_side(float low, float high) { return Packed<T>::of(low, high); }
+
 // ---- micro-kernels: c += a * b on a warp's part of a tile ------------------------------------------
 /// Tensor cores by mma.m16n8k16, operands by ldmatrix. T: f16 or bf16; Depth a multiple of 16.
 template <class T>
@@ -111,6 +141,43 @@ struct Mma {
       TW_UNROLL
       for (int j = 0; j < N; j += 2)
         step(c, x, b, j, (first + j) * 8, (first_depth + k) * 8, p.lane);
+    }
+  }
+
+  /// Operands as Elements; sums of rows `row` .. and columns `column` .. of the product.
+  template <int M, int N, class Left, class Right>
+  TW_MEMBER static void contract(Sums<M, N>& c, const Left& a, const Right& b, int row, int column, int depth,
+                                 int lane) {
+    const int g = lane / 4, t = lane % 4 * 2;
+    At rows[M][2], columns[N];
+    TW_UNROLL
+    for (int i = 0; i < M; ++i)
+      TW_UNROLL
+      for (int h = 0; h < 2; ++h) rows[i][h] = a.outer(row + 16 * i + 8 * h + g);
+    TW_UNROLL
+    for (int j = 0; j < N; ++j) columns[j] = b.outer(column + 8 * j + g);
+    TW_NO_UNROLL
+    for (int k = 0; k < depth; k += 16) {
+      At in_a[4], in_b[4];
+      TW_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const int at = k + t + e / 2 * 8 + e % 2;
+        in_a[e] = a.depth(at), in_b[e] = b.depth(at);
+      }
+      u32 x[M][4];
+      TW_UNROLL
+      for (int i = 0; i < M; ++i)
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e)
+          x[i][e] = side_by_side<T>(a.at(rows[i][e % 2], in_a[e / 2 * 2]),
+                                    a.at(rows[i][e % 2], in_a[e / 2 * 2 + 1]));
+      TW_UNROLL
+      for (int j = 0; j < N; ++j) {
+        const u32 low = side_by_side<T>(b.at(columns[j], in_b[0]), b.at(columns[j], in_b[1]));
+        const u32 high = side_by_side<T>(b.at(columns[j], in_b[2]), b.at(columns[j], in_b[3]));
+        TW_UNROLL
+        for (int i = 0; i < M; ++i) mma_16x8x16<T>(c.x[i][j], x[i], low, high);
+      }
     }
   }
 
@@ -159,6 +226,38 @@ struct Simt {
             x[i][h] = shuffle(a.x[i][q][2 * h + k % 2], p.lane / 4 * 4 + k / 2);
         step(c, x, b, p, first, (first_depth + q) * 8 + k);
       }
+  }
+
+  template <int M, int N, class Left, class Right>
+  TW_MEMBER static void contract(Sums<M, N>& c, const Left& a, const Right& b, int row, int column, int depth,
+                                 int lane) {
+    const int g = lane / 4, t = lane % 4 * 2;
+    At rows[M][2], columns[N][2];
+    TW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      TW_UNROLL
+      for (int i = 0; i < M; ++i) rows[i][h] = a.outer(row + 16 * i + 8 * h + g);
+      TW_UNROLL
+      for (int j = 0; j < N; ++j) columns[j][h] = b.outer(column + 8 * j + t + h);
+    }
+    TW_NO_UNROLL
+    for (int k = 0; k < depth; ++k) {
+      const At in_a = a.depth(k), in_b = b.depth(k);
+      float x[M][2];
+      TW_UNROLL
+      for (int i = 0; i < M; ++i)
+        TW_UNROLL
+        for (int h = 0; h < 2; ++h) x[i][h] = to_float(a.at(rows[i][h], in_a));
+      TW_UNROLL
+      for (int j = 0; j < N; ++j) {
+        const float y0 = to_float(b.at(columns[j][0], in_b)), y1 = to_float(b.at(columns[j][1], in_b));
+        TW_UNROLL
+        for (int i = 0; i < M; ++i) {
+          c.x[i][j][0] += x[i][0] * y0, c.x[i][j][1] += x[i][0] * y1;
+          c.x[i][j][2] += x[i][1] * y0, c.x[i][j][3] += x[i][1] * y1;
+        }
+      }
+    }
   }
 
  private:

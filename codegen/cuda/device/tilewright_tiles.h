@@ -71,6 +71,27 @@ struct Held {
   TW_MEMBER void now(const Box<R>& b) { box = b, full = true, changed = false; }
 };
 
+/// Boxes that a !once compute has finished in a tile that has not been replaced since (rule 13), at
+/// most `Most` of them. The same in every thread, of which each keeps its own.
+template <int R, int Most>
+struct Finished {
+  Box<R> tile{}, boxes[Most];
+  int count = -1;  // -1: no tile yet
+  TW_MEMBER void in(const Box<R>& now) {
+    if (count >= 0 && equal(tile, now)) return;
+    tile = now;
+    count = 0;
+  }
+  TW_MEMBER bool has(const Box<R>& box) const {
+    for (int i = 0; i < count; ++i)
+      if (equal(boxes[i], box)) return true;
+    return false;
+  }
+  TW_MEMBER void add(const Box<R>& box) {
+    if (!has(box) && count < Most) boxes[count++] = box;
+  }
+};
+
 /// What of `now` is not held where the two differ in one dimension only, and that is one range; all of
 /// it where nothing can be kept (rule 8).
 template <int R>
