@@ -464,6 +464,7 @@ std::vector<TileUse> KernelEmitter::tile_uses() const {
     if (reason.empty() && p.form == Form::ring)
       reason = p.stages > 1 ? "copied ahead of its use" : "copied once";
     if (reason.empty() && p.form == Form::loaded) reason = "this kernel makes it";
+    if (reason.empty() && p.narrow) reason = "rounded: there is no room for wider elements";
     if (reason.empty()) reason = "warps share it";
     uses.push_back({.tensor = tensor_name(k_.buffers[i].tensor),
                     .level = p_.machine().level(k_.buffers[i].level).name,

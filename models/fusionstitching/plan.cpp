@@ -97,18 +97,40 @@ Node tree_without_units(const Graph& g, const Stitched& s) {
 
 namespace {
 
-/// A batch's products are a block's each.
+/// The largest of an operator's loops among some; none where there are none.
+LoopId largest_of(const Workload& w, const Operator& op, LoopSet among) {
+  LoopId found;
+  for (LoopId l : op.loops)
+    if (among.has(l) && (!found.valid() || w.loop(l).extent > w.loop(found).extent)) found = l;
+  return found;
+}
+
+/// A product of matrices in each iteration: columns along the output's last dimension, rows along the
+/// largest loop that the other operand has alone, the largest reduction. Other loops (a batch, a
+/// convolution's other rows and its window) are a block's or an iteration's each.
 Node product_tree(const Graph& g, int v, std::int64_t tile) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(v).op);
-  std::vector<LoopCut> cuts;
   const LoopSet reduced = g.vertex(v).reduced;
-  LoopSet batch = loops_of(op.outputs.front().target);
-  for (const Access& a : op.inputs) batch &= loops_of(a);
+  const Access& target = op.outputs.front().target;
+  const LoopSet out = loops_of(target);
+  const auto last = target.index.empty() ? std::nullopt : target.index.back().plain_loop();
+  const LoopId column = last ? *last : largest_of(w, op, out);
+  LoopSet others = out, both = out;
+  for (const Access& a : op.inputs) {
+    both &= loops_of(a);
+    if (column.valid() && loops_of(a).has(column)) others &= ~loops_of(a);
+  }
+  LoopId row = largest_of(w, op, others);
+  if (!row.valid() && column.valid() && both.has(column)) row = largest_of(w, op, out & ~both);
+  const LoopId depth = largest_of(w, op, reduced);
+  std::vector<LoopCut> cuts;
   for (bool inner : {false, true})
     for (LoopId l : op.loops)
       if (reduced.has(l) == inner)
-        cuts.push_back({l, std::min(inner ? kReduced : batch.has(l) ? 1 : tile, w.loop(l).extent),
+        cuts.push_back({l,
+                        std::min(l == column || l == row ? tile : l == depth ? kReduced : 1,
+                                 w.loop(l).extent),
                         inner ? Binding::seq : Binding::grid});
   return nest(w, cuts, compute(op.name));
 }
