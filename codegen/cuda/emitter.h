@@ -112,7 +112,7 @@ class KernelEmitter : private RangeEmitter {
   void visit_loop(NodeId id, const SymRanges& ranges);
   void visit_children(NodeId parent, const SymRanges& ranges);
   void visit_by_blocks(NodeId id, const SymRanges& ranges);
-  bool has_grid_loop(NodeId id) const;
+  bool shares_out(NodeId id) const;
   bool waits(NodeId id) const;
   void visit_grid_loop(NodeId id, const SymRanges& ranges);
   void visit_body(NodeId id, const Cut& cut, const SymRanges& around);
@@ -172,6 +172,7 @@ class KernelEmitter : private RangeEmitter {
   std::string skipped(NodeId id, const SymRanges& ranges);
   void finish(NodeId id, const SymRanges& ranges);
   void compute(NodeId id, const SymRanges& ranges);
+  std::int64_t lanes_of_point(NodeId id, const SymRanges& ranges) const;
   void points(NodeId id, const SymRanges& ranges, const std::string& fresh);
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
