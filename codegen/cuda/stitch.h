@@ -162,6 +162,7 @@ class StitchEmitter {
   bool adopt_key(Value& v);
   bool covers(const Value& v, const Use& use) const;
   void choose_names();
+  bool reads_window(const Value& v) const;
   void put_shared(Value& v, const std::string& reason);
   NodeId common(NodeId a, NodeId b) const;
   NodeId child_towards(NodeId ancestor, NodeId node) const;
