@@ -101,7 +101,7 @@ Result<Taken> emit_choices(Scheduled& on, const codegen::Target& target, const S
 
 /// How often a model is asked again, and how much less than in proportion it gets each time: what a
 /// target pads does not shrink with the tiles.
-constexpr int kTimesAsked = 6;
+constexpr int kTimesAsked = 8;
 constexpr double kMargin = 0.95;
 constexpr std::int64_t kLeastRoom = 1024;
 
@@ -122,24 +122,35 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
                   first.shortage};
   };
   ordered_json for_more_room = ordered_json::array();
+  std::optional<Reason> nothing;
+  // Room for which the target refuses the model's plan, and for which the model has none.
+  Bytes most = tried.room, least{};
   for (int times = 0; on.again && times < kTimesAsked && taken.why().shortage; ++times) {
-    const Reason& why = taken.why();
-    for_more_room.push_back({{"room_bytes", tried.room.value},
-                             {"refused", why.text},
+    const Reason::Shortage& short_of = *taken.why().shortage;
+    const double smaller = static_cast<double>(most.value) * kMargin *
+                           std::min(1.0, static_cast<double>(short_of.room) /
+                                             static_cast<double>(short_of.needed));
+    const Bytes room(least.value > 0 ? (least.value + most.value) / 2
+                                     : static_cast<std::int64_t>(smaller));
+    if (room.value < kLeastRoom) break;
+    Scheduled next = on;
+    Result<Proposal> proposal = on.again(room, next.setting);
+    if (!proposal) {
+      nothing = ended(room, proposal.reason());
+      least = room;
+      continue;
+    }
+    for_more_room.push_back({{"room_bytes", most.value},
+                             {"refused", taken.reason()},
                              {"plan", to_json(tried.plan)["kernels"]}});
-    tried.room = Bytes(static_cast<std::int64_t>(
-        static_cast<double>(tried.room.value) * kMargin *
-        std::min(1.0, static_cast<double>(why.shortage->room) /
-                          static_cast<double>(why.shortage->needed))));
-    if (tried.room.value < kLeastRoom) return first;
-    Result<Proposal> proposal = on.again(tried.room, tried.setting);
-    if (!proposal) return ended(tried.room, proposal.reason());
-    tried.plan = proposal->plan;
-    tried.choices = proposal->choices;
-    Result<Schedule> schedule =
-        resolve(tried.plan, tried.setting.workload, tried.setting.machine);
-    if (!schedule) return ended(tried.room, schedule.reason());
-    tried.schedule = std::move(schedule).value();
+    next.plan = proposal->plan;
+    next.choices = proposal->choices;
+    next.room = room;
+    Result<Schedule> schedule = resolve(next.plan, next.setting.workload, next.setting.machine);
+    if (!schedule) return ended(room, schedule.reason());
+    next.schedule = std::move(schedule).value();
+    tried = std::move(next);
+    most = room;
     taken = emit_choices(tried, target, settings, threads);
     if (!taken) continue;
     on = std::move(tried);
@@ -148,7 +159,8 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
     taken.value().proposal = std::move(proposal).value();
     return taken;
   }
-  return for_more_room.empty() ? first : ended(tried.room, taken.reason());
+  if (nothing) return *nothing;
+  return for_more_room.empty() ? first : ended(most, taken.reason());
 }
 
 Result<Taken> take(Proposal& best, Setting& setting, const codegen::Target& target,

@@ -43,11 +43,12 @@ class StitchEmitter {
     std::int64_t stride = 1, size = 1;
     bool unrolled = false;  ///< loop, element: known to the compiler in every turn
   };
-  /// A range [lo, lo + most), and less where it is past one of `ends`.
+  /// A range [lo, lo + most), and less where it is past one of `ends` or, `from_zero`, below zero.
   struct Span {
     Linear lo;
     std::int64_t most = 1;
     std::vector<Linear> ends;
+    bool from_zero = false;
   };
   using Key = std::vector<Linear>;  ///< an index for each dimension
   /// Ranges at a place; what holds there, each positive; the loops around it, outermost first.
@@ -161,6 +162,7 @@ class StitchEmitter {
   bool adopt_key(Value& v);
   bool covers(const Value& v, const Use& use) const;
   void choose_names();
+  bool reads_window(const Value& v) const;
   void put_shared(Value& v, const std::string& reason);
   NodeId common(NodeId a, NodeId b) const;
   NodeId child_towards(NodeId ancestor, NodeId node) const;
@@ -219,6 +221,7 @@ class StitchEmitter {
                             const std::vector<Linear>& inside) const;
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;
   std::string shared_at(const Value& v, const Key& key) const;
+  std::vector<int> turns_ahead(const Value& v) const;
   std::string owner(const Copies& c) const;
   static std::string both(const std::string& a, const std::string& b) {
     return a.empty() || b.empty() ? a + b : a + " && " + b;

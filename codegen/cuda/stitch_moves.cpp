@@ -108,12 +108,24 @@ void StitchEmitter::load(const Value& v) {
   for (std::size_t i = 0; i < ids.size(); ++i) close_loop();
 }
 
-/// The threads that share an instance bring its tile to shared memory, each element once.
+/// Turns of loops whose tiles all lie in shared memory: they are loaded before the loop.
+std::vector<int> StitchEmitter::turns_ahead(const Value& v) const {
+  std::vector<int> turns;
+  if (!v.loaded()) return turns;
+  for (NodeId l : v.around)
+    if (const int turn = facts_[l.index()].turn; turn >= 0 && !is_around(l, v.anchor))
+      turns.push_back(turn);
+  return turns;
+}
+
+/// The threads that share an instance bring its tile to shared memory, each element once: all of
+/// them together or, where lanes have tiles of their own, one for those that have the same.
 void StitchEmitter::stage(const Value& v) {
   const Copies c = copies({}, v.around);
-  std::string mine = "lane";
-  std::int64_t threads = 32;
-  if (!c.warp.empty()) {
+  const bool alone = c.lane != "0";
+  std::string mine = alone ? "0" : "lane";
+  std::int64_t threads = alone ? 1 : 32;
+  if (!c.warp.empty() && !alone) {
     std::int64_t inner = warps_;
     for (NodeId l : v.around) {
       const int id = facts_[l.index()].unit;
@@ -123,11 +135,11 @@ void StitchEmitter::stage(const Value& v) {
     threads = 32 * inner;
     mine = c.warp == "0" ? "thread" : "(thread - 32 * (" + c.warp + "))";
   }
-  if (c.lane != "0")
-    throw Refused{workload_.tensor(v.tensor).name + " would be loaded by some lanes of a warp"};
   std::string in = condition(facts_[v.anchor.index()].at.inside);
+  if (alone) in = both(in, owner(c));
   Key key;
   std::size_t opened = 0;
+  for (int turn : turns_ahead(v)) open_loop(turn), ++opened;
   for (std::size_t d = 0; d < v.tile.size(); ++d) {
     const Span& s = v.tile[d];
     const bool last = d + 1 == v.tile.size();
@@ -141,8 +153,9 @@ void StitchEmitter::stage(const Value& v) {
     Index i{.kind = Index::Kind::loop, .text = name, .count = s.most, .node = v.anchor};
     key.push_back(s.lo + index(add_index(i)));
     for (const Linear& e : s.ends) in = both(in, "(" + condition({e - key.back()}) + ")");
+    if (s.from_zero) in = both(in, "(" + condition({key.back() + number(1)}) + ")");
   }
-  if (v.tile.empty()) in = both(in, mine + " == 0");
+  if (v.tile.empty() && !alone) in = both(in, mine + " == 0");
   const std::string value =
       "load_one(" + home(v.tensor) + " + " + offset_text(v.tensor, flat(v.tensor, key)) + ")";
   out_.line((in.empty() ? "" : "if (" + in + ") ") + shared_at(v, key) + " = " + value + ";");
@@ -167,6 +180,8 @@ std::string StitchEmitter::shared_at(const Value& v, const Key& key) const {
     if (id < 0 || k_.node(l).max_trips <= 1) continue;
     at = indices_[static_cast<std::size_t>(id)].count * at + v.elements * index(id);
   }
+  for (int turn : turns_ahead(v))
+    at = indices_[static_cast<std::size_t>(turn)].count * at + v.elements * index(turn);
   for (std::size_t d = 0; d < key.size(); ++d) at = at + v.pitch[d] * (key[d] - v.tile[d].lo);
   return v.name + "[" + variables_.text(at) + "]";
 }
@@ -188,6 +203,7 @@ void StitchEmitter::lay_out() {
         if (id >= 0 && k_.node(l).max_trips > 1)
           instances *= indices_[static_cast<std::size_t>(id)].count;
       }
+      for (int turn : turns_ahead(v)) instances *= indices_[static_cast<std::size_t>(turn)].count;
       v.offset = room(instances * v.elements);
     }
     if (!is_sum(v)) continue;

@@ -133,8 +133,16 @@ std::vector<Linear> StitchEmitter::guards(const Use& use) const {
     return x.terms.size() == 1 &&
            indices_[static_cast<std::size_t>(x.terms.begin()->first)].unit == Binding::warp;
   };
+  // Of lanes' own tiles those of idle lanes were not brought.
+  const Value& v = values_[used_by_.at({use.node, use.input})];
+  const bool own_tiles = v.loaded() && copies({}, v.around).lane != "0";
+  const auto idles_owner = [&](const Linear& x) {
+    return own_tiles && std::ranges::any_of(v.around, [&](NodeId l) {
+             return x.terms.contains(facts_[l.index()].unit);
+           });
+  };
   for (const Linear& x : facts_[use.node.index()].inside)
-    if (idles_warps(x) || std::ranges::any_of(x.terms, [&key](const auto& term) {
+    if (idles_warps(x) || idles_owner(x) || std::ranges::any_of(x.terms, [&key](const auto& term) {
           return std::ranges::any_of(
               key, [&term](const Linear& k) { return k.terms.contains(term.first); });
         }))

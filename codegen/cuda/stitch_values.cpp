@@ -96,15 +96,17 @@ StitchEmitter::Key StitchEmitter::use_key(const Use& use) const {
   return key_of(op, op.inputs[static_cast<std::size_t>(use.input)], facts_[use.node.index()].point);
 }
 
-/// What must hold for a use to read something: past its tensor's end there are zeros.
+/// What must hold for a use to read something: outside of its tensor there are zeros.
 std::vector<Linear> StitchEmitter::there(const Use& use) const {
   const Operator& op = workload_.op(k_.node(use.node).op);
   const Access& a = op.inputs[static_cast<std::size_t>(use.input)];
   std::vector<Linear> all;
   if (!can_leave(workload_, op, a)) return all;
   const Key key = use_key(use);
-  for (std::size_t d = 0; d < key.size(); ++d)
+  for (std::size_t d = 0; d < key.size(); ++d) {
     require(all, number(workload_.tensor(a.tensor).shape[d]) - key[d]);
+    require(all, key[d] + number(1));
+  }
   return all;
 }
 
@@ -233,7 +235,7 @@ bool StitchEmitter::covers(const Value& v, const Use& use) const {
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
   const std::vector<Span> box = access_box(id, a, at);
   return std::ranges::equal(box, v.tile, [](const Span& s, const Span& t) {
-    return s.lo == t.lo && s.most == t.most && s.ends == t.ends;
+    return s.lo == t.lo && s.most == t.most && s.ends == t.ends && s.from_zero == t.from_zero;
   });
 }
 
@@ -298,6 +300,16 @@ bool StitchEmitter::fits_registers(Value& v) {
   return true;
 }
 
+/// Whether neighbours read some of the same elements: an index has several loops, or leaps.
+bool StitchEmitter::reads_window(const Value& v) const {
+  return std::ranges::any_of(v.uses, [&](const Use& use) {
+    const Access& a = workload_.op(k_.node(use.node).op).inputs[static_cast<std::size_t>(use.input)];
+    return std::ranges::any_of(a.index, [](const Affine& x) {
+      return x.terms.size() > 1 || (x.terms.size() == 1 && x.terms.front().coefficient != 1);
+    });
+  });
+}
+
 void StitchEmitter::put_shared(Value& v, const std::string& reason) {
   const std::string& name = workload_.tensor(v.tensor).name;
   if (v.uses.empty())
@@ -309,8 +321,15 @@ void StitchEmitter::put_shared(Value& v, const std::string& reason) {
     if (!tiles_.contains(v.buffer)) throw Refused{name + " is computed, and its tile not known"};
     v.tile = tiles_.at(v.buffer);
     v.around = tile_loops_.at(v.buffer);
-  } else if (copies({}, v.around).lane.empty()) {
-    throw Refused{name + " would be loaded by a lane for others: " + reason};
+  } else if (const std::string lane = copies({}, v.around).lane; lane != "0" && !reads_window(v)) {
+    throw Refused{name + (lane.empty() ? " would be loaded by a lane for others: " + reason
+                                       : " would be loaded by some lanes of a warp")};
+  } else if (lane != "0") {
+    for (NodeId l : v.around)
+      if (unit_of(k_.node(l).binding) && k_.node(l).binding != Binding::grid &&
+          k_.node(l).max_trips > 1 && !is_private(l, v.buffer))
+        throw Refused{name + " is loaded by each iteration of " +
+                      workload_.loop(k_.node(l).loop).name + " into one tile of them all"};
   }
   v.elements = 1;
   v.pitch.assign(v.tile.size(), 1);

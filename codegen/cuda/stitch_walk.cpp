@@ -5,6 +5,11 @@
 #include "codegen/cuda/stitch.h"
 
 namespace tilewright::cuda {
+namespace {
+
+constexpr std::size_t kMostEnds = 16;  // ways in which one index's range may end
+
+}  // namespace
 
 StitchEmitter::StitchEmitter(Program& program, int index)
     : p_(program),
@@ -76,21 +81,35 @@ void StitchEmitter::require(std::vector<Linear>& inside, Linear x) const {
 StitchEmitter::Span StitchEmitter::access_span(OpId id, const Affine& a, std::int64_t extent,
                                                const Point& at) const {
   Span s{.lo = number(a.offset), .most = 1, .ends = {}};
+  // Past the last value: by each end of each loop's range, that of a sum of loops by all of theirs.
+  std::vector<Linear> ends{number(1 + a.offset)};
   for (const Term& t : a.terms) {
     const Span& r =
         at.ranges[slot(id, static_cast<std::size_t>(workload_.local_index(id, t.loop)))];
     const bool up = t.coefficient > 0;
+    if ((!r.ends.empty() || r.from_zero) && !up)
+      throw Refused{"operator " + workload_.op(id).name + " reads by an index that falls with " +
+                    workload_.loop(t.loop).name + ", whose range may be cut short"};
+    if (r.from_zero && a.terms.size() > 1)
+      throw Refused{"operator " + workload_.op(id).name + " reads by an index of " +
+                    workload_.loop(t.loop).name + ", whose range may begin late"};
+    s.from_zero = s.from_zero || r.from_zero;
     s.lo = s.lo + t.coefficient * (up ? r.lo : r.lo + number(r.most - 1));
     s.most += std::abs(t.coefficient) * (r.most - 1);
-    if (r.ends.empty()) continue;
-    if (a.terms.size() > 1 || !up)
-      throw Refused{"operator " + workload_.op(id).name + " reads by an index of " +
-                    workload_.loop(t.loop).name + " whose range may be cut short"};
-    for (const Linear& e : r.ends)
-      s.ends.push_back(t.coefficient * (e - number(1)) + number(1 + a.offset));
+    std::vector<Linear> of_loop = r.ends, with_loop;
+    of_loop.push_back(up ? r.lo + number(r.most) : r.lo + number(1));
+    if (ends.size() * of_loop.size() > kMostEnds)
+      throw Refused{"operator " + workload_.op(id).name + " reads by an index of loops whose ranges "
+                    "are cut short in too many ways"};
+    for (const Linear& before : ends)
+      for (const Linear& e : of_loop)
+        with_loop.push_back(before + t.coefficient * (e - number(1)));
+    ends = std::move(with_loop);
   }
-  if (variables_.lower(s.lo) < 0)
-    throw Refused{"operator " + workload_.op(id).name + " reads before its tensor begins"};
+  ends.pop_back();  // where no range is cut short
+  for (Linear& e : ends)
+    if (std::ranges::find(s.ends, e) == s.ends.end()) s.ends.push_back(std::move(e));
+  s.from_zero = s.from_zero || variables_.lower(s.lo) < 0;
   const Linear end = number(extent);
   const bool within =
       variables_.upper(s.lo) + s.most <= extent ||
@@ -104,6 +123,7 @@ StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) const {
   if (!apart.is_constant())
     throw Refused{"what several operators read has no beginning known when source is written"};
   Span s;
+  s.from_zero = a.from_zero || b.from_zero;
   const std::int64_t low = std::min<std::int64_t>(0, apart.constant);
   s.lo = a.lo + number(low);
   s.most = std::max(a.most, apart.constant + b.most) - low;
@@ -251,9 +271,15 @@ void StitchEmitter::walk_loop(NodeId id, const Point& around) {
   at.loops.push_back(id);
   const OpLoop& first = n.cuts.front();
   const Span outer = around.ranges[slot(first.op, static_cast<std::size_t>(first.local))];
+  if (outer.from_zero && n.max_trips > 1)
+    throw Refused{"loop " + workload_.loop(n.loop).name +
+                  " cuts a range that begins late where a window reaches before its tensor"};
   facts_[id.index()].cut_short = !outer.ends.empty();
   facts_[id.index()].uneven = outer.most % n.step != 0;
-  Span inner{.lo = outer.lo + n.step * turn, .most = std::min(n.step, outer.most), .ends = {}};
+  Span inner{.lo = outer.lo + n.step * turn,
+             .most = std::min(n.step, outer.most),
+             .ends = {},
+             .from_zero = outer.from_zero};
   std::vector<Linear> ends = outer.ends;
   if (last * n.step + inner.most > outer.most) {
     const Linear end = outer.lo + number(outer.most);
@@ -275,6 +301,7 @@ void StitchEmitter::walk_compute(NodeId id, const Point& at) {
   const Operator& op = workload_.op(op_id);
   Facts& facts = facts_[id.index()];
   std::vector<std::pair<std::size_t, Linear>> ends;
+  std::vector<std::size_t> begins;
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const Span& r = at.ranges[slot(op_id, l)];
     Linear value = r.lo;
@@ -289,8 +316,10 @@ void StitchEmitter::walk_compute(NodeId id, const Point& at) {
     }
     facts.point.push_back(value);
     for (const Linear& e : r.ends) ends.emplace_back(l, e);
+    if (r.from_zero) begins.push_back(l);
   }
   facts.inside = at.inside;
+  for (std::size_t l : begins) require(facts.inside, facts.point[l] + number(1));
   for (const auto& [l, e] : ends) require(facts.inside, e - facts.point[l]);
 }
 

@@ -64,11 +64,41 @@ std::vector<LoopCut> cuts_within(const Graph& g, const Component& c) {
   return cuts;
 }
 
+/// The one loop over which the component's running operators reduce; none: it has no such operators,
+/// or they reduce over several.
+std::optional<LoopId> running_loop(const Graph& g, const Component& c) {
+  std::optional<LoopId> found;
+  for (int v : c.vertices) {
+    const OpId op = g.vertex(v).op;
+    if (!g.workload().op(op).running) continue;
+    const std::span<const LoopId> reduced = g.workload().reduction_loops(op);
+    if (reduced.size() != 1 || (found && *found != reduced.front())) return std::nullopt;
+    found = reduced.front();
+  }
+  return found;
+}
+
+/// What is read while it runs need not be whole: blocks of the reduction, each for a block of rows.
+Node running_tree(const Graph& g, const Component& c, LoopId reduced, std::int64_t tile) {
+  const Workload& w = g.workload();
+  const auto has_loop = [&](int v) { return g.vertex(v).loops.has(reduced); };
+  const auto after = std::ranges::find_if(c.vertices.rbegin(), c.vertices.rend(), has_loop).base();
+  std::vector<Node> in_loop, parts;
+  for (auto v = c.vertices.begin(); v != c.vertices.end(); ++v)
+    (v < after ? in_loop : parts).push_back(compute(w.op(g.vertex(*v).op).name));
+  parts.insert(parts.begin(), loop(w.loop(reduced).name, sequence(std::move(in_loop)),
+                                   std::min(tile, w.loop(reduced).extent)));
+  return nest(w, grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op), tile, -1),
+              sequence(std::move(parts)));
+}
+
 }  // namespace
 
 Node tree_without_units(const Graph& g, const Stitched& s) {
   const Workload& w = g.workload();
   const Component& c = s.component;
+  if (const auto reduced = running_loop(g, c); reduced && c.partial.empty())
+    return running_tree(g, c, *reduced, kProduct);
   std::vector<Node> computes;
   for (int v : c.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
   std::vector<LoopCut> cuts = grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op),
@@ -261,6 +291,17 @@ std::vector<WrittenKernel> kernel_choices(const Graph& g, const Device& d, const
     return out;
   }
   PlanPrice one = p;
+  if (p.kernels[k].parts.size() == 1) {
+    const Component& c = p.kernels[k].parts.front().component;
+    if (const auto reduced = running_loop(g, c); reduced && c.partial.empty()) {
+      for (std::int64_t tile = kProduct; tile >= kReduced; tile /= 2) {
+        Kernel kernel{.name = formatted("stitch{}", k + 1)};
+        kernel.tree = running_tree(g, c, *reduced, tile);
+        out.push_back({std::move(kernel), p.kernels[k].seconds, {}});
+      }
+      return out;
+    }
+  }
   for (StitchedKernel& choice : choices(g, d, p.patterns[k], o)) {
     const double seconds = choice.seconds;
     one.kernels[k] = std::move(choice);

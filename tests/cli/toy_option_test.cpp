@@ -136,6 +136,62 @@ TEST_F(ToyModel, WhatIsPlannedIsWhatTheTargetTakes) {
   EXPECT_EQ(emitted.json["replaced"], replaced);
 }
 
+/// A target without room for a plan says how much is missing: the model is asked again with less, and
+/// of what the user gave never with more. What the user wrote is not replaced.
+TEST_F(ToyModel, AsksAgainWithLessRoomForWhatTheTargetHasNoneFor) {
+  constexpr const char* kProduct = "gemm:m=512,n=256,k=16,dtype=f16";
+  Model toy = find_model("toy");
+  remove_model("toy");
+  std::vector<std::int64_t> rooms;
+  toy.propose = [&rooms](const Question& question, const Settings&) -> Result<Proposal> {
+    const Bytes room = question.room_at(question.planned_level());
+    rooms.push_back(room.value);
+    if (room.value < 90 << 10) return Reason{"nothing is that small"};
+    Result<Proposal> best =
+        find_model("chimera").propose(question, settings_of({}, find_model("chimera")));
+    const std::int64_t tile = room.value > 100 << 10 ? 512 : 64;
+    if (best)
+      best.value().plan.kernels.front().tiles = {
+          {"m", tile}, {"n", std::min<std::int64_t>(tile, 256)}, {"k", 16}};
+    if (best) best.value().plan.kernels.front().tree = parse_tree("m@grid n@grid ( k ( C.gemm ) )");
+    return best;
+  };
+  add_model(std::move(toy));
+  Request request{.subject = kProduct, .machine = "h200", .model = "toy", .target = "cuda"};
+  const Answer a = harness::plan(request, std::nullopt);
+  ASSERT_TRUE(a.ok()) << a.json;
+  EXPECT_EQ(a.json["plan"]["kernels"][0]["tiles"]["m"], 64);
+  const ordered_json& again = a.json["asked_again"];
+  EXPECT_EQ(again["room_bytes"], rooms.back());
+  EXPECT_EQ(again["refused"][0]["room_bytes"], rooms.front());
+  EXPECT_EQ(again["refused"][0]["plan"][0]["tiles"]["m"], 512);
+  EXPECT_THAT(again["refused"][0]["refused"].get<std::string>(), HasSubstr("shared memory"));
+  // Below 90 KB the toy has nothing, above 100 KB the target takes nothing: both were met.
+  EXPECT_LT(*std::ranges::min_element(rooms), 90 << 10);
+  EXPECT_GE(rooms.back(), 90 << 10);
+  EXPECT_LE(rooms.back(), 100 << 10);
+
+  const Answer ran = run(request, {.target = "cuda-emulated", .seconds = 0.0});
+  ASSERT_TRUE(ran.ok()) << ran.json;
+  EXPECT_EQ(ran.json["asked_again"], again);
+  EXPECT_THAT(ran.json["notes"].dump(), HasSubstr("asked again"));
+
+  rooms.clear();
+  request.capacity = "120K";
+  ASSERT_TRUE(harness::plan(request, std::nullopt).ok());
+  EXPECT_EQ(*std::ranges::max_element(rooms), 120 << 10);
+
+  rooms.clear();
+  request.capacity.reset();
+  request.model.reset();
+  request.tree = "m@grid n@grid ( k ( C.gemm ) )";
+  request.tiles = "m=512,n=256,k=16";
+  const Answer written = run(request, {.target = "cuda-emulated", .seconds = 0.0});
+  EXPECT_FALSE(written.ok());
+  EXPECT_FALSE(written.json.contains("asked_again"));
+  EXPECT_TRUE(rooms.empty());
+}
+
 /// A model with no notation: its own plan's tiles are redrawn.
 TEST_F(ToyModel, ValidatesPlansWhoseTilesAreRedrawn) {
   const Request request{.subject = kChain, .machine = "cache:4K/8", .model = "toy"};

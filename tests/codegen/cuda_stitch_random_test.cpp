@@ -194,6 +194,52 @@ class Maker {
   int rows_ = 1, columns_ = 1;
 };
 
+/// Convolutions and stencils of one or two dimensions: strides, padding, windows that reach past both ends.
+class WindowMaker {
+ public:
+  explicit WindowMaker(std::mt19937_64& random) : random_(random) {}
+
+  std::string workload(const std::string& type) {
+    const int stride = chance(0.3) ? 2 : 1;
+    taps_ = pick(1, 5), shift_ = pick(0, taps_ - 1), outputs_ = pick(1, 70), rows_ = pick(1, 9);
+    channels_ = pick(1, 4), biased_ = chance(0.5);
+    const std::string at =
+        (stride > 1 ? "2*y" : "y") + (shift_ > 0 ? " + r - " + std::to_string(shift_) : std::string(" + r"));
+    const int length = std::max(1, stride * (outputs_ - 1) + taps_ - pick(0, 2 * shift_));
+    return "name: windows\ndtype: " + type + "\nloops: {b: " + std::to_string(rows_) +
+           ", y: " + std::to_string(outputs_) + ", r: " + std::to_string(taps_) +
+           ", c: " + std::to_string(channels_) + "}\ntensors: {I: [b, c, " + std::to_string(length) +
+           "]}\noperators:\n  - \"conv: O[b,y] += I[b,c," + at + "] * W[c,r]\"\n" +
+           (biased_ ? "  - \"bias: P[b,y] = O[b,y] + v[y]\"\n" : "");
+  }
+
+  Kernel kernel() {
+    const auto step = [&](const char* loop, int extent, int most, const char* unit) {
+      return std::string(loop) + "/" + std::to_string(std::min(extent, pick(1, most))) + unit + " ";
+    };
+    const std::string lanes = step("y", outputs_, 3, pick(0, 1) == 0 ? "@lane" : "@thread");
+    const bool threads = lanes.find("thread") != std::string::npos;
+    const std::string tail = biased_ ? "C.conv C.bias" : "C.conv";
+    const std::string load = chance(0.7) ? "L.I " : "";
+    std::string body = "b/1@grid " + step("y", outputs_, 40, "@grid ");
+    if (!threads && chance(0.5)) body += step("y", outputs_, 20, "@warp");
+    const std::string inner = chance(0.5) ? step("c", channels_, 2, "") + step("r", taps_, 3, "") : "";
+    if (inner.empty())
+      body += chance(0.5) ? "( " + load + lanes + "( " + tail + " ) )" : lanes + "( " + load + tail + " )";
+    else
+      body += lanes + "( " + inner + "( " + load + "C.conv )" + (biased_ ? " C.bias" : "") + " )";
+    return {.level = chance(0.6) ? "registers" : "shared", .tree = parse_tree(body)};
+  }
+
+ private:
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool chance(double p) { return std::bernoulli_distribution(p)(random_); }
+
+  std::mt19937_64& random_;
+  int taps_ = 1, shift_ = 0, outputs_ = 1, rows_ = 1, channels_ = 1;
+  bool biased_ = false;
+};
+
 std::shared_ptr<const Machine> machine() {
   Machine m = named_machine("h200");
   std::erase_if(m.levels, [](const Level& l) { return l.kind == LevelKind::cache; });
@@ -209,14 +255,15 @@ struct Drawn {
 };
 
 /// Draws until `count` cases can be emitted.
-std::vector<Drawn> draw(std::mt19937_64& random, int count, bool gathers, int& refused,
+template <class Make>
+std::vector<Drawn> draw(std::mt19937_64& random, int count, const Make& make, int& refused,
                         int& illegal) {
   const char* const types[] = {"f32", "f16", "f32", "f64"};
   const auto on = machine();
   std::vector<Drawn> drawn;
   for (int tries = 0; tries < 100 * count && static_cast<int>(drawn.size()) < count; ++tries) {
     const std::size_t n = drawn.size();
-    Maker maker(random, gathers);
+    auto maker = make();
     try {
       const std::string text = maker.workload(types[n % 4]);
       auto w = std::make_shared<const Workload>(workload_from_yaml(text, "random"));
@@ -243,12 +290,14 @@ std::vector<Drawn> draw(std::mt19937_64& random, int count, bool gathers, int& r
 }
 
 /// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others; TILEWRIGHT_SHOW prints what is refused.
-void run_batch(std::uint64_t seed, int count, bool gathers) {
+template <class Make>
+void run_batch(std::uint64_t seed, int count, bool gathers, const Make& make_from) {
   if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed = std::strtoull(other, nullptr, 10);
   if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::atoi(other);
   std::mt19937_64 random(seed);
   int refused = 0, illegal = 0;
-  const std::vector<Drawn> drawn = draw(random, count, gathers, refused, illegal);
+  const std::vector<Drawn> drawn = draw(
+      random, count, [&] { return make_from(random); }, refused, illegal);
   ASSERT_EQ(static_cast<int>(drawn.size()), count);
   std::vector<cuda::Source> sources;
   for (const Drawn& d : drawn) sources.push_back(d.source);
@@ -281,8 +330,15 @@ void run_batch(std::uint64_t seed, int count, bool gathers) {
   EXPECT_EQ(gathering > count / 2, gathers) << gathering;
 }
 
-TEST(RandomStitched, RowGraphs) { run_batch(20273, 40, false); }
-TEST(RandomStitched, Gathers) { run_batch(20274, 24, true); }
+TEST(RandomStitched, RowGraphs) {
+  run_batch(20273, 40, false, [](std::mt19937_64& random) { return Maker(random, false); });
+}
+TEST(RandomStitched, Gathers) {
+  run_batch(20274, 24, true, [](std::mt19937_64& random) { return Maker(random, true); });
+}
+TEST(RandomStitched, Windows) {
+  run_batch(20275, 40, false, [](std::mt19937_64& random) { return WindowMaker(random); });
+}
 
 }  // namespace
 }  // namespace tilewright
