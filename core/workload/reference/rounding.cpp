@@ -368,7 +368,7 @@ class Scale {
   }
   /// Of each stretch. One may be small by chance in a few samples: never below a share of them all.
   std::vector<double> get(std::size_t elements) const {
-    constexpr double kMargin = 1.5, kLeast = 0.1, kShare = 0.3;
+    constexpr double kMargin = 1.5, kLeast = 0.1, kShare = 0.6;
     constexpr std::size_t kEnough = 1000;  // elements to learn from that errors cancel
     Sum all;
     for (const Sum& s : sums_) all.squares += s.squares, all.count += s.count;

@@ -18,7 +18,8 @@
 // or cancel there. In 16 bits, where such a statistic is read along loops that are summed later,
 // four evaluations with every intermediate moved by up to one unit at random say how large errors
 // are: bounds are multiplied by the root mean square of what has moved over what was propagated, of
-// 64 neighbours at a time, and by 1.5; by no less than 0.3 of that of the whole output, and of
+// 64 neighbours at a time, and by 1.5; by no less than 0.6 of that of the whole output (neighbours share
+// their errors: four samples of one row may all be small), and of
 // outputs of less than 1000 elements by 1 at least.
 #pragma once
 
