@@ -110,7 +110,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     if (!fixed_[w.buffer.index()])
       throw Refused{tensor_name(w.tensor) + " is written before its tile is known"};
     if (box != *fixed_[w.buffer.index()]) places_[w.buffer.index()].covered = false;
-    if (fresh != "true") places_[w.buffer.index()].once = false;
+    if (fresh != "true") places_[w.buffer.index()].at_once = false;
     hold(w, *fixed_[w.buffer.index()], fresh);
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
@@ -255,7 +255,24 @@ void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
             ")) : " + real() + "(0);");
 }
 
-/// Every point of the outputs by one thread, which runs the reductions.
+/// How many lanes share the reduction of a point, where points are fewer than threads.
+std::int64_t KernelEmitter::lanes_of_point(NodeId id, const SymRanges& ranges) const {
+  const OpId op = k_.node(id).op;
+  std::int64_t points = 1, longest = 1;
+  for (std::size_t l = 0; l < workload_.op(op).loops.size(); ++l) {
+    const std::int64_t most = range(ranges, op, static_cast<int>(l)).most;
+    if (workload_.is_reduction(op, workload_.op(op).loops[l]))
+      longest = std::max(longest, most);
+    else
+      points = std::min<std::int64_t>(1 << 20, points * most);
+  }
+  std::int64_t lanes = 1;
+  while (lanes < 32 && 2 * lanes <= longest && points * 2 * lanes <= 2 * threads()) lanes *= 2;
+  return lanes;
+}
+
+/// Every point of the outputs by one thread, which runs the reductions, or by several lanes, which
+/// share the longest of them.
 void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string& fresh) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
@@ -273,10 +290,23 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
   }
   const bool runs = std::ranges::any_of(
       op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
+  if (total.empty()) total = "1";
+  const std::int64_t lanes = lanes_of_point(id, ranges);
+  const bool shared = lanes > 1;
+  const auto longest = std::ranges::max_element(
+      reductions, {}, [&](std::size_t l) { return range(ranges, n.op, static_cast<int>(l)).most; });
   out_.line(meet());
-  out_.open("for (int point = thread; point < " + (total.empty() ? "1" : total) +
-            "; point += " + t + ")");
-  out_.line("int rest_of_point = point;");
+  if (shared) {
+    const std::string each = std::to_string(lanes);
+    out_.open("for (int first = 0; first < " + total +
+              "; first += " + std::to_string(threads() / lanes) + ")");
+    out_.line("const int member = thread % " + each + ", point = first + thread / " + each + ";");
+    out_.line("const bool exists = point < " + total + ", writes = exists && member == 0;");
+    out_.line("int rest_of_point = least(point, " + total + " - 1);");
+  } else {
+    out_.open("for (int point = thread; point < " + total + "; point += " + t + ")");
+    out_.line("int rest_of_point = point;");
+  }
   for (std::size_t i = outer.size(); i-- > 0;) {
     const SymRange& range_l = range(ranges, n.op, static_cast<int>(outer[i]));
     const std::string low = variables_.text(range_l.lo), size = "(" + size_text(range_l) + ")";
@@ -295,6 +325,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
       start = identity;
     else if (fresh != "false")
       start = "(" + fresh + ") ? " + identity + " : " + start;
+    if (shared && start != identity) start = "!writes ? " + identity + " : " + start;
     out_.line(r + " " + result(o) + " = " + start + ";");
     if (runs) out_.line("const " + r + " before" + std::to_string(o) + " = " + result(o) + ";");
   }
@@ -307,15 +338,24 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     std::vector<std::string> at = loops;
     for (std::size_t l : reductions)
       at[l] = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
-    out_.open(fresh == "false" ? "" : "if (!(" + fresh + "))");
+    const std::string again = fresh == "false" ? "" : "!(" + fresh + ")";
+    const std::string when = !shared ? again : again.empty() ? "writes" : "writes && " + again;
+    out_.open(when.empty() ? "" : "if (" + when + ")");
     inputs(at);
     out_.line(result(o) + " *= " + expression_text(*out.rescale) + ";");
     out_.close();
   }
+  if (shared) out_.open("if (exists)");
   for (std::size_t l : reductions) {
     const SymRange& range_l = range(ranges, n.op, static_cast<int>(l));
-    out_.open("for (int " + loops[l] + " = " + variables_.text(range_l.lo) + "; " + loops[l] +
-              " < " + variables_.text(range_l.hi) + "; ++" + loops[l] + ")");
+    const bool split = shared && l == *longest;
+    const std::string low = variables_.text(range_l.lo);
+    out_.open("for (int " + loops[l] + " = " +
+              (!split       ? low
+               : low == "0" ? "member"
+                            : low + " + member") +
+              "; " + loops[l] + " < " + variables_.text(range_l.hi) + "; " +
+              (split ? loops[l] + " += " + std::to_string(lanes) : "++" + loops[l]) + ")");
   }
   if (!reduces) out_.open("");
   inputs(loops);
@@ -326,6 +366,18 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
           combined(reduces ? out.combine : Combine::assign, result(o), expression_text(out.value)));
   }
   for (std::size_t l = 0; l < std::max<std::size_t>(1, reductions.size()); ++l) out_.close();
+  if (shared) {
+    out_.close();
+    for (std::size_t o = 0; o < n.writes.size(); ++o) {
+      const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
+      if (names_outputs(out.value)) continue;
+      out_.line("TW_UNROLL");
+      out_.open("for (int m = 1; m < " + std::to_string(lanes) + "; m *= 2)");
+      out_.line(combined(out.combine, result(o), "shuffle_xor(" + result(o) + ", m)"));
+      out_.close();
+    }
+    out_.open("if (writes)");
+  }
   const auto named = [&](int output, bool before) {
     for (std::size_t o = 0; o < n.writes.size(); ++o)
       if (n.writes[o].output == output) return (before ? "before" : "y") + std::to_string(o);
@@ -335,12 +387,10 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
     if (names_outputs(out.value))
       out_.line(combined(out.combine, result(o), expression_text(out.value, named)));
-    const std::string value =
-        places_[n.writes[o].buffer.index()].narrow
-            ? "Rounded<" + element_type(n.writes[o].tensor) + ">::of(" + result(o) + ")"
-            : result(o);
-    out_.line("*" + point(n.op, out.target, n.writes[o].buffer, loops) + " = " + value + ";");
+    out_.line(put_text(n.writes[o].buffer, point(n.op, out.target, n.writes[o].buffer, loops),
+                       result(o)));
   }
+  if (shared) out_.close();
   out_.close();
   out_.line(meet());
 }

@@ -278,10 +278,8 @@ void KernelEmitter::contract(NodeId id, const Contraction& c, const SymRanges& r
             ", row, column, depth, thread % 32);");
   for (std::size_t i = 0; i < c.turns.size(); ++i) out_.close();
   out_.open("each<" + shape + ">(whole, 0, [&](int i, int j, int e, int r, int l)");
-  const bool narrow = places_[use.buffer.index()].narrow;
-  out_.line(std::string("if (row + r < rows && column + l < columns) *result(row + r, column + l) = ") +
-            (narrow ? "Rounded<" + element_type(use.tensor) + ">::of(sums.x[i][j][e]);"
-                    : "sums.x[i][j][e];"));
+  out_.line("if (row + r < rows && column + l < columns) " +
+            put_text(use.buffer, "result(row + r, column + l)", "sums.x[i][j][e]"));
   out_.end();
   out_.line("});");
   out_.close();

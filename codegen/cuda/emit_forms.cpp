@@ -344,56 +344,47 @@ std::pair<int, int> KernelEmitter::alive(BufferId b) const {
   return span;
 }
 
-/// A tile in shared memory, not how many of it there are.
-void KernelEmitter::shape(BufferId b) {
-  TilePlace& p = places_[b.index()];
-  p.bytes = 0;
-  if (in_registers(p.form)) return;
-  const TensorId t = buffer(b).tensor;
-  const bool plain = micro_kernel().plain_rows;
-  const bool four = (p.form == Form::tile && !p.narrow) || widened(t);
-  p.element_bytes = p.form == Form::tile && p_.f64 ? 8
-                    : four                         ? 4
-                                                   : size_of(workload_.tensor(t).dtype);
-  const std::int64_t vector = 16 / p.element_bytes;
-  p.need_rows = std::max(p.need_rows, p.rows);
-  p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
-  const std::int64_t chunks = p.need_columns / vector,
-                     pairs = chunks == 1 ? 1 : round_up(chunks, 2);
-  p.swizzled = !plain;
-  p.pitch = (plain ? round_up(chunks + 1, 2) : pairs) * vector;
-}
-
-/// Whether a computed tile may have its tensor's own narrow elements: nothing is added to what was
-/// rounded.
+/// Whether a computed tile may be rounded to its tensor's 16 bits, as what goes home is.
 bool KernelEmitter::can_be_narrow(BufferId b) const {
   const TilePlace& p = places_[b.index()];
   const DType type = workload_.tensor(buffer(b).tensor).dtype;
-  return p.form == Form::tile && !p.narrow && p.once && !slides(b) && !buffer(b).atomic &&
-         (type == DType::f16 || type == DType::bf16) && micro_kernel().fragments && !p_.f64;
+  return p.form == Form::tile && !p.narrow && p.at_once && !slides(b) && !buffer(b).atomic &&
+         micro_kernel().fragments && (type == DType::f16 || type == DType::bf16);
 }
 
 void KernelEmitter::lay_out() {
+  const bool plain = micro_kernel().plain_rows;
   const int asked_stages =
       p_.options.stages > 0 ? p_.options.stages : k_.launch.stages.value_or(0);
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    TilePlace& p = places_[i];
-    shape(BufferId(i));
-    if (in_registers(p.form)) continue;
-    p.stages = slides(BufferId(i)) ? 2 : 1;
-    if (p.form == Form::ring) {
-      bool again = false;
-      for (std::size_t n = 0; n < k_.nodes.size(); ++n) {
-        if (k_.nodes[n].kind != NodeKind::load || k_.nodes[n].buffer != BufferId(i)) continue;
-        for (NodeId l = k_.nodes[n].parent; l.valid(); l = k_.node(l).parent)
-          again = again || (k_.node(l).kind == NodeKind::loop && k_.node(l).max_trips > 1 &&
-                            k_.node(l).binding != Binding::grid);
+  const auto shape = [&] {
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      TilePlace& p = places_[i];
+      p.bytes = 0;
+      if (in_registers(p.form)) continue;
+      const Tensor& t = workload_.tensor(k_.buffers[i].tensor);
+      const bool four = (p.form == Form::tile && !p.narrow) || widened(k_.buffers[i].tensor);
+      p.element_bytes = p.form == Form::tile && p_.f64 ? 8 : four ? 4 : size_of(t.dtype);
+      const std::int64_t vector = 16 / p.element_bytes;
+      p.need_rows = std::max(p.need_rows, p.rows);
+      p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
+      const std::int64_t chunks = p.need_columns / vector,
+                         pairs = chunks == 1 ? 1 : round_up(chunks, 2);
+      p.swizzled = !plain;
+      p.pitch = (plain ? round_up(chunks + 1, 2) : pairs) * vector;
+      p.stages = slides(BufferId(i)) ? 2 : 1;
+      if (p.form == Form::ring) {
+        bool again = false;
+        for (std::size_t n = 0; n < k_.nodes.size(); ++n) {
+          if (k_.nodes[n].kind != NodeKind::load || k_.nodes[n].buffer != BufferId(i)) continue;
+          for (NodeId l = k_.nodes[n].parent; l.valid(); l = k_.node(l).parent)
+            again = again || (k_.node(l).kind == NodeKind::loop && k_.node(l).max_trips > 1 &&
+                              k_.node(l).binding != Binding::grid);
+        }
+        p.stages = !again ? 1 : asked_stages > 0 ? asked_stages : std::max(2, k_.buffers[i].copies);
       }
-      p.stages = !again             ? 1
-                 : asked_stages > 0 ? asked_stages
-                                    : std::max(2, k_.buffers[i].copies);
     }
-  }
+  };
+  shape();
   std::vector<std::pair<int, int>> spans;
   for (std::size_t i = 0; i < places_.size(); ++i) spans.push_back(alive(BufferId(i)));
   const auto total = [&] {
@@ -437,23 +428,26 @@ void KernelEmitter::lay_out() {
       if (p.form == Form::ring && p.stages > 1 && asked_stages == 0 &&
           (most == nullptr || p.bytes > most->bytes))
         most = &p;
-    if (most != nullptr) {
-      --most->stages;
-      shared_bytes_ = total();
-      continue;
+    // Where stages are no longer to be had, the largest computed tile that can be rounded.
+    if (most == nullptr) {
+      std::optional<BufferId> largest;
+      for (std::size_t i = 0; i < places_.size(); ++i)
+        if (can_be_narrow(BufferId(i)) &&
+            (!largest || places_[i].bytes > places_[largest->index()].bytes))
+          largest = BufferId(i);
+      if (largest) {
+        places_[largest->index()].narrow = true;
+        shape();  // with all stages again
+        shared_bytes_ = total();
+        continue;
+      }
     }
-    BufferId wide;
-    for (std::size_t i = 0; i < places_.size(); ++i)
-      if (can_be_narrow(BufferId(i)) &&
-          (!wide.valid() || places_[i].bytes > places_[wide.index()].bytes))
-        wide = BufferId(i);
-    if (!wide.valid())
+    if (most == nullptr)
       throw Refused{"its tiles need " + std::to_string(shared_bytes_) +
                         " bytes of shared memory, padded for its micro-kernel; a block has " +
                         std::to_string(room),
                     Reason::Shortage{shared_bytes_, room}};
-    places_[wide.index()].narrow = true;
-    shape(wide);
+    --most->stages;
     shared_bytes_ = total();
   }
 }
@@ -474,9 +468,9 @@ std::vector<TileUse> KernelEmitter::tile_uses() const {
     if (reason.empty()) reason = "warps share it";
     uses.push_back({.tensor = tensor_name(k_.buffers[i].tensor),
                     .level = p_.machine().level(k_.buffers[i].level).name,
-                    .place = in_registers(p.form)                ? "registers"
-                             : p.form == Form::tile && !p.narrow ? "shared, " + real()
-                                                                 : "shared",
+                    .place = in_registers(p.form)   ? "registers"
+                             : p.form == Form::tile ? "shared, " + tile_type(BufferId(i))
+                                                    : "shared",
                     .stages = p.stages,
                     .bytes = p.bytes,
                     .reason = reason});

@@ -121,7 +121,8 @@ void KernelEmitter::pass() {
       out_.comment("What is read of a tile but not computed: it adds nothing to products.");
     filled = true;
     out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch * p.stages) +
-              "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) + "_data[i] = {};");
+              "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) +
+              "_data[i] = " + (p.narrow ? tile_type(BufferId(i)) + "{}" : "0") + ";");
   }
   if (filled) out_.line(meet());
   walk();
@@ -269,7 +270,7 @@ void KernelEmitter::visit_children(NodeId parent, const SymRanges& ranges) {
 /// What no grid loop shares out is the first block's.
 void KernelEmitter::visit_by_blocks(NodeId id, const SymRanges& ranges) {
   if (copying_ && !has_copies(id)) return;
-  const bool of_all = blocks_here_ == 1 || has_grid_loop(id) || waits(id);
+  const bool of_all = blocks_here_ == 1 || shares_out(id) || waits(id);
   if (of_all) return visit(id, ranges);
   out_.open("if (" + rest_ + " == 0)");
   defined_.emplace_back();
@@ -280,10 +281,11 @@ void KernelEmitter::visit_by_blocks(NodeId id, const SymRanges& ranges) {
   out_.close();
 }
 
-bool KernelEmitter::has_grid_loop(NodeId id) const {
+/// Whether something in it is told to blocks: a loop's iterations, or the parts of a pack.
+bool KernelEmitter::shares_out(NodeId id) const {
   const ScheduleNode& n = k_.node(id);
-  return (n.kind == NodeKind::loop && n.binding == Binding::grid) ||
-         std::ranges::any_of(n.children, [&](NodeId c) { return has_grid_loop(c); });
+  return n.kind == NodeKind::pack || (n.kind == NodeKind::loop && n.binding == Binding::grid) ||
+         std::ranges::any_of(n.children, [&](NodeId c) { return shares_out(c); });
 }
 
 bool KernelEmitter::waits(NodeId id) const {

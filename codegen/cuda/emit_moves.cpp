@@ -64,10 +64,7 @@ void KernelEmitter::declare() {
     const TilePlace& p = places_[i];
     const std::string n = name(b);
     if (p.form == Form::sums || p.form == Form::rows) continue;
-    const bool wide = widened(buffer(b).tensor);
-    const std::string type = p.form == Form::tile && !p.narrow ? real()
-                             : wide                            ? "int"
-                                                               : element_type(buffer(b).tensor);
+    const std::string type = tile_type(b);
     out_.line("using " + n + "_layout = Tile<" + type + ", " + std::to_string(p.need_rows) + ", " +
               std::to_string(p.need_columns) + ", " + std::to_string(p.pitch) + ", " +
               (p.swizzled ? "true" : "false") + ">;");
@@ -224,6 +221,18 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   }
   out_.line(meet());
   out_.close();
+}
+
+std::string KernelEmitter::tile_type(BufferId b) const {
+  const TilePlace& p = places_[b.index()];
+  if (p.form == Form::tile && !p.narrow) return real();
+  return widened(buffer(b).tensor) ? "int" : element_type(buffer(b).tensor);
+}
+
+std::string KernelEmitter::put_text(BufferId b, const std::string& at,
+                                    const std::string& value) const {
+  return places_[b.index()].narrow ? "put(" + at + ", " + value + ");"
+                                   : "*" + at + " = " + value + ";";
 }
 
 std::string KernelEmitter::tile_text(BufferId b) const {

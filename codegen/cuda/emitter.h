@@ -25,7 +25,7 @@ using namespace codegen;  // internal header: the parts that every target shares
 enum class Form : std::uint8_t {
   ring,    ///< loaded by the copying warp: stages in shared memory, elements as at home (i8: i32)
   loaded,  ///< loaded by the computing warps, because this kernel writes the tensor: likewise
-  tile,    ///< computed: floats (doubles) in shared memory, or where room is short as at home
+  tile,    ///< computed: floats (doubles) in shared memory
   sums,    ///< computed: floats in registers, as the matrix instructions leave them
   rows,    ///< computed: one float a row, in registers
 };
@@ -54,9 +54,9 @@ struct TilePlace {
   int stages = 1;
   std::int64_t bytes = 0, offset = 0;  ///< of all stages, in the block's shared memory
   bool covered = true;                 ///< every compute uses the whole tile
+  bool at_once = true;                 ///< computed: every element by one compute, never added to
+  bool narrow = false;                 ///< computed: elements as the tensor's type has them
   bool plain = false;                  ///< written: stored by its node each time, never read back
-  bool once = true;     ///< whatever is written to it is complete: no sum goes on from it
-  bool narrow = false;  ///< a tile of its tensor's own 16-bit type: each value is rounded once
 };
 
 /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]; loops by position in op.loops.
@@ -112,7 +112,7 @@ class KernelEmitter : private RangeEmitter {
   void visit_loop(NodeId id, const SymRanges& ranges);
   void visit_children(NodeId parent, const SymRanges& ranges);
   void visit_by_blocks(NodeId id, const SymRanges& ranges);
-  bool has_grid_loop(NodeId id) const;
+  bool shares_out(NodeId id) const;
   bool waits(NodeId id) const;
   void visit_grid_loop(NodeId id, const SymRanges& ranges);
   void visit_body(NodeId id, const Cut& cut, const SymRanges& around);
@@ -141,9 +141,8 @@ class KernelEmitter : private RangeEmitter {
   int phase_of(NodeId node) const;
   bool zero_filled(BufferId b) const;
   std::pair<int, int> alive(BufferId b) const;
-  void shape(BufferId b);
-  bool can_be_narrow(BufferId b) const;
   void lay_out();
+  bool can_be_narrow(BufferId b) const;
   bool fragment_op(NodeId compute) const;
   std::vector<TileUse> tile_uses() const;
   std::int64_t sums_columns(BufferId b) const;  ///< blocks of eight a warp has
@@ -173,6 +172,7 @@ class KernelEmitter : private RangeEmitter {
   std::string skipped(NodeId id, const SymRanges& ranges);
   void finish(NodeId id, const SymRanges& ranges);
   void compute(NodeId id, const SymRanges& ranges);
+  std::int64_t lanes_of_point(NodeId id, const SymRanges& ranges) const;
   void points(NodeId id, const SymRanges& ranges, const std::string& fresh);
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
@@ -269,6 +269,10 @@ class KernelEmitter : private RangeEmitter {
     return buffer(b).sliding &&
            (places_[b.index()].form == Form::tile || places_[b.index()].form == Form::loaded);
   }
+  /// Of the elements of a tile in shared memory.
+  std::string tile_type(BufferId b) const;
+  /// A statement that puts a value where `at` points, in a tile.
+  std::string put_text(BufferId b, const std::string& at, const std::string& value) const;
   std::string tile_text(
       BufferId b) const;  ///< the tile in shared memory that holds what is current
   void slide(BufferId b, const std::string& box);

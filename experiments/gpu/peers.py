@@ -142,7 +142,7 @@ def time_all(rows, path, seconds):
                 print(json.dumps({"row": name, "reason": "out of time"}), file=lines, flush=True)
                 continue
             out = {}
-            if name.startswith("mcfuser/S"):
+            if size.get("attention", name.startswith("mcfuser/S")):
                 attention(size, out)
             else:
                 products(size, min(8.0, left / (len(rows) - i) * 0.7), out)

@@ -214,6 +214,11 @@ std::vector<Case> cases() {
        {"m@grid ( L.Q l ( L.K C.qk C.rowmax C.exp C.rowsum C.rescale n/16 ( L.V C.pv ) ) C.divide "
         "S.E )"},
        "m=32,l=32"},
+      {"attention, scores rounded to have room",
+       "attention:m=21,l=200,k=24,n=24,dtype=bf16",
+       {"m@grid ( L.Q l ( L.K C.qk C.rowmax ) l ( C.exp C.rowsum L.V C.pv ) C.divide S.E )"},
+       "m=16,l=40",
+       {.shared_room = 22000}},
       {"attention in one pass, nothing in registers",
        "attention:m=37,l=90,k=40,n=48,online=1",
        {online},

@@ -148,6 +148,17 @@ TEST(Phases, AfterAPackBlocksGoOnWithWhatTheyHave) {
   run(c, 1e-5);
 }
 
+/// Parts without a loop over blocks, in a kernel that has more blocks than the first part.
+TEST(Phases, EveryPartOfAPackRuns) {
+  const std::string w =
+      "name: fan\nloops: {r: 3, c: 10}\noperators:\n  - \"a: a[r,c] = exp(x[r,c])\"\n"
+      "  - \"s: s[c] += x[r,c]\"\n  - \"y: y[r,c] = a[r,c] * s[c]\"\n  - \"z: z[c] += y[r,c]\"\n"
+      "outputs: [z]\n";
+  Case c{w, "c/5 ( ( c/5 ( C.a S.a ) | c/1 ( C.s ) S.s ) Y.grid c/3@grid ( C.y C.z ) )"};
+  c.pins["a"].level = c.pins["s"].level = "DRAM";
+  run(c, 1e-5);
+}
+
 /// What an H200 counted of the sub-graph as one kernel, beside what is counted here: from memory
 /// hardly more than must come, into shared memory by whole sectors.
 TEST(Phases, RecordedBytesAreNearThePredicted) {

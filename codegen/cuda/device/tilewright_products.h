@@ -333,7 +333,7 @@ template <class From, class To>
 TW_DEVICE void round_tile(const From& from, const To& to, int thread, int threads) {
   for (int i = thread; i < To::kRows * To::kColumns; i += threads) {
     const int r = i / To::kColumns, c = i % To::kColumns;
-    *to.at(r, c) = Rounded<typename To::Element>::of(*from.at(r, c));
+    put(to.at(r, c), to_float(*from.at(r, c)));
   }
 }
 

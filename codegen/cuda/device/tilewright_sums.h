@@ -306,7 +306,7 @@ template <int M, int N, class Tile>
 TW_DEVICE void sums_to_tile(const Sums<M, N>& s, const Place& p, int first, const Tile& tile,
                             int row, int column) {
   each<M, N>(p, first, [&](int i, int j, int e, int r, int c) {
-    *tile.at(row + r, column + c) = Rounded<typename Tile::Element>::of(s.x[i][j][e]);
+    put(tile.at(row + r, column + c), s.x[i][j][e]);
   });
 }
 template <int M, int N, class Tile>

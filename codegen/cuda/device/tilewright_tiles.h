@@ -138,6 +138,12 @@ struct Tile {
   TW_MEMBER T* at(int row, int column) const { return data + offset(row, column); }
 };
 
+/// A result into a tile, rounded where the tile's elements are narrower.
+template <class T, class Real>
+TW_DEVICE void put(T* at, Real value) {
+  *at = Rounded<T>::of(value);
+}
+
 /// f(row, chunk) for every chunk of 16 bytes of a tile, shared out among threads: neighbours of a row to
 /// neighbouring lanes, as many lanes a row as the next power of two, so that no group of eight lanes is
 /// in two rows where a row has more than four chunks.
@@ -212,16 +218,16 @@ TW_DEVICE void read_tile(const Tile& tile, int thread, int threads, int columns,
 }
 template <class T, class Tile, class Row>
 TW_DEVICE void write_tile(const Tile& tile, int thread, int threads, int columns, const Row& row) {
-  using Real = typename Tile::Element;
-  each_element(tile, thread, threads, columns, row, [](T* to, const Real* from) {
+  using Element = typename Tile::Element;
+  each_element(tile, thread, threads, columns, row, [](T* to, const Element* from) {
     if (to != nullptr) store_global(to, Rounded<T>::of(to_float(*from)));
   });
 }
 template <class T, class Tile, class Row>
 TW_DEVICE void add_tile(const Tile& tile, int thread, int threads, int columns, const Row& row) {
-  using Real = typename Tile::Element;
-  each_element(tile, thread, threads, columns, row, [](T* to, const Real* from) {
-    if (to != nullptr) atomic_add(to, *from);
+  using Element = typename Tile::Element;
+  each_element(tile, thread, threads, columns, row, [](T* to, const Element* from) {
+    if (to != nullptr) atomic_add(to, to_float(*from));
   });
 }
 
