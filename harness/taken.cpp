@@ -99,10 +99,10 @@ Result<Taken> emit_choices(Scheduled& on, const codegen::Target& target, const S
   return taken;
 }
 
-/// How often a model is asked again, and how much less than in proportion it gets each time: what a
-/// target pads does not shrink with the tiles.
+/// How often a model is asked again, and how much less than in proportion it gets, less each time:
+/// what a target pads does not shrink with the tiles.
 constexpr int kTimesAsked = 8;
-constexpr double kMargin = 0.95;
+constexpr double kMargin = 0.95, kFurther = 0.85;
 constexpr std::int64_t kLeastRoom = 1024;
 
 }  // namespace
@@ -126,14 +126,16 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
   std::optional<Reason> nothing;
   // Room for which the target refuses the model's plan, and for which the model has none.
   Bytes most = tried.room, least{};
+  double margin = kMargin;
   for (int times = 0; on.again && times < kTimesAsked && taken.why().shortage; ++times) {
     const Reason::Shortage& short_of = *taken.why().shortage;
     const double smaller =
-        static_cast<double>(most.value) * kMargin *
+        static_cast<double>(most.value) * margin *
         std::min(1.0, static_cast<double>(short_of.room) / static_cast<double>(short_of.needed));
     const Bytes room(least.value > 0 ? (least.value + most.value) / 2
                                      : static_cast<std::int64_t>(smaller));
     if (room.value < kLeastRoom) break;
+    margin *= kFurther;
     Scheduled next = on;
     Result<Proposal> proposal = on.again(room, next.setting);
     if (!proposal) {
