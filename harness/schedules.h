@@ -23,8 +23,8 @@ Again asked_again(const Model& model, const Request& request, const Setting& bef
 struct Scheduled {
   Setting setting;
   Plan plan;
-  /// The model's, asked again: its plan where the level has this much room. Null: the plan is none of
-  /// a model's own.
+  /// The model's, asked again: its plan where the level has this much room. Null: the plan is none
+  /// of a model's own.
   Again again = {};
   Bytes room = {};  ///< that the plan was made for
   /// The model's, of the plan: what may stand in its kernels' places.

@@ -233,7 +233,8 @@ class Planner {
       if (!schedule) return Reason{formatted("{}: {}", w.name(), schedule.reason())};
       auto why = misfit(*schedule);
       if (!why && request_.target)
-        if (const auto taken = take(best, part, target_named(request_.target), request_, {}); !taken)
+        if (const auto taken = take(best, part, target_named(request_.target), request_, {});
+            !taken)
           why = Reason{taken.reason()};
       if (!why) break;
       if (!halve(best.plan)) return Reason{formatted("{}: {}", w.name(), why->text)};

@@ -99,10 +99,10 @@ Result<Taken> emit_choices(Scheduled& on, const codegen::Target& target, const S
   return taken;
 }
 
-/// How often a model is asked again, and how much less than in proportion it gets each time: what a
-/// target pads does not shrink with the tiles.
+/// How often a model is asked again, and how much less than in proportion it gets, less each time:
+/// what a target pads does not shrink with the tiles.
 constexpr int kTimesAsked = 8;
-constexpr double kMargin = 0.95;
+constexpr double kMargin = 0.95, kFurther = 0.85;
 constexpr std::int64_t kLeastRoom = 1024;
 
 }  // namespace
@@ -118,21 +118,24 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
   Reason first = taken.why();
   // What came of asking again, where it came to nothing.
   const auto ended = [&first](Bytes room, const std::string& why) {
-    return Reason{formatted("{}; asked again for a plan in {} bytes: {}", first.text, room.value, why),
-                  first.shortage};
+    return Reason{
+        formatted("{}; asked again for a plan in {} bytes: {}", first.text, room.value, why),
+        first.shortage};
   };
   ordered_json for_more_room = ordered_json::array();
   std::optional<Reason> nothing;
   // Room for which the target refuses the model's plan, and for which the model has none.
   Bytes most = tried.room, least{};
+  double margin = kMargin;
   for (int times = 0; on.again && times < kTimesAsked && taken.why().shortage; ++times) {
     const Reason::Shortage& short_of = *taken.why().shortage;
-    const double smaller = static_cast<double>(most.value) * kMargin *
-                           std::min(1.0, static_cast<double>(short_of.room) /
-                                             static_cast<double>(short_of.needed));
+    const double smaller =
+        static_cast<double>(most.value) * margin *
+        std::min(1.0, static_cast<double>(short_of.room) / static_cast<double>(short_of.needed));
     const Bytes room(least.value > 0 ? (least.value + most.value) / 2
                                      : static_cast<std::int64_t>(smaller));
     if (room.value < kLeastRoom) break;
+    margin *= kFurther;
     Scheduled next = on;
     Result<Proposal> proposal = on.again(room, next.setting);
     if (!proposal) {
@@ -173,9 +176,9 @@ Result<Taken> take(Proposal& best, Setting& setting, const codegen::Target& targ
   Result<Taken> taken =
       emit_taken(on, target, settings_for(target, request.target_options), threads_of(request));
   if (!taken)
-    return Reason{formatted("target {} takes none of the model's plans: {}", target.name,
-                            taken.reason()),
-                  taken.why().shortage};
+    return Reason{
+        formatted("target {} takes none of the model's plans: {}", target.name, taken.reason()),
+        taken.why().shortage};
   if (taken->proposal) {
     best = *taken->proposal;
     setting = on.setting;
@@ -199,10 +202,11 @@ ordered_json Taken::json() const {
 std::vector<std::string> Taken::notes() const {
   std::vector<std::string> notes;
   if (!for_more_room.empty())
-    notes.push_back(formatted("the model was asked again for a plan in {} bytes, because the target "
-                              "refuses its plan for {}: {}",
-                              room.value, for_more_room[0]["room_bytes"].get<std::int64_t>(),
-                              for_more_room[0]["refused"].get<std::string>()));
+    notes.push_back(
+        formatted("the model was asked again for a plan in {} bytes, because the target "
+                  "refuses its plan for {}: {}",
+                  room.value, for_more_room[0]["room_bytes"].get<std::int64_t>(),
+                  for_more_room[0]["refused"].get<std::string>()));
   for (const ordered_json& r : replaced) {
     const std::string note = r["note"].is_null() ? "" : "; " + r["note"].get<std::string>();
     notes.push_back(

@@ -303,7 +303,8 @@ bool StitchEmitter::fits_registers(Value& v) {
 /// Whether neighbours read some of the same elements: an index has several loops, or leaps.
 bool StitchEmitter::reads_window(const Value& v) const {
   return std::ranges::any_of(v.uses, [&](const Use& use) {
-    const Access& a = workload_.op(k_.node(use.node).op).inputs[static_cast<std::size_t>(use.input)];
+    const Access& a =
+        workload_.op(k_.node(use.node).op).inputs[static_cast<std::size_t>(use.input)];
     return std::ranges::any_of(a.index, [](const Affine& x) {
       return x.terms.size() > 1 || (x.terms.size() == 1 && x.terms.front().coefficient != 1);
     });

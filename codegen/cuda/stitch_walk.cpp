@@ -99,11 +99,11 @@ StitchEmitter::Span StitchEmitter::access_span(OpId id, const Affine& a, std::in
     std::vector<Linear> of_loop = r.ends, with_loop;
     of_loop.push_back(up ? r.lo + number(r.most) : r.lo + number(1));
     if (ends.size() * of_loop.size() > kMostEnds)
-      throw Refused{"operator " + workload_.op(id).name + " reads by an index of loops whose ranges "
+      throw Refused{"operator " + workload_.op(id).name +
+                    " reads by an index of loops whose ranges "
                     "are cut short in too many ways"};
     for (const Linear& before : ends)
-      for (const Linear& e : of_loop)
-        with_loop.push_back(before + t.coefficient * (e - number(1)));
+      for (const Linear& e : of_loop) with_loop.push_back(before + t.coefficient * (e - number(1)));
     ends = std::move(with_loop);
   }
   ends.pop_back();  // where no range is cut short

@@ -23,8 +23,8 @@ LoopId cut_loop(const Chain& c, const Item& item) {
   return c.stand_in(LoopId(item.loop), item.inside);
 }
 
-/// `around`: loops that enclose it. What stands in for another loop is not cut twice: what is inside
-/// is computed for all of the outer cut.
+/// `around`: loops that enclose it. What stands in for another loop is not cut twice: what is
+/// inside is computed for all of the outer cut.
 Node body_of(const Flat& f, const Skeleton& s, int parent, Mask around = 0) {
   std::vector<Node> parts;
   const Workload& w = f.workload();
@@ -36,7 +36,8 @@ Node body_of(const Flat& f, const Skeleton& s, int parent, Mask around = 0) {
     }
     LoopId l = cut_loop(f.chain(), s[i]);
     if (l.valid() && has(around, l.index())) l = {};
-    Node body = body_of(f, s, static_cast<int>(i), l.valid() ? around | detail::bit(l.index()) : around);
+    Node body =
+        body_of(f, s, static_cast<int>(i), l.valid() ? around | detail::bit(l.index()) : around);
     const bool implicit_batch = has(f.loops_at(f.implicit()), static_cast<std::size_t>(s[i].loop));
     if (l.valid())
       parts.push_back(loop(w.loop(l).name, std::move(body), implicit_batch ? 1 : 0));

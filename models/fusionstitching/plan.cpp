@@ -64,8 +64,8 @@ std::vector<LoopCut> cuts_within(const Graph& g, const Component& c) {
   return cuts;
 }
 
-/// The one loop over which the component's running operators reduce; none: it has no such operators,
-/// or they reduce over several.
+/// The one loop over which the component's running operators reduce; none: it has no such
+/// operators, or they reduce over several.
 std::optional<LoopId> running_loop(const Graph& g, const Component& c) {
   std::optional<LoopId> found;
   for (int v : c.vertices) {
@@ -135,9 +135,9 @@ LoopId largest_of(const Workload& w, const Operator& op, LoopSet among) {
   return found;
 }
 
-/// A product of matrices in each iteration: columns along the output's last dimension, rows along the
-/// largest loop that the other operand has alone, the largest reduction. Other loops (a batch, a
-/// convolution's other rows and its window) are a block's or an iteration's each.
+/// A product of matrices in each iteration: columns along the output's last dimension, rows along
+/// the largest loop that the other operand has alone, the largest reduction. Other loops (a batch,
+/// a convolution's other rows and its window) are a block's or an iteration's each.
 Node product_tree(const Graph& g, int v, std::int64_t tile) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(v).op);
@@ -159,7 +159,9 @@ Node product_tree(const Graph& g, int v, std::int64_t tile) {
     for (LoopId l : op.loops)
       if (reduced.has(l) == inner)
         cuts.push_back({l,
-                        std::min(l == column || l == row ? tile : l == depth ? kReduced : 1,
+                        std::min(l == column || l == row ? tile
+                                 : l == depth            ? kReduced
+                                                         : 1,
                                  w.loop(l).extent),
                         inner ? Binding::seq : Binding::grid});
   return nest(w, cuts, compute(op.name));

@@ -136,8 +136,8 @@ TEST_F(ToyModel, WhatIsPlannedIsWhatTheTargetTakes) {
   EXPECT_EQ(emitted.json["replaced"], replaced);
 }
 
-/// A target without room for a plan says how much is missing: the model is asked again with less, and
-/// of what the user gave never with more. What the user wrote is not replaced.
+/// A target without room for a plan says how much is missing: the model is asked again with less,
+/// and of what the user gave never with more. What the user wrote is not replaced.
 TEST_F(ToyModel, AsksAgainWithLessRoomForWhatTheTargetHasNoneFor) {
   constexpr const char* kProduct = "gemm:m=512,n=256,k=16,dtype=f16";
   Model toy = find_model("toy");

@@ -86,8 +86,8 @@ void run_batch(const testing::RandomOptions& options, std::uint64_t seed, int co
   for (const Drawn& d : drawn) sources.push_back(d.source);
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module) << module.reason();
-  std::cout << "seed " << seed << ": " << count << " emitted, " << refused << " refused, " << rounded
-            << " tiles rounded\n";
+  std::cout << "seed " << seed << ": " << count << " emitted, " << refused << " refused, "
+            << rounded << " tiles rounded\n";
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const Drawn& d = drawn[i];
     const auto run = testing::run_cuda(*module, d.source, *d.c.workload, seed + i);

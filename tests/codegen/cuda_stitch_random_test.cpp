@@ -194,7 +194,8 @@ class Maker {
   int rows_ = 1, columns_ = 1;
 };
 
-/// Convolutions and stencils of one or two dimensions: strides, padding, windows that reach past both ends.
+/// Convolutions and stencils of one or two dimensions: strides, padding, windows that reach past
+/// both ends.
 class WindowMaker {
  public:
   explicit WindowMaker(std::mt19937_64& random) : random_(random) {}
@@ -203,14 +204,14 @@ class WindowMaker {
     const int stride = chance(0.3) ? 2 : 1;
     taps_ = pick(1, 5), shift_ = pick(0, taps_ - 1), outputs_ = pick(1, 70), rows_ = pick(1, 9);
     channels_ = pick(1, 4), biased_ = chance(0.5);
-    const std::string at =
-        (stride > 1 ? "2*y" : "y") + (shift_ > 0 ? " + r - " + std::to_string(shift_) : std::string(" + r"));
+    const std::string at = (stride > 1 ? "2*y" : "y") +
+                           (shift_ > 0 ? " + r - " + std::to_string(shift_) : std::string(" + r"));
     const int length = std::max(1, stride * (outputs_ - 1) + taps_ - pick(0, 2 * shift_));
     return "name: windows\ndtype: " + type + "\nloops: {b: " + std::to_string(rows_) +
            ", y: " + std::to_string(outputs_) + ", r: " + std::to_string(taps_) +
-           ", c: " + std::to_string(channels_) + "}\ntensors: {I: [b, c, " + std::to_string(length) +
-           "]}\noperators:\n  - \"conv: O[b,y] += I[b,c," + at + "] * W[c,r]\"\n" +
-           (biased_ ? "  - \"bias: P[b,y] = O[b,y] + v[y]\"\n" : "");
+           ", c: " + std::to_string(channels_) + "}\ntensors: {I: [b, c, " +
+           std::to_string(length) + "]}\noperators:\n  - \"conv: O[b,y] += I[b,c," + at +
+           "] * W[c,r]\"\n" + (biased_ ? "  - \"bias: P[b,y] = O[b,y] + v[y]\"\n" : "");
   }
 
   Kernel kernel() {
@@ -223,9 +224,11 @@ class WindowMaker {
     const std::string load = chance(0.7) ? "L.I " : "";
     std::string body = "b/1@grid " + step("y", outputs_, 40, "@grid ");
     if (!threads && chance(0.5)) body += step("y", outputs_, 20, "@warp");
-    const std::string inner = chance(0.5) ? step("c", channels_, 2, "") + step("r", taps_, 3, "") : "";
+    const std::string inner =
+        chance(0.5) ? step("c", channels_, 2, "") + step("r", taps_, 3, "") : "";
     if (inner.empty())
-      body += chance(0.5) ? "( " + load + lanes + "( " + tail + " ) )" : lanes + "( " + load + tail + " )";
+      body += chance(0.5) ? "( " + load + lanes + "( " + tail + " ) )"
+                          : lanes + "( " + load + tail + " )";
     else
       body += lanes + "( " + inner + "( " + load + "C.conv )" + (biased_ ? " C.bias" : "") + " )";
     return {.level = chance(0.6) ? "registers" : "shared", .tree = parse_tree(body)};

@@ -119,6 +119,32 @@ TEST(StitchedEmulated, DrawnGraphsAreVerified) {
   EXPECT_LE(replaced, cases / 5);
 }
 
+/// Convolutions and running operators: large ones fit a block as they are planned, small ones are
+/// right, whatever the stride, the window and the last tile.
+TEST(StitchedEmulated, ConvolutionsAndRunningOperatorsAreTakenAsPlanned) {
+  for (const char* large :
+       {"conv-chain:ic=35,h=64,w=64,oc1=231,oc2=52,st1=2,st2=1,k1=7,k2=3,relu=1,batch=3,dtype=bf16",
+        "attention:heads=15,m=15,l=1002,k=64,n=64,online=1,scale=1,dtype=f16",
+        "conv1d-chain:h=4092,r=5,s=5"}) {
+    const Request r{
+        .subject = large, .machine = "h200", .model = "fusionstitching", .target = "cuda"};
+    const Answer a = harness::plan(r, std::nullopt);
+    ASSERT_TRUE(a.ok()) << large << ": " << a.json.value("reason", std::string());
+    EXPECT_FALSE(a.json.contains("replaced")) << large << a.json["replaced"].dump(1);
+    EXPECT_FALSE(a.json.contains("asked_again")) << large << a.json["asked_again"].dump(1);
+  }
+  for (const char* small :
+       {"conv-chain:ic=5,h=15,w=14,oc1=17,oc2=16,st1=2,st2=1,k1=3,k2=3,relu=1,batch=2,dtype=bf16",
+        "attention:heads=2,m=15,l=102,k=24,n=24,online=1,scale=1,dtype=f16",
+        "conv1d-chain:h=76,r=5,s=5,dtype=bf16", "conv1d-chain:h=128,r=1,s=3"}) {
+    const Request r{.subject = small, .machine = "h200", .model = "fusionstitching"};
+    const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
+    ASSERT_TRUE(a.ok()) << small << ": " << a.json.value("reason", std::string());
+    EXPECT_TRUE(a.json.value("verified", false)) << small;
+    EXPECT_EQ(a.json.at("faults"), 0) << small << a.json["findings"].dump(1);
+  }
+}
+
 /// Operators that read a tensor in several places (rotary embedding, stencils), and rows longer than a
 /// block's threads: the first choice is taken, so what plan prices is what runs.
 TEST(StitchedEmulated, ShiftedReadsAreTakenAsPlanned) {

@@ -1,6 +1,7 @@
 // Chimera's plans as the rest of the library understands them: they resolve, and they fit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "core/machine/machine.h"
@@ -171,6 +172,29 @@ TEST(ChimeraPlan, SpilledIntermediatesArePinnedHome) {
   EXPECT_EQ(p.kernels[0].pins.at("C").level, m.levels[0].name);
   EXPECT_EQ(p.kernels[0].level, "L1");
   for (const Order& order : all_orders(w)) EXPECT_GT(memory_elements(w, order, t, o), 0);
+}
+
+/// A loop that stands in for another is not cut inside itself: d of the projections, where heads and
+/// what follows them share the block's rows.
+TEST(ChimeraPlan, GraphsWhoseLoopsStandInForOthersResolve) {
+  const auto w = std::make_shared<const Workload>(
+      named_workload("transformer-block:tokens=16,heads=1,size=16,hidden=33"));
+  const auto m = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1024M"));
+  std::mt19937 rng(7);
+  Tiles tiles;
+  for (const Loop& l : w->loops()) tiles.push_back(std::max<std::int64_t>(1, l.extent / 4));
+  Order order;
+  for (std::size_t l = 0; l < w->loops().size(); ++l) order.push_back(LoopId(l));
+  int resolved = 0;
+  for (int i = 0; i < 40; ++i) {
+    std::ranges::shuffle(order, rng);
+    try {
+      resolved += resolve(plan_of(*w, order, tiles, *m, LevelId(1), {}), w, m).ok() ? 1 : 0;
+    } catch (const InputError& e) {
+      ADD_FAILURE() << to_text(*w, order) << ": " << e.what();
+    }
+  }
+  EXPECT_GT(resolved, 0);
 }
 
 }  // namespace
