@@ -72,11 +72,12 @@ StitchEmitter::Gathered StitchEmitter::gathered_at(const Use& use) {
   for (int l : gather_loops(op, a)) point.push_back(facts.point[static_cast<std::size_t>(l)]);
   Copies c = copies(point, facts.at.loops);
   // One element, the same for all threads: each reads it, from one sector.
-  const bool alike = c.lane == "0" && c.warp == "0" && !std::ranges::any_of(point, [this](const Linear& x) {
-    return std::ranges::any_of(x.terms, [this](const auto& term) {
-      return indices_[static_cast<std::size_t>(term.first)].kind == Index::Kind::element;
-    });
-  });
+  const bool alike =
+      c.lane == "0" && c.warp == "0" && !std::ranges::any_of(point, [this](const Linear& x) {
+        return std::ranges::any_of(x.terms, [this](const auto& term) {
+          return indices_[static_cast<std::size_t>(term.first)].kind == Index::Kind::element;
+        });
+      });
   if (alike) c = {};
   if (!c.warp.empty())
     throw Refused{"operator " + op.name + ": every warp would read " + tensor.name +
@@ -138,8 +139,8 @@ NodeId StitchEmitter::scope_of(const Value& v) const {
 }
 
 /// The parts of a load's tile that are read, X[i] and X[i+64], say, as values of their own. None
-/// where two of them overlap, or where one does not fit a thread's registers: a tile in shared memory
-/// then brings each element once.
+/// where two of them overlap, or where one does not fit a thread's registers: a tile in shared
+/// memory then brings each element once.
 std::vector<StitchEmitter::Value> StitchEmitter::slices_of(const Value& v) {
   Point at = facts_[v.producer.index()].at;
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
@@ -151,7 +152,8 @@ std::vector<StitchEmitter::Value> StitchEmitter::slices_of(const Value& v) {
   const auto apart = [](const std::vector<Span>& a, const std::vector<Span>& b) {
     for (std::size_t d = 0; d < a.size(); ++d) {
       const Linear gap = b[d].lo - a[d].lo;
-      if (gap.terms.empty() && (gap.constant >= a[d].most || -gap.constant >= b[d].most)) return true;
+      if (gap.terms.empty() && (gap.constant >= a[d].most || -gap.constant >= b[d].most))
+        return true;
     }
     return false;
   };

@@ -109,7 +109,8 @@ void BoundTreeWriter::units_of_points(std::vector<int> rows) {
     bound_ = Binding::lane;
     return;
   }
-  if (reads_slices()) return bind_to_threads();  // a block has a row's slices, not the box around them
+  if (reads_slices())
+    return bind_to_threads();  // a block has a row's slices, not the box around them
   const std::int64_t block = threads_ * s_.turns * step_along(along);
   cuts_.push_back({along, std::min(block, extent(along)), Binding::grid});
   in_grid_ = true;

@@ -230,14 +230,15 @@ void BoundTreeWriter::place_inputs() {
                  p.step == passes_[first.pass].step;
       alike |= d == -1 && p.bound >= 0 && bound_ != Binding::seq;
     }
-    // What one operator reads in two places: parts of a row that do not overlap each thread loads for
-    // itself; else the block loads the box around them for all.
+    // What one operator reads in two places: parts of a row that do not overlap each thread loads
+    // for itself; else the block loads the box around them for all.
     const bool shift = shifted(t);
     const std::int64_t parts = shift ? slices(uses) : 0;
     if (parts > 0) share *= parts, aligned = true;
     const bool apart = shift && parts == 0;
     if (!shift && !several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
-    switch (keep(share, shift ? hull_bytes(t, uses) : row_bytes(*first.access), aligned && !apart)) {
+    switch (
+        keep(share, shift ? hull_bytes(t, uses) : row_bytes(*first.access), aligned && !apart)) {
       case Where::registers:
         // In a run of rows what all lanes wait for comes after what each loads for itself.
         loads_.insert(!c_.partial.empty() && !alike ? loads_.begin() : loads_.end(),
