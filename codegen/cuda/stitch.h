@@ -121,6 +121,11 @@ class StitchEmitter {
   bool below(NodeId node, Binding unit) const;
   Copies copies(const Key& key, const std::vector<NodeId>& around) const;
 
+  // stitch_reads.cpp
+  NodeId scope_of(const Value& v) const;
+  std::vector<Value> slices_of(const Value& v);
+  void split_slices();
+
   // stitch_walk.cpp
   void check() const;
   void walk(NodeId node, Point at);

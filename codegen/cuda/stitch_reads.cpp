@@ -70,7 +70,15 @@ StitchEmitter::Gathered StitchEmitter::gathered_at(const Use& use) {
   const Tensor& tensor = workload_.tensor(a.tensor);
   Key point;
   for (int l : gather_loops(op, a)) point.push_back(facts.point[static_cast<std::size_t>(l)]);
-  const Copies c = copies(point, facts.at.loops);
+  Copies c = copies(point, facts.at.loops);
+  // One element, the same for all threads: each reads it, from one sector.
+  const bool alike =
+      c.lane == "0" && c.warp == "0" && !std::ranges::any_of(point, [this](const Linear& x) {
+        return std::ranges::any_of(x.terms, [this](const auto& term) {
+          return indices_[static_cast<std::size_t>(term.first)].kind == Index::Kind::element;
+        });
+      });
+  if (alike) c = {};
   if (!c.warp.empty())
     throw Refused{"operator " + op.name + ": every warp would read " + tensor.name +
                   " by the same values"};
@@ -119,6 +127,72 @@ void StitchEmitter::load_run(NodeId id, Run& run) {
   const std::string value = run.name + "[" + e.text + "]";
   out_.line(value + " = shuffle(" + value + ", " + g.lane + ");");
   close_loop();
+}
+
+// ---- slices -----------------------------------------------------------------------------------
+
+/// The innermost node around a value's maker and all uses.
+NodeId StitchEmitter::scope_of(const Value& v) const {
+  NodeId scope = k_.node(v.anchor).parent;
+  for (const Use& use : v.uses) scope = common(scope, k_.node(use.node).parent);
+  return scope;
+}
+
+/// The parts of a load's tile that are read, X[i] and X[i+64], say, as values of their own. None
+/// where two of them overlap, or where one does not fit a thread's registers: a tile in shared
+/// memory then brings each element once.
+std::vector<StitchEmitter::Value> StitchEmitter::slices_of(const Value& v) {
+  Point at = facts_[v.producer.index()].at;
+  for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
+  const auto same = [](const std::vector<Span>& a, const std::vector<Span>& b) {
+    return std::ranges::equal(a, b, [](const Span& s, const Span& t) {
+      return s.lo == t.lo && s.most == t.most && s.ends == t.ends && s.from_zero == t.from_zero;
+    });
+  };
+  const auto apart = [](const std::vector<Span>& a, const std::vector<Span>& b) {
+    for (std::size_t d = 0; d < a.size(); ++d) {
+      const Linear gap = b[d].lo - a[d].lo;
+      if (gap.terms.empty() && (gap.constant >= a[d].most || -gap.constant >= b[d].most))
+        return true;
+    }
+    return false;
+  };
+  std::vector<Value> out;
+  for (const Use& use : v.uses) {
+    const OpId op = k_.node(use.node).op;
+    std::vector<Span> box =
+        access_box(op, workload_.op(op).inputs[static_cast<std::size_t>(use.input)], at);
+    auto slice = std::ranges::find_if(out, [&](const Value& s) { return same(s.tile, box); });
+    if (slice == out.end()) {
+      if (std::ranges::any_of(out, [&](const Value& s) { return !apart(s.tile, box); })) return {};
+      slice = out.insert(out.end(), v);
+      slice->uses.clear();
+      slice->tile = std::move(box);
+    }
+    slice->uses.push_back(use);
+  }
+  for (const Value& slice : out) {
+    Value tried = slice;
+    tried.scope = scope_of(tried);
+    if (k_.node(tried.scope).kind == NodeKind::pack || !fits_registers(tried)) return {};
+  }
+  return out;
+}
+
+void StitchEmitter::split_slices() {
+  for (std::size_t i = 0, loaded = values_.size(); i < loaded; ++i) {
+    if (!values_[i].loaded() || values_[i].uses.size() < 2) continue;
+    std::vector<Value> slices = slices_of(values_[i]);
+    if (slices.size() < 2) continue;
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      const std::size_t at = s == 0 ? i : values_.size();
+      for (const Use& use : slices[s].uses) used_by_[{use.node, use.input}] = at;
+      if (s == 0)
+        values_[i] = std::move(slices[s]);
+      else
+        values_.push_back(std::move(slices[s]));
+    }
+  }
 }
 
 // ---- shared memory ----------------------------------------------------------------------------

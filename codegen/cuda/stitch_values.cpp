@@ -346,8 +346,7 @@ void StitchEmitter::put_shared(Value& v, const std::string& reason) {
 void StitchEmitter::choose_storage(Value& v) {
   if (v.loaded() && v.uses.empty())
     throw Refused{workload_.tensor(v.tensor).name + " is loaded and not used"};
-  v.scope = k_.node(v.anchor).parent;
-  for (const Use& use : v.uses) v.scope = common(v.scope, k_.node(use.node).parent);
+  v.scope = scope_of(v);
   if (k_.node(v.scope).kind == NodeKind::pack)
     throw Refused{workload_.tensor(v.tensor).name + " is used by other blocks than made it"};
   if (fits_registers(v)) return;
@@ -397,6 +396,7 @@ void StitchEmitter::make_values() {
   for (const auto& [load, place] : place_)
     if (place == load) check_last_tiles(load);
   visit_values(NodeId(0));
+  split_slices();
   for (Value& v : values_) choose_storage(v);
   choose_unrolling();
   choose_names();

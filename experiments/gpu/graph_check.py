@@ -13,12 +13,15 @@ SMALL = {
     "groupnorm": "batch=3,groups=4,channels=5,size=7", "residual-layernorm": "rows=5,cols=36",
     "adam": "size=97", "lstm-cell": "batch=5,hidden=12", "masked-softmax": "batch=3,heads=2,m=5,l=11",
     "squeeze-excite": "batch=3,channels=8,size=10,squeezed=4",
-    "attention-unit": "batch=4,items=6,width=8,rows=50",
+    "attention-unit": "batch=4,items=6,width=8,rows=50", "rotary": "tokens=5,heads=3,half=8",
+    "column-norm": "rows=9,cols=14", "cross-entropy": "rows=6,cols=29",
+    "soft-cross-entropy": "rows=6,cols=29,soft=1", "rmsnorm": "rows=5,cols=34",
+    "rmsnorm-backward": "rows=7,cols=26", "swiglu": "rows=5,cols=16", "add-layernorm-gelu": "rows=5,cols=38",
 }
 
 
 def small(name):
-    return f"{name}:{SMALL[name]}"
+    return f"{graphs.FAMILY.get(name, name)}:{SMALL[name]}"
 
 
 def reference(name, seed=1):

@@ -70,7 +70,7 @@ def worst(errors):
 def draw(text, seed, device):
     """Inputs by name: uniform in [-1, 1), indices in range."""
     generator = torch.Generator(device=device).manual_seed(seed)
-    name, shapes = text.partition(":")[0], graphs.shapes(text)
+    name, shapes = graphs.name_of(text), graphs.shapes(text)
     below = graphs.index_range(name, shapes)
     return {t: torch.randint(below[t], shape, generator=generator, device=device, dtype=torch.int32)
             if t in below else torch.rand(shape, generator=generator, device=device).mul_(2).sub_(1)

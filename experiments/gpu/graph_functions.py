@@ -10,6 +10,8 @@ import types
 # Inputs and outputs in f32, about 3.1 million and 33.6 million elements a graph. At the middle size, 10
 # million, schedules are ranked only: no constant of the latency-evaluator was chosen by times of that size.
 ROWS = {"small": "rows=4096,cols=768", "large": "rows=32768,cols=1024", "middle": "rows=16384,cols=640"}
+WIDE = {"small": "rows=1024,cols=3072", "large": "rows=8192,cols=4096", "middle": "rows=3072,cols=3072"}
+LOGITS = {"small": "rows=616,cols=5120", "large": "rows=6560,cols=5120", "middle": "rows=1920,cols=5120"}
 SIZES = {
     "layernorm": ROWS,
     "layernorm-backward": ROWS,
@@ -32,13 +34,30 @@ SIZES = {
     "attention-unit": {"small": "batch=512,items=96,width=64,rows=100000",
                        "large": "batch=4096,items=128,width=64,rows=1000000",
                        "middle": "batch=2048,items=72,width=64,rows=200000"},
+    "rotary": {"small": "tokens=1024,heads=24,half=64", "large": "tokens=8192,heads=32,half=64",
+               "middle": "tokens=3072,heads=24,half=64"},
+    "column-norm": {"small": "rows=2048,cols=1536", "large": "rows=8192,cols=4096",
+                    "middle": "rows=6144,cols=1600"},
+    "cross-entropy": LOGITS,
+    "soft-cross-entropy": {size: text + ",soft=1" for size, text in LOGITS.items()},
+    "rmsnorm": WIDE,
+    "rmsnorm-backward": WIDE,
+    "swiglu": {"small": "rows=1024,cols=1536", "large": "rows=4096,cols=4096", "middle": "rows=2048,cols=2304"},
+    "add-layernorm-gelu": WIDE,
 }
+FAMILY = {"soft-cross-entropy": "cross-entropy"}  # of the graphs that have another name
 NAMES = tuple(SIZES)
 
 
 def subject(name, size):
     """As the command takes it."""
-    return f"{name}:{SIZES[name][size]}"
+    return f"{FAMILY.get(name, name)}:{SIZES[name][size]}"
+
+
+def name_of(text):
+    """"soft-cross-entropy" of "cross-entropy:rows=4,cols=8,soft=1"."""
+    family = text.partition(":")[0]
+    return next((name for name, of in FAMILY.items() if of == family and parameters(text).get("soft") == 1), family)
 
 
 def parameters(text):
@@ -71,29 +90,43 @@ SHAPES = {
     "attention-unit": lambda p: {"table": (p["rows"], p["width"]), "ids": (p["batch"], p["items"]),
                                  "q": (p["batch"], p["width"]), "w1": (p["width"],), "w2": (p["width"],),
                                  "seen": (p["batch"], p["items"])},
+    "rotary": lambda p: {"x": (p["tokens"], p["heads"], 2 * p["half"]), "cosine": (p["tokens"], p["half"]),
+                         "sine": (p["tokens"], p["half"])},
+    "column-norm": lambda p: _matrix(p, "x"),
+    "cross-entropy": lambda p: {**_matrix(p, "x"), "label": (p["rows"],)},
+    "soft-cross-entropy": lambda p: _matrix(p, "x", "target"),
+    "rmsnorm": lambda p: _matrix(p, "x", columns=("gain",)),
+    "rmsnorm-backward": lambda p: {**_matrix(p, "x", "dy", columns=("gain",)), "rstd": (p["rows"],)},
+    "swiglu": lambda p: {"x": (p["rows"], 2 * p["cols"])},
+    "add-layernorm-gelu": lambda p: _matrix(p, "x", "residual", columns=("gain", "offset")),
 }
 OUTPUTS = {
     "layernorm": ("y",), "layernorm-backward": ("dx", "dgain", "dbias"), "softmax": ("y",), "gelu": ("y",),
     "batchnorm": ("y",), "groupnorm": ("y",), "residual-layernorm": ("y",), "adam": ("m1", "v1", "p1"),
     "lstm-cell": ("c1", "h1"), "masked-softmax": ("Y",), "squeeze-excite": ("y",),
-    "attention-unit": ("interest",),
+    "attention-unit": ("interest",), "rotary": ("low", "high"), "column-norm": ("y",),
+    "cross-entropy": ("loss",), "soft-cross-entropy": ("loss",), "rmsnorm": ("y",),
+    "rmsnorm-backward": ("dx", "dgain"), "swiglu": ("y",), "add-layernorm-gelu": ("y",),
 }
 
 
 def shapes(text):
     """By input's name, in elements; of "layernorm:rows=4096,cols=768"."""
-    return SHAPES[text.partition(":")[0]](parameters(text))
+    return SHAPES[name_of(text)](parameters(text))
 
 
 def index_range(name, shape):
     """{"ids": 100000}: inputs that are i32 indices below that."""
+    if name == "cross-entropy":
+        return {"label": shape["x"][1]}
     return {"ids": shape["table"][0]} if name == "attention-unit" else {}
 
 
 def numpy_ops():
     import numpy
     return types.SimpleNamespace(
-        exp=numpy.exp, tanh=numpy.tanh, sqrt=numpy.sqrt, abs=numpy.abs, where=numpy.where,
+        exp=numpy.exp, log=numpy.log,
+        picked=lambda x, at: numpy.take_along_axis(x, at[:, None], 1)[:, 0], tanh=numpy.tanh, sqrt=numpy.sqrt, abs=numpy.abs, where=numpy.where,
         matmul=numpy.matmul, maximum=numpy.maximum, rsqrt=lambda x: 1 / numpy.sqrt(x),
         sigmoid=lambda x: 1 / (1 + numpy.exp(-x)), rows_of=lambda table, ids: table[ids])
 
@@ -105,10 +138,11 @@ def jax_ops():
     def matmul(a, b):  # f32 products, not TF32 ones
         return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
     return types.SimpleNamespace(
-        exp=jnp.exp, tanh=jnp.tanh, sqrt=jnp.sqrt, abs=jnp.abs, where=jnp.where, matmul=matmul,
+        exp=jnp.exp, log=jnp.log, tanh=jnp.tanh, sqrt=jnp.sqrt, abs=jnp.abs, where=jnp.where, matmul=matmul,
         maximum=jnp.maximum, rsqrt=jax.lax.rsqrt, sigmoid=jax.nn.sigmoid,
         # Indices are in range, as a kernel's caller must see to; JAX's default clamps each.
-        rows_of=lambda table, ids: table.at[ids].get(mode="promise_in_bounds"))
+        rows_of=lambda table, ids: table.at[ids].get(mode="promise_in_bounds"),
+        picked=lambda x, at: jnp.take_along_axis(x, at[:, None], 1, mode="promise_in_bounds")[:, 0])
 
 
 def _normal(x, axes, each, o):
@@ -192,6 +226,50 @@ def attention_unit(o, table, ids, q, w1, w2, seen):
     mixed = q[:, None, :] * k * w1 + (q[:, None, :] - k) * w2
     share = _softmax(o.where(seen < 0, -10000.0, mixed.sum(-1)), o)
     return ((share[:, :, None] * k).sum(1),)
+
+
+def rotary(o, x, cosine, sine):
+    half = cosine.shape[-1]
+    low, high = x[..., :half], x[..., half:]
+    cosine, sine = cosine[:, None, :], sine[:, None, :]
+    return low * cosine - high * sine, high * cosine + low * sine
+
+
+def column_norm(o, x):
+    return (_normal(x, 0, 1 / x.shape[0], o),)
+
+
+def cross_entropy(o, x, label):
+    most = x.max(-1)
+    return (o.log(o.exp(x - most[:, None]).sum(-1)) + most - o.picked(x, label),)
+
+
+def soft_cross_entropy(o, x, target):
+    most = x.max(-1)
+    logsum = o.log(o.exp(x - most[:, None]).sum(-1)) + most
+    return (((logsum[:, None] - x) * target).sum(-1),)
+
+
+def rmsnorm(o, x, gain):
+    return (x * o.rsqrt((x * x).sum(-1, keepdims=True) / x.shape[-1] + 1e-5) * gain,)
+
+
+def rmsnorm_backward(o, x, dy, gain, rstd):
+    normal = x * rstd[:, None]
+    scaled = dy * gain
+    dot = (scaled * normal).sum(-1, keepdims=True) / x.shape[-1]
+    return (scaled - normal * dot) * rstd[:, None], (dy * normal).sum(0)
+
+
+def swiglu(o, x):
+    n = x.shape[-1] // 2
+    return (x[:, :n] * o.sigmoid(x[:, :n]) * x[:, n:],)
+
+
+def add_layernorm_gelu(o, x, residual, gain, offset):
+    normal = _normal(x + residual, -1, 1 / x.shape[-1], o) * gain + offset
+    cubic = normal + 0.044715 * normal * (normal * normal)
+    return (0.5 * normal * (1 + o.tanh(0.7978845608028654 * cubic)),)
 
 
 def function(name):

@@ -67,6 +67,45 @@ def attention_unit(table, ids, q, w1, w2, seen):
     return ((share[:, :, None] * k).sum(1),)
 
 
+def rotary(x, cosine, sine):
+    low, high = x.chunk(2, -1)
+    cosine, sine = cosine[:, None, :], sine[:, None, :]
+    return low * cosine - high * sine, high * cosine + low * sine
+
+
+def column_norm(x):
+    variance, mean = torch.var_mean(x, 0, correction=0)
+    return ((x - mean) * torch.rsqrt(variance + 1e-5),)
+
+
+def cross_entropy(x, label):
+    return (F.cross_entropy(x, label.long(), reduction="none"),)
+
+
+def soft_cross_entropy(x, target):
+    return (F.cross_entropy(x, target, reduction="none"),)
+
+
+def rmsnorm(x, gain):
+    return (F.rms_norm(x, gain.shape, gain, 1e-5),)
+
+
+def rmsnorm_backward(x, dy, gain, rstd):
+    normal = x * rstd[:, None]
+    scaled = dy * gain
+    dx = (scaled - normal * (scaled * normal).mean(-1, keepdim=True)) * rstd[:, None]
+    return dx, (dy * normal).sum(0)
+
+
+def swiglu(x):
+    gate, up = x.chunk(2, -1)
+    return (F.silu(gate) * up,)
+
+
+def add_layernorm_gelu(x, residual, gain, offset):
+    return (F.gelu(F.layer_norm(x + residual, gain.shape, gain, offset, 1e-5), approximate="tanh"),)
+
+
 def function(name):
     """Of the inputs by name; returns the outputs in order."""
     return globals()[name.replace("-", "_")]

@@ -109,6 +109,8 @@ void BoundTreeWriter::units_of_points(std::vector<int> rows) {
     bound_ = Binding::lane;
     return;
   }
+  if (reads_slices())
+    return bind_to_threads();  // a block has a row's slices, not the box around them
   const std::int64_t block = threads_ * s_.turns * step_along(along);
   cuts_.push_back({along, std::min(block, extent(along)), Binding::grid});
   in_grid_ = true;
@@ -211,6 +213,9 @@ Node BoundTreeWriter::runs() {
   std::vector<Node> row = body();
   std::vector<Node> in_warp = std::move(run_loads_);
   if (s_.rows_in_turn > 1) {
+    // The next row's sums come where other warps may still read this one's.
+    if (std::ranges::any_of(syncs_, [](const auto& s) { return s.second == "block"; }))
+      row.push_back(sync("block"));
     const Cut turn{run_loop(g_, c_)};
     in_warp.push_back(nest({&turn, 1}, sequence(std::move(row))));
   } else {

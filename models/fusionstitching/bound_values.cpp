@@ -150,6 +150,47 @@ bool BoundTreeWriter::shifted(TensorId t) const {
   });
 }
 
+bool BoundTreeWriter::apart_in_row(const Access& a, const Access& b) const {
+  bool apart = false;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine &x = a.index[d], &y = b.index[d];
+    if (x.terms != y.terms || x.terms.size() > 1) return false;
+    if (!x.terms.empty() && x.terms.front().coefficient != 1) return false;
+    const std::int64_t range =
+        x.terms.empty() ? 1 : extent(static_cast<int>(x.terms.front().loop.index()));
+    apart = apart || std::abs(x.offset - y.offset) >= range;
+  }
+  return apart;
+}
+
+std::int64_t BoundTreeWriter::slices(const std::vector<Use>& uses) const {
+  std::vector<const Access*> parts;
+  for (const Use& u : uses) {
+    const Pass &p = passes_[u.pass], &first = passes_[uses.front().pass];
+    if (p.bound < 0 || p.bound != first.bound || p.step != first.step || p.shares != first.shares ||
+        !loops_of(*u.access).has(p.bound))
+      return 0;
+    if (std::ranges::any_of(parts, [&](const Access* a) { return a->index == u.access->index; }))
+      continue;
+    if (std::ranges::any_of(parts, [&](const Access* a) { return !apart_in_row(*a, *u.access); }))
+      return 0;
+    parts.push_back(u.access);
+  }
+  return static_cast<std::int64_t>(parts.size());
+}
+
+bool BoundTreeWriter::reads_slices() const {
+  return std::ranges::any_of(c_.vertices, [&](int v) {
+    const auto& inputs = op(v).inputs;
+    return std::ranges::any_of(inputs, [&](const Access& a) {
+      return !made_here(a.tensor) && !is_gather(a) &&
+             std::ranges::any_of(inputs, [&](const Access& b) {
+               return a.tensor == b.tensor && !is_gather(b) && apart_in_row(a, b);
+             });
+    });
+  });
+}
+
 std::int64_t BoundTreeWriter::hull_bytes(TensorId t, const std::vector<Use>& uses) const {
   const Tensor& tensor = w_.tensor(t);
   std::int64_t n = size_of(tensor.dtype);
@@ -189,11 +230,15 @@ void BoundTreeWriter::place_inputs() {
                  p.step == passes_[first.pass].step;
       alike |= d == -1 && p.bound >= 0 && bound_ != Binding::seq;
     }
-    // A lane loads what one operator reads as one box: where it is of two elements apart, the block
-    // loads it for all.
-    const bool apart = shifted(t);
-    if (!apart && !several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
-    switch (keep(share, apart ? hull_bytes(t, uses) : row_bytes(*first.access), aligned && !apart)) {
+    // What one operator reads in two places: parts of a row that do not overlap each thread loads
+    // for itself; else the block loads the box around them for all.
+    const bool shift = shifted(t);
+    const std::int64_t parts = shift ? slices(uses) : 0;
+    if (parts > 0) share *= parts, aligned = true;
+    const bool apart = shift && parts == 0;
+    if (!shift && !several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
+    switch (
+        keep(share, shift ? hull_bytes(t, uses) : row_bytes(*first.access), aligned && !apart)) {
       case Where::registers:
         // In a run of rows what all lanes wait for comes after what each loads for itself.
         loads_.insert(!c_.partial.empty() && !alike ? loads_.begin() : loads_.end(),

@@ -112,6 +112,13 @@ class BoundTreeWriter {
   void place_inputs();
   /// Whether one operator reads it in several places: at X[i] and X[i+64], say.
   bool shifted(TensorId t) const;
+  /// Whether these two read elements apart from each other, wherever the loops stand.
+  bool apart_in_row(const Access& a, const Access& b) const;
+  /// Whether these read parts of a row apart from each other, each thread its elements of all of
+  /// them; how many parts (0: not so).
+  std::int64_t slices(const std::vector<Use>& uses) const;
+  /// Whether an input is read in such parts, by one operator.
+  bool reads_slices() const;
   /// Of the smallest box that a row's reads of it touch.
   std::int64_t hull_bytes(TensorId t, const std::vector<Use>& uses) const;
 

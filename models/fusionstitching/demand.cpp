@@ -214,8 +214,11 @@ class Tally {
       once.turns = 1;
       for (const auto& [l, times] : there.passed)
         if (loops_of(a).has(l)) once.turns *= times;
-      add(access(a, once), once, true);
-      kept_.make(a.tensor, own(a, there));
+      Accesses all = access(a, once);
+      const double parts = parts_of(a.tensor);
+      all.count *= parts, all.sectors *= parts, all.wavefronts *= parts;
+      add(all, once, true);
+      kept_.make(a.tensor, parts * own(a, there));
       return latency(a, there);
     }
     // Threads bring the tile an element at a time.
@@ -226,6 +229,17 @@ class Tally {
     staging.turns = turns;
     add({1, 4, 2}, staging, true);
     return turns * latency(a, at);
+  }
+
+  /// Places that a row's operators read the tensor at: at X[i] and X[i+64], say.
+  double parts_of(TensorId t) const {
+    std::vector<const Access*> parts;
+    for (int v : c_.vertices)
+      for (const Access& a : op(v).inputs)
+        if (a.tensor == t && !is_gather(a) &&
+            std::ranges::none_of(parts, [&](const Access* b) { return a.index == b->index; }))
+          parts.push_back(&a);
+    return static_cast<double>(std::max<std::size_t>(1, parts.size()));
   }
 
   /// Cycles until a load is there: what other blocks read, too, they have brought to L2.

@@ -112,7 +112,7 @@ TEST(PartialSums, AreKeptOverRunsOfRows) {
       "( C.scaled C.sum1 C.centred C.normal C.along C.sum2 C.weighted C.dgain C.dbias )";
   EXPECT_EQ(tree_of(g, Scheme::block, 192, 16),
             "r/16@grid ( L.mean@shared L.rstd@shared L.gain@registers r/1 ( c/4@thread " + first +
-                " Y.block c/4@thread ( C.dx ) ) S.dgain!atomic S.dbias!atomic )");
+                " Y.block c/4@thread ( C.dx ) Y.block ) S.dgain!atomic S.dbias!atomic )");
   EXPECT_EQ(tree_of(g, Scheme::warp, 128, 8),
             "r/32@grid ( r/8@warp ( L.gain@registers r/1 ( L.mean@registers L.rstd@registers "
             "c/4@lane " +

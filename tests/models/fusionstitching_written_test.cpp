@@ -78,6 +78,19 @@ TEST(BoundTree, ElementsGoToThreadsOrShortRowsToWarps) {
             "r/1@grid c/512@grid ( L.t@registers C.a c/4@thread ( C.y ) )");
 }
 
+TEST(BoundTree, SlicesThatDoNotOverlapStayInRegisters) {
+  EXPECT_EQ(tree_of(graph_of("rotary:tokens=8,heads=16,half=64"), Scheme::thread, 2, 128),
+            "t/1@grid h/4@grid h/1@warp ( L.x@registers i/2@lane ( C.low C.high ) )");
+  // A block has both slices of a long row whole.
+  EXPECT_THAT(tree_of(graph_of("rotary:tokens=8,heads=3,half=4096"), Scheme::thread, 4, 128),
+              HasSubstr("t/1@grid h/1@grid ( L.x@registers "));
+  // What overlaps is brought once.
+  EXPECT_THAT(tree_of(graph_from("loops: {r: 64, c: 64}\ntensors: {x: [r, 65]}\noperators:\n"
+                                 "  - y[r,c] = x[r,c] + x[r,c+1]\n"),
+                      Scheme::thread, 1, 128),
+              HasSubstr("L.x@shared"));
+}
+
 /// The tree of the first ranked schedule of so many threads that shares rows' loops out like this.
 std::string spread_tree(const Graph& g, Spread spread, std::int64_t vector, std::int64_t threads) {
   for (const StitchedKernel& k : ranked(g, device(), whole(g), {})) {

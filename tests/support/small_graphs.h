@@ -21,6 +21,14 @@ inline const std::vector<std::string> kSmallGraphs = {
     "squeeze-excite:batch=3,channels=8,size=20,squeezed=4",
     "attention-unit:batch=3,items=7,width=8,gather=0",
     "attention-unit:batch=3,items=7,width=8,rows=40",
+    "rotary:tokens=3,heads=4,half=12",
+    "column-norm:rows=24,cols=40",
+    "cross-entropy:rows=24,cols=40",
+    "cross-entropy:rows=24,cols=40,soft=1",
+    "rmsnorm:rows=24,cols=40",
+    "rmsnorm-backward:rows=24,cols=40",
+    "swiglu:rows=24,cols=40",
+    "add-layernorm-gelu:rows=24,cols=40",
     "random-graph:vertices=12,rows=24,cols=40,seed=5",
 };
 

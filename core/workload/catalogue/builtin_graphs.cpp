@@ -227,6 +227,97 @@ RawWorkload transformer_block(const Values& v) {
   return d.take();
 }
 
+/// Both halves of a head turn by the angles of their token.
+RawWorkload rotary(const Values& v) {
+  const std::string half = std::to_string(v["half"]);
+  return Draft(v.dtype)
+      .loop("t", v["tokens"])
+      .loop("h", v["heads"])
+      .loop("i", v["half"])
+      .tensor("x", "t,h," + std::to_string(2 * v["half"]))
+      .op("low: low[t,h,i] = x[t,h,i] * cosine[t,i] - x[t,h,i+" + half + "] * sine[t,i]")
+      .op("high: high[t,h,i] = x[t,h,i+" + half + "] * cosine[t,i] + x[t,h,i] * sine[t,i]")
+      .take();
+}
+
+RawWorkload column_norm(const Values& v) {
+  const std::string per_column = number_text(1.0 / static_cast<double>(v["rows"]));
+  return rows_of(v)
+      .op("sum: sum[c] += x[r,c]")
+      .op("mean: mean[c] = sum[c] * " + per_column)
+      .op("sub: sub[r,c] = x[r,c] - mean[c]")
+      .op("sq: sq[r,c] = square(sub[r,c])")
+      .op("varsum: varsum[c] += sq[r,c]")
+      .op("rstd: rstd[c] = rsqrt(varsum[c] * " + per_column + " + 1e-05)")
+      .op("norm: y[r,c] = sub[r,c] * rstd[c]")
+      .take();
+}
+
+RawWorkload cross_entropy(const Values& v) {
+  Draft d = rows_of(v);
+  if (v["soft"] == 0) d.tensor("x", "r,c").tensor("label", "r").type("label", DType::i32);
+  d.op("most: most[r] max= x[r,c]")
+      .op("exp: e[r,c] = exp(x[r,c] - most[r])")
+      .op("sum: sum[r] += e[r,c]");
+  if (v["soft"] == 0)
+    return d.op("picked: picked[r] = x[r,label[r]]")
+        .op("loss: loss[r] = log(sum[r]) + most[r] - picked[r]")
+        .take();
+  return d.op("logsum: logsum[r] = log(sum[r]) + most[r]")
+      .op("part: part[r,c] = (logsum[r] - x[r,c]) * target[r,c]")
+      .op("loss: loss[r] += part[r,c]")
+      .take();
+}
+
+RawWorkload rmsnorm(const Values& v) {
+  const std::string per_row = number_text(1.0 / static_cast<double>(v["cols"]));
+  return rows_of(v)
+      .op("sq: sq[r,c] = square(x[r,c])")
+      .op("sum: sum[r] += sq[r,c]")
+      .op("rstd: rstd[r] = rsqrt(sum[r] * " + per_row + " + 1e-05)")
+      .op("norm: y[r,c] = x[r,c] * rstd[r] * gain[c]")
+      .take();
+}
+
+RawWorkload rmsnorm_backward(const Values& v) {
+  const std::string per_row = number_text(1.0 / static_cast<double>(v["cols"]));
+  return rows_of(v)
+      .op("normal: normal[r,c] = x[r,c] * rstd[r]")
+      .op("scaled: scaled[r,c] = dy[r,c] * gain[c]")
+      .op("along: along[r,c] = scaled[r,c] * normal[r,c]")
+      .op("sum: sum[r] += along[r,c]")
+      .op("dx: dx[r,c] = (scaled[r,c] - normal[r,c] * sum[r] * " + per_row + ") * rstd[r]")
+      .op("weighted: weighted[r,c] = dy[r,c] * normal[r,c]")
+      .op("dgain: dgain[c] += weighted[r,c]")
+      .take();
+}
+
+RawWorkload swiglu(const Values& v) {
+  const std::string width = std::to_string(2 * v["cols"]);
+  return rows_of(v)
+      .tensor("x", "r," + width)
+      .op("gate: gate[r,c] = x[r,c] * sigmoid(x[r,c])")
+      .op("gated: y[r,c] = gate[r,c] * x[r,c+" + std::to_string(v["cols"]) + "]")
+      .take();
+}
+
+RawWorkload add_layernorm_gelu(const Values& v) {
+  const std::string per_row = number_text(1.0 / static_cast<double>(v["cols"]));
+  return rows_of(v)
+      .op("added: added[r,c] = x[r,c] + residual[r,c]")
+      .op("sum: sum[r] += added[r,c]")
+      .op("mean: mean[r] = sum[r] * " + per_row)
+      .op("sub: sub[r,c] = added[r,c] - mean[r]")
+      .op("sq: sq[r,c] = square(sub[r,c])")
+      .op("varsum: varsum[r] += sq[r,c]")
+      .op("rstd: rstd[r] = rsqrt(varsum[r] * " + per_row + " + 1e-05)")
+      .op("normal: normal[r,c] = sub[r,c] * rstd[r] * gain[c] + offset[c]")
+      .op("cubic: cubic[r,c] = normal[r,c] + 0.044715 * normal[r,c] * square(normal[r,c])")
+      .op("tanh: bent[r,c] = tanh(0.7978845608028654 * cubic[r,c])")
+      .op("gelu: y[r,c] = 0.5 * normal[r,c] * (1 + bent[r,c])")
+      .take();
+}
+
 }  // namespace
 
 std::vector<Family> graph_families() {
@@ -278,6 +369,42 @@ std::vector<Family> graph_families() {
        "after DIEN's attention unit; FusionStitching, table 1 (DIEN)",
        {{"batch", 256}, {"items", 100}, {"width", 64}, {"rows", 100000}, {"gather", 1, 0, 1}},
        attention_unit},
+      {"rotary",
+       "rotary position embedding; both halves of a head are slices of one tensor",
+       "Su et al., RoFormer, 2021",
+       {{"tokens", 4096}, {"heads", 32}, {"half", 64, 1, 1073741823}},
+       rotary},
+      {"column-norm",
+       "each column normalised by its mean and variance",
+       "",
+       {rows, cols},
+       column_norm},
+      {"cross-entropy",
+       "each row's cross entropy by its label's logit, looked up; soft=1: by a target for each "
+       "logit",
+       "",
+       {rows, {"cols", 5120}, {"soft", 0, 0, 1}},
+       cross_entropy},
+      {"rmsnorm",
+       "root-mean-square normalisation with gain",
+       "Zhang and Sennrich, Root mean square layer normalization, NeurIPS 2019",
+       {rows, cols},
+       rmsnorm},
+      {"rmsnorm-backward",
+       "gradients of rmsnorm to its input and gain",
+       "",
+       {rows, cols},
+       rmsnorm_backward},
+      {"swiglu",
+       "the SwiGLU gate; both halves are slices of one tensor",
+       "Shazeer, GLU variants improve transformer, 2020",
+       {rows, {"cols", 768, 1, 1073741823}},
+       swiglu},
+      {"add-layernorm-gelu",
+       "residual, layer normalisation, GELU (by tanh)",
+       "",
+       {rows, cols},
+       add_layernorm_gelu},
       {"transformer-block",
        "projections, attention with heads, residual, layer normalisation, MLP with GELU, residual, "
        "layer normalisation",
