@@ -192,6 +192,16 @@ std::vector<Case> cases() {
        "attention:heads=2,m=40,l=48,k=32,n=16,scale=1,dtype=f16",
        {"b/1@grid m@grid ( L.Q L.K C.qk C.scaled C.rowmax C.exp C.rowsum L.V C.pv C.divide S.E )"},
        "m=16"},
+      {"attention, grouped queries, f16",
+       "attention:heads=6,groups=3,m=21,l=37,k=24,n=19,scale=1,dtype=f16",
+       {"b/1@grid h/1@grid m@grid ( L.Q L.K C.qk C.scaled C.rowmax C.exp C.rowsum L.V C.pv "
+        "C.divide "
+        "S.E )"},
+       "m=16"},
+      {"attention, queries of a group in one block",
+       "attention:heads=3,groups=3,m=13,l=27,k=16,n=17",
+       {"m@grid ( L.K L.V h/1 ( L.Q C.qk C.rowmax C.exp C.rowsum C.pv C.divide S.E ) )"},
+       "m=8"},
       {"attention in one pass",
        "attention:m=70,l=90,k=32,n=48,online=1,dtype=f16",
        {online},

@@ -63,6 +63,10 @@ TEST(Softmax, InTwoPassesAndOnline) {
                   "b/1 m ( l ( k ( C.qk ) C.scaled C.rowmax C.exp C.rescale n ( C.pv ) C.rowsum ) "
                   "n ( C.divide ) )",
                   "m=8,l=32,k=16,n=32"),
+      schedule_of("attention:m=13,l=37,k=11,n=17,online=1,heads=6,groups=3,scale=1",
+                  "b/1 h/2 m ( l ( k ( C.qk ) C.scaled C.rowmax C.exp C.rescale n ( C.pv ) "
+                  "C.rowsum ) n ( C.divide ) )",
+                  "m=5,l=16,k=11,n=17"),
   });
 }
 

@@ -53,13 +53,17 @@ TEST(Builtin, EveryParameterMatters) {
       rest.remove_prefix(std::min(rest.size(), item.size() + 1));
       const std::string key = item.substr(0, item.find('='));
       const std::string value = item.substr(item.find('=') + 1);
+      // Attention's groups divide its heads.
+      const bool of_heads = key == "groups" && b.defaults.find("heads=") != b.defaults.npos;
+      const std::string also = of_heads ? ":heads=6" : "";
       const std::string other = key == "dtype"    ? "i8"
                                 : value == "0"    ? "1"
                                 : key == "relu" || key == "gather" ? "0"
                                 : key[0] == 'k' && b.name.find('C') != b.name.npos ? "5"
                                                   : std::to_string(std::stoi(value) + 2);
-      EXPECT_NE(named_workload(b.name + ":" + key + "=" + other).spec(),
-                named_workload(b.name).spec())
+      EXPECT_NE(
+          named_workload(b.name + (also.empty() ? ":" : also + ",") + key + "=" + other).spec(),
+          named_workload(b.name + also).spec())
           << b.name << " " << key;
     }
   }
@@ -86,6 +90,26 @@ TEST(Builtin, Attention) {
                    "pv: O[m,n] += P[m,l] * V[l,n]", "divide: E[m,n] = O[m,n] / Z[m]"}));
   EXPECT_EQ(operator_texts(named_workload("attention:heads=2,k=64,scale=1"))[1],
             "scaled: T[b,m,l] = S[b,m,l] * 0.125");
+}
+
+TEST(Builtin, QueryHeadsOfAGroupShareKeysAndValues) {
+  const Workload w = named_workload("attention:heads=6,groups=3,m=4,l=6,k=2,n=5");
+  EXPECT_EQ(operator_texts(w),
+            (Texts{"qk: S[b,h,m,l] += Q[b,h,m,k] * K[b,l,k]", "rowmax: R[b,h,m] max= S[b,h,m,l]",
+                   "exp: P[b,h,m,l] = exp(S[b,h,m,l] - R[b,h,m])", "rowsum: Z[b,h,m] += P[b,h,m,l]",
+                   "pv: O[b,h,m,n] += P[b,h,m,l] * V[b,l,n]",
+                   "divide: E[b,h,m,n] = O[b,h,m,n] / Z[b,h,m]"}));
+  EXPECT_EQ(w.tensor(*w.find_tensor("Q")).shape, (std::vector<std::int64_t>{2, 3, 4, 2}));
+  EXPECT_EQ(w.tensor(*w.find_tensor("K")).shape, (std::vector<std::int64_t>{2, 6, 2}));
+  EXPECT_TRUE(w.is_batch(*w.find_loop("b")));
+  EXPECT_FALSE(w.is_batch(*w.find_loop("h")));
+  // All queries share one head of keys and values.
+  EXPECT_EQ(operator_texts(named_workload("attention:heads=3,groups=3,m=4,l=6,k=2,n=5"))[0],
+            "qk: S[h,m,l] += Q[h,m,k] * K[l,k]");
+  EXPECT_EQ(named_workload("attention:heads=6,groups=1").spec(),
+            named_workload("attention:heads=6").spec());
+  EXPECT_EQ(error_of("attention:heads=6,groups=4"),
+            "attention: groups: 4 does not divide the heads; accepted: a divisor of 6");
 }
 
 TEST(Builtin, ConvChainSizes) {

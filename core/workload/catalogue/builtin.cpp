@@ -188,12 +188,12 @@ Workload named_workload(std::string_view name) {
   std::optional<Named> n = named(base);
   if (!n) unknown_workload(base);
   if (colon < name.size()) set_parameters(*n, base, name.substr(colon + 1));
-  RawWorkload raw = n->family->make(n->values);
-  raw.name.text = base;
   try {
+    RawWorkload raw = n->family->make(n->values);
+    raw.name.text = base;
     return create(raw);
   } catch (const InputError& e) {
-    throw e.located(base);  // sizes that are each accepted but too large together
+    throw e.located(base);  // values that are each accepted but not together
   }
 }
 

@@ -6,25 +6,37 @@
 namespace tilewright::builtin {
 namespace {
 
-/// Shortest text that reads back to the same number.
+/// Query heads h of one group share the keys and values of b, so b is a loop of every tensor and h
+/// one of what has queries. A loop of one iteration is left out.
 RawWorkload attention(const Values& v) {
-  const std::string b = v["heads"] > 1 ? "b," : "";
+  const std::int64_t group = v["groups"], shared = v["heads"] / group;
+  if (v["heads"] % group != 0)
+    throw InputError({.field = "groups",
+                      .value = std::to_string(group),
+                      .problem = "does not divide the heads",
+                      .accepted = "a divisor of " + std::to_string(v["heads"])});
+  const std::string kv = shared > 1 ? "b," : "";
+  const std::string q = kv + (group > 1 ? "h," : "");
   Draft d(v.dtype);
-  if (v["heads"] > 1) d.loop("b", v["heads"]);
+  if (shared > 1) d.loop("b", shared);
+  if (group > 1) d.loop("h", group);
   d.loop("m", v["m"]).loop("l", v["l"]).loop("k", v["k"]).loop("n", v["n"]);
-  d.tensor("Q", b + "m,k").tensor("K", b + "l,k").tensor("V", b + "l,n");
-  d.tensor("S", b + "m,l");
-  if (v["scale"] == 1) d.tensor("T", b + "m,l");
-  d.tensor("R", b + "m").tensor("P", b + "m,l").tensor("Z", b + "m");
-  d.tensor("O", b + "m,n").tensor("E", b + "m,n");
+  d.tensor("Q", q + "m,k").tensor("K", kv + "l,k").tensor("V", kv + "l,n");
+  d.tensor("S", q + "m,l");
+  if (v["scale"] == 1) d.tensor("T", q + "m,l");
+  d.tensor("R", q + "m").tensor("P", q + "m,l").tensor("Z", q + "m");
+  d.tensor("O", q + "m,n").tensor("E", q + "m,n");
   const bool online = v["online"] == 1;
-  if (online) d.tensor("shift", b + "m").tensor("alpha", b + "m");
+  if (online) d.tensor("shift", q + "m").tensor("alpha", q + "m");
   const auto at = [&](const char* tensor, const char* loops) {
-    return tensor + ("[" + b) + loops + "]";
+    return tensor + ("[" + q) + loops + "]";
   };
-  const std::string m = v["heads"] > 1 ? "[b,m]" : "[m]";
+  const auto given = [&](const char* tensor, const char* loops) {
+    return tensor + ("[" + kv) + loops + "]";
+  };
+  const std::string m = "[" + q + "m]";
   const std::string scores = at(v["scale"] == 1 ? "T" : "S", "m,l");
-  d.op("qk: " + at("S", "m,l") + " += " + at("Q", "m,k") + " * " + at("K", "l,k"));
+  d.op("qk: " + at("S", "m,l") + " += " + at("Q", "m,k") + " * " + given("K", "l,k"));
   if (v["scale"] == 1)
     d.op("scaled: " + scores + " = " + at("S", "m,l") + " * " +
          number_text(1.0 / std::sqrt(static_cast<double>(v["k"]))));
@@ -35,7 +47,7 @@ RawWorkload attention(const Values& v) {
   d.op("rowsum: Z" + m + " += " + at("P", "m,l") +
        (online ? " rescale(exp(" + shift + ")) running" : ""));
   if (online) d.op("rescale: " + alpha + " = exp(" + shift + ")");
-  d.op("pv: " + at("O", "m,n") + " += " + at("P", "m,l") + " * " + at("V", "l,n") +
+  d.op("pv: " + at("O", "m,n") + " += " + at("P", "m,l") + " * " + given("V", "l,n") +
        (online ? " rescale(" + alpha + ") running" : ""));
   d.op("divide: " + at("E", "m,n") + " = " + at("O", "m,n") + " / Z" + m);
   return d.take();
@@ -75,9 +87,10 @@ std::vector<Family> row_families() {
   return {
       {"attention",
        "softmax(Q K^T) V with the softmax as separate operators; scale=1 divides by sqrt(k), online=1 "
-       "sums in one pass",
+       "sums in one pass, groups query heads share keys and values",
        "MCFuser, table III; Chimera, section VI (BMM + softmax + BMM)",
-       {{"heads", 1}, {"m", 512}, {"l", 512}, {"k", 64}, {"n", 64}, {"scale", 0, 0, 1}, {"online", 0, 0, 1}},
+       {{"heads", 1}, {"m", 512}, {"l", 512}, {"k", 64}, {"n", 64}, {"scale", 0, 0, 1}, {"online", 0, 0, 1},
+        {"groups", 1}},
        attention},
       {"softmax", "softmax along rows, as four operators", "", {{"rows", 4096}, {"cols", 768}},
        softmax},
