@@ -132,7 +132,11 @@ TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
     };
     const std::int64_t own = bytes("fusionstitching"), xla = bytes("xla-rule"),
                        each = bytes("unfused");
-    EXPECT_LT(own, each);
+    // The parts of a pack read what they share each: rotary's two halves save a launch, and no byte.
+    if (name.starts_with("rotary"))
+      EXPECT_LE(own, each);
+    else
+      EXPECT_LT(own, each);
     EXPECT_LE(own, xla);
     EXPECT_LE(xla, each);
   }
