@@ -160,3 +160,15 @@ def test_timed_schedules_stand_beside_their_predictions():
 def test_schedules_that_were_not_timed_say_why(answer, seconds_left, reason):
     said, _ = ranking_of(answer, seconds_left)
     assert said["points"] == [] and [f["reason"] for f in said["failed"]] == [reason] * 2
+
+
+def test_recorded_attention_is_verified_and_has_others_beside_it():
+    recorded = ROOT / "experiments" / "results" / "h200-attention.json"
+    document = json.loads(recorded.read_text(encoding="utf-8"))
+    table = subprocess.run([sys.executable, ROOT / "experiments" / "gpu" / "attention", "--from", recorded],
+                           capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(table) == 1 + len(document["ours"])
+    for answer in document["ours"]:
+        assert answer["verified"] and answer["seconds_median"] > 0
+        others = document["others"][answer["name"].rpartition(",")[0]]
+        assert others["flash"]["seconds"] > 0 and others["cudnn"]["seconds"] > 0
