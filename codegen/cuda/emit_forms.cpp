@@ -1,5 +1,5 @@
-// Where tiles live: which sums stay in registers, how warps share them, and the layout of the rest
-// in shared memory.
+// Where tiles live: which sums stay in registers, and how warps share them. How the rest lies in
+// shared memory: emit_layout.cpp.
 #include <algorithm>
 
 #include "codegen/cuda/emitter.h"
@@ -7,15 +7,11 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::int64_t kMostShared = 232448;    // what a block can have on compute capability 9.0
 constexpr std::int64_t kRegisters = 65536;      // of a multiprocessor
 constexpr std::int64_t kRegisterThreads = 128;  // ptxas hands registers to four warps at a time
 constexpr int kMostWarps = 16;
 constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
 constexpr std::int64_t kSumsAtOnce = 64;      // of a product whose sums live in a tile
-constexpr std::int64_t kSharedLine = 128;
-
-std::int64_t round_up(std::int64_t value, std::int64_t to) { return ceil_div(value, to) * to; }
 
 int dimension_of(const Access& a, LoopId loop) {
   for (std::size_t d = 0; d < a.index.size(); ++d)
@@ -28,8 +24,6 @@ std::optional<LoopId> loop_at(const Access& a, int dimension) {
   if (dimension < 0) return std::nullopt;
   return a.index[static_cast<std::size_t>(dimension)].plain_loop();
 }
-
-bool in_registers(Form f) { return f == Form::sums || f == Form::rows; }
 
 }  // namespace
 
@@ -292,190 +286,6 @@ std::string KernelEmitter::sums_type(BufferId b) const {
   if (places_[b.index()].form == Form::rows)
     return "RowValues<" + std::to_string(sums_rows(b)) + ">";
   return "Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(sums_columns(b)) + ">";
-}
-
-/// Everything in the block's shared memory: barriers, tiles, what warps exchange.
-/// Barriers of all blocks before a node that stand in no loop: between them nothing of one phase is
-/// in another's way.
-int KernelEmitter::phase_of(NodeId node) const {
-  int phase = 0;
-  for (std::size_t i = 0; i < node.index(); ++i) {
-    const ScheduleNode& n = k_.nodes[i];
-    if (n.kind != NodeKind::sync || n.scope != Unit::machine) continue;
-    bool in_loop = false;
-    for (NodeId p = n.parent; p.valid(); p = k_.node(p).parent)
-      in_loop = in_loop || k_.node(p).kind == NodeKind::loop;
-    phase += in_loop ? 0 : 1;
-  }
-  return phase;
-}
-
-/// Whether what is read of a tile but not computed must be zero: it adds nothing to products, and a
-/// spilled tile may go home before all of it was computed.
-bool KernelEmitter::zero_filled(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
-  if (p.form != Form::tile) return false;
-  return is_operand(b) || (!p.covered && std::ranges::any_of(k_.nodes, [&](const ScheduleNode& n) {
-           for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
-             if (f == b) return true;
-           return false;
-         }));
-}
-
-/// From which phase to which a tile's place holds something of it.
-std::pair<int, int> KernelEmitter::alive(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
-  const NodeId end(k_.nodes.size());
-  std::pair<int, int> span{phase_of(end), 0};
-  const auto touch = [&](NodeId n) {
-    span = {std::min(span.first, phase_of(n)), std::max(span.second, phase_of(n))};
-  };
-  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
-    const ScheduleNode& n = k_.nodes[i];
-    if (n.buffer == b) touch(NodeId(i));
-    for (const InputUse& use : n.reads)
-      if (use.buffer == b) touch(NodeId(i));
-    for (const OutputUse& use : n.writes)
-      if (use.buffer == b) touch(NodeId(i));
-  }
-  // Zeros are there from the beginning on; what has changed is written at the end.
-  if (zero_filled(b)) span.first = 0;
-  if (is_written(b) && !p.plain) span.second = phase_of(end);
-  return span;
-}
-
-/// Whether a computed tile may be rounded to its tensor's 16 bits, as what goes home is.
-bool KernelEmitter::can_be_narrow(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
-  const DType type = workload_.tensor(buffer(b).tensor).dtype;
-  return p.form == Form::tile && !p.narrow && p.at_once && !slides(b) && !buffer(b).atomic &&
-         micro_kernel().fragments && (type == DType::f16 || type == DType::bf16);
-}
-
-void KernelEmitter::lay_out() {
-  const bool plain = micro_kernel().plain_rows;
-  const int asked_stages =
-      p_.options.stages > 0 ? p_.options.stages : k_.launch.stages.value_or(0);
-  const auto shape = [&] {
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      TilePlace& p = places_[i];
-      p.bytes = 0;
-      if (in_registers(p.form)) continue;
-      const Tensor& t = workload_.tensor(k_.buffers[i].tensor);
-      const bool four = (p.form == Form::tile && !p.narrow) || widened(k_.buffers[i].tensor);
-      p.element_bytes = p.form == Form::tile && p_.f64 ? 8 : four ? 4 : size_of(t.dtype);
-      const std::int64_t vector = 16 / p.element_bytes;
-      p.need_rows = std::max(p.need_rows, p.rows);
-      p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
-      const std::int64_t chunks = p.need_columns / vector,
-                         pairs = chunks == 1 ? 1 : round_up(chunks, 2);
-      p.swizzled = !plain;
-      p.pitch = (plain ? round_up(chunks + 1, 2) : pairs) * vector;
-      p.stages = slides(BufferId(i)) ? 2 : 1;
-      if (p.form == Form::ring) {
-        bool again = false;
-        for (std::size_t n = 0; n < k_.nodes.size(); ++n) {
-          if (k_.nodes[n].kind != NodeKind::load || k_.nodes[n].buffer != BufferId(i)) continue;
-          for (NodeId l = k_.nodes[n].parent; l.valid(); l = k_.node(l).parent)
-            again = again || (k_.node(l).kind == NodeKind::loop && k_.node(l).max_trips > 1 &&
-                              k_.node(l).binding != Binding::grid);
-        }
-        p.stages = !again ? 1 : asked_stages > 0 ? asked_stages : std::max(2, k_.buffers[i].copies);
-      }
-    }
-  };
-  shape();
-  std::vector<std::pair<int, int>> spans;
-  for (std::size_t i = 0; i < places_.size(); ++i) spans.push_back(alive(BufferId(i)));
-  const auto total = [&] {
-    barrier_bytes_ = 0;
-    for (const TilePlace& p : places_)
-      if (p.form == Form::ring) barrier_bytes_ += 16 * p.stages;
-    const std::int64_t first = round_up(barrier_bytes_, kSharedLine);
-    scratch_offset_ = first;
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      TilePlace& p = places_[i];
-      if (in_registers(p.form)) continue;
-      p.bytes = p.need_rows * p.pitch * p.element_bytes * p.stages;
-      // As low as the tiles before it allow that are alive in one of its phases.
-      p.offset = first;
-      for (bool moved = true; moved;) {
-        moved = false;
-        for (std::size_t j = 0; j < i; ++j) {
-          const TilePlace& q = places_[j];
-          const std::int64_t end = q.offset + round_up(q.bytes, kSharedLine);
-          if (in_registers(q.form) || q.offset >= p.offset + round_up(p.bytes, kSharedLine) ||
-              end <= p.offset || spans[i].second < spans[j].first ||
-              spans[j].second < spans[i].first)
-            continue;
-          p.offset = end;
-          moved = true;
-        }
-      }
-      scratch_offset_ = std::max(scratch_offset_, p.offset + round_up(p.bytes, kSharedLine));
-    }
-    return scratch_offset_ + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
-  };
-  std::int64_t room = kMostShared;
-  const Level& level = p_.machine().level(k_.level);
-  if (p_.machine().kind == "gpu" && level.capacity.value > 0)
-    room = std::min(room, level.capacity.value - 1024);
-  if (p_.options.shared_room > 0) room = p_.options.shared_room;
-  shared_bytes_ = total();
-  while (shared_bytes_ > room) {
-    TilePlace* most = nullptr;
-    for (TilePlace& p : places_)
-      if (p.form == Form::ring && p.stages > 1 && asked_stages == 0 &&
-          (most == nullptr || p.bytes > most->bytes))
-        most = &p;
-    // Where stages are no longer to be had, the largest computed tile that can be rounded.
-    if (most == nullptr) {
-      std::optional<BufferId> largest;
-      for (std::size_t i = 0; i < places_.size(); ++i)
-        if (can_be_narrow(BufferId(i)) &&
-            (!largest || places_[i].bytes > places_[largest->index()].bytes))
-          largest = BufferId(i);
-      if (largest) {
-        places_[largest->index()].narrow = true;
-        shape();  // with all stages again
-        shared_bytes_ = total();
-        continue;
-      }
-    }
-    if (most == nullptr)
-      throw Refused{"its tiles need " + std::to_string(shared_bytes_) +
-                        " bytes of shared memory, padded for its micro-kernel; a block has " +
-                        std::to_string(room),
-                    Reason::Shortage{shared_bytes_, room}};
-    --most->stages;
-    shared_bytes_ = total();
-  }
-}
-
-std::vector<TileUse> KernelEmitter::tile_uses() const {
-  std::vector<TileUse> uses;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const TilePlace& p = places_[i];
-    std::string reason = p.reason;
-    if (reason.empty() && p.form == Form::sums)
-      reason = p.split == Split::partial ? "every warp has a part of the sums"
-                                         : "its sums stay with the warps that make them";
-    if (reason.empty() && p.form == Form::rows) reason = "one value a row";
-    if (reason.empty() && p.form == Form::ring)
-      reason = p.stages > 1 ? "copied ahead of its use" : "copied once";
-    if (reason.empty() && p.form == Form::loaded) reason = "this kernel makes it";
-    if (reason.empty() && p.narrow) reason = "rounded: there is no room for wider elements";
-    if (reason.empty()) reason = "warps share it";
-    uses.push_back({.tensor = tensor_name(k_.buffers[i].tensor),
-                    .level = p_.machine().level(k_.buffers[i].level).name,
-                    .place = in_registers(p.form)   ? "registers"
-                             : p.form == Form::tile ? "shared, " + tile_type(BufferId(i))
-                                                    : "shared",
-                    .stages = p.stages,
-                    .bytes = p.bytes,
-                    .reason = reason});
-  }
-  return uses;
 }
 
 }  // namespace tilewright::cuda

@@ -1,5 +1,5 @@
 // The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live
-// (emit_forms.cpp), what is loaded and written (emit_moves.cpp), and its computes
+// (emit_forms.cpp, emit_layout.cpp), what is loaded and written (emit_moves.cpp), and its computes
 // (emit_compute.cpp, emit_product.cpp, emit_product_tiles.cpp, emit_contraction.cpp,
 // emit_rows.cpp).
 //
@@ -29,6 +29,11 @@ enum class Form : std::uint8_t {
   sums,    ///< computed: floats in registers, as the matrix instructions leave them
   rows,    ///< computed: one float a row, in registers
 };
+
+inline bool in_registers(Form f) { return f == Form::sums || f == Form::rows; }
+inline std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return ceil_div(value, to) * to;
+}
 
 /// Which part of a tile of sums a warp has, beside its rows.
 enum class Split : std::uint8_t {

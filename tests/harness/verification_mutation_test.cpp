@@ -205,6 +205,37 @@ TEST_P(EveryBuiltin, RightIsAcceptedAndWrongIsRefused) {
 INSTANTIATE_TEST_SUITE_P(All, EveryBuiltin, testing::Values("f16", "bf16", "f32", "f64"),
                          [](const auto& info) { return std::string(info.param); });
 
+/// A constant is what f32 has of it, and what is infinite must be.
+TEST(Mutations, ConstantsAreRoundedAndInfinitiesHeld) {
+  for (const char* constant : {"0.1", "-1e30", "-inf"}) {
+    SCOPED_TRACE(constant);
+    const Workload w = workload_from_yaml(
+        "name: chosen\nloops: {m: 40, l: 33}\noperators:\n  - \"s: S[m,l] = select(lt(B[m,l], 0), "
+        "A[m,l], " +
+            std::string(constant) + ")\"\n",
+        "test");
+    const TensorValues inputs = random_inputs(w, 3);
+    const Bounded all = evaluate_bounded(w, inputs);
+    const std::size_t s = w.find_tensor("S")->index();
+    std::vector<float> stored(all.values[s].begin(), all.values[s].end());
+    const auto worst = [&] {
+      return compare(DType::f32, reinterpret_cast<const std::byte*>(stored.data()), all.values[s],
+                     all.bounds[s])
+          .worst;
+    };
+    EXPECT_LE(worst(), 1);
+    const std::vector<double>& b = inputs[w.find_tensor("B")->index()];
+    const auto at = static_cast<std::size_t>(
+        std::ranges::find_if(b, [](double x) { return x >= 0; }) - b.begin());
+    const float right = stored[at];
+    stored[at] =
+        std::isinf(right) ? -3e38F : std::nextafter(std::nextafter(right, 1.0F), 1.0F) * 1.00001F;
+    EXPECT_GT(worst(), 1);
+    stored[at] = std::numeric_limits<float>::infinity();
+    EXPECT_GT(worst(), 1);
+  }
+}
+
 TEST(Mutations, EveryFamilyIsBroken) {
   std::set<std::string> listed;
   for (const auto& entry : kSizes) listed.insert(entry.first);

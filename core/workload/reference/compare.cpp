@@ -28,12 +28,14 @@ struct Extremes {
 template <class Value>
 Extremes extremes_of(std::int64_t begin, std::int64_t end, const double* reference, Value value) {
   constexpr std::int64_t kLanes = 4;
+  constexpr double kLargest = std::numeric_limits<double>::max();
   std::array<Extremes, kLanes> lanes;
   const auto add = [&](Extremes& lane, std::int64_t i) {
-    const double x = value(i), r = reference[i], error = std::abs(x - r), size = std::abs(r);
+    const double x = value(i), r = reference[i], error = x == r ? 0 : std::abs(x - r),
+                 size = std::abs(r) <= kLargest ? std::abs(r) : 0;
     lane.error = lane.error < error ? error : lane.error;
     lane.largest = lane.largest < size ? size : lane.largest;
-    lane.infinite += (x - x) + (r - r);  // 0 of finite numbers alone
+    lane.infinite += x == r ? 0 : (x - x) + (r - r);  // 0 of finite numbers, and of equal ones
   };
   std::int64_t i = begin;
   for (; i + kLanes <= end; i += kLanes)
@@ -57,7 +59,7 @@ void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& again
   for (std::int64_t i = begin; i < end; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const double x = value(i), r = against.reference[at], bound = against.bounds[at];
-    const double error = std::abs(x - r);
+    const double error = x == r ? 0 : std::abs(x - r);  // infinite ones, too
     const double ratio = !std::isfinite(error) ? kInfinity : error == 0 ? 0 : error / bound;
     if (ratio > c.worst) c.worst = ratio, c.element = i, c.got = x, c.reference = r, c.bound = bound;
     const double size = std::max(std::abs(r), against.root_mean_square);
@@ -76,6 +78,7 @@ Comparison compare_over(std::span<const double> reference, std::span<const doubl
     double some = 0, most = 0;
     for (std::int64_t i = begin; i < end; ++i) {
       const double r = reference[static_cast<std::size_t>(i)];
+      if (std::isinf(r)) continue;
       some += r * r;
       most = std::max(most, std::abs(r));
     }

@@ -423,7 +423,10 @@ Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding&
           for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
             const double computed =
                 kReach * bound[i] * (scales.empty() ? 1 : scales[i / Scale::kStretch]);
-            bound[i] = computed + unit * (std::abs(value[i]) + computed) + least;
+            // What is infinite must be.
+            bound[i] = std::isinf(value[i])
+                           ? 0.0
+                           : computed + unit * (std::abs(value[i]) + computed) + least;
           }
         });
   }

@@ -108,7 +108,15 @@ class Runner {
         stack_(static_cast<std::size_t>(program.depth())),
         constants_(program.constants().size()),
         at_(stack_.size()) {
-    for (std::size_t i = 0; i < constants_.size(); ++i) constants_[i].fill(program.constants()[i]);
+    constant_errors_.resize(constants_.size());
+    for (std::size_t i = 0; i < constants_.size(); ++i) {
+      const double c = program.constants()[i];
+      constants_[i].fill(c);
+      // Kernels in f32 have the constant rounded: by how much is known.
+      const auto rounded = static_cast<double>(static_cast<float>(c));
+      const bool exact = program.arithmetic().unit < 0x1p-40 || !std::isfinite(rounded);
+      constant_errors_[i].fill(exact ? 0.0 : std::abs(c - rounded));
+    }
     if (!errors_) return;
     error_stack_.resize(stack_.size());
     errors_at_.resize(stack_.size());
@@ -132,7 +140,7 @@ class Runner {
           ++top;
           break;
         case Code::constant:
-          if (errors_) errors_at_[top] = zero_.data();
+          if (errors_) errors_at_[top] = constant_errors_[place].data();
           at_[top++] = constants_[place].data();
           break;
         default:
@@ -210,7 +218,7 @@ class Runner {
   const Program& program_;
   std::span<const Source> sources_;
   bool errors_;
-  std::vector<Row> stack_, error_stack_, constants_;
+  std::vector<Row> stack_, error_stack_, constants_, constant_errors_;
   std::vector<const double*> at_, errors_at_;
   Row zero_, result_;
 };
