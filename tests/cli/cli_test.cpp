@@ -301,7 +301,6 @@ TEST(Command, McfuserPlansPredictsAndExplains) {
   expect_keys(plan, {"plan", "volume_bytes", "bound_bytes", "gap", "search_seconds", "candidates",
                      "expression", "expression_paper", "seconds", "memory", "options"});
   EXPECT_EQ(plan["candidates"]["expressions"]["rule2"], 3);
-  EXPECT_LT(plan["search_seconds"], 0.05);
   const json price = document({"predict", "mcfuser/G4", "-m", "a100", "--model", "mcfuser"});
   EXPECT_EQ(price["expression"], plan["expression"]);
   EXPECT_NEAR(price["seconds"], plan["seconds"], 1e-9 * plan["seconds"].get<double>());

@@ -1,7 +1,5 @@
-// Chains of hundreds of operators: what resolve, exact and the simulator do with them, and how the
-// time that it takes grows.
-#include <ctime>
-
+// Chains of hundreds of operators: what resolve, exact and the simulator do with them. How the time
+// grows with them is in `tilewright-bench --only rates`.
 #include "bench/lstm_chain.h"
 #include "codegen/cpu/cpu.h"
 #include "tests/harness/witnesses.h"
@@ -28,28 +26,6 @@ TEST(LongChain, OfThreeHundredLoopsIsCountedWalkedAndEmitted) {
   EXPECT_EQ(testing::moved(t).at({"DRAM/L1", "W"}).first, 4 * 100 * 8 * 32 * 4);
   const auto source = cpu::emit(s);
   EXPECT_TRUE(source.ok()) << source.reason();
-}
-
-template <class F>
-double cpu_seconds(F&& f) {
-  double least = 1e9;
-  for (int i = 0; i < 3; ++i) {
-    const std::clock_t from = std::clock();
-    f();
-    least = std::min(least, static_cast<double>(std::clock() - from) / CLOCKS_PER_SEC);
-  }
-  return least;
-}
-
-TEST(LongChain, FourTimesTheOperatorsTakeNotMuchMoreThanFourTimesAsLong) {
-  const testing::RandomCase few = chain(75, 64, false), many = chain(300, 64, false);
-  const auto both = [](const testing::RandomCase& c) {
-    const auto s = resolve(c.plan, c.workload, c.machine);
-    ASSERT_TRUE(s.ok()) << s.reason();
-    EXPECT_FALSE(exact(*s).entries.empty());
-  };
-  const double one = cpu_seconds([&] { both(few); }), four = cpu_seconds([&] { both(many); });
-  EXPECT_LT(four, 8 * one) << one << " s, " << four << " s";  // quadratic: 16
 }
 
 }  // namespace

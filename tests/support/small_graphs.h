@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/workload/workload.h"
+
 namespace tilewright::testing {
 
 /// Every one that is built in, and a drawn one.
@@ -31,5 +33,12 @@ inline const std::vector<std::string> kSmallGraphs = {
     "add-layernorm-gelu:rows=24,cols=40",
     "random-graph:vertices=12,rows=24,cols=40,seed=5",
 };
+
+/// Whether an operator reads what another one makes.
+inline bool has_intermediates(const Workload& w) {
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (w.is_intermediate(TensorId(static_cast<int>(t)))) return true;
+  return false;
+}
 
 }  // namespace tilewright::testing
