@@ -1,6 +1,7 @@
 // Where ranges are cut and where they are inferred (plan.md rules 1 to 3).
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "core/base/format.h"
 #include "core/plan/resolver.h"
@@ -24,22 +25,117 @@ void cut_loops(Draft& d) {
   }
 }
 
-/// The longest range that a loop node can meet: the step of the loop of the same name around it,
-/// unless its operators' ranges are inferred anew in between.
-std::int64_t longest_range(const Draft& d, const ScheduleNode& n) {
-  const std::int64_t extent = d.w.loop(n.loop).extent;
-  for (NodeId p = n.parent; p.valid(); p = d.node(p).parent) {
-    for (const OpLoop& c : n.cuts)
-      if (d.inferred_at[c.op.index()] == p && !d.w.is_reduction(c.op, n.loop)) return extent;
-    if (d.node(p).kind == NodeKind::loop && d.node(p).loop == n.loop)
-      return std::min(extent, d.node(p).step);
+/// How long ranges can be: the step of the loop that cuts them, or what readers need of them.
+class LongestRanges {
+ public:
+  explicit LongestRanges(const Draft& d) : d_(d) {}
+
+  /// Of an operator's loop in a node of that body, before the node cuts it.
+  std::int64_t length(const OpLoop& c, NodeId body) {
+    const NodeId inferred = inferred_at(c);
+    return (inferred.valid() && inferred != body && d_.inside(inferred, body) ? cut(c, body)
+                                                                              : range(c, body))
+        .length();
   }
-  return extent;
-}
+
+ private:
+  /// From `lo` to before `hi`, from where `origin` has its turn's beginning on; from 0 on without.
+  struct Range {
+    std::int64_t lo = 0, hi = 1;
+    NodeId origin;
+    bool fixed = true;  ///< false: from an unknown beginning on
+    std::int64_t length() const { return hi - lo; }
+  };
+
+  LoopId loop_of(const OpLoop& c) const {
+    return d_.w.op(c.op).loops[static_cast<std::size_t>(c.local)];
+  }
+  Range whole(const OpLoop& c) const { return {.hi = d_.w.loop(loop_of(c)).extent}; }
+  /// Sums' ranges are never inferred.
+  NodeId inferred_at(const OpLoop& c) const {
+    return d_.w.is_reduction(c.op, loop_of(c)) ? NodeId() : d_.inferred_at[c.op.index()];
+  }
+
+  /// By loops alone.
+  Range cut(const OpLoop& c, NodeId place) const {
+    const LoopId loop = loop_of(c);
+    for (; place.valid(); place = d_.node(place).parent)
+      if (const ScheduleNode& n = d_.node(place); n.kind == NodeKind::loop && n.loop == loop)
+        return n.step < whole(c).hi ? Range{.hi = n.step, .origin = place} : whole(c);
+    return whole(c);
+  }
+
+  /// On entering a body, what is inferred further in ahead of that.
+  Range range(const OpLoop& c, NodeId body) {
+    const auto key = std::tuple{c.op, c.local, body};
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    const NodeId inferred = inferred_at(c);
+    const ScheduleNode& n = d_.node(body);
+    Range r;
+    if (!inferred.valid())
+      r = cut(c, body);
+    else if (d_.inside(inferred, body))
+      r = needed(loop_of(c), c.op, d_.node(inferred).infer, body);
+    else if (n.kind == NodeKind::loop && n.loop == loop_of(c))
+      r = {.hi = n.step, .origin = body};
+    else
+      r = range(c, n.parent);
+    if (r.length() > whole(c).hi) r = whole(c);
+    return known_[key] = r;
+  }
+
+  /// What all reads need that make one loop's range.
+  Range needed(LoopId loop, OpId producer, const std::vector<Inference>& all, NodeId place) {
+    std::optional<Range> hull;
+    for (const Inference& i : all) {
+      if (i.producer != producer) continue;
+      const Access& target = d_.w.op(producer).outputs[static_cast<std::size_t>(i.output)].target;
+      for (std::size_t dim = 0; dim < target.index.size(); ++dim)
+        if (target.index[dim].plain_loop() == loop)
+          for (const ReadRef& r : i.reads) {
+            const Range one = read(r, dim, place);
+            if (!hull) {
+              hull = one;
+              continue;
+            }
+            if (!hull->fixed || !one.fixed || hull->origin != one.origin)
+              return {.hi = d_.w.loop(loop).extent};
+            hull->lo = std::min(hull->lo, one.lo);
+            hull->hi = std::max(hull->hi, one.hi);
+          }
+    }
+    return hull.value_or(Range{.hi = d_.w.loop(loop).extent});
+  }
+
+  Range read(const ReadRef& r, std::size_t dim, NodeId place) {
+    const Operator& op = d_.w.op(r.op);
+    const Affine& index = op.inputs[static_cast<std::size_t>(r.input)].index[dim];
+    if (index.terms.empty()) return {.lo = index.offset, .hi = index.offset + 1};
+    Range all{.hi = 1, .fixed = false};
+    for (const Term& t : index.terms) {
+      Range one = range({r.op, d_.w.local_index(r.op, t.loop)}, place);
+      if (index.terms.size() == 1 && t.coefficient == 1) {
+        one.lo += index.offset;
+        one.hi += index.offset;
+        return one;
+      }
+      all.hi += std::abs(t.coefficient) * (one.length() - 1);
+    }
+    return all;
+  }
+
+  const Draft& d_;
+  std::map<std::tuple<OpId, int, NodeId>, Range> known_;
+};
 
 void bound_trips(Draft& d) {
-  for (ScheduleNode& n : d.k.nodes)
-    if (n.kind == NodeKind::loop) n.max_trips = ceil_div(longest_range(d, n), n.step);
+  LongestRanges longest(d);
+  for (ScheduleNode& n : d.k.nodes) {
+    if (n.kind != NodeKind::loop) continue;
+    std::int64_t length = 0;
+    for (const OpLoop& c : n.cuts) length = std::max(length, longest.length(c, n.parent));
+    n.max_trips = ceil_div(length, n.step);
+  }
 }
 
 /// The innermost body with a producer and all consumers of all that it makes here (rule 2).

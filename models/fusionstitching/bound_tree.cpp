@@ -57,6 +57,7 @@ void BoundTreeWriter::units(Scheme scheme) {
   if (scheme == Scheme::thread && points) return units_of_points(std::move(rows));
   if (scheme == Scheme::block) {
     for (int l : rows) grid(l, 1);
+    if (c_.along >= 0) grid(c_.along, c_.columns);
     return bind_to_threads();
   }
   const int last = scheme == Scheme::thread ? last_of(rows) : rows.back();
@@ -119,7 +120,8 @@ void BoundTreeWriter::units_of_points(std::vector<int> rows) {
 
 std::int64_t BoundTreeWriter::step_along(int l) const {
   std::int64_t step = s_.vector;
-  while (step > 1 && extent(l) % step != 0) step /= 2;
+  const std::int64_t all = w_.loops()[static_cast<std::size_t>(l)].extent;
+  while (step > 1 && (extent(l) % step != 0 || all % step != 0)) step /= 2;
   return step;
 }
 
@@ -313,7 +315,10 @@ std::int64_t computes(const Node& n, const std::string& name) {
 
 Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
                              std::int64_t threads) {
-  Result<BoundTree> out = BoundTreeWriter(g, d, s, threads).write();
+  const Component& c = s.component;
+  const bool whole = c.along >= 0 && g.extent(c.along) != c.columns;
+  Result<BoundTree> out = whole ? BoundTreeWriter(g.in_block(c), d, s, threads).write()
+                                : BoundTreeWriter(g, d, s, threads).write();
   // A schedule whose tree leaves something out cannot be said, whatever the reason.
   if (out)
     for (int v : s.component.vertices) {

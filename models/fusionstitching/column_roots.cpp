@@ -167,6 +167,18 @@ void join_equal(const Graph& g, std::vector<Component>& parts) {
     }
 }
 
+bool take_columns(const Graph& g, Component& part, std::int64_t columns) {
+  if (!part.partial.empty() || !runs_over_columns(g, part) || sums_columns(g, part)) return false;
+  const int along = contiguous_loop(g, part, part.rows);
+  const std::int64_t all = g.extent(along);
+  if (all <= columns) return false;
+  part.along = along;
+  part.columns = columns;
+  part.rows &= ~bit(along);
+  part.row_count = g.points(part.rows) * static_cast<double>(ceil_div(all, columns));
+  return true;
+}
+
 int run_loop(const Graph& g, const Component& c) {
   const LoopSet common = common_loops(g, c.partial, c.rows);
   int longest = -1;

@@ -27,6 +27,10 @@ void join_sums(const Graph& g, std::vector<Component>& parts);
 /// they share a loop, which reads those once. Cost: the square of the parts times their operators.
 void join_equal(const Graph& g, std::vector<Component>& parts);
 
+/// Gives each block of a part so many of its columns, where it hands on sums over whole columns and
+/// has more of them. False where it does not. Cost: linear in its accesses.
+bool take_columns(const Graph& g, Component& part, std::int64_t columns);
+
 /// The loop of rows that all partial sums go along, of which a block takes several in turn.
 int run_loop(const Graph& g, const Component& c);
 

@@ -149,6 +149,8 @@ class Graph {
   double points(const LoopSet& loops) const;
   /// Whether every path between two of the vertices (ascending) stays among them (figure 6).
   bool convex(std::span<const int> vertices) const;
+  /// What a block of the part sees of it: of a loop that blocks split its part alone.
+  Graph in_block(const Component& c) const;
 
  private:
   void connect();
@@ -176,6 +178,13 @@ struct Component {
   LoopSet rows;
   double row_count = 1;
   std::vector<int> partial;  ///< sums along rows, too: blocks add their parts (column_roots.h)
+  int along = -1;            ///< a loop along contiguous elements, of which a block takes `columns`
+                             ///< in every row; -1: none
+  std::int64_t columns = 1;
+  /// All loops that blocks split.
+  LoopSet split() const {
+    return along < 0 ? rows : rows | LoopSet(static_cast<std::size_t>(along));
+  }
 };
 /// The parts of a pattern, or nothing where it cannot be generated: more than most_operators, a
 /// product among others, a cycle (figure 6), or a part that would need blocks to communicate.
@@ -184,8 +193,9 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
 
 /// The ways to pack the parts of a pattern, components_of() first. Another one where some of them
 /// read the same elements from home and run over the same loops: those are one part, whose loop
-/// reads them once (section 4.1: operators of the same parallelism share a loop). Empty where the
-/// pattern cannot be generated.
+/// reads them once (section 4.1: operators of the same parallelism share a loop). Others where a
+/// part hands on sums over columns: its blocks take several columns each (Component::along). Empty
+/// where the pattern cannot be generated.
 std::vector<std::vector<Component>> packings_of(const Graph& g, std::span<const int> pattern,
                                                 int most_operators);
 

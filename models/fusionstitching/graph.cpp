@@ -1,5 +1,6 @@
 // The workload as a graph of operators, and which sets of them one kernel can hold.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -108,6 +109,12 @@ Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   return bytes_of(std::min({expected, touched, points}), w.tensor(a.tensor).dtype);
 }
 
+Graph Graph::in_block(const Component& c) const {
+  Graph g = *this;
+  if (c.along >= 0) g.extents_[static_cast<std::size_t>(c.along)] = c.columns;
+  return g;
+}
+
 Result<Graph> Graph::create(std::shared_ptr<const Workload> w, double ridge) {
   Graph g;
   g.workload_ = std::move(w);
@@ -186,6 +193,8 @@ bool Graph::convex(std::span<const int> vertices) const {
 
 namespace {
 
+constexpr std::array<std::int64_t, 5> kColumns = {4, 8, 16, 32, 64};  // of a block
+
 /// Position of a vertex in an ascending list, or -1.
 int position_in(std::span<const int> vertices, int v) {
   const auto it = std::lower_bound(vertices.begin(), vertices.end(), v);
@@ -248,6 +257,13 @@ std::vector<std::vector<Component>> packings_of(const Graph& g, std::span<const 
   const bool differs = joined.size() != parts->size();
   out.push_back(std::move(*parts));
   if (differs) out.push_back(std::move(joined));
+  for (std::size_t i = 0, n = out.size(); i < n; ++i)
+    for (std::int64_t columns : kColumns) {
+      std::vector<Component> wide = out[i];
+      bool any = false;
+      for (Component& c : wide) any |= take_columns(g, c, columns);
+      if (any) out.push_back(std::move(wide));
+    }
   return out;
 }
 

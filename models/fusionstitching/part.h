@@ -40,6 +40,7 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
 class Part {
  public:
   Part(const Graph& g, const Device& d, const Component& c, const Options& o);
+  Part(const Part&) = delete;
 
   using Seen = std::function<void(const Stitched&)>;
   /// Every schedule for blocks of so many threads that keeps locality and fits, priced.
@@ -120,6 +121,7 @@ class Part {
     }
   }
 
+  std::optional<Graph> in_block_;  ///< of a part whose blocks take several columns
   const Graph& g_;
   const Device& d_;
   const Component& c_;

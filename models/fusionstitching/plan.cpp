@@ -47,7 +47,7 @@ std::vector<LoopCut> cuts_within(const Graph& g, const Component& c) {
   LoopSet common = LoopSet::all();
   for (int v : c.vertices) {
     const Vertex& x = g.vertex(v);
-    common &= x.loops & ~c.rows;
+    common &= x.loops & ~c.split();
     const bool handed_on =
         x.kind == Kind::reduction && std::ranges::any_of(x.consumers, [&c](int reader) {
           return std::ranges::binary_search(c.vertices, reader);
@@ -88,7 +88,7 @@ Node running_tree(const Graph& g, const Component& c, LoopId reduced, std::int64
     (v < after ? in_loop : parts).push_back(compute(w.op(g.vertex(*v).op).name));
   parts.insert(parts.begin(), loop(w.loop(reduced).name, sequence(std::move(in_loop)),
                                    std::min(tile, w.loop(reduced).extent)));
-  return nest(w, grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op), tile, -1),
+  return nest(w, grid_over(w, c.split(), w.op(g.vertex(c.vertices.back()).op), tile, -1),
               sequence(std::move(parts)));
 }
 
@@ -101,12 +101,12 @@ Node tree_without_units(const Graph& g, const Stitched& s) {
     return running_tree(g, c, *reduced, kProduct);
   std::vector<Node> computes;
   for (int v : c.vertices) computes.push_back(compute(w.op(g.vertex(v).op).name));
-  std::vector<LoopCut> cuts = grid_over(w, c.rows, w.op(g.vertex(c.vertices.back()).op),
+  std::vector<LoopCut> cuts = grid_over(w, c.split(), w.op(g.vertex(c.vertices.back()).op),
                                         s.rows_per_block, c.partial.empty() ? -1 : run_loop(g, c));
   // A block's rows are taken one at a time, so that a buffer holds one; a row of a point needs
   // none.
   const bool long_rows = std::ranges::any_of(
-      c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.rows) > 1; });
+      c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.split()) > 1; });
   if (long_rows && !cuts.empty() && cuts.back().step > 1) cuts.push_back({cuts.back().loop});
   const std::vector<LoopCut> within = cuts_within(g, c);
   if (c.partial.empty()) {

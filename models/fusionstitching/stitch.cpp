@@ -24,7 +24,11 @@ constexpr std::size_t kMostExpensive = 8;  // of which every subset is tried
 }  // namespace
 
 Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o)
-    : g_(g), d_(d), c_(c), o_(o) {
+    : in_block_(c.along >= 0 ? std::optional(g.in_block(c)) : std::nullopt),
+      g_(in_block_ ? *in_block_ : g),
+      d_(d),
+      c_(c),
+      o_(o) {
   points_ = std::ranges::all_of(c.vertices, [this](int v) { return inner(v) <= 1; });
   if (!o.written) return;
   dram_bytes_ = static_cast<double>(compulsory_of(g, c.vertices).value);
@@ -134,6 +138,8 @@ void Part::each(std::int64_t threads, const Seen& f) const {
     Stitched s{.component = c_, .groups = groups_of(sub_roots), .written = o_.written};
     if (s.written)
       each_written(s, threads, f);
+    else if (c_.along >= 0)
+      return;  // the paper's schedules have whole rows
     else if (s.groups.size() > kMostGroups)
       each_by_beam(s, threads, f);
     else
@@ -200,12 +206,13 @@ void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const 
   for (Scheme scheme : kThreeSchemes) {
     // A row of a point is a thread's; a warp or block would have nothing else to do.
     if (scheme != Scheme::thread && (points_ || (over_columns_ && columns_))) continue;
+    if (scheme != Scheme::block && c_.along >= 0) continue;
     for (Group& g : s.groups) g.scheme = scheme;
     if (!c_.partial.empty()) {
       each_run(s, threads, f);
       continue;
     }
-    for (s.vector = 1; s.vector <= widest_; s.vector *= 2)
+    for (s.vector = 1; c_.along < 0 && s.vector <= widest_; s.vector *= 2)
       for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
         for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
           try_one(s, threads, f);

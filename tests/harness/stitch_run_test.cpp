@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <random>
 #include <set>
 #include <string>
 
@@ -117,6 +118,27 @@ TEST(StitchedEmulated, DrawnGraphsAreVerified) {
     EXPECT_NE(a.json["notes"].dump().find("the target refuses that one"), std::string::npos);
   }
   EXPECT_LE(replaced, cases / 5);
+}
+
+/// Sums over columns that are read again, of sizes that neither widths of access nor blocks divide.
+TEST(StitchedEmulated, DrawnColumnsAreOneKernel) {
+  std::mt19937_64 random(7);
+  const auto pick = [&](int low, int high) {
+    return std::to_string(std::uniform_int_distribution<int>(low, high)(random));
+  };
+  for (int i = 0; i < 12; ++i) {
+    Request r;
+    r.subject = "column-norm:rows=" + pick(33, 400) + ",cols=" + pick(9, 130) +
+                (i % 3 == 2 ? ",dtype=f16" : "");
+    r.machine = "h200";
+    r.model = "fusionstitching";
+    const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
+    ASSERT_TRUE(a.ok()) << r.subject << ": " << a.json.value("reason", std::string());
+    EXPECT_TRUE(a.json.value("verified", false)) << r.subject;
+    EXPECT_EQ(a.json.at("faults"), 0) << r.subject << a.json["findings"].dump(1);
+    EXPECT_EQ(a.json.at("launches").size(), 1u) << r.subject;
+    EXPECT_FALSE(a.json.contains("replaced")) << r.subject << a.json["replaced"].dump();
+  }
 }
 
 /// Convolutions and running operators: large ones fit a block as they are planned, small ones are

@@ -158,5 +158,36 @@ TEST(PartialSums, AreChosenWhereTheySaveMore) {
   EXPECT_EQ(kernels("layernorm-backward:rows=32768,cols=1024"), 1u);
 }
 
+// ---- Columns whose sums are handed on -----------------------------------------------------------
+
+/// A block reads several neighbouring columns whole, once, and keeps them.
+TEST(Columns, ABlockTakesSeveral) {
+  const Graph g = graph_of("column-norm:rows=2048,cols=1536");
+  std::set<std::int64_t> widths;
+  for (const StitchedKernel& k : ranked(g, device(), whole(g), {})) {
+    const Stitched& s = k.parts.front();
+    if (s.component.along < 0) continue;
+    widths.insert(s.component.columns);
+    EXPECT_EQ(s.blocks, 1536 / s.component.columns);
+  }
+  EXPECT_THAT(widths, ::testing::IsSupersetOf({4, 8, 16}));
+  const auto best = stitch(g, device(), whole(g), {});
+  ASSERT_TRUE(best.ok()) << best.reason();
+  EXPECT_GE(best->parts.front().component.columns, 4);
+  // The paper's own schedules have whole rows.
+  const auto paper = stitch(g, device(), whole(g), {.written = false});
+  ASSERT_TRUE(paper.ok()) << paper.reason();
+  EXPECT_LT(paper->parts.front().component.along, 0);
+}
+
+TEST(Columns, ThatNothingReadsStayAlone) {
+  for (const char* name :
+       {"layernorm:rows=512,cols=512", "layernorm-backward:rows=4096,cols=768"}) {
+    const Graph g = graph_of(name);
+    for (const auto& parts : packings_of(g, whole(g), 64))
+      for (const Component& c : parts) EXPECT_LT(c.along, 0) << name;
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::fusionstitching

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <tuple>
 
 #include "core/plan/schedule.h"
@@ -191,6 +192,8 @@ class LiteralWalker {
       Ranges inner = r;
       cut(*k_, id, i, r, inner);
       auto block = block_low;
+      if (i >= n.max_trips) throw std::logic_error("a loop has more trips than max_trips");
+      if (i >= n.max_trips) throw std::logic_error("a loop has more trips than max_trips");
       index_[id] = i;
       if (n.binding == Binding::grid)
         for (const OpLoop& c : n.cuts) {
