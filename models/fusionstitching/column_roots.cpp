@@ -170,8 +170,8 @@ void join_equal(const Graph& g, std::vector<Component>& parts) {
 bool take_columns(const Graph& g, Component& part, std::int64_t columns) {
   if (!part.partial.empty() || !runs_over_columns(g, part) || sums_columns(g, part)) return false;
   const int along = contiguous_loop(g, part, part.rows);
+  if (g.extent(along) <= columns || !has_whole_sectors(g, part, columns)) return false;
   const std::int64_t all = g.extent(along);
-  if (all <= columns) return false;
   part.along = along;
   part.columns = columns;
   part.rows &= ~bit(along);

@@ -28,7 +28,8 @@ void join_sums(const Graph& g, std::vector<Component>& parts);
 void join_equal(const Graph& g, std::vector<Component>& parts);
 
 /// Gives each block of a part so many of its columns, where it hands on sums over whole columns and
-/// has more of them. False where it does not. Cost: linear in its accesses.
+/// has more of them. False where it does not, or where blocks would share sectors. Cost: linear in
+/// its accesses.
 bool take_columns(const Graph& g, Component& part, std::int64_t columns);
 
 /// The loop of rows that all partial sums go along, of which a block takes several in turn.

@@ -129,11 +129,21 @@ class Tally {
       const bool along = has(a.index.back(), at.along);
       const double apart = std::max(wide, along ? static_cast<double>(at.step) : 1) * bytes;
       sectors = std::max(1.0, lanes * std::min(1.0, apart / kSectorBytes));
+      sectors = std::max(sectors, lanes / run_of(a, at));  // each run of lanes touches its own
       wavefronts = std::max(1.0, sectors * kSectorBytes / kWavefrontBytes);
     }
     x.sectors = x.count * sectors;
     x.wavefronts = x.count * wavefronts;
     return x;
+  }
+
+  /// Lanes that go along neighbouring elements before the next ones are in another row.
+  double run_of(const Access& a, const Place& at) const {
+    const auto along = a.index.back().plain_loop();
+    if (!along || a.index.size() == 1) return kWarp;
+    const auto lanes = at.lanes[along->index()];
+    const auto row = static_cast<double>(w_.tensor(a.tensor).shape.back());
+    return lanes * static_cast<double>(at.range[along->index()]) < row ? lanes : kWarp;
   }
 
   void add(const Accesses& x, const Place& at, bool home) {

@@ -193,7 +193,7 @@ bool Graph::convex(std::span<const int> vertices) const {
 
 namespace {
 
-constexpr std::array<std::int64_t, 5> kColumns = {4, 8, 16, 32, 64};  // of a block
+constexpr std::array<std::int64_t, 4> kColumns = {8, 16, 32, 64};  // of a block
 
 /// Position of a vertex in an ascending list, or -1.
 int position_in(std::span<const int> vertices, int v) {

@@ -96,4 +96,12 @@ std::int64_t widest_vector(const Graph& g, const Component& c) {
   return widest;
 }
 
+bool has_whole_sectors(const Graph& g, const Component& c, std::int64_t columns) {
+  bool all = true;
+  each_home_access(g, c, [&](const Access& a) {
+    all = all && columns * size_of(g.workload().tensor(a.tensor).dtype) >= kSectorBytes;
+  });
+  return all;
+}
+
 }  // namespace tilewright::fusionstitching
