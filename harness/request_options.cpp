@@ -13,7 +13,8 @@ const std::vector<Bound<Request>>& request_options() {
        into<&Request::machine>},
       {{.name = "rewrite",
         .value = "NAME",
-        .help = "the workload rewritten: online-softmax, compose, compose-gathers, compose-all",
+        .help = "the workload rewritten: online-softmax, compose, compose-gathers, compose-all, "
+                "split-variance",
         .repeated = true},
        into<&Request::rewrites>},
       {{.name = "model", .value = "NAME", .help = "the model (tilewright models)"},

@@ -224,15 +224,18 @@ void StitchEmitter::check_leaving(const Value& v) const {
 bool StitchEmitter::covers(const Value& v, const Use& use) const {
   const OpId id = k_.node(use.node).op;
   const Access& a = workload_.op(id).inputs[static_cast<std::size_t>(use.input)];
-  std::set<LoopId> loops;
-  for (const Affine& x : a.index) {
-    if (x.terms.empty()) continue;
-    if (x.terms.size() > 1 || x.terms.front().coefficient != 1 ||
-        !loops.insert(x.terms.front().loop).second)
-      return false;
-  }
   Point at = facts_[v.producer.index()].at;
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
+  std::set<LoopId> loops;
+  for (const Affine& x : a.index) {
+    bool moves = false;
+    for (const Term& t : x.terms) {
+      const auto local = static_cast<std::size_t>(workload_.local_index(id, t.loop));
+      if (at.ranges[slot(id, local)].most == 1) continue;
+      if (moves || t.coefficient != 1 || !loops.insert(t.loop).second) return false;
+      moves = true;
+    }
+  }
   const std::vector<Span> box = access_box(id, a, at);
   return std::ranges::equal(box, v.tile, [](const Span& s, const Span& t) {
     return s.lo == t.lo && s.most == t.most && s.ends == t.ends && s.from_zero == t.from_zero;

@@ -12,7 +12,13 @@ constexpr std::int64_t kWorking = 24;    // registers beside the values that are
 }  // namespace
 
 bool BoundTreeWriter::same_units(const Pass& p, const Access& a, const Pass& q, const Access& b) {
-  const auto plain = [](const Affine& i) { return i.terms.empty() || i.plain_loop(); };
+  // A row has one value of what is no loop within it: 256*b+i has an element for each i.
+  const auto plain = [&p](const Affine& i) {
+    std::size_t within = 0;
+    for (const Term& t : i.terms)
+      if (p.loops.has(t.loop)) within += t.coefficient == 1 ? 1 : 2;
+    return within <= 1;
+  };
   return p.shares == q.shares && a.index == b.index && std::ranges::all_of(a.index, plain);
 }
 

@@ -63,6 +63,17 @@ double moved(const Graph& g, const Pattern& pattern) {
   return static_cast<double>(sum.value);
 }
 
+constexpr double kLongSum = 4096;  // points, of which a block cannot keep a sector for each
+
+bool has_long_sums(const Workload& w) {
+  for (std::size_t o = 0; o < w.operators().size(); ++o) {
+    double points = 1;
+    for (LoopId l : w.reduction_loops(OpId(o))) points *= static_cast<double>(w.loop(l).extent);
+    if (points > kLongSum) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
@@ -97,6 +108,7 @@ std::vector<Composition> compositions(const Workload& w) {
   add(w, {"compose"});
   const Result<Workload> gathers = add(w, {"compose-gathers"});
   if (gathers) add(*gathers, {"compose-gathers", "compose"});
+  if (has_long_sums(w)) add(w, {"split-variance"});
   return out;
 }
 

@@ -386,6 +386,11 @@ using Known = std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched
 /// does not fit either.
 Result<PlanPrice> price(const Graph& g, const Device& d, const FusionPlan& p, const Options& o,
                         Known* known = nullptr);
+/// Beyond the paper, for Pick::latency: the plan with two kernels made one wherever they share a
+/// tensor and one takes less time than both, those that save most first; nothing where none do.
+/// Cost: at most 200 times stitch().
+std::optional<FusionPlan> joined(Evaluator& e, const Device& d, const PlanPrice& p, Known& known);
+
 /// What each part of its kernels computes: operators that share what they read from home.
 std::vector<Pattern> parts_of(const PlanPrice& p);
 
@@ -400,8 +405,9 @@ struct Composition {
   std::vector<std::string> rewrites;  ///< in order
   std::shared_ptr<const Workload> workload;
 };
-/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both; but for
-/// those in which more operators would read a tensor at several places, whose tiles would be too large.
+/// Those that differ from it: slices and the like ("compose"), gathers ("compose-gathers"), both,
+/// variances of long sums ("split-variance"); but for those in which more operators would read a
+/// tensor at several places, whose tiles would be too large.
 std::vector<Composition> compositions(const Workload& w);
 
 /// A plan with what it was priced by.

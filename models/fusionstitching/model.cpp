@@ -129,6 +129,14 @@ Result<StitchedPlan> stitched_as_is(const std::shared_ptr<const Workload>& workl
       out.chosen = last;
   }
   if (out.plans.empty()) return Reason{why};
+  if (options.pick != fs::Pick::latency || stitcher != Stitcher::explorer) return out;
+  if (auto plan = fs::joined(evaluator, out.device, out.price(), known)) {
+    Result<fs::PlanPrice> price = fs::price(out.graph, out.device, *plan, options, &known);
+    if (!price) return out;
+    out.plans.push_back(*std::move(plan));
+    out.prices.push_back(std::move(price).value());
+    out.chosen = out.plans.size() - 1;
+  }
   return out;
 }
 

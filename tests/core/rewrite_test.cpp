@@ -185,6 +185,90 @@ TEST(Rewrites, EachRecordIsComplete) {
   EXPECT_THROW(apply("online-softmx", make("i: 2", "  - 'Y[i] = X[i]'\n")), InputError);
 }
 
+// ---- split-variance
+// -------------------------------------------------------------------------------
+
+const std::string kMoments =
+    "  - 'sum: s[c] += x[r,c]'\n  - 'mean: mu[c] = s[c] * 0.0078125'\n"
+    "  - 'apart: d[r,c] = x[r,c] - mu[c]'\n  - 'sq: q[r,c] = square(d[r,c])'\n"
+    "  - 'var: v[c] += q[r,c]'\n  - 'y: y[r,c] = d[r,c] * rsqrt(v[c] + 1)'\n";
+
+void expect_split(const Workload& w) {
+  const Result<Workload> r = apply("split-variance", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  const RewriteCheck check = check_rewrite(w, *r, 5);
+  EXPECT_LT(check.relative_error, 1e-12) << check.where;
+}
+
+TEST(SplitVariance, HasAMeanForEachChunk) {
+  const Workload w = make("r: 128, c: 3", kMoments);
+  const Result<Workload> r = apply("split-variance", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  EXPECT_EQ(operators_of(*r),
+            (std::vector<std::string>{
+                "sum: s[c] += s_part[ro,c]", "mean: mu[c] = s[c] * 0.0078125",
+                "apart: d[r,c] = x[r,c] - mu[c]",
+                "var: v[c] += v_part[ro,c] + 64 * square(s_mean[ro,c] - s[c] * 0.0078125)",
+                "y: y[r,c] = d[r,c] * rsqrt(v[c] + 1)", "sum_part: s_part[ro,c] += x[64*ro+ri,c]",
+                "sum_mean: s_mean[ro,c] = s_part[ro,c] * 0.015625",
+                "var_part: v_part[ro,c] += square(x[64*ro+ri,c] - s_mean[ro,c])"}));
+  expect_split(w);
+}
+
+/// Values far from zero, whose squares would cancel: distances do not.
+TEST(SplitVariance, LosesNothingFarFromZero) {
+  const Workload w = make("r: 256, c: 3",
+                          "  - 'far: x[r,c] = a[r,c] + 1000000'\n  - 's[c] += x[r,c]'\n"
+                          "  - 'v[c] += square(x[r,c] - s[c] * 0.00390625)'\n");
+  const Result<Workload> r = apply("split-variance", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-9);
+}
+
+TEST(SplitVariance, TakesEveryWayToSayIt) {
+  // A product of a distance with itself; a division; the mean first; any value; several loops.
+  expect_split(make("r: 128, c: 3",
+                    "  - 's[c] += x[r,c]'\n  - 'd[r,c] = s[c] / 128 - x[r,c]'\n"
+                    "  - 'v[c] += d[r,c] * d[r,c]'\n"));
+  expect_split(make("r: 128, c: 3",
+                    "  - 's[c] += exp(x[r,c]) * w[c]'\n"
+                    "  - 'v[c] += square(exp(x[r,c]) * w[c] - 0.0078125 * s[c])'\n"));
+  const Workload several = make("b: 4, r: 8, c: 3",
+                                "  - 's[c] += x[b,c,r]'\n"
+                                "  - 'v[c] += square(x[b,c,r] - s[c] * 0.03125)'\n");
+  expect_split(several);
+  EXPECT_EQ(apply("split-variance", several)->loops().size(), 3u);  // b's iterations are chunks
+  // Two of them, one of a scalar.
+  expect_split(make("r: 128, c: 64",
+                    "  - 's[c] += x[r,c]'\n  - 'v[c] += square(x[r,c] - s[c] * 0.0078125)'\n"
+                    "  - 't[] += x[r,c]'\n  - 'u[] += square(x[r,c] - t[] / 8192)'\n"));
+}
+
+TEST(SplitVariance, RefusesWhatIsNone) {
+  const auto refused = [](const std::string& operators, const std::string& part,
+                          const std::string& loops = "r: 128, c: 3") {
+    const Result<Workload> r = apply("split-variance", make(loops, operators));
+    ASSERT_FALSE(r.ok()) << operators;
+    EXPECT_NE(r.reason().find(part), std::string::npos) << r.reason();
+  };
+  const std::string none = "no operator sums squares";
+  const std::string sum = "  - 's[c] += x[r,c]'\n";
+  refused(sum + "  - 'v[c] += square(x[r,c] - s[c] * 0.01)'\n", none);  // of no mean
+  refused(sum + "  - 'v[c] += square(x[r,c] - 0.0078125)'\n", none);
+  refused(sum + "  - 'v[c] += square(z[r,c] - s[c] * 0.0078125)'\n", none);  // of other values
+  refused(sum + "  - 'v[c] += square(x[r,c])'\n", none);
+  refused(sum + "  - 'v[c] max= square(x[r,c] - s[c] * 0.0078125)'\n", none);
+  refused("  - 's[r] += x[r,c]'\n  - 'v[c] += square(x[r,c] - s[r] / 3)'\n", none);
+  refused(sum + "  - 'v[c] += square(x[r,c] - s[c] / 127)'\n", "chunks of 64 to 1024",
+          "r: 127, c: 3");
+  const Result<Workload> narrow =
+      apply("split-variance",
+            workload_from_yaml(
+                "name: t\ndtype: f16\nloops: {r: 128, c: 3}\noperators:\n" + kMoments, "test"));
+  ASSERT_FALSE(narrow.ok());
+  EXPECT_NE(narrow.reason().find("16 bits"), std::string::npos) << narrow.reason();
+}
+
 // The check itself must be able to fail.
 TEST(CheckRewrite, SeesAWrongRewrite) {
   const Workload w = make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide);

@@ -189,5 +189,27 @@ TEST(Columns, ThatNothingReadsStayAlone) {
   }
 }
 
+/// Sums too long for a block to keep their columns: in chunks, x is read twice instead of three
+/// times, by two kernels, the chunks' sums and squares one of them.
+TEST(Columns, LongOnesAreSplitIntoChunks) {
+  const auto w =
+      std::make_shared<const Workload>(named_workload("column-norm:rows=8192,cols=4096"));
+  const auto others = compositions(*w);
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others.front().rewrites, std::vector<std::string>{"split-variance"});
+  EXPECT_TRUE(compositions(named_workload("column-norm:rows=2048,cols=4096")).empty());
+  const Graph g = Graph::create(others.front().workload).value();
+  Evaluator e(g, device(), {});
+  Known known;
+  const PlanPrice alone = price(g, device(), {}, {}, &known).value();
+  const auto plan = joined(e, device(), alone, known);
+  ASSERT_TRUE(plan.has_value());
+  const PlanPrice fewer = price(g, device(), *plan, {}, &known).value();
+  EXPECT_LT(fewer.kernels.size(), alone.kernels.size());
+  EXPECT_LT(compared_seconds({g, device(), fewer}), compared_seconds({g, device(), alone}));
+  // Nothing is left to join.
+  EXPECT_FALSE(joined(e, device(), fewer, known).has_value());
+}
+
 }  // namespace
 }  // namespace tilewright::fusionstitching

@@ -62,7 +62,7 @@ class Composer {
     const std::span<const OpId> order = w_.topological_order();
     for (auto op = order.rbegin(); op != order.rend(); ++op) visit(*op);
     if (!changed_) return Reason{reason_};
-    sweep();
+    rewrite::drop(spec_, gone_);
     return Workload::create(std::move(spec_));
   }
 
@@ -183,47 +183,6 @@ class Composer {
       }
     }
     return all;
-  }
-
-  /// Without the operators that are gone, what only they wrote, and loops that only they had.
-  void sweep() {
-    std::vector<Operator> kept;
-    std::vector<bool> tensor(spec_.tensors.size()), loop(spec_.loops.size());
-    const auto mark = [&](const Access& a) { tensor[a.tensor.index()] = true; };
-    for (std::size_t i = 0; i < spec_.operators.size(); ++i) {
-      if (gone_[i]) continue;
-      Operator& o = spec_.operators[i];
-      for (LoopId l : o.loops) loop[l.index()] = true;
-      std::ranges::for_each(o.inputs, mark);
-      for (const Output& out : o.outputs) mark(out.target);
-      kept.push_back(std::move(o));
-    }
-    spec_.operators = std::move(kept);
-    const auto tensors = keep(spec_.tensors, tensor), loops = keep(spec_.loops, loop);
-    const auto renumber = [&](Access& a) {
-      a.tensor = TensorId(tensors[a.tensor.index()]);
-      for (Affine& index : a.index)
-        for (Term& t : index.terms) t.loop = LoopId(loops[t.loop.index()]);
-    };
-    for (Operator& o : spec_.operators) {
-      for (LoopId& l : o.loops) l = LoopId(loops[l.index()]);
-      std::ranges::for_each(o.inputs, renumber);
-      for (Output& out : o.outputs) renumber(out.target);
-    }
-    for (TensorId& t : spec_.outputs) t = TensorId(tensors[t.index()]);
-  }
-
-  /// Erases what is not marked. Returns the new position of each.
-  template <class T>
-  static std::vector<std::size_t> keep(std::vector<T>& items, const std::vector<bool>& marked) {
-    std::vector<std::size_t> moved(items.size());
-    std::vector<T> kept;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      moved[i] = kept.size();
-      if (marked[i]) kept.push_back(std::move(items[i]));
-    }
-    items = std::move(kept);
-    return moved;
   }
 
   const Workload& w_;

@@ -17,12 +17,14 @@
 
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/scaling.h"
+#include "core/workload/rewrite/substitute.h"
 
 namespace tilewright {
 namespace {
 
 using rewrite::rate_of;
 using rewrite::Scaling;
+using rewrite::unused;
 
 struct Match {
   OpId max;
@@ -154,16 +156,6 @@ class Matcher {
   Scaling scaling_;
   Match match_;
 };
-
-template <class Items>
-std::string unused(const Items& items, const std::string& wanted) {
-  const auto taken = [&](const std::string& name) {
-    return std::any_of(items.begin(), items.end(), [&](const auto& i) { return i.name == name; });
-  };
-  std::string name = wanted;
-  for (int n = 2; taken(name); ++n) name = wanted + "_" + std::to_string(n);
-  return name;
-}
 
 Expr input(int i) { return {.kind = Expr::Kind::input, .input = i}; }
 Expr call(std::string f, std::vector<Expr> args) {

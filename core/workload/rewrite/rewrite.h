@@ -42,5 +42,7 @@ Rewrite online_softmax();
 Rewrite compose();
 Rewrite compose_gathers();
 Rewrite compose_all();
+/// split_variance.cpp
+Rewrite split_variance();
 
 }  // namespace tilewright

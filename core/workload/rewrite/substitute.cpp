@@ -228,4 +228,70 @@ int uses_of(const Expr& e, int input) {
   return n;
 }
 
+namespace {
+
+/// Erases what is not marked. Returns the new position of each.
+template <class T>
+std::vector<std::size_t> keep_marked(std::vector<T>& items, const std::vector<bool>& marked) {
+  std::vector<std::size_t> moved(items.size());
+  std::vector<T> kept;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    moved[i] = kept.size();
+    if (marked[i]) kept.push_back(std::move(items[i]));
+  }
+  items = std::move(kept);
+  return moved;
+}
+
+}  // namespace
+
+void drop(WorkloadSpec& spec, const std::vector<bool>& gone) {
+  std::vector<Operator> kept;
+  std::vector<bool> tensor(spec.tensors.size()), loop(spec.loops.size());
+  const auto mark = [&](const Access& a) { tensor[a.tensor.index()] = true; };
+  for (std::size_t i = 0; i < spec.operators.size(); ++i) {
+    if (gone[i]) continue;
+    Operator& o = spec.operators[i];
+    for (LoopId l : o.loops) loop[l.index()] = true;
+    std::ranges::for_each(o.inputs, mark);
+    for (const Output& out : o.outputs) mark(out.target);
+    kept.push_back(std::move(o));
+  }
+  spec.operators = std::move(kept);
+  const auto tensors = keep_marked(spec.tensors, tensor), loops = keep_marked(spec.loops, loop);
+  const auto renumber = [&](Access& a) {
+    a.tensor = TensorId(tensors[a.tensor.index()]);
+    for (Affine& index : a.index)
+      for (Term& t : index.terms) t.loop = LoopId(loops[t.loop.index()]);
+  };
+  for (Operator& o : spec.operators) {
+    for (LoopId& l : o.loops) l = LoopId(loops[l.index()]);
+    std::ranges::for_each(o.inputs, renumber);
+    for (Output& out : o.outputs) renumber(out.target);
+  }
+  for (TensorId& t : spec.outputs) t = TensorId(tensors[t.index()]);
+}
+
+void drop_unneeded(WorkloadSpec& spec) {
+  std::vector<bool> gone(spec.operators.size());
+  const auto is_read = [&](TensorId t) {
+    if (std::ranges::find(spec.outputs, t) != spec.outputs.end()) return true;
+    for (std::size_t i = 0; i < gone.size(); ++i)
+      if (!gone[i] && std::ranges::any_of(spec.operators[i].inputs,
+                                          [&](const Access& a) { return a.tensor == t; }))
+        return true;
+    return false;
+  };
+  for (bool any = true; any;) {
+    any = false;
+    for (std::size_t i = 0; i < gone.size(); ++i) {
+      if (gone[i] || std::ranges::any_of(spec.operators[i].outputs,
+                                         [&](const Output& o) { return is_read(o.target.tensor); }))
+        continue;
+      gone[i] = any = true;
+    }
+  }
+  drop(spec, gone);
+}
+
 }  // namespace tilewright::rewrite

@@ -1,6 +1,10 @@
 // One operator's value computed where another reads it. Internal to rewrites.
 #pragma once
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "core/workload/workload.h"
 
 namespace tilewright::rewrite {
@@ -20,6 +24,23 @@ namespace tilewright::rewrite {
 /// caller's. Cost: linear in both expressions.
 Result<Operator> substitute(const WorkloadSpec& spec, const Operator& reader, int input,
                             const Operator& producer, const Output& written);
+
+/// The workload without these operators, tensors that no other has, and loops that no other has.
+void drop(WorkloadSpec& spec, const std::vector<bool>& gone);
+/// The same of operators whose results nobody reads, and that are no outputs. Cost: the square of
+/// the operators, at most their cube.
+void drop_unneeded(WorkloadSpec& spec);
+
+/// `wanted`, or the first of wanted_2, wanted_3, ... that none of these has for a name.
+template <class Items>
+std::string unused(const Items& items, const std::string& wanted) {
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(items.begin(), items.end(), [&](const auto& i) { return i.name == name; });
+  };
+  std::string name = wanted;
+  for (int n = 2; taken(name); ++n) name = wanted + "_" + std::to_string(n);
+  return name;
+}
 
 /// Only what an expression mentions, or what that is gathered by, stays an input of the operator.
 void drop_unread(Operator& op);

@@ -1,0 +1,132 @@
+// Beyond the paper's search: kernels of a plan made one where that takes less time.
+#include <algorithm>
+#include <set>
+
+#include "models/fusionstitching/fusionstitching.h"
+
+namespace tilewright::fusionstitching {
+namespace {
+
+constexpr int kMostUnions = 200;  // that are stitched for a plan
+
+class Joiner {
+ public:
+  Joiner(Evaluator& e, const Device& d, const PlanPrice& p, Known& known)
+      : e_(e), g_(e.graph()), d_(d), known_(known), all_(p.patterns) {
+    for (std::size_t k = 0; k < all_.size(); ++k) {
+      products_.push_back(p.kernels[k].parts.empty());
+      seconds_.push_back(products_[k] ? 0 : seconds(all_[k], p.kernels[k]));
+      tensors_.push_back(tensors_of(all_[k]));
+    }
+  }
+
+  /// Whether any were joined.
+  bool run() {
+    for (std::size_t a = 0; a < all_.size(); ++a)
+      for (std::size_t b = a + 1; b < all_.size(); ++b) consider(a, b);
+    bool any = false;
+    while (!gains_.empty()) {
+      const Gain best = *gains_.begin();
+      gains_.erase(gains_.begin());
+      if (!may_join(best)) continue;
+      join(best);
+      any = true;
+    }
+    return any;
+  }
+
+  FusionPlan plan() const {
+    FusionPlan out;
+    for (const Pattern& p : all_)
+      if (p.size() > 1) out.patterns.push_back({p, e_.score(p).value_or(0)});
+    std::ranges::sort(out.patterns, {}, &Scored::pattern);
+    for (const Scored& s : out.patterns) out.score += s.score;
+    return out;
+  }
+
+ private:
+  struct Gain {
+    double seconds;  ///< that both take now less those that their union takes
+    std::size_t a, b;
+    Pattern both;
+    bool operator<(const Gain& o) const {
+      return seconds != o.seconds ? seconds > o.seconds : both < o.both;
+    }
+  };
+
+  double seconds(const Pattern& p, const StitchedKernel& k) const {
+    return compared_seconds({g_, d_, {.seconds = k.seconds, .kernels = {k}, .patterns = {p}}});
+  }
+
+  std::set<TensorId> tensors_of(const Pattern& p) const {
+    std::set<TensorId> all;
+    for (int v : p) {
+      const Operator& op = g_.workload().op(g_.vertex(v).op);
+      for (const Access& a : op.inputs) all.insert(a.tensor);
+      for (const Output& o : op.outputs) all.insert(o.target.tensor);
+    }
+    return all;
+  }
+
+  void consider(std::size_t a, std::size_t b) {
+    if (products_[a] || products_[b] || all_[a].empty() || all_[b].empty()) return;
+    if (std::ranges::none_of(tensors_[a], [&](TensorId t) { return tensors_[b].contains(t); }))
+      return;
+    Pattern both;
+    std::ranges::merge(all_[a], all_[b], std::back_inserter(both));
+    const double now = seconds_[a] + seconds_[b];
+    if (static_cast<double>(compulsory_of(g_, both).value) / d_.dram_bytes_per_second >= now)
+      return;
+    auto at = known_.find(both);
+    if (at == known_.end()) {
+      if (++stitched_ > kMostUnions) return;
+      at = known_.emplace(both, stitch(g_, d_, both, e_.options())).first;
+    }
+    if (!at->second) return;
+    const double gain = now - seconds(both, *at->second);
+    if (gain > 1e-9 * now) gains_.insert({gain, a, b, std::move(both)});
+  }
+
+  /// Whether both are still there, and no kernel would wait for itself.
+  bool may_join(const Gain& gain) const {
+    Pattern both;
+    std::ranges::merge(all_[gain.a], all_[gain.b], std::back_inserter(both));
+    if (both != gain.both) return false;
+    std::vector<Pattern> kernels{both};
+    for (std::size_t k = 0; k < all_.size(); ++k)
+      if (k != gain.a && k != gain.b && !all_[k].empty()) kernels.push_back(all_[k]);
+    const std::size_t count = kernels.size();
+    return launch_order(g_, std::move(kernels)).size() == count;
+  }
+
+  void join(const Gain& gain) {
+    all_.push_back(gain.both);
+    products_.push_back(false);
+    seconds_.push_back(seconds_[gain.a] + seconds_[gain.b] - gain.seconds);
+    tensors_.push_back(tensors_of(gain.both));
+    all_[gain.a].clear();
+    all_[gain.b].clear();
+    for (std::size_t k = 0; k + 1 < all_.size(); ++k) consider(k, all_.size() - 1);
+  }
+
+  Evaluator& e_;
+  const Graph& g_;
+  const Device& d_;
+  Known& known_;
+  std::vector<Pattern> all_;  ///< empty: joined to others
+  std::vector<bool> products_;
+  std::vector<double> seconds_;
+  std::vector<std::set<TensorId>> tensors_;
+  std::set<Gain> gains_;
+  int stitched_ = 0;
+};
+
+}  // namespace
+
+std::optional<FusionPlan> joined(Evaluator& e, const Device& d, const PlanPrice& p, Known& known) {
+  Joiner joiner(e, d, p, known);
+  if (!joiner.run()) return std::nullopt;
+  return joiner.plan();
+}
+
+}  // namespace tilewright::fusionstitching
