@@ -62,9 +62,8 @@ bool runs_over_columns(const Graph& g, const Component& c);
 bool sums_columns(const Graph& g, const Component& c);
 /// Whether such sums may be cut over blocks, which then add to the result atomically.
 bool may_split(const Graph& g, const Component& c);
-/// Whether so many columns are whole sectors of all that is read and written. Of halves that
-/// neighbouring blocks have, an H200 made `column-norm:rows=8192,cols=4096` in 249 us.
-bool has_whole_sectors(const Graph& g, const Component& c, std::int64_t columns);
+/// Bytes of the smallest element that it reads from home or writes there.
+std::int64_t smallest_element(const Graph& g, const Component& c);
 /// Elements that one access of a thread may move: 16 bytes of them, as the contiguous loop's extent
 /// divides; 1 where there is none.
 std::int64_t widest_vector(const Graph& g, const Component& c);

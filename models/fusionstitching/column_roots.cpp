@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kEnoughRows = 128;  // a block each, for about every SM of a large GPU
 constexpr double kAddedOfClock = 4;  // bytes, for each SM
+constexpr auto kWholeSector = static_cast<std::int64_t>(kSectorBytes);
+constexpr double kBesidePiece = 19;  // bytes: from the two sizes in memory_bytes()'s comment
 constexpr std::array<std::int64_t, 6> kBlocksOfSm = {1, 2, 3, 4, 6, 8};
 
 bool read_among(const Graph& g, std::span<const int> vertices, int v) {
@@ -170,13 +172,21 @@ void join_equal(const Graph& g, std::vector<Component>& parts) {
 bool take_columns(const Graph& g, Component& part, std::int64_t columns) {
   if (!part.partial.empty() || !runs_over_columns(g, part) || sums_columns(g, part)) return false;
   const int along = contiguous_loop(g, part, part.rows);
-  if (g.extent(along) <= columns || !has_whole_sectors(g, part, columns)) return false;
+  if (g.extent(along) <= columns || columns * smallest_element(g, part) < kWholeSector)
+    return false;
   const std::int64_t all = g.extent(along);
   part.along = along;
   part.columns = columns;
   part.rows &= ~bit(along);
   part.row_count = g.points(part.rows) * static_cast<double>(ceil_div(all, columns));
   return true;
+}
+
+double memory_bytes(const Graph& g, const Component& part) {
+  const auto bytes = static_cast<double>(compulsory_of(g, part.vertices).value);
+  if (part.along < 0) return bytes;
+  const auto piece = static_cast<double>(part.columns * smallest_element(g, part));
+  return bytes * (1 + kBesidePiece / piece);
 }
 
 int run_loop(const Graph& g, const Component& c) {

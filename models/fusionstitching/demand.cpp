@@ -231,9 +231,11 @@ class Tally {
       kept_.make(a.tensor, parts * own(a, there));
       return latency(a, there);
     }
-    // Threads bring the tile an element at a time.
+    // Threads bring the tile an element at a time; of a row a thread, all rows of a warp.
     const double threads = at.warps == 0 ? kWarp * out_.warps : kWarp;
-    const double tile = elements(a, at);
+    double tile = elements(a, at);
+    for (std::size_t l = 0; l < at.lanes.size(); ++l)
+      if (loops_of(a).has(l)) tile *= at.lanes[l];
     const double turns = ceil_over(tile, threads);
     Place staging = at;
     staging.turns = turns;

@@ -84,24 +84,19 @@ bool may_split(const Graph& g, const Component& c) {
 }
 
 std::int64_t widest_vector(const Graph& g, const Component& c) {
-  const Workload& w = g.workload();
-  std::int64_t smallest = kAccess;
-  each_home_access(g, c, [&](const Access& a) {
-    smallest = std::min<std::int64_t>(smallest, size_of(w.tensor(a.tensor).dtype));
-  });
   int l = contiguous_loop(g, c, LoopSet::all());
   if (l < 0) return 1;
-  std::int64_t widest = kAccess / smallest;
+  std::int64_t widest = kAccess / smallest_element(g, c);
   while (widest > 1 && g.extent(l) % widest != 0) widest /= 2;
   return widest;
 }
 
-bool has_whole_sectors(const Graph& g, const Component& c, std::int64_t columns) {
-  bool all = true;
+std::int64_t smallest_element(const Graph& g, const Component& c) {
+  std::int64_t smallest = kAccess;
   each_home_access(g, c, [&](const Access& a) {
-    all = all && columns * size_of(g.workload().tensor(a.tensor).dtype) >= kSectorBytes;
+    smallest = std::min<std::int64_t>(smallest, size_of(g.workload().tensor(a.tensor).dtype));
   });
-  return all;
+  return smallest;
 }
 
 }  // namespace tilewright::fusionstitching

@@ -28,8 +28,7 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
   k.cycles = k.waves * cycles / static_cast<double>(k.warps);  // a pack's warps: their mean
   k.seconds = k.cycles / d.clock_hz;
   double bytes = 0;  // each part reads for itself
-  for (const Stitched& s : k.parts)
-    bytes += static_cast<double>(compulsory_of(g, s.component.vertices).value);
+  for (const Stitched& s : k.parts) bytes += memory_bytes(g, s.component);
   if (o.bandwidth || o.latency == Latency::overlap)
     k.seconds = std::max(k.seconds, bytes / d.dram_bytes_per_second + added_seconds(d, added));
   if (std::ranges::any_of(k.parts, [](const Stitched& s) { return s.demand.blocks == 0; }))

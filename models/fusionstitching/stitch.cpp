@@ -31,7 +31,7 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
       o_(o) {
   points_ = std::ranges::all_of(c.vertices, [this](int v) { return inner(v) <= 1; });
   if (!o.written) return;
-  dram_bytes_ = static_cast<double>(compulsory_of(g, c.vertices).value);
+  dram_bytes_ = memory_bytes(g, c);
   columns_ = sums_columns(g, c);
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
