@@ -232,9 +232,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       const std::int64_t outer_blocks = blocks_here_;
       for (NodeId c : n.children) {
         if (copying_ && !has_copies(c)) continue;
-        const ScheduleNode& part = k_.node(c);
-        const std::int64_t own = part.binding == Binding::grid ? part.max_trips : 1;
-        const std::int64_t first = part.first_block, blocks = own * blocks_below(k_, c);
+        const std::int64_t first = k_.node(c).first_block, blocks = blocks_of(k_, c);
         rest_ = names_.fresh("rest");
         out_.open("if (" + outer + " >= " + std::to_string(first) + " && " + outer + " < " +
                   std::to_string(first + blocks) + ")");

@@ -234,9 +234,7 @@ void StitchEmitter::visit_pack(NodeId id) {
   const std::string outer = rest_;
   const std::int64_t outer_blocks = blocks_here_;
   for (NodeId c : k_.node(id).children) {
-    const ScheduleNode& part = k_.node(c);
-    const std::int64_t own = part.binding == Binding::grid ? part.max_trips : 1;
-    const std::int64_t first = part.first_block, blocks = own * blocks_below(k_, c);
+    const std::int64_t first = k_.node(c).first_block, blocks = blocks_of(k_, c);
     rest_ = names_.fresh("rest");
     out_.open("if (" + outer + " >= " + std::to_string(first) + " && " + outer + " < " +
               std::to_string(first + blocks) + ")");

@@ -35,7 +35,7 @@ void BlockWalk::visit(NodeId id, const Ranges& ranges) {
     case NodeKind::pack:
       for (NodeId c : n.children) {
         const std::int64_t first = k_.node(c).first_block, outer = rest_;
-        if (rest_ < first || rest_ >= first + blocks_below(k_, c)) continue;
+        if (rest_ < first || rest_ >= first + blocks_of(k_, c)) continue;
         rest_ -= first;
         visit(c, ranges);
         rest_ = outer;

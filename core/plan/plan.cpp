@@ -40,6 +40,7 @@ void write_pack(const Node& node, std::string& out) {
   out += "( ";
   for (std::size_t i = 0; i < node.children.size(); ++i) {
     if (i > 0) out += " | ";
+    if (node.children[i].first_block) out += std::to_string(*node.children[i].first_block) + ": ";
     write_bare(node.children[i], out);
   }
   out += " )";

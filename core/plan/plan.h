@@ -29,6 +29,8 @@ struct Node {
   bool once = false;        ///< compute: skip a tile that is complete
   bool atomic = false;      ///< store: combine into the target
   std::vector<Node> children = {};  ///< loop: exactly one; sequence, pack: the parts
+  /// Of a pack's part: the first of its blocks; none: the one after the last part's.
+  std::optional<std::int64_t> first_block = {};
   friend bool operator==(const Node&, const Node&) = default;
 };
 

@@ -14,6 +14,7 @@ namespace {
 constexpr int kMaxDepth = 64;                ///< loops and parentheses inside one another
 constexpr std::size_t kMaxText = 4096 * 1024;  ///< characters of a tree or a tile table
 constexpr int kMaxCopies = 8;
+constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
 
 constexpr std::array kOrderedBindings = {Binding::seq,    Binding::grid,  Binding::cluster,
                                          Binding::warp,   Binding::lane,  Binding::thread,
@@ -87,17 +88,35 @@ class Parser {
     return sequence(std::move(parts));
   }
 
+  /// `64:` before a part of a pack: where its blocks begin.
+  std::optional<std::int64_t> parse_first_block() {
+    if (at_end() || !is_digit(text_[pos_])) return std::nullopt;
+    const std::size_t start = pos_;
+    while (pos_ < text_.size() && is_digit(text_[pos_])) ++pos_;
+    const std::string_view digits = text_.substr(start, pos_ - start);
+    std::int64_t first = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), first);
+    if (error != std::errc() || first >= kMostBlocks)
+      fail(start, digits, "a block, 0 to " + std::to_string(kMostBlocks - 1));
+    if (at_end() || text_[pos_] != ':')
+      fail(pos_, rest(), "':' after the first block of a part: ( 64: a )");
+    ++pos_;
+    return first;
+  }
+
   /// After '(': a sequence, or the parts of a pack.
   Node parse_group(std::size_t open) {
     std::vector<Node> parts;
     while (true) {
+      const auto first = parse_first_block();
       parts.push_back(parse_parts("at least one node within the parentheses"));
+      parts.back().first_block = first;
       if (at_end()) {
         fail(pos_, {}, "')' that closes the '(' of column " + std::to_string(open + 1));
       }
       if (text_[pos_++] == ')') break;
     }
-    if (parts.size() == 1) return std::move(parts.front());
+    if (parts.size() == 1 && !parts.front().first_block) return std::move(parts.front());
     Node pack;
     pack.kind = Node::Kind::pack;
     pack.children = std::move(parts);

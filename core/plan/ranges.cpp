@@ -157,15 +157,13 @@ std::vector<NodeId> unit_loops(const Schedule& s, const ScheduledKernel& k, Node
 std::int64_t blocks_below(const ScheduledKernel& k, NodeId node) {
   const ScheduleNode& n = k.node(node);
   std::int64_t most = 1;
-  std::int64_t sum = 0;
-  for (NodeId c : n.children) {
-    const ScheduleNode& child = k.node(c);
-    const std::int64_t own = child.binding == Binding::grid ? child.max_trips : 1;
-    const std::int64_t blocks = own * blocks_below(k, c);
-    most = std::max(most, blocks);
-    sum += blocks;
-  }
-  return n.kind == NodeKind::pack ? sum : most;
+  for (NodeId c : n.children) most = std::max(most, k.node(c).first_block + blocks_of(k, c));
+  return most;
+}
+
+std::int64_t blocks_of(const ScheduledKernel& k, NodeId node) {
+  const ScheduleNode& n = k.node(node);
+  return (n.binding == Binding::grid ? n.max_trips : 1) * blocks_below(k, node);
 }
 
 std::int64_t gathered_elements(const Schedule& s, const ScheduledKernel& k, OpId op, int input,

@@ -154,6 +154,12 @@ Node to_plan(const Draft& d, NodeId id) {
     case NodeKind::pack: {
       Node pack{.kind = Node::Kind::pack};
       pack.children = parts(d, id);
+      std::int64_t next = 0;
+      for (std::size_t i = 0; i < n.children.size(); ++i) {
+        const std::int64_t first = d.node(n.children[i]).first_block;
+        if (first != next || n.children.size() == 1) pack.children[i].first_block = first;
+        next = first + blocks_of(d.k, n.children[i]);
+      }
       return pack;
     }
     case NodeKind::load:
@@ -168,16 +174,27 @@ Node to_plan(const Draft& d, NodeId id) {
   return {};
 }
 
-void place_packs(Draft& d) {
-  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+/// Inner packs first: how many blocks a part has is a matter of where its own packs' parts begin.
+std::optional<Reason> place_packs(Draft& d) {
+  for (std::size_t i = d.k.nodes.size(); i-- > 0;) {
     if (d.k.nodes[i].kind != NodeKind::pack) continue;
-    std::int64_t first = 0;
+    std::int64_t next = 0;
+    std::map<std::int64_t, std::int64_t> taken;  // blocks from, to
     for (NodeId part : d.k.nodes[i].children) {
+      const auto said = d.first_blocks.find(part);
+      const std::int64_t first = said == d.first_blocks.end() ? next : said->second;
+      next = first + blocks_of(d.k, part);
+      const auto after = taken.lower_bound(first);
+      if ((after != taken.end() && after->first < next) ||
+          (after != taken.begin() && std::prev(after)->second > first))
+        return Reason{formatted(
+            "blocks {} to {} of a part of a pack are another part's, too: parts run side by side",
+            first, next - 1)};
+      taken[first] = next;
       d.node(part).first_block = first;
-      const std::int64_t own = d.node(part).binding == Binding::grid ? d.node(part).max_trips : 1;
-      first += own * blocks_below(d.k, part);
     }
   }
+  return std::nullopt;
 }
 
 void check_tiles(const Draft& d) {
@@ -333,7 +350,7 @@ std::optional<Reason> run(Draft& d) {
   bind_tree(d);
   if (auto reason = check_gathers(d)) return reason;
   if (auto reason = place_cuts(d)) return reason;
-  place_packs(d);
+  if (auto reason = place_packs(d)) return *reason;
   d.k.blocks = blocks_below(d.k, NodeId(0));
   if (auto reason = place_buffers(d)) return reason;
   if (auto reason = check_legal(d)) return reason;

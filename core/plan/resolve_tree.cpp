@@ -63,7 +63,10 @@ class Binder {
         return bind_body(n, add(NodeKind::sequence, parent));
       case Node::Kind::pack: {
         const NodeId id = add(NodeKind::pack, parent);
-        for (const Node& c : n.children) bind(c, id, false);
+        for (const Node& c : n.children) {
+          if (c.first_block) d_.first_blocks[NodeId(d_.k.nodes.size())] = *c.first_block;
+          bind(c, id, false);
+        }
         return;
       }
       case Node::Kind::load:

@@ -65,6 +65,7 @@ struct Draft {
   std::vector<std::vector<BufferId>>& chain = tables.chain;
   std::vector<NodeId>& home_body = tables.home_body;
 
+  std::map<NodeId, std::int64_t> first_blocks;  ///< of packs' parts, where the plan says them
   std::map<TensorId, LevelId> pinned;       ///< to a level that the plan names
   std::map<TensorId, std::string> home_at;  ///< pins' `at`
   std::map<TensorId, bool> sliding;

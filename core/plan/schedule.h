@@ -117,7 +117,7 @@ struct ScheduleNode {
   std::vector<OutputUse> writes;
 
   Unit scope = Unit::machine;       ///< sync: the unit whose members wait for one another
-  std::int64_t first_block = 0;     ///< pack: children run on consecutive blocks; offset of a part
+  std::int64_t first_block = 0;     ///< of a pack's part: where its blocks begin among the pack's
 };
 
 enum class BufferRole : std::uint8_t {
@@ -223,8 +223,10 @@ Box write_box(const Schedule& s, const ScheduledKernel& k, OpId op, int output, 
 std::vector<NodeId> unit_loops(const Schedule& s, const ScheduledKernel& k, NodeId place,
                                LevelId level);
 /// Linear blocks within one iteration of a node: the product of max_trips of the grid loops nested
-/// below it, the largest over parts in sequence, the sum over a pack's parts.
+/// below it, the largest over parts in sequence, of a pack up to the end of its last part.
 std::int64_t blocks_below(const ScheduledKernel& k, NodeId node);
+/// The same of a node with what it is bound to itself.
+std::int64_t blocks_of(const ScheduledKernel& k, NodeId node);
 /// How many elements one compute reads of a gathered op.inputs[input]: one a point of gather_loops.
 std::int64_t gathered_elements(const Schedule& s, const ScheduledKernel& k, OpId op, int input,
                                const Ranges& r);

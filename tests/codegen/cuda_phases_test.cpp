@@ -148,6 +148,31 @@ TEST(Phases, AfterAPackBlocksGoOnWithWhatTheyHave) {
   run(c, 1e-5);
 }
 
+/// The plan says where a part's blocks begin: the next nest finds what those of its own have.
+TEST(Phases, PartsBeginWhereThePlanSays) {
+  const std::string w =
+      "name: fan\nloops: {r: 40, c: 16}\noperators:\n  - \"a: a[r,c] = exp(x[r,c])\"\n"
+      "  - \"b: b[r,c] = x[r,c] * 2\"\n  - \"y: y[r,c] = x[r,c] + 1\"\n";
+  const auto at = [&](const std::string& second, const std::string& next) {
+    return Case{w, "( r/8@grid ( L.x C.a S.a ) | " + second +
+                       ": r/8@grid ( L.x C.b S.b ) ) Y.grid ( " + next +
+                       ": r/8@grid ( L.x C.y S.y ) )"};
+  };
+  for (const auto& [next, times] : {std::pair{"7", 2}, {"0", 2}, {"6", 3}, {"12", 3}}) {
+    SCOPED_TRACE(next);
+    const Case c = at("7", next);
+    EXPECT_EQ(moved(exact(schedule_of(c))).at("x").first, times * 40 * 16 * 4);
+    run(c, 1e-5);
+  }
+  EXPECT_EQ(schedule_of(at("7", "7")).kernels[0].blocks, 12);
+  try {
+    schedule_of(at("4", "0"));
+    ADD_FAILURE() << "two parts have block 4";
+  } catch (const std::runtime_error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("blocks 4 to 8 of a part of a pack"));
+  }
+}
+
 /// Parts without a loop over blocks, in a kernel that has more blocks than the first part.
 TEST(Phases, EveryPartOfAPackRuns) {
   const std::string w =

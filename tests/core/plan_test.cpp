@@ -84,6 +84,15 @@ TEST(PlanNotation, TextAndBuildersSayTheSame) {
                            store("C", "dram", true)}),
                  64, Binding::grid));
   EXPECT_EQ(sequence({compute("a")}), compute("a"));
+  const Node placed = parse_tree("( 3: C.a C.b | C.c | 64 : m/4@grid ( C.d ) )");
+  ASSERT_EQ(placed.children.size(), 3U);
+  EXPECT_EQ(placed.children[0].first_block, 3);
+  EXPECT_EQ(placed.children[1].first_block, std::nullopt);
+  EXPECT_EQ(placed.children[2].first_block, 64);
+  EXPECT_EQ(to_text(placed), "( 3: C.a C.b | C.c | 64: m/4@grid ( C.d ) )");
+  const Node alone = parse_tree("m ( 0: C.a )");
+  EXPECT_EQ(alone.children[0].kind, Node::Kind::pack);
+  EXPECT_EQ(parse_tree(to_text(alone)), alone);
   const Node pack = parse_tree("( C.a C.b | C.c )");
   EXPECT_EQ(pack.kind, Node::Kind::pack);
   ASSERT_EQ(pack.children.size(), 2U);
@@ -107,6 +116,10 @@ const BadTree kBadTrees[] = {
     {"( C.a | )", "column 9", "at least one node"},
     {"( | C.a )", "column 3", "at least one node"},
     {"C.a | C.b", "column 5", "a pack in parentheses"},
+    {"( 64 C.a | C.b )", "column 6", "':' after the first block"},
+    {"( C.a | 64: )", "column 13", "at least one node"},
+    {"( 2147483648: C.a )", "column 3", "a block, 0 to 2147483647"},
+    {"64: C.a", "column 1", "L.TENSOR"},
     {"X.a", "column 1", "L.TENSOR"},
     {"l.a", "column 1", "L.TENSOR"},
     {"C.", "column 3", "operator or tensor"},

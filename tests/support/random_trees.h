@@ -186,6 +186,7 @@ class Maker : private Dice {
   /// by side where that may be; sometimes a loop around it all.
   Node phases(const std::vector<OpId>& ops, std::vector<Range> ranges) {
     std::vector<Node> parts;
+    std::optional<std::int64_t> first_block;
     bool inside_loop = false;
     std::string around;
     std::int64_t step = 0;
@@ -208,9 +209,17 @@ class Maker : private Dice {
         Node pack{.kind = Node::Kind::pack};
         pack.children.push_back(std::move(parts.back()));
         pack.children.push_back(std::move(part));
+        if (chance(0.4)) first_block = pack.children.back().first_block = pick(3, 40);
         parts.back() = std::move(pack);
       } else {
         if (!parts.empty() && chance(0.9)) parts.push_back(sync("grid"));
+        // On the blocks of the pack's second part, or others.
+        if (first_block && chance(0.5)) {
+          part.first_block = chance(0.7) ? first_block : pick(0, 40);
+          Node alone{.kind = Node::Kind::pack};
+          alone.children.push_back(std::move(part));
+          part = std::move(alone);
+        }
         parts.push_back(std::move(part));
       }
       begin = end;
