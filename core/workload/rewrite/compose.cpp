@@ -12,6 +12,7 @@
 // one.
 #include <algorithm>
 
+#include "core/workload/expr.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
 
@@ -208,7 +209,12 @@ class Composer {
     for (Operator& o : spec_.operators) {
       for (LoopId& l : o.loops) l = LoopId(loops[l.index()]);
       std::ranges::for_each(o.inputs, renumber);
-      for (Output& out : o.outputs) renumber(out.target);
+      for (Output& out : o.outputs) {
+        renumber(out.target);
+        const auto move = [&](LoopId& l) { l = LoopId(loops[l.index()]); };
+        each_index(out.value, move);
+        if (out.rescale) each_index(*out.rescale, move);
+      }
     }
     for (TensorId& t : spec_.outputs) t = TensorId(tensors[t.index()]);
   }
