@@ -62,10 +62,10 @@ struct Access {
 
 /// A scalar expression over an operator's inputs. In a running operator an output whose combine is
 /// assign may also name another output of the same operator, as it was `before` and as it is
-/// `after` this block of the reduction is combined in: online softmax's shift[m] = before(mx) -
-/// after(mx). Where nothing has been combined in yet, `before` is the identity of that output's
-/// combine. The index of one of the operator's loops is a value too: a causal mask is E[m,l] =
-/// select(lt(m, l), -inf, S[m,l]). It is the one in the whole loop, whatever the tile.
+/// `after` this block of the reduction is combined in (online softmax's shift: before - after of
+/// the maximum). Where nothing has been combined in yet, `before` is the identity of that combine.
+/// The index of one of the operator's loops is a value too, the one in the whole loop whatever the
+/// tile: select(lt(m, l), -32768, S[m,l]) is a causal mask.
 struct Expr {
   enum class Kind : std::uint8_t { input, constant, index, call, before, after };
   Kind kind = Kind::constant;

@@ -105,10 +105,8 @@ std::vector<Family> row_families() {
   return {
       {"attention",
        "softmax(Q K^T) V with the softmax as separate operators; scale=1 divides by sqrt(k), "
-       "online=1 "
-       "sums in one pass, groups query heads share keys and values; causal=1 lets row i read "
-       "columns up "
-       "to i + l - m",
+       "online=1 sums in one pass, groups query heads share keys and values; causal=1 lets row i "
+       "read columns up to i + l - m, and l be no less than m",
        "MCFuser, table III; Chimera, section VI (BMM + softmax + BMM)",
        {{"heads", 1},
         {"m", 512},
