@@ -344,10 +344,11 @@ TEST(Bounds, IndicesAreExact) {
       "name: t\ndtype: f32\nloops: {i: 40, j: 90}\noperators:\n"
       "  - U[i,j] = select(lt(i - 3, j), select(lt(j, 2 * i + 1), X[i,j], -inf), -inf)\n"
       "  - R[i] max= U[i,j]\n  - P[i,j] = exp(U[i,j] - R[i])\n  - Z[i] += P[i,j]\n"
-      "outputs: [U, P, Z]\ntensors: {X: [40, 90]}\n",
+      "  - W[i,j] = select(lt(i - 3, j), X[i,j], select(lt(2 * i + 1, j), 7, 3 * X[i,j]))\n"
+      "outputs: [U, P, Z, W]\ntensors: {X: [40, 90]}\n",
       "t");
   const Bounded all = evaluate_bounded(w, random_inputs(w, 3));
-  for (const char* name : {"U", "P", "Z"})
+  for (const char* name : {"U", "P", "Z", "W"})
     for (std::size_t i = 0; i < of(w, all.bounds, name).size(); ++i) {
       if (name[0] == 'Z' && std::isnan(of(w, all.values, name)[i])) continue;
       ASSERT_LE(of(w, all.bounds, name)[i], 1e-4) << name << " " << i;
