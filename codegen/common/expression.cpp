@@ -14,9 +14,11 @@ std::string literal(double value, const std::string& real) {
 }
 
 std::string expression(const Expr& e, const std::string& real,
+                       const std::function<std::string(LoopId)>& of_index,
                        const std::function<std::string(int, bool)>& of_output) {
   if (e.kind == Expr::Kind::input) return "x" + std::to_string(e.input);
   if (e.kind == Expr::Kind::constant) return literal(e.constant, real);
+  if (e.kind == Expr::Kind::index) return of_index(e.loop);
   if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) {
     TW_CHECK(of_output, "an operator that does not run has a running expression");
     return of_output(e.input, e.kind == Expr::Kind::before);
@@ -24,7 +26,7 @@ std::string expression(const Expr& e, const std::string& real,
   TW_CHECK(find_expr_function(e.function) != nullptr, "an expression calls an unknown function");
   std::string text = "f_" + e.function + "(";
   for (std::size_t i = 0; i < e.args.size(); ++i)
-    text += (i == 0 ? "" : ", ") + expression(e.args[i], real, of_output);
+    text += (i == 0 ? "" : ", ") + expression(e.args[i], real, of_index, of_output);
   return text + ")";
 }
 

@@ -158,7 +158,7 @@ void KernelEmitter::Follower::point(Width width) {
   if (!reduces_) e_.out_.line("Vector " + value_ + ";");
   e_.out_.open("");
   inputs(width, {&output(0).value}, values_);
-  std::string next = expression(output(0).value, real(width));
+  std::string next = PointText::value(width, output(0).value);
   if (reduces_) {
     if (width == Width::part)
       next = "first_of(lanes, " + next + ", " + identity(width, output(0)) + ")";

@@ -67,8 +67,6 @@ class KernelEmitter::Points : PointText {
   }
 
  private:
-  static std::string value(Width width, const Expr& e) { return expression(e, real(width)); }
-
   /// The longest loop that vectors can run along; -1: none. Along a reduction, lanes are joined at
   /// its end.
   int vector_loop() const {
@@ -180,8 +178,7 @@ class KernelEmitter::Points : PointText {
     for (std::size_t o = 0; o < n_.writes.size(); ++o) {
       if (!names_outputs(output(o).value)) continue;
       inputs(width, {&output(o).value});
-      e_.out_.line(
-          combined(output(o).combine, y(o), expression(output(o).value, real(width), named)));
+      e_.out_.line(combined(output(o).combine, y(o), value(width, output(o).value, named)));
     }
     if (!followers_ || followers_->stores())
       for (std::size_t o = 0; o < n_.writes.size(); ++o) store(width, o);

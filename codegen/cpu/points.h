@@ -73,6 +73,19 @@ class KernelEmitter::PointText {
     return literal(identity_of(out.combine), real(width));
   }
 
+  /// A loop's index as a value; lanes count on along the loop that vectors run along.
+  std::string index_value(Width width, LoopId loop) const {
+    const auto l = std::ranges::find(op_.loops, loop) - op_.loops.begin();
+    const std::string at = "static_cast<Real>(" + names_[static_cast<std::size_t>(l)] + ")";
+    if (width == Width::one) return at;
+    return (l == vector_ ? "count_from(" : "splat(") + at + ")";
+  }
+  std::string value(Width width, const Expr& e,
+                    const std::function<std::string(int, bool)>& of_output = {}) const {
+    const auto of_index = [&](LoopId loop) { return index_value(width, loop); };
+    return expression(e, real(width), of_index, of_output);
+  }
+
   /// Declares an array and what to add to indices times strides: where its held tile begins.
   void array(BufferId b, const std::string& name, bool read_only) const {
     const auto& stride = e_.layouts_[b.index()].stride;

@@ -205,8 +205,13 @@ std::string lanes_text(int vector_bytes, bool f64) {
 
 std::string vector_functions_text(int vector_bytes, bool f64) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
+  std::string counted;
+  for (int i = 0; i < lanes; ++i) counted += (i == 0 ? "" : ", ") + std::to_string(i);
   return "\n// Functions of whole vectors.\n"
          "TILEWRIGHT_TARGET inline Vector splat(Real x) { return x - Vector{}; }\n"
+         "TILEWRIGHT_TARGET inline Vector count_from(Real x) {\n  return x + Vector{" +
+         counted +
+         "};\n}\n"
          "TILEWRIGHT_TARGET inline Vector vector_at(const Real* p) {\n"
          "  return *reinterpret_cast<const Unaligned*>(p);\n}\n"
          "TILEWRIGHT_TARGET inline void store(Real* p, Vector v) {\n"

@@ -342,7 +342,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     const std::string when = !shared ? again : again.empty() ? "writes" : "writes && " + again;
     out_.open(when.empty() ? "" : "if (" + when + ")");
     inputs(at);
-    out_.line(result(o) + " *= " + expression_text(*out.rescale) + ";");
+    out_.line(result(o) + " *= " + expression_text(*out.rescale, n.op, at) + ";");
     out_.close();
   }
   if (shared) out_.open("if (exists)");
@@ -362,8 +362,8 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
   for (std::size_t o = 0; o < n.writes.size(); ++o) {
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
     if (!names_outputs(out.value))
-      out_.line(
-          combined(reduces ? out.combine : Combine::assign, result(o), expression_text(out.value)));
+      out_.line(combined(reduces ? out.combine : Combine::assign, result(o),
+                         expression_text(out.value, n.op, loops)));
   }
   for (std::size_t l = 0; l < std::max<std::size_t>(1, reductions.size()); ++l) out_.close();
   if (shared) {
@@ -386,7 +386,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
   for (std::size_t o = 0; o < n.writes.size(); ++o) {
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
     if (names_outputs(out.value))
-      out_.line(combined(out.combine, result(o), expression_text(out.value, named)));
+      out_.line(combined(out.combine, result(o), expression_text(out.value, n.op, loops, named)));
     out_.line(put_text(n.writes[o].buffer, point(n.op, out.target, n.writes[o].buffer, loops),
                        result(o)));
   }

@@ -33,8 +33,12 @@ std::string KernelEmitter::literal_text(double value) const {
 }
 
 std::string KernelEmitter::expression_text(
-    const Expr& e, const std::function<std::string(int, bool)>& of_output) const {
-  return expression(e, real(), of_output);
+    const Expr& e, OpId op, const std::vector<std::string>& loops,
+    const std::function<std::string(int, bool)>& of_output) const {
+  const auto of_index = [&](LoopId loop) {
+    return real() + "(" + loops[static_cast<std::size_t>(workload_.local_index(op, loop))] + ")";
+  };
+  return expression(e, real(), of_index, of_output);
 }
 
 std::string KernelEmitter::ref(BufferId b) const { return name(b) + "_held"; }

@@ -52,7 +52,7 @@ void KernelEmitter::rescale(NodeId id, const Product& p, const SymRanges& ranges
     else
       declare_input(id, x, loops);
   }
-  out_.line("const float by = " + expression_text(*by) + ";");
+  out_.line("const float by = " + expression_text(*by, n.op, loops) + ";");
   out_.line("TW_UNROLL");
   out_.open("for (int j = 0; j < " + std::to_string(columns) + "; ++j)");
   out_.line(sums + ".x[i][j][2 * h] *= by;");
@@ -166,7 +166,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
           out_.line((fresh == "true" ? "" : "if (" + fresh + ") ") + y + " = " +
                     literal_text(identity_of(out.combine)) + ";");
       }
-      out_.line(combined(out.combine, y, expression_text(out.value)));
+      out_.line(combined(out.combine, y, expression_text(out.value, n.op, loops_at(true))));
       out_.end();
       out_.line("});");
       continue;
@@ -181,7 +181,8 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     unused();
     if (!in.empty()) out_.line("if (!(" + in + ")) return;");
     inputs(out.value, true);
-    out_.line(combined(out.combine, parts[o] + ".x[i][e / 2]", expression_text(out.value)));
+    out_.line(combined(out.combine, parts[o] + ".x[i][e / 2]",
+                       expression_text(out.value, n.op, loops_at(true))));
     out_.end();
     out_.line("});");
     out_.line("combine_rows<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) +
@@ -222,7 +223,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
       if (out.rescale && fresh != "true") {
         out_.open(fresh == "false" ? "" : "if (!(" + fresh + "))");
         inputs(*out.rescale, false);
-        out_.line(y + " *= " + expression_text(*out.rescale) + ";");
+        out_.line(y + " *= " + expression_text(*out.rescale, n.op, loops_at(false)) + ";");
         out_.close();
       }
       if (!parts[o].empty()) {
@@ -232,7 +233,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
         out_.line(combined(reductions && !naming ? out.combine
                            : naming              ? out.combine
                                                  : Combine::assign,
-                           y, expression_text(out.value, named)));
+                           y, expression_text(out.value, n.op, loops_at(false), named)));
       }
       out_.close();
       out_.line(at + " = " + y + ";");

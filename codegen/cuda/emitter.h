@@ -133,7 +133,8 @@ class KernelEmitter : private RangeEmitter {
   bool widened(TensorId t) const { return workload_.tensor(t).dtype == DType::i8; }
   std::string real() const { return p_.f64 ? "double" : "float"; }
   std::string literal_text(double value) const;
-  std::string expression_text(const Expr& e,
+  /// `loops`: the operator's, by position, as text.
+  std::string expression_text(const Expr& e, OpId op, const std::vector<std::string>& loops,
                               const std::function<std::string(int, bool)>& of_output = {}) const;
 
   // emit_forms.cpp

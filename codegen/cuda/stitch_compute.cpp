@@ -93,10 +93,14 @@ void StitchEmitter::compute(NodeId id) {
   }
   for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i)
     if (!known.contains(i)) define(i);
+  const auto index = [&](LoopId loop) {
+    const auto l = static_cast<std::size_t>(workload_.local_index(n.op, loop));
+    return real() + "(" + variables_.text(facts.point[l]) + ")";
+  };
   for (std::size_t at : made_by_.at(id)) {
     const Value& v = values_[at];
     const Output& out = output_of(v);
-    const std::string value = expression(out.value, real());
+    const std::string value = expression(out.value, real(), index);
     if (is_sum(v)) {
       std::vector<Linear> guards;
       for (const Linear& x : facts.inside)

@@ -212,6 +212,8 @@ class Expressions {
         return wide(inputs_[static_cast<std::size_t>(e.input)]);
       case Expr::Kind::call:
         return call(e, to);
+      case Expr::Kind::index:
+        throw Refused{op_ + " reads a loop's index, for which the npu target has no code"};
       default:
         throw Refused{op_ + " reads an output of its own, for which the npu target has no code"};
     }

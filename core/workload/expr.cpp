@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/workload/expr_rows.h"
+#include "core/workload/workload_limits.h"
 
 namespace tilewright {
 namespace {
@@ -101,6 +102,16 @@ double identity_of(Combine c) {
 bool names_outputs(const Expr& e) {
   if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) return true;
   return std::any_of(e.args.begin(), e.args.end(), names_outputs);
+}
+
+std::optional<std::string> why_no_value(const WorkloadSpec& spec, LoopId id) {
+  const Loop& loop = spec.loops[id.index()];
+  const auto same = [&](const Tensor& t) { return t.name == loop.name; };
+  if (std::any_of(spec.tensors.begin(), spec.tensors.end(), same)) return "is also a tensor";
+  if (loop.name == "inf") return "is also infinity";
+  if (loop.extent > kMaxIndexed)
+    return "has more than " + std::to_string(kMaxIndexed) + " iterations, which f32 cannot count";
+  return std::nullopt;
 }
 
 bool reads_input(const Expr& e, int input) {

@@ -1,6 +1,9 @@
 // Questions about expressions that several parts ask.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "core/workload/workload.h"
 
 namespace tilewright {
@@ -9,5 +12,14 @@ namespace tilewright {
 bool names_outputs(const Expr& e);
 /// Whether it reads that input.
 bool reads_input(const Expr& e, int input);
+/// Why the loop's index is no value in expressions: its name is not its own, or f32 does not hold
+/// all of its indices. None: it is one.
+std::optional<std::string> why_no_value(const WorkloadSpec& spec, LoopId loop);
+/// Calls f(loop) wherever the expression has a loop's index as a value; `e` may be const.
+template <class E, class F>
+void each_index(E& e, const F& f) {
+  if (e.kind == Expr::Kind::index) f(e.loop);
+  for (auto& a : e.args) each_index(a, f);
+}
 
 }  // namespace tilewright

@@ -302,7 +302,19 @@ class Parser {
     advance();
     if (at("[")) return {.expr = {.kind = Expr::Kind::input, .input = input(access(token.text))}};
     if (at("(")) return function(token, nesting);
-    expected("[ or ( after '" + std::string(token.text) + "'");
+    return {.expr = {.kind = Expr::Kind::index, .loop = loop_of(token)}};
+  }
+
+  // A name without brackets is a loop's index.
+  LoopId loop_of(const Token& token) const {
+    std::string loops;
+    for (std::size_t i = 0; i < spec_.loops.size(); ++i) {
+      if (spec_.loops[i].name == token.text) return LoopId(i);
+      loops += (loops.empty() ? "" : ", ") + spec_.loops[i].name;
+    }
+    const std::string name(token.text);
+    fail(token, name, "is no loop whose index could be read here",
+         name + "[...], " + name + "(...) or one of the loops " + loops);
   }
 
   double number() {

@@ -69,6 +69,8 @@ class Printer {
     switch (e.kind) {
       case Expr::Kind::input: return access(op_.inputs[static_cast<std::size_t>(e.input)]);
       case Expr::Kind::constant: return number_text(e.constant);
+      case Expr::Kind::index:
+        return w_.loop(e.loop).name;
       case Expr::Kind::before: return "before(" + output_name(e.input) + ")";
       case Expr::Kind::after: return "after(" + output_name(e.input) + ")";
       case Expr::Kind::call: break;

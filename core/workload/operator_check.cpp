@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "core/workload/expr.h"
 #include "core/workload/workload_check.h"
 #include "core/workload/workload_limits.h"
 
@@ -21,6 +22,7 @@ class OperatorChecker {
     if (op_.outputs.empty()) fail(field_, "", "writes nothing", "at least one output");
     canonical_inputs();
     collect_loops();
+    check_indices();
     for (Output& out : op_.outputs) canonical(out.target);
     for (Access& in : op_.inputs) canonical(in);
     merge_equal_inputs();
@@ -125,6 +127,9 @@ class OperatorChecker {
         if (std::isnan(e.constant)) fail(field_, "nan", "is no constant", "numbers and inf");
         if (!e.args.empty()) fail(field_, "", "has a constant with arguments");
         return;
+      case Expr::Kind::index:
+        if (!e.args.empty()) fail(field_, "", "has an index with arguments");
+        return;
       case Expr::Kind::before:
       case Expr::Kind::after:
         if (e.input < 0 || static_cast<std::size_t>(e.input) >= op_.outputs.size())
@@ -162,6 +167,27 @@ class OperatorChecker {
       fail(field_, std::to_string(found.size()), "loops are too many",
            "at most " + std::to_string(kMaxLoops) + " an operator");
     op_.loops = std::move(found);
+  }
+
+  /// Loops whose indices are values.
+  void check_indices() const {
+    const auto check = [&](LoopId l) {
+      if (!l.valid() || l.index() >= spec_.loops.size())
+        fail(field_, std::to_string(l.value), "is no loop of this workload");
+      const Loop& loop = spec_.loops[l.index()];
+      if (std::find(op_.loops.begin(), op_.loops.end(), l) == op_.loops.end())
+        fail(field_, loop.name,
+             "is a loop whose index is read and that indexes none of its tensors",
+             "loops that index a tensor of the operator");
+      if (const auto why = why_no_value(spec_, l))
+        fail(field_, loop.name, "is a loop whose index is read and " + *why,
+             "a loop with a name of its own and at most " + std::to_string(kMaxIndexed) +
+                 " iterations");
+    };
+    for (const Output& out : op_.outputs) {
+      each_index(out.value, check);
+      if (out.rescale) each_index(*out.rescale, check);
+    }
   }
 
   std::size_t position(LoopId l) const {
@@ -290,11 +316,6 @@ class OperatorChecker {
              "inputs that only the output's loops index");
   }
 
-  static bool names_outputs(const Expr& e) {
-    if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) return true;
-    return std::any_of(e.args.begin(), e.args.end(), names_outputs);
-  }
-
   /// Expr::Kind::before and after: an assignment from accumulated outputs, and from nothing else,
   /// since it is made once a block, at no point of the reduction.
   void check_looking_back(const Output& out) const {
@@ -305,8 +326,11 @@ class OperatorChecker {
     if (out.combine != Combine::assign)
       fail(field_, name, "looks back at an output but is no assignment", "=");
     const std::function<void(const Expr&)> visit = [&](const Expr& e) {
-      if (e.kind == Expr::Kind::input)
-        fail(field_, name, "looks back at an output and reads an input", "one or the other");
+      if (e.kind == Expr::Kind::input || e.kind == Expr::Kind::index)
+        fail(field_, name,
+             "looks back at an output and reads " +
+                 std::string(e.kind == Expr::Kind::input ? "an input" : "a loop's index"),
+             "one or the other");
       if (e.kind == Expr::Kind::before || e.kind == Expr::Kind::after) {
         const Output& of = op_.outputs[static_cast<std::size_t>(e.input)];
         if (of.combine == Combine::assign || of.target.index != out.target.index)
@@ -323,6 +347,7 @@ class OperatorChecker {
     if (e.kind == Expr::Kind::input)
       for (const Affine& index : op_.inputs[static_cast<std::size_t>(e.input)].index)
         for (const Term& t : index.terms) loops.push_back(t.loop);
+    if (e.kind == Expr::Kind::index) loops.push_back(e.loop);
     for (const Expr& a : e.args) loops_read(a, loops);
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "core/workload/expr.h"
 
 namespace tilewright {
 namespace {
@@ -50,15 +51,10 @@ void inputs_of(const Expr& e, std::vector<int>& inputs) {
   for (const Expr& a : e.args) inputs_of(a, inputs);
 }
 
-bool is_of_one_block(const Expr& e) {
-  return e.kind == Expr::Kind::before || e.kind == Expr::Kind::after ||
-         std::ranges::any_of(e.args, is_of_one_block);
-}
-
 /// Whether `op` makes the tensor from what a running result was before and after a block.
 bool makes_of_one_block(const Operator& op, TensorId t) {
   return std::ranges::any_of(op.outputs, [&](const Output& out) {
-    return out.target.tensor == t && is_of_one_block(out.value);
+    return out.target.tensor == t && names_outputs(out.value);
   });
 }
 
@@ -158,7 +154,10 @@ Workload subgraph(const Workload& w, std::span<const OpId> ops, std::string_view
       l = at->second;
     }
     for (Access& a : op.inputs) rename(a);
+    const auto renumber = [&](LoopId& l) { l = loops.at(l); };
     for (Output& out : op.outputs) {
+      each_index(out.value, renumber);
+      if (out.rescale) each_index(*out.rescale, renumber);
       const TensorId whole = out.target.tensor;
       rename(out.target);
       const auto readers = w.consumers(whole);

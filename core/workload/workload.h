@@ -61,14 +61,17 @@ struct Access {
 };
 
 /// A scalar expression over an operator's inputs. In a running operator an output whose combine is
-/// assign may also name another output of the same operator, as it was `before` and as it is `after`
-/// this block of the reduction is combined in: online softmax's shift[m] = before(mx) - after(mx).
-/// Where nothing has been combined in yet, `before` is the identity of that output's combine.
+/// assign may also name another output of the same operator, as it was `before` and as it is
+/// `after` this block of the reduction is combined in (online softmax's shift: before - after of
+/// the maximum). Where nothing has been combined in yet, `before` is the identity of that combine.
+/// The index of one of the operator's loops is a value too, the one in the whole loop whatever the
+/// tile: select(lt(m, l), -32768, S[m,l]) is a causal mask.
 struct Expr {
-  enum class Kind : std::uint8_t { input, constant, call, before, after };
+  enum class Kind : std::uint8_t { input, constant, index, call, before, after };
   Kind kind = Kind::constant;
   int input = -1;            ///< Kind::input: position in Operator::inputs;
                              ///< Kind::before, Kind::after: position in Operator::outputs
+  LoopId loop = {};          ///< Kind::index
   double constant = 0.0;     ///< Kind::constant
   std::string function = {}; ///< Kind::call: a name in expr_functions()
   std::vector<Expr> args = {};
@@ -167,7 +170,8 @@ class Workload {
   std::span<const LoopId> reduction_loops(OpId op) const { return reductions_[op.index()]; }
   bool is_reduction(OpId op, LoopId loop) const;
   /// True where every tensor of every operator that has the loop is indexed by it: a batch loop,
-  /// over which the operators repeat independently, and all operators have it.
+  /// over which the operators repeat independently, and all operators have it. They may read its
+  /// index.
   bool is_batch(LoopId loop) const;
   /// Every point of the operator's iteration space once; multiply-accumulates for a contraction.
   Operations operations(OpId op) const;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "core/workload/expr.h"
 #include "models/chimera/paths.h"
 
 namespace tilewright::chimera {
@@ -225,7 +226,11 @@ Workload only(const Workload& w, OpId id) {
   };
   for (LoopId& l : op.loops) loop(l);
   for (Access& a : op.inputs) access(a);
-  for (Output& o : op.outputs) access(o.target);
+  for (Output& o : op.outputs) {
+    access(o.target);
+    each_index(o.value, loop);
+    if (o.rescale) each_index(*o.rescale, loop);
+  }
   spec.outputs = {op.outputs.front().target.tensor};
   spec.operators = {std::move(op)};
   return Workload::create(std::move(spec));

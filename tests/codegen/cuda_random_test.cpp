@@ -115,6 +115,8 @@ TEST(RandomCudaKernels, GemmChains) {
 }
 TEST(RandomCudaKernels, AnyOperators) { run_batch({.units = false}, 20272, 24); }
 
+TEST(RandomCudaKernels, Indices) { run_batch({.units = false, .indices = true}, 20277, 32); }
+
 TEST(RandomCudaKernels, TheSameInSeveralKernels) {
   run_batch({.units = false, .recompute = true}, 20274, 16);
 }

@@ -22,8 +22,10 @@ struct Op {
 
 class Maker {
  public:
-  /// `gathers`: operators also read tables by the values of ids.
-  Maker(std::mt19937_64& random, bool gathers) : random_(random), gathers_(gathers) {}
+  /// `gathers`: operators also read tables by the values of ids; `indices`: and their loops'
+  /// indices.
+  Maker(std::mt19937_64& random, bool gathers, bool indices = false)
+      : random_(random), gathers_(gathers), indices_(indices) {}
 
   std::string workload(const std::string& type) {
     rows_ = pick(1, 20), columns_ = pick(1, 70);
@@ -79,7 +81,10 @@ class Maker {
       const auto& [text, from] =
           all[static_cast<std::size_t>(pick(0, static_cast<int>(all.size()) - 1))];
       if (from >= 0) op.reads.push_back(from);
-      return text;
+      if (!indices_ || chance(0.4)) return text;
+      return row_only      ? "select(lt(r, 3), " + text + ", 0.125 * r)"
+             : chance(0.5) ? "select(lt(c, 2 * r), " + text + ", 0.0625 * c)"
+                           : "select(lt(c - 5, r), select(lt(c, r - 3), -1, " + text + "), 2)";
     };
     const std::string target = op.name + ": t" + op.name;
     switch (pick(0, 9)) {
@@ -189,7 +194,7 @@ class Maker {
   }
 
   std::mt19937_64& random_;
-  bool gathers_;
+  bool gathers_, indices_;
   std::vector<Op> ops_;
   int rows_ = 1, columns_ = 1;
 };
@@ -335,6 +340,9 @@ void run_batch(std::uint64_t seed, int count, bool gathers, const Make& make_fro
 
 TEST(RandomStitched, RowGraphs) {
   run_batch(20273, 40, false, [](std::mt19937_64& random) { return Maker(random, false); });
+}
+TEST(RandomStitched, Indices) {
+  run_batch(20276, 40, false, [](std::mt19937_64& random) { return Maker(random, false, true); });
 }
 TEST(RandomStitched, Gathers) {
   run_batch(20274, 24, true, [](std::mt19937_64& random) { return Maker(random, true); });

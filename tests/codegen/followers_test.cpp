@@ -59,6 +59,16 @@ void check(const Schedule& s) {
 
 constexpr const char* kTree = "m l ( k ( C.C ) C.X n ( C.E ) )";
 
+TEST(Followers, AMaskStandsInItsProductsEpilogue) {
+  const Schedule s = schedule_of(chain("  - \"X[m,l] = select(lt(m + 3, l), -0.5, C[m,l])\"\n"),
+                                 kTree, "m=10,l=17,k=19,n=21");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "// C.X: X[m,l] = select(lt(m + 3, l), -0.5, C[m,l]), from registers"));
+  EXPECT_TRUE(says(*source, "then<false>(after)"));
+}
+
 TEST(Followers, AReluStandsInItsProductsEpilogueAndNobodyStoresTheSums) {
   const Schedule s =
       schedule_of(chain("  - \"X[m,l] = relu(C[m,l])\"\n"), kTree, "m=10,l=17,k=19,n=21");

@@ -135,6 +135,11 @@ TEST(RandomKernels, BlocksThatWaitOnSeveralThreads) {
   run_batch({.max_extent = 17, .units = false, .phases = true}, 20269, 20, false);
 }
 
+TEST(RandomKernels, Indices) { run_batch({.units = false, .indices = true}, 20270, 40); }
+TEST(RandomKernels, IndicesOnSeveralThreads) {
+  run_batch({.max_extent = 40, .units = false, .indices = true}, 20271, 20, false);
+}
+
 TEST(RandomKernels, Gathers) {
   run_batch({.units = false, .gathers = testing::Gathers::any}, 20265, 40);
 }

@@ -70,6 +70,20 @@ TEST(Softmax, InTwoPassesAndOnline) {
   });
 }
 
+/// Masks that read indices: in tiles at odd places, in vectors and what is left of them.
+TEST(Softmax, UnderACausalMask) {
+  check_everywhere({
+      schedule_of("attention:m=37,l=45,k=19,n=21,causal=1",
+                  "m ( l ( k ( C.qk ) C.masked C.rowmax ) l ( C.exp n ( C.pv ) C.rowsum ) "
+                  "n ( C.divide ) )",
+                  "m=10,l=17,k=19,n=21"),
+      schedule_of("attention:m=37,l=45,k=19,n=21,causal=1,online=1",
+                  "m ( l ( k ( C.qk ) C.masked C.rowmax C.exp C.rescale n ( C.pv ) C.rowsum ) n ( "
+                  "C.divide ) )",
+                  "m=10,l=17,k=8,n=9"),
+  });
+}
+
 TEST(Softmax, WithoutItsMaximum) {
   const std::string workload =
       "name: s\nloops: {m: 29, l: 35, k: 11, n: 18}\noperators:\n"
@@ -101,6 +115,23 @@ TEST(Points, EveryFunctionAndEveryCombination) {
           "  - \"z[i] += exp(a[i] - b[i]) * q[j] + p[i] / 3\"\n",
           "( i/4 ( j/33 ( C.a C.b C.p C.q ) ) i/9 ( C.z ) )"),
   });
+}
+
+/// Indices of the loop that vectors run along and of others, in sums, extremes and rescaled
+/// results.
+TEST(Points, Indices) {
+  const std::string operators =
+      "  - \"a[i,j] = x[i,j] * j + select(lt(i, j - 5), i, -j)\"\n"
+      "  - \"b[j,i] = x[i,j] + 0.5 * i - j\"\n"
+      "  - \"s[i] += select(lt(j, 2 * i + 3), j, 0) * x[i,j]\"\n"
+      "  - \"t[j] max= x[i,j] * i\"\n"
+      "  - \"r[i] = 0.125 * i\"\n";
+  const std::string loops = "loops: {i: 23, j: 77}\noperators:\n";
+  check_everywhere(
+      {schedule_of("name: f\n" + loops + operators, "i/5 j/33 ( C.a C.b C.s C.t C.r )")});
+  check_everywhere<double>({schedule_of("name: f\ndtype: f64\n" + loops + operators,
+                                        "i/5 j/33 ( C.a C.b C.s C.t C.r )")},
+                           1e-13);
 }
 
 TEST(Points, SeveralOutputsOfWhichOneIsReadInOneRow) {

@@ -53,9 +53,9 @@ TEST(Builtin, EveryParameterMatters) {
       rest.remove_prefix(std::min(rest.size(), item.size() + 1));
       const std::string key = item.substr(0, item.find('='));
       const std::string value = item.substr(item.find('=') + 1);
-      // Attention's groups divide its heads.
+      // Attention's groups divide its heads; a causal mask needs as many columns as rows.
       const bool of_heads = key == "groups" && b.defaults.find("heads=") != b.defaults.npos;
-      const std::string also = of_heads ? ":heads=6" : "";
+      const std::string also = of_heads ? ":heads=6" : key == "causal" ? ":l=4096" : "";
       const std::string other = key == "dtype"    ? "i8"
                                 : value == "0"    ? "1"
                                 : key == "relu" || key == "gather" ? "0"
@@ -90,6 +90,22 @@ TEST(Builtin, Attention) {
                    "pv: O[m,n] += P[m,l] * V[l,n]", "divide: E[m,n] = O[m,n] / Z[m]"}));
   EXPECT_EQ(operator_texts(named_workload("attention:heads=2,k=64,scale=1"))[1],
             "scaled: T[b,m,l] = S[b,m,l] * 0.125");
+}
+
+TEST(Builtin, ACausalMaskEndsWithTheLastColumn) {
+  const auto mask = [](const std::string& more) {
+    const Texts all = operator_texts(named_workload("attention:m=4,k=4,n=2,causal=1," + more));
+    return *std::ranges::find_if(all, [](const auto& t) { return t.starts_with("masked"); });
+  };
+  EXPECT_EQ(mask("l=4"), "masked: U[m,l] = select(lt(m, l), -32768, S[m,l])");
+  EXPECT_EQ(mask("l=6,online=1"), "masked: U[m,l] = select(lt(m + 2, l), -32768, S[m,l])");
+  EXPECT_EQ(mask("l=6,scale=1,heads=4,groups=2"),
+            "masked: U[b,h,m,l] = select(lt(m + 2, l), -32768, T[b,h,m,l])");
+  EXPECT_EQ(operator_texts(named_workload("attention:m=4,l=4,k=2,n=2,causal=1"))[2],
+            "rowmax: R[m] max= U[m,l]");
+  EXPECT_EQ(error_of("attention:m=5,l=4,causal=1"),
+            "attention: l: 4 leaves rows without a column that a causal mask lets them read; "
+            "accepted: m (5) or more");
 }
 
 TEST(Builtin, QueryHeadsOfAGroupShareKeysAndValues) {

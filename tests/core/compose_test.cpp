@@ -86,6 +86,29 @@ TEST(Compose, StridesTransposesAndOffsetsAreComposed) {
             (Lines{"y: y[i,t] = exp(b[i] + 1) * z[t]"}));
 }
 
+TEST(Compose, IndicesAreComposed) {
+  // At 2r+1 the producer's index is 2r+1.
+  const std::string p = "p: p[i,j] = select(lt(i, j), x[i,j], i - 3 * j)";
+  EXPECT_EQ(composed(make("i: 9, j: 9, r: 4, c: 9", {p, "y: y[r,c] = p[2*r+1,c]"})),
+            (Lines{"y: y[r,c] = select(lt(2 * r + 1, c), x[2*r+1,c], 2 * r + 1 - 3 * c)"}));
+  // Its reader reads indices of its own; of several loops, and backwards.
+  EXPECT_EQ(composed(make("i: 9, j: 9, a: 3, c: 3",
+                          {"p: p[i,j] = x[i,j] + i * j", "y: y[a,c] = p[2*a+c,-c+8] * c"})),
+            (Lines{"y: y[a,c] = (x[2*a+c,-c+8] + (2 * a + c) * (-1 * c + 8)) * c"}));
+  // Read at one place, an index is a number.
+  EXPECT_EQ(composed(make("i: 9, t: 4", {"p: p[i] = x[i] + i", "y: y[t] = p[3] * t"})),
+            (Lines{"y: y[t] = (x[3] + 3) * t"}));
+  // An operator whose loop is left only as a value would have nothing that it indexes.
+  expect_refused("compose-all", make("i: 9", {"p: p[i] = 2 * i", "y: y[] += p[i]"}),
+                 "nothing that i indexes");
+  // f32 would not hold it; its name would be a tensor's.
+  expect_refused("compose",
+                 make("i: 16000001, r: 2", {"p: p[i] = x[i] + i", "y: y[r] = p[16000000*r]"}),
+                 "f32 does not hold");
+  expect_refused("compose", make("i: 9, x: 4", {"p: p[i] = x[i] + i", "y: y[x] = p[2*x+1]"}),
+                 "name is not its own");
+}
+
 TEST(Compose, PaddingOfTheProducerIsKept) {
   // What p reads outside of x is zero at the same points before and after.
   EXPECT_EQ(composed(make("i: 6, j: 4", {"p: p[i] = exp(x[i-1]) * w[i+2]", "y: y[j] = p[j+2]"},

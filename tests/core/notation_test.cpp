@@ -160,7 +160,14 @@ TEST(Notation, NamesPlaceFoundAndExpected) {
       {"C[m] =", "column 7: end of text was found"},
       {"C[m] = A[m] A[m]", "column 13: 'A' was found; accepted: an operator, ; or the end"},
       {"C[m] = A[m] +", "column 14: end of text was found"},
-      {"C[m] = A", "accepted: [ or ( after 'A'"},
+      {"C[m] = A",
+       "column 8: A is no loop whose index could be read here; accepted: A[...], A(...) or "
+       "one of the loops m, n"},
+      {"C[m] = A[m] * q", "column 15: q is no loop whose index could be read here"},
+      {"C[m] = A[m] * n", "n is a loop whose index is read and that indexes none of its tensors"},
+      {"C[m] = m[n] + m", "m is a loop whose index is read and is also a tensor"},
+      {"C[m] max= A[m]; d[m] = after(C) + m running", "d looks back at an output and reads a loop"},
+      {"C[m] += A[m,n] rescale(n) running", "C is rescaled by what n indexes"},
       {"C[m] = (A[m]", "accepted: ')'"},
       {"C[m] = 1.2.3", "column 8: 1.2.3 is no number in range"},
       {"C[m] = 1e999", "column 8: 1e999 is no number in range"},
@@ -198,6 +205,65 @@ TEST(Notation, NamesPlaceFoundAndExpected) {
                 message.starts_with("f.yaml: operators: C form")) << message;
     EXPECT_NE(message.find(c.expect), std::string::npos) << c.notation << "\n  " << message;
   }
+}
+
+// ---- Loops' indices as values
+// --------------------------------------------------------------------
+
+TEST(Notation, ALoopsNameIsItsIndex) {
+  const Workload w = one("E[m,n] = select(lt(m, n), -inf, S[m,n] + 2 * (n - m))");
+  const Expr& less = w.op(OpId(0)).outputs[0].value.args[0];
+  ASSERT_EQ(less.function, "lt");
+  EXPECT_EQ(less.args[0].kind, Expr::Kind::index);
+  EXPECT_EQ(less.args[0].loop, *w.find_loop("m"));
+  EXPECT_EQ(less.args[1].loop, *w.find_loop("n"));
+  EXPECT_EQ(w.op(OpId(0)).inputs.size(), 1u);
+  const struct {
+    const char* loops;
+    const char* notation;
+  } cases[] = {
+      {"m: 5, n: 6", "E: E[m,n] = select(lt(m, n), -inf, S[m,n] + 2 * (n - m))"},
+      {"m: 5", "C: C[m] = m * m - 3"},
+      {"m: 5, n: 6", "C: C[m] += select(lt(n, m), A[m,n], -n / 4)"},
+      // A word is a loop's index wherever it is not called: these are functions, too.
+      {"exp: 5, max: 6, running: 3", "C: C[exp,max,running] = exp(exp) + A[exp] * max + running"},
+  };
+  for (const auto& [loops, notation] : cases) {
+    const Workload made = workload_from_yaml(
+        "loops: {" + std::string(loops) + "}\noperators:\n  - \"" + notation + "\"", "f");
+    EXPECT_EQ(to_text(made, OpId(0)), notation);
+    EXPECT_EQ(workload_from_yaml(to_yaml(made), "again"), made);
+    EXPECT_EQ(workload_from_json(nlohmann::json::parse(to_json(made).dump()), "json"), made);
+  }
+}
+
+TEST(Notation, IndicesThatAreNoValuesAreNamed) {
+  const struct {
+    const char* text;
+    const char* expect;
+  } cases[] = {
+      {"loops: {m: 16777217}\noperators: [\"C[m] = m\"]",
+       "m is a loop whose index is read and has more than 16777216 iterations"},
+      {"loops: {m: 5}\noperators: [\"C[m] = m\", \"D[m] = C[m] + m[m]\"]",
+       "m is a loop whose index is read and is also a tensor"},
+      {"loops: {m: 5}\noperators: [\"C[m] = M + A[m]\", \"M[m] = A[m]\"]",
+       "M is no loop whose index could be read here"},
+  };
+  for (const auto& c : cases) {
+    const std::string message = error_of(c.text);
+    EXPECT_NE(message.find(c.expect), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+  EXPECT_NO_THROW(workload_from_yaml("loops: {m: 16777216}\noperators: [\"C[m] = m\"]", "f"));
+  // A loop called inf cannot be read: the word is a number. Made otherwise, it would not read back.
+  WorkloadSpec spec =
+      workload_from_yaml("loops: {m: 5}\noperators: [\"C[m] = A[m] + m\"]", "f").spec();
+  spec.loops[0].name = "inf";
+  EXPECT_THROW(Workload::create(spec), InputError);
+  spec.loops[0].name = "i";
+  EXPECT_NO_THROW(Workload::create(spec));
+  spec.operators[0].outputs[0].value.args[1].loop = LoopId(7);
+  EXPECT_THROW(Workload::create(spec), InputError);
 }
 
 TEST(Notation, DepthAndLengthAreBounded) {
@@ -387,7 +453,8 @@ TEST(Json, BadInput) {
 Expr random_expr(std::mt19937& random, int depth) {
   std::uniform_int_distribution<int> pick(0, 9);
   const int kind = depth == 0 ? pick(random) % 4 : pick(random);
-  if (kind < 3) return {.kind = Expr::Kind::input, .input = kind % 2};
+  if (kind < 2) return {.kind = Expr::Kind::input, .input = kind % 2};
+  if (kind == 2) return {.kind = Expr::Kind::index, .loop = LoopId(0)};
   if (kind == 3) {
     std::uniform_real_distribution<double> value(-3, 3);
     return {.constant = pick(random) == 0 ? -std::numeric_limits<double>::infinity()
@@ -421,13 +488,13 @@ TEST(Notation, MutationsOnlyEverGiveInputErrors) {
   const unsigned seed = 11;
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  const std::string seeds[] = {
-      "gemm1: C[m,n] += A[m,k] * B[k,n]",
-      "stat: S[m] += X[m,n]; Q[m] += X[m,n] * X[m,n]",
-      "O[m] += I[2*m + k - 1] * W[k]",
-      "C[m] = select(lt(A[m], 0), exp(A[m] / 2) - 1, -(A[m] + B[n,m,0]))",
-      "R[m] max= S[m,n]; d[m] = before(R) - after(R) running",
-      "Z[m] += P[m,n] rescale(exp(d[m])) running"};
+  const std::string seeds[] = {"gemm1: C[m,n] += A[m,k] * B[k,n]",
+                               "stat: S[m] += X[m,n]; Q[m] += X[m,n] * X[m,n]",
+                               "O[m] += I[2*m + k - 1] * W[k]",
+                               "C[m] = select(lt(A[m], 0), exp(A[m] / 2) - 1, -(A[m] + B[n,m,0]))",
+                               "R[m] max= S[m,n]; d[m] = before(R) - after(R) running",
+                               "Z[m] += P[m,n] rescale(exp(d[m])) running",
+                               "E[m,n] = select(lt(m, n - 3), S[m,n], m + 2 * n)"};
   const std::string tokens[] = {"[", "]", "(", ")", ",", ";", ":", "+", "-", "*", "/", "=", "+=",
                                 "max=", "running", "rescale(", "before(", "after(R)", "inf", "1.5",
                                 "0", "9223372036854775807", "m", "n", "k", "A[m]", "exp", "$", "e"};

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/workload/reference/elements.h"
 #include "core/workload/reference/evaluate.h"
+#include "core/workload/reference/rounding.h"
 #include "core/workload/text.h"
 
 namespace tilewright {
@@ -274,6 +275,84 @@ TEST(Evaluate, RefusesBlocksOfWhatIsNotRunning) {
            "  - 'pv: O[m,n] += N[m,l] * V[l,n] rescale(exp(shift[m])) running'\n");
   EXPECT_NO_THROW(evaluate(w, random_inputs(w, 1)));
   EXPECT_THROW(evaluate(w, random_inputs(w, 1), {.running_block = 2}), InputError);
+}
+
+TEST(Evaluate, IndicesAreThoseOfTheWholeLoop) {
+  // Rows longer than those that are evaluated together, reductions, several threads.
+  constexpr std::size_t I = 70, J = 1000;
+  const Workload w =
+      make("i: 70, j: 1000",
+           "  - Y[i,j] = i + 1000 * j + X[i,j]\n"
+           "  - S[i] += select(lt(j, i), j, 0) * X[i,j]\n"
+           "  - T[j,i] = select(lt(i - 3, j), select(lt(j, 2 * i + 1), X[i,j], 7), -i)\n"
+           "  - C[i] = 0.5 * i\n");
+  const TensorValues in = random_inputs(w, 5);
+  const auto& x = of(w, in, "X");
+  std::vector<double> y, s(I), t(I * J), c;
+  for (std::size_t i = 0; i < I; ++i) {
+    c.push_back(0.5 * static_cast<double>(i));
+    for (std::size_t j = 0; j < J; ++j) {
+      const double v = x[i * J + j];
+      y.push_back(static_cast<double>(i + 1000 * j) + v);
+      if (j < i) s[i] += static_cast<double>(j) * v;
+      t[j * I + i] = i < j + 3 ? (j < 2 * i + 1 ? v : 7.0) : -static_cast<double>(i);
+    }
+  }
+  for (int threads : {1, 3}) {
+    const TensorValues out = evaluate(w, in, {.threads = threads});
+    EXPECT_EQ(of(w, out, "Y"), y);
+    EXPECT_EQ(of(w, out, "T"), t);
+    EXPECT_EQ(of(w, out, "C"), c);
+    EXPECT_LT(error(of(w, out, "S"), s), 1e-13);
+  }
+}
+
+TEST(Evaluate, CausalAttentionAgreesWithLoops) {
+  for (const std::string more : {"", ",online=1", ",scale=1", ",scale=1,online=1"}) {
+    constexpr std::size_t M = 7, L = 12, K = 5, N = 3, kMore = L - M;
+    const Workload w = named_workload("attention:m=7,l=12,k=5,n=3,dtype=f64,causal=1" + more);
+    TensorValues in = random_inputs(w, 6);
+    for (double& q : in[w.find_tensor("Q")->index()]) q *= 20;
+    const auto &q = of(w, in, "Q"), &k = of(w, in, "K"), &v = of(w, in, "V");
+    const double scale = more.find("scale") == std::string::npos ? 1 : 1 / std::sqrt(5.0);
+    std::vector<double> e(M * N);
+    for (std::size_t m = 0; m < M; ++m) {
+      std::vector<double> p;
+      double most = -kInfinity, sum = 0;
+      for (std::size_t l = 0; l <= m + kMore; ++l) {
+        double dot = 0;
+        for (std::size_t i = 0; i < K; ++i) dot += q[m * K + i] * k[l * K + i];
+        p.push_back(dot * scale);
+        most = std::max(most, p.back());
+      }
+      for (double& x : p) sum += x = std::exp(x - most);
+      for (std::size_t l = 0; l < p.size(); ++l)
+        for (std::size_t n = 0; n < N; ++n) e[m * N + n] += p[l] / sum * v[l * N + n];
+    }
+    for (std::int64_t block : {0, 1, 2, 5}) {
+      if (block > 0 && more.find("online") == std::string::npos) continue;
+      const TensorValues got = evaluate(w, in, {.running_block = block});
+      EXPECT_LT(error(of(w, got, "E"), e), 1e-12) << more << " " << block;
+    }
+  }
+}
+
+/// Kernels compare indices exactly, so that no element is in doubt beside a mask's edge; infinities
+/// that nothing reads but exponentials leave no doubt either.
+TEST(Bounds, IndicesAreExact) {
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f32\nloops: {i: 40, j: 90}\noperators:\n"
+      "  - U[i,j] = select(lt(i - 3, j), select(lt(j, 2 * i + 1), X[i,j], -inf), -inf)\n"
+      "  - R[i] max= U[i,j]\n  - P[i,j] = exp(U[i,j] - R[i])\n  - Z[i] += P[i,j]\n"
+      "  - W[i,j] = select(lt(i - 3, j), X[i,j], select(lt(2 * i + 1, j), 7, 3 * X[i,j]))\n"
+      "outputs: [U, P, Z, W]\ntensors: {X: [40, 90]}\n",
+      "t");
+  const Bounded all = evaluate_bounded(w, random_inputs(w, 3));
+  for (const char* name : {"U", "P", "Z", "W"})
+    for (std::size_t i = 0; i < of(w, all.bounds, name).size(); ++i) {
+      if (name[0] == 'Z' && std::isnan(of(w, all.values, name)[i])) continue;
+      ASSERT_LE(of(w, all.bounds, name)[i], 1e-4) << name << " " << i;
+    }
 }
 
 TEST(Evaluate, RefusesInputsOfTheWrongSize) {

@@ -76,7 +76,8 @@ TEST(OnlineSoftmax, BuiltInAttention) {
   for (const char* name :
        {"attention:heads=1,m=5,l=11,k=4,n=3", "attention:heads=3,m=6,l=10,k=4,n=7",
         "attention:heads=2,m=4,l=9,k=5,n=2,scale=1",
-        "attention:heads=4,groups=2,m=3,l=7,k=5,n=2,scale=1"}) {
+        "attention:heads=4,groups=2,m=3,l=7,k=5,n=2,scale=1",
+        "attention:heads=2,m=4,l=9,k=5,n=2,scale=1,causal=1"}) {
     const Workload w = named_workload(name);
     const Result<Workload> r = apply("online-softmax", w);
     ASSERT_TRUE(r.ok()) << name << ": " << r.reason();

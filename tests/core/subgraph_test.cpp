@@ -45,6 +45,16 @@ TEST(Subgraph, WhatCrossesTheCutIsInputAndOutput) {
   EXPECT_EQ(part.name(), "top+left");
 }
 
+TEST(Subgraph, IndicesAreThoseOfThePartsLoops) {
+  const Workload w = workload_from_yaml(
+      "name: t\nloops: {a: 3, m: 4, l: 5}\noperators:\n  - 'first: f[a] = a * g[a]'\n"
+      "  - 'masked: u[m,l] = select(lt(m, l), 0, s[m,l])'\n",
+      "t");
+  const Workload part = subgraph(w, named(w, {"masked"}));
+  EXPECT_EQ(part.loops().size(), 2u);
+  EXPECT_EQ(to_text(part, OpId(0)), "masked: u[m,l] = select(lt(m, l), 0, s[m,l])");
+}
+
 TEST(Subgraph, AnOperatorThatIsMissingIsNamed) {
   const Workload w = diamond();
   EXPECT_TRUE(no_subgraph(w, named(w, {"top", "left", "bottom"})));

@@ -24,7 +24,8 @@ const std::map<std::string, std::vector<std::string>> kSizes = {
     {"gemm-chain3", {"m=40,n=33,k=37,l=60,p=31"}},
     {"attention",
      {"heads=2,m=40,l=130,k=16,n=24", "m=70,l=96,k=64,n=16,scale=1",
-      "m=33,l=140,k=32,n=20,online=1", "heads=6,groups=3,m=20,l=70,k=16,n=24"}},
+      "m=33,l=140,k=32,n=20,online=1", "heads=6,groups=3,m=20,l=70,k=16,n=24",
+      "m=67,l=67,k=32,n=20,causal=1", "heads=2,m=33,l=90,k=32,n=20,scale=1,online=1,causal=1"}},
     {"softmax", {"rows=37,cols=190"}},
     {"layernorm", {"rows=37,cols=190"}},
     {"conv-chain", {"ic=7,h=19,w=17,oc1=12,oc2=9", "ic=5,h=20,w=21,oc1=8,oc2=9,relu=1,st1=1,k2=3"}},
@@ -50,7 +51,8 @@ const std::map<std::string, std::vector<std::string>> kSizes = {
     {"transformer-block", {"tokens=24,heads=2,size=8,hidden=40"}},
     {"random-graph",
      {"rows=40,cols=64,seed=1", "rows=40,cols=64,seed=2", "rows=40,cols=64,seed=3",
-      "rows=40,cols=64,seed=4", "rows=40,cols=64,seed=5", "rows=40,cols=64,seed=6"}}};
+      "rows=40,cols=64,seed=4", "rows=40,cols=64,seed=5", "rows=40,cols=64,seed=6",
+      "rows=40,cols=64,seed=1,indices=1", "rows=40,cols=64,seed=2,indices=1"}}};
 
 /// A workload, its bounds, and what a kernel makes that stores every result in its type.
 struct Subject {

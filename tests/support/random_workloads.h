@@ -30,6 +30,7 @@ struct RandomOptions {
   bool recompute = false;  ///< several, always; the later ones make again what they read
   bool planes = false;   ///< chains of two-dimensional convolutions only
   Gathers gathers = Gathers::none;  ///< these only
+  bool indices = false;             ///< operators read their loops' indices
   bool phases = false;              ///< several nests of blocks with Y.grid between, and packs
   bool reloads = false;  ///< on two levels: intermediates stored outward and loaded back
 };
@@ -68,6 +69,20 @@ class WorkloadMaker : private Dice {
   }
 
  private:
+  /// With indices of two loops, a mask, a band, or something added.
+  std::string indexed(const std::string& value, const std::string& a, const std::string& b) {
+    if (!o_.indices) return value;
+    switch (pick(0, 2)) {
+      case 0:
+        return "select(lt(" + a + ", " + b + "), " + value + ", 0.25 * " + b + ")";
+      case 1:
+        return "select(lt(" + b + ", " + a + " + 2), select(lt(" + b + ", " + a + " - 3), 0.5, " +
+               value + "), -" + b + ")";
+      default:
+        return value + " + 0.125 * " + a + " - 0.25";
+    }
+  }
+
   std::int64_t extent() { return pick<std::int64_t>(1, o_.max_extent); }
 
   /// T1[b,m,d1] += T0[b,m,d0] * W1[b,d0,d1]; T2 += T1 * W2; ... with functions in between.
@@ -87,12 +102,13 @@ class WorkloadMaker : private Dice {
       text += "  - \"gemm" + std::to_string(i) + ": " + out + "[" + b + "m," + d1 + "] += " + in +
               "[" + b + "m," + d0 + "] * W" + std::to_string(i) + "[" + b + d0 + "," + d1 + "]\"\n";
       in = out;
-      if (o_.gemm_chains_only || i == ops || !chance(0.35)) continue;
+      if (o_.gemm_chains_only || (i == ops && !o_.indices) || !chance(o_.indices ? 0.8 : 0.35))
+        continue;
       const std::string index = "[" + b + "m," + d1 + "]";
       in = "R" + std::to_string(i);
       const std::string bias = chance(0.5) ? " + V" + std::to_string(i) + "[" + d1 + "]" : "";
-      text += "  - \"act" + std::to_string(i) + ": " + in + index + " = relu(" + out + index +
-              bias + ")\"\n";
+      text += "  - \"act" + std::to_string(i) + ": " + in + index + " = " +
+              indexed("relu(" + out + index + bias + ")", "m", d1) + "\"\n";
     }
     return "name: random-gemm\nloops: {" + loops + "}\noperators:\n" + text;
   }
@@ -114,6 +130,7 @@ class WorkloadMaker : private Dice {
     const auto add = [](std::string& list, const std::string& item) {
       list += (list.empty() ? "" : ", ") + item;
     };
+    std::string in = "T0";
     for (std::size_t i = 0; i < length.size(); ++i) {
       const std::string n = std::to_string(i);
       if (i > 0) add(loops, "x" + n + ": " + std::to_string(length[i]));
@@ -125,10 +142,16 @@ class WorkloadMaker : private Dice {
       if (i == 0) continue;
       const std::string p = std::to_string(i - 1);
       const std::string c0 = channels ? "c" + p + "," : "", c1 = channels ? "c" + n + "," : "";
-      text += "  - \"conv" + n + ": T" + n + "[" + c1 + "x" + n + "] += T" + p + "[" + c0 +
+      text += "  - \"conv" + n + ": T" + n + "[" + c1 + "x" + n + "] += " + in + "[" + c0 +
               (stride[i] > 1 ? std::to_string(stride[i]) + "*" : "") + "x" + n + " + r" + n +
               (pad[i] > 0 ? " - " + std::to_string(pad[i]) : "") + "] * W" + n + "[" + c1 + c0 +
               "r" + n + "]\"\n";
+      in = "T" + n;
+      if (!o_.indices || !chance(0.7)) continue;
+      const std::string index = "[" + c1 + "x" + n + "]";
+      in = "N" + n;
+      text += "  - \"act" + n + ": " + in + index + " = " +
+              indexed("T" + n + index, "x" + n, channels ? "c" + n : "x" + n) + "\"\n";
     }
     return "name: random-conv\nloops: {" + loops + "}\ntensors: {" + tensors + "}\noperators:\n" +
            text;
@@ -161,13 +184,14 @@ class WorkloadMaker : private Dice {
   /// Two consumers of one tensor, and results that are broadcast.
   std::string row_norm() {
     const std::string loops = "r: " + std::to_string(extent()) + ", c: " + std::to_string(extent());
-    std::string text = "  - \"sum: s[r] += x[r,c]\"\n";
+    std::string text = "  - \"sum: s[r] += " + indexed("x[r,c]", "r", "c") + "\"\n";
     if (chance(0.5)) {
-      text += "  - \"mean: u[r] = s[r] * 0.5\"\n  - \"sub: d[r,c] = x[r,c] - u[r]\"\n";
+      text += "  - \"mean: u[r] = s[r] * 0.5\"\n  - \"sub: d[r,c] = " +
+              indexed("x[r,c] - u[r]", "c", "r") + "\"\n";
       if (chance(0.5))
         text += "  - \"var: v[r] += d[r,c] * d[r,c]\"\n  - \"norm: y[r,c] = d[r,c] * v[r]\"\n";
     } else {
-      text += "  - \"norm: y[r,c] = x[r,c] * s[r]\"\n";
+      text += "  - \"norm: y[r,c] = " + indexed("x[r,c] * s[r]", "r", "c") + "\"\n";
     }
     return "name: random-norm\nloops: {" + loops + "}\noperators:\n" + text;
   }

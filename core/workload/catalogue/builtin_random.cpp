@@ -22,6 +22,7 @@ class Drawing {
   explicit Drawing(const Values& v)
       : engine_(static_cast<std::uint64_t>(v["seed"])),
         reach_(static_cast<std::size_t>(v["reach"])),
+        indices_(v["indices"] == 1),
         draft_(v.dtype) {
     draft_.loop("r", v["rows"]).loop("c", v["cols"]);
   }
@@ -55,6 +56,7 @@ class Drawing {
   void add(std::int64_t i) {
     const std::string t = "t" + std::to_string(i);
     Made a = operand();
+    if (indices_ && one_in(4)) return indexed(t, a);
     switch (below(8)) {
       case 0:
       case 1:
@@ -100,8 +102,25 @@ class Drawing {
     write(t, to, " = " + read(a) + kSigns[below(kSigns.size())] + read(b));
   }
 
+  /// The loops' indices as values.
+  void indexed(const std::string& t, const Made& a) {
+    const auto choose = [&](const char* first, const char* second) {
+      write(t, a.shape, " = " + std::string(first) + read(a) + second);
+    };
+    switch (a.shape) {
+      case Shape::matrix:
+        return one_in(2) ? choose("select(lt(r, 2 * c), ", ", 0.5)")
+                         : choose("select(lt(c, r + 1), select(lt(c, r - 5), -32768, ", "), 1)");
+      case Shape::column:
+        return choose("", " + 0.125 * r");
+      case Shape::row:
+        return choose("", " * select(lt(6, c), c, 2)");
+    }
+  }
+
   std::mt19937_64 engine_;
   std::size_t reach_;
+  bool indices_;
   Draft draft_;
   std::vector<Made> made_;
   int inputs_ = 0;
@@ -113,9 +132,15 @@ RawWorkload random_graph(const Values& v) { return Drawing(v).take(v["vertices"]
 
 std::vector<Family> random_families() {
   return {{"random-graph",
-           "a seeded random graph of element-wise operators, broadcasts, reductions and slices",
+           "a seeded random graph of element-wise operators, broadcasts, reductions and slices; "
+           "indices=1: some read their loops' indices",
            "",
-           {{"vertices", 10, 1, 20000}, {"rows", 1024}, {"cols", 256}, {"reach", 6}, {"seed", 1}},
+           {{"vertices", 10, 1, 20000},
+            {"rows", 1024},
+            {"cols", 256},
+            {"reach", 6},
+            {"seed", 1},
+            {"indices", 0, 0, 1}},
            random_graph}};
 }
 

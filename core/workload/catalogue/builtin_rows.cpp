@@ -8,6 +8,11 @@ namespace {
 
 /// Query heads h of one group share the keys and values of b, so b is a loop of every tensor and h
 /// one of what has queries. A loop of one iteration is left out.
+///
+/// A causal mask lets the last row read all columns (FlashAttention's convention where there are
+/// more columns than rows). What is masked is -32768, which every floating type holds: its
+/// exponential is zero beside any score, and, unlike infinity's, its difference from itself is a
+/// number.
 RawWorkload attention(const Values& v) {
   const std::int64_t group = v["groups"], shared = v["heads"] / group;
   if (v["heads"] % group != 0)
@@ -15,6 +20,12 @@ RawWorkload attention(const Values& v) {
                       .value = std::to_string(group),
                       .problem = "does not divide the heads",
                       .accepted = "a divisor of " + std::to_string(v["heads"])});
+  const bool causal = v["causal"] == 1;
+  if (causal && v["l"] < v["m"])
+    throw InputError({.field = "l",
+                      .value = std::to_string(v["l"]),
+                      .problem = "leaves rows without a column that a causal mask lets them read",
+                      .accepted = "m (" + std::to_string(v["m"]) + ") or more"});
   const std::string kv = shared > 1 ? "b," : "";
   const std::string q = kv + (group > 1 ? "h," : "");
   Draft d(v.dtype);
@@ -24,6 +35,7 @@ RawWorkload attention(const Values& v) {
   d.tensor("Q", q + "m,k").tensor("K", kv + "l,k").tensor("V", kv + "l,n");
   d.tensor("S", q + "m,l");
   if (v["scale"] == 1) d.tensor("T", q + "m,l");
+  if (causal) d.tensor("U", q + "m,l");
   d.tensor("R", q + "m").tensor("P", q + "m,l").tensor("Z", q + "m");
   d.tensor("O", q + "m,n").tensor("E", q + "m,n");
   const bool online = v["online"] == 1;
@@ -35,11 +47,17 @@ RawWorkload attention(const Values& v) {
     return tensor + ("[" + kv) + loops + "]";
   };
   const std::string m = "[" + q + "m]";
-  const std::string scores = at(v["scale"] == 1 ? "T" : "S", "m,l");
+  const std::string unmasked = at(v["scale"] == 1 ? "T" : "S", "m,l");
+  const std::string scores = causal ? at("U", "m,l") : unmasked;
   d.op("qk: " + at("S", "m,l") + " += " + at("Q", "m,k") + " * " + given("K", "l,k"));
   if (v["scale"] == 1)
-    d.op("scaled: " + scores + " = " + at("S", "m,l") + " * " +
+    d.op("scaled: " + unmasked + " = " + at("S", "m,l") + " * " +
          number_text(1.0 / std::sqrt(static_cast<double>(v["k"]))));
+  if (causal) {
+    const std::int64_t more = v["l"] - v["m"];
+    d.op("masked: " + scores + " = select(lt(m" + (more == 0 ? "" : " + " + std::to_string(more)) +
+         ", l), -32768, " + unmasked + ")");
+  }
   const std::string shift = "shift" + m, alpha = "alpha" + m;
   d.op("rowmax: R" + m + " max= " + scores +
        (online ? "; " + shift + " = before(R) - after(R) running" : ""));
@@ -86,16 +104,30 @@ RawWorkload layernorm(const Values& v) {
 std::vector<Family> row_families() {
   return {
       {"attention",
-       "softmax(Q K^T) V with the softmax as separate operators; scale=1 divides by sqrt(k), online=1 "
-       "sums in one pass, groups query heads share keys and values",
+       "softmax(Q K^T) V with the softmax as separate operators; scale=1 divides by sqrt(k), "
+       "online=1 sums in one pass, groups query heads share keys and values; causal=1 lets row i "
+       "read columns up to i + l - m, and l be no less than m",
        "MCFuser, table III; Chimera, section VI (BMM + softmax + BMM)",
-       {{"heads", 1}, {"m", 512}, {"l", 512}, {"k", 64}, {"n", 64}, {"scale", 0, 0, 1}, {"online", 0, 0, 1},
-        {"groups", 1}},
+       {{"heads", 1},
+        {"m", 512},
+        {"l", 512},
+        {"k", 64},
+        {"n", 64},
+        {"scale", 0, 0, 1},
+        {"online", 0, 0, 1},
+        {"groups", 1},
+        {"causal", 0, 0, 1}},
        attention},
-      {"softmax", "softmax along rows, as four operators", "", {{"rows", 4096}, {"cols", 768}},
+      {"softmax",
+       "softmax along rows, as four operators",
+       "",
+       {{"rows", 4096}, {"cols", 768}},
        softmax},
-      {"layernorm", "layer normalisation with gain, without bias, as seven operators",
-       "FusionStitching, figure 1", {{"rows", 4096}, {"cols", 768}}, layernorm},
+      {"layernorm",
+       "layer normalisation with gain, without bias, as seven operators",
+       "FusionStitching, figure 1",
+       {{"rows", 4096}, {"cols", 768}},
+       layernorm},
   };
 }
 

@@ -30,9 +30,22 @@ struct Point {
 
 using Rule = double (*)(const Point&);
 
-double sum(const Point& p) { return p.e[0] + p.e[1] + p.rounding(); }
+/// Whole numbers that f32 holds, loops' indices for one, are added and multiplied without an error;
+/// so are infinities.
+bool is_exact(const Point& p) {
+  if (p.e[0] != 0 || p.e[1] != 0) return false;
+  const auto whole = [](double x) { return std::abs(x) <= 0x1p24 && x == std::nearbyint(x); };
+  return std::isinf(p.v) || (whole(p.v) && whole(p.x[0]) && whole(p.x[1]));
+}
+
+double sum(const Point& p) {
+  // An infinity takes in whatever is added to it.
+  if (std::isinf(p.v) && std::isfinite(p.e[0]) && std::isfinite(p.e[1])) return 0;
+  return is_exact(p) ? 0 : p.e[0] + p.e[1] + p.rounding();
+}
 
 double product(const Point& p) {
+  if (is_exact(p)) return 0;
   return std::abs(p.x[0]) * p.e[1] + std::abs(p.x[1]) * p.e[0] + p.reach(0) * p.e[1] + p.rounding();
 }
 
@@ -68,6 +81,7 @@ double selected(const Point& p) {
 }
 
 double exponential(const Point& p) {
+  if (std::isinf(p.x[0]) && p.e[0] == 0) return 0;
   const double r = p.reach(0);
   // expm1(r) / reach, where r is small without calling it
   const double moved = r < 0.01 ? p.e[0] * (1 + r) : std::expm1(r) / p.in.reach;

@@ -22,6 +22,9 @@ void Program::emit(const Expr& e, int inputs, int below) {
     case Expr::Kind::input:
       code_.push_back({.code = Code::source, .place = e.input});
       return;
+    case Expr::Kind::index:
+      code_.push_back({.code = Code::index, .loop = e.loop});
+      return;
     case Expr::Kind::before:
       code_.push_back({.code = Code::source, .place = inputs + 2 * e.input});
       return;

@@ -6,7 +6,8 @@
 // deviation, and the bound is kReach of them. One rounding to a type of unit roundoff u is off by
 // u |x| / sqrt(3). Through an operator, to first order:
 //   - a point: sum |df/dx_i| e_i over its inputs, and a rounding in f32 (f64 of f64) of every call
-//     in the expression (error_rows.h);
+//     in the expression (error_rows.h), but of whole numbers, as loops' indices are, that are added
+//     or multiplied and stay within 2^24;
 //   - a sum of n terms t: sqrt(sum e_t^2), what an input without the summed loop contributes added
 //     up instead, and n roundings of partial sums, whatever their order, each of them at most
 //     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "core/workload/reference/cursor.h"
@@ -101,9 +102,13 @@ void write_row(const Cursor& c, double* data, Interval part, const double* row, 
 /// their errors, where the program asks for them.
 class Runner {
  public:
-  Runner(const Program& program, std::span<const Source> sources)
+  /// Rows run along domain.loops[inner].
+  Runner(const Program& program, std::span<const Source> sources, const Domain& domain,
+         std::size_t inner)
       : program_(program),
         sources_(sources),
+        domain_(domain),
+        inner_(inner),
         errors_(program.give() != Program::Give::value),
         stack_(static_cast<std::size_t>(program.depth())),
         constants_(program.constants().size()),
@@ -123,8 +128,9 @@ class Runner {
     zero_.fill(0.0);
   }
 
-  /// What the program gives over that part of a row; it stays until the next call.
-  const double* run(std::span<const Cursor> cursors, Interval part) {
+  /// What the program gives over that part of the row at `point`; it stays until the next call.
+  const double* run(std::span<const Cursor> cursors, std::span<const std::int64_t> point,
+                    Interval part) {
     const std::int64_t n = part.size();
     std::size_t top = 0;
     for (const Program::Instruction& i : program_.code()) {
@@ -137,6 +143,12 @@ class Runner {
                 sources_[place].errors == nullptr
                     ? zero_.data()
                     : source(cursors[place], sources_[place].errors, part, error_stack_[top]);
+          ++top;
+          break;
+        case Code::index:
+          index(i.loop, point, part, stack_[top]);
+          if (errors_) errors_at_[top] = zero_.data();
+          at_[top] = stack_[top].data();
           ++top;
           break;
         case Code::constant:
@@ -154,6 +166,16 @@ class Runner {
   }
 
  private:
+  void index(LoopId loop, std::span<const std::int64_t> point, Interval part, Row& row) const {
+    const auto at =
+        static_cast<std::size_t>(std::ranges::find(domain_.loops, loop) - domain_.loops.begin());
+    TW_CHECK(at < domain_.loops.size(), "a program reads the index of a loop outside the domain");
+    if (at == inner_)
+      std::iota(row.begin(), row.begin() + part.size(), static_cast<double>(part.lo));
+    else
+      std::fill_n(row.begin(), part.size(), static_cast<double>(point[at]));
+  }
+
   /// Arguments from `top` on; the result takes the place of the first.
   void call(const Program::Instruction& i, std::size_t top, std::int64_t n) {
     // Rules need the arguments beside the result, so that it gets a row of its own.
@@ -217,6 +239,8 @@ class Runner {
 
   const Program& program_;
   std::span<const Source> sources_;
+  const Domain& domain_;
+  std::size_t inner_;
   bool errors_;
   std::vector<Row> stack_, error_stack_, constants_, constant_errors_;
   std::vector<const double*> at_, errors_at_;
@@ -266,14 +290,14 @@ void sweep_piece(const Domain& domain, std::size_t inner, const Program& program
 
   std::vector<std::int64_t> point;
   for (const Interval& r : domain.ranges) point.push_back(r.lo);
-  Runner runner(program, sources);
+  Runner runner(program, sources, domain, inner);
   do {
     for (Cursor& c : cursors) c.move(point, along);
     out.move(point, along);
     if (out.valid().empty()) continue;
     for (std::int64_t lo = along.lo; lo < along.hi; lo += kRow) {
       const Interval part{lo, std::min(lo + kRow, along.hi)};
-      write_row(out, target.data, part, runner.run(cursors, part), combine);
+      write_row(out, target.data, part, runner.run(cursors, point, part), combine);
     }
   } while (advance(point, domain, inner));
 }

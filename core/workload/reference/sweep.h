@@ -30,9 +30,10 @@ struct Target {
 class Program {
  public:
   struct Instruction {
-    enum class Code : std::uint8_t { source, constant, max, min, call };
+    enum class Code : std::uint8_t { source, constant, index, max, min, call };
     Code code = Code::constant;
     int place = -1;  ///< Code::source: in the sources; Code::constant: in constants()
+    LoopId loop = {};                ///< Code::index
     RowFunction function = nullptr;  ///< Code::call
     int arity = 0;                   ///< Code::call
     ErrorRule errors = nullptr;      ///< Code::max, min, call
@@ -69,8 +70,8 @@ class Program {
   double factor_ = 0;
 };
 
-/// The loops to run over and their ranges, position by position. The forms in accesses may name
-/// these loops only.
+/// The loops to run over and their ranges, position by position. Forms in accesses and indices in
+/// programs may name these loops only.
 struct Domain {
   std::vector<LoopId> loops;
   std::vector<Interval> ranges;

@@ -89,6 +89,7 @@ std::optional<double> rate_of_one(const Expr& e, const Operator& op, const Scali
 std::optional<double> rate_of(const Expr& e, const Operator& op, const Scaling& s) {
   switch (e.kind) {
     case Expr::Kind::constant:
+    case Expr::Kind::index:
       return 0.0;
     case Expr::Kind::input:
       return rate_of_input(op.inputs[static_cast<std::size_t>(e.input)], s);

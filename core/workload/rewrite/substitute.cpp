@@ -1,8 +1,10 @@
 #include "core/workload/rewrite/substitute.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
+#include "core/workload/expr.h"
 #include "core/workload/workload_limits.h"
 
 namespace tilewright::rewrite {
@@ -45,6 +47,23 @@ Size size_of(const Expr& e) {
   }
   ++s.depth;
   return s;
+}
+
+/// The affine form as a value, 2 * i + 1, say.
+Expr value_of(const Affine& form) {
+  const auto call = [](const char* function, Expr a, Expr b) {
+    return Expr{
+        .kind = Expr::Kind::call, .function = function, .args = {std::move(a), std::move(b)}};
+  };
+  const auto number = [](std::int64_t n) { return Expr{.constant = static_cast<double>(n)}; };
+  std::optional<Expr> sum;
+  const auto add = [&](Expr e) { sum = sum ? call("add", *std::move(sum), std::move(e)) : e; };
+  for (const Term& t : form.terms) {
+    const Expr index{.kind = Expr::Kind::index, .loop = t.loop};
+    add(t.coefficient == 1 ? index : call("mul", number(t.coefficient), index));
+  }
+  if (form.offset != 0 || !sum) add(number(form.offset));
+  return *std::move(sum);
 }
 
 class Substitution {
@@ -137,9 +156,30 @@ class Substitution {
       if (!at) return refusal("would have an index past 64 bits");
       e.input = *at;
     }
+    if (e.kind == Expr::Kind::index) {
+      const auto at = composed({.terms = {{e.loop, 1}}});
+      if (!at || !is_value(*at))
+        return refusal(
+            "would have an index as a value that f32 does not hold, or of a loop whose "
+            "name is not its own");
+      e = value_of(*at);
+      return std::nullopt;
+    }
     for (Expr& a : e.args)
       if (auto why = adapt(a)) return why;
     return std::nullopt;
+  }
+
+  /// Whether expressions can have the form's value: f32 holds it and every partial sum of it.
+  bool is_value(const Affine& form) const {
+    constexpr auto kMost = static_cast<double>(kMaxIndexed);
+    double most = std::abs(static_cast<double>(form.offset));
+    for (const Term& t : form.terms) {
+      if (why_no_value(spec_, t.loop)) return false;
+      most += std::abs(static_cast<double>(t.coefficient)) *
+              static_cast<double>(spec_.loops[t.loop.index()].extent);
+    }
+    return most <= kMost;
   }
 
   std::optional<Reason> replace(Expr& e) {
@@ -267,7 +307,12 @@ void drop(WorkloadSpec& spec, const std::vector<bool>& gone) {
   for (Operator& o : spec.operators) {
     for (LoopId& l : o.loops) l = LoopId(loops[l.index()]);
     std::ranges::for_each(o.inputs, renumber);
-    for (Output& out : o.outputs) renumber(out.target);
+    for (Output& out : o.outputs) {
+      renumber(out.target);
+      const auto move = [&](LoopId& l) { l = LoopId(loops[l.index()]); };
+      each_index(out.value, move);
+      if (out.rescale) each_index(*out.rescale, move);
+    }
   }
   for (TensorId& t : spec.outputs) t = TensorId(tensors[t.index()]);
 }

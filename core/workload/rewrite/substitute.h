@@ -10,7 +10,8 @@
 namespace tilewright::rewrite {
 
 /// The reader with its input's value computed in its own expression, as `producer` assigns it to
-/// `written`: the producer's loops replaced by the affine forms that the input is read at.
+/// `written`: the producer's loops replaced by the affine forms that the input is read at,
+/// in what it reads and where it has a loop's index as a value.
 ///
 ///   pre[b,g] = x[b,g] + w[g];  i[b,j] = tanh(pre[b,j+8])   =>   i[b,j] = tanh(x[b,j+8] + w[j+8])
 ///
@@ -19,7 +20,8 @@ namespace tilewright::rewrite {
 ///    expression of zeros need not be;
 ///  - a loop of the reader would index nothing any more, so that a sum over it would lose its
 ///  points;
-///  - a tensor would be read wholly outside, or an expression or a coefficient would be too large.
+///  - a tensor would be read wholly outside, or an expression or a coefficient would be too large,
+///  or an index that is a value.
 /// Nothing else is asked: whether it is worth while, and whether the reader may change, is the
 /// caller's. Cost: linear in both expressions.
 Result<Operator> substitute(const WorkloadSpec& spec, const Operator& reader, int input,
