@@ -100,10 +100,15 @@ int GlobalMemory::nearest(std::uintptr_t p) const {
   return best;
 }
 
-bool GlobalMemory::races(const Record& r, const GlobalAccess& by) {
+bool GlobalMemory::unordered(const Record& r, const GlobalAccess& by) {
   if (r.phase != by.phase) return false;
-  if (r.blocks != 0 || r.who >> 32 != by.block) return true;
+  if (r.who >> 32 != by.block) return true;
   return r.clock > by.seen[(r.who & 0xffffffffu) >> 1];
+}
+
+/// Of a last writer that may stand for atomics of several blocks.
+bool GlobalMemory::races(const Record& writer, const GlobalAccess& by) {
+  return unordered(writer, by) || (writer.phase == by.phase && writer.more != 0);
 }
 
 void GlobalMemory::note(Outcome& outcome, const Record& r, const GlobalAccess& by, bool wrote,
@@ -112,7 +117,7 @@ void GlobalMemory::note(Outcome& outcome, const Record& r, const GlobalAccess& b
   outcome.race = true;
   outcome.other_block = static_cast<std::uint32_t>(r.who >> 32);
   outcome.other_component = static_cast<std::uint32_t>((r.who & 0xffffffffu) >> 1);
-  outcome.between_blocks = r.blocks != 0 || outcome.other_block != by.block;
+  outcome.between_blocks = (wrote && r.more != 0) || outcome.other_block != by.block;
   outcome.other_wrote = wrote;
   outcome.other_place = r.place;
   outcome.offset = offset;
@@ -131,11 +136,60 @@ void GlobalMemory::read_cell(Cell& cell, std::int64_t offset, bool initialised,
     note(outcome, cell.writer, by, true, offset);
   }
   Record& mine = cell.reader;
-  if (mine.phase != by.phase || mine.who == self.who || !races(mine, by)) {
+  const bool same_block = mine.phase == by.phase && mine.who >> 32 == by.block;
+  if (mine.phase != by.phase || mine.who == self.who || !unordered(mine, by)) {
+    const std::uint32_t more = same_block ? mine.more : 0;
     mine = self;
-  } else if (mine.who >> 32 != by.block) {
+    mine.more = more;
+  } else if (!same_block) {
     cell.other_reader = self;  // two blocks read it: whoever writes it in this phase races
+  } else {
+    mine.more = 1;
+    add_reader(cell, by);
   }
+}
+
+std::uint32_t GlobalMemory::late_lanes(const Reader& r, const Clock* seen) {
+  std::uint32_t late = 0;
+  for (std::uint32_t rest = r.lanes; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    if (r.clock > seen[r.group * 32 + static_cast<std::uint32_t>(lane)]) late |= 1u << lane;
+  }
+  return late;
+}
+
+void GlobalMemory::add_reader(const Cell& cell, const GlobalAccess& by) {
+  Readers& readers = readers_[&cell];
+  if (readers.phase != by.phase || readers.block != by.block) readers = {by.phase, by.block};
+  const Reader self{by.component / 32, 1u << by.component % 32, by.place, by.now};
+  for (auto r = readers.all.rbegin(); r != readers.all.rend(); ++r)
+    if (r->group == self.group && r->clock == self.clock && r->place == self.place) {
+      r->lanes |= self.lanes;
+      return;
+    }
+  if (readers.all.size() >= readers.limit) {
+    std::erase_if(readers.all, [&](const Reader& r) { return late_lanes(r, by.seen) == 0; });
+    readers.limit = 2 * readers.all.size() + 8;
+  }
+  readers.all.push_back(self);
+}
+
+/// Of those beside the one that the cell remembers.
+void GlobalMemory::note_readers(const Cell& cell, const GlobalAccess& by, std::int64_t offset,
+                                Outcome& outcome) {
+  const auto at = readers_.find(&cell);
+  if (at == readers_.end() || at->second.phase != by.phase) return;
+  for (const Reader& r : at->second.all) {
+    const std::uint32_t late =
+        at->second.block == by.block ? late_lanes(r, by.seen) : r.lanes;
+    if (late == 0) continue;
+    const std::uint64_t component =
+        r.group * 32 + static_cast<std::uint32_t>(std::countr_zero(late));
+    note(outcome, {by.phase, r.place, std::uint64_t{at->second.block} << 32 | component << 1, r.clock, 0},
+         by, false, offset);
+    break;
+  }
+  at->second.all.clear();
 }
 
 void GlobalMemory::write_cell(Cell& cell, std::int64_t offset, bool atomic, const GlobalAccess& by,
@@ -145,11 +199,13 @@ void GlobalMemory::write_cell(Cell& cell, std::int64_t offset, bool atomic, cons
   const bool both_atomic = atomic && (cell.writer.who & 1u) != 0;
   if (!both_atomic && cell.writer.phase != 0 && races(cell.writer, by))
     note(outcome, cell.writer, by, true, offset);
-  if (races(cell.reader, by)) note(outcome, cell.reader, by, false, offset);
-  if (races(cell.other_reader, by)) note(outcome, cell.other_reader, by, false, offset);
+  if (unordered(cell.reader, by)) note(outcome, cell.reader, by, false, offset);
+  if (unordered(cell.other_reader, by)) note(outcome, cell.other_reader, by, false, offset);
+  if (cell.reader.phase == by.phase && cell.reader.more != 0)
+    note_readers(cell, by, offset, outcome);
   if (both_atomic && cell.writer.phase == by.phase)
-    self.blocks =
-        cell.writer.blocks | static_cast<std::uint32_t>(cell.writer.who >> 32 != by.block);
+    self.more =
+        cell.writer.more | static_cast<std::uint32_t>(cell.writer.who >> 32 != by.block);
   cell.writer = self;
   cell.reader.phase = cell.other_reader.phase = 0;
 }

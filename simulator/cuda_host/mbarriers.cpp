@@ -52,6 +52,7 @@ MBarrier* Engine::find_mbarrier(Fiber& f, void* p, std::uint32_t place, const ch
 }
 
 void Engine::mbarrier_arrive(Fiber& f, void* p, bool after_copies, std::uint32_t place) {
+  if (left_out(after_copies ? "mbarrier_arrive_after_copies" : "mbarrier_arrive", place)) return;
   Block& block = *f.owner;
   MBarrier& b = *find_mbarrier(f, p, place, "arrives at");
   if (after_copies) {
@@ -81,6 +82,7 @@ void Engine::end_phase(Block& block, MBarrier& b) {
 }
 
 void Engine::mbarrier_wait(Fiber& f, void* p, std::uint32_t parity, std::uint32_t place) {
+  if (left_out("mbarrier_wait", place)) return;
   Block& block = *f.owner;
   MBarrier& b = *find_mbarrier(f, p, place, "waits at");
   if (parity > 1) {

@@ -7,7 +7,7 @@
 
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
-#include "tests/codegen/cuda_support.h"
+#include "tests/codegen/cuda_barriers.h"
 
 namespace tilewright {
 namespace {
@@ -331,6 +331,38 @@ void run_batch(std::uint64_t seed, int count, bool gathers, const Make& make_fro
     if (std::getenv("TILEWRIGHT_FIRST") != nullptr && ::testing::Test::HasFailure()) return;
   }
   EXPECT_EQ(gathering > count / 2, gathers) << gathering;
+}
+
+/// Each barrier of drawn kernels left out.
+template <class Make>
+void leave_out(std::uint64_t seed, int count, const Make& make_from,
+               testing::BarriersLeftOut& seen) {
+  if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed += std::strtoull(other, nullptr, 10);
+  if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::atoi(other);
+  std::mt19937_64 random(seed);
+  int refused = 0, illegal = 0;
+  const std::vector<Drawn> drawn = draw(
+      random, count, [&] { return make_from(random); }, refused, illegal);
+  std::vector<cuda::Source> sources;
+  for (const Drawn& d : drawn) sources.push_back(d.source);
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    seen.look(*module, drawn[i].source, *drawn[i].schedule.workload, seed + i,
+              "seed " + std::to_string(seed) + ", " + drawn[i].source.prefix + "\n" +
+                  to_yaml(*drawn[i].schedule.workload) +
+                  to_text(drawn[i].schedule.resolved.kernels.front().tree));
+}
+
+TEST(RandomStitched, BarriersLeftOutAreFound) {
+  testing::BarriersLeftOut seen;
+  leave_out(
+      20281, 16, [](std::mt19937_64& random) { return Maker(random, false); }, seen);
+  leave_out(
+      20282, 8, [](std::mt19937_64& random) { return Maker(random, true); }, seen);
+  leave_out(
+      20283, 16, [](std::mt19937_64& random) { return WindowMaker(random); }, seen);
+  seen.print();
 }
 
 TEST(RandomStitched, RowGraphs) {

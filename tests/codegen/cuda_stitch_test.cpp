@@ -7,7 +7,7 @@
 
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "tests/codegen/cuda_support.h"
+#include "tests/codegen/cuda_barriers.h"
 
 namespace tilewright {
 namespace {
@@ -206,7 +206,7 @@ std::vector<Case> block_cases() {
   };
 }
 
-void run_all(const std::vector<Case>& all) {
+void run_all(const std::vector<Case>& all, testing::BarriersLeftOut* seen = nullptr) {
   std::vector<Schedule> schedules;
   std::vector<cuda::Source> sources;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -223,6 +223,10 @@ void run_all(const std::vector<Case>& all) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(all[i].workload + ", " + all[i].trees.front());
     const Workload& w = *schedules[i].workload;
+    if (seen != nullptr) {
+      seen->look(*module, sources[i], w, 100 + i, all[i].workload + "\n" + all[i].trees.front());
+      continue;
+    }
     const auto run = testing::run_cuda(*module, sources[i], w, 100 + i);
     ASSERT_TRUE(run) << run.reason();
     EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
@@ -234,6 +238,14 @@ void run_all(const std::vector<Case>& all) {
         << testing::text(run->bytes)
         << "\nexact: " << testing::text(testing::exact_bytes(schedules[i]));
   }
+}
+
+TEST(Stitched, BarriersTakenOutAreFound) {
+  testing::BarriersLeftOut seen;
+  run_all(warp_cases(), &seen);
+  run_all(thread_cases(), &seen);
+  run_all(block_cases(), &seen);
+  seen.print();
 }
 
 TEST(Stitched, WarpsAndLanes) { run_all(warp_cases()); }

@@ -97,6 +97,19 @@ TW_DEVICE void source_written(float* in, float* out) {
 }
 BOTH(source_written, 32, (float* in, float* out), (in, out))
 
+// Two warps read what a third writes, which waits for one of them only.
+template <bool Wrong>
+TW_DEVICE void waits_for_one_reader(float* in, float* out) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  float x = 0;
+  if (warp < 2) x = tw::load_global(in + lane);  // readers: read
+  if (!Wrong) tw::block_sync();
+  if (Wrong && warp != 1) tw::barrier(1, 64);
+  if (warp == 2) tw::store_global(in + lane, 7.0f);  // readers: write
+  tw::store_global(out + threadIdx.x, x);
+}
+BOTH(waits_for_one_reader, 96, (float* in, float* out), (in, out))
+
 // One element past the end: in has 32 elements, out has 32.
 template <bool Wrong>
 TW_DEVICE void read_past(const float* in, float* out) {
