@@ -8,7 +8,7 @@
 
 #include "core/base/format.h"
 #include "core/plan/file.h"
-#include "tests/codegen/cuda_support.h"
+#include "tests/codegen/cuda_barriers.h"
 
 namespace tilewright {
 namespace {
@@ -157,6 +157,20 @@ TEST(Phases, EveryPartOfAPackRuns) {
   Case c{w, "c/5 ( ( c/5 ( C.a S.a ) | c/1 ( C.s ) S.s ) Y.grid c/3@grid ( C.y C.z ) )"};
   c.pins["a"].level = c.pins["s"].level = "DRAM";
   run(c, 1e-5);
+}
+
+/// Each barrier of the sub-graph left out.
+TEST(Phases, BarriersLeftOutAreFound) {
+  const Schedule s = schedule_of(attention(20, 1, 16, 8, 8, 8, 16));
+  const auto source = cuda::emit(s, {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  testing::BarriersLeftOut seen;
+  seen.look(*module, *source, *s.workload, 5, "attention");
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 10);
 }
 
 /// What an H200 counted of the sub-graph as one kernel, beside what is counted here: from memory

@@ -123,7 +123,7 @@ TEST(RandomCudaKernels, BlocksThatWait) {
   run_batch({.two_levels = false, .once = false, .units = false, .phases = true}, 20275, 32);
 }
 
-/// Each barrier of drawn kernels left out.
+/// Each barrier of drawn kernels left out: docs/gpu.md says what becomes of them.
 void leave_out(const testing::RandomOptions& options, std::uint64_t seed, int count,
                testing::BarriersLeftOut& seen) {
   if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed += std::strtoull(other, nullptr, 10);
@@ -144,13 +144,15 @@ void leave_out(const testing::RandomOptions& options, std::uint64_t seed, int co
 
 TEST(RandomCudaKernels, BarriersLeftOutAreFound) {
   testing::BarriersLeftOut seen;
-  leave_out({.gemm_chains_only = true, .units = false}, 20281, 8, seen);
-  leave_out({.units = false}, 20282, 8, seen);
-  leave_out({.units = false, .recompute = true}, 20283, 4, seen);
-  leave_out({.two_levels = false, .once = false, .units = false, .phases = true}, 20284, 8, seen);
-  leave_out({.units = false, .gathers = testing::Gathers::emitted}, 20285, 8, seen);
-  leave_out({.units = false, .planes = true}, 20286, 4, seen);
+  leave_out({.gemm_chains_only = true, .units = false}, 20281, 3, seen);
+  leave_out({.units = false}, 20282, 3, seen);
+  leave_out({.units = false, .recompute = true}, 20283, 2, seen);
+  leave_out({.two_levels = false, .once = false, .units = false, .phases = true}, 20284, 4, seen);
+  leave_out({.units = false, .gathers = testing::Gathers::emitted}, 20285, 3, seen);
+  leave_out({.units = false, .planes = true}, 20286, 2, seen);
   seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 40);
 }
 
 /// The text without its n-th barrier of all blocks, which copying and computing warps both come to.

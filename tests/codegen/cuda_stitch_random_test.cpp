@@ -363,6 +363,8 @@ TEST(RandomStitched, BarriersLeftOutAreFound) {
   leave_out(
       20283, 16, [](std::mt19937_64& random) { return WindowMaker(random); }, seen);
   seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 5);
 }
 
 TEST(RandomStitched, RowGraphs) {
