@@ -18,7 +18,8 @@ std::vector<Barrier> BarrierList::finish(const Image& image) const {
   for (const auto& [one, other] : met_) join(one, other);
   std::map<std::pair<std::string, Place>, std::uint32_t> on_line;
   for (const auto& [call, place] : lines)
-    if (place.line != 0) join(on_line.try_emplace({calls_.at(call).kind, place}, call).first->second, call);
+    if (place.line != 0)
+      join(on_line.try_emplace({calls_.at(call).kind, place}, call).first->second, call);
   std::map<std::uint32_t, std::size_t> index;
   std::vector<Barrier> barriers;
   for (const auto& [call, c] : calls_) {

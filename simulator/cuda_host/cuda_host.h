@@ -3,10 +3,11 @@
 // compiler's instrumentation, every plain load and store) come here. Threads are fibers; blocks run
 // one after the other (those of a cooperative launch together) on one thread of the host.
 //
-// Checked: bounds, alignment, initialisation, and races by vector clocks (FastTrack: Flanagan and
-// Freund, PLDI 2009). Order comes from what PTX promises: barriers, warp_sync, mbarrier arrive to
-// wait, cp_async's completion, grid_sync, and the end of a launch. Shuffles, ballots, ldmatrix, mma
-// and wmma make a warp's threads meet but order no memory.
+// Checked: bounds, alignment, initialisation, phases of mbarriers that nobody who waits for them
+// can tell apart, and races by vector clocks (FastTrack: Flanagan and Freund, PLDI 2009). Order
+// comes from what PTX promises: barriers, warp_sync, mbarrier arrive to wait, cp_async's
+// completion, grid_sync, and the end of a launch. Shuffles, ballots, ldmatrix, mma and wmma make a
+// warp's threads meet but order no memory.
 #pragma once
 
 #include <compare>

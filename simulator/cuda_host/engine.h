@@ -95,6 +95,7 @@ struct MBarrier {
   ClockVector arriving,
       complete;  ///< what arrivals had seen: of this phase, and of those that ended
   std::vector<std::pair<int, std::uint32_t>> waiting;  ///< thread and parity
+  std::vector<std::int64_t> waited_for;  ///< by thread: the last phase, -1 the one before the first
 };
 
 struct Block {
@@ -119,7 +120,11 @@ class Engine {
  public:
   Engine(const Image& image, GlobalMemory& memory, FindingCollector& findings,
          const RunOptions& options)
-      : image_(image), memory_(memory), findings_(findings), options_(options), random_(options.turns) {}
+      : image_(image),
+        memory_(memory),
+        findings_(findings),
+        options_(options),
+        random_(options.turns) {}
   /// Runs one launch. A reason where its stacks or shared memory cannot be had.
   std::optional<Reason> launch(const Launch& launch, std::span<const Tensor> tensors,
                                LaunchCounts& counts);
@@ -185,6 +190,7 @@ class Engine {
   // -- mbarriers.cpp --
   MBarrier* find_mbarrier(Fiber& f, void* p, std::uint32_t place, const char* what);
   void end_phase(Block& block, MBarrier& b);
+  void check_phase(Fiber& f, const MBarrier& b, std::int64_t meant, std::uint32_t place);
   // -- memory.cpp --
   bool in_arena(const Block& b, std::uintptr_t p) const;
   /// The offset of [p, p+bytes) in shared memory, or -1 with a finding.

@@ -1,5 +1,4 @@
-// Kernels run once with each of their barriers left out: what tells that it is missing, and those of
-// which nothing does, why not?
+// Kernels run once with each of their barriers left out: what tells that it is missing?
 #pragma once
 
 #include <array>

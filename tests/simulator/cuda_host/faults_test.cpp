@@ -31,7 +31,9 @@ const std::vector<Case>& cases() {
       {"missing_wait", Fault::race, "wait: read", "wait: copy", 32, 1, false, 128},
       {"wait_is_ones_own", Fault::race, "own: read", "own: copy", 64, 1, false, 256, 64},
       {"source_written", Fault::race, "source: write", "source: copy", 32, 1, false, 128},
-      {"waits_for_one_reader", Fault::race, "readers: write", "readers: read", 96, 1, false, 32, 96},
+      {"waits_for_one_reader", Fault::race, "readers: write", "readers: read", 96, 1, false, 32,
+       96},
+      {"waits_for_one_adder", Fault::race, "adders: read", "adders: add", 96},
       {"read_past", Fault::out_of_bounds, "past: read"},
       {"plain_read_past", Fault::out_of_bounds, "past: plain read"},
       {"write_past", Fault::out_of_bounds, "past: write"},
@@ -77,6 +79,7 @@ const std::vector<Case>& cases() {
        .cooperative = true,
        .stopped = true},
       {"unordered_mbarrier", Fault::race, "mbarrier: arrive", "mbarrier: init"},
+      {"mbarrier_overrun", Fault::mbarrier_misuse, "mbarrier: overrun", "", 64},
       {"mbarrier_overwritten", Fault::mbarrier_misuse, "mbarrier: overwritten"},
       {.kernel = "mbarrier_never_made",
        .fault = Fault::mbarrier_misuse,
@@ -151,8 +154,9 @@ INSTANTIATE_TEST_SUITE_P(All, CudaHostFault, testing::ValuesIn(cases()),
 /// Each call of a barrier, a line of the kernel, may be passed by all: the text stays as it is.
 TEST(CudaHostFaults, ABarrierLeftOutIsMissed) {
   std::vector<std::string> kinds;
-  for (const char* name : {"missing_barrier", "missing_warp_sync", "written_too_early", "missing_wait",
-                           "waits_for_one_reader", "missing_grid_sync", "unordered_mbarrier"}) {
+  for (const char* name :
+       {"missing_barrier", "missing_warp_sync", "written_too_early", "missing_wait",
+        "waits_for_one_reader", "missing_grid_sync", "unordered_mbarrier"}) {
     const Case& c = case_of(name);
     const Report whole = run(c, "_right", {.list_barriers = true});
     ASSERT_TRUE(whole.clean()) << texts(whole);
