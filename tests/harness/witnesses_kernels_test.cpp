@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <iomanip>
@@ -13,6 +14,7 @@
 #include <map>
 #include <set>
 
+#include "core/workload/reference/rounding.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_support.h"
 #include "tests/harness/witnesses.h"
@@ -316,11 +318,24 @@ class Plans {
     batch.clear();
   }
 
+  /// A sum that cancels may be far off relative to itself. In 16 bits plans round partial sums.
+  static bool explained(const Workload& w, std::uint64_t seed, const TensorValues& outputs) {
+    if (w.dtype() != DType::f32) return false;
+    const Bounded b = evaluate_bounded(w, random_inputs(w, seed));
+    return std::ranges::all_of(w.outputs(), [&](TensorId t) {
+      for (std::size_t i = 0; i < outputs[t.index()].size(); ++i)
+        if (!(std::abs(outputs[t.index()][i] - b.values[t.index()][i]) <= b.bounds[t.index()][i]))
+          return false;
+      return true;
+    });
+  }
+
   int Counts::*compare(const Drawn& d, const cuda_host::Module& module) {
     const Workload& w = *d.c.workload;
     const std::string what = all_[d.kind].name + ", " + d.source.prefix + ", " +
                              std::string(name_of(w.dtype())) + "\n" + described(d.c);
-    const auto run = testing::run_cuda(module, d.source, w, random_());
+    const std::uint64_t seed = random_();
+    const auto run = testing::run_cuda(module, d.source, w, seed);
     EXPECT_TRUE(run) << run.reason() << "\n" << what;
     if (!run) return &Counts::differ;
     auto counted = testing::exact_bytes(d.schedule);
@@ -329,7 +344,8 @@ class Plans {
                         : w.dtype() == DType::f16 ? 4e-3
                                                   : 3e-2;
     EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text << "\n" << what;
-    EXPECT_LT(run->error, most) << what;
+    const bool near = run->error < most || explained(w, seed, run->outputs);
+    EXPECT_TRUE(near) << run->error << "\n" << what;
     bool again = false;
     for (const std::string& table : read_again(w)) {
       const auto at = run->bytes.find(table);
@@ -342,7 +358,7 @@ class Plans {
                                    << testing::text(counted) << "\n"
                                    << what;
     for (const std::string& one : used(d)) ++uses_[one];
-    const bool right = run->report.clean() && run->error < most && run->bytes == counted;
+    const bool right = run->report.clean() && near && run->bytes == counted;
     return !right ? &Counts::differ : again ? &Counts::again : &Counts::agreed;
   }
 
