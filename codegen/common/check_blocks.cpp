@@ -15,6 +15,23 @@ NodeId grid_loop_around(const ScheduledKernel& k, NodeId n) {
   return {};
 }
 
+/// Whether a pack gives `inside` to other blocks than `outside`, which stands beside the pack and
+/// is the first block's.
+bool told_apart(const ScheduledKernel& k, NodeId inside, NodeId outside) {
+  const auto holds = [&](NodeId pack) {
+    for (NodeId p = outside; p.valid(); p = k.node(p).parent)
+      if (p == pack) return true;
+    return false;
+  };
+  for (NodeId n = inside; k.node(n).parent.valid(); n = k.node(n).parent) {
+    const NodeId around = k.node(n).parent;
+    if (k.node(around).kind != NodeKind::pack) continue;
+    if (holds(around)) return false;
+    if (k.node(n).first_block != 0) return true;
+  }
+  return false;
+}
+
 /// Whether all nodes that touch a tile of this one stand in the same grid loops as it.
 bool alone_with_its_tiles(const ScheduledKernel& k, NodeId node) {
   const auto tiles = [&](NodeId id) {
@@ -28,7 +45,8 @@ bool alone_with_its_tiles(const ScheduledKernel& k, NodeId node) {
   };
   const std::set<BufferId> own = tiles(node);
   for (std::size_t i = 0; i < k.nodes.size(); ++i)
-    if (grid_loop_around(k, NodeId(i)) != grid_loop_around(k, node) &&
+    if ((grid_loop_around(k, NodeId(i)) != grid_loop_around(k, node) ||
+         told_apart(k, NodeId(i), node) || told_apart(k, node, NodeId(i))) &&
         std::ranges::any_of(tiles(NodeId(i)), [&](BufferId b) { return own.contains(b); }))
       return false;
   return true;

@@ -85,6 +85,7 @@ void KernelEmitter::declare() {
     out_.open("if (thread == 0)");
     out_.line(starts);
     out_.close();
+    out_.line("block_sync();");
   }
 }
 

@@ -249,6 +249,7 @@ class StitchEmitter {
   /// Where a gather's element is, whether it is there, and which lane reads it for others.
   struct Gathered {
     std::string there, place, lane;
+    bool alike = false;  ///< for all threads, of which one is counted
   };
   std::optional<Run> run_of(NodeId compute) const;
   std::set<int> named_by(NodeId compute, int gather) const;

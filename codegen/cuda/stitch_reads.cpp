@@ -82,8 +82,10 @@ StitchEmitter::Gathered StitchEmitter::gathered_at(const Use& use) {
   if (!c.warp.empty())
     throw Refused{"operator " + op.name + ": every warp would read " + tensor.name +
                   " by the same values"};
-  Gathered g{
-      .there = both(condition(facts.inside), owner(c)), .place = home(a.tensor), .lane = c.lane};
+  Gathered g{.there = both(condition(facts.inside), owner(c)),
+             .place = home(a.tensor),
+             .lane = c.lane,
+             .alike = alike};
   std::int64_t stride = tensor.elements().value;
   for (std::size_t d = 0; d < a.index.size(); ++d) {
     stride /= tensor.shape[d];
@@ -106,7 +108,9 @@ StitchEmitter::Gathered StitchEmitter::gathered_at(const Use& use) {
 
 std::string StitchEmitter::read_gathered(const Use& use) {
   const Gathered g = gathered_at(use);
-  const std::string loaded = g.there + " ? load_one(" + g.place + ") : " + real() + "(0)";
+  const std::string element =
+      g.alike ? "to_float(read_alike(" + g.place + ", thread == 0))" : "load_one(" + g.place + ")";
+  const std::string loaded = g.there + " ? " + element + " : " + real() + "(0)";
   return g.lane.empty() ? loaded : "shuffle(" + loaded + ", " + g.lane + ")";
 }
 

@@ -402,6 +402,11 @@ void StitchEmitter::make_values() {
   split_slices();
   for (Value& v : values_) choose_storage(v);
   choose_unrolling();
+  // Neighbours at home, which are moved as one, are neighbours in registers.
+  for (Value& v : values_) {
+    const int last = contiguous(v.tensor, v.key, own(v.key, k_.node(v.anchor).parent));
+    std::ranges::stable_partition(v.dims, [&](int id) { return id != last; });
+  }
   choose_names();
 }
 

@@ -6,9 +6,18 @@
 
 namespace tilewright::cuda_host {
 
-void Engine::block_sync(Fiber& f, std::uint32_t place) { arrive(f, 0, f.owner->threads, place); }
+bool Engine::left_out(const char* kind, std::uint32_t place) {
+  if (options_.list_barriers) barriers_.come(kind, place);
+  return !options_.without.empty() &&
+         std::ranges::find(options_.without, place) != options_.without.end();
+}
+
+void Engine::block_sync(Fiber& f, std::uint32_t place) {
+  if (!left_out("block_sync", place)) arrive(f, 0, f.owner->threads, place);
+}
 
 void Engine::barrier(Fiber& f, int id, int threads, std::uint32_t place) {
+  if (left_out("barrier", place)) return;
   const int most = static_cast<int>(f.owner->warps.size()) * kWarp;
   if (id < 1 || id > 15 || threads <= 0 || threads % kWarp != 0 || threads > most) {
     report(f, Fault::bad_argument, place,
@@ -88,6 +97,8 @@ void Engine::complete(Block& block, int id) {
            formatted("goes through barrier {} without thread {} of its warp", id,
                      w * kWarp + static_cast<std::size_t>(std::countr_zero(missing))));
   }
+  if (options_.list_barriers)
+    for (const std::uint32_t p : b.places) barriers_.meet(b.places.front(), p);
   block.clocks.meet(b.threads);
   for (const int t : b.threads) wake(block, t);
   ++counts_->block_barriers;
@@ -96,6 +107,7 @@ void Engine::complete(Block& block, int id) {
 }
 
 void Engine::grid_sync(Fiber& f, void* counter, std::uint32_t place) {
+  if (left_out("grid_sync", place)) return;
   Block& block = *f.owner;
   if (!cooperative_) {
     report(f, Fault::bad_argument, place, "calls grid_sync in a launch that is not cooperative");
@@ -120,6 +132,9 @@ bool Engine::release_grid() {
   ++counts_->grid_syncs;
   for (std::uint32_t b = 0; b < grid_; ++b) {
     Block& block = *blocks_[b];
+    if (options_.list_barriers)
+      for (const Fiber& f : block.fibers)
+        barriers_.meet(blocks_[0]->fibers[0].wait_place, f.wait_place);
     block.at_grid = 0;
     block.clocks.meet(block.everyone);
     for (const int t : block.everyone) wake(block, t);

@@ -3,10 +3,11 @@
 // compiler's instrumentation, every plain load and store) come here. Threads are fibers; blocks run
 // one after the other (those of a cooperative launch together) on one thread of the host.
 //
-// Checked: bounds, alignment, initialisation, and races by vector clocks (FastTrack: Flanagan and
-// Freund, PLDI 2009). Order comes from what PTX promises: barriers, warp_sync, mbarrier arrive to
-// wait, cp_async's completion, grid_sync, and the end of a launch. Shuffles, ballots, ldmatrix, mma
-// and wmma make a warp's threads meet but order no memory.
+// Checked: bounds, alignment, initialisation, phases of mbarriers that nobody who waits for them
+// can tell apart, and races by vector clocks (FastTrack: Flanagan and Freund, PLDI 2009). Order
+// comes from what PTX promises: barriers, warp_sync, mbarrier arrive to wait, cp_async's
+// completion, grid_sync, and the end of a launch. Shuffles, ballots, ldmatrix, mma and wmma make a
+// warp's threads meet but order no memory.
 #pragma once
 
 #include <compare>
@@ -64,6 +65,9 @@ struct RunOptions {
   bool checks = true;      ///< initialisation and races; bounds and alignment are always checked
   double max_seconds = 0;  ///< 0: no limit; else a launch that takes longer is stopped, as endless
   int max_findings = 100;  ///< distinct ones kept; the others are only counted
+  bool list_barriers = false;               ///< in the report
+  std::vector<std::uint32_t> without = {};  ///< calls of barriers of this module: all go past them
+  std::uint64_t turns = 0;  ///< 0: a thread runs until it waits; else they take turns, by this seed
 };
 
 enum class Fault : std::uint8_t {
@@ -108,6 +112,15 @@ struct Finding {
   std::int64_t count = 1;
 };
 
+/// Where threads of a launch wait for one another or for copies, or say that they have come: a line
+/// of the text, and with it the others from which threads came to the same barrier.
+struct Barrier {
+  std::string kind;  ///< the device function: "block_sync", "mbarrier_wait", ...
+  std::vector<Place> places;
+  std::vector<std::uint32_t> calls;  ///< in the compiled module; for RunOptions::without
+  std::int64_t threads = 0;          ///< that came, each as often as it did
+};
+
 /// Bytes that kernels asked for, of one tensor.
 struct TensorBytes {
   std::int64_t read = 0;     ///< cp_async16 (its valid bytes) and load_global
@@ -133,6 +146,7 @@ struct Report {
   std::int64_t findings_left_out = 0;  ///< beyond max_findings
   std::int64_t blocks_stopped = 0;     ///< that a fault (deadlock, a wild address) ended early
   std::vector<LaunchCounts> launches;
+  std::vector<Barrier> barriers;  ///< that launches came to, if they were to be listed
   double seconds = 0;  ///< of execution, without building
   std::vector<std::string> notes;
   bool clean() const { return findings.empty() && findings_left_out == 0; }

@@ -8,12 +8,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "simulator/cuda_host/barrier_list.h"
 #include "simulator/cuda_host/fiber.h"
 #include "simulator/cuda_host/findings.h"
 #include "simulator/cuda_host/global_memory.h"
@@ -93,13 +95,14 @@ struct MBarrier {
   ClockVector arriving,
       complete;  ///< what arrivals had seen: of this phase, and of those that ended
   std::vector<std::pair<int, std::uint32_t>> waiting;  ///< thread and parity
+  std::vector<std::int64_t> waited_for;  ///< by thread: the last phase, -1 the one before the first
 };
 
 struct Block {
   Engine* engine = nullptr;
   std::uint32_t index = 0;
   int threads = 0, ended = 0, at_grid = 0;
-  bool stopped = false;
+  bool stopped = false, paused = false;
   LazyMemory arena;  ///< red zone, shared memory, red zone
   std::int64_t arena_bytes = 0;
   unsigned char* shared = nullptr;
@@ -117,11 +120,16 @@ class Engine {
  public:
   Engine(const Image& image, GlobalMemory& memory, FindingCollector& findings,
          const RunOptions& options)
-      : image_(image), memory_(memory), findings_(findings), options_(options) {}
+      : image_(image),
+        memory_(memory),
+        findings_(findings),
+        options_(options),
+        random_(options.turns) {}
   /// Runs one launch. A reason where its stacks or shared memory cannot be had.
   std::optional<Reason> launch(const Launch& launch, std::span<const Tensor> tensors,
                                LaunchCounts& counts);
   std::int64_t blocks_stopped() const { return blocks_stopped_; }
+  const BarrierList& barriers() const { return barriers_; }
 
   static const tw_device_api* api();
   std::uint32_t place_of(const void* address) const { return image_.place(address); }
@@ -157,7 +165,10 @@ class Engine {
   bool make_blocks(std::size_t count);
   void start(Block& block, std::uint32_t index, const Launch& launch);
   void start(Block& block, Fiber& f, unsigned char* stack, const Launch& launch);
-  void run_until_stuck(Block& block);
+  /// True where the block can go on, but others are to have their turn.
+  bool run_until_stuck(Block& block);
+  Fiber* next_of(Block& block);
+  void give_way(Fiber& f);
   bool release_grid();
   void run_together();
   bool finished(const Block& block) const { return block.stopped || block.ended == block.threads; }
@@ -171,12 +182,15 @@ class Engine {
   [[noreturn]] void stop(Fiber& f);
 
   // -- barriers.cpp --
+  /// Notes that a thread comes to a barrier; whether it is to go past it.
+  bool left_out(const char* kind, std::uint32_t place);
   void arrive(Fiber& f, int id, int threads, std::uint32_t place);
   void complete(Block& block, int id);
   void complete_without_ended(Block& block);
   // -- mbarriers.cpp --
   MBarrier* find_mbarrier(Fiber& f, void* p, std::uint32_t place, const char* what);
   void end_phase(Block& block, MBarrier& b);
+  void check_phase(Fiber& f, const MBarrier& b, std::int64_t meant, std::uint32_t place);
   // -- memory.cpp --
   bool in_arena(const Block& b, std::uintptr_t p) const;
   /// The offset of [p, p+bytes) in shared memory, or -1 with a finding.
@@ -201,8 +215,10 @@ class Engine {
   bool meet(Fiber& f, Collective kind, int variant, const Operand& operand);
   void release(Fiber& f);
 
-  /// Now and then looks at the clock: a launch past its limit is stopped here.
+  /// Now and then looks at the clock: a launch past its limit is stopped here; where threads take
+  /// turns, now and then another one goes on.
   void watch(Fiber& f, std::uint32_t place) {
+    if (options_.turns != 0 && random_() % 8 == 0) give_way(f);
     if ((++watched_ & 0xffffu) == 0 && options_.max_seconds > 0) look_at_clock(f, place);
   }
   void look_at_clock(Fiber& f, std::uint32_t place);
@@ -218,6 +234,8 @@ class Engine {
   GlobalMemory& memory_;
   FindingCollector& findings_;
   const RunOptions& options_;
+  BarrierList barriers_;
+  std::mt19937_64 random_;
   std::string kernel_;
   const Entry* entry_ = nullptr;
   std::vector<void*> arguments_;

@@ -100,10 +100,15 @@ int GlobalMemory::nearest(std::uintptr_t p) const {
   return best;
 }
 
-bool GlobalMemory::races(const Record& r, const GlobalAccess& by) {
+bool GlobalMemory::unordered(const Record& r, const GlobalAccess& by) {
   if (r.phase != by.phase) return false;
-  if (r.blocks != 0 || r.who >> 32 != by.block) return true;
+  if (r.who >> 32 != by.block) return true;
   return r.clock > by.seen[(r.who & 0xffffffffu) >> 1];
+}
+
+/// Of a last writer that may stand for atomics of several blocks.
+bool GlobalMemory::races(const Record& writer, const GlobalAccess& by) {
+  return unordered(writer, by) || (writer.phase == by.phase && (writer.more & kBlocks) != 0);
 }
 
 void GlobalMemory::note(Outcome& outcome, const Record& r, const GlobalAccess& by, bool wrote,
@@ -112,7 +117,7 @@ void GlobalMemory::note(Outcome& outcome, const Record& r, const GlobalAccess& b
   outcome.race = true;
   outcome.other_block = static_cast<std::uint32_t>(r.who >> 32);
   outcome.other_component = static_cast<std::uint32_t>((r.who & 0xffffffffu) >> 1);
-  outcome.between_blocks = r.blocks != 0 || outcome.other_block != by.block;
+  outcome.between_blocks = (wrote && (r.more & kBlocks) != 0) || outcome.other_block != by.block;
   outcome.other_wrote = wrote;
   outcome.other_place = r.place;
   outcome.offset = offset;
@@ -127,15 +132,68 @@ void GlobalMemory::read_cell(Cell& cell, std::int64_t offset, bool initialised,
       outcome.uninitialised = true;
       if (!outcome.race) outcome.offset = offset;
     }
-  } else if (races(cell.writer, by)) {
-    note(outcome, cell.writer, by, true, offset);
+  } else {
+    note_writer(cell, by, offset, outcome);
   }
   Record& mine = cell.reader;
-  if (mine.phase != by.phase || mine.who == self.who || !races(mine, by)) {
+  const bool same_block = mine.phase == by.phase && mine.who >> 32 == by.block;
+  if (mine.phase != by.phase || mine.who == self.who || !unordered(mine, by)) {
+    const std::uint32_t more = same_block ? mine.more : 0;
     mine = self;
-  } else if (mine.who >> 32 != by.block) {
+    mine.more = more;
+  } else if (!same_block) {
     cell.other_reader = self;  // two blocks read it: whoever writes it in this phase races
+  } else {
+    mine.more = kOthers;
+    remember(readers_[&cell], self, by);
   }
+}
+
+std::uint32_t GlobalMemory::late_lanes(const Lanes& o, const Clock* seen) {
+  std::uint32_t late = 0;
+  for (std::uint32_t rest = o.lanes; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    if (o.clock > seen[o.group * 32 + static_cast<std::uint32_t>(lane)]) late |= 1u << lane;
+  }
+  return late;
+}
+
+/// Adds an access of the block of `by` that it does not know of, or its own.
+void GlobalMemory::remember(Others& others, const Record& r, const GlobalAccess& by) {
+  if (others.phase != by.phase || others.block != by.block) others = {by.phase, by.block};
+  const auto component = static_cast<std::uint32_t>((r.who & 0xffffffffu) >> 1);
+  const Lanes self{component / 32, 1u << component % 32, r.place, r.clock};
+  for (auto o = others.all.rbegin(); o != others.all.rend(); ++o)
+    if (o->group == self.group && o->clock == self.clock && o->place == self.place) {
+      o->lanes |= self.lanes;
+      return;
+    }
+  if (others.all.size() >= others.limit) {
+    std::erase_if(others.all, [&](const Lanes& o) { return late_lanes(o, by.seen) == 0; });
+    others.limit = 2 * others.all.size() + 8;
+  }
+  others.all.push_back(self);
+}
+
+/// Of those beside the one that the cell remembers.
+void GlobalMemory::note_others(const Others& others, const GlobalAccess& by, bool wrote,
+                               std::int64_t offset, Outcome& outcome) {
+  if (others.phase != by.phase) return;
+  for (const Lanes& o : others.all) {
+    const std::uint32_t late = others.block == by.block ? late_lanes(o, by.seen) : o.lanes;
+    if (late == 0) continue;
+    const std::uint64_t component =
+        o.group * 32 + static_cast<std::uint32_t>(std::countr_zero(late));
+    const std::uint64_t who = std::uint64_t{others.block} << 32 | component << 1;
+    return note(outcome, {by.phase, o.place, who, o.clock, 0}, by, wrote, offset);
+  }
+}
+
+void GlobalMemory::note_writer(const Cell& cell, const GlobalAccess& by, std::int64_t offset,
+                               Outcome& outcome) {
+  if (races(cell.writer, by)) note(outcome, cell.writer, by, true, offset);
+  if (cell.writer.phase == by.phase && (cell.writer.more & kOthers) != 0)
+    note_others(adders_.at(&cell), by, true, offset, outcome);
 }
 
 void GlobalMemory::write_cell(Cell& cell, std::int64_t offset, bool atomic, const GlobalAccess& by,
@@ -143,13 +201,25 @@ void GlobalMemory::write_cell(Cell& cell, std::int64_t offset, bool atomic, cons
   Record self{by.phase, by.place,
               std::uint64_t{by.block} << 32 | by.component << 1 | (atomic ? 1u : 0u), by.now, 0};
   const bool both_atomic = atomic && (cell.writer.who & 1u) != 0;
-  if (!both_atomic && cell.writer.phase != 0 && races(cell.writer, by))
-    note(outcome, cell.writer, by, true, offset);
-  if (races(cell.reader, by)) note(outcome, cell.reader, by, false, offset);
-  if (races(cell.other_reader, by)) note(outcome, cell.other_reader, by, false, offset);
-  if (both_atomic && cell.writer.phase == by.phase)
-    self.blocks =
-        cell.writer.blocks | static_cast<std::uint32_t>(cell.writer.who >> 32 != by.block);
+  if (!both_atomic && cell.writer.phase != 0) note_writer(cell, by, offset, outcome);
+  if (unordered(cell.reader, by)) note(outcome, cell.reader, by, false, offset);
+  if (unordered(cell.other_reader, by)) note(outcome, cell.other_reader, by, false, offset);
+  if (cell.reader.phase == by.phase && (cell.reader.more & kOthers) != 0) {
+    Others& others = readers_.at(&cell);
+    note_others(others, by, false, offset, outcome);
+    others.all.clear();
+  }
+  if (both_atomic && cell.writer.phase == by.phase) {
+    self.more = cell.writer.more;
+    if (cell.writer.who >> 32 != by.block) {
+      self.more |= kBlocks;
+    } else if (unordered(cell.writer, by)) {
+      Others& others = adders_[&cell];
+      if ((self.more & kOthers) == 0) others.all.clear();
+      remember(others, cell.writer, by);
+      self.more |= kOthers;
+    }
+  }
   cell.writer = self;
   cell.reader.phase = cell.other_reader.phase = 0;
 }

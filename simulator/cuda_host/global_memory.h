@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "simulator/cuda_host/cuda_host.h"
@@ -78,24 +79,44 @@ class GlobalMemory {
     std::uint32_t phase, place;
     std::uint64_t who;
     Clock clock;
-    std::uint32_t blocks;  ///< 1: atomics of several blocks in this phase
+    std::uint32_t more;
   };
-  /// The last writer, a reader since, and one of another block than that. Exact between blocks;
-  /// within a block, of several readers that nothing orders only one is remembered.
+  /// Record::more. kBlocks: this writer's atomics are also those of other blocks in this phase.
+  /// kOthers: others of its block that nothing orders are in readers_ or adders_.
+  static constexpr std::uint32_t kBlocks = 1, kOthers = 2;
+  /// The last writer, a reader since, and one of another block than that.
   struct Cell {
     Record writer, reader, other_reader;
   };
-  static bool races(const Record& r, const GlobalAccess& by);
+  /// Lanes that accessed a cell at one place and clock.
+  struct Lanes {
+    std::uint32_t group, lanes, place;
+    Clock clock;
+  };
+  /// Accesses to a cell that nothing orders, of one block in one phase.
+  struct Others {
+    std::uint32_t phase = 0, block = 0;
+    std::size_t limit = 8;  ///< how many there may be before ordered ones are dropped
+    std::vector<Lanes> all;
+  };
+  static bool unordered(const Record& r, const GlobalAccess& by);
+  static bool races(const Record& writer, const GlobalAccess& by);
   static void note(Outcome& outcome, const Record& r, const GlobalAccess& by, bool wrote,
                    std::int64_t offset);
   void read_cell(Cell& cell, std::int64_t offset, bool initialised, const GlobalAccess& by,
                  Outcome& outcome);
+  static void remember(Others& others, const Record& r, const GlobalAccess& by);
+  static std::uint32_t late_lanes(const Lanes& o, const Clock* seen);
+  static void note_others(const Others& others, const GlobalAccess& by, bool wrote,
+                          std::int64_t offset, Outcome& outcome);
+  void note_writer(const Cell& cell, const GlobalAccess& by, std::int64_t offset, Outcome& outcome);
   void write_cell(Cell& cell, std::int64_t offset, bool atomic, const GlobalAccess& by,
                   Outcome& outcome);
 
   std::vector<Region> regions_;
   std::vector<bool> written_;
   LazyMemory memory_, shadow_;
+  std::unordered_map<const Cell*, Others> readers_, adders_;
   std::uintptr_t base_ = 0, extent_ = 0;
   mutable int last_ = 0;
 };

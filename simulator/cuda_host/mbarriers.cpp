@@ -6,6 +6,12 @@
 
 namespace tilewright::cuda_host {
 
+namespace {
+
+constexpr std::int64_t kNone = -2;
+
+}  // namespace
+
 void Engine::mbarrier_init(Fiber& f, void* p, std::uint32_t arrivals, std::uint32_t place) {
   Block& block = *f.owner;
   const std::int64_t offset = shared_offset(f, p, 8, 8, true, place, "mbarrier_init writes");
@@ -30,6 +36,7 @@ void Engine::mbarrier_init(Fiber& f, void* p, std::uint32_t arrivals, std::uint3
   const auto components = static_cast<std::size_t>(block.clocks.components());
   b.arriving.assign(components, 0);
   b.complete.assign(components, 0);
+  b.waited_for.assign(static_cast<std::size_t>(block.threads), kNone);
 }
 
 MBarrier* Engine::find_mbarrier(Fiber& f, void* p, std::uint32_t place, const char* what) {
@@ -52,6 +59,7 @@ MBarrier* Engine::find_mbarrier(Fiber& f, void* p, std::uint32_t place, const ch
 }
 
 void Engine::mbarrier_arrive(Fiber& f, void* p, bool after_copies, std::uint32_t place) {
+  if (left_out(after_copies ? "mbarrier_arrive_after_copies" : "mbarrier_arrive", place)) return;
   Block& block = *f.owner;
   MBarrier& b = *find_mbarrier(f, p, place, "arrives at");
   if (after_copies) {
@@ -81,18 +89,40 @@ void Engine::end_phase(Block& block, MBarrier& b) {
 }
 
 void Engine::mbarrier_wait(Fiber& f, void* p, std::uint32_t parity, std::uint32_t place) {
+  if (left_out("mbarrier_wait", place)) return;
   Block& block = *f.owner;
   MBarrier& b = *find_mbarrier(f, p, place, "waits at");
   if (parity > 1) {
     report(f, Fault::mbarrier_misuse, place, formatted("waits for parity {}: 0 or 1", parity));
     stop(f);
   }
+  // A parity tells the current phase from the preceding one (PTX, mbarrier.test_wait), and no more.
+  std::int64_t& last = b.waited_for[static_cast<std::size_t>(f.index)];
+  const auto ended = static_cast<std::int64_t>(b.phase), wanted = static_cast<std::int64_t>(parity);
+  if (last == kNone && parity == 0)
+    last = 0;
+  else if (last != kNone && (last & 1) != wanted)
+    ++last;
+  else  // again, or for the first time what a fresh barrier has behind it: the latest that there is
+    last = std::max(last, (ended & 1) == wanted ? ended : ended - 1);
+  const std::int64_t meant = last;
+  check_phase(f, b, meant, place);
   if ((b.phase & 1u) != parity) {
     block.clocks.join(block.clocks.of(f.index), b.complete.data());
     return;
   }
   b.waiting.emplace_back(f.index, parity);
   wait(f, Wait::mbarrier, place, b.offset);
+  check_phase(f, *find_mbarrier(f, p, place, "waits at"), meant, place);
+}
+
+/// A thread waits for the end of a phase, or goes on after it: the next one cannot have ended yet.
+void Engine::check_phase(Fiber& f, const MBarrier& b, std::int64_t meant, std::uint32_t place) {
+  if (meant + 1 < static_cast<std::int64_t>(b.phase))
+    report(f, Fault::mbarrier_misuse, place,
+           formatted("waits for the end of phase {} of an mbarrier by its parity, but phase {} has "
+                     "ended, too: those who ended it have not waited for this thread",
+                     meant, meant + 1));
 }
 
 }  // namespace tilewright::cuda_host

@@ -202,6 +202,7 @@ void Engine::plain_global(Fiber& f, const void* p, std::int64_t bytes, unsigned 
 }
 
 void Engine::cp_async16(Fiber& f, void* to, const void* from, int valid, std::uint32_t place) {
+  watch(f, place);
   Block& b = *f.owner;
   ++counts_->copies;
   if (valid < 0 || valid > 16) {
@@ -231,6 +232,7 @@ void Engine::cp_async16(Fiber& f, void* to, const void* from, int valid, std::ui
 void Engine::cp_async_commit(Fiber& f) { f.groups.push_back(f.owner->clocks.copies(f.index)); }
 
 void Engine::cp_async_wait(Fiber& f, int groups, std::uint32_t place) {
+  if (left_out("cp_async_wait", place)) return;
   if (groups < 0) {
     report(f, Fault::bad_argument, place, formatted("waits for {} groups", groups));
     return;
@@ -266,6 +268,7 @@ void Engine::load_global(Fiber& f, void* to, const void* from, int bytes, std::u
 }
 
 void Engine::store_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place) {
+  watch(f, place);
   const int region = global_region(f, to, bytes, bytes, true, place, "writes");
   if (region < 0) return;
   counts_->tensors[static_cast<std::size_t>(region)].written += bytes;
@@ -300,6 +303,7 @@ T loaded(const void* p) {
 }  // namespace
 
 void Engine::atomic_add(Fiber& f, void* p, std::uint32_t type, double x, std::uint32_t place) {
+  watch(f, place);
   const int bytes = type == TW_F64 ? 8 : type == TW_F32 ? 4 : 2;
   const int region = global_region(f, p, bytes, bytes, true, place, "adds to");
   if (region < 0) return;

@@ -74,6 +74,7 @@ Result<Report> Module::run(std::span<const Launch> launches, std::span<const Ten
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   report.blocks_stopped = engine.blocks_stopped();
   findings.finish(*image_, report);
+  report.barriers = engine.barriers().finish(*image_);
   memory.copy_back(tensors);
   return report;
 }

@@ -1,7 +1,9 @@
 // Threads: their start, their end, and what runs when one has to wait.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "core/base/format.h"
 #include "simulator/cuda_host/engine.h"
@@ -115,7 +117,7 @@ void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
   block.index = index;
   block.threads = launch.threads;
   block.ended = block.at_grid = 0;
-  block.stopped = false;
+  block.stopped = block.paused = false;
   block.mbarriers.clear();
   for (NamedBarrier& b : block.barriers) b = {};
   block.clocks.reset(launch.threads);
@@ -182,6 +184,11 @@ void Engine::finish(Fiber& f) {
 /// The next lane of the same warp, else of the next warp that has one; else whoever runs the block.
 void Engine::resume_next(Fiber& f) {
   Block& block = *f.owner;
+  if (options_.turns != 0) {
+    Fiber* const next = next_of(block);
+    if (next != &f) switch_context(f.context, next != nullptr ? next->context : block.home);
+    return;
+  }
   const std::size_t here = static_cast<std::size_t>(f.warp()), n = block.warps.size();
   for (std::size_t i = 0; i < n; ++i) {
     const std::size_t w = here + i < n ? here + i : here + i - n;
@@ -226,20 +233,49 @@ void Engine::look_at_clock(Fiber& f, std::uint32_t place) {
   stop(f);
 }
 
-void Engine::run_until_stuck(Block& block) {
-  while (!block.stopped && !late_) {
-    Fiber* next = nullptr;
-    for (std::size_t w = 0; w < block.warps.size() && next == nullptr; ++w)
-      if (const std::uint32_t mask = block.warps[w].runnable)
-        next = &block.fibers[w * kWarp + static_cast<std::size_t>(std::countr_zero(mask))];
-    if (next == nullptr) return;
-    switch_context(block.home, next->context);
+/// A thread that can go on, the first or a drawn one; null: none can.
+Fiber* Engine::next_of(Block& block) {
+  const std::size_t n = block.warps.size(), first = options_.turns != 0 ? random_() % n : 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t w = (first + i) % n;
+    const std::uint32_t mask = block.warps[w].runnable;
+    if (mask == 0) continue;
+    const int turn = options_.turns != 0 ? static_cast<int>(random_() % kWarp) : 0;
+    const int lane = (std::countr_zero(std::rotr(mask, turn)) + turn) % kWarp;
+    return &block.fibers[w * kWarp + static_cast<std::size_t>(lane)];
+  }
+  return nullptr;
+}
+
+void Engine::give_way(Fiber& f) {
+  Block& block = *f.owner;
+  if (cooperative_ && random_() % 8 == 0) {
+    block.paused = true;
+    switch_context(f.context, block.home);
+  } else {
+    resume_next(f);
   }
 }
 
+bool Engine::run_until_stuck(Block& block) {
+  while (!block.stopped && !late_) {
+    Fiber* const next = next_of(block);
+    if (next == nullptr) return false;
+    switch_context(block.home, next->context);
+    if (std::exchange(block.paused, false)) return true;
+  }
+  return false;
+}
+
 void Engine::run_together() {
+  std::vector<std::uint32_t> order(grid_);
+  std::iota(order.begin(), order.end(), 0U);
   do {
-    for (std::uint32_t b = 0; b < grid_; ++b) run_until_stuck(*blocks_[b]);
+    for (bool more = true; more;) {
+      more = false;
+      if (options_.turns != 0) std::ranges::shuffle(order, random_);
+      for (const std::uint32_t b : order) more = run_until_stuck(*blocks_[b]) || more;
+    }
   } while (release_grid());
   for (std::uint32_t b = 0; b < grid_; ++b) leave(*blocks_[b]);
 }

@@ -89,11 +89,15 @@ void Engine::release(Fiber& f) {
 }
 
 void Engine::warp_sync(Fiber& f, std::uint32_t place) {
+  if (left_out("warp_sync", place)) return;
   if (!meet(f, Collective::warp_sync, 0, {.place = place})) return;
   std::vector<int> members;
   const Warp& w = f.owner->warps[static_cast<std::size_t>(f.warp())];
   for (int lane = 0; lane < kWarp; ++lane)
     if ((w.members >> lane & 1u) != 0) members.push_back(f.warp() * kWarp + lane);
+  if (options_.list_barriers)
+    for (const int t : members)
+      barriers_.meet(place, w.operands[static_cast<std::size_t>(t % kWarp)].place);
   f.owner->clocks.meet(members);
   ++counts_->warp_syncs;
   release(f);

@@ -10,7 +10,7 @@
 #include "codegen/cuda/build.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "tests/codegen/cuda_support.h"
+#include "tests/codegen/cuda_barriers.h"
 #include "tests/support/golden.h"
 
 namespace tilewright {
@@ -360,6 +360,30 @@ TEST(CudaFamilies, ComputeAndMoveWhatTheyShould) {
         << testing::text(run->bytes)
         << "\nexact: " << testing::text(testing::exact_bytes(schedules[i]));
   }
+}
+
+/// Each barrier of every eighth family left out; of all families in a long run.
+TEST(CudaFamilies, BarriersLeftOutAreFound) {
+  std::vector<Case> all;
+  const std::vector<Case> families = cases();
+  const std::size_t step = testing::BarriersLeftOut::long_run() ? 1 : 8;
+  for (std::size_t i = 0; i < families.size(); i += step) all.push_back(families[i]);
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  for (const Case& c : all) {
+    schedules.push_back(schedule_of(c));
+    auto source = cuda::emit(schedules.back(), c.options);
+    ASSERT_TRUE(source) << c.name << ": " << source.reason();
+    sources.push_back(std::move(source).value());
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  testing::BarriersLeftOut seen;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    seen.look(*module, sources[i], *schedules[i].workload, 100 + i, all[i].name);
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 20);
 }
 
 /// What keeps an emitted kernel right, taken out piece by piece: each is found.

@@ -8,7 +8,7 @@
 
 #include "core/base/format.h"
 #include "core/plan/file.h"
-#include "tests/codegen/cuda_support.h"
+#include "tests/codegen/cuda_barriers.h"
 
 namespace tilewright {
 namespace {
@@ -79,7 +79,7 @@ void run(const Case& c, double tolerance) {
   const Schedule s = schedule_of(c);
   const auto source = cuda::emit(s, {.prefix = "k"});
   ASSERT_TRUE(source) << source.reason();
-  EXPECT_EQ(source->launches.back().cooperative, true);
+  EXPECT_EQ(source->launches.back().cooperative, c.tree.find("Y.grid") != std::string::npos);
   const auto module = testing::build_cuda({*source});
   ASSERT_TRUE(module) << module.reason();
   const auto got = testing::run_cuda(*module, *source, *s.workload, 5);
@@ -182,6 +182,32 @@ TEST(Phases, EveryPartOfAPackRuns) {
   Case c{w, "c/5 ( ( c/5 ( C.a S.a ) | c/1 ( C.s ) S.s ) Y.grid c/3@grid ( C.y C.z ) )"};
   c.pins["a"].level = c.pins["s"].level = "DRAM";
   run(c, 1e-5);
+}
+
+/// The first block of all would load what the second part's block reads.
+TEST(Phases, ALoadBesideAPackIsForItsFirstPart) {
+  const std::string w =
+      "name: pair\nloops: {m: 11, k: 2, l: 5, n: 9}\noperators:\n"
+      "  - \"left: X[m,l] += A[m,k] * B[k,l]\"\n  - \"right: Y[m,n] += P[m,k] * Q[k,n]\"\n";
+  run({w, "m/9@grid ( L.B ( C.left | L.Q C.right ) )"}, 1e-5);
+  const auto source =
+      cuda::emit(schedule_of({w, "m/9@grid ( L.Q ( C.left | C.right ) )"}), {.prefix = "k"});
+  ASSERT_FALSE(source);
+  EXPECT_THAT(source.reason(), ::testing::HasSubstr("only one of its blocks would run"));
+}
+
+/// Each barrier of the sub-graph left out.
+TEST(Phases, BarriersLeftOutAreFound) {
+  const Schedule s = schedule_of(attention(20, 1, 16, 8, 8, 8, 16));
+  const auto source = cuda::emit(s, {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  testing::BarriersLeftOut seen;
+  seen.look(*module, *source, *s.workload, 5, "attention");
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 10);
 }
 
 /// What an H200 counted of the sub-graph as one kernel, beside what is counted here: from memory

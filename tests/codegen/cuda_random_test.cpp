@@ -6,7 +6,7 @@
 #include <random>
 
 #include "core/plan/dependence.h"
-#include "tests/codegen/cuda_support.h"
+#include "tests/codegen/cuda_barriers.h"
 #include "tests/support/random_trees.h"
 
 namespace tilewright {
@@ -123,6 +123,38 @@ TEST(RandomCudaKernels, TheSameInSeveralKernels) {
 
 TEST(RandomCudaKernels, BlocksThatWait) {
   run_batch({.two_levels = false, .once = false, .units = false, .phases = true}, 20275, 32);
+}
+
+/// Each barrier of drawn kernels left out: docs/gpu.md says what becomes of them.
+void leave_out(const testing::RandomOptions& options, std::uint64_t seed, int count,
+               testing::BarriersLeftOut& seen) {
+  if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed += std::strtoull(other, nullptr, 10);
+  if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::atoi(other);
+  std::mt19937_64 random(seed);
+  int refused = 0;
+  std::int64_t rounded = 0;
+  const std::vector<Drawn> drawn = draw(random, options, count, refused, rounded);
+  std::vector<cuda::Source> sources;
+  for (const Drawn& d : drawn) sources.push_back(d.source);
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    seen.look(*module, drawn[i].source, *drawn[i].c.workload, seed + i,
+              "seed " + std::to_string(seed) + ", " + drawn[i].source.prefix + "\n" +
+                  testing::describe(drawn[i].c));
+}
+
+TEST(RandomCudaKernels, BarriersLeftOutAreFound) {
+  testing::BarriersLeftOut seen;
+  leave_out({.gemm_chains_only = true, .units = false}, 20281, 3, seen);
+  leave_out({.units = false}, 20282, 3, seen);
+  leave_out({.units = false, .recompute = true}, 20283, 2, seen);
+  leave_out({.two_levels = false, .once = false, .units = false, .phases = true}, 20284, 4, seen);
+  leave_out({.units = false, .gathers = testing::Gathers::emitted}, 20285, 3, seen);
+  leave_out({.units = false, .planes = true}, 20286, 2, seen);
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 40);
 }
 
 /// The text without its n-th barrier of all blocks, which copying and computing warps both come to.

@@ -7,7 +7,7 @@
 
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "tests/codegen/cuda_support.h"
+#include "tests/codegen/cuda_barriers.h"
 
 namespace tilewright {
 namespace {
@@ -100,6 +100,11 @@ std::vector<Case> warp_cases() {
 
 std::vector<Case> thread_cases() {
   return {
+      // a looked-up element that all threads of a block read alike, counted once
+      {"name: alike\nloops: {r: 4, c: 47}\ntensors: {S: [7], ids: [r]}\ndtypes: {ids: i8}\n"
+       "operators:\n  - t: t[r] = tanh(S[ids[r]])\n  - y: y[r,c] = t[r] * x[r,c]\n",
+       {"r/2@grid r/1 ( C.t c/1@thread ( C.y ) )"},
+       "shared"},
       {"layernorm:rows=6,cols=40", {kBlockNorm}},
       {"layernorm:rows=3,cols=1500", {kBlockNorm}},
       {"layernorm:rows=3,cols=1500,dtype=f64", {kBlockNorm}, "registers", {}, {.warps = 3}},
@@ -141,6 +146,8 @@ Case dots() {
 std::vector<Case> block_cases() {
   return {
       dots(),
+      // a tile whose rows, neighbours at home, are not the inner loop of the product
+      {"gemm:m=6,n=6,k=7", {"m/2@warp k/3@warp ( L.A C.gemm )"}},
       // sums over rows: registers over a warp's rows, warps in shared memory, blocks by atomics
       {"layernorm-backward:rows=45,cols=140",
        {"r/16@grid ( r/4@warp ( r/1 ( L.x L.dy L.mean L.rstd c/4@lane ( C.centred C.normal "
@@ -176,7 +183,10 @@ std::vector<Case> block_cases() {
        "registers",
        {{"a", kShared}}},
       // zeros past a tensor's end
-      {kPastTheEnd, {"( r/4@lane ( C.a ) Y.warp r/4@lane ( C.y ) )"}, "registers", {{"a", kShared}}},
+      {kPastTheEnd,
+       {"( r/4@lane ( C.a ) Y.warp r/4@lane ( C.y ) )"},
+       "registers",
+       {{"a", kShared}}},
       {"groupnorm:batch=3,groups=4,channels=2,size=20",
        {"n/1@grid g/1@grid ( L.x c/1 s/4@thread ( C.sum ) C.mean c/1 s/4@thread ( C.sub C.sq "
         "C.varsum ) C.rstd c/1 s/4@thread ( C.normal C.affine ) )"}},
@@ -206,7 +216,7 @@ std::vector<Case> block_cases() {
   };
 }
 
-void run_all(const std::vector<Case>& all) {
+void run_all(const std::vector<Case>& all, testing::BarriersLeftOut* seen = nullptr) {
   std::vector<Schedule> schedules;
   std::vector<cuda::Source> sources;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -223,6 +233,10 @@ void run_all(const std::vector<Case>& all) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(all[i].workload + ", " + all[i].trees.front());
     const Workload& w = *schedules[i].workload;
+    if (seen != nullptr) {
+      seen->look(*module, sources[i], w, 100 + i, all[i].workload + "\n" + all[i].trees.front());
+      continue;
+    }
     const auto run = testing::run_cuda(*module, sources[i], w, 100 + i);
     ASSERT_TRUE(run) << run.reason();
     EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
@@ -234,6 +248,17 @@ void run_all(const std::vector<Case>& all) {
         << testing::text(run->bytes)
         << "\nexact: " << testing::text(testing::exact_bytes(schedules[i]));
   }
+}
+
+/// Each barrier of every kernel left out: docs/gpu.md says what becomes of them.
+TEST(Stitched, BarriersLeftOutAreFound) {
+  testing::BarriersLeftOut seen;
+  run_all(warp_cases(), &seen);
+  run_all(thread_cases(), &seen);
+  run_all(block_cases(), &seen);
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 15);
 }
 
 TEST(Stitched, WarpsAndLanes) { run_all(warp_cases()); }

@@ -97,6 +97,30 @@ TW_DEVICE void source_written(float* in, float* out) {
 }
 BOTH(source_written, 32, (float* in, float* out), (in, out))
 
+// Two warps read what a third writes, which waits for one of them only.
+template <bool Wrong>
+TW_DEVICE void waits_for_one_reader(float* in, float* out) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  float x = 0;
+  if (warp < 2) x = tw::load_global(in + lane);  // readers: read
+  if (!Wrong) tw::block_sync();
+  if (Wrong && warp != 1) tw::barrier(1, 64);
+  if (warp == 2) tw::store_global(in + lane, 7.0f);  // readers: write
+  tw::store_global(out + threadIdx.x, x);
+}
+BOTH(waits_for_one_reader, 96, (float* in, float* out), (in, out))
+
+// Two warps add to what a third reads, which waits for the second of them only.
+template <bool Wrong>
+TW_DEVICE void waits_for_one_adder(float* in, float* out) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (warp < 2) tw::atomic_add(in + lane, 1.0f);  // adders: add
+  if (!Wrong) tw::block_sync();
+  if (Wrong && warp != 0) tw::barrier(1, 64);
+  if (warp == 2) tw::store_global(out + lane, tw::load_global(in + lane));  // adders: read
+}
+BOTH(waits_for_one_adder, 96, (float* in, float* out), (in, out))
+
 // One element past the end: in has 32 elements, out has 32.
 template <bool Wrong>
 TW_DEVICE void read_past(const float* in, float* out) {
@@ -323,6 +347,23 @@ TW_DEVICE void unordered_mbarrier(const float* in, float* out) {
   tw::store_global(out + threadIdx.x, tw::load_global(in + threadIdx.x));
 }
 BOTH(unordered_mbarrier, 32, (const float* in, float* out), (in, out))
+
+// The first warp ends three phases before the second waits for the end of the first: all is in order,
+// but a parity cannot tell the first from the third.
+template <bool Wrong>
+TW_DEVICE void mbarrier_overrun(const float* in, float* out) {
+  TW_SHARED(memory);
+  tw::u64* const b = reinterpret_cast<tw::u64*>(memory);
+  if (threadIdx.x == 0) tw::mbarrier_init(b, 32);
+  tw::block_sync();
+  if (threadIdx.x < 32) {
+    for (int i = 0; i < (Wrong ? 3 : 1); ++i) tw::mbarrier_arrive(b);
+    return;
+  }
+  tw::mbarrier_wait(b, 0);  // mbarrier: overrun
+  tw::store_global(out + threadIdx.x % 32, tw::load_global(in + threadIdx.x % 32));
+}
+BOTH(mbarrier_overrun, 64, (const float* in, float* out), (in, out))
 
 template <bool Wrong>
 TW_DEVICE void mbarrier_overwritten(const float* in, float* out) {

@@ -31,6 +31,9 @@ const std::vector<Case>& cases() {
       {"missing_wait", Fault::race, "wait: read", "wait: copy", 32, 1, false, 128},
       {"wait_is_ones_own", Fault::race, "own: read", "own: copy", 64, 1, false, 256, 64},
       {"source_written", Fault::race, "source: write", "source: copy", 32, 1, false, 128},
+      {"waits_for_one_reader", Fault::race, "readers: write", "readers: read", 96, 1, false, 32,
+       96},
+      {"waits_for_one_adder", Fault::race, "adders: read", "adders: add", 96},
       {"read_past", Fault::out_of_bounds, "past: read"},
       {"plain_read_past", Fault::out_of_bounds, "past: plain read"},
       {"write_past", Fault::out_of_bounds, "past: write"},
@@ -76,6 +79,7 @@ const std::vector<Case>& cases() {
        .cooperative = true,
        .stopped = true},
       {"unordered_mbarrier", Fault::race, "mbarrier: arrive", "mbarrier: init"},
+      {"mbarrier_overrun", Fault::mbarrier_misuse, "mbarrier: overrun", "", 64},
       {"mbarrier_overwritten", Fault::mbarrier_misuse, "mbarrier: overwritten"},
       {.kernel = "mbarrier_never_made",
        .fault = Fault::mbarrier_misuse,
@@ -100,7 +104,7 @@ const Built& built() {
   return all;
 }
 
-Report run(const Case& c, const std::string& kind) {
+Report run(const Case& c, const std::string& kind, RunOptions options = {}) {
   std::vector<float> in(static_cast<std::size_t>(c.in), 1), out(static_cast<std::size_t>(c.out));
   const bool grid = c.cooperative;
   const Launch launch{.kernel = c.kernel + kind,
@@ -113,8 +117,8 @@ Report run(const Case& c, const std::string& kind) {
   const std::vector<Tensor> tensors{tensor("in", in),
                                     // atomics add to what is there
                                     tensor("out", out, c.kernel == "atomic_race")};
-  auto report =
-      built().module.run(std::span(&launch, 1), tensors, {.workspace_bytes = grid ? 4 : 0});
+  options.workspace_bytes = grid ? 4 : 0;
+  auto report = built().module.run(std::span(&launch, 1), tensors, options);
   EXPECT_TRUE(report) << (report ? "" : report.reason());
   return report ? *report : Report{};
 }
@@ -146,6 +150,31 @@ TEST_P(CudaHostFault, IsNotFoundWhereItIsNot) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaHostFault, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.kernel; });
+
+/// Each call of a barrier, a line of the kernel, may be passed by all: the text stays as it is.
+TEST(CudaHostFaults, ABarrierLeftOutIsMissed) {
+  std::vector<std::string> kinds;
+  for (const char* name :
+       {"missing_barrier", "missing_warp_sync", "written_too_early", "missing_wait",
+        "waits_for_one_reader", "missing_grid_sync", "unordered_mbarrier"}) {
+    const Case& c = case_of(name);
+    const Report whole = run(c, "_right", {.list_barriers = true});
+    ASSERT_TRUE(whole.clean()) << texts(whole);
+    EXPECT_TRUE(run(c, "_right").barriers.empty());
+    int found = 0;
+    for (const Barrier& b : whole.barriers) {
+      kinds.push_back(b.kind);
+      ASSERT_EQ(b.places.size(), 1U);
+      EXPECT_THAT(b.places[0].text, testing::HasSubstr(b.kind));
+      EXPECT_GE(b.threads, 32);
+      found += run(c, "_right", {.without = b.calls}).clean() ? 0 : 1;
+    }
+    EXPECT_GE(found, 1) << name;
+  }
+  for (const char* kind : {"block_sync", "warp_sync", "cp_async_wait", "grid_sync", "mbarrier_wait",
+                           "mbarrier_arrive"})
+    EXPECT_THAT(kinds, testing::Contains(kind));
+}
 
 TEST(CudaHostFaults, OneByteTooFarNamesTensorOffsetAndSize) {
   const Report report = run(case_of("read_past"), "_wrong");

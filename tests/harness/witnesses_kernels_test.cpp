@@ -1,0 +1,381 @@
+// Three counts of one plan: exact, the simulator, and the CUDA kernels that are emitted of it, run
+// on simulator/cuda_host. Plans are drawn over the whole notation: several kernels, packs, syncs,
+// atomics, recomputation, spills, sliding, convolutions, gathers, masks, loops bound to blocks,
+// warps, lanes and threads. What is not emitted is counted by its reason.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "core/workload/reference/rounding.h"
+#include "core/workload/text.h"
+#include "tests/codegen/cuda_support.h"
+#include "tests/harness/witnesses.h"
+#include "tests/support/random_stitched.h"
+#include "tests/support/small_graphs.h"
+
+namespace tilewright {
+namespace {
+
+using testing::Gathers;
+using testing::RandomCase;
+using testing::RandomOptions;
+
+struct Kind {
+  std::string name;
+  std::function<std::optional<RandomCase>(std::mt19937_64&)> draw;
+};
+
+std::string number(std::mt19937_64& random, int least, int most) {
+  return std::to_string(std::uniform_int_distribution<int>(least, most)(random));
+}
+
+std::shared_ptr<const Workload> workload_of(const std::string& text) {
+  return std::make_shared<const Workload>(workload_from_yaml(text, "random"));
+}
+
+/// Scores that a mask replaces, their sum or maximum, and what is made of both; or a product of
+/// them.
+std::string masked(std::mt19937_64& random) {
+  const bool product = random() % 2 == 0, causal = random() % 2 == 0;
+  const std::string mask = causal ? "keep[r,c]" : "keep[c]";
+  std::string text = "name: random-mask\nloops: {r: " + number(random, 1, 11) +
+                     ", c: " + number(random, 1, 11) + ", k: " + number(random, 1, 11) +
+                     (product ? ", n: " + number(random, 1, 11) : std::string()) +
+                     "}\noperators:\n  - \"score: t[r,c] += a[r,k] * b[k,c]\"\n";
+  text += "  - \"mask: u[r,c] = select(lt(" + mask + ", 0), " + (product ? "0" : "-3") +
+          ", t[r,c])\"\n";
+  if (product) return text + "  - \"apply: y[r,n] += u[r,c] * v[c,n]\"\n";
+  text += random() % 2 == 0 ? "  - \"most: s[r] max= u[r,c]\"\n" : "  - \"sum: s[r] += u[r,c]\"\n";
+  return text + "  - \"y: y[r,c] = u[r,c] - s[r]\"\n";
+}
+
+std::shared_ptr<const Workload> with_type(const Workload& w, std::mt19937_64& random) {
+  const char* const types[] = {"f16", "f32", "bf16", "f32"};
+  std::string text = to_yaml(w);
+  const std::size_t at = text.find("dtype: f32");
+  if (at != std::string::npos) text.replace(at, 10, std::string("dtype: ") + types[random() % 4]);
+  return workload_of(text);
+}
+
+template <class Maker>
+std::optional<RandomCase> stitched(Maker maker, std::mt19937_64& random) {
+  const char* const types[] = {"f32", "f16", "f32", "f64"};
+  auto w = workload_of(maker.workload(types[random() % 4]));
+  return RandomCase{w, testing::random_stitched::machine(), {.kernels = {maker.kernel()}}};
+}
+
+std::vector<Kind> kinds() {
+  const auto trees = [](std::string name, RandomOptions options) -> Kind {
+    return {std::move(name), [options](std::mt19937_64& random) {
+              auto c = testing::random_case(random, options);
+              if (c) c->workload = with_type(*c->workload, random);
+              return c;
+            }};
+  };
+  const auto over = [](std::string name, auto workload) -> Kind {
+    return {std::move(name), [workload](std::mt19937_64& random) -> std::optional<RandomCase> {
+              auto c = testing::random_case_of(random, workload(random), {.two_levels = false});
+              c.workload = with_type(*c.workload, random);
+              return c;
+            }};
+  };
+  using namespace testing::random_stitched;
+  return {
+      trees("products", {.two_levels = false, .units = false}),
+      trees("two levels", {}),
+      trees("warps, packs, syncs", {.two_levels = false}),
+      trees("recomputed", {.two_levels = false, .recompute = true}),
+      trees("phases", {.two_levels = false, .once = false, .units = false, .phases = true}),
+      trees("gathers", {.two_levels = false, .gathers = Gathers::any}),
+      trees("convolutions", {.two_levels = false, .planes = true}),
+      over("masks", [](std::mt19937_64& r) { return *workload_of(masked(r)); }),
+      over("attention",
+           [](std::mt19937_64& r) {
+             std::string sizes;
+             for (const char* loop : {"m", "l", "k", "n"})
+               sizes += std::string(loop) + "=" + number(r, 1, 11) + ",";
+             return named_workload("attention:" + sizes + "online=" + number(r, 0, 1));
+           }),
+      over("graphs",
+           [](std::mt19937_64& r) {
+             return named_workload(testing::kSmallGraphs[r() % testing::kSmallGraphs.size()]);
+           }),
+      {"rows by lanes", [](std::mt19937_64& r) { return stitched(RowMaker(r, false), r); }},
+      {"lookups by lanes", [](std::mt19937_64& r) { return stitched(RowMaker(r, true), r); }},
+      {"windows by lanes", [](std::mt19937_64& r) { return stitched(WindowMaker(r), r); }},
+  };
+}
+
+/// The reason without the names and numbers of this plan.
+std::string alike(const std::string& reason, const Workload& w) {
+  std::set<std::string> names;
+  for (const Tensor& t : w.tensors()) names.insert(t.name);
+  for (const Operator& o : w.operators()) names.insert(o.name);
+  for (const Loop& l : w.loops()) names.insert(l.name);
+  std::string text, word;
+  const auto end = [&] {
+    const bool digit = !word.empty() && std::isdigit(static_cast<unsigned char>(word.front())) != 0;
+    const bool english = word == "a" || (word == "s" && text.ends_with('\''));
+    text += (names.contains(word) && !english) || digit ? "_" : word;
+    word.clear();
+  };
+  for (const char c : reason + " ")
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') {
+      word += c;
+    } else {
+      end();
+      text += c;
+    }
+  const std::size_t colon = text.find(": ");
+  return text.starts_with("kernel") && colon != std::string::npos ? text.substr(colon + 2) : text;
+}
+
+std::string described(const RandomCase& c) {
+  std::string text = testing::describe(c);
+  for (const Kernel& k : c.plan.kernels) text += "level: " + k.level + "\n";
+  return text;
+}
+
+struct Drawn {
+  std::size_t kind = 0;
+  RandomCase c;
+  Schedule schedule;
+  cuda::Source source;
+};
+
+/// What of the notation a plan uses.
+void note(const Node& n, std::set<std::string>& uses) {
+  if (n.kind == Node::Kind::pack) uses.insert("packs");
+  if (n.kind == Node::Kind::sync) uses.insert("Y." + n.name);
+  if (n.kind == Node::Kind::store && n.atomic) uses.insert("!atomic");
+  if (n.kind == Node::Kind::compute && n.once) uses.insert("!once");
+  if (n.kind == Node::Kind::loop && n.binding != Binding::seq)
+    uses.insert("@" + std::string(name_of(n.binding)));
+  for (const Node& c : n.children) note(c, uses);
+}
+std::set<std::string> used(const Drawn& d) {
+  const Workload& w = *d.c.workload;
+  std::set<std::string> uses;
+  if (d.schedule.kernels.size() > 1) uses.insert("several kernels");
+  for (const Kernel& k : d.c.plan.kernels) {
+    note(k.tree, uses);
+    for (const auto& [tensor, flags] : k.flags)
+      if (flags.sliding) uses.insert("sliding");
+  }
+  for (const ScheduledKernel& k : d.schedule.kernels)
+    for (const Buffer& b : k.buffers)
+      if (b.role == BufferRole::input && w.producer(b.tensor).valid() &&
+          std::ranges::find(k.ops, w.producer(b.tensor)) != k.ops.end())
+        uses.insert("spilled and read again");
+  const Traffic counted = exact(d.schedule);
+  for (std::size_t o = 0; o < w.operators().size(); ++o) {
+    const Operator& op = w.operators()[o];
+    const auto at = counted.operations.find(op.name);
+    if (at != counted.operations.end() && at->second > w.operations(OpId(o)))
+      uses.insert("recomputed");
+    if (op.running) uses.insert("running");
+    if (op.outputs.size() > 1) uses.insert("several outputs");
+    for (const Access& a : op.inputs) {
+      if (is_gather(a)) uses.insert("gathers");
+      for (const Affine& i : a.index)
+        if (i.terms.size() > 1) uses.insert("windows");
+    }
+  }
+  if (to_yaml(w).find("select(") != std::string::npos) uses.insert("masks");
+  return uses;
+}
+
+struct Counts {
+  int illegal = 0, legal = 0, refused = 0, agreed = 0, again = 0, differ = 0;
+};
+
+/// Tensors whose rows an operator looks up for several of its points: `exact` counts a row once,
+/// where each thread of a block reads it for its own point.
+std::set<std::string> read_again(const Workload& w) {
+  std::set<std::string> tables;
+  for (const Operator& op : w.operators())
+    for (const Access& a : op.inputs)
+      if (is_gather(a) && gather_loops(op, a).size() < op.loops.size())
+        tables.insert(w.tensor(a.tensor).name);
+  return tables;
+}
+
+class Plans {
+ public:
+  explicit Plans(std::uint64_t seed) : random_(seed), all_(kinds()), counts_(all_.size()) {}
+
+  /// Draws legal plans, kinds in turn, until `count` of them are emitted and run.
+  void look(int count) {
+    std::vector<Drawn> batch;
+    int emitted = 0;
+    for (int tries = 0; emitted < count && tries < 400 * count; ++tries) {
+      if (!draw(emitted, batch)) continue;
+      ++emitted;
+      if (batch.size() == 25) run(batch);
+    }
+    EXPECT_EQ(emitted, count);
+    run(batch);
+  }
+
+  void print() const {
+    std::cout << std::setw(22) << ""
+              << "   legal refused  agreed  again differ\n";
+    Counts sum;
+    const auto row = [](const std::string& name, const Counts& c) {
+      std::cout << std::setw(22) << name << std::setw(8) << c.legal << std::setw(8) << c.refused
+                << std::setw(8) << c.agreed << std::setw(7) << c.again << std::setw(7) << c.differ
+                << "\n";
+    };
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      row(all_[i].name, counts_[i]);
+      sum.legal += counts_[i].legal, sum.refused += counts_[i].refused;
+      sum.agreed += counts_[i].agreed, sum.again += counts_[i].again;
+      sum.differ += counts_[i].differ;
+    }
+    row("all", sum);
+    std::cout << "compared, with";
+    for (const auto& [what, n] : uses_)
+      std::cout << (&n == &uses_.begin()->second ? " " : ", ") << what << " " << n;
+    std::cout << "\n";
+    std::vector<std::pair<int, std::string>> reasons;
+    for (const auto& [reason, n] : refused_) reasons.emplace_back(-n, reason);
+    std::ranges::sort(reasons);
+    std::cout << "refused:\n";
+    for (const auto& [n, reason] : reasons)
+      std::cout << std::setw(6) << -n << "  " << reason << "\n";
+  }
+
+ private:
+  bool draw(int number, std::vector<Drawn>& batch) {
+    const std::size_t kind = static_cast<std::size_t>(number) % all_.size();
+    Counts& counts = counts_[kind];
+    Drawn d{.kind = kind};
+    try {
+      auto c = all_[kind].draw(random_);
+      if (!c) return false;
+      d.c = std::move(*c);
+      auto schedule = resolve(d.c.plan, d.c.workload, d.c.machine);
+      if (!schedule) {
+        ++counts.illegal;
+        return false;
+      }
+      d.schedule = std::move(schedule).value();
+    } catch (const InputError&) {
+      ++counts.illegal;
+      return false;
+    }
+    ++counts.legal;
+    if (!witnesses_agree(d)) {
+      ++counts.differ;
+      return false;
+    }
+    cuda::EmitOptions options{.warps = static_cast<int>(random_() % 5),
+                              .stages = static_cast<int>(random_() % 4),
+                              .registers = random_() % 5 != 0,
+                              .prefix = "k" + std::to_string(number)};
+    if (random_() % 8 == 0 && d.c.workload->dtype() == DType::f16) options.micro_kernel = "wmma2x2";
+    if (random_() % 8 == 0) options.micro_kernel = "simt";
+    try {
+      auto source = cuda::emit(d.schedule, options);
+      if (!source) {
+        ++counts.refused;
+        ++refused_[alike(source.reason(), *d.c.workload)];
+        return false;
+      }
+      d.source = std::move(source).value();
+    } catch (const InputError& e) {
+      ++counts.refused;
+      ++refused_[alike(e.what(), *d.c.workload)];
+      return false;
+    }
+    batch.push_back(std::move(d));
+    return true;
+  }
+
+  static bool witnesses_agree(const Drawn& d) {
+    const Traffic counted = exact(d.schedule), simulated = simulate(d.schedule);
+    const bool agree =
+        counted.unavailable.empty() && testing::moved(counted) == testing::moved(simulated) &&
+        counted.operations == simulated.operations && counted.memory == simulated.memory;
+    EXPECT_TRUE(agree) << "exact and the simulator\n" << described(d.c);
+    return agree;
+  }
+
+  void run(std::vector<Drawn>& batch) {
+    std::vector<cuda::Source> sources;
+    for (const Drawn& d : batch) sources.push_back(d.source);
+    const auto module = testing::build_cuda(sources);
+    ASSERT_TRUE(module) << module.reason();
+    for (const Drawn& d : batch) ++(counts_[d.kind].*compare(d, *module));
+    batch.clear();
+  }
+
+  /// A sum that cancels may be far off relative to itself. In 16 bits plans round partial sums.
+  static bool explained(const Workload& w, std::uint64_t seed, const TensorValues& outputs) {
+    if (w.dtype() != DType::f32) return false;
+    const Bounded b = evaluate_bounded(w, random_inputs(w, seed));
+    return std::ranges::all_of(w.outputs(), [&](TensorId t) {
+      for (std::size_t i = 0; i < outputs[t.index()].size(); ++i)
+        if (!(std::abs(outputs[t.index()][i] - b.values[t.index()][i]) <= b.bounds[t.index()][i]))
+          return false;
+      return true;
+    });
+  }
+
+  int Counts::*compare(const Drawn& d, const cuda_host::Module& module) {
+    const Workload& w = *d.c.workload;
+    const std::string what = all_[d.kind].name + ", " + d.source.prefix + ", " +
+                             std::string(name_of(w.dtype())) + "\n" + described(d.c);
+    const std::uint64_t seed = random_();
+    const auto run = testing::run_cuda(module, d.source, w, seed);
+    EXPECT_TRUE(run) << run.reason() << "\n" << what;
+    if (!run) return &Counts::differ;
+    auto counted = testing::exact_bytes(d.schedule);
+    const double most = w.dtype() == DType::f64   ? 1e-12
+                        : w.dtype() == DType::f32 ? 2e-5
+                        : w.dtype() == DType::f16 ? 4e-3
+                                                  : 3e-2;
+    EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text << "\n" << what;
+    const bool near = run->error < most || explained(w, seed, run->outputs);
+    EXPECT_TRUE(near) << run->error << "\n" << what;
+    bool again = false;
+    for (const std::string& table : read_again(w)) {
+      const auto at = run->bytes.find(table);
+      if (at == run->bytes.end() || at->second.first <= counted[table].first) continue;
+      counted[table].first = at->second.first;
+      again = true;
+    }
+    EXPECT_EQ(run->bytes, counted) << "the kernel moved\n"
+                                   << testing::text(run->bytes) << "\nexact counts\n"
+                                   << testing::text(counted) << "\n"
+                                   << what;
+    for (const std::string& one : used(d)) ++uses_[one];
+    const bool right = run->report.clean() && near && run->bytes == counted;
+    return !right ? &Counts::differ : again ? &Counts::again : &Counts::agreed;
+  }
+
+  std::mt19937_64 random_;
+  std::vector<Kind> all_;
+  std::vector<Counts> counts_;
+  std::map<std::string, int> refused_, uses_;
+};
+
+/// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others, 1,000 for the table in docs/gpu.md.
+TEST(WitnessesAndKernels, AgreeToTheByteOnRandomPlans) {
+  const char* const seed = std::getenv("TILEWRIGHT_SEED");
+  const char* const count = std::getenv("TILEWRIGHT_CASES");
+  Plans plans(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 20261123);
+  plans.look(count != nullptr ? std::atoi(count) : 48);
+  plans.print();
+}
+
+}  // namespace
+}  // namespace tilewright
