@@ -169,7 +169,7 @@ TEST(Phases, PartsBeginWhereThePlanSays) {
     schedule_of(at("4", "0"));
     ADD_FAILURE() << "two parts have block 4";
   } catch (const std::runtime_error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("blocks 4 to 8 of a part of a pack"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("blocks 4 to 8 of a part of a pack"));
   }
 }
 
