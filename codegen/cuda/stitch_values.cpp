@@ -226,12 +226,19 @@ bool StitchEmitter::covers(const Value& v, const Use& use) const {
   const Access& a = workload_.op(id).inputs[static_cast<std::size_t>(use.input)];
   Point at = facts_[v.producer.index()].at;
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
+  // What a block has one value of moves where it reads, and nothing within it.
+  const auto of_block = [&](LoopId loop) {
+    const Span& r = at.ranges[slot(id, static_cast<std::size_t>(workload_.local_index(id, loop)))];
+    return r.most == 1 && !can_leave(workload_, workload_.op(id), a) &&
+           std::ranges::all_of(r.lo.terms, [&](const auto& term) {
+             return indices_[static_cast<std::size_t>(term.first)].kind == Index::Kind::block;
+           });
+  };
   std::set<LoopId> loops;
   for (const Affine& x : a.index) {
     bool moves = false;
     for (const Term& t : x.terms) {
-      const auto local = static_cast<std::size_t>(workload_.local_index(id, t.loop));
-      if (at.ranges[slot(id, local)].most == 1) continue;
+      if (x.terms.size() > 1 && of_block(t.loop)) continue;
       if (moves || t.coefficient != 1 || !loops.insert(t.loop).second) return false;
       moves = true;
     }

@@ -119,7 +119,7 @@ const BadTree kBadTrees[] = {
     {"( 64 C.a | C.b )", "column 6", "':' after the first block"},
     {"( C.a | 64: )", "column 13", "at least one node"},
     {"( 2147483648: C.a )", "column 3", "a block, 0 to 2147483647"},
-    {"64: C.a", "column 1", "L.TENSOR"},
+    {"64: C.a", "column 1", "the name of a loop"},
     {"X.a", "column 1", "L.TENSOR"},
     {"l.a", "column 1", "L.TENSOR"},
     {"C.", "column 3", "operator or tensor"},
