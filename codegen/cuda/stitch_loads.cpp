@@ -101,7 +101,7 @@ void StitchEmitter::check_same_units() const {
     std::vector<std::pair<Binding, std::int64_t>> all;
     for (NodeId l : loops_around(load)) {
       const ScheduleNode& n = k_.node(l);
-      if (n.binding != Binding::grid && n.max_trips > 1 && is_private(l, k_.node(load).buffer))
+      if (n.binding != Binding::grid && is_private(l, k_.node(load).buffer))
         all.emplace_back(n.binding, n.max_trips);
     }
     return all;

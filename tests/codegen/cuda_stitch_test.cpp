@@ -328,6 +328,12 @@ TEST(Stitched, RefusalsSayWhy) {
                        {"r/8@grid ( r/1@warp ( c/16 c/4@lane ( C.rowmax ) c/16 c/4@lane ( C.exp "
                         "C.rowsum ) c/16 c/4@lane ( C.divide ) ) )"}}),
               HasSubstr("ends with a smaller piece"));
+  // Also where the loop has one iteration only: outside it, another buffer has the indices.
+  EXPECT_THAT(refusal({"name: one\nloops: {r: 1, c: 4}\ntensors: {T: [7, c], S: [7], ids: [r]}\n"
+                       "dtypes: {ids: i32}\noperators:\n  - t: t[r] = tanh(S[ids[r]])\n"
+                       "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
+                       {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}}),
+              HasSubstr("ids is loaded inside and outside of a loop bound to units"));
 }
 
 TEST(Stitched, WhatAllThreadsReadAlikeNeedsNoBarrier) {
