@@ -58,7 +58,7 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         models: the models to compare, with commas between (default all)
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
@@ -99,7 +99,7 @@ def emit(
     Returns {'target', 'files', 'build', 'notes', ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -156,7 +156,7 @@ def explain(
     'tensors'}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -219,7 +219,7 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -286,7 +286,7 @@ def plan(
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         model: the model (tilewright models)
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
@@ -329,7 +329,7 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -396,7 +396,7 @@ def run(
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -453,7 +453,7 @@ def simulate(
     (subject None, trace=FILE).
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -523,7 +523,7 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
         model: the model (tilewright models)
         orders: the orders to validate (default the model's best)
         samples: tilings an order (default 60)
