@@ -19,12 +19,6 @@ struct SymRanges {
   std::vector<Linear> low;  ///< where a block's share of each loop begins (rule 12, atomic)
 };
 
-/// Something that an emitter refuses, thrown inside it and turned into emit's Reason.
-struct Refused {
-  std::string text;
-  std::optional<Reason::Shortage> shortage = {};
-};
-
 /// Whether some index of the access lies outside its tensor: a convolution's padding.
 bool can_leave(const Workload& w, const Operator& op, const Access& a);
 /// Whether a tensor's elements are integers: targets read such tensors and make none.

@@ -67,11 +67,17 @@ std::int64_t Variables::upper(const Linear& x) const {
 
 std::int64_t Variables::lower(const Linear& x) const { return -upper((-1) * x); }
 
+void Variables::forget(std::size_t from) {
+  for (std::size_t i = from; i < all_.size(); ++i) all_[i].gone = true;
+}
+
 std::string Variables::text(const Linear& x, bool nested) const {
   std::string out;
   for (const bool positive : {true, false})  // "hi - lo", not "-lo + hi"
     for (const auto& [v, c] : x.terms) {
       if ((c > 0) != positive) continue;
+      if (all_[static_cast<std::size_t>(v)].gone)
+        throw Refused{"a tile of the first block alone is used again after work of all blocks"};
       const std::int64_t size = c < 0 ? -c : c;
       out += out.empty() ? (c < 0 ? "-" : "") : (c < 0 ? " - " : " + ");
       if (size != 1) out += std::to_string(size) + " * ";

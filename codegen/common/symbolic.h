@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/workload/box.h"
 
 namespace tilewright::codegen {
@@ -25,6 +27,12 @@ Linear number(std::int64_t value);
 Linear operator+(const Linear& a, const Linear& b);
 Linear operator-(const Linear& a, const Linear& b);
 Linear operator*(std::int64_t factor, const Linear& a);
+
+/// Something that an emitter refuses, thrown inside it and turned into emit's Reason.
+struct Refused {
+  std::string text;
+  std::optional<Reason::Shortage> shortage = {};
+};
 
 /// A range [lo, hi) of the emitted program.
 struct SymRange {
@@ -46,7 +54,11 @@ class Variables {
                      bool nonempty);
   std::int64_t lower(const Linear& x) const;
   std::int64_t upper(const Linear& x) const;
-  /// C++ text; in parentheses where it is more than one term and `nested`.
+  std::size_t count() const { return all_.size(); }
+  /// The variables from that one on are declared no more.
+  void forget(std::size_t from);
+  /// C++ text; in parentheses where it is more than one term and `nested`. Throws Refused where a
+  /// variable is declared no more.
   std::string text(const Linear& x, bool nested = false) const;
   /// "{lo, hi}"
   std::string text(const SymRange& r) const;
@@ -57,6 +69,7 @@ class Variables {
     std::int64_t min = 0;
     std::int64_t max = 0;
     int low = -1;  ///< of the end of a range: its beginning
+    bool gone = false;
     std::int64_t most = 0;
   };
   std::vector<Variable> all_;

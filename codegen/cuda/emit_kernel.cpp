@@ -242,7 +242,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
         out_.line("const int " + rest_ + " = " + outer + " - " + std::to_string(first) + ";");
         defined_.emplace_back();
         blocks_here_ = blocks;
-        visit_by_blocks(c, ranges);
+        visit_by_blocks({&c, 1}, ranges);
         defined_.pop_back();
         out_.close();
       }
@@ -265,21 +265,30 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
 }
 
 void KernelEmitter::visit_children(NodeId parent, const SymRanges& ranges) {
-  for (NodeId c : k_.node(parent).children) visit_by_blocks(c, ranges);
+  visit_by_blocks(k_.node(parent).children, ranges);
 }
 
-/// What no grid loop shares out is the first block's.
-void KernelEmitter::visit_by_blocks(NodeId id, const SymRanges& ranges) {
-  if (copying_ && !has_copies(id)) return;
-  const bool of_all = blocks_here_ == 1 || shares_out(id) || waits(id);
-  if (of_all) return visit(id, ranges);
-  out_.open("if (" + rest_ + " == 0)");
-  defined_.emplace_back();
-  const std::int64_t outer = std::exchange(blocks_here_, 1);
-  visit(id, ranges);
-  blocks_here_ = outer;
-  defined_.pop_back();
-  out_.close();
+/// What no grid loop shares out is the first block's, what follows one another together.
+void KernelEmitter::visit_by_blocks(std::span<const NodeId> ids, const SymRanges& ranges) {
+  const auto of_all = [&](NodeId id) { return blocks_here_ == 1 || shares_out(id) || waits(id); };
+  for (std::size_t i = 0; i < ids.size();) {
+    if ((copying_ && !has_copies(ids[i])) || of_all(ids[i])) {
+      visit(ids[i++], ranges);
+      continue;
+    }
+    out_.open("if (" + rest_ + " == 0)");
+    defined_.emplace_back();
+    const std::int64_t outer = blocks_here_;
+    const std::size_t known = variables_.count();
+    for (; i < ids.size() && !of_all(ids[i]); ++i) {
+      blocks_here_ = 1;
+      visit(ids[i], ranges);
+      blocks_here_ = outer;
+    }
+    variables_.forget(known);
+    defined_.pop_back();
+    out_.close();
+  }
 }
 
 /// Whether something in it is told to blocks: a loop's iterations, or the parts of a pack.

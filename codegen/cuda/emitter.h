@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -116,7 +117,7 @@ class KernelEmitter : private RangeEmitter {
   void visit(NodeId id, const SymRanges& ranges);
   void visit_loop(NodeId id, const SymRanges& ranges);
   void visit_children(NodeId parent, const SymRanges& ranges);
-  void visit_by_blocks(NodeId id, const SymRanges& ranges);
+  void visit_by_blocks(std::span<const NodeId> ids, const SymRanges& ranges);
   bool shares_out(NodeId id) const;
   bool waits(NodeId id) const;
   void visit_grid_loop(NodeId id, const SymRanges& ranges);
