@@ -38,15 +38,22 @@ INSTANTIATE_TEST_SUITE_P(Sizes, StitchedOnCpu,
 
 class StitchedEmulated : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(StitchedEmulated, IsVerifiedWithoutFaults) {
+/// Runs the model's plan under emulation: right, and nothing found in it.
+void emulate(const std::string& subject, Answer& a) {
+  SCOPED_TRACE(subject);
   Request r;
-  r.subject = GetParam();
+  r.subject = subject;
   r.machine = "h200";
   r.model = "fusionstitching";
-  const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
+  a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
   ASSERT_TRUE(a.ok()) << a.json.dump(1);
   EXPECT_TRUE(a.json.value("verified", false));
   EXPECT_EQ(a.json.at("faults"), 0) << a.json["findings"].dump(1);
+}
+
+TEST_P(StitchedEmulated, IsVerifiedWithoutFaults) {
+  Answer a;
+  emulate(GetParam(), a);
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, StitchedEmulated, ::testing::ValuesIn(testing::kSmallGraphs));
@@ -103,18 +110,14 @@ TEST(StitchedEmulated, DrawnGraphsAreVerified) {
   const int first = number("TILEWRIGHT_SEED", 11), cases = number("TILEWRIGHT_CASES", 20);
   int replaced = 0;
   for (int seed = first; seed < first + cases; ++seed) {
-    Request r;
-    r.subject = "random-graph:vertices=10,rows=22,cols=37,seed=" + std::to_string(seed) +
-                (seed % 3 == 0 ? ",indices=1" : "");
-    r.machine = "h200";
-    r.model = "fusionstitching";
-    const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
-    ASSERT_TRUE(a.ok()) << r.subject << ": " << a.json.value("reason", std::string());
-    EXPECT_TRUE(a.json.value("verified", false)) << r.subject;
-    EXPECT_EQ(a.json.at("faults"), 0) << r.subject << a.json["findings"].dump(1);
+    const std::string subject =
+        "random-graph:vertices=10,rows=22,cols=37,seed=" + std::to_string(seed) +
+        (seed % 3 == 0 ? ",indices=1" : "");
+    Answer a;
+    ASSERT_NO_FATAL_FAILURE(emulate(subject, a));
     if (!a.json.contains("replaced")) continue;
     ++replaced;
-    std::cout << r.subject << ": " << a.json["replaced"].dump() << "\n";
+    std::cout << subject << ": " << a.json["replaced"].dump() << "\n";
     EXPECT_GE(a.json["replaced"][0]["choice"], 1);
     EXPECT_NE(a.json["notes"].dump().find("the target refuses that one"), std::string::npos);
   }
@@ -128,17 +131,12 @@ TEST(StitchedEmulated, DrawnColumnsAreOneKernel) {
     return std::to_string(std::uniform_int_distribution<int>(low, high)(random));
   };
   for (int i = 0; i < 12; ++i) {
-    Request r;
-    r.subject = "column-norm:rows=" + pick(33, 400) + ",cols=" + pick(9, 130) +
-                (i % 3 == 2 ? ",dtype=f16" : "");
-    r.machine = "h200";
-    r.model = "fusionstitching";
-    const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
-    ASSERT_TRUE(a.ok()) << r.subject << ": " << a.json.value("reason", std::string());
-    EXPECT_TRUE(a.json.value("verified", false)) << r.subject;
-    EXPECT_EQ(a.json.at("faults"), 0) << r.subject << a.json["findings"].dump(1);
-    EXPECT_EQ(a.json.at("launches").size(), 1u) << r.subject;
-    EXPECT_FALSE(a.json.contains("replaced")) << r.subject << a.json["replaced"].dump();
+    const std::string subject = "column-norm:rows=" + pick(33, 400) + ",cols=" + pick(9, 130) +
+                                (i % 3 == 2 ? ",dtype=f16" : "");
+    Answer a;
+    ASSERT_NO_FATAL_FAILURE(emulate(subject, a));
+    EXPECT_EQ(a.json.at("launches").size(), 1u) << subject;
+    EXPECT_FALSE(a.json.contains("replaced")) << subject << a.json["replaced"].dump();
   }
 }
 
@@ -189,16 +187,15 @@ TEST(StitchedEmulated, ShiftedReadsAreTakenAsPlanned) {
   const TemporaryDirectory folder;
   for (const std::string& text : texts) {
     SCOPED_TRACE(text);
+    const std::string subject = (folder.path() / "graph.yaml").string();
+    std::ofstream(subject) << text;
+    Answer a;
+    ASSERT_NO_FATAL_FAILURE(emulate(subject, a));
+    EXPECT_FALSE(a.json.contains("replaced")) << a.json["replaced"].dump(1);
     Request r;
-    r.subject = (folder.path() / "graph.yaml").string();
+    r.subject = subject;
     r.machine = "h200";
     r.model = "fusionstitching";
-    std::ofstream(r.subject) << text;
-    const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
-    ASSERT_TRUE(a.ok()) << a.json.dump(1);
-    EXPECT_TRUE(a.json.value("verified", false));
-    EXPECT_EQ(a.json.at("faults"), 0) << a.json["findings"].dump(1);
-    EXPECT_FALSE(a.json.contains("replaced")) << a.json["replaced"].dump(1);
     r.target = "cuda";
     const Answer planned = plan(r, {});
     ASSERT_TRUE(planned.ok()) << planned.json.dump(1);
