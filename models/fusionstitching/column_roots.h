@@ -29,7 +29,7 @@ void join_equal(const Graph& g, std::vector<Component>& parts);
 
 /// Gives each block of a part so many of its columns, where it hands on sums over whole columns and
 /// has more of them. False where it does not, or where blocks would share sectors (halves
-/// of them made an H200 take 249 us for `column-norm:rows=8192,cols=4096`). Cost: linear in
+/// of them: experiments/results/h200-columns-halves.json). Cost: linear in
 /// its accesses.
 bool take_columns(const Graph& g, Component& part, std::int64_t columns);
 

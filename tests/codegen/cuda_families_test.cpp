@@ -333,16 +333,21 @@ Schedule schedule_of(const Case& c) {
   return std::move(s).value();
 }
 
-TEST(CudaFamilies, ComputeAndMoveWhatTheyShould) {
-  const std::vector<Case> all = cases();
-  std::vector<Schedule> schedules;
-  std::vector<cuda::Source> sources;
+void emit_all(const std::vector<Case>& all, std::vector<Schedule>& schedules,
+              std::vector<cuda::Source>& sources) {
   for (const Case& c : all) {
     schedules.push_back(schedule_of(c));
     auto source = cuda::emit(schedules.back(), c.options);
     ASSERT_TRUE(source) << c.name << ": " << source.reason();
     sources.push_back(std::move(source).value());
   }
+}
+
+TEST(CudaFamilies, ComputeAndMoveWhatTheyShould) {
+  const std::vector<Case> all = cases();
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  ASSERT_NO_FATAL_FAILURE(emit_all(all, schedules, sources));
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module) << module.reason();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -370,12 +375,7 @@ TEST(CudaFamilies, BarriersLeftOutAreFound) {
   for (std::size_t i = 0; i < families.size(); i += step) all.push_back(families[i]);
   std::vector<Schedule> schedules;
   std::vector<cuda::Source> sources;
-  for (const Case& c : all) {
-    schedules.push_back(schedule_of(c));
-    auto source = cuda::emit(schedules.back(), c.options);
-    ASSERT_TRUE(source) << c.name << ": " << source.reason();
-    sources.push_back(std::move(source).value());
-  }
+  ASSERT_NO_FATAL_FAILURE(emit_all(all, schedules, sources));
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module) << module.reason();
   testing::BarriersLeftOut seen;

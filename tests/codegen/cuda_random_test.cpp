@@ -177,7 +177,7 @@ TEST(RandomCudaKernels, BarriersTakenOutAreFound) {
   int refused = 0;
   std::int64_t rounded = 0;
   std::vector<Drawn> drawn =
-      draw(random, {.two_levels = false, .once = false, .units = false, .phases = true}, 32,
+      draw(random, {.two_levels = false, .once = false, .units = false, .phases = true}, 48,
            refused, rounded);
   std::vector<cuda::Source> sources;
   std::vector<const Drawn*> of;
@@ -201,7 +201,7 @@ TEST(RandomCudaKernels, BarriersTakenOutAreFound) {
       ++n;
     }
   }
-  ASSERT_GT(sources.size(), 5u);
+  ASSERT_GT(sources.size(), 10u);
   int found = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const auto module = testing::build_cuda({sources[i]});

@@ -10,24 +10,15 @@
 #include "core/workload/text.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "tests/codegen/cuda_support.h"
+#include "tests/support/random_stitched.h"
 
 namespace tilewright {
 namespace {
 
 namespace fs = fusionstitching;
 
-/// An H200 as `exact` counts it: no cache between home and blocks.
-const std::shared_ptr<const Machine>& machine() {
-  static const auto m = [] {
-    Machine h200 = named_machine("h200");
-    std::erase_if(h200.levels, [](const Level& l) { return l.kind == LevelKind::cache; });
-    for (Level& l : h200.levels)
-      for (std::string& from : l.filled_by)
-        if (from == "L2") from = "DRAM";
-    return std::make_shared<const Machine>(h200);
-  }();
-  return m;
-}
+using testing::random_stitched::machine;
+
 const fs::Device& device() {
   static const fs::Device d = *fs::device_of(named_machine("h200"));
   return d;

@@ -8,9 +8,12 @@
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/support/random_stitched.h"
 
 namespace tilewright {
 namespace {
+
+using testing::random_stitched::machine;
 
 struct Case {
   std::string workload;            ///< built in, or a file's text
@@ -19,16 +22,6 @@ struct Case {
   std::map<std::string, Pin> pins = {};
   cuda::EmitOptions options = {};
 };
-
-/// An H200 as `exact` counts it: no cache between home and blocks.
-std::shared_ptr<const Machine> machine() {
-  Machine m = named_machine("h200");
-  std::erase_if(m.levels, [](const Level& l) { return l.kind == LevelKind::cache; });
-  for (Level& l : m.levels)
-    for (std::string& from : l.filled_by)
-      if (from == "L2") from = "DRAM";
-  return std::make_shared<const Machine>(m);
-}
 
 Schedule schedule_of(const Case& c) {
   const bool file = c.workload.find('\n') != std::string::npos;

@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/toolchain.h"
 #include "core/npu/assembly.h"
 #include "harness/request.h"
 #include "harness/verbs.h"
@@ -33,6 +34,23 @@ TEST(NpuRun, AProductReachesNineTenthsOfTheCubesPeak) {
   EXPECT_EQ(kernel["multiply_accumulates"], std::int64_t{256} * 4096 * 256);
   EXPECT_GE(kernel["cube_utilisation"].get<double>(), 0.9);
   EXPECT_FALSE(a.json.contains("seconds_median"));  // nothing was timed
+}
+
+/// Each part of a pack has all of its blocks, from wherever they begin.
+TEST(NpuRun, PartsOfAPackHaveTheirBlocks) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "fan.yaml").string();
+  std::ofstream(file) << "name: fan\ndtype: f16\nloops: {r: 64, c: 64}\noperators:\n"
+                         "  - \"a: a[r,c] = exp(x[r,c])\"\n  - \"b: b[r,c] = x[r,c] * 2\"\n";
+  for (const char* first : {"", "7: "}) {
+    Request r{.subject = file, .machine = "ascend910"};
+    r.tree = "( r/16@grid ( C.a ) | " + std::string(first) + "r/16@grid ( C.b ) )";
+    r.level = "UB";
+    const Answer a = run(r, {.target = "npu"});
+    ASSERT_TRUE(a.ok()) << a.json.dump(2);
+    EXPECT_TRUE(a.json["verified"]) << first;
+    EXPECT_EQ(a.json["faults"], 0) << first;
+  }
 }
 
 TEST(NpuRun, ChimerasPlanOfAChainRunsFused) {
