@@ -104,14 +104,21 @@ def attention(size, out):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     heads, m, n, k, l = (size[x] for x in ("batch", "m", "n", "k", "l"))
     q, key, v = inputs((1, heads, m, k), (1, heads, l, k), (1, heads, l, n))
+    causal = size.get("causal", False)
+    later = torch.ones(m, l, device="cuda", dtype=torch.bool).triu(1) if causal else None
     scores = torch.matmul(q.double(), key.double().transpose(-1, -2))
+    scores = scores.masked_fill(later, float("-inf")) if causal else scores
     reference = torch.matmul(torch.softmax(scores, -1), v.double())
     q3, k3, v3 = q[0], key[0].transpose(-1, -2), v[0]
-    contest("eager", lambda: torch.bmm(torch.softmax(torch.bmm(q3, k3), -1), v3), reference[0], out)
+
+    def eager():
+        products = torch.bmm(q3, k3)
+        return torch.bmm(torch.softmax(products.masked_fill_(later, float("-inf")) if causal else products, -1), v3)
+    contest("eager", eager, reference[0], out)
     for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
         def run(backend=backend):
             with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(q, key, v, scale=1.0)
+                return torch.nn.functional.scaled_dot_product_attention(q, key, v, scale=1.0, is_causal=causal)
         contest(name, run, reference, out)
 
 
