@@ -15,20 +15,10 @@ std::string one_line(std::string text) {
   return text;
 }
 
-std::string identifier(const std::string& prefix, const std::string& name) {
-  std::string text = prefix;
-  for (char c : name) text += is_alphanumeric(c) ? c : '_';
-  return text;
-}
-
 std::string harmless(const std::string& text) {
   std::string out;
   for (char c : text.substr(0, 80)) out += is_alphanumeric(c) || c == '-' || c == '_' ? c : '_';
   return out.empty() ? "schedule" : out;
-}
-
-std::string times(std::int64_t factor, const std::string& text) {
-  return factor == 1 ? text : std::to_string(factor) + " * " + text;
 }
 
 void Lines::line(const std::string& text) {

@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <string>
 
+#include "core/lowering/symbolic.h"
+
 namespace tilewright::codegen {
+
+using lowering::identifier, lowering::times;
 
 /// Text that cannot end a comment's line: names of levels and kernels come from files.
 std::string one_line(std::string text);
-/// `prefix` and what of `name` may stand in an identifier; other characters become '_'.
-std::string identifier(const std::string& prefix, const std::string& name);
 /// Letters, digits, '-' and '_' only, at most 80: names of workloads reach comments and file names.
 std::string harmless(const std::string& text);
-/// "2 * i", or "i".
-std::string times(std::int64_t factor, const std::string& text);
 
 /// Lines of C++ with their indentation.
 class Lines {

@@ -6,15 +6,6 @@
 
 namespace tilewright::codegen {
 
-bool can_leave(const Workload& w, const Operator& op, const Access& a) {
-  std::vector<Interval> whole;
-  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
-  for (std::size_t d = 0; d < a.index.size(); ++d)
-    if (!contains(Interval{0, w.tensor(a.tensor).shape[d]}, footprint(op, a.index[d], whole)))
-      return true;
-  return false;
-}
-
 bool is_integer(DType type) { return type == DType::i8 || type == DType::i32; }
 
 std::optional<Reason> integers_refused(const Workload& w, const std::string& target) {
@@ -24,12 +15,6 @@ std::optional<Reason> integers_refused(const Workload& w, const std::string& tar
                     std::string(name_of(w.tensors()[t].dtype)) + " and made by an operator: the " +
                     target + " target reads integers and makes none"};
   return std::nullopt;
-}
-
-BufferId buffer_of_input(const ScheduleNode& n, int input) {
-  for (const InputUse& use : n.reads)
-    if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;
-  return {};
 }
 
 /// The identifiers in a text.

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "codegen/common/lines.h"
-#include "codegen/common/symbolic.h"
+#include "core/lowering/checks.h"
+#include "core/lowering/symbolic.h"
 #include "core/plan/schedule.h"
 
 namespace tilewright::codegen {
+
+using namespace lowering;
 
 /// Current ranges of all operators, by the same slots as a Ranges.
 struct SymRanges {
@@ -19,25 +22,12 @@ struct SymRanges {
   std::vector<Linear> low;  ///< where a block's share of each loop begins (rule 12, atomic)
 };
 
-/// Whether some index of the access lies outside its tensor: a convolution's padding.
-bool can_leave(const Workload& w, const Operator& op, const Access& a);
 /// Whether a tensor's elements are integers: targets read such tensors and make none.
 bool is_integer(DType type);
 /// Why no target emits the workload's integer tensors; none where they are all inputs.
 std::optional<Reason> integers_refused(const Workload& w, const std::string& target);
-/// The buffer that a compute reads op.inputs[input] from; none: a gather.
-BufferId buffer_of_input(const ScheduleNode& compute, int input);
 /// The identifiers in a text.
 std::set<std::string> names_in(const std::string& text);
-/// Throws Refused for atomic stores that would add up wrongly; `target` names the target in the
-/// reasons.
-void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target);
-/// Throws Refused for nodes that only one block of several would run; unless, with
-/// `first_block_alone`, the first block has all that shares a tile with them.
-void check_blocks(const ScheduledKernel& k, bool first_block_alone = false);
-/// Throws Refused where a compute is !once, in a target that has no record of what is complete.
-void refuse_once(const Workload& w, const ScheduledKernel& k, const std::string& target);
-
 class RangeEmitter {
  protected:
   RangeEmitter(const Workload& workload, const ScheduledKernel& kernel)

@@ -4,7 +4,8 @@
 #include "codegen/common/program_head.h"
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/emitter.h"
-#include "codegen/cuda/stitch.h"
+#include "codegen/cuda/launch_text.h"
+#include "codegen/cuda/print_program.h"
 #include "core/workload/text.h"
 
 namespace tilewright::cuda {
@@ -78,6 +79,20 @@ std::string head(const Program& p, const Source& source) {
   return text;
 }
 
+/// A kernel whose loops are bound to warps, lanes or threads.
+Result<KernelText> print_kernel(Program& p, int index) {
+  auto program = lowering::lower(
+      p.schedule, index, {.warps = p.options.warps, .shared_room = p.options.shared_room});
+  if (!program) return program.why();
+  const int threads = static_cast<int>(lowering::kLanes * program->warps);
+  const std::int64_t shared_bytes = program->shared_bytes;
+  ProgramPrinter printer(std::move(*program));
+  KernelText text = launch_text(
+      p, index, {.body = printer.body(), .threads = threads, .shared_bytes = shared_bytes});
+  text.tiles = printer.tiles(p.machine());
+  return text;
+}
+
 }  // namespace
 
 Result<Source> emit(const Schedule& s, const EmitOptions& options) {
@@ -94,10 +109,10 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     if (s.kernels[k].launch.cluster.value_or(1) > 1)
       return Reason{s.kernels[k].name + " asks for clusters of thread blocks, which is not emitted"};
-    const bool stitch = is_stitched(s.kernels[k]);
+    const bool stitch = lowering::binds_units(s.kernels[k]);
     stitched = stitched || stitch;
     const int index = static_cast<int>(k);
-    auto text = stitch ? StitchEmitter(p, index).emit() : KernelEmitter(p, index).emit();
+    auto text = stitch ? print_kernel(p, index) : KernelEmitter(p, index).emit();
     if (!text) return text.why();
     kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" + text->text + "\n";
     source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());

@@ -48,7 +48,7 @@ std::int64_t KernelEmitter::capacity(Memory m) const {
 /// What this target has no code for.
 void KernelEmitter::check() const {
   codegen::check_blocks(k_);
-  codegen::refuse_once(w_, k_, "npu");
+  lowering::refuse_once(w_, k_, "npu");
   codegen::check_sums(w_, k_, "npu");
   for (const ScheduleNode& n : k_.nodes) {
     if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))

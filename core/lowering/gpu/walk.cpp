@@ -2,32 +2,63 @@
 #include <algorithm>
 #include <numeric>
 
-#include "codegen/cuda/stitch.h"
+#include "core/lowering/gpu/lowering.h"
 
-namespace tilewright::cuda {
+namespace tilewright::lowering {
 namespace {
 
 constexpr std::size_t kMostEnds = 16;  // ways in which one index's range may end
 
 }  // namespace
 
-StitchEmitter::StitchEmitter(Program& program, int index)
-    : p_(program),
-      number_(index),
-      workload_(program.workload()),
-      k_(program.schedule.kernels[static_cast<std::size_t>(index)]),
+Lowering::Lowering(const Schedule& s, int kernel, const LowerOptions& options)
+    : machine_(*s.machine),
+      workload_(*s.workload),
+      k_(s.kernels[static_cast<std::size_t>(kernel)]),
+      options_(options),
       facts_(k_.nodes.size()),
       held_(k_.buffers.size(), -1),
-      made_(workload_.tensors().size(), -1) {}
+      made_(workload_.tensors().size(), -1) {
+  p_.workload = &workload_;
+  p_.kernel = &k_;
+  p_.f64 = workload_.dtype() == DType::f64;
+}
 
-int StitchEmitter::add_index(Index i) {
+ThreadProgram Lowering::lower() {
+  check();
+  shape_block();
+  Point at;
+  at.ranges.resize(k_.range_count);
+  for (OpId op : k_.ops)
+    for (std::size_t l = 0; l < workload_.op(op).loops.size(); ++l)
+      at.ranges[slot(op, l)] = {
+          .lo = number(0), .most = workload_.loop(workload_.op(op).loops[l]).extent, .ends = {}};
+  walk(NodeId(0), at);
+  make_values();
+  lay_out();
+  blocks_here_ = k_.blocks;
+  visit_children(NodeId(0), p_.steps);
+  for (const auto& [anchor, flip] : flips_) p_.flips.push_back(flip);
+  return std::move(p_);
+}
+
+Result<ThreadProgram> lower(const Schedule& s, int kernel, const LowerOptions& options) {
+  try {
+    return Lowering(s, kernel, options).lower();
+  } catch (const Refused& refused) {
+    return Reason{s.kernels[static_cast<std::size_t>(kernel)].name + ": " + refused.text,
+                  refused.shortage};
+  }
+}
+
+int Lowering::add_index(ProgramIndex i) {
   const Linear x = variables_.add(i.text, 0, i.count - 1);
-  indices_.push_back(std::move(i));
+  p_.indices.push_back(std::move(i));
   return x.terms.begin()->first;
 }
 
 /// What this emitter has no code for.
-void StitchEmitter::check() const {
+void Lowering::check() const {
   if (k_.blocks > 0x7fffffff) throw Refused{"it has more than 2^31 blocks"};
   for (const Loop& l : workload_.loops())
     if (l.extent >= (std::int64_t{1} << 31))
@@ -54,7 +85,7 @@ void StitchEmitter::check() const {
                     " is running: its result is read before it is complete"};
   }
   for (const Buffer& b : k_.buffers) {
-    const Level& level = p_.machine().level(b.level);
+    const Level& level = machine_.level(b.level);
     const std::string what = workload_.tensor(b.tensor).name + " at " + level.name;
     if (level.managed != Managed::software || level.private_to < Unit::grid)
       throw Refused{what + ": tiles lie where software puts them, in a block"};
@@ -63,13 +94,13 @@ void StitchEmitter::check() const {
 }
 
 /// Adds what must be positive; not where it always is.
-void StitchEmitter::require(std::vector<Linear>& inside, Linear x) const {
+void Lowering::require(std::vector<Linear>& inside, Linear x) const {
   if (variables_.lower(x) > 0) return;
   // A run of elements that ends where others begin lies inside or outside as a whole.
   for (const auto& [id, c] : x.terms) {
-    const Index& i = indices_[static_cast<std::size_t>(id)];
-    if (i.kind != Index::Kind::element || c != -1) continue;
-    const Linear without = x + index(id);
+    const ProgramIndex& i = index(id);
+    if (i.kind != ProgramIndex::Kind::element || c != -1) continue;
+    const Linear without = x + linear(id);
     std::int64_t divisor = without.constant;
     for (const auto& [other, factor] : without.terms) divisor = std::gcd(divisor, factor);
     if (divisor % i.count == 0) return require(inside, without);
@@ -78,7 +109,7 @@ void StitchEmitter::require(std::vector<Linear>& inside, Linear x) const {
 }
 
 /// The values that an index takes, clipped to its dimension.
-StitchEmitter::Span StitchEmitter::access_span(OpId id, const Affine& a, std::int64_t extent,
+Span Lowering::access_span(OpId id, const Affine& a, std::int64_t extent,
                                                const Point& at) const {
   Span s{.lo = number(a.offset), .most = 1, .ends = {}};
   // Past the last value: by each end of each loop's range, that of a sum of loops by all of theirs.
@@ -118,7 +149,7 @@ StitchEmitter::Span StitchEmitter::access_span(OpId id, const Affine& a, std::in
   return s;
 }
 
-StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) const {
+Span Lowering::hull(const Span& a, const Span& b) const {
   const Linear apart = b.lo - a.lo;
   if (!apart.is_constant())
     throw Refused{"what several operators read has no beginning known when source is written"};
@@ -150,7 +181,7 @@ StitchEmitter::Span StitchEmitter::hull(const Span& a, const Span& b) const {
   return s;
 }
 
-std::vector<StitchEmitter::Span> StitchEmitter::access_box(OpId op, const Access& access,
+std::vector<Span> Lowering::access_box(OpId op, const Access& access,
                                                            const Point& at) const {
   std::vector<Span> box;
   for (std::size_t d = 0; d < access.index.size(); ++d)
@@ -158,7 +189,7 @@ std::vector<StitchEmitter::Span> StitchEmitter::access_box(OpId op, const Access
   return box;
 }
 
-std::vector<StitchEmitter::Span> StitchEmitter::reads_box(const std::vector<ReadRef>& reads,
+std::vector<Span> Lowering::reads_box(const std::vector<ReadRef>& reads,
                                                           const Point& at) const {
   std::vector<Span> all;
   for (const ReadRef& r : reads) {
@@ -174,7 +205,7 @@ std::vector<StitchEmitter::Span> StitchEmitter::reads_box(const std::vector<Read
 }
 
 /// Rule 2: the producer's ranges become what its consumers need.
-void StitchEmitter::infer(const Inference& i, Point& at) const {
+void Lowering::infer(const Inference& i, Point& at) const {
   Point ahead = at;
   for (const Inference& further_in : i.lookahead) infer(further_in, ahead);
   const std::vector<Span> need = reads_box(i.reads, ahead);
@@ -189,7 +220,7 @@ void StitchEmitter::infer(const Inference& i, Point& at) const {
   }
 }
 
-void StitchEmitter::fix_tiles(NodeId body, const Point& at) {
+void Lowering::fix_tiles(NodeId body, const Point& at) {
   for (BufferId b : k_.node(body).fixes) {
     const Buffer& buffer = k_.buffer(b);
     Point ahead = at;
@@ -208,12 +239,12 @@ void StitchEmitter::fix_tiles(NodeId body, const Point& at) {
   }
 }
 
-void StitchEmitter::enter_body(NodeId body, Point& at) {
+void Lowering::enter_body(NodeId body, Point& at) {
   for (const Inference& i : k_.node(body).infer) infer(i, at);
   fix_tiles(body, at);
 }
 
-StitchEmitter::Key StitchEmitter::key_of(const Operator& op, const Access& access,
+Key Lowering::key_of(const Operator& op, const Access& access,
                                          const std::vector<Linear>& point) const {
   Key key;
   for (const Affine& a : access.index) {
@@ -227,7 +258,7 @@ StitchEmitter::Key StitchEmitter::key_of(const Operator& op, const Access& acces
   return key;
 }
 
-void StitchEmitter::walk(NodeId id, Point at) {
+void Lowering::walk(NodeId id, Point at) {
   const ScheduleNode& n = k_.node(id);
   facts_[id.index()].at = at;
   switch (n.kind) {
@@ -251,21 +282,21 @@ void StitchEmitter::walk(NodeId id, Point at) {
   }
 }
 
-void StitchEmitter::walk_loop(NodeId id, const Point& around) {
+void Lowering::walk_loop(NodeId id, const Point& around) {
   const ScheduleNode& n = k_.node(id);
   bind(id);
   const Facts& facts = facts_[id.index()];
   Linear turn = number(0);
   std::int64_t last = 0;
   if (facts.unit >= 0 && n.max_trips > 1) {
-    turn = index(facts.unit);
-    last = indices_[static_cast<std::size_t>(facts.unit)].count - 1;
+    turn = linear(facts.unit);
+    last = index(facts.unit).count - 1;
   }
   if (facts.turn >= 0) {
     const std::int64_t size =
-        facts.unit >= 0 ? indices_[static_cast<std::size_t>(facts.unit)].count : 1;
-    turn = turn + size * index(facts.turn);
-    last += size * (indices_[static_cast<std::size_t>(facts.turn)].count - 1);
+        facts.unit >= 0 ? index(facts.unit).count : 1;
+    turn = turn + size * linear(facts.turn);
+    last += size * (index(facts.turn).count - 1);
   }
   Point at = around;
   at.loops.push_back(id);
@@ -290,13 +321,13 @@ void StitchEmitter::walk_loop(NodeId id, const Point& around) {
     inner.ends.push_back(e);
     require(at.inside, e - inner.lo);
   }
-  if (facts.unit >= 0 && n.max_trips == 1) require(at.inside, number(1) - index(facts.unit));
+  if (facts.unit >= 0 && n.max_trips == 1) require(at.inside, number(1) - linear(facts.unit));
   for (const OpLoop& c : n.cuts) at.ranges[slot(c.op, static_cast<std::size_t>(c.local))] = inner;
   enter_body(id, at);
   for (NodeId c : n.children) walk(c, at);
 }
 
-void StitchEmitter::walk_compute(NodeId id, const Point& at) {
+void Lowering::walk_compute(NodeId id, const Point& at) {
   const OpId op_id = k_.node(id).op;
   const Operator& op = workload_.op(op_id);
   Facts& facts = facts_[id.index()];
@@ -307,12 +338,12 @@ void StitchEmitter::walk_compute(NodeId id, const Point& at) {
     Linear value = r.lo;
     if (r.most > 1) {
       const int e =
-          add_index({.kind = Index::Kind::element,
-                     .text = names_.fresh(identifier("e_", workload_.loop(op.loops[l]).name)),
+          add_index({.kind = ProgramIndex::Kind::element,
+                     .text = p_.names.fresh(identifier("e_", workload_.loop(op.loops[l]).name)),
                      .count = r.most,
                      .node = id});
       facts.elements.push_back(e);
-      value = value + index(e);
+      value = value + linear(e);
     }
     facts.point.push_back(value);
     for (const Linear& e : r.ends) ends.emplace_back(l, e);
@@ -323,4 +354,4 @@ void StitchEmitter::walk_compute(NodeId id, const Point& at) {
   for (const auto& [l, e] : ends) require(facts.inside, e - facts.point[l]);
 }
 
-}  // namespace tilewright::cuda
+}  // namespace tilewright::lowering

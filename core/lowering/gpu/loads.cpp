@@ -1,18 +1,18 @@
 // Loads: before which loop each stands, and which find their tile held (rule 8).
 #include <algorithm>
 
-#include "codegen/cuda/stitch.h"
+#include "core/lowering/gpu/lowering.h"
 
-namespace tilewright::cuda {
+namespace tilewright::lowering {
 
 /// Whether a unit's iterations of the loop have tiles of their own.
-bool StitchEmitter::is_private(NodeId loop, BufferId b) const {
+bool Lowering::is_private(NodeId loop, BufferId b) const {
   const std::optional<Unit> unit = unit_of(k_.node(loop).binding);
-  return unit && *unit <= p_.machine().level(k_.buffer(b).level).private_to;
+  return unit && *unit <= machine_.level(k_.buffer(b).level).private_to;
 }
 
 /// Whether the loop's index is part of where the load's tile begins or ends.
-bool StitchEmitter::tile_moves(NodeId load, NodeId loop) const {
+bool Lowering::tile_moves(NodeId load, NodeId loop) const {
   const Facts& f = facts_[loop.index()];
   const auto has = [&](const Linear& x) {
     return (k_.node(loop).max_trips > 1 && x.terms.contains(f.unit)) || x.terms.contains(f.turn);
@@ -23,7 +23,7 @@ bool StitchEmitter::tile_moves(NodeId load, NodeId loop) const {
 }
 
 /// Rule 8: what a loop's iterations find held is loaded before the loop.
-void StitchEmitter::place_load(NodeId load) {
+void Lowering::place_load(NodeId load) {
   const ScheduleNode& n = k_.node(load);
   NodeId place = load;
   const std::vector<NodeId>& loops = loops_around(load);
@@ -52,7 +52,7 @@ void StitchEmitter::place_load(NodeId load) {
 }
 
 /// The loops whose iterations load by themselves.
-std::vector<NodeId> StitchEmitter::loading_loops(NodeId load) const {
+std::vector<NodeId> Lowering::loading_loops(NodeId load) const {
   std::vector<NodeId> loops = loops_around(load);
   std::erase_if(loops, [&](NodeId l) {
     return !is_around(l, place_.at(load)) && !is_private(l, k_.node(load).buffer);
@@ -61,12 +61,12 @@ std::vector<NodeId> StitchEmitter::loading_loops(NodeId load) const {
 }
 
 /// Whether they are in different parts of a pack: what one block holds another one does not.
-bool StitchEmitter::in_other_blocks(NodeId a, NodeId b) const {
+bool Lowering::in_other_blocks(NodeId a, NodeId b) const {
   return k_.node(common(a, b)).kind == NodeKind::pack;
 }
 
 /// Rule 8: the buffer still holds the tile, in every unit that has one of its own.
-bool StitchEmitter::same_tile(NodeId a, NodeId b) const {
+bool Lowering::same_tile(NodeId a, NodeId b) const {
   if (in_other_blocks(a, b)) return false;
   const BufferId buffer = k_.node(a).buffer;
   const auto own_loops = [&](NodeId load) {
@@ -96,7 +96,7 @@ bool StitchEmitter::same_tile(NodeId a, NodeId b) const {
 
 /// Where loops of different units load the same tile, which unit finds it held is a matter of how
 /// units are numbered: not known here.
-void StitchEmitter::check_same_units() const {
+void Lowering::check_same_units() const {
   const auto trips = [&](NodeId load) {
     std::vector<std::pair<Binding, std::int64_t>> all;
     for (NodeId l : loops_around(load)) {
@@ -122,7 +122,7 @@ void StitchEmitter::check_same_units() const {
 
 /// What a buffer holds after a loop is its last tile; where a tile comes again, the last must be
 /// known to be another one, in every unit that has a buffer.
-void StitchEmitter::check_last_tiles(NodeId load) const {
+void Lowering::check_last_tiles(NodeId load) const {
   const ScheduleNode& n = k_.node(load);
   bool again = false;
   for (std::size_t m = 0; m < k_.nodes.size(); ++m)
@@ -151,7 +151,7 @@ void StitchEmitter::check_last_tiles(NodeId load) const {
                   " and hold it, others have several and load them again"};
 }
 
-void StitchEmitter::add_load(NodeId load) {
+void Lowering::add_load(NodeId load) {
   const ScheduleNode& n = k_.node(load);
   const Buffer& buffer = k_.buffer(n.buffer);
   const std::string& tensor = workload_.tensor(n.tensor).name;
@@ -174,4 +174,63 @@ void StitchEmitter::add_load(NodeId load) {
                      .around = loading_loops(load)});
 }
 
-}  // namespace tilewright::cuda
+// ---- slices -----------------------------------------------------------------------------------
+
+/// The parts of a load's tile that are read, X[i] and X[i+64], say, as values of their own. None
+/// where two of them overlap, or where one does not fit a thread's registers: a tile in shared
+/// memory then brings each element once.
+std::vector<Value> Lowering::slices_of(const Value& v) {
+  Point at = facts_[v.producer.index()].at;
+  for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
+  const auto same = [](const std::vector<Span>& a, const std::vector<Span>& b) {
+    return std::ranges::equal(a, b, [](const Span& s, const Span& t) {
+      return s.lo == t.lo && s.most == t.most && s.ends == t.ends && s.from_zero == t.from_zero;
+    });
+  };
+  const auto apart = [](const std::vector<Span>& a, const std::vector<Span>& b) {
+    for (std::size_t d = 0; d < a.size(); ++d) {
+      const Linear gap = b[d].lo - a[d].lo;
+      if (gap.terms.empty() && (gap.constant >= a[d].most || -gap.constant >= b[d].most))
+        return true;
+    }
+    return false;
+  };
+  std::vector<Value> out;
+  for (const Use& use : v.uses) {
+    const OpId op = k_.node(use.node).op;
+    std::vector<Span> box =
+        access_box(op, workload_.op(op).inputs[static_cast<std::size_t>(use.input)], at);
+    auto slice = std::ranges::find_if(out, [&](const Value& s) { return same(s.tile, box); });
+    if (slice == out.end()) {
+      if (std::ranges::any_of(out, [&](const Value& s) { return !apart(s.tile, box); })) return {};
+      slice = out.insert(out.end(), v);
+      slice->uses.clear();
+      slice->tile = std::move(box);
+    }
+    slice->uses.push_back(use);
+  }
+  for (const Value& slice : out) {
+    Value tried = slice;
+    tried.scope = scope_of(tried);
+    if (k_.node(tried.scope).kind == NodeKind::pack || !fits_registers(tried)) return {};
+  }
+  return out;
+}
+
+void Lowering::split_slices() {
+  for (std::size_t i = 0, loaded = values_.size(); i < loaded; ++i) {
+    if (!values_[i].loaded() || values_[i].uses.size() < 2) continue;
+    std::vector<Value> slices = slices_of(values_[i]);
+    if (slices.size() < 2) continue;
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      const std::size_t at = s == 0 ? i : values_.size();
+      for (const Use& use : slices[s].uses) used_by_[{use.node, use.input}] = at;
+      if (s == 0)
+        values_[i] = std::move(slices[s]);
+      else
+        values_.push_back(std::move(slices[s]));
+    }
+  }
+}
+
+}  // namespace tilewright::lowering

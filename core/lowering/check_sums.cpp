@@ -1,9 +1,9 @@
 // Sums that no target can build up in the order of a plan.
 #include <algorithm>
 
-#include "codegen/common/range_emitter.h"
+#include "core/lowering/checks.h"
 
-namespace tilewright::codegen {
+namespace tilewright::lowering {
 namespace {
 
 bool is_inside(const ScheduledKernel& k, NodeId n, NodeId ancestor) {
@@ -53,4 +53,4 @@ void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& 
                     " target does not combine"};
 }
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::lowering

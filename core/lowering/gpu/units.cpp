@@ -2,38 +2,38 @@
 #include <algorithm>
 #include <bit>
 
-#include "codegen/cuda/stitch.h"
+#include "core/lowering/gpu/lowering.h"
 
-namespace tilewright::cuda {
+namespace tilewright::lowering {
 namespace {
 
-constexpr std::int64_t kLanes = 32, kMostWarps = 32, kDefaultWarps = 8;
+constexpr std::int64_t kMostWarps = 32, kDefaultWarps = 8;
 
 bool is_unit(Binding b) { return b == Binding::warp || b == Binding::lane || b == Binding::thread; }
 
 }  // namespace
 
-bool is_stitched(const ScheduledKernel& k) {
+bool binds_units(const ScheduledKernel& k) {
   return std::ranges::any_of(k.nodes, [](const ScheduleNode& n) {
     return n.kind == NodeKind::loop && is_unit(n.binding);
   });
 }
 
-bool StitchEmitter::is_around(NodeId outer, NodeId inner) const {
+bool Lowering::is_around(NodeId outer, NodeId inner) const {
   for (NodeId n = k_.node(inner).parent; n.valid(); n = k_.node(n).parent)
     if (n == outer) return true;
   return false;
 }
 
 /// Whether the node stands in a loop that is bound to the unit.
-bool StitchEmitter::below(NodeId node, Binding unit) const {
+bool Lowering::below(NodeId node, Binding unit) const {
   for (NodeId n = k_.node(node).parent; n.valid(); n = k_.node(n).parent)
     if (k_.node(n).kind == NodeKind::loop && k_.node(n).binding == unit) return true;
   return false;
 }
 
 /// How many units the loops below a node are shared out to: nested ones multiply.
-std::int64_t StitchEmitter::units_below(NodeId node, Binding unit) const {
+std::int64_t Lowering::units_below(NodeId node, Binding unit) const {
   std::int64_t most = 1;
   for (NodeId c : k_.node(node).children) {
     const ScheduleNode& n = k_.node(c);
@@ -50,10 +50,10 @@ std::int64_t StitchEmitter::units_below(NodeId node, Binding unit) const {
   return most;
 }
 
-void StitchEmitter::shape_block() {
+void Lowering::shape_block() {
   static_assert(kLanes == kMostWarps);
   warps_ = std::min(kMostWarps, units_below(NodeId(0), Binding::warp));
-  const int asked = p_.options.warps > 0 ? p_.options.warps : k_.launch.warps.value_or(0);
+  const int asked = options_.warps > 0 ? options_.warps : k_.launch.warps.value_or(0);
   const std::int64_t most = asked > 0 ? asked : kDefaultWarps;
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
@@ -76,7 +76,7 @@ void StitchEmitter::shape_block() {
   }
 }
 
-int StitchEmitter::unit_index(Binding unit, std::int64_t stride, std::int64_t size) {
+int Lowering::unit_index(Binding unit, std::int64_t stride, std::int64_t size) {
   const auto key = std::pair{static_cast<int>(unit), std::pair{stride, size}};
   const auto found = unit_indices_.find(key);
   if (found != unit_indices_.end()) return found->second;
@@ -86,8 +86,8 @@ int StitchEmitter::unit_index(Binding unit, std::int64_t stride, std::int64_t si
   const std::string base(name_of(unit));
   const std::int64_t count = std::min(size, ceil_div(all, stride));
   const int id =
-      add_index({.kind = Index::Kind::unit,
-                 .text = stride == 1 && size >= all ? base : names_.fresh(base + "_part"),
+      add_index({.kind = ProgramIndex::Kind::unit,
+                 .text = stride == 1 && size >= all ? base : p_.names.fresh(base + "_part"),
                  .count = count,
                  .node = {},
                  .unit = unit,
@@ -98,15 +98,15 @@ int StitchEmitter::unit_index(Binding unit, std::int64_t stride, std::int64_t si
 }
 
 /// Gives a loop its indices: iteration i goes to unit i mod size, in turn i / size.
-void StitchEmitter::bind(NodeId loop) {
+void Lowering::bind(NodeId loop) {
   const ScheduleNode& n = k_.node(loop);
   Facts& facts = facts_[loop.index()];
   const std::string name = workload_.loop(n.loop).name;
   std::int64_t size = 1;
   if (n.binding == Binding::grid) {
     if (n.max_trips > 1)
-      facts.turn = add_index({.kind = Index::Kind::block,
-                              .text = names_.fresh(identifier("b_", name)),
+      facts.turn = add_index({.kind = ProgramIndex::Kind::block,
+                              .text = p_.names.fresh(identifier("b_", name)),
                               .count = n.max_trips,
                               .node = loop});
     return;
@@ -130,36 +130,36 @@ void StitchEmitter::bind(NodeId loop) {
   const std::int64_t turns = ceil_div(n.max_trips, size);
   if (turns > 1)
     facts.turn =
-        add_index({.kind = Index::Kind::loop,
-                   .text = names_.fresh(identifier(is_unit(n.binding) ? "j_" : "i_", name)),
+        add_index({.kind = ProgramIndex::Kind::loop,
+                   .text = p_.names.fresh(identifier(is_unit(n.binding) ? "j_" : "i_", name)),
                    .count = turns,
                    .node = loop});
 }
 
 /// Threads whose numbers differ where neither the key nor the loops around a place tell them apart.
-StitchEmitter::Copies StitchEmitter::copies(const Key& key,
+Copies Lowering::copies(const Key& key,
                                             const std::vector<NodeId>& around) const {
   std::set<int> present;
   for (const Linear& x : key)
     for (const auto& [id, c] : x.terms)
-      if (indices_[static_cast<std::size_t>(id)].kind == Index::Kind::unit) present.insert(id);
+      if (index(id).kind == ProgramIndex::Kind::unit) present.insert(id);
   for (NodeId l : around) {
     const int unit = facts_[l.index()].unit;
     if (unit >= 0) present.insert(unit);
   }
   std::int64_t lanes = 1, warps = 1;
-  std::string lane, warp;
+  Linear lane = number(0), warp = number(0);
   for (int id : present) {
-    const Index& i = indices_[static_cast<std::size_t>(id)];
+    const ProgramIndex& i = index(id);
     if (i.unit == Binding::thread) return {};
-    std::string& first = i.unit == Binding::lane ? lane : warp;
-    first += (first.empty() ? "" : " + ") + times(i.stride, i.text);
+    Linear& first = i.unit == Binding::lane ? lane : warp;
+    first = first + i.stride * linear(id);
     (i.unit == Binding::lane ? lanes : warps) *= i.count;
   }
   Copies c;
-  if (lanes < kLanes) c.lane = lane.empty() ? "0" : lane;
-  if (warps < warps_) c.warp = warp.empty() ? "0" : warp;
+  if (lanes < kLanes) c.lane = lane;
+  if (warps < warps_) c.warp = warp;
   return c;
 }
 
-}  // namespace tilewright::cuda
+}  // namespace tilewright::lowering

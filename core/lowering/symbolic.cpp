@@ -1,8 +1,8 @@
-#include "codegen/common/symbolic.h"
+#include "core/lowering/symbolic.h"
 
 #include <algorithm>
 
-namespace tilewright::codegen {
+namespace tilewright::lowering {
 
 Linear number(std::int64_t value) { return {.terms = {}, .constant = value}; }
 
@@ -94,10 +94,21 @@ std::string Variables::text(const SymRange& r) const {
   return "{" + text(r.lo) + ", " + text(r.hi) + "}";
 }
 
+std::string identifier(const std::string& prefix, const std::string& name) {
+  std::string text = prefix;
+  for (char c : name)
+    text += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
+  return text;
+}
+
+std::string times(std::int64_t factor, const std::string& text) {
+  return factor == 1 ? text : std::to_string(factor) + " * " + text;
+}
+
 std::string Names::fresh(const std::string& base) {
   std::string name = base;
   for (int i = 2; !used_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
   return name;
 }
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::lowering

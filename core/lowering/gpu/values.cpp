@@ -1,9 +1,9 @@
 // What is loaded and computed, who uses it, and where it lies.
 #include <algorithm>
 
-#include "codegen/cuda/stitch.h"
+#include "core/lowering/gpu/lowering.h"
 
-namespace tilewright::cuda {
+namespace tilewright::lowering {
 namespace {
 
 constexpr std::int64_t kMostValues = 64;  ///< of one array in a thread's registers
@@ -28,42 +28,42 @@ Linear renamed(const Linear& x, const std::map<int, int>& names) {
   return r;
 }
 
-NodeId StitchEmitter::common(NodeId a, NodeId b) const {
+NodeId Lowering::common(NodeId a, NodeId b) const {
   while (a != b && !is_around(a, b)) a = k_.node(a).parent;
   return a;
 }
 
-NodeId StitchEmitter::child_towards(NodeId ancestor, NodeId node) const {
+NodeId Lowering::child_towards(NodeId ancestor, NodeId node) const {
   while (k_.node(node).parent != ancestor) node = k_.node(node).parent;
   return node;
 }
 
-bool StitchEmitter::encloses(NodeId scope, int id) const {
-  const NodeId n = indices_[static_cast<std::size_t>(id)].node;
+bool Lowering::encloses(NodeId scope, int id) const {
+  const NodeId n = index(id).node;
   return n == scope || is_around(n, scope);
 }
 
 /// The turns and elements that tell values of a key apart within a scope, outermost first.
-std::vector<int> StitchEmitter::own(const Key& key, NodeId scope) const {
+std::vector<int> Lowering::own(const Key& key, NodeId scope) const {
   std::vector<int> all;
   for (int id : ids_of(key)) {
-    const Index::Kind kind = indices_[static_cast<std::size_t>(id)].kind;
-    if ((kind == Index::Kind::loop || kind == Index::Kind::element) && !encloses(scope, id))
+    const ProgramIndex::Kind kind = index(id).kind;
+    if ((kind == ProgramIndex::Kind::loop || kind == ProgramIndex::Kind::element) && !encloses(scope, id))
       all.push_back(id);
   }
   return all;
 }
 
-std::int64_t StitchEmitter::size_of_dims(const std::vector<int>& dims) const {
+std::int64_t Lowering::size_of_dims(const std::vector<int>& dims) const {
   std::int64_t n = 1;
   for (int id : dims)
-    n *= std::min<std::int64_t>(1 << 20, indices_[static_cast<std::size_t>(id)].count);
+    n *= std::min<std::int64_t>(1 << 20, index(id).count);
   return n;
 }
 
 /// Which index of the user stands for which of the maker's, so that both keys are the same in every
 /// thread; none: they are not.
-std::optional<std::map<int, int>> StitchEmitter::match(const Key& made, const Key& used,
+std::optional<std::map<int, int>> Lowering::match(const Key& made, const Key& used,
                                                        NodeId scope) const {
   const std::vector<int> of_made = own(made, scope);
   std::vector<int> of_used = own(used, scope);
@@ -75,8 +75,8 @@ std::optional<std::map<int, int>> StitchEmitter::match(const Key& made, const Ke
   std::map<int, int> names;
   for (int m : of_made) {
     const auto same = std::ranges::find_if(of_used, [&](int u) {
-      if (indices_[static_cast<std::size_t>(u)].count !=
-          indices_[static_cast<std::size_t>(m)].count)
+      if (index(u).count !=
+          index(m).count)
         return false;
       for (std::size_t d = 0; d < made.size(); ++d)
         if (factor(made[d], m) != factor(used[d], u)) return false;
@@ -91,13 +91,13 @@ std::optional<std::map<int, int>> StitchEmitter::match(const Key& made, const Ke
   return names;
 }
 
-StitchEmitter::Key StitchEmitter::use_key(const Use& use) const {
+Key Lowering::use_key(const Use& use) const {
   const Operator& op = workload_.op(k_.node(use.node).op);
   return key_of(op, op.inputs[static_cast<std::size_t>(use.input)], facts_[use.node.index()].point);
 }
 
 /// What must hold for a use to read something: outside of its tensor there are zeros.
-std::vector<Linear> StitchEmitter::there(const Use& use) const {
+std::vector<Linear> Lowering::there(const Use& use) const {
   const Operator& op = workload_.op(k_.node(use.node).op);
   const Access& a = op.inputs[static_cast<std::size_t>(use.input)];
   std::vector<Linear> all;
@@ -110,13 +110,13 @@ std::vector<Linear> StitchEmitter::there(const Use& use) const {
   return all;
 }
 
-bool StitchEmitter::leaves(const Value& v) const {
+bool Lowering::leaves(const Value& v) const {
   const Buffer& b = k_.buffer(v.buffer);
   return !v.loaded() && (b.role == BufferRole::output || b.leaves);
 }
 
 /// The loops that an operator adds up over within a block, as indices.
-std::set<int> StitchEmitter::reduced(const Value& v) const {
+std::set<int> Lowering::reduced(const Value& v) const {
   std::set<int> ids;
   const OpId op = k_.node(v.producer).op;
   const Facts& facts = facts_[v.producer.index()];
@@ -129,8 +129,8 @@ std::set<int> StitchEmitter::reduced(const Value& v) const {
         for (int id : {facts_[loop.index()].unit, facts_[loop.index()].turn})
           if (id >= 0) ids.insert(id);
   std::erase_if(ids, [&](int id) {
-    return indices_[static_cast<std::size_t>(id)].kind == Index::Kind::block ||
-           (is_sum(v) && indices_[static_cast<std::size_t>(id)].node.valid() &&
+    return index(id).kind == ProgramIndex::Kind::block ||
+           (is_sum(v) && index(id).node.valid() &&
             encloses(k_.node(v.anchor).parent, id));
   });
   return ids;
@@ -139,7 +139,7 @@ std::set<int> StitchEmitter::reduced(const Value& v) const {
 // ---- computes ---------------------------------------------------------------------------------
 
 /// The outermost loop of a block over which the operator reduces; the compute itself without one.
-NodeId StitchEmitter::anchor_of(NodeId compute) const {
+NodeId Lowering::anchor_of(NodeId compute) const {
   const OpId op = k_.node(compute).op;
   for (NodeId l : loops_around(compute)) {
     const ScheduleNode& n = k_.node(l);
@@ -149,7 +149,7 @@ NodeId StitchEmitter::anchor_of(NodeId compute) const {
   return compute;
 }
 
-void StitchEmitter::add_compute(NodeId id) {
+void Lowering::add_compute(NodeId id) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
@@ -183,7 +183,7 @@ void StitchEmitter::add_compute(NodeId id) {
 }
 
 /// A sum must get every part once.
-void StitchEmitter::check_sum(const Value& v) const {
+void Lowering::check_sum(const Value& v) const {
   if (!is_sum(v)) return;
   const OpId op = k_.node(v.producer).op;
   for (NodeId l : loops_around(v.producer)) {
@@ -196,7 +196,7 @@ void StitchEmitter::check_sum(const Value& v) const {
 }
 
 /// What leaves the kernel is written when it is complete, once.
-void StitchEmitter::check_leaving(const Value& v) const {
+void Lowering::check_leaving(const Value& v) const {
   const OpId op = k_.node(v.producer).op;
   const Buffer& b = k_.buffer(v.buffer);
   const std::string& name = workload_.tensor(v.tensor).name;
@@ -221,7 +221,7 @@ void StitchEmitter::check_leaving(const Value& v) const {
 
 /// Whether the threads that use a load have each of its tile's elements once, where an index of
 /// theirs is one of a loop's values.
-bool StitchEmitter::covers(const Value& v, const Use& use) const {
+bool Lowering::covers(const Value& v, const Use& use) const {
   const OpId id = k_.node(use.node).op;
   const Access& a = workload_.op(id).inputs[static_cast<std::size_t>(use.input)];
   Point at = facts_[v.producer.index()].at;
@@ -231,7 +231,7 @@ bool StitchEmitter::covers(const Value& v, const Use& use) const {
     const Span& r = at.ranges[slot(id, static_cast<std::size_t>(workload_.local_index(id, loop)))];
     return r.most == 1 && !can_leave(workload_, workload_.op(id), a) &&
            std::ranges::all_of(r.lo.terms, [&](const auto& term) {
-             return indices_[static_cast<std::size_t>(term.first)].kind == Index::Kind::block;
+             return index(term.first).kind == ProgramIndex::Kind::block;
            });
   };
   std::set<LoopId> loops;
@@ -250,7 +250,7 @@ bool StitchEmitter::covers(const Value& v, const Use& use) const {
 }
 
 /// A load takes the indices of its first use.
-bool StitchEmitter::adopt_key(Value& v) {
+bool Lowering::adopt_key(Value& v) {
   v.key = use_key(v.uses.front());
   if (!covers(v, v.uses.front())) {
     v.reason = "no thread has it all, and none an element for itself";
@@ -263,13 +263,13 @@ bool StitchEmitter::adopt_key(Value& v) {
   for (const Linear& x : facts_[v.uses.front().node.index()].inside)
     if (std::ranges::all_of(x.terms, [&](const auto& t) {
           return known.contains(t.first) ||
-                 indices_[static_cast<std::size_t>(t.first)].kind == Index::Kind::block;
+                 index(t.first).kind == ProgramIndex::Kind::block;
         }))
       v.inside.push_back(x);
   return true;
 }
 
-bool StitchEmitter::fits_registers(Value& v) {
+bool Lowering::fits_registers(Value& v) {
   if (v.loaded() && !adopt_key(v)) return false;
   v.dims = own(v.key, is_sum(v) ? k_.node(v.anchor).parent : v.scope);
   if (is_sum(v) && size_of_dims(v.dims) > kMostValues)
@@ -295,9 +295,9 @@ bool StitchEmitter::fits_registers(Value& v) {
         return false;
       }
   }
-  if (v.loaded() && warps_ > 1 && !copies(v.key, v.around).warp.empty()) {
+  if (v.loaded() && warps_ > 1 && copies(v.key, v.around).warp) {
     const Copies c = copies(v.key, v.around);
-    v.alike = c.lane == "0" && c.warp == "0" && size_of_dims(dims) <= kMostAlike;
+    v.alike = c.of_warp() && c.of_block() && size_of_dims(dims) <= kMostAlike;
     v.reason = "loaded once for all warps";
     if (!v.alike) return false;
   }
@@ -311,7 +311,7 @@ bool StitchEmitter::fits_registers(Value& v) {
 }
 
 /// Whether neighbours read some of the same elements: an index has several loops, or leaps.
-bool StitchEmitter::reads_window(const Value& v) const {
+bool Lowering::reads_window(const Value& v) const {
   return std::ranges::any_of(v.uses, [&](const Use& use) {
     const Access& a =
         workload_.op(k_.node(use.node).op).inputs[static_cast<std::size_t>(use.input)];
@@ -321,7 +321,7 @@ bool StitchEmitter::reads_window(const Value& v) const {
   });
 }
 
-void StitchEmitter::put_shared(Value& v, const std::string& reason) {
+void Lowering::put_shared(Value& v, const std::string& reason) {
   const std::string& name = workload_.tensor(v.tensor).name;
   if (v.uses.empty())
     throw Refused{name + ": " + std::to_string(size_of_dims(own(v.key, v.scope))) +
@@ -332,10 +332,10 @@ void StitchEmitter::put_shared(Value& v, const std::string& reason) {
     if (!tiles_.contains(v.buffer)) throw Refused{name + " is computed, and its tile not known"};
     v.tile = tiles_.at(v.buffer);
     v.around = tile_loops_.at(v.buffer);
-  } else if (const std::string lane = copies({}, v.around).lane; lane != "0" && !reads_window(v)) {
-    throw Refused{name + (lane.empty() ? " would be loaded by a lane for others: " + reason
-                                       : " would be loaded by some lanes of a warp")};
-  } else if (lane != "0") {
+  } else if (const Copies c = copies({}, v.around); !c.of_warp() && !reads_window(v)) {
+    throw Refused{name + (c.lane ? " would be loaded by some lanes of a warp"
+                                 : " would be loaded by a lane for others: " + reason)};
+  } else if (!c.of_warp()) {
     for (NodeId l : v.around)
       if (unit_of(k_.node(l).binding) && k_.node(l).binding != Binding::grid &&
           k_.node(l).max_trips > 1 && !is_private(l, v.buffer))
@@ -353,7 +353,14 @@ void StitchEmitter::put_shared(Value& v, const std::string& reason) {
   }
 }
 
-void StitchEmitter::choose_storage(Value& v) {
+/// The innermost node around a value's maker and all uses.
+NodeId Lowering::scope_of(const Value& v) const {
+  NodeId scope = k_.node(v.anchor).parent;
+  for (const Use& use : v.uses) scope = common(scope, k_.node(use.node).parent);
+  return scope;
+}
+
+void Lowering::choose_storage(Value& v) {
   if (v.loaded() && v.uses.empty())
     throw Refused{workload_.tensor(v.tensor).name + " is loaded and not used"};
   v.scope = scope_of(v);
@@ -370,8 +377,8 @@ void StitchEmitter::choose_storage(Value& v) {
   put_shared(v, v.reason);
 }
 
-void StitchEmitter::choose_unrolling() {
-  const auto unroll = [&](int id) { indices_[static_cast<std::size_t>(id)].unrolled = true; };
+void Lowering::choose_unrolling() {
+  const auto unroll = [&](int id) { index(id).unrolled = true; };
   for (const Value& v : values_) {
     if (v.storage == Storage::registers || is_sum(v))
       for (int id : v.dims) unroll(id);
@@ -379,9 +386,9 @@ void StitchEmitter::choose_unrolling() {
     for (const Use& use : v.uses)
       for (int id : own(use_key(use), v.scope)) unroll(id);
   }
-  for (Index& i : indices_) {
-    if (i.kind == Index::Kind::element && i.count <= kMostValues) i.unrolled = true;
-    if (i.kind != Index::Kind::loop) continue;
+  for (ProgramIndex& i : p_.indices) {
+    if (i.kind == ProgramIndex::Kind::element && i.count <= kMostValues) i.unrolled = true;
+    if (i.kind != ProgramIndex::Kind::loop) continue;
     const Binding b = k_.node(i.node).binding;
     if (b == Binding::unroll || b == Binding::vector ||
         (b != Binding::seq && i.count <= kMostTurns))
@@ -389,7 +396,7 @@ void StitchEmitter::choose_unrolling() {
   }
 }
 
-void StitchEmitter::visit_values(NodeId id) {
+void Lowering::visit_values(NodeId id) {
   const auto before = hoisted_.find(id);
   if (before != hoisted_.end())
     for (NodeId load : before->second) add_load(load);
@@ -399,7 +406,7 @@ void StitchEmitter::visit_values(NodeId id) {
   for (NodeId c : n.children) visit_values(c);
 }
 
-void StitchEmitter::make_values() {
+void Lowering::make_values() {
   for (std::size_t i = 0; i < k_.nodes.size(); ++i)
     if (k_.nodes[i].kind == NodeKind::load) place_load(NodeId(i));
   check_same_units();
@@ -411,18 +418,18 @@ void StitchEmitter::make_values() {
   choose_unrolling();
   // Neighbours at home, which are moved as one, are neighbours in registers.
   for (Value& v : values_) {
-    const int last = contiguous(v.tensor, v.key, own(v.key, k_.node(v.anchor).parent));
+    const int last = contiguous(v.tensor, v.key, own(v));
     std::ranges::stable_partition(v.dims, [&](int id) { return id != last; });
   }
   choose_names();
 }
 
-void StitchEmitter::choose_names() {
+void Lowering::choose_names() {
   for (Value& v : values_) {
     if (v.storage == Storage::direct) continue;
-    v.name = names_.fresh(identifier("", workload_.tensor(v.tensor).name) +
+    v.name = p_.names.fresh(identifier("", workload_.tensor(v.tensor).name) +
                           (v.storage == Storage::shared ? "_shared" : "_own"));
   }
 }
 
-}  // namespace tilewright::cuda
+}  // namespace tilewright::lowering

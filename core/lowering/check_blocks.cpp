@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <set>
 
-#include "codegen/common/range_emitter.h"
+#include "core/lowering/checks.h"
 
-namespace tilewright::codegen {
+namespace tilewright::lowering {
 
 namespace {
 
@@ -67,6 +67,21 @@ void check_blocks(const ScheduledKernel& k, bool first_block_alone) {
   }
 }
 
+bool can_leave(const Workload& w, const Operator& op, const Access& a) {
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  for (std::size_t d = 0; d < a.index.size(); ++d)
+    if (!contains(Interval{0, w.tensor(a.tensor).shape[d]}, footprint(op, a.index[d], whole)))
+      return true;
+  return false;
+}
+
+BufferId buffer_of_input(const ScheduleNode& n, int input) {
+  for (const InputUse& use : n.reads)
+    if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;
+  return {};
+}
+
 void refuse_once(const Workload& w, const ScheduledKernel& k, const std::string& target) {
   for (const ScheduleNode& n : k.nodes)
     if (n.kind == NodeKind::compute && n.once)
@@ -74,4 +89,4 @@ void refuse_once(const Workload& w, const ScheduledKernel& k, const std::string&
                     " target keeps no record of what is complete"};
 }
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::lowering

@@ -14,7 +14,7 @@
 #include "core/base/error.h"
 #include "core/workload/box.h"
 
-namespace tilewright::codegen {
+namespace tilewright::lowering {
 
 /// sum of coefficient * variable + constant; variables by index into Variables.
 struct Linear {
@@ -75,6 +75,11 @@ class Variables {
   std::vector<Variable> all_;
 };
 
+/// `prefix` and what of `name` may stand in an identifier; other characters become '_'.
+std::string identifier(const std::string& prefix, const std::string& name);
+/// "2 * i", or "i".
+std::string times(std::int64_t factor, const std::string& text);
+
 /// Names of the emitted program, each handed out once.
 class Names {
  public:
@@ -85,4 +90,4 @@ class Names {
   std::set<std::string> used_;
 };
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::lowering

@@ -1,0 +1,4 @@
+#include "core/lowering/gpu/thread_program.h"
+namespace tilewright::lowering {
+std::string describe(const ThreadProgram&) { return {}; }
+}  // namespace tilewright::lowering

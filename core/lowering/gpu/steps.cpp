@@ -1,0 +1,293 @@
+// What threads do, in order: what is declared, moved and waited for between a tree's nodes.
+#include <algorithm>
+
+#include "core/lowering/gpu/lowering.h"
+
+namespace tilewright::lowering {
+
+Step Lowering::of_value(Step::Kind kind, std::size_t value) const {
+  return {.kind = kind, .node = values_[value].producer, .values = {static_cast<int>(value)}};
+}
+
+void Lowering::visit(NodeId id, std::vector<Step>& out) {
+  const ScheduleNode& n = k_.node(id);
+  switch (n.kind) {
+    case NodeKind::loop:
+      return n.binding == Binding::grid ? visit_grid(id, out) : visit_loop(id, out);
+    case NodeKind::sequence:
+      return visit_children(id, out);
+    case NodeKind::pack:
+      return visit_pack(id, out);
+    case NodeKind::load:
+      for (std::size_t i = 0; i < values_.size(); ++i)
+        if (values_[i].producer == id && values_[i].anchor == id) load(i, out);
+      return;
+    case NodeKind::compute:
+      return compute(id, out);
+    case NodeKind::store:  // what leaves is written where it is complete
+    case NodeKind::sync:   // threads wait where one reads what another has written
+      return;
+  }
+}
+
+void Lowering::visit_children(NodeId parent, std::vector<Step>& out) {
+  for (NodeId c : k_.node(parent).children) visit_child(parent, c, out);
+}
+
+void Lowering::visit_child(NodeId parent, NodeId child, std::vector<Step>& out) {
+  before(parent, child, out);
+  visit(child, out);
+  finish_sums(child, out);
+}
+
+/// What stands between a node's children: declarations, loads that were moved here, barriers.
+void Lowering::before(NodeId parent, NodeId child, std::vector<Step>& out) {
+  std::vector<std::size_t> rewritten;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const Value& v = values_[i];
+    const bool here = v.scope == parent && child_towards(parent, v.anchor) == child;
+    if ((here && v.storage == Storage::registers) ||
+        (v.storage == Storage::shared && is_sum(v) && v.anchor == child))
+      out.push_back(of_value(Step::Kind::declare, i));
+    if (v.storage != Storage::shared || (!here && v.anchor != child)) continue;
+    // At the scope for the loops around it; where it is made for those that make it again.
+    if (std::ranges::any_of(open_, [&](NodeId l) {
+          if (is_around(l, v.scope) || l == v.scope) return here;
+          return v.anchor == child && std::ranges::any_of(v.uses, [&](const Use& use) {
+                   return is_around(l, use.node);
+                 });
+        }))
+      rewritten.push_back(i);
+  }
+  if (!rewritten.empty()) synchronise(rewritten, true, out);
+  if (hoisted_.contains(child))
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      if (values_[i].loaded() && values_[i].anchor == child && values_[i].producer != child)
+        load(i, out);
+  std::vector<std::size_t> read;
+  for (std::size_t i : written_)
+    if (std::ranges::any_of(values_[i].uses, [&](const Use& use) {
+          return use.node == child || is_around(child, use.node);
+        }))
+      read.push_back(i);
+  if (!read.empty()) synchronise(read, false, out);
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    if (is_sum(values_[i]) && values_[i].anchor == child) {
+      out.push_back(of_value(Step::Kind::start, i));
+      out.back().dims = own(values_[i]);
+    }
+}
+
+bool Lowering::within_warp(const Value& v) const {
+  return warps_ == 1 || !copies({}, v.around).warp;
+}
+
+/// Threads that share these values meet.
+void Lowering::synchronise(const std::vector<std::size_t>& values, bool reused,
+                           std::vector<Step>& out) {
+  Step step{.kind = Step::Kind::barrier, .reused = reused};
+  step.warp =
+      std::ranges::all_of(values, [this](std::size_t i) { return within_warp(values_[i]); });
+  step.values.assign(values.begin(), values.end());
+  std::erase_if(written_, [&](std::size_t i) { return !step.warp || within_warp(values_[i]); });
+  out.push_back(std::move(step));
+}
+
+/// Whether a loop does so little that the compiler had better do several turns at a time.
+bool Lowering::is_short(NodeId loop) const {
+  for (const ProgramIndex& i : p_.indices)
+    if (i.kind == ProgramIndex::Kind::loop && i.node != loop && is_around(loop, i.node) && !i.unrolled)
+      return false;
+  return std::ranges::none_of(values_, [&](const Value& v) {
+    return is_around(loop, v.anchor) && (is_sum(v) || v.storage == Storage::shared);
+  });
+}
+
+void Lowering::visit_loop(NodeId id, std::vector<Step>& out) {
+  const int turn = facts_[id.index()].turn;
+  if (turn < 0) return visit_children(id, out);
+  hold_reads(id, out);
+  Step step{.kind = Step::Kind::loop, .node = id, .index = turn};
+  step.few = !index(turn).unrolled && is_short(id);
+  open_.push_back(id);
+  visit_children(id, step.body);
+  open_.pop_back();
+  out.push_back(std::move(step));
+}
+
+/// The block's iteration of a grid loop, where it has one.
+void Lowering::visit_grid(NodeId id, std::vector<Step>& out) {
+  const ScheduleNode& n = k_.node(id);
+  Step step{.kind = Step::Kind::blocks, .node = id, .index = facts_[id.index()].turn};
+  step.below = blocks_below(k_, id);
+  step.count = n.max_trips * step.below;
+  step.idle = blocks_here_ > step.count;
+  const std::int64_t outer = std::exchange(blocks_here_, step.below);
+  visit_children(id, step.body);
+  blocks_here_ = outer;
+  out.push_back(std::move(step));
+}
+
+void Lowering::visit_pack(NodeId id, std::vector<Step>& out) {
+  Step pack{.kind = Step::Kind::parts, .node = id};
+  const std::int64_t outer = blocks_here_;
+  for (NodeId c : k_.node(id).children) {
+    Step part{.kind = Step::Kind::part, .node = c};
+    part.first = k_.node(c).first_block;
+    part.count = blocks_here_ = blocks_of(k_, c);
+    visit_child(id, c, part.body);
+    pack.body.push_back(std::move(part));
+  }
+  blocks_here_ = outer;
+  out.push_back(std::move(pack));
+}
+
+// ---- moves ------------------------------------------------------------------------------------
+
+/// Each run of a thread's values, as one where it is aligned.
+Step Lowering::moved(Step::Kind kind, std::size_t value) const {
+  const Value& v = values_[value];
+  Step step = of_value(kind, value);
+  step.dims = own(v);
+  step.strip = strip_of(v);
+  step.at = flat(v.tensor, v.key);
+  if (step.strip.whole) step.at.terms.erase(step.strip.element);
+  step.inside = moved_inside(v);
+  return step;
+}
+
+void Lowering::load(std::size_t value, std::vector<Step>& out) {
+  const Value& v = values_[value];
+  if (v.storage == Storage::direct) return;
+  if (v.storage == Storage::shared) return stage(value, out);
+  Step step = moved(Step::Kind::load, value);
+  step.copies = copies(v.key, v.around);
+  step.together = !v.alike && !step.inside.empty() && !step.copies.lane && !step.copies.warp &&
+                  of_block(step.inside);
+  out.push_back(step);
+  if (!step.copies.lane || v.alike) return;
+  Step spread = of_value(Step::Kind::spread, value);
+  spread.dims = step.dims;
+  spread.copies = step.copies;
+  out.push_back(std::move(spread));
+}
+
+/// The threads that share an instance bring its tile to shared memory, each element once: all of
+/// them together or, where lanes have tiles of their own, one for those that have the same.
+void Lowering::stage(std::size_t value, std::vector<Step>& out) {
+  const Value v = values_[value];
+  Step step = of_value(Step::Kind::stage, value);
+  step.copies = copies({}, v.around);
+  const bool alone = !step.copies.of_warp();
+  step.threads = alone ? 1 : kLanes;
+  if (step.copies.warp && !alone) {
+    std::int64_t inner = warps_;
+    for (NodeId l : v.around) {
+      const int id = facts_[l.index()].unit;
+      if (id >= 0 && index(id).unit == Binding::warp) inner = std::min(inner, index(id).stride);
+    }
+    step.threads = kLanes * inner;
+  }
+  step.inside = facts_[v.anchor.index()].at.inside;
+  step.dims = turns_ahead(v);
+  Key key;
+  for (const Span& s : v.tile) {
+    const int id = add_index({.kind = ProgramIndex::Kind::loop,
+                              .text = p_.names.fresh("s"),
+                              .count = s.most,
+                              .node = v.anchor});
+    step.elements.push_back(id);
+    key.push_back(s.lo + linear(id));
+    std::vector<Linear> guards;
+    for (const Linear& e : s.ends) guards.push_back(e - key.back());
+    if (s.from_zero) guards.push_back(key.back() + number(1));
+    step.guards.push_back(std::move(guards));
+  }
+  step.from = flat(v.tensor, key);
+  step.at = shared_at(v, key);
+  out.push_back(std::move(step));
+  written_.push_back(value);
+}
+
+void Lowering::store(std::size_t value, std::vector<Step>& out) {
+  const Value& v = values_[value];
+  Step step = moved(Step::Kind::store, value);
+  step.atomic = k_.buffer(v.buffer).atomic;
+  step.copies = copies(v.key, {});
+  step.shared_out = is_sum(v) && shared_out(v);
+  if (step.shared_out) step.copies.warp.reset();
+  out.push_back(std::move(step));
+}
+
+// ---- sums -------------------------------------------------------------------------------------
+
+/// Joins the parts that lanes have.
+void Lowering::join_lanes(std::size_t value, std::vector<Step>& out) {
+  Step step = of_value(Step::Kind::lanes, value);
+  for (int id : reduced_units(values_[value]))
+    if (index(id).unit != Binding::warp) step.units.push_back(id);
+  if (step.units.empty()) return;
+  step.dims = own(values_[value]);
+  out.push_back(std::move(step));
+}
+
+/// Joins the parts that warps have of some sums, at one barrier.
+Step Lowering::exchange(const std::vector<std::size_t>& sums) const {
+  Step step{.kind = Step::Kind::exchange};
+  for (std::size_t i : sums) {
+    const Value& v = values_[i];
+    step.values.push_back(static_cast<int>(i));
+    Step::Joined joined{.value = static_cast<int>(i), .dims = own(v)};
+    for (int id : reduced_units(v))
+      if (index(id).unit != Binding::lane) joined.units.push_back(id);
+    joined.scratch = scratch_.at(i);
+    joined.elements = scratch_elements(v);
+    joined.lanes = scratch_lanes(v);
+    joined.shared_out = shared_out(v);
+    if (joined.shared_out) joined.strip = strip_of(v);
+    step.joined.push_back(std::move(joined));
+  }
+  return step;
+}
+
+void Lowering::finish_sums(NodeId anchor, std::vector<Step>& out) {
+  std::vector<std::size_t> sums, together;
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    if (is_sum(values_[i]) && values_[i].anchor == anchor) sums.push_back(i);
+  for (std::size_t i : sums) {
+    join_lanes(i, out);
+    if (scratch_.contains(i) && !long_sums_.contains(i)) together.push_back(i);
+  }
+  if (!together.empty()) {
+    // In a loop, turns use one of two places: who still reads the last turn's is not waited for.
+    Step step = exchange(together);
+    if (const auto flip = flips_.find(anchor); flip != flips_.end()) step.flip = flip->second;
+    out.push_back(std::move(step));
+  }
+  for (std::size_t i : sums) {
+    if (!long_sums_.contains(i)) continue;
+    if (!open_.empty() || long_place_taken_) {
+      out.push_back({.kind = Step::Kind::barrier});
+      out.back().values = {static_cast<int>(i)};
+    }
+    long_place_taken_ = true;
+    out.push_back(exchange({i}));
+  }
+  for (std::size_t i : sums) keep_sum(i, out);
+}
+
+/// A sum that is complete, to where it goes.
+void Lowering::keep_sum(std::size_t value, std::vector<Step>& out) {
+  const Value& v = values_[value];
+  if (leaves(v)) store(value, out);
+  if (v.storage != Storage::shared) return;
+  Step step = of_value(Step::Kind::keep, value);
+  step.dims = own(v);
+  step.inside = v.inside;
+  step.copies = copies(v.key, {});
+  step.at = shared_at(v, v.key);
+  out.push_back(std::move(step));
+  written_.push_back(value);
+}
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,262 @@
+// What the threads of one GPU kernel do: values with their layouts (registers, shared memory, home), and
+// the steps that move and compute them, in order, loops and barriers included. A schedule is lowered
+// to it once (lowering.h); the CUDA text is printed from it, `emit --explain` shows it, and time models
+// price it.
+//
+// Every index, address and condition is a Linear over indices: which block, which warp or lane, which
+// turn of a loop, which element. Control flow is the same for all threads of a block: what lies outside
+// its range is computed for nothing, and neither loaded, stored nor added.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/lowering/symbolic.h"
+#include "core/plan/schedule.h"
+
+namespace tilewright::lowering {
+
+inline constexpr std::int64_t kVectorBytes = 16;  ///< the widest access of a thread
+inline constexpr std::int64_t kLanes = 32;        ///< of a warp
+
+/// What an index is made of. `count` values from 0 on.
+struct ProgramIndex {
+  enum class Kind : std::uint8_t { block, unit, loop, element };
+  Kind kind = Kind::loop;
+  std::string text;
+  std::int64_t count = 1;
+  NodeId node;  ///< loop: whose turns it counts; element: the compute whose point it is
+  Binding unit = Binding::seq;  ///< unit: warp, lane or thread; (unit / stride) % size
+  std::int64_t stride = 1, size = 1;
+  bool unrolled = false;  ///< loop, element: known to the compiler in every turn
+};
+
+/// A range [lo, lo + most), and less where it is past one of `ends` or, `from_zero`, below zero.
+struct Span {
+  Linear lo;
+  std::int64_t most = 1;
+  std::vector<Linear> ends;
+  bool from_zero = false;
+};
+
+using Key = std::vector<Linear>;  ///< an index for each dimension of a tensor
+
+/// Threads that have the same key: by which parts of their number they differ.
+struct Copies {
+  std::optional<Linear> lane;  ///< the lane that is the first of its copies; none: it has none
+  std::optional<Linear> warp;
+  bool of_warp() const { return lane && *lane == number(0); }   ///< all lanes have the same
+  bool of_block() const { return warp && *warp == number(0); }  ///< all warps have the same
+};
+
+enum class Storage : std::uint8_t {
+  registers,
+  shared,
+  direct,  ///< loaded where it is used, or stored where it is computed, element by element
+};
+
+/// One read of a value: op.inputs[input] of a compute node.
+struct Use {
+  NodeId node;
+  int input = 0;
+};
+
+/// What one load brings, or one compute makes.
+struct Value {
+  TensorId tensor;
+  BufferId buffer;
+  NodeId producer;  ///< the load or the compute
+  int output = -1;  ///< position in the compute's writes; -1: loaded
+  NodeId anchor;    ///< stands before this node; of a sum: around all of its loops
+  Key key;
+  std::vector<Linear> inside;  ///< where it is defined, each positive
+  std::vector<Span> tile;      ///< loads; shared memory: what one instance holds
+  std::vector<NodeId> around;  ///< loops whose units load it, or have it in shared memory, each
+  std::vector<Use> uses;
+  NodeId scope;           ///< the innermost node around its maker and all uses
+  std::vector<int> dims;  ///< the indices of its array in registers; of sums in shared memory, too
+  Storage storage = Storage::registers;
+  std::string name, reason;
+  std::vector<std::int64_t> pitch;  ///< shared memory: elements between neighbours, by dimension
+  std::int64_t elements = 0, offset = 0;  ///< shared memory: of an instance; bytes
+  bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which
+                       ///< loads them
+  bool loaded() const { return output < 0; }
+};
+
+/// Neighbours at home that a thread moves at once, along an element index (-1: one by one), which
+/// may be all of that index.
+struct Strip {
+  int element = -1;
+  std::int64_t width = 1;
+  bool whole = false;
+};
+
+/// An element of a tensor that is named by other inputs' values.
+struct Gather {
+  TensorId tensor;
+  struct Dimension {
+    std::int64_t stride = 1, extent = 1;
+    int by = -1;  ///< the input whose value is the index; -1: `index`
+    Linear index;
+  };
+  std::vector<Dimension> dimensions;
+  std::vector<Linear> inside;
+  Copies copies;
+  bool alike = false;  ///< for all threads, of which one is counted
+};
+
+/// How a compute gets one input at its point.
+struct Read {
+  enum class From : std::uint8_t {
+    registers,  ///< values[value], `names` for the maker's indices
+    held,       ///< shared memory that a loop's turns read again: registers since before the loop
+    shared,     ///< values[value] at element `at`
+    home,       ///< at element `at`, loaded here
+    gather,     ///< loaded here, by other inputs' values
+    run,        ///< the same, of which several were loaded as one
+  };
+  From from = From::registers;
+  int input = 0;
+  TensorId tensor;
+  int value = -1;
+  std::map<int, int> names;
+  Linear at;
+  std::vector<Linear> inside;  ///< shared, home: zero elsewhere
+  Copies copies;               ///< home
+  std::string name;            ///< held: the array
+  std::vector<int> dims;       ///< held: its indices
+  Gather gather;
+};
+
+/// Elements of a gather that lie side by side, and are loaded as one.
+struct Run {
+  int input = 0, element = -1;
+  std::int64_t width = 1;
+  std::string name;
+  Gather gather;
+  std::vector<int> named_by;  ///< inputs whose values say where they are
+};
+
+/// Where a compute's result goes.
+struct Write {
+  int value = -1;
+  bool sum = false;            ///< added to registers
+  std::vector<Linear> inside;  ///< sum: where there is something to add; else where it is kept
+  Copies copies;               ///< shared, direct: the first of them writes
+  Linear shared_at, home_at;   ///< elements
+  bool leaves = false;         ///< shared: stored home, too
+};
+
+struct Step {
+  enum class Kind : std::uint8_t {
+    loop,      ///< `body`, for each value of `index`
+    blocks,    ///< `body`, in those blocks of the ones here that have an iteration of the grid loop
+    parts,     ///< each of `body` (kind part) in its own blocks
+    part,      ///< `body`, in `count` blocks from `first` on
+    declare,   ///< registers for a value
+    hold,      ///< what a loop's turns would read of shared memory again and again: into registers
+    load,      ///< home to registers
+    spread,    ///< from the lane that loaded it to its copies
+    stage,     ///< home to shared memory, the threads that share an instance together
+    start,     ///< a sum, from its identity on
+    compute,
+    lanes,     ///< joins the parts of a sum that lanes have, by shuffles
+    exchange,  ///< joins the parts of sums that warps have, through shared memory; one barrier
+    keep,      ///< a sum that is complete, to shared memory
+    store,     ///< registers to home
+    barrier,
+  };
+  Kind kind = Kind::loop;
+  NodeId node;  ///< of the schedule
+  int index = -1;
+  std::vector<Step> body;
+
+  // loop
+  bool few = false;  ///< so little happens in a turn that several had better be unrolled
+  // blocks, part
+  std::int64_t first = 0, count = 0, below = 1;  ///< `below`: blocks of one iteration
+  bool idle = false;                             ///< some of the blocks here have no iteration
+  // barrier
+  bool warp = false;    ///< of a warp; else of the block
+  bool reused = false;  ///< because what the last turn left in shared memory is written again
+
+  // of one value, or several
+  std::vector<int> values;
+  std::vector<int> dims;  ///< element and turn indices that are gone through
+  Strip strip;
+  Linear at;                   ///< load, store: element at home; keep, stage: of shared memory
+  std::vector<Linear> inside;  ///< where it is done
+  Copies copies;               ///< the first of them acts for all
+  bool together = false;       ///< load: all threads of a block do it, or none does
+  bool atomic = false;         ///< store: added
+  bool shared_out = false;     ///< store, exchange: each warp has some of the values
+  std::vector<int> units;      ///< lanes, exchange: indices whose units have a part each
+  // hold
+  Read read;
+  // stage
+  Linear from;                                ///< element at home
+  std::vector<int> elements;                  ///< by dimension: the tile's index
+  std::vector<std::vector<Linear>> guards;    ///< by dimension
+  std::int64_t threads = kLanes;              ///< that do it together
+  // exchange: by value
+  struct Joined {
+    int value = -1;
+    std::vector<int> dims, units;
+    Strip strip;
+    std::int64_t scratch = 0, elements = 0, lanes = 1;  ///< scratch: bytes; lanes with sums of their own
+    bool shared_out = false;
+  };
+  std::vector<Joined> joined;
+  std::string flip;  ///< exchange in a loop: which of two places is next
+  // compute
+  std::vector<Linear> point;  ///< every loop of the operator, as a value
+  std::optional<Run> run;
+  std::vector<Read> reads;
+  std::vector<Write> writes;
+};
+
+/// The schedule's workload and kernel must outlive it.
+struct ThreadProgram {
+  const Workload* workload = nullptr;
+  const ScheduledKernel* kernel = nullptr;
+  bool f64 = false;
+  std::int64_t warps = 1;         ///< of a block
+  std::int64_t shared_bytes = 0;  ///< of a block
+  std::vector<ProgramIndex> indices;     ///< by the ids that Linears have
+  Variables variables;            ///< the same, with the bounds that are known
+  Names names;                    ///< those that are taken
+  std::vector<Value> values;
+  std::vector<std::string> flips;
+  std::vector<Step> steps;
+
+  const ProgramIndex& index(int id) const { return indices[static_cast<std::size_t>(id)]; }
+  const Value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
+  const Output& output_of(const Value& v) const {
+    const ScheduleNode& n = kernel->node(v.producer);
+    return workload->op(n.op)
+        .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(v.output)].output)];
+  }
+  std::int64_t element_bytes() const { return f64 ? 8 : 4; }  ///< in registers and shared memory
+};
+
+struct LowerOptions {
+  int warps = 0;                ///< of a block whose loops are bound to threads; 0: the launch's, or 8
+  std::int64_t shared_room = 0;  ///< bytes of shared memory a block may have; 0: as the machine has
+};
+
+/// Whether some loop of the kernel is bound to warps, lanes or threads.
+bool binds_units(const ScheduledKernel& k);
+
+/// A kernel whose tree binds loops to warps, lanes or threads. A Reason: what no threads can do as the
+/// plan says. Cost: nodes times loops around them, squared in loads of one buffer.
+Result<ThreadProgram> lower(const Schedule& schedule, int kernel, const LowerOptions& options = {});
+
+/// The program for people: a line a step, indented as they nest.
+std::string describe(const ThreadProgram& p);
+
+}  // namespace tilewright::lowering
