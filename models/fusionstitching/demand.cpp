@@ -1,19 +1,26 @@
-// What a block asks of each resource, from its schedule's tree: for `--stitch latency=overlap`.
+// What a block asks of each resource, from what its threads do: for `--stitch latency=overlap`.
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
-#include "models/fusionstitching/column_roots.h"
+#include "core/lowering/gpu/thread_program.h"
+#include "models/fusionstitching/accesses.h"
 #include "models/fusionstitching/kept.h"
 #include "models/fusionstitching/overlap.h"
 #include "models/fusionstitching/part.h"
-#include "models/fusionstitching/places.h"
 
 namespace tilewright::fusionstitching {
 namespace {
+
+using lowering::Linear;
+using lowering::Read;
+using lowering::Step;
+using lowering::Storage;
+using lowering::ThreadProgram;
+using lowering::Value;
+using lowering::Write;
 
 constexpr double kLoopsAhead = 4;   // turns of a loop whose loads are under way together
 constexpr double kLeastAhead = 3;   // loads under way, at least, where registers are short
@@ -22,32 +29,28 @@ constexpr double kOfAccess = 2;     // instructions of an access: its address, i
 constexpr double kOfBlock = 20;     // of a warp, once: indices of its block and thread
 constexpr double kIndependent = 4;  // instructions of a warp under way together
 
-/// What accesses to a tensor take of a warp in one turn.
-struct Accesses {
-  double count = 0, sectors = 0, wavefronts = 0;
+/// Steps of operators that share their loops, each with how often a thread comes to it.
+struct Pass {
+  std::vector<std::pair<const Step*, double>> steps;
+  std::vector<int> loops;  ///< indices of the program's loops
+  NodeId root;             ///< of the schedule
+  double turns = 1;        ///< of a thread, over all loops
 };
 
 class Tally {
  public:
   /// `kept`: what a walk before this one has found; {}: not known yet.
-  Tally(const Graph& g, const Device& d, const Component& c, const BoundTree& tree, Kept kept)
-      : g_(g),
-        w_(g.workload()),
-        d_(d),
-        c_(c),
-        tree_(tree),
-        units_(w_, tree.tree),
-        known_(std::move(kept)) {
-    for (int v : c.vertices)
-      for (const Output& o : op(v).outputs) made_.insert(o.target.tensor);
+  Tally(const Graph& g, const Device& d, const ThreadProgram& p, Kept kept)
+      : g_(g), d_(d), p_(p), k_(*p.kernel), accesses_(p), known_(std::move(kept)) {
+    for (int v = 0; v < g.size(); ++v) vertices_[g.workload().op(g.vertex(v).op).name] = v;
+    for (const Value& v : p.values)
+      if (v.storage == Storage::registers) indexed_.insert(v.dims.begin(), v.dims.end());
   }
 
   Demand take() {
-    const Place start = units_.start();
-    out_.blocks = 1;
-    out_.warps = units_.warps();
-    find_readers(tree_.tree, start);
-    out_.chain = d_.block + visit(tree_.tree, start) + alike_;
+    out_.blocks = static_cast<double>(k_.blocks);
+    out_.warps = static_cast<double>(p_.warps);
+    out_.chain = d_.block + walk(p_.steps, 1) + alike_;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_));
     out_.instructions += kOfBlock * out_.warps;
     return out_;
@@ -56,156 +59,178 @@ class Tally {
   Kept kept() const { return kept_.registers(); }
 
  private:
-  const Operator& op(int v) const { return w_.op(g_.vertex(v).op); }
-  int vertex_named(const std::string& name) const {
-    for (int v : c_.vertices) {
-      if (op(v).name == name) return v;
-      for (const Output& o : op(v).outputs)
-        if (w_.tensor(o.target.tensor).name == name) return v;
-    }
-    return -1;
+  const Value& only(const Step& s) const { return p_.value(s.values.front()); }
+  const Vertex& vertex(NodeId compute) const {
+    return g_.vertex(vertices_.at(p_.workload->op(k_.node(compute).op).name));
+  }
+  double size(const std::vector<int>& dims) const {
+    double n = 1;
+    for (int id : dims) n *= static_cast<double>(p_.index(id).count);
+    return n;
+  }
+  double warps(const Step& s) const {
+    return s.copies.warp ? 1 : s.warps == 0 ? out_.warps : s.warps;
   }
 
-  /// Whether only computes stand in the loops below: they are one pass.
-  static bool is_leaf(const Node& n) {
-    if (n.kind == Node::Kind::load || n.kind == Node::Kind::sync) return false;
-    if (n.kind != Node::Kind::sequence) return n.children.empty() || is_leaf(n.children.front());
-    return std::ranges::all_of(n.children, [](const Node& c) {
-      return c.kind == Node::Kind::compute || c.kind == Node::Kind::store;
+  // ---- Passes -----------------------------------------------------------------------------------
+
+  /// Whether a load stands beside the computes that read it: the plan does not say where it is.
+  bool beside_readers(NodeId load) const {
+    const ScheduleNode& n = k_.node(load);
+    if (!n.parent.valid()) return false;
+    return std::ranges::all_of(n.reads_below, [&](const ReadRef& r) {
+      return std::ranges::any_of(k_.node(n.parent).children, [&](NodeId c) {
+        return k_.node(c).kind == NodeKind::compute && k_.node(c).op == r.op;
+      });
     });
   }
 
-  // ---- Accesses ---------------------------------------------------------------------------------
-
-  static bool has(const Affine& index, int loop) {
-    return std::ranges::any_of(
-        index.terms, [&](const Term& t) { return static_cast<int>(t.loop.index()) == loop; });
-  }
-
-  /// Elements of the tensor that a thread touches in one turn.
-  double elements(const Access& a, const Place& at) const {
-    const LoopSet loops = loops_of(a);
-    double n = 1;
-    for (std::size_t l = 0; l < at.range.size(); ++l)
-      if (loops.has(l)) n *= static_cast<double>(at.range[l]);
-    return n;
-  }
-
-  /// Elements of it that a thread has in all.
-  double own(const Access& a, const Place& at) const {
-    const LoopSet within = loops_of(a) & ~c_.rows;
-    double n = elements(a, at);
-    for (std::size_t l = 0; l < at.of_loop.size(); ++l)
-      if (within.has(l)) n *= at.of_loop[l];  // of one row at a time
-    return n;
-  }
-
-  /// Elements that one access moves: neighbours of a thread, of at most 16 bytes, aligned.
-  std::int64_t width(const Access& a, const Place& at) const {
-    const Tensor& t = w_.tensor(a.tensor);
-    if (a.index.empty()) return 1;
-    const auto loop = a.index.back().plain_loop();
-    if (!loop) return 1;
-    std::int64_t width = 16 / size_of(t.dtype);
-    while (width > 1 && (at.range[loop->index()] % width != 0 || t.shape.back() % width != 0))
-      width /= 2;
-    return width;
-  }
-
-  Accesses access(const Access& a, const Place& at) const {
-    const auto bytes = static_cast<double>(size_of(w_.tensor(a.tensor).dtype));
-    const auto wide = static_cast<double>(width(a, at));
-    Accesses x{.count = elements(a, at) / wide};
-    double lanes = 1;  // that touch other elements
-    bool side_by_side = false;
-    const LoopSet loops = loops_of(a);
-    for (std::size_t l = 0; l < at.lanes.size(); ++l) {
-      if (!loops.has(l)) continue;
-      lanes *= at.lanes[l];
-      side_by_side = side_by_side || (at.lanes[l] > 1 && has(a.index.back(), static_cast<int>(l)));
+  /// Whether loops hold nothing but other loops and, innermost, computes.
+  bool is_leaf(NodeId id) const {
+    const ScheduleNode& n = k_.node(id);
+    switch (n.kind) {
+      case NodeKind::compute:
+      case NodeKind::store:
+        return true;
+      case NodeKind::load:
+        return beside_readers(id);
+      case NodeKind::loop:
+        return n.binding != Binding::grid &&
+               (n.children.size() == 1
+                    ? is_leaf(n.children.front())
+                    : std::ranges::all_of(n.children, [&](NodeId c) {
+                        return k_.node(c).kind != NodeKind::loop && is_leaf(c);
+                      }));
+      case NodeKind::sequence:
+        return n.children.size() == 1 ? is_leaf(n.children.front())
+                                      : std::ranges::all_of(n.children, [&](NodeId c) {
+                                          return k_.node(c).kind != NodeKind::loop && is_leaf(c);
+                                        });
+      default:
+        return false;
     }
-    double sectors = lanes, wavefronts = lanes;
-    if (side_by_side) {
-      const bool along = has(a.index.back(), at.along);
-      const double apart = std::max(wide, along ? static_cast<double>(at.step) : 1) * bytes;
-      sectors = std::max(1.0, lanes * std::min(1.0, apart / kSectorBytes));
-      sectors = std::max(sectors, lanes / run_of(a, at));  // each run of lanes touches its own
-      wavefronts = std::max(1.0, sectors * kSectorBytes / kWavefrontBytes);
+  }
+
+  /// The outermost node of the pass that a step belongs to; none: it is between passes.
+  NodeId pass_of(const Step& s) const {
+    if (!s.node.valid() || s.kind == Step::Kind::stage || s.kind == Step::Kind::blocks ||
+        s.kind == Step::Kind::hold)
+      return {};
+    const ScheduleNode& n = k_.node(s.node);
+    if (n.kind == NodeKind::pack) return {};
+    if (n.kind == NodeKind::load && (only(s).anchor != s.node || !beside_readers(s.node)))
+      return {};
+    const auto known = passes_.find(s.node);
+    if (known != passes_.end()) return known->second;
+    NodeId root;
+    for (NodeId at = s.node; at.valid() && (at == s.node || is_leaf(at)); at = k_.node(at).parent) {
+      const NodeKind kind = k_.node(at).kind;
+      if (kind == NodeKind::compute || kind == NodeKind::loop) root = at;
+      if (kind == NodeKind::loop && !is_leaf(at)) root = {};
     }
-    x.sectors = x.count * sectors;
-    x.wavefronts = x.count * wavefronts;
-    return x;
+    if (n.kind == NodeKind::load && !root.valid())  // with the compute that reads it
+      for (NodeId c : k_.node(n.parent).children)
+        if (k_.node(c).kind == NodeKind::compute && !root.valid()) root = c;
+    return passes_[s.node] = root;
   }
 
-  /// Lanes that go along neighbouring elements before the next ones are in another row.
-  double run_of(const Access& a, const Place& at) const {
-    const auto along = a.index.back().plain_loop();
-    if (!along || a.index.size() == 1) return kWarp;
-    const auto lanes = at.lanes[along->index()];
-    const auto row = static_cast<double>(w_.tensor(a.tensor).shape.back());
-    return lanes * static_cast<double>(at.range[along->index()]) < row ? lanes : kWarp;
-  }
-
-  void add(const Accesses& x, const Place& at, bool home) {
-    const double times = at.turns * at.repeats * warps(at);
-    out_.instructions += kOfAccess * x.count * times;
-    out_.wavefronts += x.wavefronts * times * at.full;
-    if (home) out_.sectors += x.sectors * times * at.full;
-    if (home) out_.turns = std::max(out_.turns, at.turns);
-  }
-  double warps(const Place& at) const { return at.warps == 0 ? out_.warps : at.warps; }
-
-  /// Where the first operator below that reads a tensor does so.
-  void find_readers(const Node& n, const Place& around) {
-    const Place at = n.kind == Node::Kind::loop ? units_.inside(n, around, true) : around;
-    for (const Node& child : n.children) find_readers(child, at);
-    const int v = n.kind == Node::Kind::compute ? vertex_named(n.name) : -1;
-    if (v < 0) return;
-    for (const Access& a : op(v).inputs) readers_.try_emplace(a.tensor, a, at);
+  void collect(const Step& s, double times, Pass& pass) const {
+    if (s.kind == Step::Kind::compute) pass.turns = std::max(pass.turns, times);
+    if (s.kind != Step::Kind::loop) return pass.steps.emplace_back(&s, times), void();
+    pass.loops.push_back(s.index);
+    for (const Step& inner : s.body)
+      collect(inner, times * static_cast<double>(p_.index(s.index).count), pass);
   }
 
   // ---- The walk: cycles of a block's longest warp -----------------------------------------------
 
-  double visit(const Node& n, const Place& at) {
-    switch (n.kind) {
-      case Node::Kind::loop: {
-        if (n.binding == Binding::grid)
-          if (const auto l = units_.loop_named(n.name))
-            out_.blocks *= static_cast<double>(
-                ceil_div(at.range[*l], std::clamp<std::int64_t>(n.step, 1, at.range[*l])));
-        const bool leaf = is_leaf(n);
-        const Place in = units_.inside(n, at, leaf);
-        const std::size_t begin = kept_.pass();
-        const double cycles = visit(n.children.front(), in) * (leaf ? 1 : in.repeats / at.repeats);
-        if (!leaf && in.repeats > at.repeats) kept_.stay_from(begin);
-        return cycles;
-      }
-      case Node::Kind::sequence:
-        return visit_sequence(n, at);
-      case Node::Kind::compute:
-        return pass({&n, 1}, at);
-      case Node::Kind::sync:
-        out_.meets |= n.name == "block";
-        return n.name == "block" ? d_.barrier : 0;
-      case Node::Kind::store:
-        if (n.atomic) add_atomically(n.name, at);
-        return 0;
-      default:
-        return 0;
-    }
-  }
-
-  double visit_sequence(const Node& n, const Place& at) {
-    if (is_leaf(n) && at.along >= 0) return pass(n.children, at);
+  double walk(const std::vector<Step>& steps, double repeats) {
     double cycles = 0, loading = 0;  // loads that follow one another are under way together
-    for (const Node& child : n.children) {
-      if (child.kind == Node::Kind::load) {
-        loading = std::max(loading, load(child, at));
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Step& s = steps[i];
+      if (s.kind == Step::Kind::declare || s.kind == Step::Kind::spread) continue;
+      if (const NodeId root = pass_of(s); root.valid()) {
+        Pass pass{.root = root};
+        collect(s, 1, pass);
+        for (; i + 1 < steps.size() && (steps[i + 1].kind == Step::Kind::declare ||
+                                        steps[i + 1].kind == Step::Kind::spread ||
+                                        pass_of(steps[i + 1]) == root);
+             ++i)
+          collect(steps[i + 1], 1, pass);
+        if (pass.steps.size() == 1 && pass.steps.front().first->kind == Step::Kind::start) continue;
+        cycles += std::exchange(loading, 0) + run(pass, repeats);
         continue;
       }
-      cycles += std::exchange(loading, 0) + visit(child, at);
+      switch (s.kind) {
+        case Step::Kind::load:
+          loading = std::max(loading, load(s, repeats));
+          break;
+        case Step::Kind::stage:
+          loading = std::max(loading, stage(s, repeats));
+          break;
+        case Step::Kind::hold:
+          add(accesses_.shared(s.read.at, s.dims), repeats * warps(s), 1, false);
+          break;
+        case Step::Kind::loop: {
+          const std::size_t begin = kept_.pass();
+          const auto turns = static_cast<double>(p_.index(s.index).count);
+          cycles += std::exchange(loading, 0) + turns * walk(s.body, repeats * turns);
+          kept_.stay_from(begin);
+          break;
+        }
+        case Step::Kind::barrier:
+          if (!s.warp) out_.meets = true;
+          cycles += std::exchange(loading, 0) + (s.warp ? 0 : d_.barrier);
+          break;
+        default:
+          cycles += std::exchange(loading, 0) + walk(s.body, repeats);
+      }
     }
     return cycles + loading;
+  }
+
+  void add(const Accesses& x, double times, double full, bool home) {
+    out_.instructions += kOfAccess * x.count * times;
+    out_.wavefronts += x.wavefronts * times * full;
+    if (home) out_.sectors += x.sectors * times * full;
+  }
+
+  /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
+  double latency(const Linear& at) const {
+    for (std::size_t i = 0; i < p_.indices.size(); ++i)
+      if (p_.indices[i].kind == lowering::ProgramIndex::Kind::block && p_.indices[i].count > 1 &&
+          !at.terms.contains(static_cast<int>(i)))
+        return d_.l2;
+    return d_.dram;
+  }
+
+  Accesses moved(const Step& s) const {
+    return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside);
+  }
+  /// Turns of loops whose elements a step moves at once.
+  double turns_within(const std::vector<int>& dims) const {
+    double turns = 1;
+    for (int id : dims)
+      if (p_.index(id).kind == lowering::ProgramIndex::Kind::loop)
+        turns *= static_cast<double>(p_.index(id).count);
+    return turns;
+  }
+
+  double load(const Step& s, double repeats) {
+    add(moved(s), repeats * warps(s), s.full, true);
+    out_.turns = std::max(out_.turns, turns_within(s.dims));
+    kept_.make(s.values.front(), size(only(s).dims));
+    return latency(s.at);
+  }
+
+  /// Threads bring the tile an element at a time.
+  double stage(const Step& s, double repeats) {
+    const double tile = size(s.elements) * size(s.dims);
+    const double turns = ceil_over(tile, static_cast<double>(s.threads));
+    const double moving =
+        s.threads > kWarp ? static_cast<double>(s.threads) / kWarp : s.warps == 0 ? 1 : s.warps;
+    add({1, 4, 2}, turns * repeats * moving, s.full, true);
+    return turns * latency(s.from);
   }
 
   /// Registers of a thread that are taken when the pass begins.
@@ -213,189 +238,188 @@ class Tally {
     return kept_.pass() < known_.before.size() ? known_.before[kept_.pass()] : 0;
   }
 
-  double load(const Node& n, const Place& at) {
-    const auto reader = std::ranges::find_if(
-        readers_, [&](const auto& r) { return w_.tensor(r.first).name == n.name; });
-    if (reader == readers_.end()) return 0;
-    const auto& [a, there] = reader->second;
-    held_[reader->first] = n.level == "shared";
-    if (n.level != "shared") {
-      Place once = there;  // turns of other loops find it in registers
-      once.turns = 1;
-      for (const auto& [l, times] : there.passed)
-        if (loops_of(a).has(l)) once.turns *= times;
-      Accesses all = access(a, once);
-      const double parts = parts_of(a.tensor);
-      all.count *= parts, all.sectors *= parts, all.wavefronts *= parts;
-      add(all, once, true);
-      kept_.make(a.tensor, parts * own(a, there));
-      return latency(a, there);
+  /// What a pass comes to.
+  struct Sum {
+    double depth = 0, most = 1, after = 0;
+    double loads = 0, loaded = 0, fetches = 0;  ///< cycles; values; accesses
+    bool dependent = false, meets = false;
+    std::set<int> own;  ///< values that it loads
+  };
+
+  double run(const Pass& pass, double repeats) {
+    kept_.next_pass(loops_of(pass));
+    Sum sum;
+    bool along = false;
+    for (const auto& [s, times] : pass.steps) {
+      along = along || s->warps > 0;
+      take(*s, times, repeats, pass, sum);
     }
-    // Threads bring the tile an element at a time; of a row a thread, all rows of a warp.
-    const double threads = at.warps == 0 ? kWarp * out_.warps : kWarp;
-    double tile = elements(a, at);
-    for (std::size_t l = 0; l < at.lanes.size(); ++l)
-      if (loops_of(a).has(l)) tile *= at.lanes[l];
-    const double turns = ceil_over(tile, threads);
-    Place staging = at;
-    staging.turns = turns;
-    add({1, 4, 2}, staging, true);
-    return turns * latency(a, at);
-  }
-
-  /// Places that a row's operators read the tensor at: at X[i] and X[i+64], say.
-  double parts_of(TensorId t) const {
-    std::vector<const Access*> parts;
-    for (int v : c_.vertices)
-      for (const Access& a : op(v).inputs)
-        if (a.tensor == t && !is_gather(a) &&
-            std::ranges::none_of(parts, [&](const Access* b) { return a.index == b->index; }))
-          parts.push_back(&a);
-    return static_cast<double>(std::max<std::size_t>(1, parts.size()));
-  }
-
-  /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
-  double latency(const Access& a, const Place& at) const {
-    return !(at.blocks & ~loops_of(a)).empty() ? d_.l2 : d_.dram;
-  }
-
-  void add_atomically(const std::string& tensor, const Place& at) {
-    const int v = vertex_named(tensor);
-    if (v < 0) return;
-    for (const Output& o : op(v).outputs)
-      if (w_.tensor(o.target.tensor).name == tensor)
-        out_.added +=
-            elements(o.target, at) * static_cast<double>(size_of(w_.tensor(o.target.tensor).dtype));
-  }
-
-  /// Operators that share a loop.
-  double pass(std::span<const Node> computes, const Place& at) {
-    const double times = at.turns * at.repeats * warps(at);
-    double depth = 0, most = 1, after = 0, loaded = 0;
-    const std::set<int> operators = vertices_of(computes);
-    const bool meets = hands_on(operators), unrolled = !meets && is_unrolled(operators, at);
-    std::set<std::size_t> loops;
-    for (const auto& [l, turns] : at.passed) loops.insert(l);
-    kept_.next_pass(loops.size());
-    double loads = 0, fetches = 0;
-    bool dependent = false;
-    std::set<TensorId> here;
-    for (const Node& n : computes) {
-      if (n.kind == Node::Kind::store) continue;
-      const int v = vertex_named(n.name);
-      if (v < 0) continue;
-      const Vertex& x = g_.vertex(v);
-      double points = 1;
-      for (LoopId l : op(v).loops) points *= static_cast<double>(at.range[l.index()]);
-      most = std::max(most, points);
-      const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
-      out_.instructions += times * points * (light + kOfExpensive * expensive);
-      out_.special += times * points * kSpecial * expensive;
-      depth += points * (light * d_.light + expensive * d_.expensive);
-      for (const Access& a : op(v).inputs) {
-        const bool gathers =
-            std::ranges::any_of(a.index, [](const Affine& i) { return i.gathered >= 0; });
-        if (!here.insert(a.tensor).second) continue;
-        kept_.read(a.tensor);
-        const auto held = held_.find(a.tensor);
-        if (made_.contains(a.tensor) ? shared(a.tensor) : held != held_.end()) {
-          if (held == held_.end() || held->second)
-            add(access(a, at), at, false), after += at.turns * d_.shared / kIndependent;
-          continue;
-        }
-        if (made_.contains(a.tensor)) continue;
-        add(access(a, at), at, true);
-        loads = std::max(loads, latency(a, at));
-        loaded += elements(a, at);
-        fetches += access(a, at).count;
-        dependent |=
-            gathers && std::ranges::any_of(a.index, [&](const Affine& i) {
-              return i.gathered >= 0 &&
-                     !held_.contains(op(v).inputs[static_cast<std::size_t>(i.gathered)].tensor);
-            });
-      }
-      for (const Output& o : op(v).outputs) {
-        here.insert(o.target.tensor);
-        if (std::ranges::binary_search(c_.partial, v))
-          kept_.make_throughout(own(o.target, at));
-        else if (!shared(o.target.tensor))
-          kept_.make(o.target.tensor, own(o.target, at));
-        after += finish(v, o, at);
-      }
-    }
-    const double fitting = std::min(at.turns, known_ahead(fetches, loaded));
-    const double together = meets      ? 1
+    const bool unrolled =
+        !sum.meets && std::ranges::any_of(pass.loops, [&](int l) { return indexed_.contains(l); });
+    const double turns = pass.turns;
+    const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
+    const double together = sum.meets  ? 1
                             : unrolled ? fitting
-                                       : std::min(at.turns, ahead(computes, at));
-    if (meets) after += 2 * at.turns * (d_.barrier + d_.shared);
+                                       : std::min(turns, ahead(pass));
     // Several turns' loads are under way together, in registers; where nothing is kept, with
     // temporaries.
-    double under_way = together * loaded;
-    if (!unrolled && !meets && at.along >= 0)
-      under_way = (fitting + (at.turns > 1 ? 0.25 : 0)) * loaded + 2 * (most - 1);
-    if (unrolled || at.turns <= kUnrolled)
+    double under_way = together * sum.loaded;
+    if (!unrolled && !sum.meets && along)
+      under_way = (fitting + (turns > 1 ? 0.25 : 0)) * sum.loaded + 2 * (sum.most - 1);
+    if (unrolled || turns <= kUnrolled)
       ahead_registers_ = std::max(ahead_registers_, before() + under_way);
-    loading_ = std::max(loading_, 2 * (most - 1) + (at.turns > 1 && !unrolled ? loaded / 2 : 0));
+    loading_ =
+        std::max(loading_, 2 * (sum.most - 1) + (turns > 1 && !unrolled ? sum.loaded / 2 : 0));
     // What all threads read alike, outside of loops, is loaded before anything else.
-    if (at.along < 0) alike_ = std::max(alike_, std::exchange(loads, 0));
-    const double rounds = ceil_over(at.turns, together) * (dependent ? 2 : 1);
-    return rounds * loads + at.turns * depth / std::min(kIndependent, most * at.turns) + after;
+    if (!along) alike_ = std::max(alike_, std::exchange(sum.loads, 0));
+    const double rounds = ceil_over(turns, together) * (sum.dependent ? 2 : 1);
+    return rounds * sum.loads + sum.depth / std::min(kIndependent, sum.most * turns) + sum.after;
   }
 
-  bool shared(TensorId t) const {
-    const auto pin = tree_.pins.find(w_.tensor(t).name);
-    return pin != tree_.pins.end() && pin->second.level == "shared";
+  /// Loops of the schedule that the pass goes over.
+  std::size_t loops_of(const Pass& pass) const {
+    std::set<NodeId> loops;
+    for (const auto& [s, times] : pass.steps)
+      for (NodeId at = s->node; s->kind == Step::Kind::compute && at != pass.root;
+           at = k_.node(at).parent)
+        loops.insert(k_.node(at).parent);
+    return static_cast<std::size_t>(std::ranges::count_if(loops, [&](NodeId l) {
+      const ScheduleNode& n = k_.node(l);
+      return n.kind == NodeKind::loop && (n.max_trips > 1 || unit_of(n.binding));
+    }));
   }
 
-  /// Turns of a thread that have a sum of their own; `one_by_one`: of those, the ones around all of
-  /// the loops that are added up.
-  double completed(const Vertex& x, const Place& at, bool one_by_one) const {
-    double turns = 1;
-    for (const auto& [l, times] : at.passed) {
-      const bool reduced = x.reduced.has(l);
-      if (reduced && one_by_one) break;
-      if (!reduced && x.loops.has(l)) turns *= times;
+  void take(const Step& s, double times, double repeats, const Pass& pass, Sum& sum) {
+    const double done = times * repeats;
+    switch (s.kind) {
+      case Step::Kind::load:
+        sum.own.insert(s.values.front());
+        return fetch(moved(s), s, s.at, times * turns_within(s.dims), done, size(s.dims), sum);
+      case Step::Kind::compute:
+        return compute(s, times, done, pass, sum);
+      case Step::Kind::lanes: {
+        double steps = 0;
+        for (int id : s.units) {
+          const auto& i = p_.index(id);
+          steps += std::log2(i.unit == Binding::thread ? kWarp : i.count);
+        }
+        const double sums = size(s.dims);
+        out_.instructions += 2 * steps * sums * done * warps(s);
+        out_.wavefronts += steps * sums * done * warps(s);
+        sum.after += steps * (d_.shuffle + d_.light) + sums * times - 1;
+        return;
+      }
+      case Step::Kind::exchange:
+        // A warp's sums go to shared memory, and every warp reads those of all.
+        out_.meets = true;
+        for (const Step::Joined& j : s.joined) {
+          const double sums = size(j.dims);
+          out_.instructions += sums * done * warps(s) * (2 + out_.warps);
+          out_.wavefronts += sums * done * warps(s) * (1 + out_.warps);
+          sum.after += times * (2 * d_.shared + d_.barrier) + sums * times * out_.warps;
+        }
+        return;
+      case Step::Kind::keep:
+        add(accesses_.shared(s.at, s.dims), done * warps(s), s.full, false);
+        sum.after += d_.shared;
+        return;
+      case Step::Kind::store: {
+        add(moved(s), done * warps(s), s.full, true);
+        out_.turns = std::max(out_.turns, times * turns_within(s.dims));
+        if (s.atomic) out_.added += accesses_.of_block(s.at, s.dims) * home_bytes(s);
+        return;
+      }
+      case Step::Kind::barrier:
+        out_.meets = out_.meets || !s.warp;
+        sum.meets = sum.meets || times > 1;
+        sum.after += times * (d_.barrier + d_.shared);
+        return;
+      default:
+        return;
     }
-    return turns;
   }
 
-  std::set<int> vertices_of(std::span<const Node> computes) const {
-    std::set<int> out;
-    for (const Node& n : computes)
-      if (n.kind == Node::Kind::compute) out.insert(vertex_named(n.name));
-    out.erase(-1);
-    return out;
+  double home_bytes(const Step& s) const {
+    return static_cast<double>(size_of(p_.workload->tensor(only(s).tensor).dtype));
   }
 
-  /// Whether an operator hands another of the same loops a value through shared memory: threads
-  /// meet in every turn, and no load passes that.
-  bool hands_on(const std::set<int>& here) const {
-    return std::ranges::any_of(here, [&](int v) {
-      return std::ranges::any_of(op(v).outputs,
-                                 [&](const Output& o) { return shared(o.target.tensor); }) &&
-             std::ranges::any_of(g_.vertex(v).consumers, [&](int r) { return here.contains(r); });
-    });
+  /// A load within a pass.
+  void fetch(const Accesses& x, const Step& s, const Linear& at, double turns, double done,
+             double values, Sum& sum) {
+    add(x, done * warps(s), s.full, true);
+    out_.turns = std::max(out_.turns, turns);
+    sum.loads = std::max(sum.loads, latency(at));
+    sum.loaded += values;
+    sum.fetches += x.count;
   }
 
-  /// Whether the emitter unrolls the loops of a pass: what registers keep for other passes is
-  /// indexed by them.
-  bool is_unrolled(const std::set<int>& here, const Place& at) const {
-    LoopSet passed;
-    for (const auto& [l, times] : at.passed)
-      if (times > 1) passed |= LoopSet(static_cast<std::size_t>(l));
-    return std::ranges::any_of(here, [&](int v) {
-      const auto kept = [&](const Access& a) {
-        return !(loops_of(a) & passed).empty() && kept_.has(a.tensor);
-      };
-      const auto keeps = [&](const Output& o) {
-        return !(loops_of(o.target) & passed).empty() && !shared(o.target.tensor) &&
-               (std::ranges::binary_search(c_.partial, v) ||
-                std::ranges::any_of(g_.vertex(v).consumers, [&](int r) {
-                  return !here.contains(r) && std::ranges::binary_search(c_.vertices, r);
-                }));
-      };
-      return std::ranges::any_of(op(v).inputs, kept) || std::ranges::any_of(op(v).outputs, keeps);
-    });
+  void compute(const Step& s, double times, double done, const Pass& pass, Sum& sum) {
+    const Vertex& x = vertex(s.node);
+    const double points = size(s.dims);
+    sum.most = std::max(sum.most, points);
+    const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
+    out_.instructions += done * warps(s) * points * (light + kOfExpensive * expensive);
+    out_.special += done * warps(s) * points * kSpecial * expensive;
+    sum.depth += times * points * (light * d_.light + expensive * d_.expensive);
+    for (const Read& r : s.reads) read(r, s, times, done, sum);
+    for (const Write& w : s.writes) {
+      const Value& v = p_.value(w.value);
+      if (v.storage == Storage::registers) {
+        if (w.sum && beyond(v.anchor, pass))
+          kept_.make_throughout(w.value, size(v.dims));
+        else
+          kept_.make(w.value, size(v.dims));
+      } else if (!w.sum && v.storage == Storage::shared) {
+        add(accesses_.shared(w.shared_at, s.dims), done * warps(s), s.full, false);
+        sum.after += d_.shared;
+      }
+      if (!w.sum && v.storage != Storage::registers && (v.storage == Storage::direct || w.leaves)) {
+        add(accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside), done * warps(s),
+            s.full, true);
+        out_.turns = std::max(out_.turns, times);
+      }
+    }
+  }
+
+  /// Whether a sum goes on over several turns of the pass.
+  bool beyond(NodeId anchor, const Pass& pass) const {
+    for (NodeId at = k_.node(pass.root).parent; at.valid(); at = k_.node(at).parent)
+      if (at == anchor) return true;
+    return false;
+  }
+
+  void read(const Read& r, const Step& s, double times, double done, Sum& sum) {
+    switch (r.from) {
+      case Read::From::registers:
+        kept_.read(r.value);
+        return;
+      case Read::From::shared:
+        add(accesses_.shared(r.at, s.dims), done * warps(s), s.full, false);
+        [[fallthrough]];
+      case Read::From::held:
+        sum.after += times * d_.shared / kIndependent;
+        return;
+      case Read::From::home: {
+        const Accesses x = accesses_.home(r.tensor, r.at, s.dims, 1, r.copies, r.inside);
+        return fetch(x, s, r.at, times, done, x.count, sum);
+      }
+      case Read::From::gather:
+      case Read::From::run: {
+        const lowering::Gather& g = s.run && r.from == Read::From::run ? s.run->gather : r.gather;
+        const std::int64_t width = r.from == Read::From::run ? s.run->width : 1;
+        Linear at;
+        for (const auto& dimension : g.dimensions) {
+          at = at + dimension.stride * dimension.index;
+          if (dimension.by < 0) continue;
+          const Read& by = s.reads[static_cast<std::size_t>(dimension.by)];
+          sum.dependent = sum.dependent || by.from == Read::From::home || sum.own.contains(by.value);
+          // Rows that values name lie anywhere: lanes with values of their own touch other sectors.
+          at = at + accesses_.row_of(by, dimension.stride);
+        }
+        const Accesses x = accesses_.home(r.tensor, at, s.dims, width, g.copies, g.inside);
+        return fetch(x, s, at, times, done, x.count * static_cast<double>(width), sum);
+      }
+    }
   }
 
   /// Turns of unrolled loops whose loads are under way together; each has so many, of so many
@@ -410,81 +434,50 @@ class Tally {
 
   /// Turns whose loads are under way together: a few; all, where a gather does nothing but fetch
   /// what registers keep; none, where a long loop ends a sum in each turn or hands on values.
-  double ahead(std::span<const Node> computes, const Place& at) const {
-    bool fetches = computes.size() == 1, serial = false;
-    for (const Node& n : computes) {
-      const int v = n.kind == Node::Kind::compute ? vertex_named(n.name) : -1;
-      if (v < 0) continue;
-      const Vertex& x = g_.vertex(v);
-      fetches = fetches && x.reduced.empty() && std::ranges::any_of(op(v).inputs, is_gather);
-      for (const Output& o : op(v).outputs) {
-        fetches = fetches && !shared(o.target.tensor);
-        serial = serial || shared(o.target.tensor);
+  double ahead(const Pass& pass) const {
+    std::size_t computes = 0;
+    bool fetches = true, serial = false;
+    for (const auto& [s, times] : pass.steps) {
+      serial = serial || (s->kind == Step::Kind::start && times > 1);
+      if (s->kind != Step::Kind::compute) continue;
+      ++computes;
+      fetches = fetches && vertex(s->node).reduced.empty() &&
+                std::ranges::any_of(s->reads, [](const Read& r) {
+                  return r.from == Read::From::gather || r.from == Read::From::run;
+                });
+      for (const Write& w : s->writes) {
+        const bool shared = p_.value(w.value).storage == Storage::shared;
+        fetches = fetches && !shared;
+        serial = serial || shared;
       }
-      serial = serial || (!x.reduced.empty() && completed(x, at, true) > 1);
     }
-    return fetches ? at.turns : serial && at.turns > kUnrolled ? 1 : kLoopsAhead;
+    return fetches && computes == 1 ? pass.turns
+           : serial && pass.turns > kUnrolled ? 1
+                                              : kLoopsAhead;
   }
 
-  /// What an operator's output takes: sums over units, shared memory, home.
-  double finish(int v, const Output& o, const Place& at) {
-    const Vertex& x = g_.vertex(v);
-    const TensorId t = o.target.tensor;
-    const bool home = x.leaves || std::ranges::any_of(x.consumers, [&](int r) {
-                        return !std::ranges::binary_search(c_.vertices, r);
-                      });
-    double cycles = 0;
-    Place once = at;  // of a sum: when it is complete
-    if (!x.reduced.empty()) once.turns = completed(x, at, false);
-    double runs = 1;  // of rows one after the other, over which a partial sum is kept
-    if (std::ranges::binary_search(c_.partial, v))
-      runs = at.of_loop[static_cast<std::size_t>(run_loop(g_, c_))];
-    once.repeats /= runs;
-    const double values = elements(o.target, once);
-    const double sums = values * once.turns;
-    double steps = 0;
-    for (std::size_t l = 0; l < at.shuffles.size(); ++l)
-      if (x.reduced.has(l)) steps += at.shuffles[l];
-    if (steps > 0) {
-      const double times = sums * once.repeats * warps(at);
-      out_.instructions += 2 * steps * times;
-      out_.wavefronts += steps * times;
-      cycles += steps * (d_.shuffle + d_.light) + sums - 1;
-    }
-    if (!(x.reduced & at.joined).empty()) {
-      // A warp's sum goes to shared memory, and every warp reads those of all.
-      const double times = sums * once.repeats * warps(at);
-      out_.instructions += times * (2 + out_.warps);
-      out_.wavefronts += times * (1 + out_.warps);
-      cycles += completed(x, at, true) * (2 * d_.shared + d_.barrier) + sums * out_.warps;
-    }
-    if (shared(t)) add(access(o.target, once), once, false), cycles += d_.shared;
-    if (home) add(access(o.target, once), once, true);
-    return cycles / runs;
-  }
   const Graph& g_;
-  const Workload& w_;
   const Device& d_;
-  const Component& c_;
-  const BoundTree& tree_;
-  const Units units_;
-  std::set<TensorId> made_;
-  std::map<TensorId, std::pair<Access, Place>> readers_;
+  const ThreadProgram& p_;
+  const ScheduledKernel& k_;
+  const AccessCounts accesses_;
+  std::map<std::string, int> vertices_;
+  std::set<int> indexed_;  ///< indices of arrays in registers
+  mutable std::map<NodeId, NodeId> passes_;
   KeptValues kept_;
   Kept known_;
   double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
   double alike_ = 0;            ///< cycles until what all threads read alike is there
   double loading_ = 0;  ///< registers of the pass that needs most for what it loads and computes
-  std::map<TensorId, bool> held_;  ///< loaded before: whether in shared memory
   Demand out_;
 };
 
 }  // namespace
 
-Demand demand_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree) {
-  Tally first(g, d, c, tree, {});
+Demand demand_of(const Graph& g, const Device& d, const ThreadProgram& p) {
+  Tally first(g, d, p, {});
   first.take();
-  return Tally(g, d, c, tree, first.kept()).take();
+  return Tally(g, d, p, first.kept()).take();
 }
 
 }  // namespace tilewright::fusionstitching

@@ -316,6 +316,7 @@ Result<Device> device_of(const Machine& m) {
   chosen("launch", d.launch);
   if (d.threads_per_sm < 32 || d.registers_per_sm < 1)
     return missing("threads and registers of an SM");
+  d.machine = std::make_shared<const Machine>(m);
   return d;
 }
 

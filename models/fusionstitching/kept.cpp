@@ -14,8 +14,8 @@ constexpr double kOwnOfLoop = 4;       // for each loop more than one that a pas
 
 }  // namespace
 
-void KeptValues::read(TensorId t) {
-  if (const auto v = values_.find(t); v != values_.end()) v->second.last = pass_;
+void KeptValues::read(int value) {
+  if (const auto v = values_.find(value); v != values_.end()) v->second.last = pass_;
 }
 
 void KeptValues::stay_from(std::size_t pass) {
@@ -26,8 +26,10 @@ void KeptValues::stay_from(std::size_t pass) {
 Kept KeptValues::registers() const {
   Kept out;
   const double own = kOwn + kOwnOfLoop * static_cast<double>(std::max<std::size_t>(1, loops_) - 1);
+  double always = own;
+  for (const auto& [value, registers] : throughout_) always += registers;
   for (std::size_t p = 0; p <= pass_; ++p) {
-    double before = own + throughout_, between = before;
+    double before = always, between = before;
     for (const auto& [t, v] : values_) {
       if (v.made < p && p <= v.last) before += v.count;
       // What a pass reads for the last time makes room for what it makes.

@@ -22,11 +22,12 @@ class KeptValues {
   std::size_t pass() const { return pass_; }
   /// The next pass goes over so many of the workload's loops.
   void next_pass(std::size_t loops) { ++pass_, loops_ = std::max(loops_, loops); }
-  void make(TensorId t, double values) { values_.try_emplace(t, Value{values, pass_, pass_}); }
-  void read(TensorId t);
-  bool has(TensorId t) const { return values_.contains(t); }
+  void make(int value, double registers) {
+    values_.try_emplace(value, Value{registers, pass_, pass_});
+  }
+  void read(int value);
   /// A sum over rows that follow one another: kept throughout.
-  void make_throughout(double values) { throughout_ += values; }
+  void make_throughout(int value, double registers) { throughout_[value] = registers; }
   /// What passes up to this one have made and later ones of a loop read stays until the loop's end,
   /// which is now.
   void stay_from(std::size_t pass);
@@ -37,8 +38,8 @@ class KeptValues {
     double count = 0;
     std::size_t made = 0, last = 0;  ///< passes
   };
-  std::map<TensorId, Value> values_;
-  double throughout_ = 0;
+  std::map<int, Value> values_;  ///< by a value of the program
+  std::map<int, double> throughout_;
   std::size_t pass_ = 0, loops_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // The latency-evaluator: what a schedule needs of an SM, and the cycles of its warps.
 #include <cmath>
 
+#include "core/lowering/gpu/thread_program.h"
 #include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 
@@ -73,6 +74,19 @@ void Part::runs_and_blocks(Stitched& s) const {
   s.added_bytes = s.blocks * added_bytes(g_, c_);
 }
 
+/// What a block of a written schedule asks for. A Reason: no threads can do as its tree says.
+Result<Demand> Part::demand(const BoundTree& tree) const {
+  if (!own_) return Reason{"its operators are no part of the workload"};
+  Plan plan;
+  plan.kernels.push_back(
+      {.name = "part", .level = "registers", .tree = tree.tree, .pins = tree.pins});
+  const Result<Schedule> schedule = resolve(plan, own_, d_.machine);
+  if (!schedule) return schedule.why();
+  const auto program = lowering::lower(*schedule, 0);
+  if (!program) return program.why();
+  return demand_of(g_, d_, *program);
+}
+
 /// Rows a block, registers, shared memory. False where they do not fit.
 bool Part::place(Stitched& s, std::int64_t threads) const {
   rows_and_blocks(s, threads);
@@ -99,7 +113,9 @@ bool Part::place(Stitched& s, std::int64_t threads) const {
     s.registers += tree->kept;
     s.shared_bytes = std::max(s.shared_bytes, tree->shared_bytes + partials);
     s.shared_unshared_bytes = std::max(s.shared_unshared_bytes, s.shared_bytes);
-    s.demand = demand_of(g_, d_, c_, *tree);
+    const Result<Demand> demand = this->demand(*tree);
+    if (!demand) return false;
+    s.demand = *demand;
   }
   return s.shared_bytes <= d_.shared_per_sm && s.registers <= kMostRegisters &&
          occupancy(d_, s.registers, s.shared_bytes, threads) > 0;

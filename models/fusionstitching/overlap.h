@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-namespace tilewright {
-class Workload;
+namespace tilewright::lowering {
+struct ThreadProgram;
 }
 
 namespace tilewright::fusionstitching {
@@ -51,14 +51,13 @@ struct Overlap {
 };
 
 struct Device;
-struct BoundTree;
 struct Component;
 class Graph;
 
-/// The work of a part whose tree is given. Loads before a loop are under way together; of those in
-/// a loop, a few turns; a sum over lanes is five shuffles, over warps a barrier more. Cost: the
-/// tree's nodes times accesses.
-Demand demand_of(const Graph& g, const Device& d, const Component& c, const BoundTree& tree);
+/// The work of a block of a part, from what its threads do. Loads before a loop are under way together;
+/// of those in a loop, a few turns; a sum over lanes is five shuffles, over warps a barrier more. `g`
+/// has the program's operators, by name. Cost: the program's steps times 32 lanes.
+Demand demand_of(const Graph& g, const Device& d, const lowering::ThreadProgram& program);
 
 /// The kernel's time: launch + (sum of t^p)^(1/p) over the resources' seconds t, p = kSharpness:
 /// nearly the longest of them, more where several are about as long; and what blocks add.

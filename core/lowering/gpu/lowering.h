@@ -143,6 +143,7 @@ class Lowering {
   bool within_warp(const Value& v) const;
   bool is_short(NodeId loop) const;
   Step of_value(Step::Kind kind, std::size_t value) const;
+  void count_units(Step& step, const std::vector<NodeId>& loops) const;
   void load(std::size_t value, std::vector<Step>& out);
   Step moved(Step::Kind kind, std::size_t value) const;
   void stage(std::size_t value, std::vector<Step>& out);

@@ -52,6 +52,7 @@ Write Lowering::write(std::size_t value) const {
 void Lowering::compute(NodeId id, std::vector<Step>& out) {
   const Operator& op = workload_.op(k_.node(id).op);
   Step step{.kind = Step::Kind::compute, .node = id};
+  count_units(step, loops_around(id));
   step.dims = facts_[id.index()].elements;
   step.point = facts_[id.index()].point;
   step.run = run_of(id);

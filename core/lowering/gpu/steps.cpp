@@ -1,12 +1,38 @@
 // What threads do, in order: what is declared, moved and waited for between a tree's nodes.
 #include <algorithm>
+#include <cmath>
 
 #include "core/lowering/gpu/lowering.h"
 
 namespace tilewright::lowering {
 
 Step Lowering::of_value(Step::Kind kind, std::size_t value) const {
-  return {.kind = kind, .node = values_[value].producer, .values = {static_cast<int>(value)}};
+  const Value& v = values_[value];
+  Step step{.kind = kind, .node = v.producer, .values = {static_cast<int>(value)}};
+  count_units(step, loops_around(v.loaded() ? v.producer : v.anchor));
+  return step;
+}
+
+/// Which warps have an iteration of these loops, and how many of the iterations that units go through
+/// there are: the last ones may be fewer.
+void Lowering::count_units(Step& step, const std::vector<NodeId>& loops) const {
+  for (NodeId l : loops) {
+    const ScheduleNode& n = k_.node(l);
+    const Facts& f = facts_[l.index()];
+    const OpLoop& first = n.cuts.front();
+    const auto whole =
+        static_cast<double>(f.at.ranges[slot(first.op, static_cast<std::size_t>(first.local))].most);
+    const double trips = std::ceil(whole / static_cast<double>(n.step));
+    const auto block = static_cast<double>(warps_);
+    step.full *= whole / (trips * std::min(whole, static_cast<double>(n.step)));
+    if (n.binding == Binding::warp) step.warps = std::min(std::max(1.0, step.warps) * trips, block);
+    if (n.binding == Binding::thread)
+      step.warps = std::min(std::ceil(trips / static_cast<double>(kLanes)), block);
+    if (n.binding == Binding::lane) step.warps = std::max(1.0, step.warps);
+    const auto units = f.unit < 0 ? 1.0 : static_cast<double>(index(f.unit).count);
+    const auto turns = f.turn < 0 ? 1.0 : static_cast<double>(index(f.turn).count);
+    if (n.binding != Binding::grid && turns > 1) step.full *= trips / (turns * std::min(trips, units));
+  }
 }
 
 void Lowering::visit(NodeId id, std::vector<Step>& out) {
@@ -233,7 +259,8 @@ void Lowering::join_lanes(std::size_t value, std::vector<Step>& out) {
 
 /// Joins the parts that warps have of some sums, at one barrier.
 Step Lowering::exchange(const std::vector<std::size_t>& sums) const {
-  Step step{.kind = Step::Kind::exchange};
+  Step step = of_value(Step::Kind::exchange, sums.front());
+  step.values.clear();
   for (std::size_t i : sums) {
     const Value& v = values_[i];
     step.values.push_back(static_cast<int>(i));

@@ -175,6 +175,8 @@ struct Step {
   NodeId node;  ///< of the schedule
   int index = -1;
   std::vector<Step> body;
+  double warps = 0;  ///< of a block that have something to do here; 0: all
+  double full = 1;   ///< of the iterations that blocks, warps and lanes go through, those that there are
 
   // loop
   bool few = false;  ///< so little happens in a turn that several had better be unrolled
