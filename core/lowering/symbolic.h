@@ -3,8 +3,9 @@
 // rest becomes variables of the emitted program.
 #pragma once
 
+#include <boost/container/flat_map.hpp>
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,7 +19,11 @@ namespace tilewright::lowering {
 
 /// sum of coefficient * variable + constant; variables by index into Variables.
 struct Linear {
-  std::map<int, std::int64_t> terms = {};
+  /// Few, and many of them: no allocation for each.
+  using Terms = boost::container::flat_map<
+      int, std::int64_t, std::less<int>,
+      boost::container::small_vector<std::pair<int, std::int64_t>, 4>>;
+  Terms terms = {};
   std::int64_t constant = 0;
   bool is_constant() const { return terms.empty(); }
   friend bool operator==(const Linear&, const Linear&) = default;

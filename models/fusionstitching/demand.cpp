@@ -28,6 +28,8 @@ constexpr double kUnrolled = 8;     // turns of a loop over units that are unrol
 constexpr double kOfAccess = 2;     // instructions of an access: its address, itself
 constexpr double kOfBlock = 20;     // of a warp, once: indices of its block and thread
 constexpr double kIndependent = 4;  // instructions of a warp under way together
+// Barriers that it takes until all warps have a block's sum: its own, and waiting for the last warp.
+constexpr double kMeetings = 2;
 
 /// Steps of operators that share their loops, each with how often a thread comes to it.
 struct Pass {
@@ -45,6 +47,7 @@ class Tally {
     for (int v = 0; v < g.size(); ++v) vertices_[g.workload().op(g.vertex(v).op).name] = v;
     for (const Value& v : p.values)
       if (v.storage == Storage::registers) indexed_.insert(v.dims.begin(), v.dims.end());
+    find_indexed(p.steps);
   }
 
   Demand take() {
@@ -70,6 +73,15 @@ class Tally {
   }
   double warps(const Step& s) const {
     return s.copies.warp ? 1 : s.warps == 0 ? out_.warps : s.warps;
+  }
+
+  /// What readers of arrays in registers call their indices.
+  void find_indexed(const std::vector<Step>& steps) {
+    for (const Step& s : steps) {
+      for (const Read& r : s.reads)
+        for (const auto& [made, used] : r.names) indexed_.insert(used);
+      find_indexed(s.body);
+    }
   }
 
   // ---- Passes -----------------------------------------------------------------------------------
@@ -130,7 +142,8 @@ class Tally {
     }
     if (n.kind == NodeKind::load && !root.valid())  // with the compute that reads it
       for (NodeId c : k_.node(n.parent).children)
-        if (k_.node(c).kind == NodeKind::compute && !root.valid()) root = c;
+        if (k_.node(c).kind == NodeKind::compute && k_.node(c).op == n.reads_below.front().op)
+          root = c;
     return passes_[s.node] = root;
   }
 
@@ -278,15 +291,15 @@ class Tally {
 
   /// Loops of the schedule that the pass goes over.
   std::size_t loops_of(const Pass& pass) const {
-    std::set<NodeId> loops;
+    std::set<LoopId> loops;
     for (const auto& [s, times] : pass.steps)
-      for (NodeId at = s->node; s->kind == Step::Kind::compute && at != pass.root;
-           at = k_.node(at).parent)
-        loops.insert(k_.node(at).parent);
-    return static_cast<std::size_t>(std::ranges::count_if(loops, [&](NodeId l) {
-      const ScheduleNode& n = k_.node(l);
-      return n.kind == NodeKind::loop && (n.max_trips > 1 || unit_of(n.binding));
-    }));
+      for (NodeId at = s->node; s->kind == Step::Kind::compute && at != pass.root;) {
+        at = k_.node(at).parent;
+        const ScheduleNode& n = k_.node(at);
+        if (n.kind == NodeKind::loop && (n.max_trips > 1 || unit_of(n.binding)))
+          loops.insert(n.loop);
+      }
+    return loops.size();
   }
 
   void take(const Step& s, double times, double repeats, const Pass& pass, Sum& sum) {
@@ -314,9 +327,11 @@ class Tally {
         out_.meets = true;
         for (const Step::Joined& j : s.joined) {
           const double sums = size(j.dims);
-          out_.instructions += sums * done * warps(s) * (2 + out_.warps);
+          out_.instructions += sums * done * warps(s) * (2 + 2 * out_.warps);
           out_.wavefronts += sums * done * warps(s) * (1 + out_.warps);
-          sum.after += times * (2 * d_.shared + d_.barrier) + sums * times * out_.warps;
+          const double meetings = p_.value(j.value).uses.empty() ? 1 : kMeetings;
+          sum.after +=
+              times * (2 * d_.shared + meetings * d_.barrier) + sums * times * out_.warps * d_.light;
         }
         return;
       case Step::Kind::keep:

@@ -140,6 +140,14 @@ class Graph {
 
   const Workload& workload() const { return *workload_; }
   const std::shared_ptr<const Workload>& shared_workload() const { return workload_; }
+  /// What schedules of its parts ask of a machine, as far as they have been priced: many patterns have
+  /// the same parts. Shared by copies; not for several threads.
+  struct Priced {
+    std::shared_ptr<const Machine> machine;
+    std::map<std::vector<int>, std::shared_ptr<const Workload>> parts;  ///< by their vertices
+    std::map<std::string, std::optional<Demand>> schedules;
+  };
+  Priced& priced() const { return *priced_; }
   std::span<const Vertex> vertices() const { return vertices_; }
   std::span<const Edge> edges() const { return edges_; }
   const Vertex& vertex(int v) const { return vertices_[static_cast<std::size_t>(v)]; }
@@ -157,6 +165,7 @@ class Graph {
   void connect();
   void close();
   std::shared_ptr<const Workload> workload_;
+  std::shared_ptr<Priced> priced_ = std::make_shared<Priced>();
   std::vector<Vertex> vertices_;
   std::vector<Edge> edges_;
   std::vector<std::int64_t> extents_;

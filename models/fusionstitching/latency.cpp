@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/lowering/gpu/thread_program.h"
+#include "core/workload/subgraph.h"
 #include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 
@@ -74,17 +75,30 @@ void Part::runs_and_blocks(Stitched& s) const {
   s.added_bytes = s.blocks * added_bytes(g_, c_);
 }
 
-/// What a block of a written schedule asks for. A Reason: no threads can do as its tree says.
-Result<Demand> Part::demand(const BoundTree& tree) const {
-  if (!own_) return Reason{"its operators are no part of the workload"};
+/// What a block of a written schedule asks for; none: no threads can do as its tree says.
+std::optional<Demand> Part::demand(const BoundTree& tree) const {
+  Graph::Priced& priced = g_.priced();
+  if (priced.machine != d_.machine) priced = {.machine = d_.machine, .parts = {}, .schedules = {}};
+  std::string key = to_text(tree.tree);
+  for (const auto& [tensor, pin] : tree.pins) key += ' ' + tensor + ':' + pin.level + '@' + pin.at;
+  const auto [known, fresh] = priced.schedules.try_emplace(std::move(key));
+  if (!fresh) return known->second;
+  const auto [part, unseen] = priced.parts.try_emplace(c_.vertices);
+  if (unseen) {
+    std::vector<OpId> ops;
+    for (int v : c_.vertices) ops.push_back(g_.vertex(v).op);
+    if (!no_subgraph(g_.workload(), ops))
+      part->second = std::make_shared<const Workload>(subgraph(g_.workload(), ops));
+  }
+  if (part->second == nullptr) return std::nullopt;
   Plan plan;
   plan.kernels.push_back(
       {.name = "part", .level = "registers", .tree = tree.tree, .pins = tree.pins});
-  const Result<Schedule> schedule = resolve(plan, own_, d_.machine);
-  if (!schedule) return schedule.why();
-  const auto program = lowering::lower(*schedule, 0);
-  if (!program) return program.why();
-  return demand_of(g_, d_, *program);
+  const Result<Schedule> schedule = resolve(plan, part->second, d_.machine);
+  if (!schedule) return std::nullopt;
+  if (const auto program = lowering::lower(*schedule, 0))
+    known->second = demand_of(g_, d_, *program);
+  return known->second;
 }
 
 /// Rows a block, registers, shared memory. False where they do not fit.
@@ -113,7 +127,7 @@ bool Part::place(Stitched& s, std::int64_t threads) const {
     s.registers += tree->kept;
     s.shared_bytes = std::max(s.shared_bytes, tree->shared_bytes + partials);
     s.shared_unshared_bytes = std::max(s.shared_unshared_bytes, s.shared_bytes);
-    const Result<Demand> demand = this->demand(*tree);
+    const std::optional<Demand> demand = this->demand(*tree);
     if (!demand) return false;
     s.demand = *demand;
   }

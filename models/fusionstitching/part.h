@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -71,7 +70,7 @@ class Part {
   bool try_one(Stitched& s, std::int64_t threads, const Seen& f) const;
 
   // latency.cpp
-  Result<Demand> demand(const BoundTree& tree) const;
+  std::optional<Demand> demand(const BoundTree& tree) const;
   bool place(Stitched& s, std::int64_t threads) const;
   void rows_and_blocks(Stitched& s, std::int64_t threads) const;
   void runs_and_blocks(Stitched& s) const;
@@ -123,7 +122,6 @@ class Part {
     }
   }
 
-  std::shared_ptr<const Workload> own_;  ///< the part alone, of written schedules
   std::optional<Graph> in_block_;  ///< of a part whose blocks take several columns
   const Graph& g_;
   const Device& d_;

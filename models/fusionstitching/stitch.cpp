@@ -4,7 +4,6 @@
 #include <set>
 
 #include "core/base/format.h"
-#include "core/workload/subgraph.h"
 #include "models/fusionstitching/column_roots.h"
 #include "models/fusionstitching/part.h"
 #include "models/fusionstitching/passes.h"
@@ -32,10 +31,6 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
       o_(o) {
   points_ = std::ranges::all_of(c.vertices, [this](int v) { return inner(v) <= 1; });
   if (!o.written) return;
-  std::vector<OpId> ops;
-  for (int v : c.vertices) ops.push_back(g.vertex(v).op);
-  if (!no_subgraph(g.workload(), ops))
-    own_ = std::make_shared<const Workload>(subgraph(g.workload(), ops));
   dram_bytes_ = memory_bytes(g, c);
   columns_ = sums_columns(g, c);
   over_columns_ = runs_over_columns(g, c);

@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "core/lowering/gpu/thread_program.h"
+#include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "models/fusionstitching/bound_tree.h"
+#include "models/fusionstitching/fusionstitching.h"
 #include "models/fusionstitching/overlap.h"
 
 namespace tilewright::fusionstitching {
@@ -33,10 +35,13 @@ Graph graph_from(const std::string& text) {
       std::make_shared<const Workload>(workload_from_yaml("name: test\n" + text, "test")));
 }
 Demand demand(const Graph& g, const std::string& tree, std::map<std::string, Pin> pins = {}) {
-  std::vector<int> all;
-  for (int v = 0; v < g.size(); ++v) all.push_back(v);
-  return demand_of(g, round_device(), {.vertices = all, .rows = LoopSet(LoopId(0))},
-                   {.tree = parse_tree(tree), .pins = std::move(pins)});
+  Plan plan;
+  plan.kernels.push_back(
+      {.level = "registers", .tree = parse_tree(tree), .pins = std::move(pins)});
+  const Schedule schedule =
+      resolve(plan, g.shared_workload(), std::make_shared<const Machine>(named_machine("h200")))
+          .value();
+  return demand_of(g, round_device(), lowering::lower(schedule, 0).value());
 }
 /// A kernel of this many blocks that ask for little.
 Demand blocks(double n, double chain = 1) {

@@ -141,7 +141,7 @@ void Lowering::lay_out() {
       for (int turn : turns_ahead(v)) instances *= index(turn).count;
       v.offset = room(instances * v.elements);
     }
-    if (!is_sum(v)) continue;
+    if (!v.sum) continue;
     const std::vector<int> units = reduced_units(v);
     const bool joined = std::ranges::any_of(units, [&](int id) {
       return index(id).unit != Binding::lane;

@@ -180,7 +180,7 @@ void Lowering::add_load(NodeId load) {
 /// where two of them overlap, or where one does not fit a thread's registers: a tile in shared
 /// memory then brings each element once.
 std::vector<Value> Lowering::slices_of(const Value& v) {
-  Point at = facts_[v.producer.index()].at;
+  Point at = *facts_[v.producer.index()].at;
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
   const auto same = [](const std::vector<Span>& a, const std::vector<Span>& b) {
     return std::ranges::equal(a, b, [](const Span& s, const Span& t) {

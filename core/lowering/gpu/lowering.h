@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,7 +36,7 @@ class Lowering {
     std::vector<NodeId> loops;
   };
   struct Facts {
-    Point at;                    ///< before the node
+    std::shared_ptr<const Point> at;  ///< before the node
     int unit = -1, turn = -1;    ///< loop: its indices, as far as it has them
     bool cut_short = false;      ///< loop: some blocks or units have fewer iterations of it
     bool uneven = false;         ///< loop: the last iteration is smaller
@@ -56,14 +57,16 @@ class Lowering {
 
   // walk.cpp
   void check() const;
-  void walk(NodeId node, Point at);
+  void walk(NodeId node, const std::shared_ptr<const Point>& at);
   void enter_body(NodeId body, Point& at);
-  void walk_loop(NodeId node, const Point& at);
+  void walk_loop(NodeId node, const Point& around);
   void walk_compute(NodeId node, const Point& at);
   void infer(const Inference& inference, Point& at) const;
   Span access_span(OpId op, const Affine& index, std::int64_t extent, const Point& at) const;
   std::vector<Span> access_box(OpId op, const Access& access, const Point& at) const;
   std::vector<Span> reads_box(const std::vector<ReadRef>& reads, const Point& at) const;
+  std::vector<Span> reads_ahead(const std::vector<ReadRef>& reads,
+                                const std::vector<Inference>& lookahead, const Point& at) const;
   void fix_tiles(NodeId body, const Point& at);
   Span hull(const Span& a, const Span& b) const;
   Key key_of(const Operator& op, const Access& access, const std::vector<Linear>& point) const;
@@ -111,10 +114,6 @@ class Lowering {
   std::vector<Linear> there(const Use& use) const;
   bool encloses(NodeId scope, int id) const;
   bool leaves(const Value& v) const;
-  bool is_sum(const Value& v) const {
-    return !v.loaded() && !workload_.reduction_loops(k_.node(v.producer).op).empty();
-  }
-
   // layout.cpp
   void lay_out();
   int contiguous(TensorId t, const Key& key, const std::vector<int>& ids) const;
@@ -171,7 +170,7 @@ class Lowering {
   Linear linear(int id) const { return {.terms = {{id, 1}}, .constant = 0}; }
   const ProgramIndex& index(int id) const { return p_.index(id); }
   ProgramIndex& index(int id) { return p_.indices[static_cast<std::size_t>(id)]; }
-  const std::vector<NodeId>& loops_around(NodeId n) const { return facts_[n.index()].at.loops; }
+  const std::vector<NodeId>& loops_around(NodeId n) const { return facts_[n.index()].at->loops; }
   const Output& output_of(const Value& v) const { return p_.output_of(v); }
   std::string name_of_tensor(TensorId t) const { return workload_.tensor(t).name; }
 

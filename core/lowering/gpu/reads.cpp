@@ -71,7 +71,7 @@ Gather Lowering::gather(const Use& use) const {
   const Tensor& tensor = workload_.tensor(a.tensor);
   Key point;
   for (int l : gather_loops(op, a)) point.push_back(facts.point[static_cast<std::size_t>(l)]);
-  Gather g{.tensor = a.tensor, .inside = facts.inside, .copies = copies(point, facts.at.loops)};
+  Gather g{.tensor = a.tensor, .inside = facts.inside, .copies = copies(point, facts.at->loops)};
   // One element, the same for all threads: each reads it, from one sector.
   g.alike = g.copies.of_warp() && g.copies.of_block() &&
             std::ranges::none_of(point, [this](const Linear& x) {

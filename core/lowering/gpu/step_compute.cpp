@@ -34,7 +34,7 @@ Read Lowering::read(const Use& use) {
 
 Write Lowering::write(std::size_t value) const {
   const Value& v = values_[value];
-  Write w{.value = static_cast<int>(value), .sum = is_sum(v)};
+  Write w{.value = static_cast<int>(value), .sum = v.sum};
   if (w.sum) {
     for (const Linear& x : facts_[v.producer.index()].inside)
       if (std::ranges::find(v.inside, x) == v.inside.end()) w.inside.push_back(x);
@@ -74,8 +74,8 @@ void Lowering::compute(NodeId id, std::vector<Step>& out) {
   out.push_back(std::move(step));
   for (std::size_t at : made_by_.at(id)) {
     const Value& v = values_[at];
-    if (v.storage == Storage::shared && !is_sum(v)) written_.push_back(at);
-    if (leaves(v) && !is_sum(v) && v.storage == Storage::registers) store(at, out);
+    if (v.storage == Storage::shared && !v.sum) written_.push_back(at);
+    if (leaves(v) && !v.sum && v.storage == Storage::registers) store(at, out);
   }
 }
 

@@ -21,7 +21,7 @@ void Lowering::count_units(Step& step, const std::vector<NodeId>& loops) const {
     const Facts& f = facts_[l.index()];
     const OpLoop& first = n.cuts.front();
     const auto whole =
-        static_cast<double>(f.at.ranges[slot(first.op, static_cast<std::size_t>(first.local))].most);
+        static_cast<double>(f.at->ranges[slot(first.op, static_cast<std::size_t>(first.local))].most);
     const double trips = std::ceil(whole / static_cast<double>(n.step));
     const auto block = static_cast<double>(warps_);
     step.full *= whole / (trips * std::min(whole, static_cast<double>(n.step)));
@@ -73,7 +73,7 @@ void Lowering::before(NodeId parent, NodeId child, std::vector<Step>& out) {
     const Value& v = values_[i];
     const bool here = v.scope == parent && child_towards(parent, v.anchor) == child;
     if ((here && v.storage == Storage::registers) ||
-        (v.storage == Storage::shared && is_sum(v) && v.anchor == child))
+        (v.storage == Storage::shared && v.sum && v.anchor == child))
       out.push_back(of_value(Step::Kind::declare, i));
     if (v.storage != Storage::shared || (!here && v.anchor != child)) continue;
     // At the scope for the loops around it; where it is made for those that make it again.
@@ -98,7 +98,7 @@ void Lowering::before(NodeId parent, NodeId child, std::vector<Step>& out) {
       read.push_back(i);
   if (!read.empty()) synchronise(read, false, out);
   for (std::size_t i = 0; i < values_.size(); ++i)
-    if (is_sum(values_[i]) && values_[i].anchor == child) {
+    if (values_[i].sum && values_[i].anchor == child) {
       out.push_back(of_value(Step::Kind::start, i));
       out.back().dims = own(values_[i]);
     }
@@ -125,7 +125,7 @@ bool Lowering::is_short(NodeId loop) const {
     if (i.kind == ProgramIndex::Kind::loop && i.node != loop && is_around(loop, i.node) && !i.unrolled)
       return false;
   return std::ranges::none_of(values_, [&](const Value& v) {
-    return is_around(loop, v.anchor) && (is_sum(v) || v.storage == Storage::shared);
+    return is_around(loop, v.anchor) && (v.sum || v.storage == Storage::shared);
   });
 }
 
@@ -214,7 +214,7 @@ void Lowering::stage(std::size_t value, std::vector<Step>& out) {
     }
     step.threads = kLanes * inner;
   }
-  step.inside = facts_[v.anchor.index()].at.inside;
+  step.inside = facts_[v.anchor.index()].at->inside;
   step.dims = turns_ahead(v);
   Key key;
   for (const Span& s : v.tile) {
@@ -240,7 +240,7 @@ void Lowering::store(std::size_t value, std::vector<Step>& out) {
   Step step = moved(Step::Kind::store, value);
   step.atomic = k_.buffer(v.buffer).atomic;
   step.copies = copies(v.key, {});
-  step.shared_out = is_sum(v) && shared_out(v);
+  step.shared_out = v.sum && shared_out(v);
   if (step.shared_out) step.copies.warp.reset();
   out.push_back(std::move(step));
 }
@@ -280,7 +280,7 @@ Step Lowering::exchange(const std::vector<std::size_t>& sums) const {
 void Lowering::finish_sums(NodeId anchor, std::vector<Step>& out) {
   std::vector<std::size_t> sums, together;
   for (std::size_t i = 0; i < values_.size(); ++i)
-    if (is_sum(values_[i]) && values_[i].anchor == anchor) sums.push_back(i);
+    if (values_[i].sum && values_[i].anchor == anchor) sums.push_back(i);
   for (std::size_t i : sums) {
     join_lanes(i, out);
     if (scratch_.contains(i) && !long_sums_.contains(i)) together.push_back(i);

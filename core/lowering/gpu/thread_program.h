@@ -71,6 +71,7 @@ struct Value {
   BufferId buffer;
   NodeId producer;  ///< the load or the compute
   int output = -1;  ///< position in the compute's writes; -1: loaded
+  bool sum = false;  ///< of an operator that adds up
   NodeId anchor;    ///< stands before this node; of a sum: around all of its loops
   Key key;
   std::vector<Linear> inside;  ///< where it is defined, each positive

@@ -123,14 +123,14 @@ std::set<int> Lowering::reduced(const Value& v) const {
   for (std::size_t l = 0; l < workload_.op(op).loops.size(); ++l)
     if (workload_.is_reduction(op, workload_.op(op).loops[l]))
       for (int id : ids_of({facts.point[l]})) ids.insert(id);
-  for (NodeId loop : facts.at.loops)
+  for (NodeId loop : facts.at->loops)
     for (const OpLoop& c : k_.node(loop).cuts)
       if (c.op == op && workload_.is_reduction(op, k_.node(loop).loop))
         for (int id : {facts_[loop.index()].unit, facts_[loop.index()].turn})
           if (id >= 0) ids.insert(id);
   std::erase_if(ids, [&](int id) {
     return index(id).kind == ProgramIndex::Kind::block ||
-           (is_sum(v) && index(id).node.valid() &&
+           (v.sum && index(id).node.valid() &&
             encloses(k_.node(v.anchor).parent, id));
   });
   return ids;
@@ -168,6 +168,7 @@ void Lowering::add_compute(NodeId id) {
             .buffer = n.writes[w].buffer,
             .producer = id,
             .output = static_cast<int>(w),
+            .sum = !workload_.reduction_loops(n.op).empty(),
             .anchor = anchor_of(id),
             .key = key_of(op, out.target, facts_[id.index()].point)};
     const std::set<int> added = reduced(v);
@@ -184,7 +185,7 @@ void Lowering::add_compute(NodeId id) {
 
 /// A sum must get every part once.
 void Lowering::check_sum(const Value& v) const {
-  if (!is_sum(v)) return;
+  if (!v.sum) return;
   const OpId op = k_.node(v.producer).op;
   for (NodeId l : loops_around(v.producer)) {
     const ScheduleNode& n = k_.node(l);
@@ -224,7 +225,7 @@ void Lowering::check_leaving(const Value& v) const {
 bool Lowering::covers(const Value& v, const Use& use) const {
   const OpId id = k_.node(use.node).op;
   const Access& a = workload_.op(id).inputs[static_cast<std::size_t>(use.input)];
-  Point at = facts_[v.producer.index()].at;
+  Point at = *facts_[v.producer.index()].at;
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
   // What a block has one value of moves where it reads, and nothing within it.
   const auto of_block = [&](LoopId loop) {
@@ -271,8 +272,8 @@ bool Lowering::adopt_key(Value& v) {
 
 bool Lowering::fits_registers(Value& v) {
   if (v.loaded() && !adopt_key(v)) return false;
-  v.dims = own(v.key, is_sum(v) ? k_.node(v.anchor).parent : v.scope);
-  if (is_sum(v) && size_of_dims(v.dims) > kMostValues)
+  v.dims = own(v.key, v.sum ? k_.node(v.anchor).parent : v.scope);
+  if (v.sum && size_of_dims(v.dims) > kMostValues)
     throw Refused{"a thread would sum up " + std::to_string(size_of_dims(v.dims)) + " values of " +
                   workload_.tensor(v.tensor).name + ": at most " + std::to_string(kMostValues)};
   const std::vector<int> dims = own(v.key, v.scope);
@@ -367,7 +368,7 @@ void Lowering::choose_storage(Value& v) {
   if (k_.node(v.scope).kind == NodeKind::pack)
     throw Refused{workload_.tensor(v.tensor).name + " is used by other blocks than made it"};
   if (fits_registers(v)) return;
-  const bool once = v.uses.size() <= 1 && !is_sum(v) &&
+  const bool once = v.uses.size() <= 1 && !v.sum &&
                     (v.uses.empty() || loops_around(v.uses.front().node) == loops_around(v.anchor));
   if (once && (v.loaded() ? !v.inside.empty() || covers(v, v.uses.front()) : v.uses.empty()) &&
       size_of_dims(own(v.key, v.scope)) > kMostValues) {
@@ -380,7 +381,7 @@ void Lowering::choose_storage(Value& v) {
 void Lowering::choose_unrolling() {
   const auto unroll = [&](int id) { index(id).unrolled = true; };
   for (const Value& v : values_) {
-    if (v.storage == Storage::registers || is_sum(v))
+    if (v.storage == Storage::registers || v.sum)
       for (int id : v.dims) unroll(id);
     if (v.storage != Storage::registers) continue;
     for (const Use& use : v.uses)

@@ -33,7 +33,8 @@ ThreadProgram Lowering::lower() {
     for (std::size_t l = 0; l < workload_.op(op).loops.size(); ++l)
       at.ranges[slot(op, l)] = {
           .lo = number(0), .most = workload_.loop(workload_.op(op).loops[l]).extent, .ends = {}};
-  walk(NodeId(0), at);
+  enter_body(NodeId(0), at);
+  walk(NodeId(0), std::make_shared<const Point>(std::move(at)));
   make_values();
   lay_out();
   blocks_here_ = k_.blocks;
@@ -204,11 +205,19 @@ std::vector<Span> Lowering::reads_box(const std::vector<ReadRef>& reads,
   return all;
 }
 
+/// What they read once the ranges further in are known.
+std::vector<Span> Lowering::reads_ahead(const std::vector<ReadRef>& reads,
+                                        const std::vector<Inference>& lookahead,
+                                        const Point& at) const {
+  if (lookahead.empty()) return reads_box(reads, at);
+  Point ahead = at;
+  for (const Inference& i : lookahead) infer(i, ahead);
+  return reads_box(reads, ahead);
+}
+
 /// Rule 2: the producer's ranges become what its consumers need.
 void Lowering::infer(const Inference& i, Point& at) const {
-  Point ahead = at;
-  for (const Inference& further_in : i.lookahead) infer(further_in, ahead);
-  const std::vector<Span> need = reads_box(i.reads, ahead);
+  const std::vector<Span> need = reads_ahead(i.reads, i.lookahead, at);
   const Access& target =
       workload_.op(i.producer).outputs[static_cast<std::size_t>(i.output)].target;
   for (std::size_t d = 0; d < need.size(); ++d) {
@@ -223,10 +232,14 @@ void Lowering::infer(const Inference& i, Point& at) const {
 void Lowering::fix_tiles(NodeId body, const Point& at) {
   for (BufferId b : k_.node(body).fixes) {
     const Buffer& buffer = k_.buffer(b);
+    std::vector<Span>& tile = tiles_[b];
+    tile = reads_ahead(buffer.reads, buffer.lookahead, at);
+    if (buffer.writes.empty()) {
+      tile_loops_[b] = at.loops;
+      continue;
+    }
     Point ahead = at;
     for (const Inference& i : buffer.lookahead) infer(i, ahead);
-    std::vector<Span>& tile = tiles_[b];
-    tile = reads_box(buffer.reads, ahead);
     for (const auto& [op, output] : buffer.writes) {
       const std::vector<Span> box =
           access_box(op, workload_.op(op).outputs[static_cast<std::size_t>(output)].target, ahead);
@@ -258,22 +271,19 @@ Key Lowering::key_of(const Operator& op, const Access& access,
   return key;
 }
 
-void Lowering::walk(NodeId id, Point at) {
+void Lowering::walk(NodeId id, const std::shared_ptr<const Point>& at) {
   const ScheduleNode& n = k_.node(id);
   facts_[id.index()].at = at;
   switch (n.kind) {
     case NodeKind::loop:
-      return walk_loop(id, at);
+      return walk_loop(id, *at);
     case NodeKind::compute:
-      return walk_compute(id, at);
-    case NodeKind::load: {
-      for (const Inference& i : n.lookahead) infer(i, at);
-      facts_[id.index()].tile = reads_box(n.reads_below, at);
+      return walk_compute(id, *at);
+    case NodeKind::load:
+      facts_[id.index()].tile = reads_ahead(n.reads_below, n.lookahead, *at);
       return;
-    }
     case NodeKind::sequence:
     case NodeKind::pack:
-      if (!n.parent.valid()) enter_body(id, at);
       for (NodeId c : n.children) walk(c, at);
       return;
     case NodeKind::store:
@@ -324,7 +334,8 @@ void Lowering::walk_loop(NodeId id, const Point& around) {
   if (facts.unit >= 0 && n.max_trips == 1) require(at.inside, number(1) - linear(facts.unit));
   for (const OpLoop& c : n.cuts) at.ranges[slot(c.op, static_cast<std::size_t>(c.local))] = inner;
   enter_body(id, at);
-  for (NodeId c : n.children) walk(c, at);
+  const auto inside = std::make_shared<const Point>(std::move(at));
+  for (NodeId c : n.children) walk(c, inside);
 }
 
 void Lowering::walk_compute(NodeId id, const Point& at) {
