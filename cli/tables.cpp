@@ -427,7 +427,10 @@ std::string emit_table(const ordered_json& j) {
   Lines lines;
   for (const char* key : {"isa", "micro_kernel", "threads", "files", "build", "symbols", "notes"})
     lines.add(key, text(j, key));
-  return lines.str() + cuda_builds_table(j) + npu_kernels_table(j);
+  std::string program;
+  if (j.contains("program"))
+    for (const ordered_json& line : j["program"]) program += line.get<std::string>() + "\n";
+  return lines.str() + cuda_builds_table(j) + npu_kernels_table(j) + program;
 }
 
 std::string run_table(const ordered_json& j) {

@@ -104,6 +104,8 @@ class Emitted {
   virtual std::vector<File> files() const = 0;
   /// Into the answer of `emit` alone: how the files are built.
   virtual void describe_files(nlohmann::ordered_json&) const {}
+  /// What the threads of each kernel do, for people, line by line; empty: the target does not say.
+  virtual std::vector<std::string> program() const { return {}; }
   /// What is launched, in order, as a profiler names it.
   virtual std::vector<NamedLaunch> launches() const { return {}; }
   /// Tensors whose tiles are copied once more when they are loaded or written; none: the target

@@ -4,8 +4,8 @@
 
 namespace tilewright::harness {
 
-Answer emit(const Request& request, const std::string& out) {
-  if (out.empty())
+Answer emit(const Request& request, const std::string& out, bool explain) {
+  if (out.empty() && !explain)
     throw InputError({.where = "-o",
                       .value = "nothing",
                       .problem = "names no folder",
@@ -13,6 +13,8 @@ Answer emit(const Request& request, const std::string& out) {
   Job job = job_of(request);
   emit_job(job);
   if (job.refusal) return job.answer();
+  if (explain) job.json["program"] = job.emitted->program();
+  if (out.empty()) return job.answer();
   make_folder(out, "-o");
   job.json["files"] = nlohmann::ordered_json::array();
   for (const codegen::File& file : job.emitted->files()) {

@@ -286,14 +286,19 @@ Verb emit_verb() {
           std::string(kPlanHelp) +
           "\nFor cuda: the .cu file, the headers it includes and, where nvcc or NVRTC is there, "
           "what\n"
-          "ptxas says of it. For cuda-emulated: also the headers that stand in for CUDA on a CPU.",
-      .returns = "Returns {'target', 'files', 'build', 'notes', ...}.",
+          "ptxas says of it. For cuda-emulated: also the headers that stand in for CUDA on a CPU.\n"
+          "--explain: the thread program that CUDA text is printed from; of other targets nothing.",
+      .returns =
+          "Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.",
       .options = plan_options() + shared_options({"target", "threads", "seed"}) +
-                 one(out("DIR", "the folder to write")),
+                 Specs{{.name = "explain",
+                        .kind = OptionKind::flag,
+                        .help = "what the threads of each kernel do, step by step; -o may be left out"},
+                       out("DIR", "the folder to write")},
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
-        return emit(checked(r, "emit"), s.text("out"));
+        return emit(checked(r, "emit"), s.find_text("out").value_or(""), s.flag("explain"));
       }};
 }
 

@@ -76,7 +76,7 @@ Answer simulate(const Request& request, const WalkOptions& options = {});
 ///
 /// Writes the source and how to build it into the folder `out`. Refused where the target or the
 /// schedule is not available.
-Answer emit(const Request& request, const std::string& out);
+Answer emit(const Request& request, const std::string& out, bool explain = false);
 
 struct RunOptions {
   std::optional<std::string> target = {};  ///< before the request's

@@ -48,6 +48,7 @@ struct Source {
   std::string micro_kernel;          ///< those that its products run on, "mma, simt"
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
+  std::vector<std::string> program;  ///< what the threads of each kernel do, for people
 };
 
 /// A way for a block to compute C[i,j] += A[i,k] * B[k,j] on tiles in shared memory. One record a

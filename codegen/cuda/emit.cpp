@@ -1,5 +1,6 @@
 // emit: a schedule as one .cu file.
 #include <algorithm>
+#include <sstream>
 
 #include "codegen/common/program_head.h"
 #include "codegen/cuda/cuda.h"
@@ -86,10 +87,12 @@ Result<KernelText> print_kernel(Program& p, int index) {
   if (!program) return program.why();
   const int threads = static_cast<int>(lowering::kLanes * program->warps);
   const std::int64_t shared_bytes = program->shared_bytes;
+  std::string description = lowering::describe(*program);
   ProgramPrinter printer(std::move(*program));
   KernelText text = launch_text(
       p, index, {.body = printer.body(), .threads = threads, .shared_bytes = shared_bytes});
   text.tiles = printer.tiles(p.machine());
+  text.program = std::move(description);
   return text;
 }
 
@@ -118,6 +121,12 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());
     source.tiles.insert(source.tiles.end(), text->tiles.begin(), text->tiles.end());
     source.notes.insert(source.notes.end(), text->notes.begin(), text->notes.end());
+    std::istringstream program(
+        !text->program.empty()
+            ? text->program
+            : s.kernels[k].name + ": " + std::to_string(text->launches.back().threads) +
+                  " threads; some warps copy tiles ahead, the others compute on them\n");
+    for (std::string line; std::getline(program, line);) source.program.push_back(line);
     if (text->launches.back().workspace)
       source.workspace_bytes =
           256 * ceil_div(4 * static_cast<std::int64_t>(k + 1), std::int64_t{256});

@@ -101,6 +101,7 @@ struct KernelText {
   std::vector<Launch> launches;  ///< zeroing first
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
+  std::string program = {};  ///< for people
 };
 
 class KernelEmitter : private RangeEmitter {

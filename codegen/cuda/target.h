@@ -23,6 +23,7 @@ class CudaEmitted : public codegen::Emitted {
   void describe(nlohmann::ordered_json& answer) const override;
   std::vector<codegen::File> files() const override;
   void describe_files(nlohmann::ordered_json& answer) const override;
+  std::vector<std::string> program() const override { return source_.program; }
   std::vector<codegen::NamedLaunch> launches() const override;
 
  protected:

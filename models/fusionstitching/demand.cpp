@@ -147,6 +147,10 @@ class Tally {
     return passes_[s.node] = root;
   }
 
+  static bool costless(const Step& s) {
+    return s.kind == Step::Kind::declare || s.kind == Step::Kind::spread;
+  }
+
   void collect(const Step& s, double times, Pass& pass) const {
     if (s.kind == Step::Kind::compute) pass.turns = std::max(pass.turns, times);
     if (s.kind != Step::Kind::loop) return pass.steps.emplace_back(&s, times), void();
@@ -161,15 +165,14 @@ class Tally {
     double cycles = 0, loading = 0;  // loads that follow one another are under way together
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const Step& s = steps[i];
-      if (s.kind == Step::Kind::declare || s.kind == Step::Kind::spread) continue;
+      if (costless(s)) continue;
       if (const NodeId root = pass_of(s); root.valid()) {
         Pass pass{.root = root};
         collect(s, 1, pass);
-        for (; i + 1 < steps.size() && (steps[i + 1].kind == Step::Kind::declare ||
-                                        steps[i + 1].kind == Step::Kind::spread ||
-                                        pass_of(steps[i + 1]) == root);
+        for (; i + 1 < steps.size() &&
+               (costless(steps[i + 1]) || pass_of(steps[i + 1]) == root);
              ++i)
-          collect(steps[i + 1], 1, pass);
+          if (!costless(steps[i + 1])) collect(steps[i + 1], 1, pass);
         if (pass.steps.size() == 1 && pass.steps.front().first->kind == Step::Kind::start) continue;
         cycles += std::exchange(loading, 0) + run(pass, repeats);
         continue;

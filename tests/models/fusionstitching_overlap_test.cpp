@@ -206,11 +206,17 @@ TEST(DemandOf, LoadsOfUnrolledTurnsFillTheRegistersThatAreFree) {
 }
 
 TEST(DemandOf, NoLoadPassesAMeetingOfThreads) {
-  const Graph g = graph_from(kCentred);
-  const char* const tree = "r/1@grid ( c/1@lane ( C.a C.s ) Y.warp c/1@lane ( C.y ) )";
-  // a goes through shared memory to the sum in the same turn: 24 turns, one by one.
-  EXPECT_GE(demand(g, tree, {{"a", {.level = "shared"}}}).chain, 24 * (800 + 2 * (40 + 30)));
-  EXPECT_LE(demand(g, tree).chain, 2000);
+  // Every lane needs what all lanes make of a column: through shared memory in each of 8 turns.
+  const Graph g = graph_from(
+      "loops: {r: 64, t: 8, c: 32, d: 32}\ntensors: {x: [r, t, c], w: [c, d], a: [r, t, c], y: [r, t, d]}\n"
+      "outputs: [y]\noperators:\n  - a[r,t,c] = abs(x[r,t,c])\n  - y[r,t,d] += a[r,t,c] * w[c,d]\n");
+  const Demand met =
+      demand(g, "r/1@grid t/1 ( c/1@lane ( C.a ) Y.warp d/1@lane c/1 ( C.y ) Y.warp )",
+             {{"a", {.level = "shared"}}});
+  EXPECT_GE(met.chain, 8 * (800 + 30));
+  // Lanes with rows of their own make and use a: turns are under way together.
+  const Demand own = demand(g, "r/1@grid t/1@lane ( c/1 ( C.a ) d/1 c/1 ( C.y ) )");
+  EXPECT_LT(own.chain, met.chain);
 }
 
 TEST(DemandOf, WhatLoopsReadAgainStaysInRegisters) {
@@ -250,9 +256,9 @@ TEST(DemandOf, SumsAreShuffledAndJoined) {
   EXPECT_EQ(block.warps, 8);
   // A load; 32 sums, four at once; five shuffles and sums; 32 differences.
   EXPECT_EQ(warp.chain, 100 + 800 + 32 + 5 * (20 + 4) + 32);
-  // A load; a sum and a difference of four; then through shared memory, where each warp reads all
-  // eight sums.
-  EXPECT_EQ(block.chain, 100 + 800 + 4 + 5 * (20 + 4) + (2 * 30 + 40 + 8) + 40 + 4);
+  // A load; a sum and a difference of four; then through shared memory, where each warp adds all
+  // eight sums, one after the other, and waits for the last warp.
+  EXPECT_EQ(block.chain, 100 + 800 + 4 + 5 * (20 + 4) + (2 * 30 + 2 * 40 + 8 * 4) + 4);
   // x stays in registers: 32 values, or 4.
   EXPECT_EQ(warp.registers - block.registers, 28);
 }
@@ -273,13 +279,14 @@ TEST(DemandOf, WhatAllThreadsReadAlikeIsLoadedOnce) {
 }
 
 TEST(DemandOf, TilesInSharedMemoryAreBroughtElementByElement) {
+  // Lanes read other lanes' elements: a tile in shared memory.
   const Graph g = graph_from(
-      "loops: {r: 64, c: 1024}\ntensors: {x: [r, c], s: [r]}\noutputs: [s]\n"
-      "operators:\n  - s[r] += x[r,c]\n");
-  const Demand w = demand(g, "r/1@grid ( L.x@shared c/4@lane ( C.s ) )");
-  // 1024 elements, 32 at a time, one load after the other.
-  EXPECT_GE(w.chain, 100 + 32 * 800);
-  EXPECT_LE(w.chain, 100 + 32 * 800 + 1000);
+      "loops: {r: 64, c: 1024, k: 3}\ntensors: {x: [r, 1026], s: [r, c]}\noutputs: [s]\n"
+      "operators:\n  - s[r,c] += x[r,c+k]\n");
+  const Demand w = demand(g, "r/1@grid ( L.x@shared c/1@lane k/1 ( C.s ) )");
+  // 1026 elements, 32 at a time, one load after the other.
+  EXPECT_GE(w.chain, 100 + 33 * 800);
+  EXPECT_LE(w.chain, 100 + 33 * 800 + 10000);
 }
 
 }  // namespace
