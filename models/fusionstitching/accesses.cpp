@@ -69,6 +69,23 @@ Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>
   return x;
 }
 
+Accesses AccessCounts::staged(const lowering::Step& s) const {
+  const std::int64_t bytes = size_of(p_.workload->tensor(p_.value(s.values.front()).tensor).dtype);
+  const int row = s.elements.empty() ? -1 : s.elements.back();
+  const std::int64_t apart = row < 0 || !s.from.terms.contains(row) ? 0 : s.from.terms.at(row);
+  const std::int64_t lanes =
+      row < 0 ? 1 : std::min({p_.index(row).count, s.threads, kLanes});
+  // Of lanes with tiles of their own each is somewhere else.
+  const std::int64_t others = s.threads == 1 ? kLanes : 1;
+  const auto touched = [&](std::int64_t unit) {
+    return static_cast<double>((std::max<std::int64_t>(1, lanes - 1) * apart * bytes) / unit + 1);
+  };
+  const double most = static_cast<double>(lanes * others);
+  return {.count = 1,
+          .sectors = std::min(most, touched(kSector) * static_cast<double>(others)),
+          .wavefronts = 1 + std::min(most, touched(kLine) * static_cast<double>(others))};
+}
+
 Accesses AccessCounts::shared(const Linear& at, const std::vector<int>& dims) const {
   std::int64_t width = 1;
   for (int id : dims) {

@@ -23,6 +23,8 @@ class AccessCounts {
   Accesses home(TensorId t, const lowering::Linear& at, const std::vector<int>& dims,
                 std::int64_t width, const lowering::Copies& copies,
                 const std::vector<lowering::Linear>& inside) const;
+  /// Of a tile that comes to shared memory: an element a thread, along the tile's rows.
+  Accesses staged(const lowering::Step& stage) const;
   /// Of shared memory.
   Accesses shared(const lowering::Linear& at, const std::vector<int>& dims) const;
   /// Elements that all threads of a block have, each once.

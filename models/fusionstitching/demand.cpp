@@ -239,13 +239,16 @@ class Tally {
     return latency(s.at);
   }
 
-  /// Threads bring the tile an element at a time.
+  /// Threads bring the tile an element at a time, a row of it together.
   double stage(const Step& s, double repeats) {
-    const double tile = size(s.elements) * size(s.dims);
-    const double turns = ceil_over(tile, static_cast<double>(s.threads));
-    const double moving =
-        s.threads > kWarp ? static_cast<double>(s.threads) / kWarp : s.warps == 0 ? 1 : s.warps;
-    add({1, 4, 2}, turns * repeats * moving, s.full, true);
+    const auto threads = static_cast<double>(s.threads);
+    double turns = size(s.elements) * size(s.dims);
+    if (!s.elements.empty()) {
+      const auto row = static_cast<double>(p_.index(s.elements.back()).count);
+      turns *= ceil_over(row, threads) / row;
+    }
+    const double moving = threads > kWarp ? threads / kWarp : s.warps == 0 ? 1 : s.warps;
+    add(accesses_.staged(s), turns * repeats * moving, s.full, true);
     return turns * latency(s.from);
   }
 
@@ -311,6 +314,9 @@ class Tally {
       case Step::Kind::load:
         sum.own.insert(s.values.front());
         return fetch(moved(s), s, s.at, times * turns_within(s.dims), done, size(s.dims), sum);
+      case Step::Kind::stage:
+        sum.after += times * stage(s, done);
+        return;
       case Step::Kind::compute:
         return compute(s, times, done, pass, sum);
       case Step::Kind::lanes: {
