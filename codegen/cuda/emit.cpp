@@ -83,7 +83,8 @@ std::string head(const Program& p, const Source& source) {
 /// A kernel whose loops are bound to warps, lanes or threads.
 Result<KernelText> print_kernel(Program& p, int index) {
   auto program = lowering::lower(
-      p.schedule, index, {.warps = p.options.warps, .shared_room = p.options.shared_room});
+      p.schedule, index,
+      {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
   if (!program) return program.why();
   const int threads = static_cast<int>(lowering::kLanes * program->warps);
   const std::int64_t shared_bytes = program->shared_bytes;

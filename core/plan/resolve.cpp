@@ -7,7 +7,7 @@
 
 namespace tilewright {
 
-namespace lowering {
+namespace resolving {
 
 Placement::Placement(const Workload& w)
     : kernels_of(w.operators().size()),
@@ -358,7 +358,7 @@ std::optional<Reason> run(Draft& d) {
   return std::nullopt;
 }
 
-}  // namespace lowering
+}  // namespace resolving
 
 std::optional<Unit> unit_of(Binding binding) {
   switch (binding) {
@@ -393,27 +393,27 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
                       .value = "none",
                       .problem = "leaves nothing to run",
                       .accepted = "one kernel or more"});
-  const lowering::Placement placement =
-      lowering::place_operators(plan, *workload, machine->level(machine->home()).name);
-  lowering::Tables tables(*workload);
+  const resolving::Placement placement =
+      resolving::place_operators(plan, *workload, machine->level(machine->home()).name);
+  resolving::Tables tables(*workload);
   std::vector<std::pair<ScheduledKernel, Kernel>> done;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
-    lowering::Draft d{.w = *workload,
-                      .m = *machine,
-                      .schedule = s,
-                      .plan = plan.kernels[i],
-                      .index = static_cast<int>(i),
-                      .where = formatted("kernel {}", i + 1),
-                      .placement = placement,
-                      .tables = tables};
+    resolving::Draft d{.w = *workload,
+                       .m = *machine,
+                       .schedule = s,
+                       .plan = plan.kernels[i],
+                       .index = static_cast<int>(i),
+                       .where = formatted("kernel {}", i + 1),
+                       .placement = placement,
+                       .tables = tables};
     d.k.launch = plan.kernels[i].launch;
     d.k.name = plan.kernels[i].name.empty() ? formatted("kernel{}", i + 1) : plan.kernels[i].name;
-    if (auto reason = lowering::run(d)) return Reason{formatted("{}: {}", d.k.name, reason->text)};
-    Kernel resolved = lowering::resolved_kernel(d);
+    if (auto reason = resolving::run(d)) return Reason{formatted("{}: {}", d.k.name, reason->text)};
+    Kernel resolved = resolving::resolved_kernel(d);
     d.clear();
     done.emplace_back(std::move(d.k), std::move(resolved));
   }
-  lowering::check_placement(placement, *workload);
+  resolving::check_placement(placement, *workload);
   for (auto& [kernel, resolved] : done) {
     s.kernels.push_back(std::move(kernel));
     s.resolved.kernels.push_back(std::move(resolved));

@@ -4,7 +4,7 @@
 #include "core/base/format.h"
 #include "core/plan/resolver.h"
 
-namespace tilewright::lowering {
+namespace tilewright::resolving {
 
 namespace {
 
@@ -327,4 +327,4 @@ bool Draft::dropped(TensorId t) const {
          !w.consumers(t).empty();
 }
 
-}  // namespace tilewright::lowering
+}  // namespace tilewright::resolving

@@ -5,7 +5,7 @@
 #include "core/plan/dependence.h"
 #include "core/plan/resolver.h"
 
-namespace tilewright::lowering {
+namespace tilewright::resolving {
 
 namespace {
 
@@ -269,4 +269,4 @@ std::optional<Reason> check_legal(const Draft& d) {
   return std::nullopt;
 }
 
-}  // namespace tilewright::lowering
+}  // namespace tilewright::resolving

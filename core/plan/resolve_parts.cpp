@@ -4,7 +4,7 @@
 
 #include "core/plan/resolver.h"
 
-namespace tilewright::lowering {
+namespace tilewright::resolving {
 
 namespace {
 
@@ -103,4 +103,4 @@ void place_parts(Draft& d) {
   }
 }
 
-}  // namespace tilewright::lowering
+}  // namespace tilewright::resolving

@@ -6,7 +6,7 @@
 #include "core/base/format.h"
 #include "core/plan/resolver.h"
 
-namespace tilewright::lowering {
+namespace tilewright::resolving {
 
 namespace {
 
@@ -362,4 +362,4 @@ std::span<const Inference> Draft::inferences_of(OpId op) const {
           std::ranges::upper_bound(all, own, std::ranges::greater(), rank)};
 }
 
-}  // namespace tilewright::lowering
+}  // namespace tilewright::resolving

@@ -11,7 +11,7 @@
 #include "core/plan/resolver.h"
 #include "core/workload/expr.h"
 
-namespace tilewright::lowering {
+namespace tilewright::resolving {
 
 namespace {
 
@@ -276,4 +276,4 @@ std::optional<Reason> check_running(const Draft& d) {
   return Running(d).check();
 }
 
-}  // namespace tilewright::lowering
+}  // namespace tilewright::resolving

@@ -5,7 +5,7 @@
 #include "core/base/format.h"
 #include "core/plan/resolver.h"
 
-namespace tilewright::lowering {
+namespace tilewright::resolving {
 
 namespace {
 
@@ -278,4 +278,4 @@ void bind_pins(Draft& d) {
   }
 }
 
-}  // namespace tilewright::lowering
+}  // namespace tilewright::resolving

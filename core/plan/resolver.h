@@ -13,7 +13,7 @@
 
 #include "core/plan/schedule.h"
 
-namespace tilewright::lowering {
+namespace tilewright::resolving {
 
 /// What every kernel of a plan needs of the whole, found once.
 struct Placement {
@@ -126,4 +126,4 @@ std::optional<Reason> check_legal(const Draft& d);
 void place_parts(Draft& d);  // of a legal kernel
 Kernel resolved_kernel(const Draft& d);
 
-}  // namespace tilewright::lowering
+}  // namespace tilewright::resolving

@@ -101,6 +101,17 @@ std::optional<Demand> Part::demand(const BoundTree& tree) const {
   return known->second;
 }
 
+/// Of running operators: their kernel goes in blocks of the reduction, which is no tree with units.
+/// A block's chain is L's cycles of a warp (try_one); its bytes are those of home, each once.
+Demand Part::by_cycles(const Stitched& s, std::int64_t threads) const {
+  const auto blocks = static_cast<double>(s.blocks);
+  return {.blocks = blocks,
+          .warps = ceil_over(static_cast<double>(threads), kWarp),
+          .meets = true,
+          .sectors = dram_bytes_ / kSectorBytes / blocks,
+          .registers = static_cast<double>(s.registers)};
+}
+
 /// Rows a block, registers, shared memory. False where they do not fit.
 bool Part::place(Stitched& s, std::int64_t threads) const {
   rows_and_blocks(s, threads);
@@ -127,7 +138,7 @@ bool Part::place(Stitched& s, std::int64_t threads) const {
     s.registers += tree->kept;
     s.shared_bytes = std::max(s.shared_bytes, tree->shared_bytes + partials);
     s.shared_unshared_bytes = std::max(s.shared_unshared_bytes, s.shared_bytes);
-    const std::optional<Demand> demand = this->demand(*tree);
+    const std::optional<Demand> demand = running_ ? by_cycles(s, threads) : this->demand(*tree);
     if (!demand) return false;
     s.demand = *demand;
   }

@@ -71,6 +71,7 @@ class Part {
 
   // latency.cpp
   std::optional<Demand> demand(const BoundTree& tree) const;
+  Demand by_cycles(const Stitched& s, std::int64_t threads) const;
   bool place(Stitched& s, std::int64_t threads) const;
   void rows_and_blocks(Stitched& s, std::int64_t threads) const;
   void runs_and_blocks(Stitched& s) const;
@@ -131,6 +132,7 @@ class Part {
   bool over_columns_ = false;  ///< runs_over_columns()
   bool points_ = false;        ///< a row is a point
   bool nested_ = false;        ///< has_nested_rows()
+  bool running_ = false;       ///< it has running operators
   std::int64_t widest_ = 1;
   double dram_bytes_ = 0;  ///< compulsory
 };

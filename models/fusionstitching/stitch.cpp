@@ -36,6 +36,8 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
   nested_ = has_nested_rows(g, c);
+  running_ = std::ranges::any_of(c.vertices,
+                                 [&](int v) { return g.workload().op(g.vertex(v).op).running; });
 }
 
 // ---- Groups
@@ -129,6 +131,7 @@ bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
     cost_spread(s, threads);
   else
     s.written ? cost_written(s, threads) : cost(s, threads);
+  if (running_) s.demand.chain = d_.block + s.cycles_per_warp;
   f(s);
   return true;
 }

@@ -75,28 +75,28 @@ def emit(
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
     None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
-    = ..., seed: int | None = ..., out: str | PathLike[str] | None = ..., isa: str | None = ...,
-    micro_kernel: str | None = ..., prefetch: bool | None = ..., warps: int | None = ...,
-    stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ...,
-    published: bool | None = ..., ours: bool | None = ..., reading: str | None = ..., edges: str
-    | None = ..., memory: str | None = ..., objective: str | None = ..., write_weight: float |
-    None = ..., min_tile: int | None = ..., expression: str | None = ..., hoist: str | None =
-    ..., rule1: str | None = ..., rule4: str | None = ..., stores: str | None = ..., phi: str |
-    None = ..., rules: str | None = ..., slack: float | None = ..., padding: float | None = ...,
-    tile_step: int | None = ..., search: str | None = ..., population: int | None = ..., top:
-    int | None = ..., epsilon: float | None = ..., patience: int | None = ..., generations: int
-    | None = ..., no_guard: bool | None = ..., top_k: int | None = ..., group: int | None = ...,
-    beam: int | None = ..., last_step: str | None = ..., alone: str | None = ..., remote: str |
-    None = ..., skip: str | None = ..., xla_seed: str | None = ..., most_operators: int | None =
-    ..., call_us: float | None = ..., registers: int | None = ..., penalty: str | None = ...,
-    pick: str | None = ..., groupings: str | None = ..., product: str | None = ..., written: str
-    | None = ..., latency: str | None = ..., bandwidth: str | None = ..., compose: str | None =
-    ..., schedule_rank: int | None = ..., stitch: str | Sequence[str] | Mapping[str, object] |
-    None = ..., check: bool = ...
+    = ..., seed: int | None = ..., explain: bool | None = ..., out: str | PathLike[str] | None =
+    ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None = ...,
+    warps: int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
+    PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ..., reading:
+    str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None =
+    ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None =
+    ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str
+    | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
-    Returns {'target', 'files', 'build', 'notes', ...}.
+    Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
@@ -111,6 +111,7 @@ def emit(
         target: what code is for (tilewright targets) (default cpu; plan: none)
         threads: threads (default every core; emit, run, measure, simulate: 1)
         seed: of everything random (default 1)
+        explain: what the threads of each kernel do, step by step; -o may be left out
         out: the folder to write
         check: raise Refused where the outcome says no (default False)
 

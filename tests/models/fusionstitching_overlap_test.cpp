@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "core/lowering/gpu/thread_program.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
+#include "models/fusionstitching/accesses.h"
 #include "models/fusionstitching/fusionstitching.h"
 #include "models/fusionstitching/overlap.h"
 
@@ -287,6 +289,72 @@ TEST(DemandOf, TilesInSharedMemoryAreBroughtElementByElement) {
   // 1026 elements, 32 at a time, one load after the other.
   EXPECT_GE(w.chain, 100 + 33 * 800);
   EXPECT_LE(w.chain, 100 + 33 * 800 + 10000);
+}
+
+/// Of the first step of a kind, what its warps touch at home.
+Accesses touched(const std::string& text, const std::string& tree, lowering::Step::Kind kind) {
+  const Graph g = graph_from(text);
+  Plan plan;
+  plan.kernels.push_back({.level = "registers", .tree = parse_tree(tree)});
+  const Schedule schedule =
+      resolve(plan, g.shared_workload(), std::make_shared<const Machine>(named_machine("h200")))
+          .value();
+  const lowering::ThreadProgram p = lowering::lower(schedule, 0).value();
+  const lowering::Step* found = nullptr;
+  const std::function<void(const std::vector<lowering::Step>&)> look =
+      [&](const std::vector<lowering::Step>& steps) {
+        for (const lowering::Step& s : steps) {
+          if (s.kind == kind && found == nullptr) found = &s;
+          look(s.body);
+        }
+      };
+  look(p.steps);
+  const AccessCounts counts(p);
+  if (kind == lowering::Step::Kind::stage) return counts.staged(*found);
+  return counts.home(p.value(found->values.front()).tensor, found->at, found->dims,
+                     found->strip.width, found->copies, found->inside);
+}
+
+TEST(Accesses, AreCountedFromTheAddressesOfLanes) {
+  using Kind = lowering::Step::Kind;
+  const auto rows = [](const char* tree, Kind kind) {
+    return touched(
+        "loops: {r: 64, c: 128}\ntensors: {x: [r, c], s: [r]}\noutputs: [s]\n"
+        "operators:\n  - s[r] += x[r,c]\n",
+        tree, kind);
+  };
+  const Accesses wide = rows("r/1@grid c/4@lane ( C.s )", Kind::load);
+  EXPECT_EQ(wide.count, 1);
+  EXPECT_EQ(wide.sectors, 16);
+  EXPECT_EQ(wide.wavefronts, 4);
+  const Accesses narrow = rows("r/1@grid c/1@lane ( C.s )", Kind::load);
+  EXPECT_EQ(narrow.sectors, 4);
+  EXPECT_EQ(narrow.wavefronts, 1);
+  // A row a lane: each in a line of its own.
+  const Accesses apart = rows("r/32@grid r/1@thread c/1 ( C.s )", Kind::load);
+  EXPECT_EQ(apart.sectors, 32);
+  EXPECT_EQ(apart.wavefronts, 32);
+  // One lane writes the sum of all.
+  EXPECT_EQ(rows("r/1@grid c/4@lane ( C.s )", Kind::store).sectors, 1);
+  EXPECT_EQ(rows("r/32@grid r/1@thread c/1 ( C.s )", Kind::store).sectors, 4);
+  // Twenty lanes have something to load.
+  const Accesses some = touched(
+      "loops: {r: 64, c: 20}\ntensors: {x: [r, c], y: [r, c]}\noutputs: [y]\n"
+      "operators:\n  - y[r,c] = abs(x[r,c])\n",
+      "r/1@grid c/1@lane ( C.y )", Kind::load);
+  EXPECT_EQ(some.sectors, 3);
+}
+
+TEST(Accesses, OfTilesGoAlongTheirRows) {
+  const auto window = [](const char* tree) {
+    return touched(
+        "loops: {r: 64, c: 1024, k: 3}\ntensors: {x: [r, 1026], s: [r, c]}\noutputs: [s]\n"
+        "operators:\n  - s[r,c] += x[r,c+k]\n",
+        tree, lowering::Step::Kind::stage);
+  };
+  const Accesses along = window("r/1@grid ( L.x@shared c/1@lane k/1 ( C.s ) )");
+  EXPECT_EQ(along.sectors, 4);
+  EXPECT_EQ(along.wavefronts, 2);
 }
 
 }  // namespace

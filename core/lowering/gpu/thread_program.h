@@ -250,6 +250,7 @@ struct ThreadProgram {
 struct LowerOptions {
   int warps = 0;                ///< of a block whose loops are bound to threads; 0: the launch's, or 8
   std::int64_t shared_room = 0;  ///< bytes of shared memory a block may have; 0: as the machine has
+  std::string target = "gpu";    ///< whose name reasons have
 };
 
 /// Whether some loop of the kernel is bound to warps, lanes or threads.

@@ -65,8 +65,8 @@ void Lowering::check() const {
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
   check_blocks(k_);
-  refuse_once(workload_, k_, "cuda");
-  check_sums(workload_, k_, "cuda");
+  refuse_once(workload_, k_, options_.target);
+  check_sums(workload_, k_, options_.target);
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
     if (n.kind == NodeKind::sync && n.scope == Unit::machine)
