@@ -22,8 +22,7 @@ ProgramPrinter::Gathered ProgramPrinter::gathered_at(const Gather& g) {
     std::string index = "i64(" + p_.variables.text(d.index) + ")";
     if (d.by >= 0) {
       index = named("i64", "index", "i64(x" + std::to_string(d.by) + ")");
-      at.there =
-          both(at.there, index + " >= 0 && " + index + " < " + std::to_string(d.extent));
+      at.there = both(at.there, index + " >= 0 && " + index + " < " + std::to_string(d.extent));
     }
     at.place += " + " + times(d.stride, index);
   }
@@ -128,9 +127,8 @@ void ProgramPrinter::compute(const Step& s) {
     if (known[i]) return;
     known[i] = true;
     const Read& r = s.reads[i];
-    const std::string value = r.from == Read::From::run
-                                  ? run->name + "[" + index(run->element).text + "]"
-                                  : read(r);
+    const std::string value =
+        r.from == Read::From::run ? run->name + "[" + index(run->element).text + "]" : read(r);
     out_.line("const " + real() + " x" + std::to_string(i) + " = " + value + ";");
   };
   if (run) {

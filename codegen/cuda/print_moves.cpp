@@ -36,10 +36,11 @@ void ProgramPrinter::move(const Step& s) {
   if (v.alike && v.loaded()) in += ", " + only;
   const std::string values = "&" + (run.whole ? array(v, {}, run.element) + "[0]" : array(v));
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, s.at);
-  const std::string function = s.kind == Step::Kind::store ? s.atomic ? "add_several" : "store_several"
-                               : v.alike                   ? "load_alike"
-                               : s.together                ? "load_together"
-                                                           : "load_several";
+  const std::string function = s.kind == Step::Kind::store
+                                   ? s.atomic ? "add_several" : "store_several"
+                               : v.alike    ? "load_alike"
+                               : s.together ? "load_together"
+                                            : "load_several";
   out_.line(function + "<" + std::to_string(run.width) + ">(" +
             (s.kind == Step::Kind::load ? values + ", " + place : place + ", " + values) + in +
             ");");

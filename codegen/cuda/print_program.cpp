@@ -44,7 +44,9 @@ std::vector<TileUse> ProgramPrinter::tiles(const Machine& machine) const {
     const bool shared = v.storage == Storage::shared, direct = v.storage == Storage::direct;
     all.push_back({.tensor = workload_.tensor(v.tensor).name,
                    .level = machine.level(p_.kernel->buffer(v.buffer).level).name,
-                   .place = shared ? "shared, " + real() : direct ? "nowhere" : "registers",
+                   .place = shared   ? "shared, " + real()
+                            : direct ? "nowhere"
+                                     : "registers",
                    .bytes = shared ? v.elements * p_.element_bytes() : 0,
                    .reason = direct ? "used element by element" : v.reason});
   }
@@ -110,8 +112,7 @@ void ProgramPrinter::print(const Step& s) {
 
 void ProgramPrinter::declare(const Value& v) {
   std::string sizes;
-  for (int id : v.dims)
-    sizes += "[" + std::to_string(index(id).count) + "]";
+  for (int id : v.dims) sizes += "[" + std::to_string(index(id).count) + "]";
   out_.line(real() + " " + v.name + (v.storage == Storage::shared ? "_sum" : "") + sizes + ";");
 }
 
@@ -181,7 +182,7 @@ void ProgramPrinter::parts(const Step& s) {
 
 /// A name for a value; the same value keeps the name that it has.
 std::string ProgramPrinter::named(const std::string& type, const std::string& base,
-                                 const std::string& text) {
+                                  const std::string& text) {
   for (const auto& scope : defined_)
     if (const auto found = scope.find(type + text); found != scope.end()) return found->second;
   const std::string name = p_.names.fresh(base);
@@ -201,8 +202,7 @@ std::string ProgramPrinter::condition(const std::vector<Linear>& inside) {
 /// differ by constants.
 std::string ProgramPrinter::offset_text(TensorId t, const Linear& flat) {
   Linear base, rest = number(flat.constant);
-  for (const auto& [id, c] : flat.terms)
-    (index(id).unrolled ? rest : base).terms[id] = c;
+  for (const auto& [id, c] : flat.terms) (index(id).unrolled ? rest : base).terms[id] = c;
   std::string text;
   if (!base.terms.empty()) {
     const bool wide = workload_.tensor(t).elements().value >= kLongest;
@@ -220,14 +220,12 @@ std::string ProgramPrinter::offset_text(TensorId t, const Linear& flat) {
 
 /// A value in registers; `of_use`: the user's indices for the maker's.
 std::string ProgramPrinter::array(const Value& v, const std::map<int, int>& of_use,
-                                 int without) const {
+                                  int without) const {
   std::string text = v.name + (v.storage == Storage::shared ? "_sum" : "");
   for (int id : v.dims) {
     if (id == without) continue;
     const auto found = of_use.find(id);
-    text += "[" +
-            index(found == of_use.end() ? id : found->second).text +
-            "]";
+    text += "[" + index(found == of_use.end() ? id : found->second).text + "]";
   }
   return text;
 }

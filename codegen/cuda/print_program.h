@@ -1,5 +1,6 @@
-// CUDA text of a ThreadProgram (core/lowering/gpu/thread_program.h), a step at a time. It decides nothing:
-// what is loaded when, by whom and where it lies is the program's. It names what is computed twice.
+// CUDA text of a ThreadProgram (core/lowering/gpu/thread_program.h), a step at a time. It decides
+// nothing: what is loaded when, by whom and where it lies is the program's. It names what is
+// computed twice.
 #pragma once
 
 #include <functional>

@@ -12,7 +12,8 @@ using lowering::Linear;
 using lowering::ProgramIndex;
 
 constexpr std::int64_t kSector = 32, kLine = 128, kBanks = 32;
-constexpr std::int64_t kVector = 4;  // elements of shared memory that a thread moves at once, at most
+constexpr std::int64_t kVector =
+    4;  // elements of shared memory that a thread moves at once, at most
 
 }  // namespace
 
@@ -44,8 +45,7 @@ Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>
     if (std::ranges::any_of(inside, [&](const Linear& x) {
           return std::ranges::all_of(x.terms,
                                      [&](const auto& term) {
-                                       return p_.index(term.first).kind ==
-                                              ProgramIndex::Kind::unit;
+                                       return p_.index(term.first).kind == ProgramIndex::Kind::unit;
                                      }) &&
                  in_lane(x, lane) <= 0;
         }))
@@ -73,8 +73,7 @@ Accesses AccessCounts::staged(const lowering::Step& s) const {
   const std::int64_t bytes = size_of(p_.workload->tensor(p_.value(s.values.front()).tensor).dtype);
   const int row = s.elements.empty() ? -1 : s.elements.back();
   const std::int64_t apart = row < 0 || !s.from.terms.contains(row) ? 0 : s.from.terms.at(row);
-  const std::int64_t lanes =
-      row < 0 ? 1 : std::min({p_.index(row).count, s.threads, kLanes});
+  const std::int64_t lanes = row < 0 ? 1 : std::min({p_.index(row).count, s.threads, kLanes});
   // Of lanes with tiles of their own each is somewhere else.
   const std::int64_t others = s.threads == 1 ? kLanes : 1;
   const auto touched = [&](std::int64_t unit) {
@@ -111,8 +110,7 @@ double AccessCounts::of_block(const Linear& at, const std::vector<int>& dims) co
   double n = 1;
   for (int id : dims) n *= static_cast<double>(p_.index(id).count);
   for (const auto& [id, c] : at.terms)
-    if (p_.index(id).kind == ProgramIndex::Kind::unit)
-      n *= static_cast<double>(p_.index(id).count);
+    if (p_.index(id).kind == ProgramIndex::Kind::unit) n *= static_cast<double>(p_.index(id).count);
   return n;
 }
 

@@ -17,9 +17,9 @@ struct Accesses {
 class AccessCounts {
  public:
   explicit AccessCounts(const lowering::ThreadProgram& p) : p_(p) {}
-  /// Of elements `at` of a tensor at home, for all values of `dims`, `width` of them at once; by the
-  /// first of their copies, where all of `inside` is positive. Where a block's and a turn's part of
-  /// the address begins is taken as aligned.
+  /// Of elements `at` of a tensor at home, for all values of `dims`, `width` of them at once; by
+  /// the first of their copies, where all of `inside` is positive. Where a block's and a turn's
+  /// part of the address begins is taken as aligned.
   Accesses home(TensorId t, const lowering::Linear& at, const std::vector<int>& dims,
                 std::int64_t width, const lowering::Copies& copies,
                 const std::vector<lowering::Linear>& inside) const;

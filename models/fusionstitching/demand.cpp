@@ -28,7 +28,8 @@ constexpr double kUnrolled = 8;     // turns of a loop over units that are unrol
 constexpr double kOfAccess = 2;     // instructions of an access: its address, itself
 constexpr double kOfBlock = 20;     // of a warp, once: indices of its block and thread
 constexpr double kIndependent = 4;  // instructions of a warp under way together
-// Barriers that it takes until all warps have a block's sum: its own, and waiting for the last warp.
+// Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
+// warp.
 constexpr double kMeetings = 2;
 
 /// Steps of operators that share their loops, each with how often a thread comes to it.
@@ -108,11 +109,10 @@ class Tally {
         return beside_readers(id);
       case NodeKind::loop:
         return n.binding != Binding::grid &&
-               (n.children.size() == 1
-                    ? is_leaf(n.children.front())
-                    : std::ranges::all_of(n.children, [&](NodeId c) {
-                        return k_.node(c).kind != NodeKind::loop && is_leaf(c);
-                      }));
+               (n.children.size() == 1 ? is_leaf(n.children.front())
+                                       : std::ranges::all_of(n.children, [&](NodeId c) {
+                                           return k_.node(c).kind != NodeKind::loop && is_leaf(c);
+                                         }));
       case NodeKind::sequence:
         return n.children.size() == 1 ? is_leaf(n.children.front())
                                       : std::ranges::all_of(n.children, [&](NodeId c) {
@@ -169,8 +169,7 @@ class Tally {
       if (const NodeId root = pass_of(s); root.valid()) {
         Pass pass{.root = root};
         collect(s, 1, pass);
-        for (; i + 1 < steps.size() &&
-               (costless(steps[i + 1]) || pass_of(steps[i + 1]) == root);
+        for (; i + 1 < steps.size() && (costless(steps[i + 1]) || pass_of(steps[i + 1]) == root);
              ++i)
           if (!costless(steps[i + 1])) collect(steps[i + 1], 1, pass);
         if (pass.steps.size() == 1 && pass.steps.front().first->kind == Step::Kind::start) continue;
@@ -277,9 +276,7 @@ class Tally {
         !sum.meets && std::ranges::any_of(pass.loops, [&](int l) { return indexed_.contains(l); });
     const double turns = pass.turns;
     const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
-    const double together = sum.meets  ? 1
-                            : unrolled ? fitting
-                                       : std::min(turns, ahead(pass));
+    const double together = sum.meets ? 1 : unrolled ? fitting : std::min(turns, ahead(pass));
     // Several turns' loads are under way together, in registers; where nothing is kept, with
     // temporaries.
     double under_way = together * sum.loaded;
@@ -339,8 +336,8 @@ class Tally {
           out_.instructions += sums * done * warps(s) * (2 + 2 * out_.warps);
           out_.wavefronts += sums * done * warps(s) * (1 + out_.warps);
           const double meetings = p_.value(j.value).uses.empty() ? 1 : kMeetings;
-          sum.after +=
-              times * (2 * d_.shared + meetings * d_.barrier) + sums * times * out_.warps * d_.light;
+          sum.after += times * (2 * d_.shared + meetings * d_.barrier) +
+                       sums * times * out_.warps * d_.light;
         }
         return;
       case Step::Kind::keep:
@@ -436,7 +433,8 @@ class Tally {
           at = at + dimension.stride * dimension.index;
           if (dimension.by < 0) continue;
           const Read& by = s.reads[static_cast<std::size_t>(dimension.by)];
-          sum.dependent = sum.dependent || by.from == Read::From::home || sum.own.contains(by.value);
+          sum.dependent =
+              sum.dependent || by.from == Read::From::home || sum.own.contains(by.value);
           // Rows that values name lie anywhere: lanes with values of their own touch other sectors.
           at = at + accesses_.row_of(by, dimension.stride);
         }
@@ -475,7 +473,7 @@ class Tally {
         serial = serial || shared;
       }
     }
-    return fetches && computes == 1 ? pass.turns
+    return fetches && computes == 1           ? pass.turns
            : serial && pass.turns > kUnrolled ? 1
                                               : kLoopsAhead;
   }

@@ -27,10 +27,9 @@ std::unique_ptr<Lowered> lowered(const std::string& text, const std::string& tre
   Plan plan;
   plan.kernels.push_back(
       {.name = "k", .level = "registers", .tree = parse_tree(tree), .pins = std::move(pins)});
-  Result<Schedule> schedule =
-      resolve(plan,
-              std::make_shared<const Workload>(workload_from_yaml("name: test\n" + text, "test")),
-              std::make_shared<const Machine>(named_machine("h200")));
+  Result<Schedule> schedule = resolve(
+      plan, std::make_shared<const Workload>(workload_from_yaml("name: test\n" + text, "test")),
+      std::make_shared<const Machine>(named_machine("h200")));
   if (!schedule) throw std::runtime_error(schedule.reason());
   auto out = std::make_unique<Lowered>(Lowered{std::move(schedule).value(), Reason{"none"}});
   out->program = lower(out->schedule, 0, options);
@@ -61,8 +60,8 @@ const char* const kCentred =
     "operators:\n  - s[r] += x[r,c]\n  - y[r,c] = x[r,c] - s[r]\n";
 
 TEST(ThreadProgram, AWarpKeepsItsRowInRegisters) {
-  const auto l = lowered(kCentred,
-                         "r/4@grid r/1@warp ( L.x@registers c/4@lane ( C.s ) Y.warp c/4@lane ( C.y ) )");
+  const auto l = lowered(
+      kCentred, "r/4@grid r/1@warp ( L.x@registers c/4@lane ( C.s ) Y.warp c/4@lane ( C.y ) )");
   const ThreadProgram& p = l->program.value();
   EXPECT_EQ(p.warps, 4);
   EXPECT_EQ(p.shared_bytes, 0);
@@ -122,9 +121,9 @@ TEST(ThreadProgram, StepsSayHowManyWarpsAndIterationsThereAre) {
 }
 
 TEST(ThreadProgram, RefusesWithTheReason) {
-  const auto l = lowered(kCentred,
-                         "r/4@grid r/1@warp ( L.x@registers c/4@lane ( C.s ) Y.warp c/4@lane ( C.y ) )",
-                         {}, {.shared_room = 1});
+  const auto l = lowered(
+      kCentred, "r/4@grid r/1@warp ( L.x@registers c/4@lane ( C.s ) Y.warp c/4@lane ( C.y ) )", {},
+      {.shared_room = 1});
   EXPECT_TRUE(l->program.ok());  // needs none
   const auto large =
       lowered(kCentred, "r/1@grid ( L.x@registers c/1@thread ( C.s ) Y.block c/1@thread ( C.y ) )",
@@ -136,8 +135,8 @@ TEST(ThreadProgram, RefusesWithTheReason) {
 }
 
 TEST(ThreadProgram, IsDescribedStepByStep) {
-  const auto l = lowered(kCentred,
-                         "r/4@grid r/1@warp ( L.x@registers c/4@lane ( C.s ) Y.warp c/4@lane ( C.y ) )");
+  const auto l = lowered(
+      kCentred, "r/4@grid r/1@warp ( L.x@registers c/4@lane ( C.s ) Y.warp c/4@lane ( C.y ) )");
   const std::string text = describe(l->program.value());
   std::size_t at = 0;  // in this order
   for (const char* line :
@@ -145,7 +144,8 @@ TEST(ThreadProgram, IsDescribedStepByStep) {
         "L.x[", "4 elements at once", "start sum s", "C.s: s[r] += x[r,c]", "adds to s",
         "join s over 32 lanes", "C.y: y[r,c] = x[r,c] - s[r]", "S.y["}) {
     const std::size_t found = text.find(line, at);
-    ASSERT_NE(found, std::string::npos) << line << " is not after character " << at << " of\n" << text;
+    ASSERT_NE(found, std::string::npos) << line << " is not after character " << at << " of\n"
+                                        << text;
     at = found;
   }
   EXPECT_THAT(text, Not(HasSubstr("barrier")));

@@ -143,7 +143,9 @@ class Describer {
     switch (s.kind) {
       case Kind::loop:
         line("loop " + p_.index(s.index).text + ", " + count(p_.index(s.index).count, "turn") +
-             (p_.index(s.index).unrolled ? ", unrolled" : s.few ? ", four at a time" : ""));
+             (p_.index(s.index).unrolled ? ", unrolled"
+              : s.few                    ? ", four at a time"
+                                         : ""));
         return body(s.body);
       case Kind::blocks:
         line("blocks" + (s.index < 0 ? "" : " " + p_.index(s.index).text) + ", " +

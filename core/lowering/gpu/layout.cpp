@@ -1,4 +1,5 @@
-// How values lie: what a thread moves at once, and the places of tiles and of sums in shared memory.
+// How values lie: what a thread moves at once, and the places of tiles and of sums in shared
+// memory.
 #include <algorithm>
 
 #include "core/lowering/gpu/lowering.h"
@@ -32,7 +33,7 @@ int Lowering::contiguous(TensorId t, const Key& key, const std::vector<int>& ids
 
 /// How many elements are moved as one: they lie inside or outside together, on an aligned address.
 std::int64_t Lowering::vector_width(TensorId t, const Linear& at, int element,
-                                         const std::vector<Linear>& inside) const {
+                                    const std::vector<Linear>& inside) const {
   if (element < 0) return 1;
   for (const Linear& x : inside)
     if (x.terms.contains(element)) return 1;
@@ -135,17 +136,15 @@ void Lowering::lay_out() {
       std::int64_t instances = 1;
       for (NodeId l : v.around) {
         const int id = facts_[l.index()].unit;
-        if (id >= 0 && k_.node(l).max_trips > 1)
-          instances *= index(id).count;
+        if (id >= 0 && k_.node(l).max_trips > 1) instances *= index(id).count;
       }
       for (int turn : turns_ahead(v)) instances *= index(turn).count;
       v.offset = room(instances * v.elements);
     }
     if (!v.sum) continue;
     const std::vector<int> units = reduced_units(v);
-    const bool joined = std::ranges::any_of(units, [&](int id) {
-      return index(id).unit != Binding::lane;
-    });
+    const bool joined =
+        std::ranges::any_of(units, [&](int id) { return index(id).unit != Binding::lane; });
     if (!joined || warps_ == 1) continue;
     const std::int64_t elements = scratch_elements(v);
     const bool in_loop = std::ranges::any_of(loops_around(v.anchor), [this](NodeId l) {

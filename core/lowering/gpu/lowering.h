@@ -1,9 +1,9 @@
-// From a schedule to a ThreadProgram: every value at an index that is known when the source is written, up
-// to which thread it is. A walk gives each node the ranges and indices that it has there (walk.cpp,
-// units.cpp); what is loaded or computed becomes a value with a key, its indices, and lies in a register
-// of the thread that makes it where all who use it have the same key there, in shared memory otherwise
-// (loads.cpp, values.cpp, layout.cpp); then the steps are put down (steps.cpp, step_compute.cpp,
-// reads.cpp).
+// From a schedule to a ThreadProgram: every value at an index that is known when the source is
+// written, up to which thread it is. A walk gives each node the ranges and indices that it has
+// there (walk.cpp, units.cpp); what is loaded or computed becomes a value with a key, its indices,
+// and lies in a register of the thread that makes it where all who use it have the same key there,
+// in shared memory otherwise (loads.cpp, values.cpp, layout.cpp); then the steps are put down
+// (steps.cpp, step_compute.cpp, reads.cpp).
 #pragma once
 
 #include <map>
@@ -37,13 +37,13 @@ class Lowering {
   };
   struct Facts {
     std::shared_ptr<const Point> at;  ///< before the node
-    int unit = -1, turn = -1;    ///< loop: its indices, as far as it has them
-    bool cut_short = false;      ///< loop: some blocks or units have fewer iterations of it
-    bool uneven = false;         ///< loop: the last iteration is smaller
-    std::vector<Linear> point;   ///< compute: every loop's value
-    std::vector<int> elements;   ///< compute: its element indices
-    std::vector<Linear> inside;  ///< compute: what holds at the point
-    std::vector<Span> tile;      ///< load
+    int unit = -1, turn = -1;         ///< loop: its indices, as far as it has them
+    bool cut_short = false;           ///< loop: some blocks or units have fewer iterations of it
+    bool uneven = false;              ///< loop: the last iteration is smaller
+    std::vector<Linear> point;        ///< compute: every loop's value
+    std::vector<int> elements;        ///< compute: its element indices
+    std::vector<Linear> inside;       ///< compute: what holds at the point
+    std::vector<Span> tile;           ///< load
   };
 
   // units.cpp

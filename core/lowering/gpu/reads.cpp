@@ -109,8 +109,7 @@ std::vector<Linear> Lowering::guards(const Use& use) const {
   const Key key = use_key(use);
   std::vector<Linear> out;
   const auto idles_warps = [&](const Linear& x) {
-    return x.terms.size() == 1 &&
-           index(x.terms.begin()->first).unit == Binding::warp;
+    return x.terms.size() == 1 && index(x.terms.begin()->first).unit == Binding::warp;
   };
   // Of lanes' own tiles those of idle lanes were not brought.
   const Value& v = values_[used_by_.at({use.node, use.input})];
@@ -156,7 +155,8 @@ bool Lowering::holds_over(NodeId loop, const Use& use, const Value& v) const {
   for (const Linear& x : depends)
     for (const auto& [id, c] : x.terms) {
       const ProgramIndex& i = index(id);
-      if (i.kind == ProgramIndex::Kind::loop && (i.node == loop || is_around(loop, i.node))) return false;
+      if (i.kind == ProgramIndex::Kind::loop && (i.node == loop || is_around(loop, i.node)))
+        return false;
       if (i.kind == ProgramIndex::Kind::element && !i.unrolled) return false;
     }
   return true;

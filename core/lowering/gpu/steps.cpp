@@ -13,15 +13,15 @@ Step Lowering::of_value(Step::Kind kind, std::size_t value) const {
   return step;
 }
 
-/// Which warps have an iteration of these loops, and how many of the iterations that units go through
-/// there are: the last ones may be fewer.
+/// Which warps have an iteration of these loops, and how many of the iterations that units go
+/// through there are: the last ones may be fewer.
 void Lowering::count_units(Step& step, const std::vector<NodeId>& loops) const {
   for (NodeId l : loops) {
     const ScheduleNode& n = k_.node(l);
     const Facts& f = facts_[l.index()];
     const OpLoop& first = n.cuts.front();
-    const auto whole =
-        static_cast<double>(f.at->ranges[slot(first.op, static_cast<std::size_t>(first.local))].most);
+    const auto whole = static_cast<double>(
+        f.at->ranges[slot(first.op, static_cast<std::size_t>(first.local))].most);
     const double trips = std::ceil(whole / static_cast<double>(n.step));
     const auto block = static_cast<double>(warps_);
     step.full *= whole / (trips * std::min(whole, static_cast<double>(n.step)));
@@ -31,7 +31,8 @@ void Lowering::count_units(Step& step, const std::vector<NodeId>& loops) const {
     if (n.binding == Binding::lane) step.warps = std::max(1.0, step.warps);
     const auto units = f.unit < 0 ? 1.0 : static_cast<double>(index(f.unit).count);
     const auto turns = f.turn < 0 ? 1.0 : static_cast<double>(index(f.turn).count);
-    if (n.binding != Binding::grid && turns > 1) step.full *= trips / (turns * std::min(trips, units));
+    if (n.binding != Binding::grid && turns > 1)
+      step.full *= trips / (turns * std::min(trips, units));
   }
 }
 
@@ -122,7 +123,8 @@ void Lowering::synchronise(const std::vector<std::size_t>& values, bool reused,
 /// Whether a loop does so little that the compiler had better do several turns at a time.
 bool Lowering::is_short(NodeId loop) const {
   for (const ProgramIndex& i : p_.indices)
-    if (i.kind == ProgramIndex::Kind::loop && i.node != loop && is_around(loop, i.node) && !i.unrolled)
+    if (i.kind == ProgramIndex::Kind::loop && i.node != loop && is_around(loop, i.node) &&
+        !i.unrolled)
       return false;
   return std::ranges::none_of(values_, [&](const Value& v) {
     return is_around(loop, v.anchor) && (v.sum || v.storage == Storage::shared);

@@ -1,11 +1,11 @@
-// What the threads of one GPU kernel do: values with their layouts (registers, shared memory, home), and
-// the steps that move and compute them, in order, loops and barriers included. A schedule is lowered
-// to it once (lowering.h); the CUDA text is printed from it, `emit --explain` shows it, and time models
-// price it.
+// What the threads of one GPU kernel do: values with their layouts (registers, shared memory,
+// home), and the steps that move and compute them, in order, loops and barriers included. A
+// schedule is lowered to it once (lowering.h); the CUDA text is printed from it, `emit --explain`
+// shows it, and time models price it.
 //
-// Every index, address and condition is a Linear over indices: which block, which warp or lane, which
-// turn of a loop, which element. Control flow is the same for all threads of a block: what lies outside
-// its range is computed for nothing, and neither loaded, stored nor added.
+// Every index, address and condition is a Linear over indices: which block, which warp or lane,
+// which turn of a loop, which element. Control flow is the same for all threads of a block: what
+// lies outside its range is computed for nothing, and neither loaded, stored nor added.
 #pragma once
 
 #include <cstdint>
@@ -69,10 +69,10 @@ struct Use {
 struct Value {
   TensorId tensor;
   BufferId buffer;
-  NodeId producer;  ///< the load or the compute
-  int output = -1;  ///< position in the compute's writes; -1: loaded
+  NodeId producer;   ///< the load or the compute
+  int output = -1;   ///< position in the compute's writes; -1: loaded
   bool sum = false;  ///< of an operator that adds up
-  NodeId anchor;    ///< stands before this node; of a sum: around all of its loops
+  NodeId anchor;     ///< stands before this node; of a sum: around all of its loops
   Key key;
   std::vector<Linear> inside;  ///< where it is defined, each positive
   std::vector<Span> tile;      ///< loads; shared memory: what one instance holds
@@ -155,16 +155,16 @@ struct Write {
 
 struct Step {
   enum class Kind : std::uint8_t {
-    loop,      ///< `body`, for each value of `index`
-    blocks,    ///< `body`, in those blocks of the ones here that have an iteration of the grid loop
-    parts,     ///< each of `body` (kind part) in its own blocks
-    part,      ///< `body`, in `count` blocks from `first` on
-    declare,   ///< registers for a value
-    hold,      ///< what a loop's turns would read of shared memory again and again: into registers
-    load,      ///< home to registers
-    spread,    ///< from the lane that loaded it to its copies
-    stage,     ///< home to shared memory, the threads that share an instance together
-    start,     ///< a sum, from its identity on
+    loop,     ///< `body`, for each value of `index`
+    blocks,   ///< `body`, in those blocks of the ones here that have an iteration of the grid loop
+    parts,    ///< each of `body` (kind part) in its own blocks
+    part,     ///< `body`, in `count` blocks from `first` on
+    declare,  ///< registers for a value
+    hold,     ///< what a loop's turns would read of shared memory again and again: into registers
+    load,     ///< home to registers
+    spread,   ///< from the lane that loaded it to its copies
+    stage,    ///< home to shared memory, the threads that share an instance together
+    start,    ///< a sum, from its identity on
     compute,
     lanes,     ///< joins the parts of a sum that lanes have, by shuffles
     exchange,  ///< joins the parts of sums that warps have, through shared memory; one barrier
@@ -177,7 +177,8 @@ struct Step {
   int index = -1;
   std::vector<Step> body;
   double warps = 0;  ///< of a block that have something to do here; 0: all
-  double full = 1;   ///< of the iterations that blocks, warps and lanes go through, those that there are
+  double full =
+      1;  ///< of the iterations that blocks, warps and lanes go through, those that there are
 
   // loop
   bool few = false;  ///< so little happens in a turn that several had better be unrolled
@@ -202,16 +203,17 @@ struct Step {
   // hold
   Read read;
   // stage
-  Linear from;                                ///< element at home
-  std::vector<int> elements;                  ///< by dimension: the tile's index
-  std::vector<std::vector<Linear>> guards;    ///< by dimension
-  std::int64_t threads = kLanes;              ///< that do it together
+  Linear from;                              ///< element at home
+  std::vector<int> elements;                ///< by dimension: the tile's index
+  std::vector<std::vector<Linear>> guards;  ///< by dimension
+  std::int64_t threads = kLanes;            ///< that do it together
   // exchange: by value
   struct Joined {
     int value = -1;
     std::vector<int> dims, units;
     Strip strip;
-    std::int64_t scratch = 0, elements = 0, lanes = 1;  ///< scratch: bytes; lanes with sums of their own
+    std::int64_t scratch = 0, elements = 0,
+                 lanes = 1;  ///< scratch: bytes; lanes with sums of their own
     bool shared_out = false;
   };
   std::vector<Joined> joined;
@@ -228,11 +230,11 @@ struct ThreadProgram {
   const Workload* workload = nullptr;
   const ScheduledKernel* kernel = nullptr;
   bool f64 = false;
-  std::int64_t warps = 1;         ///< of a block
-  std::int64_t shared_bytes = 0;  ///< of a block
-  std::vector<ProgramIndex> indices;     ///< by the ids that Linears have
-  Variables variables;            ///< the same, with the bounds that are known
-  Names names;                    ///< those that are taken
+  std::int64_t warps = 1;             ///< of a block
+  std::int64_t shared_bytes = 0;      ///< of a block
+  std::vector<ProgramIndex> indices;  ///< by the ids that Linears have
+  Variables variables;                ///< the same, with the bounds that are known
+  Names names;                        ///< those that are taken
   std::vector<Value> values;
   std::vector<std::string> flips;
   std::vector<Step> steps;
@@ -248,7 +250,7 @@ struct ThreadProgram {
 };
 
 struct LowerOptions {
-  int warps = 0;                ///< of a block whose loops are bound to threads; 0: the launch's, or 8
+  int warps = 0;  ///< of a block whose loops are bound to threads; 0: the launch's, or 8
   std::int64_t shared_room = 0;  ///< bytes of shared memory a block may have; 0: as the machine has
   std::string target = "gpu";    ///< whose name reasons have
 };
@@ -256,8 +258,8 @@ struct LowerOptions {
 /// Whether some loop of the kernel is bound to warps, lanes or threads.
 bool binds_units(const ScheduledKernel& k);
 
-/// A kernel whose tree binds loops to warps, lanes or threads. A Reason: what no threads can do as the
-/// plan says. Cost: nodes times loops around them, squared in loads of one buffer.
+/// A kernel whose tree binds loops to warps, lanes or threads. A Reason: what no threads can do as
+/// the plan says. Cost: nodes times loops around them, squared in loads of one buffer.
 Result<ThreadProgram> lower(const Schedule& schedule, int kernel, const LowerOptions& options = {});
 
 /// The program for people: a line a step, indented as they nest.

@@ -137,8 +137,7 @@ void Lowering::bind(NodeId loop) {
 }
 
 /// Threads whose numbers differ where neither the key nor the loops around a place tell them apart.
-Copies Lowering::copies(const Key& key,
-                                            const std::vector<NodeId>& around) const {
+Copies Lowering::copies(const Key& key, const std::vector<NodeId>& around) const {
   std::set<int> present;
   for (const Linear& x : key)
     for (const auto& [id, c] : x.terms)

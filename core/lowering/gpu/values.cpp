@@ -7,8 +7,9 @@ namespace tilewright::lowering {
 namespace {
 
 constexpr std::int64_t kMostValues = 64;  ///< of one array in a thread's registers
-constexpr std::int64_t kMostAlike = 16;   ///< values that all threads have alike, in registers of each
-constexpr std::int64_t kMostTurns = 8;    ///< that are unrolled where nothing asks for it
+constexpr std::int64_t kMostAlike =
+    16;  ///< values that all threads have alike, in registers of each
+constexpr std::int64_t kMostTurns = 8;  ///< that are unrolled where nothing asks for it
 
 std::set<int> ids_of(const std::vector<Linear>& all) {
   std::set<int> ids;
@@ -48,7 +49,8 @@ std::vector<int> Lowering::own(const Key& key, NodeId scope) const {
   std::vector<int> all;
   for (int id : ids_of(key)) {
     const ProgramIndex::Kind kind = index(id).kind;
-    if ((kind == ProgramIndex::Kind::loop || kind == ProgramIndex::Kind::element) && !encloses(scope, id))
+    if ((kind == ProgramIndex::Kind::loop || kind == ProgramIndex::Kind::element) &&
+        !encloses(scope, id))
       all.push_back(id);
   }
   return all;
@@ -56,15 +58,14 @@ std::vector<int> Lowering::own(const Key& key, NodeId scope) const {
 
 std::int64_t Lowering::size_of_dims(const std::vector<int>& dims) const {
   std::int64_t n = 1;
-  for (int id : dims)
-    n *= std::min<std::int64_t>(1 << 20, index(id).count);
+  for (int id : dims) n *= std::min<std::int64_t>(1 << 20, index(id).count);
   return n;
 }
 
 /// Which index of the user stands for which of the maker's, so that both keys are the same in every
 /// thread; none: they are not.
 std::optional<std::map<int, int>> Lowering::match(const Key& made, const Key& used,
-                                                       NodeId scope) const {
+                                                  NodeId scope) const {
   const std::vector<int> of_made = own(made, scope);
   std::vector<int> of_used = own(used, scope);
   if (of_made.size() != of_used.size()) return std::nullopt;
@@ -75,9 +76,7 @@ std::optional<std::map<int, int>> Lowering::match(const Key& made, const Key& us
   std::map<int, int> names;
   for (int m : of_made) {
     const auto same = std::ranges::find_if(of_used, [&](int u) {
-      if (index(u).count !=
-          index(m).count)
-        return false;
+      if (index(u).count != index(m).count) return false;
       for (std::size_t d = 0; d < made.size(); ++d)
         if (factor(made[d], m) != factor(used[d], u)) return false;
       return true;
@@ -130,8 +129,7 @@ std::set<int> Lowering::reduced(const Value& v) const {
           if (id >= 0) ids.insert(id);
   std::erase_if(ids, [&](int id) {
     return index(id).kind == ProgramIndex::Kind::block ||
-           (v.sum && index(id).node.valid() &&
-            encloses(k_.node(v.anchor).parent, id));
+           (v.sum && index(id).node.valid() && encloses(k_.node(v.anchor).parent, id));
   });
   return ids;
 }
@@ -263,8 +261,7 @@ bool Lowering::adopt_key(Value& v) {
   v.inside.clear();
   for (const Linear& x : facts_[v.uses.front().node.index()].inside)
     if (std::ranges::all_of(x.terms, [&](const auto& t) {
-          return known.contains(t.first) ||
-                 index(t.first).kind == ProgramIndex::Kind::block;
+          return known.contains(t.first) || index(t.first).kind == ProgramIndex::Kind::block;
         }))
       v.inside.push_back(x);
   return true;
@@ -429,7 +426,7 @@ void Lowering::choose_names() {
   for (Value& v : values_) {
     if (v.storage == Storage::direct) continue;
     v.name = p_.names.fresh(identifier("", workload_.tensor(v.tensor).name) +
-                          (v.storage == Storage::shared ? "_shared" : "_own"));
+                            (v.storage == Storage::shared ? "_shared" : "_own"));
   }
 }
 

@@ -110,8 +110,7 @@ void Lowering::require(std::vector<Linear>& inside, Linear x) const {
 }
 
 /// The values that an index takes, clipped to its dimension.
-Span Lowering::access_span(OpId id, const Affine& a, std::int64_t extent,
-                                               const Point& at) const {
+Span Lowering::access_span(OpId id, const Affine& a, std::int64_t extent, const Point& at) const {
   Span s{.lo = number(a.offset), .most = 1, .ends = {}};
   // Past the last value: by each end of each loop's range, that of a sum of loops by all of theirs.
   std::vector<Linear> ends{number(1 + a.offset)};
@@ -182,16 +181,14 @@ Span Lowering::hull(const Span& a, const Span& b) const {
   return s;
 }
 
-std::vector<Span> Lowering::access_box(OpId op, const Access& access,
-                                                           const Point& at) const {
+std::vector<Span> Lowering::access_box(OpId op, const Access& access, const Point& at) const {
   std::vector<Span> box;
   for (std::size_t d = 0; d < access.index.size(); ++d)
     box.push_back(access_span(op, access.index[d], workload_.tensor(access.tensor).shape[d], at));
   return box;
 }
 
-std::vector<Span> Lowering::reads_box(const std::vector<ReadRef>& reads,
-                                                          const Point& at) const {
+std::vector<Span> Lowering::reads_box(const std::vector<ReadRef>& reads, const Point& at) const {
   std::vector<Span> all;
   for (const ReadRef& r : reads) {
     std::vector<Span> box =
@@ -258,7 +255,7 @@ void Lowering::enter_body(NodeId body, Point& at) {
 }
 
 Key Lowering::key_of(const Operator& op, const Access& access,
-                                         const std::vector<Linear>& point) const {
+                     const std::vector<Linear>& point) const {
   Key key;
   for (const Affine& a : access.index) {
     Linear x = number(a.offset);
@@ -303,8 +300,7 @@ void Lowering::walk_loop(NodeId id, const Point& around) {
     last = index(facts.unit).count - 1;
   }
   if (facts.turn >= 0) {
-    const std::int64_t size =
-        facts.unit >= 0 ? index(facts.unit).count : 1;
+    const std::int64_t size = facts.unit >= 0 ? index(facts.unit).count : 1;
     turn = turn + size * linear(facts.turn);
     last += size * (index(facts.turn).count - 1);
   }
