@@ -32,7 +32,7 @@ std::vector<std::string> operator_texts(const Workload& w) {
 using Texts = std::vector<std::string>;
 
 TEST(Builtin, EveryRecordHolds) {
-  EXPECT_EQ(builtin_workloads().size(), 27u + 12 + 8 + 12 + 9);
+  EXPECT_EQ(builtin_workloads().size(), 31u + 12 + 8 + 12 + 9 + 11);
   for (const BuiltinWorkload& b : builtin_workloads()) {
     SCOPED_TRACE(b.name);
     EXPECT_FALSE(b.summary.empty());
@@ -55,7 +55,13 @@ TEST(Builtin, EveryParameterMatters) {
       const std::string value = item.substr(item.find('=') + 1);
       // Attention's groups divide its heads; a causal mask needs as many columns as rows.
       const bool of_heads = key == "groups" && b.defaults.find("heads=") != b.defaults.npos;
-      const std::string also = of_heads ? ":heads=6" : key == "causal" ? ":l=4096" : "";
+      // Heads divide a network's hidden size: 1008 by 12, 14, 16 and 18.
+      const bool network = b.name.starts_with("bert");
+      const std::string also = of_heads                     ? ":heads=6"
+                               : key == "causal"            ? ":l=4096"
+                               : network && key == "hidden" ? ":heads=2"
+                               : network && key == "heads"  ? ":hidden=1008"
+                                                            : "";
       const std::string other = key == "dtype"    ? "i8"
                                 : value == "0"    ? "1"
                                 : key == "relu" || key == "gather" ? "0"

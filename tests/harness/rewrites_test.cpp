@@ -98,12 +98,13 @@ TEST(Composed, LstmCellIsOneKernelThatReadsOnce) {
   EXPECT_FALSE(b.json["plan"].contains("rewrites"));
   EXPECT_EQ(b.json["plan"]["kernels"].size(), 2u);
   EXPECT_GT(b.json["volume_bytes"].get<std::int64_t>(), compulsory_of(cell));
-  // Joined, what is read in slices goes through shared memory.
+  // Joined, what is read in slices goes through shared memory: about as fast, but for the barrier, for
+  // which the composed kernel is chosen.
   as_written.options["stitch"] = {"compose=no"};
   const Answer joined = plan(as_written);
   ASSERT_TRUE(joined.ok());
   EXPECT_EQ(joined.json["plan"]["kernels"].size(), 1u);
-  EXPECT_GT(joined.json["seconds"].get<double>(), a.json["seconds"].get<double>());
+  EXPECT_NEAR(joined.json["seconds"].get<double>() / a.json["seconds"].get<double>(), 1, 0.01);
   EXPECT_EQ(predict(request(cell)).json["volume_bytes"], compulsory_of(cell));
   EXPECT_EQ(explain(request(cell), false).json["rewrites"], ordered_json({"compose"}));
 }

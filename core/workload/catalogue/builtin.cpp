@@ -56,7 +56,8 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> out = builtin::gemm_families();
     for (auto&& more : {builtin::row_families(), builtin::conv_families(),
-                        builtin::graph_families(), builtin::random_families()})
+                        builtin::graph_families(), builtin::network_families(),
+                        builtin::random_families()})
       out.insert(out.end(), more.begin(), more.end());
     return out;
   }();
@@ -64,7 +65,11 @@ const std::vector<Family>& families() {
 }
 
 const std::vector<Row>& rows() {
-  static const std::vector<Row> all = builtin::paper_rows();
+  static const std::vector<Row> all = [] {
+    std::vector<Row> out = builtin::paper_rows();
+    for (Row& r : builtin::network_rows()) out.push_back(std::move(r));
+    return out;
+  }();
   return all;
 }
 
@@ -161,7 +166,7 @@ void set_parameters(Named& n, std::string_view name, std::string_view text) {
                     .problem = "is unknown" + hint,
                     .accepted = join(known) +
                                 ", a row (chimera/G1..G12, chimera/C1..C8, mcfuser/G1..G12, "
-                                "mcfuser/S1..S9), or a .yaml file"});
+                                "mcfuser/S1..S9, se-module/M0..M9, bert-large), or a .yaml file"});
 }
 
 }  // namespace

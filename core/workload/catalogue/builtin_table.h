@@ -50,6 +50,8 @@ std::vector<Family> row_families();
 std::vector<Family> conv_families();
 std::vector<Family> graph_families();
 std::vector<Family> random_families();
+std::vector<Family> network_families();
+std::vector<Row> network_rows();
 std::vector<Row> paper_rows();
 
 /// The shortest text that reads back as this number.
