@@ -43,9 +43,10 @@ struct Pass {
 class Tally {
  public:
   /// `kept`: what a walk before this one has found; {}: not known yet.
-  Tally(const Graph& g, const Device& d, const ThreadProgram& p, Kept kept)
+  Tally(const Graph& g, std::span<const int> vertices, const Device& d, const ThreadProgram& p,
+        Kept kept)
       : g_(g), d_(d), p_(p), k_(*p.kernel), accesses_(p), known_(std::move(kept)) {
-    for (int v = 0; v < g.size(); ++v) vertices_[g.workload().op(g.vertex(v).op).name] = v;
+    for (int v : vertices) vertices_[g.workload().op(g.vertex(v).op).name] = v;
     for (const Value& v : p.values)
       if (v.storage == Storage::registers) indexed_.insert(v.dims.begin(), v.dims.end());
     find_indexed(p.steps);
@@ -496,10 +497,11 @@ class Tally {
 
 }  // namespace
 
-Demand demand_of(const Graph& g, const Device& d, const ThreadProgram& p) {
-  Tally first(g, d, p, {});
+Demand demand_of(const Graph& g, std::span<const int> vertices, const Device& d,
+                 const ThreadProgram& p) {
+  Tally first(g, vertices, d, p, {});
   first.take();
-  return Tally(g, d, p, first.kept()).take();
+  return Tally(g, vertices, d, p, first.kept()).take();
 }
 
 }  // namespace tilewright::fusionstitching

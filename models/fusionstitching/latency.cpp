@@ -97,7 +97,7 @@ std::optional<Demand> Part::demand(const BoundTree& tree) const {
   const Result<Schedule> schedule = resolve(plan, part->second, d_.machine);
   if (!schedule) return std::nullopt;
   if (const auto program = lowering::lower(*schedule, 0))
-    known->second = demand_of(g_, d_, *program);
+    known->second = demand_of(g_, c_.vertices, d_, *program);
   return known->second;
 }
 

@@ -43,7 +43,9 @@ Demand demand(const Graph& g, const std::string& tree, std::map<std::string, Pin
   const Schedule schedule =
       resolve(plan, g.shared_workload(), std::make_shared<const Machine>(named_machine("h200")))
           .value();
-  return demand_of(g, round_device(), lowering::lower(schedule, 0).value());
+  std::vector<int> all;
+  for (int v = 0; v < g.size(); ++v) all.push_back(v);
+  return demand_of(g, all, round_device(), lowering::lower(schedule, 0).value());
 }
 /// A kernel of this many blocks that ask for little.
 Demand blocks(double n, double chain = 1) {
