@@ -25,6 +25,7 @@ struct Tensor {
   std::string name;
   std::vector<std::int64_t> shape;  ///< elements, outermost dimension first; rank 0 is a scalar
   DType dtype = DType::f32;
+  double range = 1;  ///< of an input: values are drawn from -range to range (random_inputs)
   Elements elements() const;
   Bytes bytes() const { return bytes_of(elements(), dtype); }
   Box whole() const;

@@ -1,11 +1,13 @@
 // Workload::create: what makes a specification a workload.
 #include <algorithm>
 #include <boost/graph/strong_components.hpp>
+#include <cmath>
 #include <functional>
 #include <queue>
 #include <string>
 #include <unordered_map>
 
+#include "core/base/format.h"
 #include "core/workload/operator_graph.h"
 #include "core/workload/workload.h"
 #include "core/workload/workload_check.h"
@@ -52,6 +54,17 @@ void check_extents(const WorkloadSpec& s) {
     const auto n = checked_product(t.shape, [](std::int64_t e) { return e; });
     if (!n || !checked_mul(*n, size_of(t.dtype)))
       fail(field, "", "has more bytes than 64 bits can count", "less than 2^63 bytes");
+  }
+}
+
+void check_ranges(const WorkloadSpec& s, const std::vector<OpId>& producer) {
+  for (std::size_t i = 0; i < s.tensors.size(); ++i) {
+    const double range = s.tensors[i].range;
+    const std::string field = "ranges." + s.tensors[i].name;
+    if (!(range > 0) || !std::isfinite(range))
+      fail(field, formatted("{}", range), "is no range of values", "a positive number");
+    if (range != 1 && producer[i].valid())
+      fail(field, "", "is of a tensor that an operator writes", "inputs, whose values are drawn");
   }
 }
 
@@ -169,6 +182,7 @@ Workload Workload::create(WorkloadSpec spec) {
   w.producer_ = find_producers(spec);
   w.consumers_ = find_readers(spec);
   check_all_used(spec, w.producer_, w.consumers_);
+  check_ranges(spec, w.producer_);
   w.order_ = order_of(spec, operator_graph(spec.operators.size(), w.producer_, w.consumers_));
 
   std::vector<std::size_t> rank(w.order_.size());

@@ -1,6 +1,7 @@
 #include "core/workload/workload_file.h"
 
 #include <charconv>
+#include <cmath>
 
 #include "core/workload/notation.h"
 
@@ -26,6 +27,19 @@ DType dtype_of(const RawText& raw, const std::string& field) {
   if (!type)
     throw unknown_name(raw.where, field, raw.text, {"f16", "bf16", "f32", "f64", "i8", "i32"});
   return *type;
+}
+
+double range_of(const RawText& raw, const std::string& field) {
+  double range = 0;
+  const char* end = raw.text.data() + raw.text.size();
+  const auto [stop, error] = std::from_chars(raw.text.data(), end, range);
+  if (error != std::errc() || stop != end || !(range > 0) || !std::isfinite(range))
+    throw InputError({.where = raw.where,
+                      .field = field,
+                      .value = raw.text.empty() ? "''" : raw.text,
+                      .problem = "is no range of values",
+                      .accepted = "a positive number"});
+  return range;
 }
 
 /// An entry of a tensor's shape: a loop, an integer or an affine form of loops, whose largest value
@@ -134,11 +148,29 @@ std::string place_of(const RawWorkload& raw, const WorkloadSpec& spec, const std
 
 const std::vector<std::string>& workload_keys() {
   static const std::vector<std::string> keys = {"name",   "dtype",     "loops",  "tensors",
-                                                "dtypes", "operators", "outputs"};
+                                                "dtypes", "ranges",    "operators",
+                                                "outputs"};
   return keys;
 }
 
 namespace {
+
+/// Every entry of a map from tensors, each named once.
+template <class Set>
+void for_each_tensor_of(const std::vector<std::pair<RawText, RawText>>& entries,
+                        const std::string& key, WorkloadSpec& spec, Set set) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto& [name, value] = entries[i];
+    const std::string field = key + "." + name.text;
+    for (std::size_t j = 0; j < i; ++j)
+      if (entries[j].first.text == name.text)
+        throw InputError({.where = name.where,
+                          .field = field,
+                          .problem = "is given twice",
+                          .accepted = "each tensor once"});
+    set(spec.tensors[find_tensor(spec, name, key).index()], value, field);
+  }
+}
 
 /// Fills in as much of `spec` as it gets to, so that an error can be placed.
 void bind_into(const RawWorkload& raw, WorkloadSpec& spec) {
@@ -157,17 +189,12 @@ void bind_into(const RawWorkload& raw, WorkloadSpec& spec) {
   for (const RawWorkload::OperatorEntry& op : raw.operators)
     parse_operator(context, op.text.text, op.text.where, op.name.text);
   infer_shapes(context);
-  for (std::size_t i = 0; i < raw.dtypes.size(); ++i) {
-    const auto& [name, type] = raw.dtypes[i];
-    for (std::size_t j = 0; j < i; ++j)
-      if (raw.dtypes[j].first.text == name.text)
-        throw InputError({.where = name.where,
-                          .field = "dtypes." + name.text,
-                          .problem = "is given twice",
-                          .accepted = "each tensor once"});
-    spec.tensors[find_tensor(spec, name, "dtypes").index()].dtype =
-        dtype_of(type, "dtypes." + name.text);
-  }
+  for_each_tensor_of(raw.dtypes, "dtypes", spec, [](Tensor& t, const RawText& type, auto& field) {
+    t.dtype = dtype_of(type, field);
+  });
+  for_each_tensor_of(raw.ranges, "ranges", spec, [](Tensor& t, const RawText& range, auto& field) {
+    t.range = range_of(range, field);
+  });
   for (const RawText& o : raw.outputs) spec.outputs.push_back(find_tensor(spec, o, "outputs"));
 }
 

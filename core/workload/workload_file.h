@@ -35,6 +35,7 @@ struct RawWorkload {
   std::vector<LoopEntry> loops = {};
   std::vector<TensorEntry> tensors = {};
   std::vector<std::pair<RawText, RawText>> dtypes = {};  ///< tensor, type
+  std::vector<std::pair<RawText, RawText>> ranges = {};  ///< input, largest value drawn
   std::vector<OperatorEntry> operators = {};
   std::vector<RawText> outputs = {};
 };

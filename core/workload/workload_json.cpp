@@ -41,9 +41,10 @@ class JsonReader {
     return {j.get<std::string>(), where_};
   }
   /// Numbers stay text until they are checked.
-  RawText number(const json& j, const std::string& field) const {
+  RawText number(const json& j, const std::string& field,
+                 const std::string& accepted = "a positive integer") const {
     if (j.is_number()) return {j.dump(), where_};
-    return text(j, field, "a positive integer");
+    return text(j, field, accepted);
   }
 
   void section(const std::string& key, const json& j, RawWorkload& raw) const {
@@ -56,7 +57,9 @@ class JsonReader {
     else if (key == "tensors")
       tensors(j, raw);
     else if (key == "dtypes")
-      dtypes(j, raw);
+      entries(j, key, "an object from tensors to element types", raw.dtypes);
+    else if (key == "ranges")
+      entries(j, key, "an object from inputs to the largest value drawn", raw.ranges);
     else if (key == "operators")
       operators(j, raw);
     else if (key == "outputs")
@@ -71,11 +74,11 @@ class JsonReader {
     return j;
   }
 
-  /// A record of an array: an object of the required keys and perhaps the optional one.
+  /// A record of an array: an object of the required keys and perhaps the optional ones.
   const json& record(const json& j, const std::string& field, std::vector<std::string> required,
-                     const std::string& optional = {}) const {
+                     const std::vector<std::string>& optional = {}) const {
     std::vector<std::string> known = required;
-    if (!optional.empty()) known.push_back(optional);
+    known.insert(known.end(), optional.begin(), optional.end());
     if (!j.is_object()) wrong_kind(j, field, "an object with keys " + join(known));
     for (const auto& [key, value] : j.items())
       if (std::find(known.begin(), known.end(), key) == known.end())
@@ -116,21 +119,25 @@ class JsonReader {
         raw.tensors.push_back({{name, where_}, shape(dims, "tensors." + name)});
       return;
     }
-    for (const json& t : array(j, "tensors", "an array of {name, shape, dtype}, or an object")) {
-      record(t, "tensors", {"name", "shape"}, "dtype");
+    for (const json& t : array(j, "tensors", "an array of {name, shape, dtype, range}, or an object")) {
+      record(t, "tensors", {"name", "shape"}, {"dtype", "range"});
       RawText name = text(t["name"], "tensors.name", "a string");
       if (t.contains("dtype"))
         raw.dtypes.emplace_back(name, text(t["dtype"], "tensors." + name.text + ".dtype",
                                            "a string"));
+      if (t.contains("range"))
+        raw.ranges.emplace_back(name, number(t["range"], "tensors." + name.text + ".range",
+                                             "a positive number"));
       std::vector<RawText> dims = shape(t["shape"], "tensors." + name.text);
       raw.tensors.push_back({std::move(name), std::move(dims)});
     }
   }
 
-  void dtypes(const json& j, RawWorkload& raw) const {
-    if (!j.is_object()) wrong_kind(j, "dtypes", "an object from tensors to element types");
-    for (const auto& [name, type] : j.items())
-      raw.dtypes.emplace_back(RawText{name, where_}, text(type, "dtypes." + name, "a string"));
+  void entries(const json& j, const std::string& key, const std::string& accepted,
+               std::vector<std::pair<RawText, RawText>>& into) const {
+    if (!j.is_object()) wrong_kind(j, key, accepted);
+    for (const auto& [name, value] : j.items())
+      into.emplace_back(RawText{name, where_}, number(value, key + "." + name, accepted));
   }
 
   void operators(const json& j, RawWorkload& raw) const {
@@ -163,8 +170,10 @@ nlohmann::ordered_json to_json(const Workload& w) {
   j["loops"] = nlohmann::ordered_json::array();
   for (const Loop& l : w.loops()) j["loops"].push_back({{"name", l.name}, {"extent", l.extent}});
   j["tensors"] = nlohmann::ordered_json::array();
-  for (const Tensor& t : w.tensors())
+  for (const Tensor& t : w.tensors()) {
     j["tensors"].push_back({{"name", t.name}, {"shape", t.shape}, {"dtype", name_of(t.dtype)}});
+    if (t.range != 1) j["tensors"].back()["range"] = t.range;
+  }
   j["operators"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < w.operators().size(); ++i)
     j["operators"].push_back(to_text(w, OpId(i)));

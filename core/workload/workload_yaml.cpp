@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/document.h"
+#include "core/base/format.h"
 #include "core/workload/notation.h"
 #include "core/workload/text.h"
 #include "core/workload/workload_file.h"
@@ -97,6 +98,11 @@ class YamlReader {
       pairs(n, "dtypes", "an element type", "a map from tensors to element types",
             [&](RawText name, RawText type) {
               raw.dtypes.emplace_back(std::move(name), std::move(type));
+            });
+    else if (key.text == "ranges")
+      pairs(n, "ranges", "a positive number", "a map from inputs to the largest value drawn",
+            [&](RawText name, RawText range) {
+              raw.ranges.emplace_back(std::move(name), std::move(range));
             });
     else if (key.text == "operators")
       operators(n, raw);
@@ -205,7 +211,7 @@ std::string to_yaml(const Workload& w) {
   for (const Loop& l : w.loops()) items.push_back(quoted(l.name) + ": " + std::to_string(l.extent));
   out += "loops: {" + join(items) + "}\n";
   out += "tensors:\n";
-  std::vector<std::string> types;
+  std::vector<std::string> types, ranges;
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const Tensor& tensor = w.tensors()[t];
     items.clear();
@@ -214,8 +220,11 @@ std::string to_yaml(const Workload& w) {
     out += "  " + quoted(tensor.name) + ": " + flow_list(items) + "\n";
     if (tensor.dtype != w.dtype())
       types.push_back(quoted(tensor.name) + ": " + std::string(name_of(tensor.dtype)));
+    if (tensor.range != 1)
+      ranges.push_back(quoted(tensor.name) + ": " + formatted("{}", tensor.range));
   }
   if (!types.empty()) out += "dtypes: {" + join(types) + "}\n";
+  if (!ranges.empty()) out += "ranges: {" + join(ranges) + "}\n";
   out += "operators:\n";
   for (std::size_t i = 0; i < w.operators().size(); ++i) {
     // "name: text" is a map of one entry; the name needs quotes where the text does not.

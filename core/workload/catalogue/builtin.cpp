@@ -38,6 +38,11 @@ Draft& Draft::type(std::string tensor, DType dtype) {
   return *this;
 }
 
+Draft& Draft::range(std::string input, double largest) {
+  raw_.ranges.push_back({{std::move(input)}, {number_text(largest)}});
+  return *this;
+}
+
 Draft& Draft::output(std::string tensor) {
   raw_.outputs.push_back({std::move(tensor)});
   return *this;

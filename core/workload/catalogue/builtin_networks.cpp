@@ -32,8 +32,11 @@ class Bert {
   }
 
   RawWorkload take() {
-    for (layer_ = 1; layer_ <= v_["layers"]; ++layer_)
+    for (layer_ = 1; layer_ <= v_["layers"]; ++layer_) {
       v_["standard"] == 1 ? standard() : of_artifact();
+      for (const char* name : {"Wq", "Wk", "Wv", "Wo", "W1"}) d_.weights(t(name), v_["hidden"]);
+      d_.weights(t("W2"), v_["ffn"]);
+    }
     d_.output(numbered("X", v_["layers"]));
     return d_.take();
   }
@@ -210,6 +213,7 @@ RawWorkload lstm(const Values& v) {
   if (!waves) d.tensor("h0", layers + "," + hidden).tensor("c0", layers + "," + hidden);
   d.tensor("W", layers + ",4," + hidden + "," + hidden);
   d.tensor("U", layers + ",4," + hidden + "," + hidden);
+  d.weights("W", 2 * v["hidden"]).weights("U", 2 * v["hidden"]);
   waves ? add_waves(d, v) : add_cells(d, v);
   return d.take();
 }
@@ -229,6 +233,8 @@ RawWorkload mmoe(const Values& v) {
       .op("sum: Z[t] += P[t,x]")
       .op("div: D[t,x] = P[t,x] / Z[t]")
       .op("mix: Y[t,u] += D[t,x] * R[x,u]")
+      .weights("We", v["input"])
+      .weights("Wg", v["input"])
       .take();
 }
 
@@ -249,6 +255,8 @@ RawWorkload se_module(const Values& v) {
       .op("biased2: f[c] = e[c] + b2[c]")
       .op("gate: g[c] = sigmoid(f[c])")
       .op("scale: Y[c,y,x] = X[c,y,x] * g[c]")
+      .weights("W1", v["channels"])
+      .weights("W2", v["squeezed"])
       .take();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -69,6 +70,12 @@ class Draft {
   Draft& tensor(std::string name, std::string_view dimensions);
   /// A tensor of another type than the workload's.
   Draft& type(std::string tensor, DType dtype);
+  /// Values of an input are drawn from -largest to largest.
+  Draft& range(std::string input, double largest);
+  /// Of weights by which sums of `terms` products have the variance of what is summed.
+  Draft& weights(std::string input, std::int64_t terms) {
+    return range(std::move(input), std::sqrt(3.0 / static_cast<double>(terms)));
+  }
   Draft& op(std::string notation);
   /// Once one is named, all must be; else what nobody reads is an output.
   Draft& output(std::string tensor);

@@ -45,7 +45,8 @@ struct EvaluateOptions {
 /// copies of a product's operands.
 TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOptions& options = {});
 
-/// Inputs for `evaluate`: independent, uniform in [-1, 1), rounded to each tensor's type (integers:
+/// Inputs for `evaluate`: independent, uniform in [-1, 1) times the
+/// tensor's range, rounded to each tensor's type (integers of range 1:
 /// -1, 0 or 1; those that index a gather: uniform over what they index). Other tensors stay empty.
 /// The same on every platform for the same workload and seed: the top 53 bits of std::mt19937_64,
 /// tensors in workload order. Throws InputError where inputs and outputs exceed the memory there is.
