@@ -355,7 +355,7 @@ TEST(Yaml, BadInput) {
       {good + "ranges: {A: .5x}", "f.yaml:3: ranges.A: .5x is no range of values"},
       {good + "ranges: {B: 0.5}", "f.yaml:3: ranges: 'B' is unknown"},
       {good + "ranges: {A: 2, A: 2}", "f.yaml:3: ranges.A: is given twice"},
-      {good + "ranges: {C: 0.5}", "f.yaml:3: ranges.C: is of a tensor that an operator writes"},
+      {good + "ranges: {C: 0.5}", "ranges.C: is of a tensor that an operator writes"},
       {good + "outputs: [B]", "f.yaml:3: outputs: 'B' is unknown"},
       {good + "outputs: [A]", "f.yaml:3: outputs: A is written by no operator"},
       {good + "outputs: C", "f.yaml:3: outputs: is a scalar; accepted: a list of tensors"},

@@ -53,7 +53,7 @@ const std::map<std::string, std::vector<std::string>> kSizes = {
      {"layers=1,seq=19,heads=2,hidden=16,ffn=40",
       "layers=2,seq=12,heads=2,hidden=24,ffn=36,standard=1"}},
     {"bert-large", {"layers=1,seq=11,heads=3,hidden=24,ffn=50"}},
-    {"lstm", {"layers=2,steps=3,hidden=21", "layers=3,steps=2,hidden=24,wavefront=1"}},
+    {"lstm", {"layers=1,steps=3,hidden=21", "layers=2,steps=1,hidden=24,wavefront=1"}},
     {"mmoe", {"input=37,experts=3,tasks=2,units=11"}},
     {"se-module", {"channels=40,squeezed=7,size=6"}},
     {"random-graph",

@@ -18,7 +18,7 @@ pytest.importorskip("tilewright")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU = ROOT / "experiments" / "gpu"
-RECORDING = ROOT / "tests" / "harness" / "recordings" / "h200-graphs.json"
+RECORDING = ROOT / "tests" / "harness" / "recordings" / "h200-graphs-all.json"
 sys.path.insert(0, str(GPU))
 graph_check = pytest.importorskip("graph_check")
 graphs = pytest.importorskip("graph_functions")
