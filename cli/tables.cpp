@@ -303,6 +303,10 @@ std::string explain_table(const ordered_json& j) {
     return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "model")) +
            stitched_table(j);
+  if (j.contains("compositions") && j.contains("kernels"))
+    return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
+                     text(j, "model")) +
+           subprograms_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "level"), text(j, "capacity_elements")) +

@@ -1,8 +1,18 @@
 // The options of a Request: what several verbs are asked alike.
 #include "core/base/error.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "harness/verb.h"
 
 namespace tilewright::harness {
+namespace {
+
+std::string rewrite_names() {
+  std::string names;
+  for (const Rewrite& r : rewrites()) names += (names.empty() ? "" : ", ") + r.name;
+  return names;
+}
+
+}  // namespace
 
 const std::vector<Bound<Request>>& request_options() {
   static const std::vector<Bound<Request>> all = {
@@ -13,8 +23,7 @@ const std::vector<Bound<Request>>& request_options() {
        into<&Request::machine>},
       {{.name = "rewrite",
         .value = "NAME",
-        .help = "the workload rewritten: online-softmax, compose, compose-gathers, compose-all, "
-                "split-variance",
+        .help = "the workload rewritten: " + rewrite_names(),
         .repeated = true},
        into<&Request::rewrites>},
       {{.name = "model", .value = "NAME", .help = "the model (tilewright models)"},

@@ -122,8 +122,11 @@ SymRange RangeEmitter::clipped(const SymRange& r, std::int64_t extent) {
   if (variables_.lower(r.lo) >= 0 && variables_.upper(r.hi) <= extent) return r;
   const Interval bounds{std::min<std::int64_t>(0, variables_.lower(r.hi)),
                         std::max(extent, variables_.upper(r.lo))};
-  return defined("clipped", "clip(" + variables_.text(r) + ", " + std::to_string(extent) + ")",
-                 bounds, std::min(r.most, extent));
+  SymRange part =
+      defined("clipped", "clip(" + variables_.text(r) + ", " + std::to_string(extent) + ")", bounds,
+              std::min(r.most, extent));
+  part.within = {r.lo, r.hi};
+  return part;
 }
 
 SymBox RangeEmitter::access_box(OpId id, const Access& access, const SymRanges& ranges) {
@@ -184,12 +187,18 @@ SymBox RangeEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor) 
     }
     if (!folded) {
       SymBox like = all;
+      const auto bound = [](const SymRange& r, int end) {
+        return r.within.empty() ? (end == 0 ? r.lo : r.hi)
+                                : r.within[static_cast<std::size_t>(end)];
+      };
       for (std::size_t d = 0; d < b.size(); ++d) {
         std::int64_t most = std::max(all[d].most, b[d].most);
-        most = std::max(most, variables_.upper(all[d].hi - b[d].lo));
-        like[d].most = std::max(most, variables_.upper(b[d].hi - all[d].lo));
+        most = std::max(most, variables_.upper(bound(all[d], 1) - bound(b[d], 0)));
+        like[d].most = std::max(most, variables_.upper(bound(b[d], 1) - bound(all[d], 0)));
       }
       both = defined_box("both", "hull(" + box_text(all) + ", " + box_text(b) + ")", like, tensor);
+      for (std::size_t d = 0; d < b.size(); ++d)
+        if (b[d] == all[d]) both[d] = b[d];
     }
     all = std::move(both);
   }

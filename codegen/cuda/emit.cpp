@@ -109,7 +109,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
 
   Source source{.prefix = options.prefix};
   std::string kernels;
-  bool stitched = false;
+  bool stitched = false, cold = false;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     if (s.kernels[k].launch.cluster.value_or(1) > 1)
       return Reason{s.kernels[k].name + " asks for clusters of thread blocks, which is not emitted"};
@@ -118,6 +118,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     const int index = static_cast<int>(k);
     auto text = stitch ? print_kernel(p, index) : KernelEmitter(p, index).emit();
     if (!text) return text.why();
+    cold = cold || text->cold;
     kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" + text->text + "\n";
     source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());
     source.tiles.insert(source.tiles.end(), text->tiles.begin(), text->tiles.end());
@@ -137,7 +138,9 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
       "nvcc -std=c++17 -I . -gencode arch=compute_90a,code=sm_90a -cubin " + source.file_name;
   source.needed = p.needed;
   source.micro_kernel = join(p.used);
-  source.text = head(p, source) + "#include \"tilewright_" + (stitched ? "stitch" : "products") +
+  source.text = head(p, source) +
+                (cold ? "#define TW_COPIES_AT_ONCE 1\n#define TW_ELEMENTS_AT_ONCE 1\n" : "") +
+                "#include \"tilewright_" + (stitched ? "stitch" : "products") +
                 ".h\"\n\nusing namespace tw;\n\n" + kernels;
   return source;
 }

@@ -1,5 +1,5 @@
 // A compute on its box: matrix products (emit_product.cpp), operators on tiles in registers
-// (emit_rows.cpp), and any operator point by point, the points shared out among threads.
+// (emit_rows.cpp), and any operator point by point (emit_points.cpp).
 #include <algorithm>
 
 #include "codegen/common/expression.h"
@@ -13,7 +13,7 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   if (copying_ && !n.once) return;
   const Operator& op = workload_.op(n.op);
-  out_.comment("C." + to_text(workload_, n.op));
+  still_met([&] { out_.comment("C." + to_text(workload_, n.op)); });
   SymRanges here = ranges;
   std::string condition;
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
@@ -23,7 +23,10 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
           (condition.empty() ? "" : " && ") + variables_.text(r.lo) + " < " + variables_.text(r.hi);
     r.nonempty = true;
   }
-  out_.open(condition.empty() ? "" : "if (" + condition + ")");
+  if (condition.empty())
+    still_met([&] { out_.open(""); });
+  else
+    out_.open("if (" + condition + ")");
   defined_.emplace_back();
   if (n.once) {
     out_.open("if (!(" + skipped(id, here) + "))");
@@ -40,7 +43,10 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
     out_.close();
   }
   defined_.pop_back();
-  out_.close();
+  if (condition.empty())
+    still_met([&] { out_.close(); });
+  else
+    out_.close();
 }
 
 /// How many boxes !once computes may finish in a buffer before its tile is another; 0: none asks.
@@ -253,146 +259,6 @@ void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
   out_.line("const " + real() + " x" + x + " = " + condition + " ? " +
             (integer ? real() : "to_float") + "(load_global(" + home(a.tensor) + offset +
             ")) : " + real() + "(0);");
-}
-
-/// How many lanes share the reduction of a point, where points are fewer than threads.
-std::int64_t KernelEmitter::lanes_of_point(NodeId id, const SymRanges& ranges) const {
-  const OpId op = k_.node(id).op;
-  std::int64_t points = 1, longest = 1;
-  for (std::size_t l = 0; l < workload_.op(op).loops.size(); ++l) {
-    const std::int64_t most = range(ranges, op, static_cast<int>(l)).most;
-    if (workload_.is_reduction(op, workload_.op(op).loops[l]))
-      longest = std::max(longest, most);
-    else
-      points = std::min<std::int64_t>(1 << 20, points * most);
-  }
-  std::int64_t lanes = 1;
-  while (lanes < 32 && 2 * lanes <= longest && points * 2 * lanes <= 2 * threads()) lanes *= 2;
-  return lanes;
-}
-
-/// Every point of the outputs by one thread, which runs the reductions, or by several lanes, which
-/// share the longest of them.
-void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string& fresh) {
-  const ScheduleNode& n = k_.node(id);
-  const Operator& op = workload_.op(n.op);
-  const std::string t = std::to_string(threads()), r = real();
-  std::vector<std::string> loops(op.loops.size());
-  std::string total;
-  std::vector<std::size_t> outer, reductions;
-  for (std::size_t l = 0; l < op.loops.size(); ++l) {
-    loops[l] = names_.fresh(identifier("p_", workload_.loop(op.loops[l]).name));
-    (workload_.is_reduction(n.op, op.loops[l]) ? reductions : outer).push_back(l);
-  }
-  for (std::size_t l : outer) {
-    const SymRange& range_l = range(ranges, n.op, static_cast<int>(l));
-    total += (total.empty() ? "" : " * ") + ("(" + size_text(range_l) + ")");
-  }
-  const bool runs = std::ranges::any_of(
-      op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
-  if (total.empty()) total = "1";
-  const std::int64_t lanes = lanes_of_point(id, ranges);
-  const bool shared = lanes > 1;
-  const auto longest = std::ranges::max_element(
-      reductions, {}, [&](std::size_t l) { return range(ranges, n.op, static_cast<int>(l)).most; });
-  out_.line(meet());
-  if (shared) {
-    const std::string each = std::to_string(lanes);
-    out_.open("for (int first = 0; first < " + total +
-              "; first += " + std::to_string(threads() / lanes) + ")");
-    out_.line("const int member = thread % " + each + ", point = first + thread / " + each + ";");
-    out_.line("const bool exists = point < " + total + ", writes = exists && member == 0;");
-    out_.line("int rest_of_point = least(point, " + total + " - 1);");
-  } else {
-    out_.open("for (int point = thread; point < " + total + "; point += " + t + ")");
-    out_.line("int rest_of_point = point;");
-  }
-  for (std::size_t i = outer.size(); i-- > 0;) {
-    const SymRange& range_l = range(ranges, n.op, static_cast<int>(outer[i]));
-    const std::string low = variables_.text(range_l.lo), size = "(" + size_text(range_l) + ")";
-    out_.line("const int " + loops[outer[i]] + " = " + (low == "0" ? "" : low + " + ") +
-              (i == 0 ? "rest_of_point;" : "rest_of_point % " + size + ";"));
-    if (i != 0) out_.line("rest_of_point /= " + size + ";");
-  }
-  const bool reduces = !reductions.empty();
-  const auto result = [&](std::size_t o) { return "y" + std::to_string(o); };
-  for (std::size_t o = 0; o < n.writes.size(); ++o) {
-    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-    const std::string at = point(n.op, out.target, n.writes[o].buffer, loops);
-    const std::string identity = literal_text(identity_of(out.combine));
-    std::string start = "*" + at;
-    if (!reduces || fresh == "true")
-      start = identity;
-    else if (fresh != "false")
-      start = "(" + fresh + ") ? " + identity + " : " + start;
-    if (shared && start != identity) start = "!writes ? " + identity + " : " + start;
-    out_.line(r + " " + result(o) + " = " + start + ";");
-    if (runs) out_.line("const " + r + " before" + std::to_string(o) + " = " + result(o) + ";");
-  }
-  const auto inputs = [&](const std::vector<std::string>& at) {
-    for (std::size_t i = 0; i < op.inputs.size(); ++i) declare_input(id, i, at);
-  };
-  for (std::size_t o = 0; o < n.writes.size(); ++o) {
-    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-    if (!out.rescale || fresh == "true") continue;
-    std::vector<std::string> at = loops;
-    for (std::size_t l : reductions)
-      at[l] = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
-    const std::string again = fresh == "false" ? "" : "!(" + fresh + ")";
-    const std::string when = !shared ? again : again.empty() ? "writes" : "writes && " + again;
-    out_.open(when.empty() ? "" : "if (" + when + ")");
-    inputs(at);
-    out_.line(result(o) + " *= " + expression_text(*out.rescale, n.op, at) + ";");
-    out_.close();
-  }
-  if (shared) out_.open("if (exists)");
-  for (std::size_t l : reductions) {
-    const SymRange& range_l = range(ranges, n.op, static_cast<int>(l));
-    const bool split = shared && l == *longest;
-    const std::string low = variables_.text(range_l.lo);
-    out_.open("for (int " + loops[l] + " = " +
-              (!split       ? low
-               : low == "0" ? "member"
-                            : low + " + member") +
-              "; " + loops[l] + " < " + variables_.text(range_l.hi) + "; " +
-              (split ? loops[l] + " += " + std::to_string(lanes) : "++" + loops[l]) + ")");
-  }
-  if (!reduces) out_.open("");
-  inputs(loops);
-  for (std::size_t o = 0; o < n.writes.size(); ++o) {
-    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-    if (!names_outputs(out.value))
-      out_.line(combined(reduces ? out.combine : Combine::assign, result(o),
-                         expression_text(out.value, n.op, loops)));
-  }
-  for (std::size_t l = 0; l < std::max<std::size_t>(1, reductions.size()); ++l) out_.close();
-  if (shared) {
-    out_.close();
-    for (std::size_t o = 0; o < n.writes.size(); ++o) {
-      const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-      if (names_outputs(out.value)) continue;
-      out_.line("TW_UNROLL");
-      out_.open("for (int m = 1; m < " + std::to_string(lanes) + "; m *= 2)");
-      out_.line(combined(out.combine, result(o), "shuffle_xor(" + result(o) + ", m)"));
-      out_.close();
-    }
-    out_.open("if (writes)");
-  }
-  const auto named = [&](int output, bool before) {
-    for (std::size_t o = 0; o < n.writes.size(); ++o)
-      if (n.writes[o].output == output) return (before ? "before" : "y") + std::to_string(o);
-    throw Refused{"operator " + op.name + " reads an output that it does not write here"};
-  };
-  for (std::size_t o = 0; o < n.writes.size(); ++o) {
-    const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-    if (names_outputs(out.value))
-      out_.line(combined(out.combine, result(o), expression_text(out.value, n.op, loops, named)));
-    out_.line(put_text(n.writes[o].buffer, point(n.op, out.target, n.writes[o].buffer, loops),
-                       result(o)));
-  }
-  if (shared) out_.close();
-  out_.close();
-  out_.line(meet());
 }
 
 }  // namespace tilewright::cuda

@@ -63,6 +63,7 @@ Result<KernelText> KernelEmitter::emit() {
                                  .shared_bytes = shared_bytes_});
   text.tiles = tile_uses();
   text.notes = notes_;
+  text.cold = cold();
   return text;
 }
 
@@ -93,6 +94,7 @@ void KernelEmitter::pass() {
   out_ = Lines(1);
   variables_ = {};
   divisors_.clear();
+  met_at_ = 0;
   half_bytes_ = join_floats_ = row_floats_ = 0;
   const Names kept = names_;
   out_.line("TW_SHARED(memory);");
@@ -344,8 +346,11 @@ void KernelEmitter::visit_body(NodeId id, const Cut& c, const SymRanges& around)
   const Linear& low = around.at[slot(n.cuts.front())].lo;
   divisors_[c.inner.lo.terms.begin()->first] = std::gcd(n.step, divisor(low));
   defined_.emplace_back();
-  if (!c.whole_steps)
+  if (!c.whole_steps) {
     out_.line("const int " + c.end + " = least(" + c.next() + ", " + c.high + ");");
+    divisors_[c.inner.hi.terms.begin()->first] =
+        std::gcd(std::gcd(n.step, divisor(low)), divisor(around.at[slot(n.cuts.front())].hi));
+  }
   SymRanges inside = inside_of(id, c, around);
   enter_body(id, inside);
   open_.push_back({id, c.name, c.end, c.low, c.high, around});

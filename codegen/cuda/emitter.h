@@ -1,7 +1,7 @@
 // The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live
 // (emit_forms.cpp, emit_layout.cpp), what is loaded and written (emit_moves.cpp), and its computes
-// (emit_compute.cpp, emit_product.cpp, emit_product_tiles.cpp, emit_contraction.cpp,
-// emit_rows.cpp).
+// (emit_compute.cpp, emit_points.cpp, emit_product.cpp, emit_product_tiles.cpp,
+// emit_contraction.cpp, emit_rows.cpp).
 //
 // A block's warps walk the plan's tree twice over: some meet only the loads and copy tiles into
 // rings in shared memory, the others wait for the same tiles and compute. Every load is
@@ -82,6 +82,14 @@ struct Contraction {
   std::vector<int> turns;     ///< of the sum, outside of the depth: by loops of their own
 };
 
+/// A loop of which a thread takes kStrip neighbours at once, because they lie side by side in the
+/// tiles.
+struct Neighbours {
+  int loop = -1;             ///< position in op.loops
+  std::vector<bool> inputs;  ///< those that lie so
+};
+inline constexpr int kStrip = 4;
+
 struct Program {
   const Schedule& schedule;
   const EmitOptions& options;
@@ -102,6 +110,7 @@ struct KernelText {
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
   std::string program = {};  ///< for people
+  bool cold = false;         ///< instructions are fetched for a few turns of them each
 };
 
 class KernelEmitter : private RangeEmitter {
@@ -180,8 +189,6 @@ class KernelEmitter : private RangeEmitter {
   std::string skipped(NodeId id, const SymRanges& ranges);
   void finish(NodeId id, const SymRanges& ranges);
   void compute(NodeId id, const SymRanges& ranges);
-  std::int64_t lanes_of_point(NodeId id, const SymRanges& ranges) const;
-  void points(NodeId id, const SymRanges& ranges, const std::string& fresh);
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
   std::string inside(OpId op, const Access& a, const std::vector<std::string>& loops) const;
@@ -189,6 +196,27 @@ class KernelEmitter : private RangeEmitter {
   void declare_gathered(NodeId id, std::size_t input, const std::vector<std::string>& loops);
   std::string index_text(OpId op, const Affine& a, const std::vector<std::string>& loops) const;
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
+
+  // emit_points.cpp
+  std::optional<Neighbours> strip_of(NodeId id, const SymRanges& ranges) const;
+  bool runs_along_rows(NodeId id, const Access& a, BufferId b, int loop,
+                       const SymRanges& ranges) const;
+  struct Points;
+  bool cold() const;
+  void share_out(Points& p) const;
+  std::string some_points(Points& p, const std::vector<std::size_t>& group) const;
+  void number_points(const Points& p, const std::vector<std::size_t>& group,
+                     const std::string& rest);
+  void load_strips(const Points& p, bool alike);
+  void open_strip(const Points& p);
+  std::string in_block(const Points& p) const;
+  void open_block(const Points& p, bool all);
+  void point_inputs(const Points& p, const std::vector<std::string>& at, bool in_strip);
+  void exchange_parts(const Points& p, bool again);
+  void strips_of_results(const Points& p);
+  void begin_results(const Points& p, const std::string& fresh);
+  void add_up(Points& p, std::int64_t total);
+  void points(NodeId id, const SymRanges& ranges, const std::string& fresh);
 
   // emit_product.cpp
   std::optional<LoopId> runs_along(OpId op, const Affine& index, const SymRanges& ranges) const;
@@ -267,6 +295,7 @@ class KernelEmitter : private RangeEmitter {
   // of one pass
   bool copying_ = false;
   std::int64_t blocks_here_ = 1;  ///< that come to this place
+  std::size_t met_at_ = 0;        ///< the text's size after the last meeting
   std::string rest_ = "0";  ///< of the block's number, within the grid loops so far
   std::vector<std::optional<SymBox>> fixed_;
   std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering
@@ -286,6 +315,15 @@ class KernelEmitter : private RangeEmitter {
   void slide(BufferId b, const std::string& box);
   /// All computing threads of the block come together.
   std::string meet() const { return "barrier(1, " + std::to_string(threads()) + ");"; }
+  /// The same, but for a place that follows such a meeting at once.
+  void meet_once();
+  /// `emit` puts down what touches no tile and no thread passes by.
+  template <class Emit>
+  void still_met(const Emit& emit) {
+    const bool met = met_at_ == out_.text().size();
+    emit();
+    if (met) met_at_ = out_.text().size();
+  }
   int threads() const { return warp_rows_ * warp_columns_ * 32; }
 };
 

@@ -44,6 +44,7 @@ struct SymRange {
   Linear lo, hi;
   std::int64_t most = 0;  ///< no larger than this, ever
   bool nonempty = true;   ///< never empty
+  std::vector<Linear> within = {};  ///< lo and hi of a range that it is a part of, where known
   friend bool operator==(const SymRange&, const SymRange&) = default;
 };
 using SymBox = std::vector<SymRange>;

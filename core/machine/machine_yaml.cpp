@@ -9,9 +9,11 @@
 namespace tilewright {
 namespace {
 
-/// What else may have cycles: a load until it is there from L2 or DRAM, from one block given out to the next, of a
-/// block and of a kernel besides their own instructions. Those who need them have defaults.
-constexpr std::array<std::string_view, 5> kOfKernels = {"l2", "dram", "dispatch", "block", "launch"};
+/// What else may have cycles: a load until it is there from L2 or DRAM, from one block given out to
+/// the next, of a block and of a kernel besides their own instructions, of a barrier of all blocks.
+/// Those who need them have defaults.
+constexpr std::array<std::string_view, 6> kOfKernels = {"l2",    "dram",   "dispatch",
+                                                        "block", "launch", "grid_barrier"};
 
 constexpr std::array kUnits = {Unit::machine, Unit::grid, Unit::cluster,
                                Unit::warp,    Unit::lane, Unit::thread};

@@ -242,11 +242,11 @@ class Finder {
   }
 
   /// What tells a loop's units apart, beside the dimension that it cuts: the steps that cut that
-  /// dimension on the way there, and how many blocks an iteration has.
+  /// dimension on the way there, where the first one begins, and how many blocks an iteration has.
   struct Cut {
     int dim = 0;
     std::vector<std::int64_t> steps;
-    std::int64_t trips = 0, blocks = 0;
+    std::int64_t begin = 0, trips = 0, blocks = 0;
     friend bool operator==(const Cut&, const Cut&) = default;
   };
 
@@ -261,6 +261,25 @@ class Finder {
     return *made == *used;
   }
 
+  /// Where a loop's range begins in the first iterations of those around it: readers that need less
+  /// of a tensor than all may begin it elsewhere.
+  std::int64_t begin_of(NodeId loop) const {
+    Ranges r = whole_ranges(s_, k_);
+    for (const Inference& i : k_.node(NodeId(0)).infer) infer(s_, k_, i, r);
+    for (NodeId n : path_to(k_, loop)) {
+      const ScheduleNode& node = k_.node(n);
+      if (node.kind != NodeKind::loop) continue;
+      if (n == loop) {
+        const OpLoop& first = node.cuts.front();
+        return r[k_.range_base[first.op.index()] + static_cast<std::size_t>(first.local)].lo;
+      }
+      const Ranges around = r;
+      cut(k_, n, 0, around, r);
+      for (const Inference& i : node.infer) infer(s_, k_, i, r);
+    }
+    return 0;
+  }
+
   /// None: a loop does not cut one dimension as it is.
   std::optional<std::vector<Cut>> cuts(const End& end, const std::vector<NodeId>& path,
                                        Unit unit) const {
@@ -269,7 +288,10 @@ class Finder {
       if (unit_here(k_.node(path[i])) != unit) continue;
       const auto dim = dimension(end, path[i]);
       if (!dim) return std::nullopt;
-      Cut c{.dim = *dim, .steps = {}, .trips = k_.node(path[i]).max_trips};
+      Cut c{.dim = *dim,
+            .steps = {},
+            .begin = begin_of(path[i]),
+            .trips = k_.node(path[i]).max_trips};
       for (std::size_t j = 0; j <= i; ++j) {
         const ScheduleNode& n = k_.node(path[j]);
         if (n.kind == NodeKind::loop && n.max_trips > 1 && dimension(end, path[j]) == dim)

@@ -148,6 +148,8 @@ Reproduced reproduce_comparison(const Experiment& e, const Run& run);
 /// form; kernels of XLA's rule and stitched; speedups; how long the explorer takes by size.
 Reproduced reproduce_graphs(const Experiment& e);
 Reproduced reproduce_breakdown(const Experiment& e);
+Reproduced reproduce_units(const Experiment& e);
+Reproduced reproduce_steps(const Experiment& e);
 Reproduced reproduce_kernels(const Experiment& e);
 Reproduced reproduce_graph_speedups(const Experiment& e);
 Reproduced reproduce_graph_search(const Experiment& e);

@@ -10,26 +10,6 @@
 namespace tilewright::fusionstitching {
 namespace {
 
-/// Elements that are in one box at least. Cost: exponential in dimensions, polynomial in boxes; a
-/// kernel reads a tensor by a handful of them.
-std::int64_t union_of(std::vector<Box> boxes, int d) {
-  std::erase_if(boxes, [](const Box& b) { return b.empty(); });
-  if (boxes.empty()) return 0;
-  if (d == boxes.front().rank()) return 1;
-  std::vector<std::int64_t> ends;
-  for (const Box& b : boxes) ends.insert(ends.end(), {b[d].lo, b[d].hi});
-  std::ranges::sort(ends);
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  std::int64_t n = 0;
-  for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
-    std::vector<Box> here;
-    for (const Box& b : boxes)
-      if (contains(b[d], {ends[i], ends[i + 1]})) here.push_back(b);
-    if (!here.empty()) n += (ends[i + 1] - ends[i]) * union_of(std::move(here), d + 1);
-  }
-  return n;
-}
-
 /// Accesses beyond the first that operators make to a tensor. A plan's tile is the smallest box
 /// around all of one operator's, which of slices far apart is much more than they are.
 std::int64_t more_places(const Workload& w) {
@@ -75,26 +55,6 @@ bool has_long_sums(const Workload& w) {
 }
 
 }  // namespace
-
-Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
-  std::vector<Box> boxes;
-  Bytes gathered;
-  for (OpId id : ops) {
-    const Operator& op = w.op(id);
-    std::vector<Interval> whole;
-    for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
-    for (const Access& a : op.inputs) {
-      if (a.tensor != t) continue;
-      if (is_gather(a)) {
-        gathered = std::max(gathered, bytes_read(w, op, a));
-        continue;
-      }
-      const Box box = footprint(w, op, a, whole);
-      if (std::ranges::find(boxes, box) == boxes.end()) boxes.push_back(box);
-    }
-  }
-  return std::max(gathered, bytes_of(Elements(union_of(std::move(boxes), 0)), w.tensor(t).dtype));
-}
 
 std::vector<Composition> compositions(const Workload& w) {
   std::vector<Composition> out;

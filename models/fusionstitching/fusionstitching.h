@@ -14,6 +14,7 @@
 
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
+#include "core/workload/bytes_read.h"
 #include "core/workload/workload.h"
 #include "models/fusionstitching/loop_set.h"
 #include "models/fusionstitching/overlap.h"
@@ -99,14 +100,6 @@ Result<Device> device_of(const Machine& m);
 /// is what a stitched kernel adds up with, over DRAM's rate. 0: by its points (also where the machine
 /// file gives no peak).
 double ridge_of(const Device& d, const Options& o);
-
-/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a gather, as
-/// many rows as lookups find on average where every row is as likely as any other, and at most an
-/// element a point of the loops that its indices name.
-Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
-/// What these operators read of it together, each byte once: slices count each, reads of the same
-/// elements once; of several gathers the one that reads most.
-Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops);
 
 /// One consumer of a vertex's tensor.
 struct Edge {

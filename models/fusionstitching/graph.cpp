@@ -84,31 +84,6 @@ LoopSet crossing(const Output& written, const Access& read) {
 
 }  // namespace
 
-Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
-  std::vector<Interval> whole;
-  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
-  const Box box = footprint(w, op, a, whole);
-  Elements touched(1), points(1);
-  double rows = 1, others = 1;
-  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) {
-    touched = touched * box[d].size();
-    const bool gathered = a.index[static_cast<std::size_t>(d)].gathered >= 0;
-    (gathered ? rows : others) *= static_cast<double>(box[d].size());
-  }
-  for (int l : gather_loops(op, a))
-    points = points * w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
-  if (!is_gather(a)) return bytes_of(touched, w.tensor(a.tensor).dtype);
-  Access by = a;  // its gathered dimensions alone
-  std::erase_if(by.index, [](const Affine& f) { return f.gathered < 0; });
-  double lookups = 1;
-  for (int l : gather_loops(op, by))
-    lookups *= static_cast<double>(w.loop(op.loops[static_cast<std::size_t>(l)]).extent);
-  // Of `rows` rows a lookup leaves out each with 1 - 1 / rows.
-  const double met = rows > 1 ? -rows * std::expm1(lookups * std::log1p(-1 / rows)) : 1;
-  const Elements expected(static_cast<std::int64_t>(std::ceil(met * others)));
-  return bytes_of(std::min({expected, touched, points}), w.tensor(a.tensor).dtype);
-}
-
 Graph Graph::in_block(const Component& c) const {
   Graph g = *this;
   if (c.along >= 0) g.extents_[static_cast<std::size_t>(c.along)] = c.columns;

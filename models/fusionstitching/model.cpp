@@ -196,7 +196,7 @@ Traffic stitched_traffic(const Machine& machine, const fs::Graph& g,
       traffic.operations[op.name] = w.operations(id);
     }
     const std::vector<OpId> ops(own.begin(), own.end());
-    for (TensorId t : reads) entries[t].read += fs::bytes_read(w, t, ops);
+    for (TensorId t : reads) entries[t].read += bytes_read(w, t, ops);
   }
   for (auto& [tensor, entry] : entries) {
     entry.tensor = w.tensor(tensor).name;

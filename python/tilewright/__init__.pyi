@@ -50,7 +50,12 @@ def compare(
     None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
     product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
+    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
+    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -58,7 +63,7 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         models: the models to compare, with commas between (default all)
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
@@ -92,14 +97,19 @@ def emit(
     None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
     product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
+    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
+    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
+    None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
     Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -149,7 +159,12 @@ def explain(
     None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
     product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
+    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
+    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -157,7 +172,7 @@ def explain(
     'tensors'}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -210,8 +225,12 @@ def measure(
     None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
     groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
     str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool =
-    ...
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
+    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
+    threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., sync:
+    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
+    None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -220,7 +239,7 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -280,14 +299,19 @@ def plan(
     None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
     product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
+    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
+    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
+    None = ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         model: the model (tilewright models)
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
@@ -321,8 +345,12 @@ def predict(
     None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
     groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
     str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool =
-    ...
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
+    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
+    threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., sync:
+    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
+    None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -330,7 +358,7 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -390,14 +418,19 @@ def run(
     registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
     str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
     = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
-    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
+    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
+    float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -446,7 +479,12 @@ def simulate(
     registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
     str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
     = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
-    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
+    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
+    float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -454,7 +492,7 @@ def simulate(
     (subject None, trace=FILE).
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -516,7 +554,12 @@ def validate(
     None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
     product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., check: bool = ...
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
+    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
+    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
@@ -524,7 +567,7 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         model: the model (tilewright models)
         orders: the orders to validate (default the model's best)
         samples: tilings an order (default 60)

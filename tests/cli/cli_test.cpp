@@ -321,11 +321,24 @@ TEST(Command, McfuserPlansPredictsAndExplains) {
               HasSubstr("DAG after"));
 }
 
+TEST(Command, ExplainsSubprograms) {
+  const auto said =
+      tilewright_command({"explain", "se-module/M0", "-m", "h200", "--model", "souffle"});
+  EXPECT_THAT(said.out,
+              HasSubstr("9 expressions: 3 rely on many elements, 6 on one; 2 compute-intensive"));
+  EXPECT_THAT(said.out, HasSubstr("1 kernels, 3 phases, 2 barriers of all blocks"));
+  EXPECT_THAT(said.out, HasSubstr("kept on chip: X"));
+  const json two = document({"plan", "bert:layers=1", "-m", "a100", "--model", "souffle", "--split",
+                             TILEWRIGHT_SOURCE_DIR "/experiments/souffle/bert_layer_parts.yaml"});
+  EXPECT_EQ(two["parts"].size(), 2u);
+  EXPECT_EQ(two["plan"]["kernels"].size(), 2u);
+}
+
 TEST(Command, CompareExplainsEveryDifference) {
   const json j = document({"compare", "gemm-chain:m=100,n=60,k=70,l=90", "-m", "a100"});
   expect_keys(j, {"bound_bytes", "plans", "models", "level"});
-  // chimera, mcfuser, mcfuser-chimera, bounds, fusionstitching, xla-rule, unfused
-  ASSERT_EQ(j["plans"].size(), 7u);
+  // chimera, mcfuser, mcfuser-chimera, bounds, fusionstitching, souffle, xla-rule, unfused
+  ASSERT_EQ(j["plans"].size(), 8u);
   int differ = 0;
   for (const json& p : j["plans"]) {
     EXPECT_EQ(p["simulated_bytes"], p["exact_bytes"]) << p["model"];

@@ -32,7 +32,7 @@ std::vector<std::string> operator_texts(const Workload& w) {
 using Texts = std::vector<std::string>;
 
 TEST(Builtin, EveryRecordHolds) {
-  EXPECT_EQ(builtin_workloads().size(), 31u + 12 + 8 + 12 + 9 + 11);
+  EXPECT_EQ(builtin_workloads().size(), 39u + 12 + 8 + 12 + 9 + 11);
   for (const BuiltinWorkload& b : builtin_workloads()) {
     SCOPED_TRACE(b.name);
     EXPECT_FALSE(b.summary.empty());
@@ -44,6 +44,22 @@ TEST(Builtin, EveryRecordHolds) {
     EXPECT_FALSE(w.outputs().empty());
   }
 }
+
+/// What else a network has where one of its sizes is another: sizes that divide.
+const std::map<std::string, std::string> kDividing = {{"vit-b16 size", ":patch=2"},
+                                                      {"vit-b16 patch", ":size=1008"},
+                                                      {"vit-b16 hidden", ":heads=2"},
+                                                      {"vit-b16 heads", ":hidden=1008"},
+                                                      {"gpt2 hidden", ":heads=2"},
+                                                      {"gpt2 heads", ":hidden=1008"},
+                                                      {"swin-b size", ":stages=1,patch=1,window=2"},
+                                                      {"swin-b patch", ":stages=1,size=1008"},
+                                                      {"swin-b window", ":stages=1,size=1008"},
+                                                      {"swin-b width", ":heads=2"},
+                                                      {"swin-b heads", ":width=24"},
+                                                      {"rednet50 size", ":stages=1"},
+                                                      {"rednet50 channels", ":group=1"},
+                                                      {"rednet50 group", ":channels=288"}};
 
 TEST(Builtin, EveryParameterMatters) {
   for (const BuiltinWorkload& b : builtin_workloads()) {
@@ -61,12 +77,17 @@ TEST(Builtin, EveryParameterMatters) {
                                : key == "causal"            ? ":l=4096"
                                : network && key == "hidden" ? ":heads=2"
                                : network && key == "heads"  ? ":hidden=1008"
-                                                            : "";
-      const std::string other = key == "dtype"    ? "i8"
-                                : value == "0"    ? "1"
-                                : key == "relu" || key == "gather" ? "0"
-                                : key[0] == 'k' && b.name.find('C') != b.name.npos ? "5"
-                                                  : std::to_string(std::stoi(value) + 2);
+                               : kDividing.contains(b.name + " " + key)
+                                   ? kDividing.at(b.name + " " + key)
+                                   : "";
+      const std::string other =
+          key == "dtype"                                     ? "i8"
+          : value == "0"                                     ? "1"
+          : key == "relu" || key == "gather"                 ? "0"
+          : key == "stages" || key == "blocks"               ? "1"  // their default is the most
+          : key == "channels"                                ? std::to_string(std::stoi(value) + 4)
+          : key[0] == 'k' && b.name.find('C') != b.name.npos ? "5"
+                                                             : std::to_string(std::stoi(value) + 2);
       EXPECT_NE(
           named_workload(b.name + (also.empty() ? ":" : also + ",") + key + "=" + other).spec(),
           named_workload(b.name + also).spec())

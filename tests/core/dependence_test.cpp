@@ -43,6 +43,21 @@ std::string refusal(const std::string& workload, const std::string& tree,
 
 const std::map<std::string, Pin> kHome = {{"C", {.level = "DRAM"}}};
 
+/// Readers that need less than all of a tensor begin their blocks elsewhere: b of all columns, y of
+/// those that z reads at c + 1.
+TEST(Dependences, BlocksBeginWhereTheirReadersNeedThem) {
+  const char* const text =
+      "name: shifted\nloops: {r: 4, c: 8}\noutputs: [b, z]\noperators:\n  - \"a: a[r,c] = "
+      "exp(x[r,c])\"\n"
+      "  - \"b: b[r,c] = a[r,c] * 2\"\n  - \"y: y[r,c] = a[r,c] + g[r]\"\n  - \"z: z[r,c] = "
+      "y[r,c+1]\"\n";
+  const std::string tree =
+      "r/1@grid c/4@grid ( L.x C.a C.b S.b ) Y.grid r/1@grid c/4@grid ( L.g C.y S.y ) Y.grid "
+      "r/1@grid c/4@grid ( L.y C.z S.z )";
+  EXPECT_THAT(refusal(text, tree, {{"y", {.level = "DRAM"}}}),
+              HasSubstr("and C.y reads it in another: pin it to DRAM"));
+}
+
 TEST(Dependences, BlocksReadWhatOthersWrite) {
   EXPECT_EQ(refusal(kSums, "m/1@grid ( k/8 ( C.C ) S.C ) m/1@grid ( n/4 ( L.C C.E ) )", kHome), "");
   EXPECT_THAT(

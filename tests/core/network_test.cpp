@@ -6,55 +6,10 @@
 #include <cmath>
 #include <functional>
 
-#include "core/workload/reference/evaluate.h"
-#include "core/workload/text.h"
-#include "core/workload/workload_file.h"
+#include "tests/core/networks.h"
 
 namespace tilewright {
 namespace {
-
-using Numbers = std::vector<double>;
-
-struct Evaluated {
-  explicit Evaluated(const std::string& name) : w(named_workload(name)) {
-    // Small weights, as trained networks have them: no exponential overflows.
-    in = random_inputs(w, 7);
-    for (Numbers& all : in)
-      for (double& x : all) x *= 0.25;
-    for (std::size_t t = 0; t < in.size(); ++t) round_all(w.tensors()[t].dtype, in[t]);
-    out = evaluate(w, in);
-  }
-  const Numbers& of(const TensorValues& all, const std::string& tensor) const {
-    return all[w.find_tensor(tensor)->index()];
-  }
-  const Numbers& input(const std::string& tensor) const { return of(in, tensor); }
-  const Numbers& result(const std::string& tensor) const { return of(out, tensor); }
-
-  Workload w;
-  TensorValues in, out;
-};
-
-void expect_near(const Numbers& got, const Numbers& wanted, const std::string& what) {
-  ASSERT_EQ(got.size(), wanted.size()) << what;
-  ASSERT_FALSE(got.empty()) << what;
-  double most = 0;
-  for (double x : wanted) most = std::max(most, std::abs(x));
-  ASSERT_GT(most, 0) << what;
-  for (std::size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], wanted[i], 1e-9 * most) << what << " " << i;
-}
-
-/// [rows, depth] times [depth, cols].
-Numbers product(const Numbers& a, const Numbers& b, std::size_t rows) {
-  const std::size_t depth = a.size() / rows, cols = b.size() / depth;
-  Numbers c(rows * cols);
-  for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t k = 0; k < depth; ++k)
-      for (std::size_t j = 0; j < cols; ++j) c[i * cols + j] += a[i * depth + k] * b[k * cols + j];
-  return c;
-}
-
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // ---- BERT -------------------------------------------------------------------------------------
 
@@ -138,7 +93,7 @@ TEST(Networks, BertIsItsLayers) {
   }
 }
 
-std::size_t many(const Workload& w) {
+std::size_t reductions(const Workload& w) {
   std::size_t n = 0;
   for (OpId op : w.topological_order()) n += w.reduction_loops(op).empty() ? 0 : 1;
   return n;
@@ -147,7 +102,7 @@ std::size_t many(const Workload& w) {
 TEST(Networks, BertHasTheOperatorsOfSoufflesArtifact) {
   const Workload w = named_workload("bert");
   EXPECT_EQ(w.operators().size(), 240u);
-  EXPECT_EQ(many(w), 156u);
+  EXPECT_EQ(reductions(w), 156u);
   std::size_t several = 0;
   for (std::size_t t = 0; t < w.tensors().size(); ++t)
     several += w.consumers(TensorId(t)).size() > 1 ? 1 : 0;
@@ -214,13 +169,6 @@ TEST(Networks, LstmInBothFormsIsItsSteps) {
   }
 }
 
-std::int64_t input_bytes(const Workload& w) {
-  std::int64_t bytes = 0;
-  for (std::size_t t = 0; t < w.tensors().size(); ++t)
-    if (w.is_input(TensorId(t))) bytes += w.tensors()[t].bytes().value;
-  return bytes;
-}
-
 TEST(Networks, LstmReadsTheBytesOfSoufflesTables) {
   for (const char* form : {"lstm", "lstm:wavefront=1"}) {
     const Workload w = named_workload(form);
@@ -256,7 +204,7 @@ TEST(Networks, MmoeMixesItsExperts) {
   expect_near(e.result("Y"), wanted, "mmoe");
   const Workload w = named_workload("mmoe");
   EXPECT_EQ(w.operators().size(), 7u);
-  EXPECT_EQ(many(w), 4u);
+  EXPECT_EQ(reductions(w), 4u);
   EXPECT_EQ(input_bytes(w), 58'000);  // table 5: 0.058 MB
 }
 

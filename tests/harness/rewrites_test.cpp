@@ -158,7 +158,7 @@ TEST(Composed, BytesOfSlicesAddUpAndOverlapsDoNot) {
         "t");
     std::vector<OpId> all;
     for (std::size_t o = 0; o < w.operators().size(); ++o) all.emplace_back(o);
-    return fusionstitching::bytes_read(w, *w.find_tensor("x"), all).value;
+    return bytes_read(w, *w.find_tensor("x"), all).value;
   };
   EXPECT_EQ(bytes("  - 'y[i,j] = x[i,j] + x[i+4,j]'\n"), 4 * 24);
   EXPECT_EQ(bytes("  - 'y[i,j] = x[i,j]'\n  - 'z[i,j] = x[i,j]'\n"), 4 * 12);

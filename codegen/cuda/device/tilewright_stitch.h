@@ -11,12 +11,6 @@
 
 namespace tw {
 
-/// N neighbours, N * sizeof(T) at most 16, on a multiple of that.
-template <class T, int N>
-struct alignas(N * sizeof(T)) Several {
-  T x[N];
-};
-
 #if defined(__CUDACC__)
 /// What is there, zeros where not `in`: without a branch, which loads of other turns would not pass.
 template <class T>

@@ -12,6 +12,12 @@
 #define TW_MEMBER inline
 #define TW_UNROLL_BY(N)
 #endif
+/// Turns of a copy that are written out: fewer where a kernel has so much to fetch that
+/// instructions count.
+#if !defined(TW_COPIES_AT_ONCE)
+#define TW_COPIES_AT_ONCE 16
+#define TW_ELEMENTS_AT_ONCE 4
+#endif
 
 namespace tw {
 
@@ -144,6 +150,26 @@ TW_DEVICE void put(T* at, Real value) {
   *at = Rounded<T>::of(value);
 }
 
+/// N neighbours, N * sizeof(T) at most 16, on a multiple of that.
+template <class T, int N>
+struct alignas(N * sizeof(T)) Several {
+  T x[N];
+};
+/// Neighbours of a tile, as floats, and back.
+template <class T, class Real, int N>
+TW_DEVICE void read_strip(Real (&to)[N], const T* from) {
+  const Several<T, N> v = *reinterpret_cast<const Several<T, N>*>(from);
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) to[i] = to_float(v.x[i]);
+}
+template <class T, class Real, int N>
+TW_DEVICE void put_strip(T* to, const Real (&from)[N]) {
+  Several<T, N> v;
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) v.x[i] = Rounded<T>::of(from[i]);
+  *reinterpret_cast<Several<T, N>*>(to) = v;
+}
+
 /// f(row, chunk) for every chunk of 16 bytes of a tile, shared out among threads: neighbours of a row to
 /// neighbouring lanes, as many lanes a row as the next power of two, so that no group of eight lanes is
 /// in two rows where a row has more than four chunks.
@@ -153,7 +179,7 @@ TW_DEVICE void each_chunk(int thread, const F& f) {
   constexpr int kStep = Threads / kLanes;
   thread = made_here(thread);
   const int first = thread / kLanes, lane = thread % kLanes;
-  TW_UNROLL_BY(16)
+  TW_UNROLL_BY(TW_COPIES_AT_ONCE)
   for (int n = 0; n < (Rows + kStep - 1) / kStep; ++n)
     TW_UNROLL
     for (int part = 0; part < (Chunks + kLanes - 1) / kLanes; ++part) {
@@ -189,7 +215,7 @@ TW_DEVICE void copy_whole(const Tile& tile, int thread, const typename Tile::Ele
 template <class Tile, class Row, class F>
 TW_DEVICE void each_element(const Tile& tile, int thread, int threads, int columns, const Row& row,
                             const F& f) {
-  TW_UNROLL_BY(4)
+  TW_UNROLL_BY(TW_ELEMENTS_AT_ONCE)
   for (int i = thread; i < Tile::kRows * Tile::kColumns; i += threads) {
     const int r = i / Tile::kColumns, c = i % Tile::kColumns;
     const auto at = row(r);

@@ -60,9 +60,10 @@ using builtin::Values;
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> out = builtin::gemm_families();
-    for (auto&& more : {builtin::row_families(), builtin::conv_families(),
-                        builtin::graph_families(), builtin::network_families(),
-                        builtin::random_families()})
+    for (auto&& more :
+         {builtin::row_families(), builtin::conv_families(), builtin::graph_families(),
+          builtin::network_families(), builtin::vision_families(), builtin::transformer_families(),
+          builtin::random_families()})
       out.insert(out.end(), more.begin(), more.end());
     return out;
   }();

@@ -52,6 +52,8 @@ std::vector<Family> conv_families();
 std::vector<Family> graph_families();
 std::vector<Family> random_families();
 std::vector<Family> network_families();
+std::vector<Family> vision_families();
+std::vector<Family> transformer_families();
 std::vector<Row> network_rows();
 std::vector<Row> paper_rows();
 

@@ -39,8 +39,8 @@ std::vector<std::int64_t> blocks_for(const Workload& w) {
 }  // namespace
 
 const std::vector<Rewrite>& rewrites() {
-  static const std::vector<Rewrite> all{online_softmax(), compose(), compose_gathers(),
-                                        compose_all(), split_variance()};
+  static const std::vector<Rewrite> all{online_softmax(), compose(),        compose_gathers(),
+                                        compose_all(),    split_variance(), share_loops()};
   return all;
 }
 

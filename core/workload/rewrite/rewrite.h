@@ -44,5 +44,7 @@ Rewrite compose_gathers();
 Rewrite compose_all();
 /// split_variance.cpp
 Rewrite split_variance();
+/// share_loops.cpp
+Rewrite share_loops();
 
 }  // namespace tilewright

@@ -1,0 +1,490 @@
+// Any operator point by point, on tiles in shared memory: the points shared out among threads, and
+// among lanes what a point's sum adds up. Neighbours that lie side by side are taken four at once.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "codegen/common/expression.h"
+#include "codegen/cuda/emitter.h"
+#include "core/lowering/gpu/thread_program.h"
+#include "core/workload/expr.h"
+
+namespace tilewright::cuda {
+namespace {
+
+constexpr std::int64_t kMostPoints = 1 << 20;
+constexpr int kWarmPhases = 16;
+constexpr std::int64_t kMostAtOnce = 8;  // points of a thread
+
+bool has_loop(const Affine& i, LoopId loop) {
+  return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
+}
+
+/// Functions of an expression.
+double calls(const Expr& e) {
+  double n = e.kind == Expr::Kind::call ? 1 : 0;
+  for (const Expr& a : e.args) n += calls(a);
+  return n;
+}
+
+}  // namespace
+
+void KernelEmitter::meet_once() {
+  if (met_at_ != out_.text().size()) out_.line(meet());
+}
+
+/// Whether an access's neighbours along a loop are neighbours in its tile, kStrip of them from
+/// where one of 16 bytes, or of 8, begins.
+bool KernelEmitter::runs_along_rows(NodeId id, const Access& a, BufferId b, int loop,
+                                    const SymRanges& ranges) const {
+  const ScheduleNode& n = k_.node(id);
+  const LoopId l = workload_.op(n.op).loops[static_cast<std::size_t>(loop)];
+  if (!b.valid() || a.index.empty() || is_gather(a) || in_registers(places_[b.index()].form))
+    return false;
+  const Affine& last = a.index.back();
+  if (last.terms.size() != 1 || last.terms.front().loop != l ||
+      last.terms.front().coefficient != 1 || last.offset < 0 ||
+      last.offset + workload_.loop(l).extent > workload_.tensor(a.tensor).shape.back() ||
+      std::any_of(a.index.begin(), a.index.end() - 1,
+                  [&](const Affine& i) { return has_loop(i, l); }))
+    return false;
+  const Linear first = range(ranges, n.op, loop).lo + number(last.offset);
+  return divisor(first - fixed_[b.index()]->back().lo) % kStrip == 0;
+}
+
+/// The loop whose neighbours a thread takes at once: the longest of a sum's, or that of the
+/// results' columns where there are enough points for all threads.
+std::optional<Neighbours> KernelEmitter::strip_of(NodeId id, const SymRanges& ranges) const {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  if (p_.f64) return std::nullopt;
+  const auto whole = [&](int l) {
+    const SymRange& r = range(ranges, n.op, l);
+    return r.most >= kStrip && divisor(r.hi - r.lo) % kStrip == 0;
+  };
+  const auto inputs_along = [&](int l) {
+    std::vector<bool> along(op.inputs.size());
+    for (std::size_t i = 0; i < along.size(); ++i)
+      along[i] =
+          runs_along_rows(id, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), l, ranges);
+    return along;
+  };
+  std::int64_t points = 1;
+  bool reduces = false;
+  std::optional<Neighbours> best;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    const int at = static_cast<int>(l);
+    const std::int64_t most = range(ranges, n.op, at).most;
+    if (!workload_.is_reduction(n.op, op.loops[l])) {
+      points = std::min(kMostPoints, points * most);
+      continue;
+    }
+    reduces = true;
+    if (!whole(at) || (best && most <= range(ranges, n.op, best->loop).most)) continue;
+    Neighbours s{at, inputs_along(at)};
+    if (std::ranges::find(s.inputs, true) != s.inputs.end()) best = std::move(s);
+  }
+  if (reduces) return best;
+  const Access& target = output_of(id, 0).target;
+  if (target.index.empty() || points < kStrip * threads()) return std::nullopt;
+  const auto loop = target.index.back().plain_loop();
+  if (!loop) return std::nullopt;
+  const int at = workload_.local_index(n.op, *loop);
+  if (!whole(at)) return std::nullopt;
+  for (std::size_t w = 0; w < n.writes.size(); ++w) {
+    const Output& out = output_of(id, static_cast<int>(w));
+    if (out.combine != Combine::assign || out.rescale || names_outputs(out.value) ||
+        !runs_along_rows(id, out.target, n.writes[w].buffer, at, ranges))
+      return std::nullopt;
+  }
+  return Neighbours{at, inputs_along(at)};
+}
+
+/// How an operator's points are gone through, and by what names.
+struct KernelEmitter::Points {
+  NodeId id;
+  const SymRanges& ranges;
+  const ScheduleNode& n;
+  const Operator& op;
+  std::optional<Neighbours> strip = {};
+  std::vector<std::string> loops = {};  ///< by position
+  std::vector<std::size_t> outer = {}, sums = {};
+  std::vector<std::int64_t> counts = {};  ///< of each loop, in strips and blocks
+  std::string first_of_strip = {}, first_of_block = {};
+  int block_loop = -1;       ///< of which a thread has several at once, for what they read alike
+  std::int64_t block = 1;    ///< how many
+  std::int64_t members = 1;  ///< threads that share a point's sum
+
+  bool is_strip(std::size_t l) const { return strip && strip->loop == static_cast<int>(l); }
+  bool is_block(std::size_t l) const { return block > 1 && block_loop == static_cast<int>(l); }
+  std::int64_t at_once(std::size_t l) const {
+    return is_strip(l) ? kStrip : is_block(l) ? block : 1;
+  }
+  std::string name(std::size_t l) const {
+    return is_strip(l) ? first_of_strip : is_block(l) ? first_of_block : loops[l];
+  }
+  std::string result(std::size_t o) const {
+    return "y" + std::to_string(o) + (block > 1 ? "[b]" : "");
+  }
+  /// Whether all of a block's points read the same neighbours.
+  bool alike(std::size_t input) const {
+    const LoopId l = op.loops[static_cast<std::size_t>(block_loop)];
+    return std::ranges::none_of(op.inputs[input].index,
+                                [&](const Affine& i) { return has_loop(i, l); });
+  }
+};
+
+/// How many threads share a point's sum, and how many points a thread has at once: by the turns
+/// that threads go through, and about as many instructions as a turn, or joining, takes.
+void KernelEmitter::share_out(Points& p) const {
+  constexpr double kRead = 6, kJoin = 4, kExchange = 80, kRound = 20, kSome = 1.2;
+  const OpId op = p.n.op;
+  const int width = p.strip ? kStrip : 1;
+  std::int64_t points = 1, sum = 1;
+  for (std::size_t l = 0; l < p.op.loops.size(); ++l) {
+    std::int64_t& of = workload_.is_reduction(op, p.op.loops[l]) ? sum : points;
+    of = std::min(kMostPoints, of * range(p.ranges, op, static_cast<int>(l)).most);
+  }
+  double compute = 1;
+  for (const OutputUse& w : p.n.writes)
+    compute += calls(p.op.outputs[static_cast<std::size_t>(w.output)].value);
+  double least = std::numeric_limits<double>::infinity();
+  const auto consider = [&](int loop, std::int64_t block) {
+    Points q = p;
+    q.block_loop = loop;
+    q.block = block;
+    const double some = in_block(q).empty() ? 1 : kSome;
+    double alike = 0, own = 0;
+    for (std::size_t i = 0; i < p.op.inputs.size(); ++i)
+      (block > 1 && p.strip->inputs[i] && q.alike(i) ? alike : own) += 1;
+    if (block > 1 && alike == 0) return;
+    for (std::int64_t members = 1; members <= threads(); members *= 2) {
+      if (members > 1 &&
+          (members * width > sum || threads() % members != 0 || (block > 1 && members > kLanes)))
+        continue;
+      const double turns = static_cast<double>(ceil_div(sum, members * width)),
+                   rounds = static_cast<double>(ceil_div(points / block * members, threads())),
+                   b = static_cast<double>(block);
+      const double cost =
+          rounds * (turns * (alike * kRead + some * b * (own * kRead + compute * width)) +
+                    b * kJoin * std::log2(static_cast<double>(std::min(members, kLanes))) +
+                    (members > kLanes ? kExchange : 0) + kRound);
+      if (cost >= least) continue;
+      least = cost;
+      p.members = members;
+      p.block_loop = loop;
+      p.block = block;
+    }
+  };
+  consider(-1, 1);
+  const bool runs = std::ranges::any_of(
+      p.op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
+  if (!p.strip || runs || p.n.writes.size() > 1) return;
+  for (std::size_t l : p.outer)
+    for (std::int64_t block = 2; block <= kMostAtOnce; ++block)
+      if (range(p.ranges, op, static_cast<int>(l)).most % block == 0)
+        consider(static_cast<int>(l), block);
+}
+
+/// The loops' values out of one number, the last of a group fastest.
+void KernelEmitter::number_points(const Points& p, const std::vector<std::size_t>& group,
+                                  const std::string& rest) {
+  for (std::size_t i = group.size(); i-- > 0;) {
+    const std::size_t l = group[i];
+    const std::string low = variables_.text(range(p.ranges, p.n.op, static_cast<int>(l)).lo),
+                      count = std::to_string(p.counts[l]);
+    std::string index = i == 0 ? rest : rest + " % " + count;
+    if (p.at_once(l) > 1)
+      index = (i == 0 ? index : "(" + index + ")") + " * " + std::to_string(p.at_once(l));
+    out_.line("const int " + p.name(l) + " = " + (low == "0" ? "" : low + " + ") + index + ";");
+    if (i != 0) out_.line(rest + " /= " + count + ";");
+  }
+}
+
+/// Under which condition the points of a group of loops exist, as far as it is not known; counts
+/// are of the largest box.
+std::string KernelEmitter::some_points(Points& p, const std::vector<std::size_t>& group) const {
+  std::string text;
+  for (std::size_t l : group) {
+    const SymRange& of = range(p.ranges, p.n.op, static_cast<int>(l));
+    p.counts[l] = ceil_div(std::max<std::int64_t>(1, of.most), p.at_once(l));
+    const Linear size = of.hi - of.lo;
+    if (size.is_constant() && size.constant == of.most) continue;
+    text += (text.empty() ? "" : " && ") + p.name(l) + " < " + variables_.text(of.hi);
+  }
+  return text;
+}
+
+/// Neighbours of every input that has them: of those that a block's points read alike, or of the
+/// others.
+void KernelEmitter::load_strips(const Points& p, bool alike) {
+  std::vector<std::string> at = p.loops;
+  at[static_cast<std::size_t>(p.strip->loop)] = p.first_of_strip;
+  for (std::size_t i = 0; i < p.op.inputs.size(); ++i) {
+    if (!p.strip->inputs[i] || (p.block > 1 && p.alike(i)) != alike) continue;
+    const Access& a = p.op.inputs[i];
+    const std::string in = inside(p.n.op, a, at), name = "s" + std::to_string(i);
+    out_.line(real() + " " + name + "[" + std::to_string(kStrip) + "]" +
+              (in.empty() ? "" : " = {}") + ";");
+    out_.line((in.empty() ? "" : "if (" + in + ") ") + "read_strip(" + name + ", " +
+              point(p.n.op, a, buffer_of_input(p.n, static_cast<int>(i)), at) + ");");
+  }
+}
+
+/// Each of a strip's elements; to be closed.
+void KernelEmitter::open_strip(const Points& p) {
+  const std::string& loop = p.loops[static_cast<std::size_t>(p.strip->loop)];
+  out_.line("TW_UNROLL");
+  out_.open("for (int v = 0; v < " + std::to_string(kStrip) + "; ++v)");
+  out_.line("const int " + loop + " = " + p.first_of_strip + " + v;");
+  out_.line("(void)" + loop + ";");
+}
+
+/// Whether what a phase runs through is fetched for a few turns of it: where phases are many, bytes
+/// of instructions cost more than the branches of a loop.
+bool KernelEmitter::cold() const { return phase_of(NodeId(k_.nodes.size())) > kWarmPhases; }
+
+/// When a point of a block exists, where not all of them do.
+std::string KernelEmitter::in_block(const Points& p) const {
+  if (p.block == 1) return "";
+  const SymRange& of = range(p.ranges, p.n.op, p.block_loop);
+  if (divisor(of.hi - of.lo) % p.block == 0) return "";
+  return p.loops[static_cast<std::size_t>(p.block_loop)] + " < " + variables_.text(of.hi);
+}
+
+/// Each of a block's points, or only those that exist; to be closed. Shuffles are for all.
+void KernelEmitter::open_block(const Points& p, bool all) {
+  if (p.block == 1) return out_.open("");
+  const std::string& loop = p.loops[static_cast<std::size_t>(p.block_loop)];
+  out_.line("TW_UNROLL");
+  out_.open("for (int b = 0; b < " + std::to_string(p.block) + "; ++b)");
+  out_.line("const int " + loop + " = " + p.first_of_block + " + b;");
+  out_.line("(void)" + loop + ";");
+  const std::string in = in_block(p);
+  if (!all && !in.empty()) out_.line("if (!(" + in + ")) continue;");
+}
+
+void KernelEmitter::point_inputs(const Points& p, const std::vector<std::string>& at,
+                                 bool in_strip) {
+  for (std::size_t i = 0; i < p.op.inputs.size(); ++i)
+    if (in_strip && p.strip->inputs[i])
+      out_.line("const " + real() + " x" + std::to_string(i) + " = s" + std::to_string(i) + "[v];");
+    else
+      declare_input(p.id, i, at);
+}
+
+/// The first lane of each warp has its part of a sum: the first of all gets them together.
+void KernelEmitter::exchange_parts(const Points& p, bool again) {
+  const std::string outputs = std::to_string(p.n.writes.size()), r = real();
+  out_.line(r + "* const parts = reinterpret_cast<" + r + "*>(scratch);");
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o)
+    out_.line("if (thread % 32 == 0) parts[thread / 32 * " + outputs + " + " + std::to_string(o) +
+              "] = " + p.result(o) + ";");
+  out_.line(meet());
+  out_.open("if (writes)");
+  out_.line("TW_UNROLL");
+  out_.open("for (int w = 1; w < " + std::to_string(p.members / kLanes) + "; ++w)");
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
+    const Output& out = output_of(p.id, static_cast<int>(o));
+    if (!names_outputs(out.value))
+      out_.line(combined(out.combine, p.result(o),
+                         "parts[(thread / 32 + w) * " + outputs + " + " + std::to_string(o) + "]"));
+  }
+  out_.close();
+  out_.close();
+  row_floats_ =
+      std::max<std::int64_t>(row_floats_, threads() / 32 * (p_.f64 ? 2 : 1) *
+                                              static_cast<std::int64_t>(p.n.writes.size()));
+  if (again) out_.line(meet());
+}
+
+/// Results that are no sums, several neighbours at once.
+void KernelEmitter::strips_of_results(const Points& p) {
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o)
+    out_.line(real() + " " + p.result(o) + "[" + std::to_string(kStrip) + "];");
+  load_strips(p, false);
+  open_strip(p);
+  point_inputs(p, p.loops, true);
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o)
+    out_.line(p.result(o) + "[v] = " +
+              expression_text(output_of(p.id, static_cast<int>(o)).value, p.n.op, p.loops) + ";");
+  out_.close();
+  std::vector<std::string> at = p.loops;
+  at[static_cast<std::size_t>(p.strip->loop)] = p.first_of_strip;
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o)
+    out_.line("put_strip(" +
+              point(p.n.op, output_of(p.id, static_cast<int>(o)).target, p.n.writes[o].buffer, at) +
+              ", " + p.result(o) + ");");
+}
+
+/// What results begin with, and what they have been so far by its new scale (rule 14).
+void KernelEmitter::begin_results(const Points& p, const std::string& fresh) {
+  const bool shared = p.members > 1, reduces = !p.sums.empty();
+  const std::string r = real();
+  const bool runs = std::ranges::any_of(
+      p.op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
+  if (p.block > 1) {
+    out_.line(r + " y0[" + std::to_string(p.block) + "];");
+    open_block(p, true);
+  }
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
+    const Output& out = output_of(p.id, static_cast<int>(o));
+    const std::string at = point(p.n.op, out.target, p.n.writes[o].buffer, p.loops);
+    const std::string identity = literal_text(identity_of(out.combine));
+    std::string start = "*" + at;
+    if (!reduces || fresh == "true")
+      start = identity;
+    else if (fresh != "false")
+      start = "(" + fresh + ") ? " + identity + " : " + start;
+    std::string there = shared ? "writes" : "";
+    if (const std::string in = in_block(p); !in.empty()) there += (shared ? " && " : "") + in;
+    if (!there.empty() && start != identity)
+      start = "!(" + there + ") ? " + identity + " : " + start;
+    out_.line((p.block > 1 ? "" : r + " ") + p.result(o) + " = " + start + ";");
+    if (runs) out_.line("const " + r + " before" + std::to_string(o) + " = " + p.result(o) + ";");
+  }
+  if (p.block > 1) out_.close();
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
+    const Output& out = output_of(p.id, static_cast<int>(o));
+    if (!out.rescale || fresh == "true") continue;
+    std::vector<std::string> at = p.loops;
+    for (std::size_t l : p.sums)
+      at[l] = variables_.text(range(p.ranges, p.n.op, static_cast<int>(l)).lo, true);
+    const std::string again = fresh == "false" ? "" : "!(" + fresh + ")";
+    const std::string when = !shared ? again : again.empty() ? "writes" : "writes && " + again;
+    out_.open(when.empty() ? "" : "if (" + when + ")");
+    point_inputs(p, at, false);
+    out_.line(p.result(o) + " *= " + expression_text(*out.rescale, p.n.op, at) + ";");
+    out_.close();
+  }
+}
+
+/// A point's sums, or its values where it has none; then what lanes and warps have of a sum,
+/// joined.
+void KernelEmitter::add_up(Points& p, std::int64_t total) {
+  const bool shared = p.members > 1;
+  std::size_t opened = 0;
+  if (shared) {
+    out_.open("if (exists)");
+    const std::string some = some_points(p, p.sums);
+    std::int64_t parts = 1;
+    for (std::size_t l : p.sums) parts *= p.counts[l];
+    out_.line(cold() ? "TW_NO_UNROLL" : p.strip ? "TW_UNROLL_BY(2)" : "TW_UNROLL_BY(4)");
+    out_.open("for (int part = member; part < " + std::to_string(parts) +
+              "; part += " + std::to_string(p.members) + ")");
+    opened = 2;
+    out_.line("int rest_of_part = part;");
+    number_points(p, p.sums, "rest_of_part");
+    if (!some.empty()) out_.line("if (!(" + some + ")) continue;");
+  } else {
+    for (std::size_t l : p.sums) {
+      const SymRange& of = range(p.ranges, p.n.op, static_cast<int>(l));
+      const std::string name = p.name(l);
+      if (p.is_strip(l)) out_.line(cold() ? "TW_NO_UNROLL" : "TW_UNROLL_BY(2)");
+      out_.open("for (int " + name + " = " + variables_.text(of.lo) + "; " + name + " < " +
+                variables_.text(of.hi) + "; " +
+                (p.is_strip(l) ? name + " += " + std::to_string(kStrip) : "++" + name) + ")");
+      ++opened;
+    }
+  }
+  if (p.strip) load_strips(p, true);
+  open_block(p, false);
+  if (p.strip) {
+    load_strips(p, false);
+    open_strip(p);
+  }
+  point_inputs(p, p.loops, p.strip.has_value());
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
+    const Output& out = output_of(p.id, static_cast<int>(o));
+    if (!names_outputs(out.value))
+      out_.line(combined(p.sums.empty() ? Combine::assign : out.combine, p.result(o),
+                         expression_text(out.value, p.n.op, p.loops)));
+  }
+  if (p.strip) out_.close();
+  out_.close();
+  for (; opened > 0; --opened) out_.close();
+  if (!shared) return;
+  open_block(p, true);
+  for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
+    const Output& out = output_of(p.id, static_cast<int>(o));
+    if (names_outputs(out.value)) continue;
+    out_.line("TW_UNROLL");
+    out_.open("for (int m = 1; m < " + std::to_string(std::min(p.members, kLanes)) + "; m *= 2)");
+    out_.line(combined(out.combine, p.result(o), "shuffle_xor(" + p.result(o) + ", m)"));
+    out_.close();
+  }
+  out_.close();
+  if (p.members > kLanes) exchange_parts(p, total * p.members > threads());
+}
+
+/// Every point of the outputs by one thread, which runs the reductions, or by several, which share
+/// what is to be added: lanes of a warp or whole warps, who join their parts.
+void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string& fresh) {
+  const ScheduleNode& n = k_.node(id);
+  Points p{.id = id, .ranges = ranges, .n = n, .op = workload_.op(n.op)};
+  p.strip = strip_of(id, ranges);
+  p.counts.resize(p.op.loops.size(), 1);
+  for (std::size_t l = 0; l < p.op.loops.size(); ++l) {
+    p.loops.push_back(names_.fresh(identifier("p_", workload_.loop(p.op.loops[l]).name)));
+    (workload_.is_reduction(n.op, p.op.loops[l]) ? p.sums : p.outer).push_back(l);
+  }
+  // Innermost the neighbours, else the longest.
+  std::ranges::stable_sort(p.sums, {}, [&](std::size_t l) {
+    return std::pair(p.is_strip(l), range(ranges, n.op, static_cast<int>(l)).most);
+  });
+  if (!p.sums.empty()) share_out(p);
+  if (p.strip)
+    p.first_of_strip = names_.fresh(p.loops[static_cast<std::size_t>(p.strip->loop)] + "_first");
+  if (p.block > 1)
+    p.first_of_block = names_.fresh(p.loops[static_cast<std::size_t>(p.block_loop)] + "_first");
+  const std::string some = some_points(p, p.outer), members = std::to_string(p.members);
+  std::int64_t total = 1;
+  for (std::size_t l : p.outer) total *= p.counts[l];
+  const std::string all = std::to_string(total);
+  meet_once();
+  if (p.members > 1) {
+    out_.open("for (int first = 0; first < " + all +
+              "; first += " + std::to_string(threads() / p.members) + ")");
+    out_.line("const int member = thread % " + members + ", point = first + thread / " + members +
+              ";");
+    out_.line("int rest_of_point = least(point, " + std::to_string(total - 1) + ");");
+  } else {
+    out_.open("for (int point = thread; point < " + all +
+              "; point += " + std::to_string(threads()) + ")");
+    out_.line("int rest_of_point = point;");
+  }
+  number_points(p, p.outer, "rest_of_point");
+  if (p.members > 1)
+    out_.line("const bool exists = point < " + all + (some.empty() ? "" : " && " + some) +
+              ", writes = exists && member == 0;");
+  else if (!some.empty())
+    out_.line("if (!(" + some + ")) continue;");
+  if (p.strip && p.sums.empty()) {
+    strips_of_results(p);
+  } else {
+    begin_results(p, fresh);
+    add_up(p, total);
+    if (p.members > 1) out_.open("if (writes)");
+    open_block(p, false);
+    const auto named = [&](int output, bool before) {
+      for (std::size_t o = 0; o < n.writes.size(); ++o)
+        if (n.writes[o].output == output) return (before ? "before" : "y") + std::to_string(o);
+      throw Refused{"operator " + p.op.name + " reads an output that it does not write here"};
+    };
+    for (std::size_t o = 0; o < n.writes.size(); ++o) {
+      const Output& out = output_of(id, static_cast<int>(o));
+      if (names_outputs(out.value))
+        out_.line(
+            combined(out.combine, p.result(o), expression_text(out.value, n.op, p.loops, named)));
+      out_.line(put_text(n.writes[o].buffer, point(n.op, out.target, n.writes[o].buffer, p.loops),
+                         p.result(o)));
+    }
+    out_.close();
+    if (p.members > 1) out_.close();
+  }
+  out_.close();
+  out_.line(meet());
+  met_at_ = out_.text().size();
+}
+
+}  // namespace tilewright::cuda

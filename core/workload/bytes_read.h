@@ -1,0 +1,18 @@
+// How much of a tensor operators read.
+#pragma once
+
+#include <span>
+
+#include "core/workload/workload.h"
+
+namespace tilewright {
+
+/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a
+/// gather, as many rows as lookups find on average where every row is as likely as any other, and
+/// at most an element a point of the loops that its indices name.
+Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
+/// What these operators read of it together, each byte once: slices count each, reads of the same
+/// elements once; of several gathers the one that reads most.
+Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops);
+
+}  // namespace tilewright

@@ -1,0 +1,194 @@
+// The methods `units` and `steps`: Souffle's tables, from tensors read a kernel and from our plans.
+#include "core/base/format.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
+#include "experiments/report/experiment.h"
+#include "experiments/report/sheet.h"
+#include "models/souffle/model.h"
+
+namespace tilewright::harness {
+namespace {
+
+/// The options of a step of table 4.
+souffle::Options options_of_step(int step) {
+  return {
+      .horizontal = step >= 1, .vertical = step >= 2, .global_sync = step >= 3, .reuse = step >= 4};
+}
+
+struct StepCount {
+  std::size_t kernels = 0;
+  int syncs = 0;
+  std::int64_t read = 0;
+  double seconds = 0;
+};
+
+StepCount counted(const std::string& workload, const std::string& machine,
+                  const souffle::Options& o) {
+  const Question q{.name = workload,
+                   .workload = std::make_shared<const Workload>(named_workload(workload)),
+                   .machine = std::make_shared<const Machine>(named_machine(machine))};
+  const Result<souffle::Planned> p = souffle::planned(q, o);
+  if (!p)
+    throw InputError({.where = "workload",
+                      .value = workload,
+                      .problem = p.reason(),
+                      .accepted = "workloads and machines that Souffle takes"});
+  StepCount c{.kernels = p->plan.kernels.size(),
+              .read = p->counts.read().value,
+              .seconds = p->counts.seconds()};
+  for (const souffle::KernelCount& k : p->counts.kernels) c.syncs += k.phases - 1;
+  return c;
+}
+
+std::optional<double> number_at(const Field& f, const char* key) {
+  const auto found = f.get(key);
+  return found ? std::optional(found->real()) : std::nullopt;
+}
+
+}  // namespace
+
+/// Every kernel reads its operands once: their sum in units of one activation, beside what was
+/// counted.
+Reproduced reproduce_units(const Experiment& e) {
+  const Field top(*e.document, e.where);
+  top.only({"id", "title", "source", "method", "about", "difference", "rows", "columns", "size",
+            "systems"});
+  const std::int64_t unit = top.at("rows").integer(1, std::int64_t{1} << 40) *
+                            top.at("columns").integer(1, std::int64_t{1} << 40) *
+                            top.at("size").integer(1, std::int64_t{1} << 40);
+  Reproduced done;
+  done.holds = true;
+  done.report =
+      formatted("One unit is {} x {} elements of {} bytes: {} bytes.\n\n", top.at("rows").text(),
+                top.at("columns").text(), top.at("size").text(), unit);
+  Sheet sheet({"system", "kernel", "units", "times", "bytes"});
+  for (const Field& system : top.at("systems").items()) {
+    const std::int64_t times = system.at("times").integer(1, std::int64_t{1} << 40);
+    std::int64_t units = 0, kernels = 0;
+    for (const Field& k : system.at("kernels").items()) {
+      const std::int64_t n = k.at("units").integer(1, std::int64_t{1} << 40);
+      units += n;
+      ++kernels;
+      sheet.add({system.at("name").text(), k.at("name").text(), std::to_string(n),
+                 std::to_string(times), std::to_string(n * unit * times)});
+    }
+    const std::int64_t bytes = units * unit * times;
+    sheet.add({system.at("name").text(), formatted("all {}", kernels), std::to_string(units),
+               std::to_string(times), std::to_string(bytes)});
+    const std::string name = system.at("name").text();
+    const auto paper = number_at(system, "paper_megabytes");
+    done.compared.push_back({.what = name + ": bytes loaded",
+                             .unit = "bytes",
+                             .ours = static_cast<double>(bytes),
+                             .ours_source = "derived (units)",
+                             .paper = paper ? std::optional(1e6 * *paper) : std::nullopt});
+    done.compared.push_back({.what = name + ": kernels",
+                             .ours = static_cast<double>(kernels * times),
+                             .ours_source = "derived (units)",
+                             .paper = number_at(system, "paper_kernels")});
+    const std::int64_t derived = system.at("derived").integer(1, std::int64_t{1} << 40);
+    if (bytes != derived) fail(done, formatted("{} has {} bytes, not {}", name, bytes, derived));
+  }
+  sheet.into(done);
+  return done;
+}
+
+/// Table 4's steps by our plans, and kernels where subprograms end by the paper's rule and before
+/// each compute-intensive operator.
+Reproduced reproduce_steps(const Experiment& e) {
+  const Field top(*e.document, e.where);
+  top.only(
+      {"id", "title", "source", "method", "about", "difference", "machine", "rows", "paper_means"});
+  const std::string machine = top.at("machine").text();
+  double sync_gains = 0, reuse_gains = 0;
+  Reproduced done;
+  done.holds = true;
+  Sheet sheet(
+      {"network", "step", "kernels", "barriers", "bytes from home (predicted)", "us (predicted)"});
+  for (const Field& row : top.at("rows").items()) {
+    const std::string name = row.at("name").text(), workload = row.at("workload").text();
+    const auto add = [&](const std::string& step, const StepCount& c) {
+      sheet.add({name, step, std::to_string(c.kernels), std::to_string(c.syncs),
+                 std::to_string(c.read), formatted("{:.1f}", 1e6 * c.seconds)});
+    };
+    std::vector<StepCount> steps;
+    for (int step = 0; step <= 4; ++step) {
+      steps.push_back(counted(workload, machine, options_of_step(step)));
+      add(formatted("V{}", step), steps.back());
+      if (step > 0 && steps[static_cast<std::size_t>(step - 1)].kernels < steps.back().kernels)
+        fail(done, formatted("{} has more kernels in V{} than in V{}", name, step, step - 1));
+    }
+    if (steps[4].read > steps[3].read)
+      fail(done, name + " reads more with tiles that stay on chip");
+    if (steps[4].seconds > steps[0].seconds)
+      fail(done, name + " is predicted slower in V4 than in V0");
+    souffle::Options each;
+    each.split = souffle::Split::contractions;
+    const StepCount apart = counted(workload, machine, each);
+    add("V4, a subprogram for each compute-intensive operator", apart);
+    if (const auto paper = row.get("paper_ms")) {
+      const std::vector<Field> ms = paper->items();
+      if (ms.size() != 5) paper->fail("are not five times", "V0 to V4");
+      for (std::size_t step = 1; step < 5; ++step)
+        done.compared.push_back({.what = formatted("{}: V0 over V{}", name, step),
+                                 .ours = steps[0].seconds / steps[step].seconds,
+                                 .ours_source = "predicted (souffle)",
+                                 .paper = ms[0].real() / ms[step].real()});
+    }
+    sync_gains += steps[0].seconds / steps[3].seconds;
+    reuse_gains += steps[0].seconds / steps[4].seconds;
+    if (const auto paper = row.get("paper_us")) {  // of the versions that a figure has
+      const std::vector<Field> us = paper->items();
+      if (us.size() != 4)
+        paper->fail("are not four times", "unfused, fused, with barriers, with reuse");
+      for (std::size_t i = 1; i < 4; ++i)
+        done.compared.push_back({.what = formatted("{}: V0 over V{}", name, i + 1),
+                                 .ours = steps[0].seconds / steps[i + 1].seconds,
+                                 .ours_source = "predicted (souffle)",
+                                 .paper = us[0].real() / us[i].real()});
+    }
+    if (const auto paper = number_at(row, "paper_end_ms"))
+      done.compared.push_back({.what = name + ": end to end",
+                               .unit = "ms",
+                               .ours = 1e3 * steps[4].seconds,
+                               .ours_source = "predicted (souffle)",
+                               .paper = paper});
+    if (const auto paper = number_at(row, "paper_kernels")) {
+      done.compared.push_back({.what = name + ": kernels by the criterion",
+                               .ours = static_cast<double>(steps[4].kernels),
+                               .ours_source = "predicted (souffle)",
+                               .paper = paper});
+      done.compared.push_back({.what = name + ": kernels, one for each compute-intensive operator",
+                               .ours = static_cast<double>(apart.kernels),
+                               .ours_source = "predicted (souffle)",
+                               .paper = paper});
+    }
+    if (const auto paper = number_at(row, "paper_megabytes"))
+      done.compared.push_back({.what = name + ": bytes loaded",
+                               .unit = "bytes",
+                               .ours = static_cast<double>(steps[4].read),
+                               .ours_source = "predicted (souffle)",
+                               .paper = 1e6 * *paper});
+    if (const auto paper = number_at(row, "paper_reloaded_megabytes"))
+      done.compared.push_back({.what = name + ": bytes loaded without reuse over steps",
+                               .unit = "bytes",
+                               .ours = static_cast<double>(steps[2].read),
+                               .ours_source = "predicted (souffle)",
+                               .paper = 1e6 * *paper});
+  }
+  if (const auto means = top.get("paper_means")) {
+    const auto rows = static_cast<double>(top.at("rows").items().size());
+    const auto mean = [&](const char* step, double gains) {
+      done.compared.push_back({.what = formatted("V0 over {}, mean", step),
+                               .ours = gains / rows,
+                               .ours_source = "predicted (souffle)",
+                               .paper = means->at(step).real()});
+    };
+    mean("V3", sync_gains);
+    mean("V4", reuse_gains);
+  }
+  sheet.into(done);
+  return done;
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,216 @@
+// What a plan's kernels move, phase by phase (sections 6.4 and 6.5).
+#include <algorithm>
+#include <map>
+
+#include "core/base/format.h"
+#include "core/workload/bytes_read.h"
+#include "models/souffle/souffle.h"
+
+namespace tilewright::souffle {
+namespace {
+
+class Counter {
+ public:
+  Counter(const Workload& w, const Device& d, const Options& o) : w_(w), d_(d), o_(o) {
+    out_.tensors.resize(w.tensors().size());
+  }
+
+  PlanCount run(const Plan& plan) {
+    for (const Kernel& k : plan.kernels) kernel(k);
+    return std::move(out_);
+  }
+
+ private:
+  struct Place {
+    std::string grid;   ///< the blocks that a node is in, as text
+    bool still = true;  ///< in no loop of a block
+    std::int64_t first = 0, blocks = 1;
+  };
+
+  void kernel(const Kernel& k) {
+    out_.kernels.emplace_back();
+    now_ = &out_.kernels.back();
+    made_.clear();
+    has_.clear();
+    kept_.clear();
+    now_->seconds = o_.launch_us * 1e-6;
+    begin_phase();
+    const auto part = [&](const Node& n) {
+      if (n.kind == Node::Kind::sync && n.name == "grid") {
+        end_phase();
+        now_->seconds += o_.sync_seconds(d_.barrier);
+        begin_phase();
+      } else {
+        visit(n, {.grid = n.kind == Node::Kind::pack ? "" : "0: "});
+      }
+    };
+    if (k.tree.kind == Node::Kind::sequence)
+      for (const Node& n : k.tree.children) part(n);
+    else
+      part(k.tree);
+    end_phase();
+    now_->kept.assign(kept_.begin(), kept_.end());
+  }
+
+  void begin_phase() {
+    ++now_->phases;
+    loads_.clear();
+    flops_ = 0;
+    stored_ = Bytes();
+  }
+
+  void end_phase() {
+    Bytes read;
+    for (const auto& [tensor, load] : loads_) {
+      if (load.readers.empty()) continue;
+      const std::vector<OpId> ops(load.readers.begin(), load.readers.end());
+      const Bytes bytes = bytes_read(w_, tensor, ops);
+      out_.tensors[tensor.index()].first += bytes;
+      read += bytes;
+    }
+    now_->read += read;
+    now_->written += stored_;
+    now_->flops += flops_;
+    const double moved = static_cast<double>((read + stored_).value) / d_.memory;
+    now_->seconds += std::max(moved, flops_ / d_.flops);
+  }
+
+  void visit(const Node& n, Place at) {
+    switch (n.kind) {
+      case Node::Kind::loop:
+        if (n.binding == Binding::grid) {
+          at.grid += formatted("{}/{} ", n.name, n.step);
+          if (const auto l = w_.find_loop(n.name); l && n.step > 0)
+            at.blocks *= ceil_div(w_.loop(*l).extent, n.step);
+        } else if (n.binding == Binding::seq || n.binding == Binding::unroll)
+          at.still = false;
+        [[fallthrough]];
+      case Node::Kind::sequence:
+        for (const Node& c : n.children) visit(c, at);
+        break;
+      case Node::Kind::pack: {
+        std::int64_t next = at.first;
+        for (const Node& c : n.children) {
+          Place in = at;
+          in.first = n.first_block.value_or(0) + c.first_block.value_or(next);
+          in.grid = at.grid + formatted("{}: ", in.first);
+          visit(c, in);
+          next = in.first + blocks_in(c);
+        }
+        break;
+      }
+      case Node::Kind::load:
+        if (const auto t = w_.find_tensor(n.name)) loads_[*t].places.push_back(at);
+        break;
+      case Node::Kind::compute:
+        if (const auto id = w_.find_op(n.name)) compute(*id, at);
+        break;
+      case Node::Kind::store:
+        if (const auto t = w_.find_tensor(n.name)) {
+          const Bytes bytes = w_.tensor(*t).bytes();
+          out_.tensors[t->index()].second += bytes;
+          stored_ += bytes;
+        }
+        break;
+      case Node::Kind::sync:
+        break;
+    }
+  }
+
+  void compute(OpId id, const Place& at) {
+    const Operator& op = w_.op(id);
+    if (std::ranges::find(now_->operators, op.name) == now_->operators.end())
+      now_->operators.push_back(op.name);
+    const bool product = w_.is_contraction(id);
+    flops_ += (product ? 2.0 : 1.0) * static_cast<double>(w_.operations(id).value);
+    for (const Access& a : op.inputs) {
+      const auto load = loads_.find(a.tensor);
+      const bool loaded =
+          load != loads_.end() && std::ranges::any_of(load->second.places, [&](const Place& p) {
+            return at.grid.starts_with(p.grid);
+          });
+      if (!loaded && !is_gather(a)) {  // on chip: made by these blocks, now or in a phase before
+        if (made_.contains(a.tensor) && made_.at(a.tensor) != now_->phases)
+          kept_.insert(w_.tensor(a.tensor).name);
+        continue;
+      }
+      const bool still = loaded && load->second.places.back().still;
+      const std::string tile = formatted("{} {}{}", a.tensor.index(), element_text(op, a), at.grid);
+      if (still && holds(a.tensor, tile, at)) continue;
+      loads_[a.tensor].readers.insert(id);
+    }
+    for (const Output& o : op.outputs) made_[o.target.tensor] = now_->phases;
+  }
+
+  std::int64_t blocks_in(const Node& n) const {
+    std::int64_t most = 1;
+    for (const Node& c : n.children) most = std::max(most, blocks_in(c));
+    const auto l = n.kind == Node::Kind::loop && n.binding == Binding::grid ? w_.find_loop(n.name)
+                                                                            : std::nullopt;
+    return l && n.step > 0 ? most * ceil_div(w_.loop(*l).extent, n.step) : most;
+  }
+
+  /// Whether these blocks have the tile; now they do. Another tile of the tensor takes its place.
+  bool holds(TensorId t, const std::string& tile, const Place& at) {
+    std::vector<Held>& all = has_[t];
+    for (Held& h : all)
+      if (h.tile == tile) {
+        if (h.phase != now_->phases) kept_.insert(w_.tensor(t).name);
+        h.phase = now_->phases;
+        return true;
+      }
+    std::erase_if(
+        all, [&](const Held& h) { return at.first < h.end && h.first < at.first + at.blocks; });
+    all.push_back({at.first, at.first + at.blocks, tile, now_->phases});
+    return false;
+  }
+
+  /// The part of the access that no loop moves: "3," of W[3,j].
+  static std::string element_text(const Operator&, const Access& a) {
+    std::string out;
+    for (const Affine& f : a.index) out += f.terms.empty() ? std::to_string(f.offset) + "," : "*,";
+    return out;
+  }
+
+  /// A tile that blocks have, and the phase that used it last.
+  struct Held {
+    std::int64_t first = 0, end = 0;
+    std::string tile;
+    int phase = 0;
+  };
+  struct Load {
+    std::vector<Place> places;
+    std::set<OpId> readers;
+  };
+  const Workload& w_;
+  const Device& d_;
+  const Options& o_;
+  PlanCount out_;
+  KernelCount* now_ = nullptr;
+  std::map<TensorId, Load> loads_;  ///< of this phase
+  std::map<TensorId, int> made_;    ///< of this kernel: the phase
+  std::map<TensorId, std::vector<Held>> has_;
+  std::set<std::string> kept_;
+  double flops_ = 0;
+  Bytes stored_;
+};
+
+}  // namespace
+
+double PlanCount::seconds() const {
+  double sum = 0;
+  for (const KernelCount& k : kernels) sum += k.seconds;
+  return sum;
+}
+
+Bytes PlanCount::read() const {
+  Bytes sum;
+  for (const KernelCount& k : kernels) sum += k.read;
+  return sum;
+}
+
+PlanCount count(const Workload& w, const Device& d, const Options& o, const Plan& plan) {
+  return Counter(w, d, o).run(plan);
+}
+
+}  // namespace tilewright::souffle

@@ -1,0 +1,131 @@
+#include "models/souffle/options.h"
+
+#include <array>
+#include <utility>
+
+namespace tilewright::souffle {
+namespace {
+
+template <class T, std::size_t N>
+std::optional<T> named(const std::array<const char*, N>& names, std::string_view name) {
+  for (std::size_t i = 0; i < N; ++i)
+    if (name == names[i]) return static_cast<T>(i);
+  return {};
+}
+
+constexpr std::array kCriteria = {"per-sm", "total"};
+constexpr std::array kBounds = {"inclusive", "strict"};
+constexpr std::array kOrders = {"topological", "bfs"};
+constexpr std::array kIntensive = {"contraction", "ratio"};
+constexpr std::array kSyncs = {"needed", "literal"};
+constexpr std::array kReductions = {"atomic", "local"};
+constexpr std::array kSplits = {"criterion", "none", "contractions"};
+
+template <std::size_t N>
+OptionSpec one_of(const char* name, const std::array<const char*, N>& names, const char* help,
+                  const char* source, const char* published = "") {
+  return {.name = name,
+          .kind = OptionKind::choice,
+          .names = {names.begin(), names.end()},
+          .standard = names.front(),
+          .published = published,
+          .help = help,
+          .source = source};
+}
+
+OptionSpec yes_or_no(const char* name, const char* help, const char* source) {
+  return one_of(name, std::array{"yes", "no"}, help, source);
+}
+
+OptionSpec number(const char* name, const char* standard, const char* help, const char* source) {
+  return {.name = name,
+          .kind = OptionKind::number,
+          .standard = standard,
+          .help = help,
+          .source = source};
+}
+
+}  // namespace
+
+std::optional<Criterion> criterion_from_name(std::string_view n) {
+  return named<Criterion>(kCriteria, n);
+}
+std::optional<Bound> bound_from_name(std::string_view n) { return named<Bound>(kBounds, n); }
+std::optional<Order> order_from_name(std::string_view n) { return named<Order>(kOrders, n); }
+std::optional<Intensive> intensive_from_name(std::string_view n) {
+  return named<Intensive>(kIntensive, n);
+}
+std::optional<Sync> sync_from_name(std::string_view n) { return named<Sync>(kSyncs, n); }
+std::optional<Reduction> reduction_from_name(std::string_view n) {
+  return named<Reduction>(kReductions, n);
+}
+std::optional<Split> split_from_name(std::string_view n) { return named<Split>(kSplits, n); }
+
+std::span<const OptionSpec> option_specs() {
+  static const std::vector<OptionSpec> specs = {
+      one_of("criterion", kCriteria,
+             "what lets operators share a kernel: blocks that one multiprocessor can run, times "
+             "multiprocessors; or all of the GPU's registers and shared memory",
+             "section 5.4", "total"),
+      one_of("fit", kBounds, "whether what fits exactly fits", "section 5.4", "strict"),
+      one_of("visit", kOrders, "in which operators are partitioned", "section 5.4", "bfs"),
+      one_of("ci", kIntensive, "compute-intensive: contractions, or by operations an element",
+             "section 5.3", "ratio"),
+      number("threshold", "3", "operations an element from which on it is (ci ratio)",
+             "section 5.3"),
+      one_of("subprograms", kSplits,
+             "where subprograms end: by the criterion, nowhere, or before each compute-intensive "
+             "operator",
+             "section 5.4"),
+      yes_or_no("horizontal", "independent products and sums of the same loops in one nest",
+                "section 6.1"),
+      yes_or_no("vertical", "operators in the nest of what they read", "section 6.2"),
+      yes_or_no("global-sync",
+                "a subprogram is one kernel, its phases apart by barriers of all blocks",
+                "section 6.4"),
+      yes_or_no("reuse", "tiles stay on chip across a barrier", "section 6.5"),
+      one_of("sync", kSyncs, "barriers: where a block needs others' values, or before every sum",
+             "section 6.4", "literal"),
+      one_of("reduction", kReductions,
+             "sums over a dimension that blocks cut: by atomics, or in a phase of their own",
+             "section 6.3"),
+      {.name = "step",
+       .kind = OptionKind::choice,
+       .names = {"V0", "V1", "V2", "V3", "V4"},
+       .standard = "V4",
+       .help = "table 4's: V0 none of them, V1 horizontal, V2 and vertical, V3 and global-sync, V4 "
+               "and reuse",
+       .source = "section 8.2"},
+      number("launch-us", "2", "microseconds of a kernel call", "section 8.3"),
+      number("sync-us", "0",
+             "microseconds of a barrier of all blocks; 0: the machine file's grid_barrier, or 1.5 "
+             "where it has none",
+             ""),
+  };
+  return specs;
+}
+
+Options options_of(const Settings& s) {
+  Options o;
+  o.criterion = s.choice<Criterion>("criterion", criterion_from_name);
+  o.bound = s.choice<Bound>("fit", bound_from_name);
+  o.order = s.choice<Order>("visit", order_from_name);
+  o.intensive = s.choice<Intensive>("ci", intensive_from_name);
+  o.threshold = s.number("threshold");
+  o.split = s.choice<Split>("subprograms", split_from_name);
+  const int step = s.text("step")[1] - '0';
+  const auto on = [&](const char* name, int from) {
+    return s.given(name) ? s.text(name) == "yes" : step >= from;
+  };
+  o.horizontal = on("horizontal", 1);
+  o.vertical = on("vertical", 2);
+  o.global_sync = on("global-sync", 3);
+  o.reuse = on("reuse", 4) && o.global_sync;
+  o.sync = s.choice<Sync>("sync", sync_from_name);
+  o.reduction = s.choice<Reduction>("reduction", reduction_from_name);
+  o.launch_us = s.number("launch-us");
+  o.sync_us = s.number("sync-us");
+  return o;
+}
+
+}  // namespace tilewright::souffle

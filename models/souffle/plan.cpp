@@ -1,0 +1,218 @@
+// From a workload to its kernels: analysis, partition, nests, places, trees.
+#include <algorithm>
+#include <chrono>
+
+#include "core/base/format.h"
+#include "core/plan/schedule.h"
+#include "core/workload/rewrite/rewrite.h"
+#include "core/workload/subgraph.h"
+#include "models/souffle/model.h"
+
+namespace tilewright::souffle {
+namespace {
+
+constexpr int kMostShrink = 256;  // of the room, for an operator alone
+constexpr int kMostTries = 12;  // plans of one kernel with fewer tiles kept each
+
+class Planner {
+ public:
+  Planner(const Question& q, const Options& o, Planned& out)
+      : q_(q), o_(o), out_(out), w_(*out.workload) {}
+
+  std::optional<Reason> run() {
+    for (std::size_t s = 0; s < out_.subprograms.size(); ++s) {
+      now_ = s;
+      const std::vector<OpId>& ops = out_.subprograms[s].ops;
+      inside_.assign(w_.operators().size(), false);
+      std::vector<Nest> nests = built_nests(w_, out_.device, o_, ops);
+      out_.cut.emplace_back();
+      if (!o_.global_sync) {
+        for (Nest& n : nests) {
+          std::vector<Nest> one;
+          one.push_back(std::move(n));
+          if (auto why = kernels(std::move(one))) return why;
+        }
+      } else if (auto why = kernels(std::move(nests))) {
+        return why;
+      }
+    }
+    return {};
+  }
+
+ private:
+  /// These nests as one kernel, or where that is none, as two or more. An operator alone is tried
+  /// with less and less room: its tiles can be larger than the estimate (hulls of what it reads).
+  std::optional<Reason> kernels(std::vector<Nest> nests, int shrink = 1) {
+    std::string why;
+    std::set<TensorId> spilled;
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      Program p = program_of(w_, out_.device, o_, nests, spilled);
+      Kernel k = kernel_of(w_, *q_.machine, p, leaving(p),
+                           formatted("souffle{}", out_.plan.kernels.size() + 1));
+      const auto full = refused(k, p, why);
+      if (!full) {
+        out_.plan.kernels.push_back(std::move(k));
+        out_.programs.push_back(std::move(p));
+        out_.subprogram.push_back(now_);
+        return {};
+      }
+      // The tile that was used least recently when room ran out.
+      const auto victim =
+          std::ranges::max_element(p.kept, [](const KeptTile& a, const KeptTile& b) {
+            return std::pair(a.gap, a.bytes) < std::pair(b.gap, b.bytes);
+          });
+      if (victim == p.kept.end()) break;
+      if (*full) {
+        if (!spilled.insert(victim->tensor).second) break;
+        continue;
+      }
+      // A reader that needs less of a tensor than all begins its blocks elsewhere: nothing is kept.
+      for (const KeptTile& tile : p.kept) spilled.insert(tile.tensor);
+      if (tries > 0) break;
+    }
+    if (nests.size() == 1) {
+      const bool one = nests.front().ops().size() == 1;
+      if (one && shrink >= kMostShrink)
+        return Reason{formatted("operator {} has no kernel: {}",
+                                w_.op(nests.front().ops().front()).name, why)};
+      return alone(nests.front(), one ? 2 * shrink : shrink);
+    }
+    if (out_.cut[now_].empty()) out_.cut[now_] = why;
+    const int first = nests.front().phase, last = nests.back().phase;
+    std::vector<Nest> later;
+    const int middle = first + (last - first) / 2;
+    const std::size_t half = nests.size() / 2;
+    for (std::size_t i = 0; i < nests.size(); ++i)
+      if (first == last ? i >= half : nests[i].phase > middle) later.push_back(nests[i]);
+    nests.resize(nests.size() - later.size());
+    if (auto bad = kernels(std::move(nests))) return bad;
+    return kernels(std::move(later));
+  }
+
+  /// Each operator of a nest in a kernel of its own.
+  std::optional<Reason> alone(const Nest& nest, int shrink) {
+    Device d = out_.device;
+    d.shared = Bytes(d.shared.value / shrink);
+    Options apart = o_;
+    apart.vertical = apart.horizontal = false;
+    for (OpId id : nest.ops()) {
+      const OpId one[] = {id};
+      if (auto why = kernels(built_nests(w_, d, apart, one), shrink)) return why;
+    }
+    return {};
+  }
+
+  std::set<TensorId> leaving(const Program& p) {
+    std::vector<OpId> ops;
+    for (const Nest& n : p.nests)
+      for (OpId id : n.ops()) ops.push_back(id);
+    for (OpId id : ops) inside_[id.index()] = true;
+    std::set<TensorId> out;
+    for (OpId id : ops)
+      for (const Output& o : w_.op(id).outputs) {
+        const TensorId t = o.target.tensor;
+        if (w_.is_output(t) ||
+            std::ranges::any_of(w_.consumers(t), [&](OpId r) { return !inside_[r.index()]; }))
+          out.insert(t);
+      }
+    for (OpId id : ops) inside_[id.index()] = false;
+    return out;
+  }
+
+  /// Why the kernel cannot be; true: for want of room.
+  std::optional<bool> refused(const Kernel& k, const Program& p, std::string& why) const {
+    std::vector<OpId> ops;
+    for (const Nest& n : p.nests)
+      for (OpId id : n.ops()) ops.push_back(id);
+    std::ranges::sort(ops);
+    try {
+      const auto part = std::make_shared<const Workload>(subgraph(w_, ops));
+      const Result<Schedule> s = resolve(Plan{{k}}, part, q_.machine);
+      if (!s) {
+        why = s.reason();
+        return false;
+      }
+      const LevelId level = q_.machine->default_level();
+      const auto use = memory_use(*s);
+      const auto of = use.find(q_.machine->level(level).name);
+      if (of != use.end() && of->second > q_.room_at(level)) {
+        why = formatted("its tiles take {} bytes of {}", of->second.value, of->first);
+        return true;
+      }
+      if (const auto full = misfit(*s)) {
+        why = full->text;
+        return true;
+      }
+    } catch (const InputError& e) {
+      why = e.what();
+      return false;
+    }
+    return {};
+  }
+
+  const Question& q_;
+  const Options& o_;
+  Planned& out_;
+  const Workload& w_;
+  std::size_t now_ = 0;
+  std::vector<bool> inside_;
+};
+
+}  // namespace
+
+Result<Device> device_of(const Machine& m, DType type, std::optional<Bytes> room) {
+  const auto shared = m.find("shared");
+  if (m.kind != "gpu" || m.units.empty() || !shared)
+    return Reason{formatted("Souffle plans for GPUs, and {} is none", m.name)};
+  const ComputeUnit& sm = m.units.front();
+  Device d{.sms = sm.count,
+           .registers = sm.registers,
+           .shared = room.value_or(m.level(*shared).capacity),
+           .blocks = sm.blocks};
+  d.shared = std::min(d.shared, m.level(*shared).capacity);
+  const auto peak = [&](const char* name) {
+    const auto at = sm.peak.find(name);
+    return at == sm.peak.end() ? 0.0 : at->second.value;
+  };
+  d.flops = peak(std::string(name_of(type)).c_str());
+  if (d.flops <= 0) d.flops = peak("f32");
+  const auto home =
+      std::ranges::find_if(m.levels, [](const Level& l) { return l.bandwidth.value > 0; });
+  if (d.flops <= 0 || home == m.levels.end() || sm.registers <= 0)
+    return Reason{formatted(
+        "Souffle needs peak, registers and bandwidths of a GPU: {} does not say them", m.name)};
+  d.memory = home->bandwidth.value;
+  if (const auto at = sm.cycles.find("grid_barrier"); at != sm.cycles.end() && sm.clock_hz > 0)
+    d.barrier = at->second / sm.clock_hz;
+  d.fill = m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value
+                                                : d.memory / static_cast<double>(d.sms);
+  return d;
+}
+
+Result<Planned> planned(const Question& q, const Options& o) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const Operator& op : q.workload->operators())
+    if (op.running)
+      return Reason{"operator " + op.name + " is running: a tensor expression has its whole sum"};
+  const auto device = device_of(*q.machine, q.workload->dtype(), q.room);
+  if (!device) return Reason{device.reason()};
+  Planned out{.workload = q.workload, .device = *device};
+  const auto rewrite = [&out](const char* name) {
+    Result<Workload> changed = apply(name, *out.workload);
+    if (!changed) return;
+    out.workload = std::make_shared<const Workload>(*std::move(changed));
+    out.rewrites.emplace_back(name);
+  };
+  if (o.vertical) rewrite("compose");
+  if (o.horizontal) rewrite("share-loops");
+  out.analysis = analyse(*out.workload, o);
+  out.subprograms = partition(*out.workload, out.analysis, out.device, o);
+  // Without reuse, phases begin at another block in turn: one is left for that.
+  if (o.global_sync && !o.reuse && out.device.sms > 1) --out.device.sms;
+  if (auto why = Planner(q, o, out).run()) return *why;
+  out.counts = count(*out.workload, out.device, o, out.plan);
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+}  // namespace tilewright::souffle

@@ -1,0 +1,136 @@
+// Programs as kernels of a plan.
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "models/souffle/souffle.h"
+
+namespace tilewright::souffle {
+namespace {
+
+Node in_loops(const Workload& w, std::span<const Cut> cuts, Binding binding, Node body) {
+  for (auto it = cuts.rbegin(); it != cuts.rend(); ++it)
+    body = loop(w.loop(it->loop).name, std::move(body), it->step, binding);
+  return body;
+}
+
+Node of_parts(std::vector<Node> parts) {
+  return parts.size() == 1 ? std::move(parts.front()) : sequence(std::move(parts));
+}
+
+class TreeWriter {
+ public:
+  TreeWriter(const Workload& w, const Program& p, const std::set<TensorId>& leaves)
+      : w_(w), p_(p), leaves_(leaves) {
+    for (const KeptTile& k : p.kept) kept_.insert(k.tensor);
+  }
+
+  Node tree() {
+    std::vector<Node> all;
+    for (std::size_t i = 0; i < p_.nests.size();) {
+      std::size_t end = i;
+      bool first_blocks = true;  // all begin there: one after another
+      for (; end < p_.nests.size() && p_.nests[end].phase == p_.nests[i].phase; ++end)
+        first_blocks = first_blocks && p_.nests[end].first == 0;
+      if (!all.empty()) all.push_back(sync("grid"));
+      if (first_blocks) {
+        for (; i < end; ++i) all.push_back(nest(p_.nests[i]));
+        continue;
+      }
+      Node pack;
+      pack.kind = Node::Kind::pack;
+      for (; i < end; ++i) {
+        pack.children.push_back(nest(p_.nests[i]));
+        pack.children.back().first_block = p_.nests[i].first;
+      }
+      all.push_back(std::move(pack));
+    }
+    return of_parts(std::move(all));
+  }
+
+ private:
+  Node nest(const Nest& n) {
+    std::vector<Node> body;
+    std::set<TensorId> made;         // here, and on chip
+    std::map<TensorId, Access> has;  // loaded here, as it was read
+    for (std::size_t i = 0; i < n.sums.size();) {
+      std::vector<Node> steps;
+      std::map<TensorId, Access> within;
+      const std::vector<Cut>& inner = n.sums[i].inner;
+      std::vector<OpId> done;
+      for (; i < n.sums.size() && n.sums[i].inner == inner; ++i) {
+        loads(n.sums[i].op, made, within, steps);
+        steps.push_back(compute(w_.op(n.sums[i].op).name));
+        done.push_back(n.sums[i].op);
+      }
+      if (inner.empty()) {
+        std::ranges::move(steps, std::back_inserter(body));
+        has = within;
+      } else {
+        body.push_back(in_loops(w_, inner, Binding::seq, of_parts(std::move(steps))));
+      }
+      for (OpId id : done) stores(n, id, made, body);
+    }
+    for (OpId id : n.others) {
+      loads(id, made, has, body);
+      body.push_back(compute(w_.op(id).name));
+      stores(n, id, made, body);
+    }
+    // Blocks taken from another nest may be shared out over loops that nothing here has.
+    std::vector<Cut> grid;
+    std::ranges::copy_if(n.grid, std::back_inserter(grid), [&](const Cut& c) {
+      return std::ranges::any_of(n.ops(), [&](OpId id) { return w_.local_index(id, c.loop) >= 0; });
+    });
+    return in_loops(w_, grid, Binding::grid,
+                    in_loops(w_, n.walk, Binding::seq, of_parts(std::move(body))));
+  }
+
+  void loads(OpId id, const std::set<TensorId>& made, std::map<TensorId, Access>& has,
+             std::vector<Node>& into) {
+    std::set<TensorId> here;  // one tile has all that an operator reads of a tensor
+    for (const Access& a : w_.op(id).inputs) {
+      if (is_gather(a) || made.contains(a.tensor)) continue;
+      if (kept_.contains(a.tensor) && w_.producer(a.tensor).valid() && computed_here(a.tensor))
+        continue;
+      const auto at = has.find(a.tensor);
+      if (at != has.end() && at->second == a) continue;
+      has.insert_or_assign(a.tensor, a);
+      if (here.insert(a.tensor).second) into.push_back(load(w_.tensor(a.tensor).name));
+    }
+  }
+
+  bool computed_here(TensorId t) const {
+    return std::ranges::any_of(p_.nests, [&](const Nest& n) { return n.has(w_.producer(t)); });
+  }
+
+  void stores(const Nest& n, OpId id, std::set<TensorId>& made, std::vector<Node>& into) {
+    const bool atomic = std::ranges::any_of(
+        n.grid, [&](const Cut& c) { return is_cut(w_, c) && w_.is_reduction(id, c.loop); });
+    for (const Output& o : w_.op(id).outputs) {
+      const TensorId t = o.target.tensor;
+      const bool home = p_.home.contains(t);
+      if (!home) made.insert(t);
+      if (home || leaves_.contains(t)) into.push_back(store(w_.tensor(t).name, "", atomic));
+    }
+  }
+
+  const Workload& w_;
+  const Program& p_;
+  const std::set<TensorId>& leaves_;
+  std::set<TensorId> kept_;
+};
+
+}  // namespace
+
+Kernel kernel_of(const Workload& w, const Machine& m, const Program& p,
+                 const std::set<TensorId>& leaves, const std::string& name) {
+  Kernel k{.name = name};
+  // As many as a tile of 64 x 64 keeps busy: measured on an H200 (docs/souffle.md), a BERT layer's
+  // kernels take 124 us with eight warps each, and 136 with what each alone would have.
+  k.launch.warps = 8;
+  k.tree = TreeWriter(w, p, leaves).tree();
+  for (TensorId t : p.home) k.pins[w.tensor(t).name] = {.level = m.level(m.home()).name};
+  return k;
+}
+
+}  // namespace tilewright::souffle
