@@ -118,6 +118,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     const int index = static_cast<int>(k);
     auto text = stitch ? print_kernel(p, index) : KernelEmitter(p, index).emit();
     if (!text) return text.why();
+    if (auto refused = too_many_wait(p.machine(), text->launches.back()))
+      return Reason{s.kernels[k].name + ": " + refused->text};
     cold = cold || text->cold;
     kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" + text->text + "\n";
     source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());

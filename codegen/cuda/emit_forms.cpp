@@ -44,6 +44,7 @@ void KernelEmitter::choose_forms() {
       if (k_.nodes[n].flush == BufferId(i) && NodeId(n) < b.store) p.plain = false;
     }
   }
+  std::erase_if(products_, [&](const auto& of) { return !rows_are_neighbours(of.first); });
   for (std::size_t i = 0; i < places_.size(); ++i)
     if (places_[i].form == Form::loaded && !k_.buffers[i].sliding &&
         made_before_all_wait(BufferId(i)))
@@ -71,6 +72,29 @@ void KernelEmitter::choose_forms() {
     banned.insert(*victim);
     places_[victim->index()].reason = "its sums would need too many registers";
   }
+}
+
+/// Whether all that a product reads and writes has its rows side by side in the largest tile of its
+/// buffer: a tile of several dimensions, another time in the kernel, puts rows further apart.
+bool KernelEmitter::rows_are_neighbours(NodeId product) const {
+  const ScheduleNode& n = k_.node(product);
+  const Operator& op = workload_.op(n.op);
+  const auto of = [&](const Access& a, BufferId b) {
+    if (!b.valid()) return true;
+    const std::vector<std::int64_t>& most = mosts_.at(product);
+    const TilePlace& p = places_[b.index()];
+    for (std::size_t d = 0; d + 1 < a.index.size(); ++d)
+      if (p.stride[d] > 1 && std::ranges::any_of(a.index[d].terms, [&](const Term& t) {
+            return most[static_cast<std::size_t>(workload_.local_index(n.op, t.loop))] > 1;
+          }))
+        return false;
+    return true;
+  };
+  for (const OutputUse& w : n.writes)
+    if (!of(op.outputs[static_cast<std::size_t>(w.output)].target, w.buffer)) return false;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    if (!of(op.inputs[i], buffer_of_input(n, static_cast<int>(i)))) return false;
+  return true;
 }
 
 /// Whether every block has written the tensor, and waited for all others, before it is loaded: then

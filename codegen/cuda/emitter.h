@@ -150,6 +150,7 @@ class KernelEmitter : private RangeEmitter {
 
   // emit_forms.cpp
   void choose_forms();
+  bool rows_are_neighbours(NodeId product) const;
   bool made_before_all_wait(BufferId b) const;
   void assign_forms(const std::set<BufferId>& banned);
   std::optional<BufferId> misused() const;

@@ -57,6 +57,29 @@ std::string element_type(DType type) {
   }
 }
 
+std::int64_t resident_blocks(const Machine& m, const Launch& l) {
+  return l.cooperative && m.kind == "gpu" ? ceil_div(l.blocks, m.units.front().count) : 1;
+}
+
+std::optional<Reason> too_many_wait(const Machine& m, const Launch& l) {
+  constexpr std::int64_t kFewestRegisters = 32;  // a thread, below which kernels spill
+  const std::int64_t each = resident_blocks(m, l);
+  if (each == 1) return {};
+  const ComputeUnit& sm = m.units.front();
+  const auto of_threads = std::ranges::find(m.levels, Unit::thread, &Level::private_to);
+  const std::int64_t threads =
+      of_threads == m.levels.end() ? 2048 : of_threads->instances / sm.count;
+  const std::int64_t most =
+      std::min({sm.blocks, threads / l.threads,
+                sm.registers > 0 ? sm.registers / (l.threads * kFewestRegisters) : sm.blocks});
+  if (each <= most) return {};
+  return Reason{std::to_string(l.blocks) + " blocks of " + std::to_string(l.threads) +
+                " threads wait for one another, " + std::to_string(each) + " on each " + sm.name +
+                ": at most " + std::to_string(most) + " are resident there (" +
+                std::to_string(threads) + " threads, " + std::to_string(sm.registers) +
+                " registers)"};
+}
+
 KernelText launch_text(Program& p, int index, const KernelBody& body) {
   const Workload& w = p.workload();
   const ScheduledKernel& k = p.schedule.kernels[static_cast<std::size_t>(index)];
@@ -86,8 +109,11 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
             element_type(w.tensor(t).dtype) + "* " + home(w.tensor(t));
   }
   if (launch.workspace) list += (list.empty() ? "" : ", ") + std::string("u32* arrivals");
-  text.text += "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(launch.threads) +
-               ") " + symbol + "(" + list + ") {\n" + body.body + "}\n";
+  std::string bounds = std::to_string(launch.threads);
+  if (const std::int64_t each = resident_blocks(p.machine(), launch); each > 1)
+    bounds += ", " + std::to_string(each);
+  text.text += "extern \"C\" __global__ void __launch_bounds__(" + bounds + ") " + symbol + "(" +
+               list + ") {\n" + body.body + "}\n";
   text.launches.push_back(launch);
   return text;
 }

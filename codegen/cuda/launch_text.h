@@ -13,4 +13,10 @@ struct KernelBody {
 /// Text and launches; tiles and notes are left to the caller. Marks what the kernel needs at home.
 KernelText launch_text(Program& program, int kernel, const KernelBody& body);
 
+/// Blocks that must be resident on each multiprocessor: more than one where all wait for one
+/// another.
+std::int64_t resident_blocks(const Machine& m, const Launch& l);
+/// Where threads or registers of a multiprocessor do not suffice for that.
+std::optional<Reason> too_many_wait(const Machine& m, const Launch& l);
+
 }  // namespace tilewright::cuda

@@ -14,6 +14,13 @@ namespace {
 constexpr int kMostShrink = 256;  // of the room, for an operator alone
 constexpr int kMostTries = 12;  // plans of one kernel with fewer tiles kept each
 
+/// Blocks of a kernel that one multiprocessor can run: computing and copying warps, and as many
+/// registers a thread as a product of 64 x 64 takes.
+std::int64_t most_resident(const Device& d) {
+  constexpr std::int64_t kThreads = 32 * (kWarps + 4), kRegisters = 56;
+  return std::min(d.blocks, d.registers / (kThreads * kRegisters));
+}
+
 class Planner {
  public:
   Planner(const Question& q, const Options& o, Planned& out)
@@ -142,6 +149,12 @@ class Planner {
       if (const auto full = misfit(*s)) {
         why = full->text;
         return true;
+      }
+      const std::int64_t each = ceil_div(s->kernels.front().blocks, out_.device.sms);
+      if (p.phases > 1 && each > std::max<std::int64_t>(1, most_resident(out_.device))) {
+        why = formatted("{} blocks wait for one another: a multiprocessor has registers for {}",
+                        s->kernels.front().blocks, most_resident(out_.device));
+        return false;
       }
     } catch (const InputError& e) {
       why = e.what();

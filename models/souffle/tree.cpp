@@ -23,6 +23,7 @@ class TreeWriter {
   TreeWriter(const Workload& w, const Program& p, const std::set<TensorId>& leaves)
       : w_(w), p_(p), leaves_(leaves) {
     for (const KeptTile& k : p.kept) kept_.insert(k.tensor);
+    for (const Nest& n : p.nests) blocks_ = std::max(blocks_, n.first + n.blocks);
   }
 
   Node tree() {
@@ -81,6 +82,12 @@ class TreeWriter {
     std::ranges::copy_if(n.grid, std::back_inserter(grid), [&](const Cut& c) {
       return std::ranges::any_of(n.ops(), [&](OpId id) { return w_.local_index(id, c.loop) >= 0; });
     });
+    // One block beside many is one iteration: what no loop shares out begins at no block.
+    if (grid.empty() && blocks_ > 1)
+      for (LoopId l : w_.op(n.ops().front()).loops)
+        if (grid.empty() && !w_.is_reduction(n.ops().front(), l) &&
+            std::ranges::none_of(n.walk, [&](const Cut& c) { return c.loop == l; }))
+          grid.push_back({l, w_.loop(l).extent});
     return in_loops(w_, grid, Binding::grid,
                     in_loops(w_, n.walk, Binding::seq, of_parts(std::move(body))));
   }
@@ -118,6 +125,7 @@ class TreeWriter {
   const Program& p_;
   const std::set<TensorId>& leaves_;
   std::set<TensorId> kept_;
+  std::int64_t blocks_ = 1;
 };
 
 }  // namespace
@@ -125,9 +133,7 @@ class TreeWriter {
 Kernel kernel_of(const Workload& w, const Machine& m, const Program& p,
                  const std::set<TensorId>& leaves, const std::string& name) {
   Kernel k{.name = name};
-  // As many as a tile of 64 x 64 keeps busy: measured on an H200 (docs/souffle.md), a BERT layer's
-  // kernels take 124 us with eight warps each, and 136 with what each alone would have.
-  k.launch.warps = 8;
+  k.launch.warps = kWarps;
   k.tree = TreeWriter(w, p, leaves).tree();
   for (TensorId t : p.home) k.pins[w.tensor(t).name] = {.level = m.level(m.home()).name};
   return k;

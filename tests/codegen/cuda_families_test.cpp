@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <sstream>
 
 #include "codegen/cuda/build.h"
+#include "core/base/format.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
@@ -35,6 +38,22 @@ operators:
   - "whole: C[m,n] += W[p,m,n]"
 outputs: [C]
 )";
+
+/// Products of one row: sums of the second are in a tile, whose kernel was wrong on an H200 and
+/// nowhere else (NoAddressOfSharedMemoryIsStepped).
+const Case kRows = {
+    "products of a row",
+    "name: rows\ndtype: f32\nloops: {b: 2, h: 2, e: 8, d: 16, l: 6}\n"
+    "tensors: {N: [b, d], Wq: [d, h, e], Wk: [d, h, e], Wv: [d, h, e], P: [b, h, 5, e], "
+    "B: [b, h, 1, e]}\noperators:\n"
+    "  - \"q: Q[b,h,e] += N[b,d] * Wq[d,h,e]\"\n  - \"k: K[b,h,e] += N[b,d] * Wk[d,h,e]\"\n"
+    "  - \"v: V[b,h,e] += N[b,d] * Wv[d,h,e]\"\n  - \"qb: Qb[b,h,e] = Q[b,h,e] + bq[h,e]\"\n"
+    "  - \"kb: B[b,h,0,e] = K[b,h,e] + bk[h,e]\"\n  - \"vb: Vb[b,h,e] = V[b,h,e] + bv[h,e]\"\n"
+    "  - \"keys: A[b,h,l,e] = P[b,h,l,e] + B[b,h,l-5,e]\"\n",
+    {"b/1@grid h/1@grid e/1@grid ( L.N L.Wq C.q L.Wk C.k L.Wv C.v L.bq C.qb S.Qb L.bk C.kb L.bv "
+     "C.vb "
+     "S.Vb L.P C.keys S.A )"},
+    ""};
 
 /// Channels of an image in two groups, a window of 3 x 2 with stride 2 and padding.
 std::string grouped_convolution(const std::string& type) {
@@ -485,6 +504,59 @@ TEST(CudaFamilies, CompileForBothArchitectures) {
               << " bytes of registers spilled in all\n";
     EXPECT_GE(built->kernels.size(), cases().size());
   }
+}
+
+/// Registers of a kernel in PTX that begin as the address of its shared memory and are stepped:
+/// ptxas takes what was computed from such a one before a loop to move along with it.
+std::vector<std::string> stepped_addresses(const std::string& ptx) {
+  std::vector<std::string> found;
+  std::set<std::string> addresses;
+  std::string kernel;
+  std::istringstream lines(ptx);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string instruction, to, first, second;
+    words >> instruction >> to >> first >> second;
+    if (instruction == ".visible" || instruction == ".entry") addresses.clear(), kernel = line;
+    if (instruction.starts_with("mov.") && first.starts_with("memory"))
+      addresses.insert(to);
+    else if (instruction.starts_with("add.") && addresses.contains(to))
+      found.push_back(kernel + ": " + line);
+  }
+  return found;
+}
+
+TEST(CudaFamilies, NoAddressOfSharedMemoryIsStepped) {
+  EXPECT_EQ(stepped_addresses(".visible .entry k(\n mov.u32 \t%r1, memory_begin;\n"
+                              " add.s32 \t%r2, %r1, 16;\n add.s32 \t%r1, %r1, 64;\n")
+                .size(),
+            1);
+  const std::filesystem::path nvcc = cuda::find_nvcc();
+  if (nvcc.empty()) GTEST_SKIP() << "SKIPPED: no nvcc";
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "stepped_addresses";
+  std::filesystem::create_directories(folder);
+  for (const auto& h : cuda::device_headers()) std::ofstream(folder / h.name) << h.text;
+  std::ofstream file(folder / "all.cu");
+  int number = 0;
+  std::vector<Case> all = cases();
+  all.push_back(kRows);
+  for (Case& c : all) {
+    c.options.prefix = "k" + std::to_string(number++);
+    auto source = cuda::emit(schedule_of(c), c.options);
+    ASSERT_TRUE(source) << c.name << ": " << source.reason();
+    file << source->text;
+  }
+  file.close();
+  const std::string command =
+      formatted("cd '{}' && '{}' -std=c++17 -w -I . -arch sm_90a -ptx -o all.ptx all.cu",
+                folder.string(), nvcc.string());
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  std::ifstream ptx(folder / "all.ptx");
+  const std::string text{std::istreambuf_iterator<char>(ptx), {}};
+  EXPECT_GT(text.size(), 100000u);
+  EXPECT_THAT(stepped_addresses(text), ::testing::IsEmpty());
+  std::filesystem::remove_all(folder);
 }
 
 /// The text of one kernel, to be read. To accept a change:

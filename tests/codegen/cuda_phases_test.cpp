@@ -196,6 +196,23 @@ TEST(Phases, ALoadBesideAPackIsForItsFirstPart) {
   EXPECT_THAT(source.reason(), ::testing::HasSubstr("only one of its blocks would run"));
 }
 
+/// Phases with tiles of one tensor, first of a row, then of several: rows of the first are further
+/// apart.
+TEST(Phases, TilesOfOneTensorDifferInSize) {
+  const std::string w =
+      "name: sizes\ndtype: f16\nloops: {h: 3, m: 20, d: 18, e: 16, n: 17}\noperators:\n"
+      "  - \"a: A[m,h,e] += X[m,h,d] * W[h,d,e]\"\n  - \"b: B[m,h,d] = X[m,h,d] * 2\"\n"
+      "  - \"c: C[m,h,n] += B[m,h,d] * V[d,n]\"\n";
+  for (const char* tree :
+       {"h/1@grid m/16@grid ( L.X L.W C.a S.A ) Y.grid "
+        "m/16@grid ( L.X C.b S.B ) Y.grid m/16@grid h/1@grid ( L.B L.V C.c S.C )",
+        "m/16@grid ( L.X C.b S.B ) Y.grid m/16@grid ( h/1 ( L.X L.W C.a S.A ) ) Y.grid "
+        "m/16@grid h/1@grid ( L.B L.V C.c S.C )"}) {
+    SCOPED_TRACE(tree);
+    run({w, tree, {{"B", {.level = "DRAM"}}}}, 3e-3);
+  }
+}
+
 /// Each barrier of the sub-graph left out.
 TEST(Phases, BarriersLeftOutAreFound) {
   const Schedule s = schedule_of(attention(20, 1, 16, 8, 8, 8, 16));

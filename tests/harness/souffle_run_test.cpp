@@ -52,6 +52,16 @@ TEST(SouffleRun, NetworksInEveryStep) {
     expect_right(workload, "V4");
 }
 
+TEST(SouffleRun, FurtherNetworks) {
+  for (const char* workload :
+       {"gpt2:batch=2,past=5,hidden=16,heads=2,mlp=24,layers=1,vocabulary=30",
+        "vit-b16:size=16,patch=8,hidden=16,heads=2,mlp=24,layers=1,classes=5",
+        "shufflenet-v2:size=16,stem=3,channels=4,stages=1,blocks=2,head=12,classes=5",
+        "sar-drn:size=9,channels=4",
+        "rednet50:size=16,channels=4,group=2,kernel=3,stages=1,blocks=1,classes=5"})
+    for (const char* step : {"V1", "V2", "V4"}) expect_right(workload, step);
+}
+
 TEST(SouffleRun, GraphsThatNobodyNamed) {
   for (int seed = 21; seed <= 28; ++seed) {
     const std::string name = "random-graph:rows=30,cols=44,seed=" + std::to_string(seed) +

@@ -12,12 +12,19 @@
 #else
 
 #define TW_DEVICE static __device__ __forceinline__
-/// Declares `name`, unsigned char*: the block's dynamic shared memory, from a multiple of 1024 bytes.
-/// TW_STATIC_SHARED: so many bytes that the compiler knows of, and reports (at most 48 KiB).
+/// Declares `name`, unsigned char*: the block's dynamic shared memory, from a multiple of 1024
+/// bytes. TW_STATIC_SHARED: so many bytes that the compiler knows of, and reports (at most 48 KiB).
+/// What is added is zero, and no constant to the compiler. From a constant beginning, loops step
+/// the register that has it, and ptxas (12.8 and 13.0) then takes addresses computed from it before
+/// the loop to move along.
 #if defined(TW_STATIC_SHARED)
-#define TW_SHARED(name) __shared__ __align__(1024) unsigned char name[TW_STATIC_SHARED]
+#define TW_SHARED(name)                                                    \
+  __shared__ __align__(1024) unsigned char name##_begin[TW_STATIC_SHARED]; \
+  unsigned char* const name = name##_begin + tw::made_here(0)
 #else
-#define TW_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
+#define TW_SHARED(name)                                           \
+  extern __shared__ __align__(1024) unsigned char name##_begin[]; \
+  unsigned char* const name = name##_begin + tw::made_here(0)
 #endif
 #define TW_UNROLL _Pragma("unroll")
 #define TW_NO_UNROLL _Pragma("unroll 1")

@@ -23,6 +23,8 @@ class Drawing {
       : engine_(static_cast<std::uint64_t>(v["seed"])),
         reach_(static_cast<std::size_t>(v["reach"])),
         indices_(v["indices"] == 1),
+        rows_(v["rows"]),
+        columns_(v["cols"]),
         draft_(v.dtype) {
     draft_.loop("r", v["rows"]).loop("c", v["cols"]);
   }
@@ -91,7 +93,8 @@ class Drawing {
   /// A slice that ends in padding: the elements one further on.
   void shifted(const std::string& t, const Made& a) {
     constexpr std::array<const char*, 3> kNext = {"[r,c+1]", "[r+1]", "[c+1]"};
-    if (!a.name.starts_with('t')) return write(t, a.shape, " = abs(" + read(a) + ")");
+    const bool only = (a.shape == Shape::column ? rows_ : columns_) == 1;  // there is no next one
+    if (only || !a.name.starts_with('t')) return write(t, a.shape, " = abs(" + read(a) + ")");
     write(t, a.shape, " = " + a.name + kNext[static_cast<std::size_t>(a.shape)]);
   }
 
@@ -121,6 +124,7 @@ class Drawing {
   std::mt19937_64 engine_;
   std::size_t reach_;
   bool indices_;
+  std::int64_t rows_, columns_;
   Draft draft_;
   std::vector<Made> made_;
   int inputs_ = 0;
