@@ -8,6 +8,7 @@
 #include "core/base/format.h"
 #include "harness/points.h"
 #include "harness/registry.h"
+#include "harness/verb.h"
 
 namespace tilewright::harness {
 namespace {
@@ -175,12 +176,8 @@ Axes axes_of(const Field& top, std::int64_t most) {
   }
   if (const auto options = top.get("options"))
     for (const auto& [name, values] : options->entries()) {
-      if (axis(a.verb, name) == nullptr) {
-        const std::vector<std::string> names = axis_keys(a.verb);
-        const std::string near = nearest(name, names);
-        values.fail("is no option of a sweep",
-                    join(names) + (near.empty() ? "" : " (nearest: " + near + ")"));
-      }
+      if (axis(a.verb, name) == nullptr)
+        values.fail("is no option of a sweep", with_nearest(name, axis_keys(a.verb)));
       a.options.push_back({name, texts_of(values)});
     }
   if (const auto options = top.get("options"))

@@ -41,13 +41,12 @@ std::vector<const OptionSpec*> target_options(const codegen::Target& target,
   return all;
 }
 
+}  // namespace
+
 std::string with_nearest(std::string_view given, const std::vector<std::string>& names) {
   const std::string near = nearest(given, names);
-  // The nearest first: of many names an error shows the beginning.
   return (near.empty() ? "" : "nearest " + near + ", of ") + join(names);
 }
-
-}  // namespace
 
 std::vector<OptionGroup> option_groups(const Verb& verb) {
   std::vector<OptionGroup> groups{{"", pointers(verb.options)}};

@@ -75,6 +75,9 @@ OptionValues option_values(const std::vector<const OptionSpec*>& options,
                            const nlohmann::ordered_json& object, std::string_view where,
                            const std::vector<std::string>& others = {});
 
+/// What an error says is accepted: the nearest first, because of many names it shows the beginning.
+std::string with_nearest(std::string_view given, const std::vector<std::string>& names);
+
 /// The record: name, summary, subject, details, returns, and its options, each with "of".
 nlohmann::ordered_json to_json(const Verb& verb);
 

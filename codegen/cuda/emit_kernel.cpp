@@ -180,7 +180,9 @@ bool KernelEmitter::is_written(BufferId b) const {
 
 bool KernelEmitter::has_copies(NodeId id) const {
   const ScheduleNode& n = k_.node(id);
-  if (n.kind == NodeKind::load) return places_[n.buffer.index()].form == Form::ring;
+  if (ahead_ && (n.kind == NodeKind::compute || n.kind == NodeKind::sync)) return false;
+  if (n.kind == NodeKind::load)
+    return ahead_ ? loads_ahead_.contains(id) : places_[n.buffer.index()].form == Form::ring;
   // What is skipped, the copying warps skip as well.
   if (n.kind == NodeKind::compute && n.once)
     return std::ranges::any_of(places_, [](const TilePlace& p) { return p.form == Form::ring; });
@@ -260,10 +262,35 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
     case NodeKind::store:
       return visit_store(id, ranges);
     case NodeKind::sync:
+      if (n.scope == Unit::machine && copying_) load_ahead(id, ranges);
       if (n.scope == Unit::machine)
         return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
       if (!copying_) out_.line(meet());
   }
+}
+
+/// Copies that the next phase needs and no phase makes, before all blocks wait: a ring that holds
+/// the tile already takes no other where the load stands. Of loops, the first iteration.
+void KernelEmitter::load_ahead(NodeId barrier, const SymRanges& ranges) {
+  for (NodeId p = k_.node(barrier).parent; p.valid(); p = k_.node(p).parent)
+    if (k_.node(p).kind == NodeKind::loop) return;
+  const std::vector<NodeId>& all = k_.node(k_.node(barrier).parent).children;
+  const auto first = std::ranges::find(all, barrier) + 1;
+  const auto end = std::find_if(first, all.end(), [&](NodeId id) { return waits(id); });
+  ahead_ = true;
+  if (std::any_of(first, end, [&](NodeId id) { return has_copies(id); })) {
+    const auto fixed = fixed_;
+    out_.comment("For the next phase, before blocks wait for one another.");
+    out_.open("");
+    defined_.emplace_back();
+    const std::size_t known = variables_.count();
+    visit_by_blocks({first, end}, ranges);
+    variables_.forget(known);
+    defined_.pop_back();
+    out_.close();
+    fixed_ = fixed;
+  }
+  ahead_ = false;
 }
 
 void KernelEmitter::visit_children(NodeId parent, const SymRanges& ranges) {
@@ -333,6 +360,11 @@ void KernelEmitter::visit_grid_loop(NodeId id, const SymRanges& around) {
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   const Binding binding = k_.node(id).binding;
   const Cut c = cut(id, around);
+  if (ahead_) {
+    out_.line("const int " + c.name + " = " + c.low + ";");
+    out_.open("if (" + c.name + " < " + c.high + ")");
+    return visit_body(id, c, around);
+  }
   out_.line(binding == Binding::unroll || binding == Binding::vector ? "TW_UNROLL"
                                                                      : "TW_NO_UNROLL");
   out_.open("for (int " + c.name + " = " + c.low + "; " + c.name + " < " + c.high + "; " + c.name +

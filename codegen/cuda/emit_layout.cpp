@@ -50,6 +50,8 @@ std::pair<int, int> KernelEmitter::alive(BufferId b) const {
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
     if (n.buffer == b) touch(NodeId(i));
+    if (loads_ahead_.contains(NodeId(i)) && n.buffer == b)
+      span.first = std::min(span.first, phase_of(NodeId(i)) - 1);
     for (const InputUse& use : n.reads)
       if (use.buffer == b) touch(NodeId(i));
     for (const OutputUse& use : n.writes)
@@ -59,6 +61,30 @@ std::pair<int, int> KernelEmitter::alive(BufferId b) const {
   if (zero_filled(b)) span.first = 0;
   if (is_written(b) && !p.plain) span.second = phase_of(end);
   return span;
+}
+
+/// Loads that may begin before the barrier of all blocks that their phase follows: the first of a
+/// buffer in its phase, of a tensor that this kernel does not make, into a stage that no warp holds
+/// then.
+void KernelEmitter::choose_ahead() {
+  loads_ahead_.clear();
+  // What a sliding tile still has decides what is loaded.
+  if (k_.launch.ahead.value_or(0) == 0 || std::ranges::any_of(k_.buffers, &Buffer::sliding)) return;
+  std::map<BufferId, int> last;  // the phase of a buffer's last load so far
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind != NodeKind::load) continue;
+    const int phase = phase_of(NodeId(i));
+    const auto [seen, first] = last.emplace(n.buffer, phase);
+    const bool first_of_phase = first || seen->second != phase;
+    seen->second = phase;
+    const TilePlace& p = places_[n.buffer.index()];
+    const OpId producer = workload_.producer(n.tensor);
+    const bool made = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
+    if (p.form == Form::ring && !made && phase > 0 && first_of_phase && !n.only_for.valid() &&
+        (first || p.stages > 1))
+      loads_ahead_.insert(NodeId(i));
+  }
 }
 
 /// Whether a computed tile may be rounded to its tensor's 16 bits, as what goes home is.
@@ -103,9 +129,10 @@ void KernelEmitter::lay_out() {
     }
   };
   shape();
-  std::vector<std::pair<int, int>> spans;
-  for (std::size_t i = 0; i < places_.size(); ++i) spans.push_back(alive(BufferId(i)));
+  if (measuring_) choose_ahead();
+  std::vector<std::pair<int, int>> spans(places_.size());
   const auto total = [&] {
+    for (std::size_t i = 0; i < places_.size(); ++i) spans[i] = alive(BufferId(i));
     barrier_bytes_ = 0;
     for (const TilePlace& p : places_)
       if (p.form == Form::ring) barrier_bytes_ += 16 * p.stages;
@@ -141,6 +168,14 @@ void KernelEmitter::lay_out() {
   if (p_.options.shared_room > 0) room = p_.options.shared_room;
   shared_bytes_ = total();
   while (shared_bytes_ > room) {
+    if (measuring_ && !loads_ahead_.empty()) {
+      // The largest tile is the first to wait.
+      const auto bytes = [&](NodeId id) { return places_[k_.node(id).buffer.index()].bytes; };
+      const BufferId largest = k_.node(*std::ranges::max_element(loads_ahead_, {}, bytes)).buffer;
+      std::erase_if(loads_ahead_, [&](NodeId id) { return k_.node(id).buffer == largest; });
+      shared_bytes_ = total();
+      continue;
+    }
     TilePlace* most = nullptr;
     for (TilePlace& p : places_)
       if (p.form == Form::ring && p.stages > 1 && asked_stages == 0 &&

@@ -127,6 +127,7 @@ class KernelEmitter : private RangeEmitter {
   void visit(NodeId id, const SymRanges& ranges);
   void visit_loop(NodeId id, const SymRanges& ranges);
   void visit_children(NodeId parent, const SymRanges& ranges);
+  void load_ahead(NodeId barrier, const SymRanges& ranges);
   void visit_by_blocks(std::span<const NodeId> ids, const SymRanges& ranges);
   bool shares_out(NodeId id) const;
   bool waits(NodeId id) const;
@@ -160,6 +161,7 @@ class KernelEmitter : private RangeEmitter {
   bool zero_filled(BufferId b) const;
   std::pair<int, int> alive(BufferId b) const;
   void lay_out();
+  void choose_ahead();
   bool can_be_narrow(BufferId b) const;
   bool fragment_op(NodeId compute) const;
   std::vector<TileUse> tile_uses() const;
@@ -292,9 +294,11 @@ class KernelEmitter : private RangeEmitter {
   bool forms_chosen_ = false;
   bool measuring_ = true;  ///< the first passes: what is as large as what
   std::vector<std::string> notes_;
+  std::set<NodeId> loads_ahead_;  ///< that begin before their phase does (launch's `ahead`)
 
   // of one pass
   bool copying_ = false;
+  bool ahead_ = false;            ///< what is loaded before a barrier for the phase after it
   std::int64_t blocks_here_ = 1;  ///< that come to this place
   std::size_t met_at_ = 0;        ///< the text's size after the last meeting
   std::string rest_ = "0";  ///< of the block's number, within the grid loops so far

@@ -52,7 +52,9 @@ struct Launch {
   std::optional<int> warps = {};    ///< that compute, a thread block
   std::optional<int> stages = {};   ///< of loaded tiles in shared memory
   std::optional<int> cluster = {};  ///< thread blocks
-  bool empty() const { return !warps && !stages && !cluster; }
+  /// 1: what a phase loads of tensors that no phase makes begins before the Y.grid that it follows.
+  std::optional<int> ahead = {};
+  bool empty() const { return !warps && !stages && !cluster && !ahead; }
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -51,7 +51,7 @@ std::vector<std::pair<std::string, Field>> named_entries(const Field& f, const c
 }
 
 Launch read_launch(const Field& f) {
-  f.only({"warps", "stages", "cluster"});
+  f.only({"warps", "stages", "cluster", "ahead"});
   Launch launch;
   const auto number = [&f](const char* key, int most) -> std::optional<int> {
     const auto field = f.get(key);
@@ -61,6 +61,7 @@ Launch read_launch(const Field& f) {
   launch.warps = number("warps", kMostWarps);
   launch.stages = number("stages", kMostStages);
   launch.cluster = number("cluster", kMostCluster);
+  launch.ahead = number("ahead", 1);
   return launch;
 }
 
@@ -221,6 +222,7 @@ Json kernel_json(const Kernel& k) {
   if (k.launch.warps) r["launch"]["warps"] = *k.launch.warps;
   if (k.launch.stages) r["launch"]["stages"] = *k.launch.stages;
   if (k.launch.cluster) r["launch"]["cluster"] = *k.launch.cluster;
+  if (k.launch.ahead) r["launch"]["ahead"] = *k.launch.ahead;
   return r;
 }
 

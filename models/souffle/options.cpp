@@ -19,6 +19,7 @@ constexpr std::array kOrders = {"topological", "bfs"};
 constexpr std::array kIntensive = {"contraction", "ratio"};
 constexpr std::array kSyncs = {"needed", "literal"};
 constexpr std::array kReductions = {"atomic", "local"};
+constexpr std::array kPipelines = {"across", "within"};
 constexpr std::array kSplits = {"criterion", "none", "contractions"};
 
 template <std::size_t N>
@@ -84,6 +85,11 @@ std::span<const OptionSpec> option_specs() {
                 "a subprogram is one kernel, its phases apart by barriers of all blocks",
                 "section 6.4"),
       yes_or_no("reuse", "tiles stay on chip across a barrier", "section 6.5"),
+      one_of(
+          "pipeline", kPipelines,
+          "loads of what no phase makes: under way before the barrier that their phase follows, or "
+          "after it",
+          "section 6.5"),
       one_of("sync", kSyncs, "barriers: where a block needs others' values, or before every sum",
              "section 6.4", "literal"),
       one_of("reduction", kReductions,
@@ -94,7 +100,7 @@ std::span<const OptionSpec> option_specs() {
        .names = {"V0", "V1", "V2", "V3", "V4"},
        .standard = "V4",
        .help = "table 4's: V0 none of them, V1 horizontal, V2 and vertical, V3 and global-sync, V4 "
-               "and reuse",
+               "and reuse and pipeline",
        .source = "section 8.2"},
       number("launch-us", "2", "microseconds of a kernel call", "section 8.3"),
       number("sync-us", "0",
@@ -121,6 +127,7 @@ Options options_of(const Settings& s) {
   o.vertical = on("vertical", 2);
   o.global_sync = on("global-sync", 3);
   o.reuse = on("reuse", 4) && o.global_sync;
+  o.pipeline = (s.given("pipeline") ? s.text("pipeline") == "across" : step >= 4) && o.global_sync;
   o.sync = s.choice<Sync>("sync", sync_from_name);
   o.reduction = s.choice<Reduction>("reduction", reduction_from_name);
   o.launch_us = s.number("launch-us");

@@ -54,7 +54,7 @@ class Planner {
     std::set<TensorId> spilled;
     for (int tries = 0; tries < kMostTries; ++tries) {
       Program p = program_of(w_, out_.device, o_, nests, spilled);
-      Kernel k = kernel_of(w_, *q_.machine, p, leaving(p),
+      Kernel k = kernel_of(w_, *q_.machine, o_, p, leaving(p),
                            formatted("souffle{}", out_.plan.kernels.size() + 1));
       const auto full = refused(k, p, why);
       if (!full) {

@@ -46,6 +46,7 @@ struct Options {
   bool vertical = true;     ///< others in the nest of what they read
   bool global_sync = true;  ///< a subprogram is one kernel
   bool reuse = true;        ///< tiles are kept across a barrier
+  bool pipeline = true;     ///< loads of a phase's inputs begin before the barrier that it follows
   Sync sync = Sync::needed;
   Reduction reduction = Reduction::atomic;
   double launch_us = 2;  ///< section 8.3
@@ -202,7 +203,7 @@ Bytes most_alive(const Workload& w, const Nest& n, OpId more = OpId());
 /// BERT layer's kernels take 124 us with eight warps each, and 136 with what each alone would have.
 inline constexpr int kWarps = 8;
 /// The kernel as a plan's. `leaves`: tensors that must be at home at its end.
-Kernel kernel_of(const Workload& w, const Machine& m, const Program& p,
+Kernel kernel_of(const Workload& w, const Machine& m, const Options& o, const Program& p,
                  const std::set<TensorId>& leaves, const std::string& name);
 
 /// What a kernel moves: every tensor once a phase, unless its blocks have the tile from a phase

@@ -130,10 +130,11 @@ class TreeWriter {
 
 }  // namespace
 
-Kernel kernel_of(const Workload& w, const Machine& m, const Program& p,
+Kernel kernel_of(const Workload& w, const Machine& m, const Options& o, const Program& p,
                  const std::set<TensorId>& leaves, const std::string& name) {
   Kernel k{.name = name};
   k.launch.warps = kWarps;
+  if (o.pipeline && p.phases > 1) k.launch.ahead = 1;
   k.tree = TreeWriter(w, p, leaves).tree();
   for (TensorId t : p.home) k.pins[w.tensor(t).name] = {.level = m.level(m.home()).name};
   return k;

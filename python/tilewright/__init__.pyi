@@ -53,9 +53,9 @@ def compare(
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
-    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
-    None = ..., check: bool = ...
+    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
+    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
+    None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -100,9 +100,9 @@ def emit(
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
-    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
-    None = ..., check: bool = ...
+    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
+    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
+    None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -162,9 +162,9 @@ def explain(
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
-    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
-    None = ..., check: bool = ...
+    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
+    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
+    None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -228,9 +228,9 @@ def measure(
     | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
     str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
     threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
+    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -302,9 +302,9 @@ def plan(
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
-    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
-    None = ..., check: bool = ...
+    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
+    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
+    None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
@@ -348,9 +348,9 @@ def predict(
     | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
     str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
     threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
+    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -421,9 +421,9 @@ def run(
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., sync: str | None =
-    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
-    sync_us: float | None = ..., check: bool = ...
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
+    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
+    launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -482,9 +482,9 @@ def simulate(
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., sync: str | None =
-    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
-    sync_us: float | None = ..., check: bool = ...
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
+    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
+    launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -557,9 +557,9 @@ def validate(
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., sync: str | None = ..., reduction:
-    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
-    None = ..., check: bool = ...
+    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
+    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
+    None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 

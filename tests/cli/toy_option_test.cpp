@@ -275,7 +275,7 @@ TEST_F(ToyModel, IsInSweeps) {
   EXPECT_EQ(rows[0]["loud_ness"], "2");
   EXPECT_EQ(rows[0]["status"], "done");
   EXPECT_THAT(error_of([&] { read_sweep(head + "options: {loud_nes: [2]}\n", "test"); }),
-              HasSubstr("nearest: loud_ness"));
+              HasSubstr("nearest loud_ness"));
 }
 
 TEST_F(ToyModel, IsInLinesOfABatch) {

@@ -25,9 +25,14 @@ std::shared_ptr<const Workload> with_type(const Workload& w, const std::string& 
   return std::make_shared<const Workload>(workload_from_yaml(text, "random"));
 }
 
+struct Tally {
+  int refused = 0, loads_ahead = 0;
+  std::int64_t rounded = 0;
+};
+
 /// Draws until `count` cases can be emitted; types, micro-kernels and places of sums in turn.
 std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& options, int count,
-                        int& refused, std::int64_t& rounded) {
+                        Tally& tally) {
   const char* const types[] = {"f16", "f32", "bf16", "f16"};
   std::vector<Drawn> drawn;
   for (int tries = 0; tries < 400 * count && static_cast<int>(drawn.size()) < count; ++tries) {
@@ -35,6 +40,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
     if (!c) continue;
     const std::size_t n = drawn.size();
     c->workload = with_type(*c->workload, types[n % 4]);
+    if (options.phases && n % 2 == 0) c->plan.kernels.front().launch.ahead = 1;
     try {
       auto schedule = resolve(c->plan, c->workload, c->machine);
       if (!schedule.ok()) continue;
@@ -47,7 +53,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
       if (n % 8 == 4) emit_options.micro_kernel = "simt";
       auto source = cuda::emit(*schedule, emit_options);
       if (!source.ok()) {
-        ++refused;
+        ++tally.refused;
         if (std::getenv("TILEWRIGHT_SHOW") != nullptr) std::cout << source.reason() << "\n";
         continue;
       }
@@ -59,12 +65,14 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
         emit_options.shared_room = static_cast<std::int64_t>(part * static_cast<double>(bytes));
         auto tighter = cuda::emit(*schedule, emit_options);
         if (!tighter.ok()) continue;
-        rounded += std::ranges::count_if(tighter->tiles, [](const cuda::TileUse& t) {
+        tally.rounded += std::ranges::count_if(tighter->tiles, [](const cuda::TileUse& t) {
           return t.reason.find("rounded") != std::string::npos;
         });
         source = std::move(tighter);
         break;
       }
+      tally.loads_ahead +=
+          source->text.find("before blocks wait for one another") != std::string::npos;
       drawn.push_back({*c, std::move(schedule).value(), std::move(source).value()});
     } catch (const InputError&) {
     }
@@ -78,16 +86,16 @@ void run_batch(const testing::RandomOptions& options, std::uint64_t seed, int co
   if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::atoi(other);
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  int refused = 0;
-  std::int64_t rounded = 0;
-  const std::vector<Drawn> drawn = draw(random, options, count, refused, rounded);
+  Tally tally;
+  const std::vector<Drawn> drawn = draw(random, options, count, tally);
   ASSERT_EQ(static_cast<int>(drawn.size()), count);
   std::vector<cuda::Source> sources;
   for (const Drawn& d : drawn) sources.push_back(d.source);
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module) << module.reason();
-  std::cout << "seed " << seed << ": " << count << " emitted, " << refused << " refused, "
-            << rounded << " tiles rounded\n";
+  std::cout << "seed " << seed << ": " << count << " emitted, " << tally.refused << " refused, "
+            << tally.rounded << " tiles rounded, " << tally.loads_ahead
+            << " with loads before a barrier\n";
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const Drawn& d = drawn[i];
     const auto run = testing::run_cuda(*module, d.source, *d.c.workload, seed + i);
@@ -131,9 +139,8 @@ void leave_out(const testing::RandomOptions& options, std::uint64_t seed, int co
   if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed += std::strtoull(other, nullptr, 10);
   if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::atoi(other);
   std::mt19937_64 random(seed);
-  int refused = 0;
-  std::int64_t rounded = 0;
-  const std::vector<Drawn> drawn = draw(random, options, count, refused, rounded);
+  Tally tally;
+  const std::vector<Drawn> drawn = draw(random, options, count, tally);
   std::vector<cuda::Source> sources;
   for (const Drawn& d : drawn) sources.push_back(d.source);
   const auto module = testing::build_cuda(sources);
@@ -174,11 +181,9 @@ std::string without_barrier(const std::string& text, std::size_t n) {
 /// Every Y.grid that a dependence needs, taken out of the kernel: the emulator finds each.
 TEST(RandomCudaKernels, BarriersTakenOutAreFound) {
   std::mt19937_64 random(20276);
-  int refused = 0;
-  std::int64_t rounded = 0;
+  Tally tally;
   std::vector<Drawn> drawn =
-      draw(random, {.two_levels = false, .once = false, .units = false, .phases = true}, 48,
-           refused, rounded);
+      draw(random, {.two_levels = false, .once = false, .units = false, .phases = true}, 48, tally);
   std::vector<cuda::Source> sources;
   std::vector<const Drawn*> of;
   for (const Drawn& d : drawn) {
