@@ -18,16 +18,16 @@ std::optional<Binding> binding_from_name(std::string_view name);
 /// A node of the loop tree, with names as the plan writes them. Which fields mean something depends
 /// on `kind`; the others keep their defaults, so that equality is of meaning.
 struct Node {
-  enum class Kind : std::uint8_t { loop, sequence, load, compute, store, sync, pack };
+  enum class Kind : std::uint8_t { loop, sequence, load, compute, store, sync, pack, drop };
   Kind kind = Kind::sequence;
-  std::string name = {};    ///< loop: the loop; load, store: tensor; compute: operator or tensor;
-                            ///< sync: scope ("warp", "block", "grid")
-  std::int64_t step = 0;    ///< loop: elements an iteration; 0: from the tile table
+  std::string name = {};  ///< loop: the loop; load, store, drop: tensor; compute: operator or
+                          ///< tensor; sync: scope ("warp", "block", "grid")
+  std::int64_t step = 0;  ///< loop: elements an iteration; 0: from the tile table
   Binding binding = Binding::seq;
-  std::string level = {};   ///< load, store: target level; empty: default
-  int copies = 1;           ///< load: 2 is double-buffered
-  bool once = false;        ///< compute: skip a tile that is complete
-  bool atomic = false;      ///< store: combine into the target
+  std::string level = {};           ///< load, store: target level; drop: where from; empty: default
+  int copies = 1;                   ///< load: 2 is double-buffered
+  bool once = false;                ///< compute: skip a tile that is complete
+  bool atomic = false;              ///< store: combine into the target
   std::vector<Node> children = {};  ///< loop: exactly one; sequence, pack: the parts
   /// Of a pack's part: the first of its blocks; none: the one after the last part's.
   std::optional<std::int64_t> first_block = {};
@@ -47,7 +47,8 @@ struct TensorFlags {
   friend bool operator==(const TensorFlags&, const TensorFlags&) = default;
 };
 
-/// How a kernel is launched. What is not said is for the target to choose; its options go before this.
+/// How a kernel is launched. What is not said is for the target to choose; its options go before
+/// this.
 struct Launch {
   std::optional<int> warps = {};    ///< that compute, a thread block
   std::optional<int> stages = {};   ///< of loaded tiles in shared memory
@@ -61,7 +62,7 @@ struct Launch {
 struct Kernel {
   std::string name = {};
   std::vector<std::string> operators = {};  ///< empty: those that the tree computes
-  std::string level = {};                   ///< of L and of computes without loads; empty: innermost
+  std::string level = {};  ///< of L and of computes without loads; empty: innermost
   Node tree = {};
   std::map<std::string, std::int64_t> tiles = {};
   std::map<std::string, Pin> pins = {};
@@ -93,5 +94,6 @@ Node load(std::string tensor, std::string level = {}, int copies = 1);
 Node compute(std::string op, bool once = false);
 Node store(std::string tensor, std::string level = {}, bool atomic = false);
 Node sync(std::string scope);
+Node drop(std::string tensor, std::string level = {});
 
 }  // namespace tilewright

@@ -12,7 +12,8 @@ namespace tilewright::souffle {
 namespace {
 
 constexpr int kMostShrink = 256;  // of the room, for an operator alone
-constexpr int kMostTries = 12;  // plans of one kernel with fewer tiles kept each
+constexpr int kMostStages = 6;    // of tiles in a ring; 4 and 2 where there is no room
+constexpr int kMostTries = 12;    // plans of one kernel with fewer tiles kept each
 
 /// Blocks of a kernel that one multiprocessor can run: computing and copying warps, and as many
 /// registers a thread as a product of 64 x 64 takes.
@@ -54,9 +55,14 @@ class Planner {
     std::set<TensorId> spilled;
     for (int tries = 0; tries < kMostTries; ++tries) {
       Program p = program_of(w_, out_.device, o_, nests, spilled);
-      Kernel k = kernel_of(w_, *q_.machine, o_, p, leaving(p),
-                           formatted("souffle{}", out_.plan.kernels.size() + 1));
-      const auto full = refused(k, p, why);
+      const auto kernel = [&](int stages) {
+        return kernel_of(w_, *q_.machine, o_, p, leaving(p),
+                         formatted("souffle{}", out_.plan.kernels.size() + 1), stages);
+      };
+      Kernel k = kernel(kMostStages);
+      auto full = refused(k, p, why);
+      for (int stages = kMostStages - 2; full && *full && stages > 0; stages -= 2)
+        full = refused(k = kernel(stages), p, why);
       if (!full) {
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
@@ -195,6 +201,7 @@ Result<Device> device_of(const Machine& m, DType type, std::optional<Bytes> room
     return Reason{formatted(
         "Souffle needs peak, registers and bandwidths of a GPU: {} does not say them", m.name)};
   d.memory = home->bandwidth.value;
+  if (const auto unit = lowering::product_unit(m, type)) d.product = *unit;
   if (const auto at = sm.cycles.find("grid_barrier"); at != sm.cycles.end() && sm.clock_hz > 0)
     d.barrier = at->second / sm.clock_hz;
   d.fill = m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value
@@ -220,8 +227,6 @@ Result<Planned> planned(const Question& q, const Options& o) {
   if (o.horizontal) rewrite("share-loops");
   out.analysis = analyse(*out.workload, o);
   out.subprograms = partition(*out.workload, out.analysis, out.device, o);
-  // Without reuse, phases begin at another block in turn: one is left for that.
-  if (o.global_sync && !o.reuse && out.device.sms > 1) --out.device.sms;
   if (auto why = Planner(q, o, out).run()) return *why;
   out.counts = count(*out.workload, out.device, o, out.plan);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
