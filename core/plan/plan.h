@@ -20,14 +20,14 @@ std::optional<Binding> binding_from_name(std::string_view name);
 struct Node {
   enum class Kind : std::uint8_t { loop, sequence, load, compute, store, sync, pack, drop };
   Kind kind = Kind::sequence;
-  std::string name = {};  ///< loop: the loop; load, store, drop: tensor; compute: operator or
-                          ///< tensor; sync: scope ("warp", "block", "grid")
-  std::int64_t step = 0;  ///< loop: elements an iteration; 0: from the tile table
+  std::string name = {};    ///< loop: the loop; load, store, drop: tensor; compute: operator or tensor;
+                            ///< sync: scope ("warp", "block", "grid")
+  std::int64_t step = 0;    ///< loop: elements an iteration; 0: from the tile table
   Binding binding = Binding::seq;
-  std::string level = {};           ///< load, store: target level; drop: where from; empty: default
-  int copies = 1;                   ///< load: 2 is double-buffered
-  bool once = false;                ///< compute: skip a tile that is complete
-  bool atomic = false;              ///< store: combine into the target
+  std::string level = {};   ///< load, store: target level; drop: where from; empty: default
+  int copies = 1;           ///< load: 2 is double-buffered
+  bool once = false;        ///< compute: skip a tile that is complete
+  bool atomic = false;      ///< store: combine into the target
   std::vector<Node> children = {};  ///< loop: exactly one; sequence, pack: the parts
   /// Of a pack's part: the first of its blocks; none: the one after the last part's.
   std::optional<std::int64_t> first_block = {};
@@ -47,8 +47,7 @@ struct TensorFlags {
   friend bool operator==(const TensorFlags&, const TensorFlags&) = default;
 };
 
-/// How a kernel is launched. What is not said is for the target to choose; its options go before
-/// this.
+/// How a kernel is launched. What is not said is for the target to choose; its options go before this.
 struct Launch {
   std::optional<int> warps = {};    ///< that compute, a thread block
   std::optional<int> stages = {};   ///< of loaded tiles in shared memory
@@ -62,7 +61,7 @@ struct Launch {
 struct Kernel {
   std::string name = {};
   std::vector<std::string> operators = {};  ///< empty: those that the tree computes
-  std::string level = {};  ///< of L and of computes without loads; empty: innermost
+  std::string level = {};                   ///< of L and of computes without loads; empty: innermost
   Node tree = {};
   std::map<std::string, std::int64_t> tiles = {};
   std::map<std::string, Pin> pins = {};

@@ -1,5 +1,5 @@
-// A resolved plan: names bound to ids, defaults made nodes, buffers placed, legality decided. What
-// a plan means is decided here and nowhere else (design/plan.md; rule numbers below are its).
+// A resolved plan: names bound to ids, defaults made nodes, buffers placed, legality decided. What a
+// plan means is decided here and nowhere else (design/plan.md; rule numbers below are its).
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,11 @@ struct ReadRef {
 struct Inference {
   TensorId tensor;
   OpId producer;
-  int output = 0;                    ///< position in op.outputs
-  std::vector<ReadRef> reads;        ///< every consumer's access, all inside this body
-  bool merge = false;                ///< a further output of the same producer: hull with the last
-  bool sliding = false;              ///< compute only what the buffer does not hold (rule 13)
-  BufferId buffer;                   ///< where it is held
+  int output = 0;                  ///< position in op.outputs
+  std::vector<ReadRef> reads;      ///< every consumer's access, all inside this body
+  bool merge = false;              ///< a further output of the same producer: hull with the last
+  bool sliding = false;            ///< compute only what the buffer does not hold (rule 13)
+  BufferId buffer;                 ///< where it is held
   std::vector<Inference> lookahead;  ///< readers' ranges still to be inferred further in
   friend bool operator==(const Inference&, const Inference&) = default;
 };
@@ -67,59 +67,59 @@ enum class NodeKind : std::uint8_t { loop, sequence, load, compute, store, sync,
 /// compute runs: one a point, whatever was read before. Its indices are an input like any other.
 struct InputUse {
   TensorId tensor;
-  std::vector<int> inputs;  ///< positions in op.inputs that read it; of a gather, one
-  BufferId buffer;          ///< the innermost one that holds it here; none: a gather
+  std::vector<int> inputs;    ///< positions in op.inputs that read it; of a gather, one
+  BufferId buffer;            ///< the innermost one that holds it here; none: a gather
   friend bool operator==(const InputUse&, const InputUse&) = default;
 };
 struct OutputUse {
   TensorId tensor;
-  int output = 0;       ///< position in op.outputs
-  BufferId buffer;      ///< the innermost one
-  bool atomic = false;  ///< initialised in every block (rule 12)
+  int output = 0;             ///< position in op.outputs
+  BufferId buffer;            ///< the innermost one
+  bool atomic = false;        ///< initialised in every block (rule 12)
   friend bool operator==(const OutputUse&, const OutputUse&) = default;
 };
 
 struct ScheduleNode {
   NodeKind kind = NodeKind::sequence;
-  NodeId parent;                 ///< none: the kernel's root, a sequence
-  std::vector<NodeId> children;  ///< loop: its body's nodes in order (one sequence node or less)
+  NodeId parent;                    ///< none: the kernel's root, a sequence
+  std::vector<NodeId> children;     ///< loop: its body's nodes in order (one sequence node or less)
 
   // Bodies (loops and the root): what happens on entering, in this order.
-  std::vector<Inference> infer;  ///< rule 2
-  std::vector<BufferId> fixes;   ///< buffers whose tile is fixed here for all below: see tile_of
+  std::vector<Inference> infer;     ///< rule 2
+  std::vector<BufferId> fixes;      ///< buffers whose tile is fixed here for all below: see tile_of
 
   // loop
   LoopId loop;
   std::int64_t step = 0;
-  std::int64_t max_trips = 0;  ///< ceil(extent / step): bounds every entry's trips
+  std::int64_t max_trips = 0;       ///< ceil(extent / step): bounds every entry's trips
   Binding binding = Binding::seq;
-  std::vector<OpLoop> cuts;  ///< operators below that have the loop; all have equal ranges
+  std::vector<OpLoop> cuts;         ///< operators below that have the loop; all have equal ranges
 
   // load, store, drop
   TensorId tensor;
-  BufferId buffer;                   ///< load: filled; store: written from; drop: emptied
-  std::vector<ReadRef> reads_below;  ///< load: the reads whose hull is its tile (see load_box)
-  std::vector<Inference> lookahead;  ///< load: ranges still to be inferred below (see load_box)
-  BufferId flush;                    ///< load of a spilled tensor: the producer's buffer, stored to
-                                     ///< home (and so its outer buffers) first, where changed
-  LevelId level;                     ///< load, drop: of buffer; store: target
+  BufferId buffer;                  ///< load: filled; store: written from; drop: emptied
+  std::vector<ReadRef> reads_below; ///< load: the reads whose hull is its tile (see load_box)
+  std::vector<Inference> lookahead; ///< load: ranges still to be inferred below (see load_box)
+  BufferId flush;                   ///< load of a spilled tensor: the producer's buffer, stored to
+                                    ///< home (and so its outer buffers) first, where changed
+  LevelId level;                    ///< load, drop: of buffer; store: target
   bool atomic = false;
 
-  NodeId only_for;  ///< load put by rule 9 for a !once compute: runs where that runs
+  NodeId only_for;                  ///< load put by rule 9 for a !once compute: runs where that runs
   // A load whose tile is empty, and a compute whose ranges are empty, do nothing at all.
 
   // compute
   OpId op;
-  bool once = false;  ///< skipped where its (innermost) output buffer holds this very
-                      ///< box complete (all reduction ranges have reached their high
-                      ///< end on it) and has not been emptied or replaced since
+  bool once = false;                ///< skipped where its (innermost) output buffer holds this very
+                                    ///< box complete (all reduction ranges have reached their high
+                                    ///< end on it) and has not been emptied or replaced since
   std::vector<InputUse> reads;
   std::vector<OutputUse> writes;
 
-  Unit scope = Unit::machine;    ///< sync: the unit whose members wait for one another
-  bool all_units = false;        ///< drop: it stands outside the loops that tell the buffer's
-                                 ///< instances apart, and empties all of them
-  std::int64_t first_block = 0;  ///< of a pack's part: where its blocks begin among the pack's
+  Unit scope = Unit::machine;       ///< sync: the unit whose members wait for one another
+  bool all_units = false;           ///< drop: it stands outside the loops that tell the buffer's
+                                    ///< instances apart, and empties all of them
+  std::int64_t first_block = 0;     ///< of a pack's part: where its blocks begin among the pack's
 };
 
 enum class BufferRole : std::uint8_t {
@@ -143,35 +143,34 @@ struct Buffer {
   TensorId tensor;
   LevelId level;
   BufferRole role = BufferRole::input;
-  BufferId outer;       ///< source and sink; none: home
-  LevelId outer_level;  ///< level of `outer`, else the machine's home
-  NodeId fixed_at;      ///< body of the home point (intermediate) or of the store node (output);
-                        ///< none: inputs (every load node says its own tile: load_box), and
-                        ///< outputs without a store node (the tile is what each compute writes)
-  NodeId store;         ///< explicit store node that empties it, if any
-  std::vector<ReadRef>
-      reads;  ///< intermediate, its producer's only output: those that are the tile
+  BufferId outer;         ///< source and sink; none: home
+  LevelId outer_level;    ///< level of `outer`, else the machine's home
+  NodeId fixed_at;        ///< body of the home point (intermediate) or of the store node (output);
+                          ///< none: inputs (every load node says its own tile: load_box), and
+                          ///< outputs without a store node (the tile is what each compute writes)
+  NodeId store;           ///< explicit store node that empties it, if any
+  std::vector<ReadRef> reads;   ///< intermediate, its producer's only output: those that are the tile
   std::vector<std::pair<OpId, int>> writes;  ///< without reads: (op, output) whose hull is the tile
   std::vector<Inference> lookahead;  ///< ranges still to be inferred below fixed_at (tile_of)
   int copies = 1;
   bool sliding = false;
-  bool leaves = false;  ///< intermediate that is also an output: written when replaced (rule 10)
-  bool atomic = false;  ///< output stored with !atomic
+  bool leaves = false;    ///< intermediate that is also an output: written when replaced (rule 10)
+  bool atomic = false;    ///< output stored with !atomic
   std::vector<BlockPart> parts;  ///< intermediate: a body in each nest of blocks that touches it
 };
 
 struct ScheduledKernel {
   std::string name;
   LevelId level;
-  Launch launch;                    ///< as the plan says
-  std::vector<ScheduleNode> nodes;  ///< nodes[0] is the root; parents before children
+  Launch launch;                        ///< as the plan says
+  std::vector<ScheduleNode> nodes;      ///< nodes[0] is the root; parents before children
   std::vector<Buffer> buffers;
   std::vector<OpId> ops;                ///< those computed here, in topological order
   std::vector<TensorId> zeroed;         ///< written once whole before the blocks start (atomic)
   std::vector<std::size_t> range_base;  ///< by OpId: first slot in a Ranges; npos if not here
   std::size_t range_count = 0;
-  std::int64_t blocks = 1;   ///< linear blocks over the grid loops, at most
-  bool co_resident = false;  ///< has Y.grid: all blocks run at the same time
+  std::int64_t blocks = 1;              ///< linear blocks over the grid loops, at most
+  bool co_resident = false;             ///< has Y.grid: all blocks run at the same time
 
   const ScheduleNode& node(NodeId id) const { return nodes[id.index()]; }
   const Buffer& buffer(BufferId id) const { return buffers[id.index()]; }
@@ -181,14 +180,13 @@ struct Schedule {
   std::shared_ptr<const Workload> workload;
   std::shared_ptr<const Machine> machine;
   std::vector<ScheduledKernel> kernels;
-  /// The plan with every default made a node and every name canonical; resolving it changes
-  /// nothing.
+  /// The plan with every default made a node and every name canonical; resolving it changes nothing.
   Plan resolved;
 };
 
-/// Binds, infers and checks. Throws InputError for what cannot be read as a plan of this workload
-/// on this machine (unknown names, missing steps, tiles too large); returns a Reason for a plan
-/// that is illegal (rule 3). Cost: about quadratic in the number of nodes.
+/// Binds, infers and checks. Throws InputError for what cannot be read as a plan of this workload on
+/// this machine (unknown names, missing steps, tiles too large); returns a Reason for a plan that is
+/// illegal (rule 3). Cost: about quadratic in the number of nodes.
 Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workload,
                          std::shared_ptr<const Machine> machine);
 
@@ -221,9 +219,9 @@ Box read_box(const Schedule& s, const ScheduledKernel& k, OpId op, const InputUs
 /// The box that one output of a compute writes.
 Box write_box(const Schedule& s, const ScheduledKernel& k, OpId op, int output, const Ranges& r);
 /// The unit-bound loops around `place` (a load node, or a body itself included) whose iterations
-/// have buffers of their own at `level` (rule 7), outermost first. A buffer's instance is told by
-/// the linear index over those bound to grid (the block, counted with max_trips) and over the
-/// others, at the place that fixes its tile; what is not fixed is fixed at its compute.
+/// have buffers of their own at `level` (rule 7), outermost first. A buffer's instance is told by the
+/// linear index over those bound to grid (the block, counted with max_trips) and over the others,
+/// at the place that fixes its tile; what is not fixed is fixed at its compute.
 std::vector<NodeId> unit_loops(const Schedule& s, const ScheduledKernel& k, NodeId place,
                                LevelId level);
 /// Linear blocks within one iteration of a node: the product of max_trips of the grid loops nested
@@ -243,8 +241,7 @@ Operations operations(const Schedule& s, const ScheduledKernel& k, OpId op, cons
 /// level that is a hardware cache is reported the same way: what the plan would need there.
 /// Cost: each loop is walked over at most four representative iterations.
 std::map<std::string, Bytes> memory_use(const Schedule& s);
-/// The first software-managed level whose capacity memory_use exceeds, as a reason; none if it
-/// fits.
+/// The first software-managed level whose capacity memory_use exceeds, as a reason; none if it fits.
 std::optional<Reason> misfit(const Schedule& s);
 
 }  // namespace tilewright

@@ -392,9 +392,8 @@ class NestBuilder {
   void open_product(Nest& n, OpId id) {
     const auto width = width_.find(w_.op(id).loops);
     const std::int64_t side = width == width_.end() ? 1 : width->second;
-    // Of a kernel that waits: more blocks than multiprocessors would share their memory in every
-    // phase.
-    const std::int64_t most = o_.global_sync ? std::max<std::int64_t>(1, d_.sms / side) : 0;
+    const std::int64_t most = side > 1 && o_.global_sync ? std::max<std::int64_t>(1, d_.sms / side)
+                                                         : blocks_that_wait(d_, w_, id, o_);
     TileAsked asked{.most_blocks = most, .warps = o_.global_sync ? kWarps : 0, .together = 0};
     for (OpId other : ops_)
       asked.together += product(other) && group_[other.index()] == group_[id.index()] &&

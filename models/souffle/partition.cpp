@@ -42,6 +42,10 @@ std::string why(const Workload& w, OpId op, const Tile& tile) {
 
 }  // namespace
 
+std::int64_t blocks_that_wait(const Device& d, const Workload& w, OpId op, const Options& o) {
+  return o.global_sync && on_matrix_units(w, op) ? d.sms : 0;
+}
+
 Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o) {
   const std::string& name = w.op(op).name;
   auto given = o.schedules.find(name);
@@ -52,7 +56,8 @@ Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o) 
     return {.blocks = r.blocks, .threads = r.threads, .registers = r.registers, .shared = r.shared};
   }
   if (!o.global_sync) return product_tile(d, w, op, {});
-  return product_tile(d, w, op, {}, {.most_blocks = d.sms, .warps = kWarps});
+  return product_tile(d, w, op, {},
+                      {.most_blocks = blocks_that_wait(d, w, op, o), .warps = kWarps});
 }
 
 bool feasible(const Device& d, const Options& o, std::span<const Tile> schedules) {

@@ -1,5 +1,6 @@
 // From a workload to its kernels: analysis, partition, nests, places, trees.
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "core/base/format.h"
@@ -11,9 +12,9 @@
 namespace tilewright::souffle {
 namespace {
 
-constexpr int kMostShrink = 256;  // of the room, for an operator alone
-constexpr int kMostStages = 6;    // of tiles in a ring; 4 and 2 where there is no room
-constexpr int kMostTries = 12;    // plans of one kernel with fewer tiles kept each
+constexpr int kMostShrink = 256;              // of the room, for an operator alone
+constexpr std::array kStages = {6, 4, 2, 1};  // of tiles in a ring, as there is room
+constexpr int kMostTries = 12;                // plans of one kernel with fewer tiles kept each
 
 /// Blocks of a kernel that one multiprocessor can run: computing and copying warps, and as many
 /// registers a thread as a product of 64 x 64 takes.
@@ -59,10 +60,10 @@ class Planner {
         return kernel_of(w_, *q_.machine, o_, p, leaving(p),
                          formatted("souffle{}", out_.plan.kernels.size() + 1), stages);
       };
-      Kernel k = kernel(kMostStages);
+      Kernel k = kernel(kStages[0]);
       auto full = refused(k, p, why);
-      for (int stages = kMostStages - 2; full && *full && stages > 0; stages -= 2)
-        full = refused(k = kernel(stages), p, why);
+      for (std::size_t i = 1; full && *full && i < kStages.size(); ++i)
+        full = refused(k = kernel(kStages[i]), p, why);
       if (!full) {
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
@@ -75,13 +76,14 @@ class Planner {
             return std::pair(a.gap, a.bytes) < std::pair(b.gap, b.bytes);
           });
       if (victim == p.kept.end()) break;
-      if (*full) {
+      // At last nothing is kept, as without reuse, before the kernel is cut.
+      if (*full && tries + 2 < kMostTries) {
         if (!spilled.insert(victim->tensor).second) break;
         continue;
       }
       // A reader that needs less of a tensor than all begins its blocks elsewhere: nothing is kept.
       for (const KeptTile& tile : p.kept) spilled.insert(tile.tensor);
-      if (tries > 0) break;
+      if (!*full && tries > 0) break;
     }
     if (nests.size() == 1) {
       const bool one = nests.front().ops().size() == 1;

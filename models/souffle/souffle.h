@@ -162,6 +162,9 @@ struct Subprogram {
   std::vector<OpId> ops;  ///< in the order of the partition
   std::string opened_by;  ///< why it begins: "" for the first
 };
+/// Blocks of a contraction at most, 0 for any. In a kernel that waits more than multiprocessors would
+/// share their memory in every phase, and rings of fragments are large.
+std::int64_t blocks_that_wait(const Device& d, const Workload& w, OpId op, const Options& o);
 /// Of a contraction, in a kernel with others or alone; the given one where there is one.
 Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o);
 /// Whether blocks of all these schedules can wait for one another: the grid and resources of the
