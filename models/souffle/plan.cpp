@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 
 #include "core/base/format.h"
 #include "core/plan/schedule.h"
@@ -30,25 +31,57 @@ class Planner {
 
   std::optional<Reason> run() {
     for (std::size_t s = 0; s < out_.subprograms.size(); ++s) {
-      now_ = s;
-      const std::vector<OpId>& ops = out_.subprograms[s].ops;
-      inside_.assign(w_.operators().size(), false);
-      std::vector<Nest> nests = built_nests(w_, out_.device, o_, ops);
-      out_.cut.emplace_back();
-      if (!o_.global_sync) {
-        for (Nest& n : nests) {
-          std::vector<Nest> one;
-          one.push_back(std::move(n));
-          if (auto why = kernels(std::move(one))) return why;
-        }
-      } else if (auto why = kernels(std::move(nests))) {
-        return why;
-      }
+      const std::size_t before = out_.plan.kernels.size();
+      if (auto why = subprogram(s)) return why;
+      if (!o_.reuse || out_.cut[s].empty()) continue;
+      // Blocks that suit kept tiles may not suit one kernel: without, there may be fewer.
+      const Taken kept = take(before);
+      o_.reuse = false;
+      const auto why = subprogram(s);
+      o_.reuse = true;
+      if (!why && out_.plan.kernels.size() - before < kept.kernels.size()) continue;
+      take(before);
+      std::ranges::copy(kept.kernels, std::back_inserter(out_.plan.kernels));
+      std::ranges::copy(kept.programs, std::back_inserter(out_.programs));
+      out_.subprogram.resize(out_.plan.kernels.size(), s);
+      out_.cut[s] = kept.cut;
     }
     return {};
   }
 
  private:
+  /// What has been planned from a kernel on, for the last subprogram.
+  struct Taken {
+    std::vector<Kernel> kernels;
+    std::vector<Program> programs;
+    std::string cut;
+  };
+  Taken take(std::size_t from) {
+    const auto at = static_cast<std::ptrdiff_t>(from);
+    Taken t{{out_.plan.kernels.begin() + at, out_.plan.kernels.end()},
+            {out_.programs.begin() + at, out_.programs.end()},
+            out_.cut[now_]};
+    out_.plan.kernels.resize(from);
+    out_.programs.resize(from);
+    out_.subprogram.resize(from);
+    out_.cut[now_].clear();
+    return t;
+  }
+
+  std::optional<Reason> subprogram(std::size_t s) {
+    now_ = s;
+    inside_.assign(w_.operators().size(), false);
+    std::vector<Nest> nests = built_nests(w_, out_.device, o_, out_.subprograms[s].ops);
+    out_.cut.resize(s + 1);
+    if (o_.global_sync) return kernels(std::move(nests));
+    for (Nest& n : nests) {
+      std::vector<Nest> one;
+      one.push_back(std::move(n));
+      if (auto why = kernels(std::move(one))) return why;
+    }
+    return {};
+  }
+
   /// These nests as one kernel, or where that is none, as two or more. An operator alone is tried
   /// with less and less room: its tiles can be larger than the estimate (hulls of what it reads).
   std::optional<Reason> kernels(std::vector<Nest> nests, int shrink = 1) {
@@ -172,7 +205,7 @@ class Planner {
   }
 
   const Question& q_;
-  const Options& o_;
+  Options o_;
   Planned& out_;
   const Workload& w_;
   std::size_t now_ = 0;
