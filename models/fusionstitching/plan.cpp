@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/product_tiles.h"
 #include "core/plan/schedule.h"
 #include "models/fusionstitching/bound_tree.h"
 #include "models/fusionstitching/column_roots.h"
@@ -135,10 +136,18 @@ LoopId largest_of(const Workload& w, const Operator& op, LoopSet among) {
   return found;
 }
 
+struct ProductCuts {
+  std::int64_t row = kProduct, column = kProduct, depth = kReduced;
+};
+
 /// A product of matrices in each iteration: columns along the output's last dimension, rows along
 /// the largest loop that the other operand has alone, the largest reduction. Other loops (a batch,
 /// a convolution's other rows and its window) are a block's or an iteration's each.
-Node product_tree(const Graph& g, int v, std::int64_t tile) {
+struct ProductLoops {
+  LoopSet reduced;
+  LoopId row, column, depth;
+};
+ProductLoops product_loops(const Graph& g, int v) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(v).op);
   const LoopSet reduced = g.vertex(v).reduced;
@@ -153,24 +162,55 @@ Node product_tree(const Graph& g, int v, std::int64_t tile) {
   }
   LoopId row = largest_of(w, op, others);
   if (!row.valid() && column.valid() && both.has(column)) row = largest_of(w, op, out & ~both);
-  const LoopId depth = largest_of(w, op, reduced);
+  return {reduced, row, column, largest_of(w, op, reduced)};
+}
+
+Node product_tree(const Graph& g, int v, const ProductCuts& tile) {
+  const Workload& w = g.workload();
+  const Operator& op = w.op(g.vertex(v).op);
+  const auto [reduced, row, column, depth] = product_loops(g, v);
   std::vector<LoopCut> cuts;
   for (bool inner : {false, true})
     for (LoopId l : op.loops)
       if (reduced.has(l) == inner)
         cuts.push_back({l,
-                        std::min(l == column || l == row ? tile
-                                 : l == depth            ? kReduced
-                                                         : 1,
+                        std::min(l == column  ? tile.column
+                                 : l == row   ? tile.row
+                                 : l == depth ? tile.depth
+                                              : 1,
                                  w.loop(l).extent),
                         inner ? Binding::seq : Binding::grid});
   return nest(w, cuts, compute(op.name));
 }
 
+/// A product by itself, in the tiles that the GPU does best with.
+std::optional<Kernel> product_kernel(const Graph& g, const Device& d, int v, std::string name) {
+  const Workload& w = g.workload();
+  const Operator& op = w.op(g.vertex(v).op);
+  const DType type = w.tensor(op.inputs.front().tensor).dtype;
+  if (d.machine == nullptr) return {};
+  const auto unit = lowering::product_unit(*d.machine, type);
+  const ProductLoops l = product_loops(g, v);
+  if (!unit || !l.row.valid() || !l.column.valid() || !l.depth.valid()) return {};
+  lowering::ProductShape shape{.rows = w.loop(l.row).extent,
+                               .columns = w.loop(l.column).extent,
+                               .depth = w.loop(l.depth).extent,
+                               .element = size_of(type)};
+  for (LoopId other : op.loops)
+    if (other != l.row && other != l.column && !l.reduced.has(other))
+      shape.batch = std::min(shape.batch * w.loop(other).extent, std::int64_t{1} << 40);
+  const auto tile = lowering::best_tile(*unit, shape);
+  if (!tile) return {};
+  Kernel kernel{.name = std::move(name)};
+  kernel.tree = product_tree(g, v, {tile->rows, tile->columns, tile->depth});
+  kernel.launch = {.warps = tile->warps, .stages = tile->stages};
+  return kernel;
+}
+
 Kernel unbound_kernel(const Graph& g, const PlanPrice& p, std::size_t k) {
   Kernel kernel{.name = formatted("stitch{}", k + 1)};
   if (p.kernels[k].parts.empty()) {
-    kernel.tree = product_tree(g, p.patterns[k].front(), kProduct);
+    kernel.tree = product_tree(g, p.patterns[k].front(), {});
   } else if (p.kernels[k].parts.size() == 1) {
     kernel.tree = tree_without_units(g, p.kernels[k].parts.front());
   } else {
@@ -260,6 +300,9 @@ WrittenPlan write_plan(const Graph& g, const Device& d, const PlanPrice& p,
   WrittenPlan out{plan_of(g, p), std::vector<std::string>(p.patterns.size())};
   const Plan without = out.plan;
   for (std::size_t k = 0; k < p.patterns.size(); ++k) {
+    if (p.kernels[k].parts.empty())
+      if (auto product = product_kernel(g, d, p.patterns[k].front(), out.plan.kernels[k].name))
+        out.plan.kernels[k] = *std::move(product);
     Result<Kernel> bound = bound_kernel(g, d, p, k);
     if (bound)
       out.plan.kernels[k] = std::move(bound).value();
@@ -285,9 +328,11 @@ std::vector<WrittenKernel> kernel_choices(const Graph& g, const Device& d, const
                                           std::size_t k, const Options& o) {
   std::vector<WrittenKernel> out;
   if (p.kernels[k].parts.empty()) {
+    if (auto kernel = product_kernel(g, d, p.patterns[k].front(), formatted("stitch{}", k + 1)))
+      out.push_back({*std::move(kernel), 0, {}});
     for (std::int64_t tile = kProduct; tile >= kReduced; tile /= 2) {
       Kernel kernel{.name = formatted("stitch{}", k + 1)};
-      kernel.tree = product_tree(g, p.patterns[k].front(), tile);
+      kernel.tree = product_tree(g, p.patterns[k].front(), {tile, tile, kReduced});
       out.push_back({std::move(kernel), 0, {}});
     }
     return out;

@@ -52,10 +52,11 @@ def compare(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -99,10 +100,11 @@ def emit(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -161,10 +163,11 @@ def explain(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -227,10 +230,11 @@ def measure(
     str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
     | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
     str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
+    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -301,10 +305,11 @@ def plan(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
@@ -347,10 +352,11 @@ def predict(
     str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
     | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
     str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
+    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -420,10 +426,11 @@ def run(
     = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
-    float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
-    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -481,10 +488,11 @@ def simulate(
     = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
-    float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
-    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -556,10 +564,11 @@ def validate(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
