@@ -73,7 +73,7 @@ std::span<const OptionSpec> option_specs() {
                 "how merges are searched: exactly up to --exact operators and by a beam above; every one; "
                 "by branch and bound; by a beam",
                 "section 6"),
-      count_of("exact", 12, "8", "operators up to which the search of merges is exact"),
+      count_of("exact", 12, "10", "operators up to which the search of merges is exact"),
       count_of("width", 64, "8", "partial plans that the beam keeps"),
       choice_of("price-by", kPrices,
                 "what a kernel takes: the longest of its resources, its moves and syncs, or its bytes",

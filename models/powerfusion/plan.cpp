@@ -114,7 +114,8 @@ class Planner {
 
   // ---- Merging ----------------------------------------------------------------------------------
 
-  /// Operators that no library has, connected by what they hand on or read alike.
+  /// Operators that no library has, connected by what they hand on or read alike; all of them where they
+  /// are so few that independent ones are searched exactly, too.
   std::vector<Operators> components() const {
     std::vector<int> leader(static_cast<std::size_t>(g_.size()));
     std::iota(leader.begin(), leader.end(), 0);
@@ -137,8 +138,13 @@ class Planner {
         if (const auto [at, fresh] = reader.emplace(a.tensor, v); !fresh) join(at->second, v);
     }
     std::map<int, Operators> parts;
-    for (int v = 0; v < g_.size(); ++v)
-      if (memory(v)) parts[find(v)].push_back(v);
+    Operators all;
+    for (int v = 0; v < g_.size(); ++v) {
+      if (!memory(v)) continue;
+      parts[find(v)].push_back(v);
+      all.push_back(v);
+    }
+    if (o_.pack && std::cmp_less_equal(all.size(), o_.exact) && !all.empty()) return {all};
     std::vector<Operators> out;
     for (auto& [first, part] : parts) out.push_back(std::move(part));
     return out;
@@ -153,11 +159,14 @@ class Planner {
       if (size > kMostExactGraph)
         return Reason{formatted("{} operators are merged: at most {} exactly (--merges beam takes more)",
                                 size, kMostExactGraph)};
-      return o_.search == Search::exhaustive ? exhaustive_merging(g_, part, cost)
-                                             : bounded_merging(g_, part, cost, least);
     }
-    if (o_.search == Search::automatic && size <= o_.exact) return bounded_merging(g_, part, cost, least);
-    return beam_merging(g_, part, cost, guess, o_.beam, kernels_.most_operators);
+    if (o_.search == Search::exhaustive) return exhaustive_merging(g_, part, cost);
+    Merging beam = beam_merging(g_, part, cost, guess, o_.beam, kernels_.most_operators);
+    if (o_.search == Search::beam || (o_.search == Search::automatic && size > o_.exact)) return beam;
+    const std::int64_t states = beam.states;
+    Merging exact = bounded_merging(g_, part, cost, least, std::move(beam));
+    exact.states += states;
+    return exact;
   }
 
   /// Bytes at the rate that so many rows can be read at; infinite where one kernel cannot be.

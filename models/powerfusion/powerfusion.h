@@ -42,7 +42,7 @@ struct Options {
   Library library = Library::ridge;
   double ridge = 0;       ///< flops a byte; 0: the machine's, f32 over DRAM
   Search search = Search::automatic;
-  int exact = 8;          ///< operators up to which the search is exact (Search::automatic)
+  int exact = 10;         ///< operators up to which the search is exact (Search::automatic)
   int beam = 8;
   PriceBy price = PriceBy::overlap;
   double launch_us = 2;   ///< of a kernel, PriceBy::parallel and bytes
@@ -79,9 +79,9 @@ struct Merging {
 /// Every way to part `vertices` (ascending) into kernels that can be put in an order. Cost: exponential.
 Merging exhaustive_merging(const Graph& g, const Operators& vertices, const KernelCost& cost);
 /// The same result: operators in topological order, each into every open kernel or a new one, while
-/// what no later merge removes (`least` of each kernel) is below the best plan so far.
+/// what no later merge removes (`least` of each kernel) is below the best plan so far, `start` at first.
 Merging bounded_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
-                        const KernelCost& least);
+                        const KernelCost& least, std::optional<Merging> start = {});
 /// The best `width` partial plans after each operator, by `least`; their ends by `cost`.
 Merging beam_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
                      const KernelCost& least, int width, int most_operators);

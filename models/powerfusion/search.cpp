@@ -158,11 +158,9 @@ Merging exhaustive_merging(const Graph& g, const Operators& vertices, const Kern
 }
 
 Merging bounded_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
-                        const KernelCost& least) {
-  Merger merger(g, vertices, cost, &least);
-  Merging start = merger.beam(1, 64);
-  if (!std::isfinite(start.cost)) return merger.exact({});
-  return merger.exact(std::move(start));
+                        const KernelCost& least, std::optional<Merging> start) {
+  if (start && !std::isfinite(start->cost)) start.reset();
+  return Merger(g, vertices, cost, &least).exact(std::move(start));
 }
 
 Merging beam_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
