@@ -1,4 +1,5 @@
-// The methods `gir`, `gir-text` and `gir-ranking`: PowerFusion's figures, from its plans and their GIR.
+// The methods `gir`, `gir-text` and `gir-ranking`: PowerFusion's figures, from its plans and their
+// GIR.
 #include <algorithm>
 #include <map>
 
@@ -50,10 +51,11 @@ void add_gir(PowerCount& c, const powerfusion::Planned& p, std::size_t kernel) {
       c.syncs[static_cast<int>(s)] += powerfusion::syncs_of(after, s);
     for (const powerfusion::GOp& o : after.ops) {
       if (o.kind != powerfusion::GKind::reduce) continue;
-      const auto pattern = powerfusion::pattern_of(
-          after, after.slices[static_cast<std::size_t>(o.in.front())]);
-      c.templates += formatted("{}{} over a {}: {} x {}", c.templates.empty() ? "" : "; ", o.name,
-                               powerfusion::name_of(o.scope), pattern.num * pattern.times, pattern.width);
+      const auto pattern =
+          powerfusion::pattern_of(after, after.slices[static_cast<std::size_t>(o.in.front())]);
+      c.templates +=
+          formatted("{}{} over a {}: {} x {}", c.templates.empty() ? "" : "; ", o.name,
+                    powerfusion::name_of(o.scope), pattern.num * pattern.times, pattern.width);
     }
   }
 }
@@ -121,22 +123,25 @@ Reproduced reproduce_gir(const Experiment& e) {
   const std::string machine = top.at("machine").text();
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"workload", "operators", "computation kernels", "memory kernels", "bytes (predicted)",
-               "bytes, a kernel each", "compulsory bytes", "GIR bytes before", "GIR bytes after",
-               "syncs: warp", "block", "device", "us (predicted)", "search s"});
+  Sheet sheet({"workload", "operators", "computation kernels", "memory kernels",
+               "bytes (predicted)", "bytes, a kernel each", "compulsory bytes", "GIR bytes before",
+               "GIR bytes after", "syncs: warp", "block", "device", "us (predicted)", "search s"});
   std::string templates;
   for (const Field& row : top.at("rows").items()) {
     const std::string name = row.at("name").text(), workload = row.at("workload").text();
     const PowerCount c = counted_power(workload, machine);
     sheet.add({name, std::to_string(c.operators), std::to_string(c.library),
                std::to_string(c.kernels - c.library), std::to_string(c.bytes),
-               std::to_string(c.unfused), std::to_string(c.compulsory), formatted("{:.0f}", c.gir_before),
-               formatted("{:.0f}", c.gir_after), std::to_string(c.syncs[1]),
-               std::to_string(c.syncs[2]), std::to_string(c.syncs[3]),
+               std::to_string(c.unfused), std::to_string(c.compulsory),
+               formatted("{:.0f}", c.gir_before), formatted("{:.0f}", c.gir_after),
+               std::to_string(c.syncs[1]), std::to_string(c.syncs[2]), std::to_string(c.syncs[3]),
                formatted("{:.2f}", 1e6 * c.seconds), formatted("{:.2f}", c.search)});
     if (row.get("templates")) templates += "- " + name + ": " + c.templates + "\n";
-    done.result["rows"][name] = {{"kernels", c.kernels}, {"library", c.library}, {"bytes", c.bytes},
-                                 {"seconds", c.seconds}, {"search_seconds", c.search}};
+    done.result["rows"][name] = {{"kernels", c.kernels},
+                                 {"library", c.library},
+                                 {"bytes", c.bytes},
+                                 {"seconds", c.seconds},
+                                 {"search_seconds", c.search}};
     if (const auto must = row.get("must_hold")) hold(done, *must, name, c);
     if (c.bytes > c.unfused) fail(done, name + ": more bytes than a kernel an operator");
     if (const auto paper = number_in(row, "paper_memory_kernels"))
@@ -146,10 +151,13 @@ Reproduced reproduce_gir(const Experiment& e) {
                                .paper = paper});
   }
   sheet.into(done);
-  if (!templates.empty()) done.report += "\nReductions, by who has parts of their sums and how a warp reads:\n\n" + templates;
+  if (!templates.empty())
+    done.report +=
+        "\nReductions, by who has parts of their sums and how a warp reads:\n\n" + templates;
   if (const auto means = top.get("paper_means"))
     for (const auto& [name, value] : means->entries())
-      done.compared.push_back({.what = name, .ours_source = "not reproduced", .paper = value.real()});
+      done.compared.push_back(
+          {.what = name, .ours_source = "not reproduced", .paper = value.real()});
   return done;
 }
 
@@ -165,14 +173,18 @@ Reproduced reproduce_gir_text(const Experiment& e) {
     const Gir before = powerfusion::parse_gir(row.at("gir").text(), e.where + ": " + name);
     powerfusion::Rewriting how;
     if (const auto scope = row.get("scope"))
-      how.scope = scope->text() == "printed" ? powerfusion::ScopeTest::printed : powerfusion::ScopeTest::units;
+      how.scope = scope->text() == "printed" ? powerfusion::ScopeTest::printed
+                                             : powerfusion::ScopeTest::units;
     if (const auto swap = row.get("swap")) how.swap = swap->text() != "none";
     std::vector<powerfusion::Rewrite> steps;
     const Gir after = powerfusion::optimised(before, how, &steps);
-    const int warp = powerfusion::syncs_of(after, Scope::warp), block = powerfusion::syncs_of(after, Scope::block),
+    const int warp = powerfusion::syncs_of(after, Scope::warp),
+              block = powerfusion::syncs_of(after, Scope::block),
               device = powerfusion::syncs_of(after, Scope::device);
-    sheet.add({name, formatted("scope {}, swap {}", how.scope == powerfusion::ScopeTest::units ? "units" : "printed",
-                               how.swap ? "forward" : "none"),
+    sheet.add({name,
+               formatted("scope {}, swap {}",
+                         how.scope == powerfusion::ScopeTest::units ? "units" : "printed",
+                         how.swap ? "forward" : "none"),
                std::to_string(before.ops.size()), std::to_string(after.ops.size()),
                formatted("{:.0f}", powerfusion::dram_bytes(before)),
                formatted("{:.0f}", powerfusion::dram_bytes(after)), std::to_string(warp),
@@ -180,7 +192,9 @@ Reproduced reproduce_gir_text(const Experiment& e) {
     const Field must = row.at("must_hold");
     const std::map<std::string, double> has = {{"before", powerfusion::dram_bytes(before)},
                                                {"after", powerfusion::dram_bytes(after)},
-                                               {"warp", warp}, {"block", block}, {"device", device}};
+                                               {"warp", warp},
+                                               {"block", block},
+                                               {"device", device}};
     for (const auto& [key, value] : must.entries()) {
       const auto at = has.find(key);
       if (at == has.end()) must.fail("has no number " + key, "before, after, warp, block, device");
@@ -189,14 +203,15 @@ Reproduced reproduce_gir_text(const Experiment& e) {
     }
     done.report += "\n" + name + ":\n\n```\n" + powerfusion::to_text(before) + "```\n";
     for (const powerfusion::Rewrite& r : steps)
-      done.report += "\nafter " + r.rule + " (" + join(r.done) + "):\n\n```\n" + powerfusion::to_text(r.after) + "```\n";
+      done.report += "\nafter " + r.rule + " (" + join(r.done) + "):\n\n```\n" +
+                     powerfusion::to_text(r.after) + "```\n";
   }
   sheet.into(done);
   return done;
 }
 
-/// A recording's schedules by what PowerFusion says of their trees, beside the recording's predictions
-/// and the published L.
+/// A recording's schedules by what PowerFusion says of their trees, beside the recording's
+/// predictions and the published L.
 Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"recording", "must_hold"});
   const std::string path = recording_path(e, run.options);
@@ -221,7 +236,8 @@ Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
     for (const Field& point : graph.at("points").items()) {
       double seconds[2] = {};
       try {
-        Kernel k{.name = "recorded", .level = "registers", .tree = parse_tree(point.at("tree").text())};
+        Kernel k{
+            .name = "recorded", .level = "registers", .tree = parse_tree(point.at("tree").text())};
         Plan plan;
         plan.kernels.push_back(k);
         const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
@@ -260,9 +276,11 @@ Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
     sheet.add(cells);
   }
   sheet.into(done);
-  if (ranked < fewest) fail(done, formatted("{} graphs' schedules can be ranked, fewer than {}", ranked, fewest));
-  constexpr const char* kWays[] = {"moves and syncs (--price-by parallel)", "resources (--price-by overlap)",
-                                   "the recording's prediction", "L as published"};
+  if (ranked < fewest)
+    fail(done, formatted("{} graphs' schedules can be ranked, fewer than {}", ranked, fewest));
+  constexpr const char* kWays[] = {"moves and syncs (--price-by parallel)",
+                                   "resources (--price-by overlap)", "the recording's prediction",
+                                   "L as published"};
   for (int i = 0; i < 4 && ranked > 0; ++i)
     done.compared.push_back({.what = formatted("mean rank correlation, {}", kWays[i]),
                              .ours = sums[i] / static_cast<double>(ranked),

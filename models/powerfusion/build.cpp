@@ -38,8 +38,8 @@ class TreeWalk {
   };
 
   static bool binds(const Node& n) {
-    if (n.kind == Node::Kind::loop && (n.binding == Binding::warp || n.binding == Binding::lane ||
-                                       n.binding == Binding::thread))
+    if (n.kind == Node::Kind::loop &&
+        (n.binding == Binding::warp || n.binding == Binding::lane || n.binding == Binding::thread))
       return true;
     return std::ranges::any_of(n.children, binds);
   }
@@ -80,7 +80,8 @@ class TreeWalk {
       if (count > 1) inner.digits.push_back({static_cast<int>(l->index()), by, count, place});
     };
     const std::int64_t count = ceil_div(range, step);
-    const auto over = [&](std::int64_t units, std::span<const std::pair<Place, std::int64_t>> places) {
+    const auto over = [&](std::int64_t units,
+                          std::span<const std::pair<Place, std::int64_t>> places) {
       std::int64_t all = std::min(count, units);
       add(step * all, ceil_div(count, all), Place::trip);
       for (const auto& [place, size] : places) {
@@ -107,7 +108,8 @@ class TreeWalk {
         break;
       }
       case Binding::thread: {
-        const std::pair<Place, std::int64_t> places[] = {{Place::warp, warps_}, {Place::lane, kLanes}};
+        const std::pair<Place, std::int64_t> places[] = {{Place::warp, warps_},
+                                                         {Place::lane, kLanes}};
         over(warps_ * kLanes, places);
         break;
       }
@@ -204,7 +206,8 @@ class GirBuilder {
   }
   int slice_of(const Access& a, Tier tier, int units) {
     Slice s{.tensor = tensor_id(a.tensor), .tier = tier, .units = units};
-    for (const Affine& i : a.index) s.base.push_back(base_of(i, g_.maps[static_cast<std::size_t>(units)]));
+    for (const Affine& i : a.index)
+      s.base.push_back(base_of(i, g_.maps[static_cast<std::size_t>(units)]));
     return add_slice(std::move(s));
   }
   /// A value for each of the operator's points.
@@ -247,7 +250,8 @@ class GirBuilder {
       add_op(GKind::sync, "", Scope::device, {made->second}, from);
     add_op(GKind::move, "", Scope::lane, {from}, to);
     if (!is_alike(to)) return to;
-    const int wide = points_of(op, formatted("{}.{}", op.name, ++values_), w_.tensor(a.tensor).dtype, units);
+    const int wide =
+        points_of(op, formatted("{}.{}", op.name, ++values_), w_.tensor(a.tensor).dtype, units);
     add_op(GKind::broadcast, op.name, Scope::lane, {to}, wide);
     return wide;
   }

@@ -107,8 +107,8 @@ std::string base_text(const Base& b) {
 std::string units_text(const Gir& g, const UnitMap& units) {
   std::string out;
   for (const Digit& d : units)
-    out += formatted(" {} {}/{}:{}", name_of(d.place), g.loops[static_cast<std::size_t>(d.loop)].name,
-                     d.step, d.count);
+    out += formatted(" {} {}/{}:{}", name_of(d.place),
+                     g.loops[static_cast<std::size_t>(d.loop)].name, d.step, d.count);
   return out;
 }
 
@@ -116,8 +116,9 @@ std::string slice_text(const Gir& g, const Slice& s) {
   const SlicePattern p = pattern_of(g, s);
   std::string base;
   for (const Base& b : s.base) base += (base.empty() ? "" : ", ") + base_text(b);
-  std::string out = formatted("{} [{}] ({}, {}, {}, {}", g.tensors[static_cast<std::size_t>(s.tensor)].name,
-                              base, name_of(s.tier), p.num, p.width, p.stride);
+  std::string out =
+      formatted("{} [{}] ({}, {}, {}, {}", g.tensors[static_cast<std::size_t>(s.tensor)].name, base,
+                name_of(s.tier), p.num, p.width, p.stride);
   if (p.times > 1) out += formatted(", {}", p.times);
   return out + formatted(") u{}", s.units);
 }
@@ -125,7 +126,8 @@ std::string slice_text(const Gir& g, const Slice& s) {
 std::string op_text(const GOp& op) {
   std::string out(name_of(op.kind));
   if (!op.name.empty()) out += ' ' + op.name;
-  if (op.kind == GKind::sync || op.kind == GKind::reduce) out += formatted(" {}", name_of(op.scope));
+  if (op.kind == GKind::sync || op.kind == GKind::reduce)
+    out += formatted(" {}", name_of(op.scope));
   for (int s : op.in) out += formatted(" s{}", s);
   return out + formatted(" -> s{}", op.out);
 }

@@ -1,5 +1,5 @@
-// GIR (Ma et al., PowerFusion, 2023, section 4): a kernel as a dataflow graph of gOperators on memory
-// slices, wrapped by parallel units. Predictions only: nothing here runs or counts.
+// GIR (Ma et al., PowerFusion, 2023, section 4): a kernel as a dataflow graph of gOperators on
+// memory slices, wrapped by parallel units. Predictions only: nothing here runs or counts.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,14 @@
 
 namespace tilewright::powerfusion {
 
-/// Where a slice is: registers of a lane, registers of a warp's lanes, a block's shared memory, DRAM.
+/// Where a slice is: registers of a lane, registers of a warp's lanes, a block's shared memory,
+/// DRAM.
 enum class Tier : std::uint8_t { lane, warp, shared, dram };
-/// Who must have waited before a value is read: nobody, or all units of a warp, a block, the device.
+/// Who must have waited before a value is read: nobody, or all units of a warp, a block, the
+/// device.
 enum class Scope : std::uint8_t { lane, warp, block, device };
-/// Who does an iteration: which block, which warp of it, which lane of that; or, one after the other, a
-/// trip of the unit, or one of the contiguous elements that a lane takes at once.
+/// Who does an iteration: which block, which warp of it, which lane of that; or, one after the
+/// other, a trip of the unit, or one of the contiguous elements that a lane takes at once.
 enum class Place : std::uint8_t { block, warp, lane, trip, item };
 std::string_view name_of(Tier t);
 std::string_view name_of(Scope s);
@@ -27,18 +29,19 @@ Tier highest_tier(Scope s);
 
 inline constexpr std::int64_t kLanes = 32;  ///< of a warp, the parallel unit on a GPU
 
-/// A part of a loop's value: loop = sum of step * digit over the loop's digits, each from 0 to count - 1;
-/// a digit with a larger step is outside, and before it in a unit map. Iterations whose loop would reach
-/// its extent, or whose inner digits would reach an outer one's step, do not exist.
+/// A part of a loop's value: loop = sum of step * digit over the loop's digits, each from 0 to
+/// count - 1; a digit with a larger step is outside, and before it in a unit map. Iterations whose
+/// loop would reach its extent, or whose inner digits would reach an outer one's step, do not
+/// exist.
 struct Digit {
   int loop = -1;  ///< in Gir::loops
   std::int64_t step = 1, count = 1;
   Place place = Place::trip;
   friend bool operator==(const Digit&, const Digit&) = default;
 };
-/// Which unit does which iteration. A block's number among blocks is the mixed radix of its digits of
-/// that place, the first the most significant; likewise a warp's in its block, a lane's in its warp. What
-/// has no digit of a place is done by all of that place alike.
+/// Which unit does which iteration. A block's number among blocks is the mixed radix of its digits
+/// of that place, the first the most significant; likewise a warp's in its block, a lane's in its
+/// warp. What has no digit of a place is done by all of that place alike.
 using UnitMap = std::vector<Digit>;
 
 /// One dimension of a slice's base: offset + sum of coefficient * digit of its unit map.
@@ -54,8 +57,8 @@ struct Base {
   friend bool operator==(const Base&, const Base&) = default;
 };
 
-/// What a unit has of a tensor in one trip. `base` says where each lane's items lie, too; num, width and
-/// stride follow from it (pattern_of).
+/// What a unit has of a tensor in one trip. `base` says where each lane's items lie, too; num,
+/// width and stride follow from it (pattern_of).
 struct Slice {
   int tensor = -1;  ///< in Gir::tensors
   Tier tier = Tier::dram;
@@ -63,8 +66,8 @@ struct Slice {
   std::vector<Base> base;  ///< by the tensor's dimension
   friend bool operator==(const Slice&, const Slice&) = default;
 };
-/// `num` segments of `width` contiguous elements, their beginnings `stride` apart; all that `times` over
-/// where lanes and items go along a third dimension. stride is 0 where num is 1.
+/// `num` segments of `width` contiguous elements, their beginnings `stride` apart; all that `times`
+/// over where lanes and items go along a third dimension. stride is 0 where num is 1.
 struct SlicePattern {
   std::int64_t num = 1, width = 1, stride = 0, times = 1;
   friend bool operator==(const SlicePattern&, const SlicePattern&) = default;
@@ -105,8 +108,8 @@ struct Gir {
 std::int64_t stride_of(const Tensor& t, std::size_t dimension);
 /// Of the lanes and items of a warp.
 SlicePattern pattern_of(const Gir& g, const Slice& s);
-/// Distinct elements that the lanes and items of all units and trips name, tensor bounds left aside where
-/// the base is affine; a looked-up dimension counts whole.
+/// Distinct elements that the lanes and items of all units and trips name, tensor bounds left aside
+/// where the base is affine; a looked-up dimension counts whole.
 double elements_of(const Gir& g, const Slice& s);
 
 /// A line a declaration and a gOperator:
@@ -117,11 +120,11 @@ double elements_of(const Gir& g, const Slice& s);
 ///   slice s0 x [8*d0+1*d1, 128*d2+4*d3+1*d4] (dram, 1, 128, 0) u0
 ///   move s0 -> s1
 ///   reduce sum warp s1 -> s2
-/// A slice's parenthesis is the paper's (memory hierarchy, num, width, stride); d0 is the first digit of
-/// its units. A tensor that leaves has "out" behind its shape.
+/// A slice's parenthesis is the paper's (memory hierarchy, num, width, stride); d0 is the first
+/// digit of its units. A tensor that leaves has "out" behind its shape.
 std::string to_text(const Gir& g);
-/// Reads it back to the same value. Throws InputError naming the line and what was expected, also where a
-/// slice's num, width or stride does not follow from its base. Cost: linear in the text.
+/// Reads it back to the same value. Throws InputError naming the line and what was expected, also
+/// where a slice's num, width or stride does not follow from its base. Cost: linear in the text.
 Gir parse_gir(std::string_view text, std::string_view where = "gir");
 /// The same as JSON, with each slice's pattern.
 nlohmann::ordered_json to_json(const Gir& g);

@@ -72,7 +72,8 @@ class GirReader {
   // ---- Words ------------------------------------------------------------------------------------
 
   void skip() {
-    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\t' || rest_.front() == '\r'))
+    while (!rest_.empty() &&
+           (rest_.front() == ' ' || rest_.front() == '\t' || rest_.front() == '\r'))
       rest_.remove_prefix(1);
   }
   std::string_view word() {
@@ -192,7 +193,8 @@ class GirReader {
         fail(where, "units, trips and items of at most 2^40 in all");
       if (*place == Place::lane || *place == Place::item) of_warp *= d.count;
       if (*place == Place::lane) lanes *= d.count;
-      if (of_warp > kMostOfWarp || lanes > kLanes) fail(where, "at most 32 lanes, 65536 items of a warp");
+      if (of_warp > kMostOfWarp || lanes > kLanes)
+        fail(where, "at most 32 lanes, 65536 items of a warp");
       units.push_back(d);
     }
     g_.maps.push_back(std::move(units));
@@ -216,7 +218,8 @@ class GirReader {
       const std::size_t end = std::min(rest_.find_first_of("+-,] \t\r"), rest_.size());
       const int digit = reference(rest_.substr(0, end), 'd', units.size());
       rest_.remove_prefix(end);
-      if (n == 0 || std::ranges::any_of(b.terms, [&](const BaseTerm& t) { return t.digit == digit; }))
+      if (n == 0 ||
+          std::ranges::any_of(b.terms, [&](const BaseTerm& t) { return t.digit == digit; }))
         fail(rest_, "each digit once, not times 0");
       b.terms.push_back({digit, n});
       first = false;
@@ -259,7 +262,8 @@ class GirReader {
     expect(')');
     if (const SlicePattern has = pattern_of(g_, s); p != has)
       fail(of, formatted("num, width and stride as its base says: {}, {}, {}", has.num, has.width,
-                         has.stride) + (has.times > 1 ? formatted(", {}", has.times) : ""));
+                         has.stride) +
+                   (has.times > 1 ? formatted(", {}", has.times) : ""));
     word();
     g_.slices.push_back(std::move(s));
   }
@@ -277,7 +281,8 @@ class GirReader {
 
   void add_op(std::string_view kind_text) {
     const auto kind = named<GKind>(kind_text, 6);
-    if (!kind) fail(kind_text, "loop, tensor, units, slice, move, ew, bcast, reduce, transpose or sync");
+    if (!kind)
+      fail(kind_text, "loop, tensor, units, slice, move, ew, bcast, reduce, transpose or sync");
     GOp op{.kind = *kind};
     if (*kind != GKind::move && *kind != GKind::sync) op.name = name("an operator's name");
     if (*kind == GKind::reduce || *kind == GKind::sync) {
@@ -292,7 +297,8 @@ class GirReader {
       op.in.push_back(reference(text, 's', g_.slices.size()));
     }
     const bool one = *kind != GKind::elementwise && *kind != GKind::transpose;
-    if (op.in.size() > 64 || (one && op.in.size() != 1)) fail(kind_text, "as many inputs as it reads");
+    if (op.in.size() > 64 || (one && op.in.size() != 1))
+      fail(kind_text, "as many inputs as it reads");
     op.out = reference(word(), 's', g_.slices.size());
     read_.insert(op.in.begin(), op.in.end());
     if (read_.contains(op.out) || !written_.insert(op.out).second)

@@ -29,12 +29,13 @@ Price shown(const Question& q, const Graph& g, std::span<const Operators> kernel
   out.traffic = stitching::traffic_of(*q.machine, g, kernels);
   out.traffic.by = "powerfusion";
   out.traffic.seconds = seconds;
-  out.detail = {{"volume_bytes", bytes_of(out.traffic)},
-                {"kernels", kernels.size()},
-                {"options", settings.to_json()},
-                {"notes",
-                 "every tensor crosses once for each part of a kernel that reads it; a library's kernels "
-                 "take their arithmetic or their bytes, whichever is longer"}};
+  out.detail = {
+      {"volume_bytes", bytes_of(out.traffic)},
+      {"kernels", kernels.size()},
+      {"options", settings.to_json()},
+      {"notes",
+       "every tensor crosses once for each part of a kernel that reads it; a library's kernels "
+       "take their arithmetic or their bytes, whichever is longer"}};
   return out;
 }
 
@@ -106,8 +107,8 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   out.detail["programs"] = kernels_json(*p);
   out.choices = [p](std::size_t k) {
     std::vector<KernelChoice> choices;
-    for (stitching::WrittenKernel& one : stitching::kernel_choices(*p->graph, p->device, p->price, k,
-                                                                   p->options.kernels())) {
+    for (stitching::WrittenKernel& one :
+         stitching::kernel_choices(*p->graph, p->device, p->price, k, p->options.kernels())) {
       one.kernel.name = p->written.plan.kernels[k].name;
       choices.push_back({.kernel = std::move(one.kernel),
                          .seconds = one.seconds > 0 ? std::optional(one.seconds) : std::nullopt,
@@ -130,9 +131,8 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings& setting
   double seconds = 0;
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     if (kernels[k].empty()) return Reason{"a kernel computes nothing"};
-    const bool products = std::ranges::any_of(kernels[k], [&](int v) {
-      return graph->vertex(v).kind == stitching::Kind::product;
-    });
+    const bool products = std::ranges::any_of(
+        kernels[k], [&](int v) { return graph->vertex(v).kind == stitching::Kind::product; });
     if (products) {
       for (int v : kernels[k]) seconds += library_seconds(*graph, v, *device, o);
       continue;
@@ -175,7 +175,8 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings& settin
   }
   out.rewrites = p->rewrites;
   add_plan(out.detail, *p);
-  const Traffic traffic = stitching::traffic_of(*q.machine, *p->graph, stitching::parts_of(p->price));
+  const Traffic traffic =
+      stitching::traffic_of(*q.machine, *p->graph, stitching::parts_of(p->price));
   out.detail["volume_bytes"] = bytes_of(traffic);
   std::vector<Operators> alone;
   for (int v = 0; v < p->graph->size(); ++v) alone.push_back({v});
@@ -195,20 +196,24 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings& settin
 }  // namespace
 
 Model model() {
-  return {.name = "powerfusion",
-          .summary = "data movement as instructions: operators merged by what their moves cost, each "
-                     "kernel a graph of gOperators",
-          .source = "Ma et al., PowerFusion: A Tensor Compiler with Explicit Data Movement Description and "
-                    "Instruction-level Graph IR, 2023, sections 4 to 6",
-          .assumptions = {"the parallel unit is a warp",
-                          "the paper prints no formula of its performance model: ours is said by --price-by",
-                          "bytes are from home: a tensor counts once a kernel that reads it",
-                          "library kernels are our product kernels"},
-          .options = option_specs(),
-          .times = true,
-          .propose = propose,
-          .price = price,
-          .explain = explain};
+  return {
+      .name = "powerfusion",
+      .summary =
+          "data movement as instructions: operators merged by what their moves cost, each "
+          "kernel a graph of gOperators",
+      .source =
+          "Ma et al., PowerFusion: A Tensor Compiler with Explicit Data Movement Description and "
+          "Instruction-level Graph IR, 2023, sections 4 to 6",
+      .assumptions =
+          {"the parallel unit is a warp",
+           "the paper prints no formula of its performance model: ours is said by --price-by",
+           "bytes are from home: a tensor counts once a kernel that reads it",
+           "library kernels are our product kernels"},
+      .options = option_specs(),
+      .times = true,
+      .propose = propose,
+      .price = price,
+      .explain = explain};
 }
 
 }  // namespace tilewright::powerfusion

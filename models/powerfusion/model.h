@@ -19,11 +19,11 @@ struct Planned {
   Device device;
   Options options;
   std::shared_ptr<const Graph> graph;
-  PlanPrice price;             ///< a library kernel's is empty
+  PlanPrice price;  ///< a library kernel's is empty
   stitching::WrittenPlan written;
-  std::vector<double> seconds; ///< by kernel
+  std::vector<double> seconds;          ///< by kernel
   std::int64_t states = 0, priced = 0;  ///< of the search: partial plans, kernels
-  std::size_t components = 0;  ///< convex parts between library kernels
+  std::size_t components = 0;           ///< convex parts between library kernels
   double search_seconds = 0;
 
   std::size_t kernels() const { return price.patterns.size(); }

@@ -119,7 +119,8 @@ class Rewriter {
     index();
   }
 
-  // ---- Rule 3: element-wise gOperators behind moves ------------------------------------------------
+  // ---- Rule 3: element-wise gOperators behind moves
+  // ------------------------------------------------
 
   /// Whether they have the same elements in the same units, of tensors of the same shape.
   bool same_points(int a, int b) const {
@@ -183,13 +184,15 @@ class Rewriter {
         slice(op(i).out).tier == Tier::dram)
       return false;
     const int from = op(i).in.front();
-    if (maker(from) >= 0 && op(maker(from)).kind == GKind::move && slice(op(maker(from)).in.front()).tier == Tier::dram)
+    if (maker(from) >= 0 && op(maker(from)).kind == GKind::move &&
+        slice(op(maker(from)).in.front()).tier == Tier::dram)
       return false;  // a value read once for several: merge_reads() has made it so
     const int next = only_user(op(i).out);
     if (next < 0) return false;
     if (op(next).kind == GKind::sync) {
       const int last = only_user(op(next).out);
-      if (last < 0 || op(last).kind != GKind::move || slice(op(last).out).tier != Tier::lane) return false;
+      if (last < 0 || op(last).kind != GKind::move || slice(op(last).out).tier != Tier::lane)
+        return false;
       done_.push_back(formatted("one {} sync: {}", name_of(op(next).scope), name(from)));
       op(next).in = {from};
       op(next).out = op(last).out;
@@ -240,12 +243,14 @@ class Rewriter {
     return true;
   }
 
-  /// Read after read: what another move has of the same values, and units that it need not wait for.
+  /// Read after read: what another move has of the same values, and units that it need not wait
+  /// for.
   bool merge_reads(int i) {
     if (!is_move(i, Tier::dram, Tier::lane)) return false;
     const int source = source_of(i);
     for (int j = 0; j < i; ++j) {
-      if (!is_move(j, Tier::dram, Tier::lane) || slice(op(j).in.front()).tensor != slice(op(i).in.front()).tensor ||
+      if (!is_move(j, Tier::dram, Tier::lane) ||
+          slice(op(j).in.front()).tensor != slice(op(i).in.front()).tensor ||
           source_of(j) != source)
         continue;
       const int first = op(j).out, second = op(i).out;
@@ -256,7 +261,10 @@ class Rewriter {
         replace_uses(second, first);
         remove(i, -1);
       } else {
-        op(i) = {.kind = s == Scope::lane ? GKind::move : GKind::sync, .scope = s, .in = {first}, .out = second};
+        op(i) = {.kind = s == Scope::lane ? GKind::move : GKind::sync,
+                 .scope = s,
+                 .in = {first},
+                 .out = second};
       }
       sort();
       return true;
@@ -303,7 +311,9 @@ class Rewriter {
     while (out.size() < g_.ops.size()) {
       const std::size_t before = out.size();
       for (std::size_t i = 0; i < g_.ops.size(); ++i) {
-        if (placed[i] || !std::ranges::all_of(g_.ops[i].in, [&](int s) { return written[static_cast<std::size_t>(s)]; }))
+        if (placed[i] || !std::ranges::all_of(g_.ops[i].in, [&](int s) {
+              return written[static_cast<std::size_t>(s)];
+            }))
           continue;
         placed[i] = true;
         written[static_cast<std::size_t>(g_.ops[i].out)] = true;

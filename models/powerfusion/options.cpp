@@ -49,9 +49,15 @@ OptionSpec number_of(const char* name, const char* standard, const char* help, c
 
 }  // namespace
 
-std::optional<PriceBy> price_by_from_name(std::string_view n) { return one_named<PriceBy>(kPrices, n); }
-std::optional<Search> search_from_name(std::string_view n) { return one_named<Search>(kSearches, n); }
-std::optional<Library> library_from_name(std::string_view n) { return one_named<Library>(kLibraries, n); }
+std::optional<PriceBy> price_by_from_name(std::string_view n) {
+  return one_named<PriceBy>(kPrices, n);
+}
+std::optional<Search> search_from_name(std::string_view n) {
+  return one_named<Search>(kSearches, n);
+}
+std::optional<Library> library_from_name(std::string_view n) {
+  return one_named<Library>(kLibraries, n);
+}
 std::optional<ScopeTest> scope_test_from_name(std::string_view n) {
   return one_named<ScopeTest>(kScopeTests, n);
 }
@@ -59,27 +65,34 @@ std::optional<ScopeTest> scope_test_from_name(std::string_view n) {
 std::span<const OptionSpec> option_specs() {
   static const std::vector<OptionSpec> specs = {
       choice_of("scope", kScopeTests,
-                "how a sync's scope is decided: by which unit has each element, or by equal patterns first",
+                "how a sync's scope is decided: by which unit has each element, or by equal "
+                "patterns first",
                 "section 5.1, figure 5", "printed"),
       choice_of("swap", std::array{"forward", "none"},
                 "whether element-wise gOperators go behind moves and syncs", "section 5.1"),
       choice_of("duplicate", std::array{"light", "no"},
-                "whether each reader makes slices, gathers and transposes of its own", "section 5.1"),
+                "whether each reader makes slices, gathers and transposes of its own",
+                "section 5.1"),
       choice_of("library", kLibraries,
                 "contractions that a library has: above the ridge, all, or none", "section 6"),
-      number_of("ridge", "0", "flops a byte from which on a contraction is compute-bound; 0: the machine's",
+      number_of("ridge", "0",
+                "flops a byte from which on a contraction is compute-bound; 0: the machine's",
                 "section 6"),
       choice_of("merges", kSearches,
-                "how merges are searched: exactly up to --exact operators and by a beam above; every one; "
+                "how merges are searched: exactly up to --exact operators and by a beam above; "
+                "every one; "
                 "by branch and bound; by a beam",
                 "section 6"),
       count_of("exact", 12, "10", "operators up to which the search of merges is exact"),
       count_of("width", 64, "8", "partial plans that the beam keeps"),
-      choice_of("price-by", kPrices,
-                "what a kernel takes: the longest of its resources, its moves and syncs, or its bytes",
-                "section 6", "parallel"),
-      number_of("kernel-us", "2", "microseconds of a launch (price-by parallel and bytes)", "section 8.3"),
-      choice_of("pack", std::array{"yes", "no"}, "whether independent operators share a kernel", "section 6"),
+      choice_of(
+          "price-by", kPrices,
+          "what a kernel takes: the longest of its resources, its moves and syncs, or its bytes",
+          "section 6", "parallel"),
+      number_of("kernel-us", "2", "microseconds of a launch (price-by parallel and bytes)",
+                "section 8.3"),
+      choice_of("pack", std::array{"yes", "no"}, "whether independent operators share a kernel",
+                "section 6"),
   };
   return specs;
 }

@@ -19,11 +19,12 @@ namespace {
 constexpr double kNoKernel = std::numeric_limits<double>::infinity();
 constexpr double kAllProducts = 0, kNoProducts = 1e30;  // ridges
 constexpr double kThreadsToFill = 512;  // of a multiprocessor, that keep DRAM busy (assumed)
-constexpr double kWasteful = 1.5;       // of a kernel's least time: whether it should be two is asked
+constexpr double kWasteful = 1.5;  // of a kernel's least time: whether it should be two is asked
 constexpr int kMostSplits = 40, kMostPacks = 60;
 constexpr std::int64_t kMostExactGraph = 12;
 
-Kernel kernel_with(const Graph& g, const Device& d, const StitchedKernel& k, const std::string& name) {
+Kernel kernel_with(const Graph& g, const Device& d, const StitchedKernel& k,
+                   const std::string& name) {
   Kernel out{.name = name, .level = "registers"};
   std::vector<Node> parts;
   for (const stitching::Stitched& s : k.parts) {
@@ -48,7 +49,8 @@ std::int64_t warps_of(const StitchedKernel& k) {
 
 class Planner {
  public:
-  Planner(const Graph& g, const Device& d, const Options& o) : g_(g), d_(d), o_(o), kernels_(o.kernels()) {}
+  Planner(const Graph& g, const Device& d, const Options& o)
+      : g_(g), d_(d), o_(o), kernels_(o.kernels()) {}
 
   Result<PlanPrice> run(Planned& out) {
     std::vector<Operators> all;
@@ -96,7 +98,8 @@ class Planner {
     for (StitchedKernel& k : stitching::ranked(g_, d_, p, kernels_)) {
       std::vector<Gir> girs;
       if (o_.price == PriceBy::parallel)
-        for (Gir& gir : powerfusion::gir_of(g_.workload(), kernel_with(g_, d_, k, "k"), warps_of(k)))
+        for (Gir& gir :
+             powerfusion::gir_of(g_.workload(), kernel_with(g_, d_, k, "k"), warps_of(k)))
           girs.push_back(optimised(std::move(gir), o_.rewriting));
       k.seconds = gir_seconds(girs, d_, o_, bytes);
       if (!best || k.seconds < best->seconds) best = std::move(k);
@@ -114,8 +117,8 @@ class Planner {
 
   // ---- Merging ----------------------------------------------------------------------------------
 
-  /// Operators that no library has, connected by what they hand on or read alike; all of them where they
-  /// are so few that independent ones are searched exactly, too.
+  /// Operators that no library has, connected by what they hand on or read alike; all of them where
+  /// they are so few that independent ones are searched exactly, too.
   std::vector<Operators> components() const {
     std::vector<int> leader(static_cast<std::size_t>(g_.size()));
     std::iota(leader.begin(), leader.end(), 0);
@@ -157,12 +160,14 @@ class Planner {
     const auto size = static_cast<std::int64_t>(part.size());
     if (o_.search == Search::exhaustive || o_.search == Search::bound) {
       if (size > kMostExactGraph)
-        return Reason{formatted("{} operators are merged: at most {} exactly (--merges beam takes more)",
-                                size, kMostExactGraph)};
+        return Reason{
+            formatted("{} operators are merged: at most {} exactly (--merges beam takes more)",
+                      size, kMostExactGraph)};
     }
     if (o_.search == Search::exhaustive) return exhaustive_merging(g_, part, cost);
     Merging beam = beam_merging(g_, part, cost, guess, o_.beam, kernels_.most_operators);
-    if (o_.search == Search::beam || (o_.search == Search::automatic && size > o_.exact)) return beam;
+    if (o_.search == Search::beam || (o_.search == Search::automatic && size > o_.exact))
+      return beam;
     const std::int64_t states = beam.states;
     Merging exact = bounded_merging(g_, part, cost, least, std::move(beam));
     exact.states += states;
@@ -246,7 +251,8 @@ class Planner {
   std::map<Operators, double> guesses_;
 };
 
-Result<Planned> planned_as_is(std::shared_ptr<const Workload> w, const Device& d, const Options& o) {
+Result<Planned> planned_as_is(std::shared_ptr<const Workload> w, const Device& d,
+                              const Options& o) {
   Result<Graph> graph = Graph::create(w, ridge_of(d, o));
   if (!graph) return Reason{graph.reason()};
   Planned out{.workload = std::move(w),
@@ -271,7 +277,9 @@ double ridge_of(const Device& d, const Options& o) {
   return o.ridge > 0 ? o.ridge : stitching::ridge_of(d, o.kernels());
 }
 
-double Planned::total_seconds() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+double Planned::total_seconds() const {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
 
 Result<Planned> planned(const Question& q, const Options& o) {
   const auto start = std::chrono::steady_clock::now();
@@ -293,7 +301,8 @@ Result<Planned> planned(const Question& q, const Options& o) {
   p.written = stitching::write_plan(*p.graph, p.device, p.price, q.machine);
   for (std::size_t k = 0; k < p.kernels(); ++k)
     p.written.plan.kernels[k].name = formatted("power{}", k + 1);
-  p.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  p.search_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return best;
 }
 

@@ -7,7 +7,7 @@
 namespace tilewright::powerfusion {
 namespace {
 
-constexpr double kSector = 32;  // bytes, between L2 and a multiprocessor
+constexpr double kSector = 32;     // bytes, between L2 and a multiprocessor
 constexpr double kAheadTrips = 4;  // of a unit, whose loads are under way together (assumed)
 constexpr double kShuffles = 5;    // of a sum over 32 lanes
 
@@ -22,7 +22,8 @@ class GirTally {
  public:
   GirTally(const Gir& g, const Device& d) : g_(g), d_(d) {
     const auto units = static_cast<double>(g.blocks * g.warps);
-    const auto most = static_cast<double>(d.sms * std::max<std::int64_t>(1, d.threads_per_sm / kLanes));
+    const auto most =
+        static_cast<double>(d.sms * std::max<std::int64_t>(1, d.threads_per_sm / kLanes));
     resident_ = std::min(units, most);
     waves_ = std::ceil(units / most);
   }
@@ -69,17 +70,17 @@ class GirTally {
     const UnitMap& map = units(s);
     for (std::size_t i = 0; i < map.size(); ++i)
       if (map[i].place == Place::trip && std::ranges::any_of(s.base, [&](const Base& b) {
-            return std::ranges::any_of(b.terms, [&](const BaseTerm& t) {
-              return t.digit == static_cast<int>(i);
-            });
+            return std::ranges::any_of(
+                b.terms, [&](const BaseTerm& t) { return t.digit == static_cast<int>(i); });
           }))
         times *= static_cast<double>(map[i].count);
     const double shuffles = kShuffles * (d_.shuffle + d_.light);
-    const double cycles = op.scope == Scope::lane   ? 0
-                          : op.scope == Scope::warp ? (op.kind == GKind::reduce ? shuffles : d_.shuffle)
-                          : op.scope == Scope::block
-                              ? d_.barrier + 2 * d_.shared + (op.kind == GKind::reduce ? shuffles : 0)
-                              : d_.launch;
+    const double cycles =
+        op.scope == Scope::lane   ? 0
+        : op.scope == Scope::warp ? (op.kind == GKind::reduce ? shuffles : d_.shuffle)
+        : op.scope == Scope::block
+            ? d_.barrier + 2 * d_.shared + (op.kind == GKind::reduce ? shuffles : 0)
+            : d_.launch;
     return times * cycles / d_.clock_hz;
   }
 

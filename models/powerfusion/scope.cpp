@@ -68,7 +68,8 @@ class Checker {
 
   /// Whether the writer has all that the reader reads along the dimension.
   bool covers(std::size_t dim) const {
-    if (is_whole(dim) || (same_terms(dim) && w_.base[dim].offset == r_.base[dim].offset)) return true;
+    if (is_whole(dim) || (same_terms(dim) && w_.base[dim].offset == r_.base[dim].offset))
+      return true;
     return every_coordinate(dim, {}, [&](std::int64_t coordinate, const auto&) {
       return digits_at(dim, coordinate).has_value();
     });
@@ -97,8 +98,10 @@ class Checker {
     });
   }
 
-  /// The writer's digits at a coordinate, by index in its unit map; none: the element is none of its.
-  std::optional<std::map<int, std::int64_t>> digits_at(std::size_t dim, std::int64_t coordinate) const {
+  /// The writer's digits at a coordinate, by index in its unit map; none: the element is none of
+  /// its.
+  std::optional<std::map<int, std::int64_t>> digits_at(std::size_t dim,
+                                                       std::int64_t coordinate) const {
     std::vector<BaseTerm> terms = w_.base[dim].terms;
     std::ranges::sort(terms, std::ranges::greater{}, &BaseTerm::coefficient);
     std::int64_t rest = coordinate - w_.base[dim].offset;
@@ -144,15 +147,16 @@ class Checker {
     const auto& b = r_.base[dim].terms;
     if (a.size() != b.size()) return false;
     return std::ranges::equal(a, b, [&](const BaseTerm& t, const BaseTerm& u) {
-      const Digit &x = wu_[static_cast<std::size_t>(t.digit)], &y = ru_[static_cast<std::size_t>(u.digit)];
+      const Digit &x = wu_[static_cast<std::size_t>(t.digit)],
+                  &y = ru_[static_cast<std::size_t>(u.digit)];
       return t.coefficient == u.coefficient && x.count == y.count && x.step == y.step &&
              g_.loops[static_cast<std::size_t>(x.loop)].extent ==
                  g_.loops[static_cast<std::size_t>(y.loop)].extent;
     });
   }
 
-  /// Whether f(coordinate, digits) holds for all that the reader reads along the dimension, other digits
-  /// among `more` taking every value. False where those are too many to try.
+  /// Whether f(coordinate, digits) holds for all that the reader reads along the dimension, other
+  /// digits among `more` taking every value. False where those are too many to try.
   template <class F>
   bool every_coordinate(std::size_t dim, const std::set<int>& more, F&& f) const {
     std::set<int> involved = more;
@@ -223,7 +227,8 @@ Scope scope_between(const Gir& g, const Slice& written, const Slice& read) {
 }
 
 Scope scope_between(const Gir& g, const Slice& written, const Slice& read, ScopeTest test) {
-  if (test == ScopeTest::printed && pattern_of(g, written) == pattern_of(g, read)) return Scope::lane;
+  if (test == ScopeTest::printed && pattern_of(g, written) == pattern_of(g, read))
+    return Scope::lane;
   return scope_between(g, written, read);
 }
 
@@ -240,7 +245,8 @@ bool same_content(const Gir& g, const Slice& a, const Slice& b) {
         const std::int64_t count = units[static_cast<std::size_t>(digit)].count;
         if (count <= 1) continue;
         const int d = dimension_with(s, digit);
-        out.emplace_back(place, weight, count, 0, d < 0 ? s.base.size() : static_cast<std::size_t>(d));
+        out.emplace_back(place, weight, count, 0,
+                         d < 0 ? s.base.size() : static_cast<std::size_t>(d));
       }
     }
     for (std::size_t d = 0; d < s.base.size(); ++d)
@@ -252,7 +258,8 @@ bool same_content(const Gir& g, const Slice& a, const Slice& b) {
     return out;
   };
   for (std::size_t d = 0; d < a.base.size(); ++d)
-    if (a.base[d].offset != b.base[d].offset || a.base[d].looked_up || b.base[d].looked_up) return false;
+    if (a.base[d].offset != b.base[d].offset || a.base[d].looked_up || b.base[d].looked_up)
+      return false;
   return shown(u, a) == shown(v, b);
 }
 

@@ -10,7 +10,7 @@ namespace tilewright::powerfusion {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::size_t kFinalists = 4;   // of the beam, that are priced
+constexpr std::size_t kFinalists = 4;  // of the beam, that are priced
 
 class Merger {
  public:
@@ -52,12 +52,14 @@ class Merger {
           next.push_back(std::move(t));
         };
         for (std::size_t k = 0; k < s.kernels.size(); ++k)
-          if (s.kernels[k].size() < static_cast<std::size_t>(most_operators) && related(s.kernels[k], v))
+          if (s.kernels[k].size() < static_cast<std::size_t>(most_operators) &&
+              related(s.kernels[k], v))
             extended(k);
         extended(s.kernels.size());
       }
       std::ranges::stable_sort(next, {}, &State::sum);
-      if (next.size() > static_cast<std::size_t>(width)) next.resize(static_cast<std::size_t>(width));
+      if (next.size() > static_cast<std::size_t>(width))
+        next.resize(static_cast<std::size_t>(width));
       states = std::move(next);
     }
     Merging out{.cost = kNever, .states = seen};
@@ -175,15 +177,14 @@ double least_seconds(const Graph& g, const Device& d, const Options& o, const Op
   std::set<TensorId> reads;
   std::vector<OpId> ops;
   double bytes = 0;
-  const auto own = [&](OpId id) {
-    return id.valid() && std::ranges::find(ops, id) != ops.end();
-  };
+  const auto own = [&](OpId id) { return id.valid() && std::ranges::find(ops, id) != ops.end(); };
   for (int v : kernel) ops.push_back(g.vertex(v).op);
   for (OpId id : ops) {
     for (const Access& a : w.op(id).inputs)
       if (!own(w.producer(a.tensor)) && !is_gather(a)) reads.insert(a.tensor);
     for (const Output& out : w.op(id).outputs)
-      if (w.is_output(out.target.tensor)) bytes += static_cast<double>(w.tensor(out.target.tensor).bytes().value);
+      if (w.is_output(out.target.tensor))
+        bytes += static_cast<double>(w.tensor(out.target.tensor).bytes().value);
   }
   for (TensorId t : reads) bytes += static_cast<double>(bytes_read(w, t, ops).value);
   const double launch = o.price == PriceBy::overlap ? d.launch / d.clock_hz : 1e-6 * o.launch_us;

@@ -55,7 +55,10 @@ def compare(
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
     global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
     str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ...,
+    duplicate: str | None = ..., library: str | None = ..., ridge: float | None = ..., merges:
+    str | None = ..., exact: int | None = ..., width: int | None = ..., price_by: str | None =
+    ..., kernel_us: float | None = ..., pack: str | None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -102,7 +105,10 @@ def emit(
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
     global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
     str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ...,
+    duplicate: str | None = ..., library: str | None = ..., ridge: float | None = ..., merges:
+    str | None = ..., exact: int | None = ..., width: int | None = ..., price_by: str | None =
+    ..., kernel_us: float | None = ..., pack: str | None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -164,7 +170,10 @@ def explain(
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
     global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
     str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ...,
+    duplicate: str | None = ..., library: str | None = ..., ridge: float | None = ..., merges:
+    str | None = ..., exact: int | None = ..., width: int | None = ..., price_by: str | None =
+    ..., kernel_us: float | None = ..., pack: str | None = ..., check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -230,7 +239,11 @@ def measure(
     threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
     vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
     pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
+    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
+    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
+    ..., price_by: str | None = ..., kernel_us: float | None = ..., pack: str | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -304,7 +317,10 @@ def plan(
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
     global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
     str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ...,
+    duplicate: str | None = ..., library: str | None = ..., ridge: float | None = ..., merges:
+    str | None = ..., exact: int | None = ..., width: int | None = ..., price_by: str | None =
+    ..., kernel_us: float | None = ..., pack: str | None = ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
@@ -350,7 +366,11 @@ def predict(
     threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
     vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
     pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
+    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
+    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
+    ..., price_by: str | None = ..., kernel_us: float | None = ..., pack: str | None = ...,
+    check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -423,7 +443,11 @@ def run(
     float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
     str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
     None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None = ..., swap:
+    str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge: float |
+    None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
+    price_by: str | None = ..., kernel_us: float | None = ..., pack: str | None = ..., check:
+    bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -484,7 +508,11 @@ def simulate(
     float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
     str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
     None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None = ..., swap:
+    str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge: float |
+    None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
+    price_by: str | None = ..., kernel_us: float | None = ..., pack: str | None = ..., check:
+    bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -559,7 +587,10 @@ def validate(
     subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
     global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
     str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ...,
+    duplicate: str | None = ..., library: str | None = ..., ridge: float | None = ..., merges:
+    str | None = ..., exact: int | None = ..., width: int | None = ..., price_by: str | None =
+    ..., kernel_us: float | None = ..., pack: str | None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 

@@ -14,7 +14,8 @@ void one(std::string_view input) {
     powerfusion::dram_bytes(g);
     if (g.ops.size() > 200) return;
     const powerfusion::Gir after = powerfusion::optimised(g);
-    TW_CHECK(powerfusion::parse_gir(powerfusion::to_text(after)) == after, powerfusion::to_text(after));
+    TW_CHECK(powerfusion::parse_gir(powerfusion::to_text(after)) == after,
+             powerfusion::to_text(after));
   });
 }
 

@@ -1,5 +1,5 @@
-// GIR's text, scopes and rewriting, on graphs and unit maps that nobody named, held against slow and
-// obvious computations of the same.
+// GIR's text, scopes and rewriting, on graphs and unit maps that nobody named, held against slow
+// and obvious computations of the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// ---- random kernels: each operator in units of its own -----------------------------------------------
+// ---- random kernels: each operator in units of its own
+// -----------------------------------------------
 
 constexpr std::int64_t kWarps = 4;
 
@@ -56,7 +57,8 @@ std::string graph_of(int seed, int vertices = 8) {
          ",seed=" + std::to_string(seed) + (seed % 5 == 0 ? ",indices=1" : "");
 }
 
-// ---- text -----------------------------------------------------------------------------------------
+// ---- text
+// -----------------------------------------------------------------------------------------
 
 TEST(GirText, ReadsBackToTheSame) {
   std::mt19937_64 random(3);
@@ -78,12 +80,14 @@ TEST(GirText, SaysWhatIsWrongAndWhere) {
     }
     return "";
   };
-  const std::string head = "gir k blocks 2 warps 1\nloop c 8\ntensor x f32 8\nunits u0 lane c/1:8\n";
+  const std::string head =
+      "gir k blocks 2 warps 1\nloop c 8\ntensor x f32 8\nunits u0 lane c/1:8\n";
   EXPECT_EQ(refused(head + "slice s0 x [1*d0] (dram, 1, 8, 0) u0\n"), "");
   EXPECT_THAT(refused(""), HasSubstr("gir NAME blocks"));
   EXPECT_THAT(refused(head + "slice s0 x [1*d0] (dram, 8, 1, 2) u0\n"), HasSubstr("line 5"));
   EXPECT_THAT(refused(head + "slice s0 x [1*d1] (dram, 1, 8, 0) u0\n"), HasSubstr("d0 to d0"));
-  EXPECT_THAT(refused(head + "slice s0 y [1*d0] (dram, 1, 8, 0) u0\n"), HasSubstr("a tensor above"));
+  EXPECT_THAT(refused(head + "slice s0 y [1*d0] (dram, 1, 8, 0) u0\n"),
+              HasSubstr("a tensor above"));
   EXPECT_THAT(refused(head + "slice s0 x [1*d0] (disk, 1, 8, 0) u0\n"), HasSubstr("lane, warp"));
   EXPECT_THAT(refused(head + "move s0 -> s1\n"), HasSubstr("line 5"));
   EXPECT_THAT(refused("gir k blocks 0 warps 1\n"), HasSubstr("from 1"));
@@ -93,21 +97,23 @@ TEST(GirText, SaysWhatIsWrongAndWhere) {
 TEST(GirText, PatternsAreThePapersFourAttributes) {
   const Gir g = parse_gir(
       "gir k blocks 1 warps 1\nloop r 64\nloop c 64\ntensor x f32 64 64\n"
-      "units u0 lane r/1:32\nunits u1 lane c/2:32 item c/1:2\nunits u2 lane r/1:4 lane c/4:8 item c/1:4\n"
+      "units u0 lane r/1:32\nunits u1 lane c/2:32 item c/1:2\nunits u2 lane r/1:4 lane c/4:8 item "
+      "c/1:4\n"
       "slice s0 x [1*d0, 0] (dram, 32, 1, 64) u0\nslice s1 x [0, 2*d0+1*d1] (dram, 1, 64, 0) u1\n"
       "slice s2 x [1*d0, 4*d1+1*d2] (dram, 4, 32, 64) u2\n");
   EXPECT_EQ(pattern_of(g, g.slices[2]), (SlicePattern{4, 32, 64, 1}));
 }
 
-// ---- scopes ---------------------------------------------------------------------------------------
+// ---- scopes
+// ---------------------------------------------------------------------------------------
 
 struct Unit {
   std::int64_t block = 0, warp = 0, lane = 0;
   auto operator<=>(const Unit&) const = default;
 };
 
-/// Every iteration of a slice: f(digits, element). Iterations that do not exist, and elements outside of
-/// the tensor, are left out.
+/// Every iteration of a slice: f(digits, element). Iterations that do not exist, and elements
+/// outside of the tensor, are left out.
 void each_element(const Gir& g, const Slice& s,
                   const std::function<void(const std::vector<std::int64_t>&, std::int64_t)>& f) {
   const UnitMap& map = g.maps[static_cast<std::size_t>(s.units)];
@@ -125,7 +131,8 @@ void each_element(const Gir& g, const Slice& s,
         if (e > d) inner += map[e].step * at[e];
         all += map[e].step * at[e];
       }
-      if (inner >= map[d].step || all >= g.loops[static_cast<std::size_t>(map[d].loop)].extent) return;
+      if (inner >= map[d].step || all >= g.loops[static_cast<std::size_t>(map[d].loop)].extent)
+        return;
     }
     std::int64_t element = 0;
     for (std::size_t d = 0; d < s.base.size(); ++d) {
@@ -209,8 +216,10 @@ Gir random_pair(std::mt19937_64& random, bool divisible) {
     else
       add(r, 1, of_block, Place::trip);
     const std::int64_t item = std::int64_t{1} << pick(0, 2);
-    const std::int64_t lanes = std::min<std::int64_t>(divisible ? 16 : pick(2, 32), ceil_div(cols, item));
-    if (ceil_div(cols, lanes * item) <= g.warps && map.back().place != Place::warp && random() % 2 == 0)
+    const std::int64_t lanes =
+        std::min<std::int64_t>(divisible ? 16 : pick(2, 32), ceil_div(cols, item));
+    if (ceil_div(cols, lanes * item) <= g.warps && map.back().place != Place::warp &&
+        random() % 2 == 0)
       add(c, lanes * item, ceil_div(cols, lanes * item), Place::warp);
     else
       add(c, lanes * item, ceil_div(cols, lanes * item), Place::trip);
@@ -249,20 +258,23 @@ TEST(Scopes, AreThoseOfASlowLookAtEveryElement) {
     ++seen[slow];
   }
   EXPECT_LE(larger, count / 20);
-  for (Scope s : {Scope::lane, Scope::warp, Scope::block, Scope::device}) EXPECT_GT(seen[s], 5) << name_of(s);
+  for (Scope s : {Scope::lane, Scope::warp, Scope::block, Scope::device})
+    EXPECT_GT(seen[s], 5) << name_of(s);
 }
 
 TEST(Scopes, ThePrintedTestTakesEqualPatternsForEqualUnits) {
   const Gir g = parse_gir(
       "gir k blocks 4 warps 1\nloop r 4\nloop c 32\nloop p 4\nloop q 32\ntensor t f32 4 32\n"
       "units u0 block r/1:4 lane c/1:32\nunits u1 block p/1:4 lane q/1:32\n"
-      "slice s0 t [1*d0, 1*d1] (dram, 1, 32, 0) u0\nslice s1 t [-1*d0+3, 1*d1] (dram, 1, 32, 0) u1\n");
+      "slice s0 t [1*d0, 1*d1] (dram, 1, 32, 0) u0\nslice s1 t [-1*d0+3, 1*d1] (dram, 1, 32, 0) "
+      "u1\n");
   EXPECT_EQ(scope_between(g, g.slices[0], g.slices[1]), Scope::device);
   EXPECT_EQ(scope_between(g, g.slices[0], g.slices[1], ScopeTest::printed), Scope::lane);
   EXPECT_EQ(slow_scope(g, g.slices[0], g.slices[1]), Scope::device);
 }
 
-// ---- rewriting ------------------------------------------------------------------------------------
+// ---- rewriting
+// ------------------------------------------------------------------------------------
 
 /// What is computed into each tensor that leaves, moves and syncs left aside.
 std::map<std::string, std::string> computed(const Gir& g) {
@@ -281,7 +293,8 @@ std::map<std::string, std::string> computed(const Gir& g) {
       out = text(made->second->in.front());
     } else {
       out = made->second->name + std::string(name_of(made->second->kind)) + '(';
-      for (int in : made->second->in) out += std::to_string(std::hash<std::string>()(text(in))) + ' ';
+      for (int in : made->second->in)
+        out += std::to_string(std::hash<std::string>()(text(in))) + ' ';
       out += ')';
     }
     return known[s] = out;
@@ -289,7 +302,8 @@ std::map<std::string, std::string> computed(const Gir& g) {
   std::map<std::string, std::string> out;
   for (const GOp& o : g.ops) {
     const Slice& s = g.slices[static_cast<std::size_t>(o.out)];
-    if (o.kind == GKind::move && s.tier == Tier::dram && std::ranges::binary_search(g.leaving, s.tensor))
+    if (o.kind == GKind::move && s.tier == Tier::dram &&
+        std::ranges::binary_search(g.leaving, s.tensor))
       out[g.tensors[static_cast<std::size_t>(s.tensor)].name] = text(o.in.front());
   }
   return out;
@@ -306,7 +320,8 @@ TEST(Rewriting, KeepsWhatIsComputedAndEndsWhereItIs) {
     ASSERT_EQ(optimised(done), done) << to_text(done);
     EXPECT_LE(dram_bytes(done), dram_bytes(g) * (1 + 1e-12));
     EXPECT_GE(dram_bytes(done), compulsory_bytes(done) * (1 - 1e-12)) << to_text(done);
-    EXPECT_GE(compulsory_bytes(done), compulsory_bytes(g) * (1 - 1e-12)) << to_text(g) << to_text(done);
+    EXPECT_GE(compulsory_bytes(done), compulsory_bytes(g) * (1 - 1e-12))
+        << to_text(g) << to_text(done);
     ASSERT_EQ(computed(done), computed(g)) << to_text(g) << to_text(done);
     before += dram_bytes(g);
     after += dram_bytes(done);
@@ -344,7 +359,8 @@ TEST(Rewriting, SwapsWhatThePaperSwaps) {
       "slice s2 t [1*d0, 1*d1] (lane, 1, 8, 0) u0\nslice s3 t [1*d0, 1*d1] (dram, 1, 8, 0) u0\n"
       "slice s4 t [1*d1, 1*d0] (dram, 8, 1, 8) u1\nslice s5 t [1*d1, 1*d0] (lane, 8, 1, 8) u1\n"
       "slice s6 y [1*d1, 1*d0] (lane, 8, 1, 8) u1\nslice s7 y [1*d1, 1*d0] (dram, 8, 1, 8) u1\n"
-      "move s0 -> s1\new f s1 -> s2\nmove s2 -> s3\nsync device s3 -> s4\nmove s4 -> s5\new h s5 -> s6\n"
+      "move s0 -> s1\new f s1 -> s2\nmove s2 -> s3\nsync device s3 -> s4\nmove s4 -> s5\new h s5 "
+      "-> s6\n"
       "move s6 -> s7\n";
   const Gir g = parse_gir(text);
   std::vector<Rewrite> steps;

@@ -37,7 +37,8 @@ TEST(PowerFusionSearch, BranchAndBoundIsEveryWay) {
       }
       return at->second;
     };
-    const Merging slow = exhaustive_merging(*g, all, cost), fast = bounded_merging(*g, all, cost, least);
+    const Merging slow = exhaustive_merging(*g, all, cost),
+                  fast = bounded_merging(*g, all, cost, least);
     EXPECT_DOUBLE_EQ(fast.cost, slow.cost);
     every += slow.states;
     bounded += fast.states;
@@ -65,13 +66,15 @@ TEST(PowerFusionSearch, PlansMoveNoMoreThanAKernelEachAndNoLessThanTheyMust) {
   }
 }
 
-TEST(PowerFusionSearch, TheShuffleNetUnitStaysInLanes) {
+TEST(PowerFusionSearch, TheShuffleNetUnitIsOneKernelOfItsCompulsoryBytes) {
   const auto p = planned(asked("shuffle-unit"), {});
   ASSERT_TRUE(p);
   ASSERT_EQ(p->kernels(), 1U);
   for (const Gir& g : gir_of(*p, 0)) {
     const Gir after = optimised(g);
-    EXPECT_EQ(syncs_of(after, Scope::device) + syncs_of(after, Scope::block) + syncs_of(after, Scope::warp), 0);
+    EXPECT_EQ(syncs_of(after, Scope::device) + syncs_of(after, Scope::block) +
+                  syncs_of(after, Scope::warp),
+              0);
     EXPECT_EQ(dram_bytes(after), compulsory_bytes(after));
   }
 }
