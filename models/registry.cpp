@@ -7,7 +7,7 @@
   model_of(chimera, model) model_of(mcfuser, model) model_of(mcfuser, nested_model)         \
       model_of(exact_count, model) model_of(bounds, model) model_of(fusionstitching, model) \
           model_of(fusionstitching, xla_model) model_of(fusionstitching, unfused_model)     \
-              model_of(souffle, model)
+              model_of(souffle, model) model_of(powerfusion, model)
 
 namespace tilewright {
 

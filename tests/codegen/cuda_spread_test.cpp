@@ -8,7 +8,7 @@
 
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "models/fusionstitching/bound_tree.h"
+#include "models/stitching/bound_tree.h"
 #include "tests/codegen/cuda_support.h"
 #include "tests/support/random_stitched.h"
 

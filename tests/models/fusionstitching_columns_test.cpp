@@ -7,8 +7,8 @@
 
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
-#include "models/fusionstitching/bound_tree.h"
-#include "models/fusionstitching/column_roots.h"
+#include "models/stitching/bound_tree.h"
+#include "models/stitching/column_roots.h"
 #include "tests/support/fusionstitching_graphs.h"
 
 namespace tilewright::fusionstitching {

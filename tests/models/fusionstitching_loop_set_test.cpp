@@ -4,7 +4,7 @@
 #include <random>
 #include <set>
 
-#include "models/fusionstitching/loop_set.h"
+#include "models/stitching/loop_set.h"
 
 namespace tilewright::fusionstitching {
 namespace {
