@@ -1,0 +1,154 @@
+#include "models/cached/arrays.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tilewright::cached {
+
+namespace {
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
+
+/// Sum of floor((a * i + b) / m) for i from 0 to n - 1, by Euclid's algorithm.
+std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  for (;;) {
+    const std::int64_t qa = floor_div(a, m), qb = floor_div(b, m);
+    sum += qa * (n * (n - 1) / 2) + qb * n;
+    a -= qa * m;
+    b -= qb * m;
+    const std::int64_t last = a * n + b;
+    if (last < m) return sum;
+    n = last / m;
+    b = last % m;
+    std::swap(a, m);
+  }
+}
+
+/// Of `n` rows from address `first` on, `pitch` apart and `bytes` long, the lines that begin at `set`
+/// modulo `round`.
+std::int64_t rows_in_set(std::int64_t first, std::int64_t pitch, std::int64_t n, const Piece& p,
+                         std::int64_t line, std::int64_t round, std::int64_t set) {
+  const std::int64_t bytes = p.bytes().size();
+  const std::int64_t high = first - set + (p.right_cut ? bytes - line : bytes - 1);
+  const std::int64_t low = first - set - (p.left_cut ? 1 : line);
+  if (pitch % round == 0) return n * (floor_div(high, round) - floor_div(low, round));
+  return floor_sum(n, round, pitch, high) - floor_sum(n, round, pitch, low);
+}
+
+constexpr std::int64_t kMostRows = 64;
+
+}  // namespace
+
+std::int64_t lines(const Array& a, const Piece& p, std::int64_t line) {
+  const std::int64_t first = row_address(a, p);
+  std::int64_t rows = 1;
+  bool aligned = true;
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    rows *= p.at[i].size();
+    aligned = aligned && (a.pitch[i] % line == 0 || p.at[i].size() == 1);
+  }
+  const std::int64_t bytes = p.bytes().size();
+  if (bytes <= 0) return 0;
+  if (aligned) {
+    const std::int64_t from =
+        p.left_cut ? floor_div(first - 1, line) + 1 : floor_div(first, line);
+    const std::int64_t to = p.right_cut ? floor_div(first + bytes, line) - 1
+                                        : floor_div(first + bytes - 1, line);
+    return rows * std::max<std::int64_t>(to - from + 1, 0);
+  }
+  // Rows begin anywhere in a line, at multiples of an element.
+  const double cuts = (p.left_cut ? 0.5 : 0) + (p.right_cut ? 0.5 : 0);
+  const double each = static_cast<double>(bytes + line - a.element) / static_cast<double>(line) -
+                      2 * cuts * static_cast<double>(line - a.element) / static_cast<double>(line);
+  return std::max<std::int64_t>(
+      std::llround(static_cast<double>(rows) * std::max(each, 0.0)), 0);
+}
+
+Spot spot(const Array& a, int array, const Piece& p, std::int64_t line,
+          const std::array<double, kMaxRank>& where) {
+  Spot x{.array = array};
+  std::int64_t row = a.base;
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    x.at[i] = p.at[i].lo + std::min(static_cast<std::int64_t>(
+                                        where[i] * static_cast<double>(p.at[i].size())),
+                                    p.at[i].size() - 1);
+    row += x.at[i] * a.pitch[i];
+  }
+  const std::int64_t from = floor_div(row + p.bytes().lo, line);
+  const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;
+  const auto i = static_cast<std::size_t>(p.dims - 1);
+  const std::int64_t n =
+      from + std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(count)), count - 1);
+  x.address = n * line;
+  x.bytes = {x.address - row, x.address - row + line};
+  return x;
+}
+
+double lines_in_set(const Array& a, const Piece& p, std::int64_t address, std::int64_t line,
+                    std::int64_t sets) {
+  if (p.bytes().size() <= 0) return 0;
+  const std::int64_t round = line * sets;
+  const std::int64_t set = floor_div(address, line) % sets * line;
+  // The longest outer dimension in closed form, the others index by index.
+  int longest = -1;
+  std::int64_t times = 1;
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (p.at[i].size() > 1 && a.pitch[i] % round == 0) continue;
+    if (longest < 0 || p.at[i].size() > p.at[static_cast<std::size_t>(longest)].size())
+      longest = d;
+  }
+  std::int64_t others = 1;
+  std::array<std::int64_t, kMaxRank> at = {}, step = {};
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    at[i] = p.at[i].lo;
+    step[i] = 1;
+    if (d == longest) continue;
+    if (a.pitch[i] % round == 0) {
+      times *= p.at[i].size();
+      step[i] = p.at[i].size();
+    } else {
+      others *= p.at[i].size();
+    }
+  }
+  double scale = static_cast<double>(times);
+  for (int d = 0; others > kMostRows && d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (d == longest || step[i] != 1 || p.at[i].size() == 1) continue;
+    const std::int64_t keep =
+        std::max<std::int64_t>(p.at[i].size() * kMostRows / others, 1);
+    step[i] = ceil_div(p.at[i].size(), keep);
+    const std::int64_t taken = ceil_div(p.at[i].size(), step[i]);
+    scale *= static_cast<double>(p.at[i].size()) / static_cast<double>(taken);
+    others = others / p.at[i].size() * taken;
+  }
+  const std::int64_t n = longest < 0 ? 1 : p.at[static_cast<std::size_t>(longest)].size();
+  const std::int64_t pitch = longest < 0 ? 0 : a.pitch[static_cast<std::size_t>(longest)];
+  std::int64_t sum = 0;
+  for (;;) {
+    std::int64_t first = a.base + p.bytes().lo;
+    for (int d = 0; d + 1 < p.dims; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      first += at[i] * a.pitch[i];
+    }
+    sum += rows_in_set(first, pitch, n, p, line, round, set);
+    int d = p.dims - 2;
+    for (; d >= 0; --d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (d == longest) continue;
+      at[i] += step[i];
+      if (at[i] < p.at[i].hi) break;
+      at[i] = p.at[i].lo;
+    }
+    if (d < 0) break;
+  }
+  return scale * static_cast<double>(std::max<std::int64_t>(sum, 0));
+}
+
+}  // namespace tilewright::cached
