@@ -42,7 +42,23 @@ constexpr std::int64_t kMostRows = 64;
 
 }  // namespace
 
-std::int64_t lines(const Array& a, const Piece& p, std::int64_t line) {
+Piece merged(const Array& a, Piece p, std::int64_t line) {
+  while (p.dims > 1) {
+    const auto outer = static_cast<std::size_t>(p.dims - 2);
+    const Interval rows = p.at[outer];
+    const Interval bytes = p.bytes();
+    if (rows.size() > 1 &&
+        (p.left_cut || p.right_cut || a.pitch[outer] - bytes.size() >= line))
+      break;
+    --p.dims;
+    p.bytes() = {rows.lo * a.pitch[outer] + bytes.lo, (rows.hi - 1) * a.pitch[outer] + bytes.hi};
+  }
+  return p;
+}
+
+std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
+  if (piece.bytes().empty()) return 0;
+  const Piece p = merged(a, piece, line);
   const std::int64_t first = row_address(a, p);
   std::int64_t rows = 1;
   bool aligned = true;
@@ -68,30 +84,48 @@ std::int64_t lines(const Array& a, const Piece& p, std::int64_t line) {
       std::llround(static_cast<double>(rows) * std::max(each, 0.0)), 0);
 }
 
-Spot spot(const Array& a, int array, const Piece& p, std::int64_t line,
+Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
           const std::array<double, kMaxRank>& where) {
-  Spot x{.array = array};
+  const Piece p = merged(a, piece, line);
   std::int64_t row = a.base;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    x.at[i] = p.at[i].lo + std::min(static_cast<std::int64_t>(
-                                        where[i] * static_cast<double>(p.at[i].size())),
-                                    p.at[i].size() - 1);
-    row += x.at[i] * a.pitch[i];
+    row += a.pitch[i] *
+           (p.at[i].lo + std::min(static_cast<std::int64_t>(
+                                      where[i] * static_cast<double>(p.at[i].size())),
+                                  p.at[i].size() - 1));
   }
   const std::int64_t from = floor_div(row + p.bytes().lo, line);
   const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;
   const auto i = static_cast<std::size_t>(p.dims - 1);
   const std::int64_t n =
       from + std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(count)), count - 1);
-  x.address = n * line;
-  x.bytes = {x.address - row, x.address - row + line};
+  Spot x{.array = array, .address = n * line};
+  std::int64_t offset = std::max<std::int64_t>(x.address - a.base, 0);
+  for (int d = 0; d + 1 < a.dims; ++d) {
+    const auto o = static_cast<std::size_t>(d);
+    x.rows[0].at[o] = offset / a.pitch[o];
+    offset %= a.pitch[o];
+  }
+  x.rows[0].bytes = {offset, offset + line};
+  if (a.dims == 1) return x;
+  const std::int64_t over = offset + line - a.pitch[static_cast<std::size_t>(a.dims - 2)];
+  if (over <= 0) return x;
+  x.count = 2;
+  x.rows[1] = x.rows[0];
+  x.rows[1].bytes = {0, over};
+  for (int d = a.dims - 2; d >= 0; --d) {
+    const auto o = static_cast<std::size_t>(d);
+    if (++x.rows[1].at[o] < ceil_div(a.extent[o], a.block[o])) break;
+    if (d > 0) x.rows[1].at[o] = 0;
+  }
   return x;
 }
 
-double lines_in_set(const Array& a, const Piece& p, std::int64_t address, std::int64_t line,
+double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, std::int64_t line,
                     std::int64_t sets) {
-  if (p.bytes().size() <= 0) return 0;
+  if (piece.bytes().empty()) return 0;
+  const Piece p = merged(a, piece, line);
   const std::int64_t round = line * sets;
   const std::int64_t set = floor_div(address, line) % sets * line;
   // The longest outer dimension in closed form, the others index by index.

@@ -39,12 +39,18 @@ struct Piece {
   const Interval& bytes() const { return at[static_cast<std::size_t>(dims - 1)]; }
 };
 
-/// What of a line lies in one row: the place that is looked for.
+/// Bytes of one row.
+struct RowBytes {
+  std::array<std::int64_t, kMaxRank> at = {};  ///< outer dimensions
+  Interval bytes = {};
+};
+
+/// A line of an array: what of it lies in the row that it begins in, and in the next one.
 struct Spot {
   int array = 0;
-  std::array<std::int64_t, kMaxRank> at = {};  ///< outer dimensions
-  Interval bytes = {};                         ///< of its row
-  std::int64_t address = 0;                    ///< of the line's first byte
+  std::int64_t address = 0;  ///< of the line's first byte
+  std::array<RowBytes, 2> rows = {};
+  int count = 1;
 };
 
 /// Calls f(piece) for a box of the array's tensor, in elements; of a packed array, from its tile's low
@@ -62,18 +68,27 @@ inline std::int64_t row_address(const Array& a, const Piece& p) {
   return address;
 }
 
-/// Whether the piece touches the line.
-inline bool touches(const Piece& p, const Spot& x) {
-  for (int d = 0; d + 1 < p.dims; ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    if (x.at[i] < p.at[i].lo || x.at[i] >= p.at[i].hi) return false;
+/// What of the line the piece touches; null: nothing.
+inline const RowBytes* touched_row(const Piece& p, const Spot& x) {
+  for (int r = 0; r < x.count; ++r) {
+    const RowBytes& row = x.rows[static_cast<std::size_t>(r)];
+    bool in = p.bytes().lo < row.bytes.hi && row.bytes.lo < p.bytes().hi;
+    for (int d = 0; in && d + 1 < p.dims; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      in = row.at[i] >= p.at[i].lo && row.at[i] < p.at[i].hi;
+    }
+    if (in) return &row;
   }
-  return p.bytes().lo < x.bytes.hi && x.bytes.lo < p.bytes().hi;
+  return nullptr;
 }
+inline bool touches(const Piece& p, const Spot& x) { return touched_row(p, x) != nullptr; }
 
-/// Lines of the piece, rows that share a line counted apart.
+/// The same lines with dimensions taken together whose rows leave no whole line between them.
+Piece merged(const Array& a, Piece p, std::int64_t line);
+
+/// Lines of the piece, on average where its rows begin anywhere in a line.
 std::int64_t lines(const Array& a, const Piece& p, std::int64_t line);
-/// The place of the `n`-th line of the piece's lines, row by row.
+/// One of the piece's lines; `where` says how far along each dimension, from 0 to 1.
 Spot spot(const Array& a, int array, const Piece& p, std::int64_t line,
           const std::array<double, kMaxRank>& where);
 

@@ -114,7 +114,9 @@ class Counting {
   }
 
   /// Lines of a piece on average over where its rows may begin.
-  double average(const Array& a, const Piece& p, std::int64_t step) const {
+  double average(const Array& a, const Piece& piece, std::int64_t step) const {
+    if (piece.bytes().empty()) return 0;
+    const Piece p = merged(a, piece, line_);
     double rows = 1;
     for (int d = 0; d + 1 < p.dims; ++d) {
       const auto i = static_cast<std::size_t>(d);
@@ -122,7 +124,6 @@ class Counting {
       if (p.at[i].size() > 1) step = std::gcd(step, a.pitch[i]);
     }
     const std::int64_t bytes = p.bytes().size();
-    if (bytes <= 0) return 0;
     const std::int64_t begin = row_address(a, p) % std::gcd(step, line_);
     step = std::gcd(step, line_);
     std::int64_t sum = 0;

@@ -60,9 +60,9 @@ void subtract(Piece p, const Piece& by, std::vector<Piece>& out) {
   }
 }
 
-/// Parts of a box that its compute touches before the line, or after it.
+/// Parts of a box that its compute touches before a line's bytes in one of its rows, or after them.
 template <class F>
-void parts_beside(const Piece& p, const Spot& x, bool before, F&& f) {
+void parts_beside(const Piece& p, const RowBytes& x, bool before, F&& f) {
   Piece rest = p;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
@@ -155,8 +155,8 @@ bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& w
       nest_.once(before, i, [&](const Use&, const Piece& p) { return found = touches(p, x); });
     nest_.once(before, i, [&](const Use&, const Piece& p) {
       if (!found) window.add(use.array, p);
-      else if (touches(p, x))
-        parts_beside(p, x, false, [&](const Piece& part) { window.add(use.array, part); });
+      else if (const RowBytes* row = touched_row(p, x))
+        parts_beside(p, *row, false, [&](const Piece& part) { window.add(use.array, part); });
       return false;
     });
     if (!found) continue;
@@ -230,8 +230,8 @@ bool Lookback::last(const Path& now, const Spot& x, Path& before, Window& window
   before.copy(now, now.size());
   const Use& use = nest_.node(now.back().node).uses[now.use];
   nest_.once(now, now.use, [&](const Use&, const Piece& p) {
-    if (touches(p, x))
-      parts_beside(p, x, true, [&](const Piece& part) { window.add(use.array, part); });
+    if (const RowBytes* row = touched_row(p, x))
+      parts_beside(p, *row, true, [&](const Piece& part) { window.add(use.array, part); });
     return false;
   });
   if (into_uses(before, now.use, x, window)) return true;
