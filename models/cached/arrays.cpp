@@ -31,9 +31,11 @@ std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int6
 /// modulo `round`.
 std::int64_t rows_in_set(std::int64_t first, std::int64_t pitch, std::int64_t n, const Piece& p,
                          std::int64_t line, std::int64_t round, std::int64_t set) {
-  const std::int64_t bytes = p.bytes().size();
-  const std::int64_t high = first - set + (p.right_cut ? bytes - line : bytes - 1);
-  const std::int64_t low = first - set - (p.left_cut ? 1 : line);
+  // A line at `set` counts where its first byte lies in [low, high], both from `first` on.
+  const std::int64_t begin = p.bytes().lo;
+  const std::int64_t high =
+      first - set + std::min(p.bytes().hi - 1, p.right - line) - begin;
+  const std::int64_t low = first - set + std::max(begin - line, p.left) - begin;
   if (pitch % round == 0) return n * (floor_div(high, round) - floor_div(low, round));
   return floor_sum(n, round, pitch, high) - floor_sum(n, round, pitch, low);
 }
@@ -48,10 +50,12 @@ Piece merged(const Array& a, Piece p, std::int64_t line) {
     const Interval rows = p.at[outer];
     const Interval bytes = p.bytes();
     if (rows.size() > 1 &&
-        (p.left_cut || p.right_cut || a.pitch[outer] - bytes.size() >= line))
+        (p.cut() || a.pitch[outer] - bytes.size() >= line))
       break;
     --p.dims;
     p.bytes() = {rows.lo * a.pitch[outer] + bytes.lo, (rows.hi - 1) * a.pitch[outer] + bytes.hi};
+    if (p.left != -Piece::kFar) p.left += rows.lo * a.pitch[outer];
+    if (p.right != Piece::kFar) p.right += rows.lo * a.pitch[outer];
   }
   return p;
 }
@@ -59,7 +63,7 @@ Piece merged(const Array& a, Piece p, std::int64_t line) {
 std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
   if (piece.bytes().empty()) return 0;
   const Piece p = merged(a, piece, line);
-  const std::int64_t first = row_address(a, p);
+  const std::int64_t first = row_address(a, p), begin = p.bytes().lo;
   std::int64_t rows = 1;
   bool aligned = true;
   for (int d = 0; d + 1 < p.dims; ++d) {
@@ -67,21 +71,15 @@ std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
     rows *= p.at[i].size();
     aligned = aligned && (a.pitch[i] % line == 0 || p.at[i].size() == 1);
   }
-  const std::int64_t bytes = p.bytes().size();
-  if (bytes <= 0) return 0;
-  if (aligned) {
-    const std::int64_t from =
-        p.left_cut ? floor_div(first - 1, line) + 1 : floor_div(first, line);
-    const std::int64_t to = p.right_cut ? floor_div(first + bytes, line) - 1
-                                        : floor_div(first + bytes - 1, line);
-    return rows * std::max<std::int64_t>(to - from + 1, 0);
-  }
+  // First bytes of lines that count: after `low`, up to `high`.
+  const std::int64_t high = first + std::min(p.bytes().hi - 1, p.right - line) - begin;
+  const std::int64_t low = first + std::max(begin - line, p.left) - begin;
+  if (high <= low) return 0;
+  if (aligned) return rows * (floor_div(high, line) - floor_div(low, line));
   // Rows begin anywhere in a line, at multiples of an element.
-  const double cuts = (p.left_cut ? 0.5 : 0) + (p.right_cut ? 0.5 : 0);
-  const double each = static_cast<double>(bytes + line - a.element) / static_cast<double>(line) -
-                      2 * cuts * static_cast<double>(line - a.element) / static_cast<double>(line);
-  return std::max<std::int64_t>(
-      std::llround(static_cast<double>(rows) * std::max(each, 0.0)), 0);
+  const std::int64_t slack = p.cut() ? 0 : line - a.element - (line - 1);
+  return std::llround(static_cast<double>(rows) * static_cast<double>(high - low + slack) /
+                      static_cast<double>(line));
 }
 
 Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,

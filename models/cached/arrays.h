@@ -32,9 +32,12 @@ struct Array {
 struct Piece {
   int dims = 1;
   std::array<Interval, kMaxRank> at = {};
-  // Bytes next to this on the left or right are another piece's, which has the line that both share.
-  bool left_cut = false, right_cut = false;
+  // Bytes of a row left of this one up to `left`, and right of it from `right` on, are another piece's,
+  // which has the line that both share.
+  static constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  std::int64_t left = -kFar, right = kFar;
 
+  bool cut() const { return left != -kFar || right != kFar; }
   Interval& bytes() { return at[static_cast<std::size_t>(dims - 1)]; }
   const Interval& bytes() const { return at[static_cast<std::size_t>(dims - 1)]; }
 };
@@ -55,8 +58,9 @@ struct Spot {
 
 /// Calls f(piece) for a box of the array's tensor, in elements; of a packed array, from its tile's low
 /// end. Boxes that take in a cut block at the edge of a tiled tensor are several pieces.
+/// `tile`: of a packed array the sizes of its tile, where they are smaller than the largest.
 template <class F>
-void pieces(const Array& a, const Box& box, F&& f);
+void pieces(const Array& a, const Box& box, const Box* tile, F&& f);
 
 /// Address of the first byte of a row of the piece.
 inline std::int64_t row_address(const Array& a, const Piece& p) {
@@ -101,8 +105,20 @@ double lines_in_set(const Array& a, const Piece& p, std::int64_t address, std::i
 // ---- Template -----------------------------------------------------------------------------------
 
 template <class F>
-void pieces(const Array& a, const Box& box, F&& f) {
+void pieces(const Array& a, const Box& box, const Box* tile, F&& f) {
   Box part = box;
+  if (tile != nullptr && a.dims == 1 && a.rank > 1) {
+    Piece p{.dims = 1};
+    std::int64_t lo = 0, hi = 0, width = a.element;
+    for (int d = a.rank - 1; d >= 0; --d) {
+      lo += box[d].lo * width;
+      hi += (box[d].hi - 1) * width;
+      width *= (*tile)[d].size();
+    }
+    p.bytes() = {lo, hi + a.element};
+    if (!box.empty()) f(p);
+    return;
+  }
   const auto place = [&] {
     Piece p{.dims = a.dims};
     const int fused = a.first_fused();

@@ -129,6 +129,7 @@ bool Nest::of_use(const Path& path, int top, const NestNode& n, const Use& u, co
                   F&& f) const {
   const Array& a = array(u.array);
   Box box;
+  const Box* tile = nullptr;
   if (u.access == nullptr) {
     box = s_.workload->tensor(a.tensor).whole();
   } else {
@@ -143,11 +144,12 @@ bool Nest::of_use(const Path& path, int top, const NestNode& n, const Use& u, co
             within ? box[d].lo : path.tiles[static_cast<std::size_t>(u.array)][d].lo;
         box[d] = {std::max<std::int64_t>(box[d].lo - low, 0), std::min(box[d].hi - low, most)};
       }
+      tile = within ? &box : &path.tiles[static_cast<std::size_t>(u.array)];
     }
   }
   if (box.empty()) return false;
   bool stop = false;
-  pieces(a, box, [&](const Piece& p) { stop = stop || f(u, p); });
+  pieces(a, box, tile, [&](const Piece& p) { stop = stop || f(u, p); });
   return stop;
 }
 

@@ -18,18 +18,15 @@ class Counting {
   Counting(const Nest& nest, Strata& out, std::int64_t line)
       : nest_(nest), out_(out), line_(line), uses_(nest.node(out.leaf).uses.size()) {
     out.lines.assign(uses_, std::vector<double>(out.loops.size() + 1, 0));
-    steps_.assign(uses_, std::vector<std::int64_t>(out.loops.size() + 1, line));
+    steps_.assign(out.loops.size(), std::vector<std::int64_t>(uses_, line));
     differs_.assign(out.loops.size(), Differs::no);
     for (std::size_t l = 0; l < out.loops.size(); ++l) probe(l);
-    for (std::size_t u = 0; u < uses_; ++u)
-      for (std::size_t d = 1; d <= out.loops.size(); ++d)
-        steps_[u][d] = std::gcd(steps_[u][d], steps_[u][d - 1]);
   }
 
   void run() {
     Path path;
     nest_.begin(path);
-    count(path, 0, 0, 1);
+    count(path, 0, 0, 1, std::vector<std::int64_t>(uses_, line_));
   }
 
  private:
@@ -70,6 +67,14 @@ class Counting {
     return t;
   }
 
+  std::vector<std::int64_t> inner_trips(const Path& path) const {
+    std::vector<std::int64_t> all;
+    for (std::size_t f = 1; f < path.size(); ++f)
+      if (nest_.node(path.at(f).node).kind == NodeKind::loop)
+        all.push_back(nest_.trips_of(path.at(f).node, path.at(f - 1)));
+    return all;
+  }
+
   bool same_sizes(const Touched& a, const Touched& b) const {
     if (a.pieces.size() != b.pieces.size()) return false;
     for (std::size_t p = 0; p < a.pieces.size(); ++p)
@@ -96,6 +101,8 @@ class Counting {
       middle(first, l, 0, to);
       middle(inner, l, n / 2, to);
       middle(last, l, n - 1, to);
+      if (inner_trips(first) != inner_trips(inner)) differs_[l] = Differs::both;
+      if (inner_trips(inner) != inner_trips(last)) differs_[l] = std::max(differs_[l], Differs::last);
       for (std::size_t u = 0; u < uses_; ++u) {
         const Touched a = touched(first, u), b = touched(inner, u), c = touched(last, u);
         if (!same_sizes(a, b)) differs_[l] = Differs::both;
@@ -108,7 +115,7 @@ class Counting {
         const Array& array = nest_.array(nest_.node(out_.leaf).uses[u].array);
         const std::int64_t step =
             std::abs(row_address(array, b.pieces.front()) - row_address(array, z.pieces.front()));
-        steps_[u][l + 1] = std::gcd(steps_[u][l + 1], step);
+        steps_[l][u] = std::gcd(steps_[l][u], step);
       }
     }
   }
@@ -132,21 +139,23 @@ class Counting {
            static_cast<double>(line_);
   }
 
-  void count(Path& path, std::size_t w, std::size_t depth, double times) {
+  /// `steps`: by use, what the rows move by from one to another of the iterations that `times` counts.
+  void count(Path& path, std::size_t w, std::size_t depth, double times,
+             const std::vector<std::int64_t>& steps) {
     // Counted where all that follows up to the next loop has been entered, or nothing is left.
     const bool leaf = w == out_.way.size();
     const bool loop = !leaf && nest_.node(out_.way[w]).kind == NodeKind::loop;
     if (!leaf && !loop) {
       const std::size_t size = path.size();
       nest_.enter(path, out_.way[w], 0);
-      count(path, w + 1, depth, times);
+      count(path, w + 1, depth, times, steps);
       path.cut(size);
       return;
     }
     for (std::size_t u = 0; u < uses_; ++u) {
       const Array& a = nest_.array(nest_.node(out_.leaf).uses[u].array);
       for (const Piece& p : touched(path, u).pieces)
-        out_.lines[u][depth] += times * average(a, p, steps_[u][depth]);
+        out_.lines[u][depth] += times * average(a, p, steps[u]);
     }
     if (leaf) return;
     const std::int64_t n = nest_.trips_of(out_.way[w], path.back());
@@ -154,9 +163,16 @@ class Counting {
     const auto one = [&](std::int64_t i, std::int64_t weight) {
       if (weight <= 0) return;
       nest_.enter(path, out_.way[w], i);
-      count(path, w + 1, depth + 1, times * static_cast<double>(weight));
+      std::vector<std::int64_t> all = steps;
+      for (std::size_t u = 0; weight > 1 && u < uses_; ++u)
+        all[u] = std::gcd(all[u], steps_[depth][u]);
+      count(path, w + 1, depth + 1, times * static_cast<double>(weight), all);
       path.cut(size);
     };
+    if (n <= kApart && moves_within_lines(depth)) {
+      for (std::int64_t i = 0; i < n; ++i) one(i, 1);
+      return;
+    }
     switch (differs_[depth]) {
       case Differs::no:
         return one(0, n);
@@ -176,12 +192,18 @@ class Counting {
     }
   }
 
+  bool moves_within_lines(std::size_t loop) const {
+    return std::ranges::any_of(steps_[loop], [&](std::int64_t s) { return s % line_ != 0; });
+  }
+
+  static constexpr std::int64_t kApart = 4;  ///< so few iterations are looked at one by one
+
   const Nest& nest_;
   Strata& out_;
   std::int64_t line_;
   std::size_t uses_;
   std::vector<Differs> differs_;                  // by loop
-  std::vector<std::vector<std::int64_t>> steps_;  // by use, depth: bytes that rows move by
+  std::vector<std::vector<std::int64_t>> steps_;  // by loop, use: bytes that rows move by
 };
 
 }  // namespace

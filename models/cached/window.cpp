@@ -23,14 +23,23 @@ bool covers(const Piece& a, const Piece& b) {
   return true;
 }
 
-/// What of `p` is not in `by`, added to `out`. Parts that lie beside it in the same rows are marked as
-/// cut there.
-void subtract(Piece p, const Piece& by, std::vector<Piece>& out) {
+/// What of `p` is not in `by`, added to `out`. Parts that lie beside it in the same rows, or whose rows
+/// begin where rows of it end, leave it the line that both share.
+void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
+              std::vector<Piece>& out) {
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (p.at[i].hi <= by.at[i].lo || by.at[i].hi <= p.at[i].lo) return out.push_back(p);
   }
-  if (p.bytes().hi < by.bytes().lo || by.bytes().hi < p.bytes().lo) return out.push_back(p);
+  // Bytes from the end of a row of `by` to the begin of the next one of p, and the other way round.
+  const std::int64_t pitch =
+      p.dims > 1 && a.pitch[static_cast<std::size_t>(p.dims - 2)] % line != 0
+          ? a.pitch[static_cast<std::size_t>(p.dims - 2)]
+          : 2 * Piece::kFar;
+  if (p.bytes().hi + line <= by.bytes().lo && p.bytes().lo + pitch >= by.bytes().hi + line)
+    return out.push_back(p);
+  if (by.bytes().hi + line <= p.bytes().lo && by.bytes().lo + pitch >= p.bytes().hi + line)
+    return out.push_back(p);
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     Piece part = p;
@@ -48,14 +57,16 @@ void subtract(Piece p, const Piece& by, std::vector<Piece>& out) {
   }
   if (p.bytes().lo < by.bytes().lo) {
     Piece part = p;
-    part.bytes().hi = by.bytes().lo;
-    part.right_cut = true;
+    part.bytes().hi = std::min(p.bytes().hi, by.bytes().lo);
+    part.right = std::min(part.right, by.bytes().lo);
+    part.left = std::max(part.left, by.bytes().hi - 1 - pitch);
     out.push_back(part);
   }
   if (by.bytes().hi < p.bytes().hi) {
     Piece part = p;
-    part.bytes().lo = by.bytes().hi;
-    part.left_cut = true;
+    part.bytes().lo = std::max(p.bytes().lo, by.bytes().hi);
+    part.left = std::max(part.left, by.bytes().hi - 1);
+    part.right = std::min(part.right, by.bytes().lo + pitch);
     out.push_back(part);
   }
 }
@@ -103,7 +114,7 @@ void Window::settle(std::int64_t line) {
         rest.assign(1, p);
         for (const Piece& by : disjoint) {
           next.clear();
-          for (const Piece& part : rest) subtract(part, by, next);
+          for (const Piece& part : rest) subtract(nest_.array(a), part, by, line, next);
           rest.swap(next);
           if (rest.empty()) break;
         }
