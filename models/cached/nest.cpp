@@ -18,6 +18,7 @@ Frame& Path::push() {
 
 Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
   nodes_.push_back({.kind = NodeKind::sequence});
+  for (const ScheduledKernel& k : s.kernels) whole_.push_back(whole_ranges(s, k));
   for (std::size_t k = 0; k < s.kernels.size(); ++k) add_kernel(static_cast<int>(k));
   int deepest = 0;
   for (std::size_t n = nodes_.size(); n-- > 1;) {
@@ -38,7 +39,12 @@ int Nest::array_of(int kernel, BufferId b, TensorId t) {
         (packed.valid() || keys_[a].tensor == t))
       return static_cast<int>(a);
   keys_.push_back(key);
-  arrays_.push_back({.tensor = t, .packed = packed.valid()});
+  const Tensor& tensor = s_.workload->tensor(t);
+  shapes_.push_back(tensor.shape);
+  arrays_.push_back({.tensor = t,
+                     .rank = static_cast<int>(tensor.shape.size()),
+                     .element = size_of(tensor.dtype),
+                     .packed = packed.valid()});
   return static_cast<int>(arrays_.size()) - 1;
 }
 
@@ -64,7 +70,7 @@ void Nest::add_kernel(int kernel) {
         const int array = array_of(kernel, BufferId(), t);
         nodes_[static_cast<std::size_t>(zero)].kind = NodeKind::compute;
         nodes_[static_cast<std::size_t>(zero)].uses = {
-            {.array = array, .write = true, .initialises = true}};
+            {.array = array, .write = true, .whole = true}};
         nodes_[static_cast<std::size_t>(zero)].arrays = bit_of(array);
       }
     if (n.kind == NodeKind::compute) add_uses(nodes_[static_cast<std::size_t>(at[i])]);
@@ -81,11 +87,17 @@ void Nest::add_uses(NestNode& n) {
   const Operator& op = s_.workload->op(compute.op);
   const auto add = [&](BufferId b, TensorId t, const Access& access, bool write) {
     const int array = array_of(n.kernel, b, t);
-    n.uses.push_back({.array = array,
-                      .write = write,
-                      .op = compute.op,
-                      .access = &access,
-                      .tile = map_.array_of(n.kernel, b)});
+    Use use{.array = array, .write = write, .tile = map_.array_of(n.kernel, b)};
+    for (const Affine& index : access.index) {
+      Use::Dimension& dimension = use.index.emplace_back();
+      dimension.offset = index.offset;
+      for (const Term& t : index.terms)
+        dimension.terms.push_back(
+            {.range = k.range_base[compute.op.index()] +
+                      static_cast<std::size_t>(s_.workload->local_index(compute.op, t.loop)),
+             .coefficient = t.coefficient});
+    }
+    n.uses.push_back(std::move(use));
     n.arrays |= bit_of(array);
   };
   for (const InputUse& use : compute.reads)
@@ -99,12 +111,8 @@ void Nest::add_uses(NestNode& n) {
 void Nest::size_tiles() {
   for (std::size_t a = 0; a < arrays_.size(); ++a) {
     Array& array = arrays_[a];
-    const Tensor& t = s_.workload->tensor(array.tensor);
-    array.rank = static_cast<int>(t.shape.size());
-    array.element = size_of(t.dtype);
     array.extent.fill(1);
-    if (!array.packed)
-      for (std::size_t d = 0; d < t.shape.size(); ++d) array.extent[d] = t.shape[d];
+    if (!array.packed) std::ranges::copy(shapes_[a], array.extent.begin());
   }
   for (std::size_t n = 1; n < nodes_.size(); ++n) {
     if (nodes_[n].kind == NodeKind::compute) continue;
@@ -174,10 +182,8 @@ void Nest::fuse() {
     Path path;
     begin(path);
     for (std::size_t w = way.size(); w-- > 0;) enter(path, way[w], 0);
-    const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(nodes_[n].kernel)];
     for (const Use& u : nodes_[n].uses) {
-      const Box box = footprint(*s_.workload, s_.workload->op(u.op), *u.access,
-                                ranges_of(s_, k, path.back().ranges, u.op));
+      const Box box = box_of(u, path.back().ranges);
       const Array& a = array(u.array);
       for (int d = 0; d < box.rank(); ++d)
         if (box[d].size() < a.extent[static_cast<std::size_t>(d)])
@@ -232,7 +238,7 @@ void Nest::enter(Path& path, int child, std::int64_t i) const {
   f.node = child;
   f.iteration = i;
   if (n.parent == 0)
-    f.ranges = whole_ranges(s_, s_.kernels[static_cast<std::size_t>(n.kernel)]);
+    f.ranges = whole_[static_cast<std::size_t>(n.kernel)];
   else
     f.ranges = around.ranges;
   if (!n.id.valid() || n.kind == NodeKind::compute) return;
@@ -244,13 +250,6 @@ void Nest::enter(Path& path, int child, std::int64_t i) const {
 std::int64_t Nest::trips_of(int loop, const Frame& around) const {
   const NestNode& n = node(loop);
   return trips(s_.kernels[static_cast<std::size_t>(n.kernel)], n.id, around.ranges);
-}
-
-bool Nest::runs(const NestNode& compute, const Ranges& r) const {
-  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(compute.kernel)];
-  for (const Interval& i : ranges_of(s_, k, r, k.node(compute.id).op))
-    if (i.empty()) return false;
-  return true;
 }
 
 }  // namespace tilewright::cached

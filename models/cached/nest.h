@@ -14,9 +14,17 @@ namespace tilewright::cached {
 struct Use {
   int array = 0;
   bool write = false;
-  bool initialises = false;  ///< always: nothing is read before it is written
-  OpId op;
-  const Access* access = nullptr;  ///< null: the whole array (a tensor that blocks add to is zeroed)
+  /// A term of one dimension's index: a range of the kernel's, times a number.
+  struct Term {
+    std::size_t range = 0;
+    std::int64_t coefficient = 1;
+  };
+  struct Dimension {
+    std::vector<Term> terms = {};
+    std::int64_t offset = 0;
+  };
+  bool whole = false;  ///< the whole array: a tensor that blocks add to is zeroed
+  std::vector<Dimension> index = {};
   BufferId tile = {};              ///< packed: the buffer whose tile the array holds
   int fixed = -1;                  ///< packed: the node that fixes it
 };
@@ -101,13 +109,16 @@ class Nest {
   void enter_body(const NestNode& n, Ranges& r, Path* path) const;
   /// Cuts the ranges of a loop to some iterations.
   void cut_to(const NestNode& n, Interval iterations, const Ranges& around, Ranges& r) const;
-  bool runs(const NestNode& compute, const Ranges& r) const;
+  std::int64_t tensor_extent(int array, int d) const {
+    return shapes_[static_cast<std::size_t>(array)][static_cast<std::size_t>(d)];
+  }
+  /// The box of the tensor that a use touches with these ranges.
+  Box box_of(const Use& u, const Ranges& r) const;
   template <class F>
   bool below(const Path& path, int top, int node, Ranges& r, std::uint64_t mask, int leaf,
              std::size_t use, F&& f) const;
   template <class F>
-  bool of_use(const Path& path, int top, const NestNode& n, const Use& u, const Ranges& r,
-              F&& f) const;
+  bool of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const;
 
   const Schedule& s_;
   AddressMap map_;
@@ -118,34 +129,53 @@ class Nest {
     BufferId buffer;
     TensorId tensor;
   };
-  std::vector<Key> keys_;  // by array
+  std::vector<Key> keys_;      // by array
+  std::vector<Ranges> whole_;  // by kernel
+  std::vector<std::vector<std::int64_t>> shapes_;  // by array: of its tensor
   mutable std::vector<Ranges> scratch_;
 };
+
+inline Box Nest::box_of(const Use& u, const Ranges& r) const {
+  const Array& a = array(u.array);
+  Box box(a.rank);
+  for (int d = 0; d < a.rank; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    const std::int64_t most = tensor_extent(u.array, d);
+    if (u.whole) {
+      box[d] = {0, most};
+      continue;
+    }
+    const Use::Dimension& index = u.index[i];
+    Interval range{index.offset, index.offset + 1};
+    for (const Use::Term& t : index.terms) {
+      const Interval& of = r[t.range];
+      if (of.empty()) return Box(a.rank == 0 ? 1 : a.rank);
+      const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
+      range.lo += std::min(first, last);
+      range.hi += std::max(first, last);
+    }
+    box[d] = {std::max<std::int64_t>(range.lo, 0), std::min(range.hi, most)};
+  }
+  return box;
+}
 
 // ---- Templates ----------------------------------------------------------------------------------
 
 template <class F>
-bool Nest::of_use(const Path& path, int top, const NestNode& n, const Use& u, const Ranges& r,
-                  F&& f) const {
+bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const {
   const Array& a = array(u.array);
-  Box box;
   const Box* tile = nullptr;
-  if (u.access == nullptr) {
-    box = s_.workload->tensor(a.tensor).whole();
-  } else {
-    const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
-    box = footprint(*s_.workload, s_.workload->op(u.op), *u.access, ranges_of(s_, k, r, u.op));
-    if (a.packed) {
-      // Where several tiles come and go, each has the array's first places.
-      const bool within = node(u.fixed).depth >= node(top).depth;
-      for (int d = 0; d < box.rank(); ++d) {
-        const std::int64_t most = a.extent[static_cast<std::size_t>(d)];
-        const std::int64_t low =
-            within ? box[d].lo : path.tiles[static_cast<std::size_t>(u.array)][d].lo;
-        box[d] = {std::max<std::int64_t>(box[d].lo - low, 0), std::min(box[d].hi - low, most)};
-      }
-      tile = within ? &box : &path.tiles[static_cast<std::size_t>(u.array)];
+  Box box = box_of(u, r);
+  if (a.packed) {
+    // Where several tiles come and go, each has the array's first places.
+    const bool within = node(u.fixed).depth >= node(top).depth;
+    for (int d = 0; d < box.rank(); ++d) {
+      const std::int64_t most = a.extent[static_cast<std::size_t>(d)];
+      const std::int64_t low =
+          within ? box[d].lo : path.tiles[static_cast<std::size_t>(u.array)][d].lo;
+      box[d] = {std::max<std::int64_t>(box[d].lo - low, 0), std::min(box[d].hi - low, most)};
     }
+    tile = within ? &box : &path.tiles[static_cast<std::size_t>(u.array)];
   }
   if (box.empty()) return false;
   bool stop = false;
@@ -158,10 +188,9 @@ bool Nest::below(const Path& path, int top, int at, Ranges& r, std::uint64_t mas
                  std::size_t use, F&& f) const {
   const NestNode& n = node(at);
   if (n.kind == NodeKind::compute) {
-    if (n.id.valid() && !runs(n, r)) return false;
-    if (leaf >= 0) return of_use(path, top, n, n.uses[use], r, f);
+    if (leaf >= 0) return of_use(path, top, n.uses[use], r, f);
     for (const Use& u : n.uses)
-      if ((bit_of(u.array) & mask) != 0 && of_use(path, top, n, u, r, f)) return true;
+      if ((bit_of(u.array) & mask) != 0 && of_use(path, top, u, r, f)) return true;
     return false;
   }
   for (const int c : n.children) {
@@ -180,7 +209,7 @@ bool Nest::below(const Path& path, int top, int at, Ranges& r, std::uint64_t mas
     }
     Ranges& inside = scratch_[static_cast<std::size_t>(child.depth)];
     if (child.parent == 0) {
-      inside = whole_ranges(s_, s_.kernels[static_cast<std::size_t>(child.kernel)]);
+      inside = whole_[static_cast<std::size_t>(child.kernel)];
     } else {
       inside = r;
     }
@@ -204,7 +233,7 @@ bool Nest::sweep_use(const Path& path, const Frame& around, int at, Interval ite
   if (iterations.empty() || (n.arrays & mask) == 0) return false;
   Ranges& r = scratch_[static_cast<std::size_t>(n.depth)];
   if (n.parent == 0)
-    r = whole_ranges(s_, s_.kernels[static_cast<std::size_t>(n.kernel)]);
+    r = whole_[static_cast<std::size_t>(n.kernel)];
   else
     r = around.ranges;
   if (n.kind == NodeKind::loop) cut_to(n, iterations, around.ranges, r);
@@ -217,7 +246,7 @@ bool Nest::once(const Path& path, std::size_t use, F&& f) const {
   const Frame& frame = path.back();
   const NestNode& n = node(frame.node);
   // The tile is fixed outside: a compute fixes none.
-  return of_use(path, frame.node, n, n.uses[use], frame.ranges, f);
+  return of_use(path, frame.node, n.uses[use], frame.ranges, f);
 }
 
 }  // namespace tilewright::cached
