@@ -13,7 +13,9 @@ namespace tilewright {
 namespace cached {
 namespace {
 
-constexpr int kFirstSamples = 6, kMostSamples = 64, kTries = 24;
+constexpr int kFirstSamples = 2, kMostSamples = 64;
+/// How many draws may fall outside a part for each sample of it.
+constexpr int kTries = 8;
 /// Parts whose outcomes differ are looked into further until they may be off by this share of all.
 constexpr double kGoal = 0.004;
 
@@ -36,8 +38,17 @@ struct Part {
   int samples = 0, drawn = 0;
   double weight = 0;
   std::array<double, kMostLevels> misses = {}, dirties = {};
+  std::array<double, kMostLevels> emptiest = {}, fullest = {};  ///< see Outcome::fullness
 
   double share(double of) const { return weight > 0 ? of / weight : 0; }
+  /// How far the share of misses may be off: as of so many draws, and, where all fell the same way, by
+  /// how far from the ways they were.
+  double doubt(std::size_t v) const {
+    const double p = share(misses[v]), d = share(dirties[v]), n = samples;
+    const bool clear = fullest[v] < 0.6 || emptiest[v] > 1.6;
+    const double unseen = (clear ? 0.002 : 0.12) / ((n + 1) * (n + 1));
+    return std::sqrt((p * (1 - p) + 0.5 * d * (1 - d) + unseen) / n);
+  }
 };
 
 class Estimate {
@@ -55,7 +66,7 @@ class Estimate {
 
   void run() {
     for (Part& p : parts_)
-      while (p.samples < kFirstSamples && p.drawn < kTries) sample(p);
+      draw(p, kFirstSamples);
     refine();
     for (Part& p : parts_)
       if (p.weight == 0) unknown(p);
@@ -75,6 +86,11 @@ class Estimate {
     const auto& lines = strata_[c].lines[u];
     const double rise = d == 0 ? lines[0] : lines[d] - lines[d - 1];
     if (rise > 1e-9 * lines.back()) parts_.push_back({c, u, d, rise});
+  }
+
+  void draw(Part& p, int samples) {
+    const int most = p.drawn + kTries * (samples - p.samples);
+    while (p.samples < samples && p.drawn < most) sample(p);
   }
 
   /// A touch of the part, chosen evenly, is looked into.
@@ -140,6 +156,8 @@ class Estimate {
     ++samples_;
     p.weight += total;
     for (std::size_t v = 0; v < levels_.size(); ++v) {
+      p.emptiest[v] = p.samples == 1 ? out.fullness[v] : std::min(p.emptiest[v], out.fullness[v]);
+      p.fullest[v] = std::max(p.fullest[v], out.fullness[v]);
       if (out.miss[v]) p.misses[v] += total;
       if (out.dirties[v]) p.dirties[v] += total;
     }
@@ -155,25 +173,13 @@ class Estimate {
       std::array<double, kMostLevels> all{};
       for (const Part& p : parts_)
         for (std::size_t v = 0; v < levels_.size(); ++v) all[v] += p.lines * p.share(p.misses[v]);
-      bool any = false;
       for (Part& p : parts_) {
-        if (p.samples == 0 || p.drawn > 4 * kMostSamples) continue;
+        if (p.samples < samples / 2) continue;  // none are to be found
         double worst = 0;
-        for (std::size_t v = 0; v < levels_.size(); ++v) {
-          const double share = p.share(p.misses[v]);
-          const double spread = share * (1 - share) + 0.1 / (p.samples + 1.0);
-          const double doubt = p.lines * std::sqrt(spread / p.samples);
-          worst = std::max(worst, doubt / std::max(all[v], 1.0));
-          const double dirty = p.share(p.dirties[v]);
-          worst = std::max(worst, p.lines * std::sqrt(dirty * (1 - dirty) / p.samples) /
-                                      std::max(all[v], 1.0));
-        }
-        if (worst < kGoal) continue;
-        any = true;
-        const int tries = p.drawn + 4 * samples;
-        while (p.samples < samples && p.drawn < tries) sample(p);
+        for (std::size_t v = 0; v < levels_.size(); ++v)
+          worst = std::max(worst, p.lines * p.doubt(v) / std::max(all[v], 1.0));
+        if (worst > kGoal) draw(p, samples);
       }
-      if (!any) return;
     }
   }
 

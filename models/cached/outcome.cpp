@@ -1,6 +1,7 @@
 #include "models/cached/outcome.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace tilewright::cached {
@@ -9,18 +10,21 @@ namespace {
 constexpr int kMostSteps = 12;
 }
 
-Judge::Step Judge::back(const Path& now, const Spot& x) {
+Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {
   window_.clear();
   Step step{.found = look_.last(now, x, before_, window_), .hit = levels_.size()};
+  if (out != nullptr && !step.found) out->fullness.fill(INFINITY);
   if (!step.found) return step;
   window_.settle(levels_.front().line);
   for (std::size_t v = 0; v < levels_.size(); ++v) {
     const CacheLevel& level = levels_[v];
-    if (window_.lines() < level.ways ||
-        window_.in_set(x.address, level.line, level.sets) < static_cast<double>(level.ways)) {
-      step.hit = v;
-      break;
-    }
+    const double lines = window_.lines() < level.ways
+                             ? static_cast<double>(window_.lines())
+                             : window_.in_set(x.address, level.line, level.sets);
+    if (out != nullptr) out->fullness[v] = lines / static_cast<double>(level.ways);
+    if (lines >= static_cast<double>(level.ways)) continue;
+    step.hit = v;
+    break;
   }
   return step;
 }
@@ -49,7 +53,7 @@ void Judge::to_run_begin(const Path& now, const Spot& x) {
 Outcome Judge::of(const Path& touch, const Spot& x) {
   Outcome out;
   const bool write = nest_.node(touch.back().node).uses[touch.use].write;
-  Step step = back(touch, x);
+  Step step = back(touch, x, &out);
   for (std::size_t v = 0; v < levels_.size(); ++v) out.miss[v] = v < step.hit;
   if (!write) return out;
   // Dirty already where an earlier write is met before the line has left.
