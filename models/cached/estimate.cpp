@@ -223,27 +223,39 @@ class Estimate {
     double total = 0;
     for (const Piece& piece : pieces_) total += static_cast<double>(lines(array, piece, line));
     if (total <= 0) return;
-    const int count = static_cast<int>(std::min<double>(total, 24));
-    for (int n = 0; n < count; ++n) {
-      double pick = (n + 0.5) / count * total;
-      const Piece* chosen = &pieces_.back();
-      for (const Piece& piece : pieces_) {
-        pick -= static_cast<double>(lines(array, piece, line));
-        if (pick > 0) continue;
-        chosen = &piece;
+    // A few first; more where they are not all left alike.
+    std::vector<Left> left;
+    for (const int count : {4, 16}) {
+      const int n = static_cast<int>(std::min<double>(std::ceil(total), count));
+      left.clear();
+      for (int i = 0; i < n; ++i) left.push_back(judge_.at_end(one_left(a, line, total, i, n)));
+      samples_ += n;
+      if (n < count || std::ranges::all_of(left, [&](const Left& l) { return l == left[0]; }))
         break;
-      }
-      std::array<double, kMaxRank> where{};
-      for (std::size_t d = 0; d < where.size(); ++d) where[d] = spread(n, static_cast<int>(d));
-      where[0] = (n + 0.5) / count;
-      const Left left = judge_.at_end(spot(array, a, *chosen, line, where));
-      ++samples_;
-      for (std::size_t v = 0; v < levels_.size(); ++v) {
-        const auto i = static_cast<std::size_t>(a);
-        if (left.dirty[v]) dirty_[i][v] += p.lines / count;
-        if (left.unwritten[v]) unwritten_[i][v] += p.lines / count;
-      }
     }
+    const auto i = static_cast<std::size_t>(a);
+    for (const Left& l : left)
+      for (std::size_t v = 0; v < levels_.size(); ++v) {
+        const double each = p.lines / static_cast<double>(left.size());
+        if (l.dirty[v]) dirty_[i][v] += each;
+        if (l.unwritten[v]) unwritten_[i][v] += each;
+      }
+  }
+
+  /// The n-th of `count` lines of pieces_, evenly.
+  Spot one_left(int a, std::int64_t line, double total, int n, int count) const {
+    double pick = (n + 0.5) / count * total;
+    const Piece* chosen = &pieces_.back();
+    for (const Piece& piece : pieces_) {
+      pick -= static_cast<double>(lines(nest_.array(a), piece, line));
+      if (pick > 0) continue;
+      chosen = &piece;
+      break;
+    }
+    std::array<double, kMaxRank> where{};
+    for (std::size_t d = 0; d < where.size(); ++d) where[d] = spread(n, static_cast<int>(d));
+    where[0] = (n + 0.5) / count;
+    return spot(nest_.array(a), a, *chosen, line, where);
   }
 
   Nest nest_;

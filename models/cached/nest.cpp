@@ -16,10 +16,42 @@ Frame& Path::push() {
   return frames_[size_++];
 }
 
+Box Hull::box(const Ranges& r, Ranges& scratch) const {
+  const Ranges* in = &r;
+  if (!ahead.empty()) {
+    // No inference of those ahead has some ahead of its own.
+    Ranges none;
+    scratch = r;
+    for (const Narrowing& n : ahead) n.apply(scratch, none);
+    in = &scratch;
+  }
+  Box box;
+  bool first = true;
+  for (const Reach& reach : reaches) {
+    const Box touched = reach.box(*in);
+    if (touched.empty()) continue;
+    box = first ? touched : hull(box, touched);
+    first = false;
+  }
+  return first ? Box(1) : box;
+}
+
+void Narrowing::apply(Ranges& r, Ranges& scratch) const {
+  const Box box = need.box(r, scratch);
+  for (std::size_t d = 0; d < ranges.size(); ++d) {
+    if (ranges[d] < 0) continue;
+    Interval& range = r[static_cast<std::size_t>(ranges[d])];
+    const Interval needed = box.empty() ? Interval{} : box[static_cast<int>(d)];
+    range = merge ? hull(range, needed) : needed;
+  }
+}
+
 Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
   nodes_.push_back({.kind = NodeKind::sequence});
   for (const ScheduledKernel& k : s.kernels) whole_.push_back(whole_ranges(s, k));
   for (std::size_t k = 0; k < s.kernels.size(); ++k) add_kernel(static_cast<int>(k));
+  for (std::size_t n = 1; n < nodes_.size(); ++n)
+    if (nodes_[n].id.valid() && nodes_[n].kind != NodeKind::compute) add_body(nodes_[n]);
   int deepest = 0;
   for (std::size_t n = nodes_.size(); n-- > 1;) {
     nodes_[static_cast<std::size_t>(nodes_[n].parent)].arrays |= nodes_[n].arrays;
@@ -40,7 +72,6 @@ int Nest::array_of(int kernel, BufferId b, TensorId t) {
       return static_cast<int>(a);
   keys_.push_back(key);
   const Tensor& tensor = s_.workload->tensor(t);
-  shapes_.push_back(tensor.shape);
   arrays_.push_back({.tensor = t,
                      .rank = static_cast<int>(tensor.shape.size()),
                      .element = size_of(tensor.dtype),
@@ -69,8 +100,10 @@ void Nest::add_kernel(int kernel) {
         const int zero = add_node(at[0], kernel, NodeId());
         const int array = array_of(kernel, BufferId(), t);
         nodes_[static_cast<std::size_t>(zero)].kind = NodeKind::compute;
-        nodes_[static_cast<std::size_t>(zero)].uses = {
-            {.array = array, .write = true, .whole = true}};
+        Use whole{.array = array, .write = true};
+        for (const std::int64_t extent : s_.workload->tensor(t).shape)
+          whole.reach.index.push_back({.terms = {}, .offset = 0, .extent = extent});
+        nodes_[static_cast<std::size_t>(zero)].uses = {whole};
         nodes_[static_cast<std::size_t>(zero)].arrays = bit_of(array);
       }
     if (n.kind == NodeKind::compute) add_uses(nodes_[static_cast<std::size_t>(at[i])]);
@@ -87,16 +120,10 @@ void Nest::add_uses(NestNode& n) {
   const Operator& op = s_.workload->op(compute.op);
   const auto add = [&](BufferId b, TensorId t, const Access& access, bool write) {
     const int array = array_of(n.kernel, b, t);
-    Use use{.array = array, .write = write, .tile = map_.array_of(n.kernel, b)};
-    for (const Affine& index : access.index) {
-      Use::Dimension& dimension = use.index.emplace_back();
-      dimension.offset = index.offset;
-      for (const Term& t : index.terms)
-        dimension.terms.push_back(
-            {.range = k.range_base[compute.op.index()] +
-                      static_cast<std::size_t>(s_.workload->local_index(compute.op, t.loop)),
-             .coefficient = t.coefficient});
-    }
+    Use use{.array = array,
+            .write = write,
+            .reach = reach_of(k, compute.op, access),
+            .tile = map_.array_of(n.kernel, b)};
     n.uses.push_back(std::move(use));
     n.arrays |= bit_of(array);
   };
@@ -107,12 +134,67 @@ void Nest::add_uses(NestNode& n) {
     add(use.buffer, use.tensor, op.outputs[static_cast<std::size_t>(use.output)].target, true);
 }
 
+Reach Nest::reach_of(const ScheduledKernel& k, OpId op, const Access& access) const {
+  Reach reach;
+  const Tensor& tensor = s_.workload->tensor(access.tensor);
+  for (std::size_t d = 0; d < access.index.size(); ++d) {
+    Reach::Dimension& dimension = reach.index.emplace_back();
+    dimension.offset = access.index[d].offset;
+    dimension.extent = tensor.shape[d];
+    for (const Term& t : access.index[d].terms)
+      dimension.terms.push_back(
+          {.range = k.range_base[op.index()] +
+                    static_cast<std::size_t>(s_.workload->local_index(op, t.loop)),
+           .coefficient = t.coefficient});
+  }
+  return reach;
+}
+
+Narrowing Nest::narrowing_of(const ScheduledKernel& k, const Inference& i) const {
+  Narrowing n{.merge = i.merge};
+  for (const ReadRef& r : i.reads)
+    n.need.reaches.push_back(
+        reach_of(k, r.op, s_.workload->op(r.op).inputs[static_cast<std::size_t>(r.input)]));
+  for (const Inference& ahead : i.lookahead) n.need.ahead.push_back(narrowing_of(k, ahead));
+  const Operator& producer = s_.workload->op(i.producer);
+  for (const Affine& index : producer.outputs[static_cast<std::size_t>(i.output)].target.index) {
+    const auto loop = index.plain_loop();
+    n.ranges.push_back(loop ? static_cast<std::int64_t>(k.range_base[i.producer.index()]) +
+                                  s_.workload->local_index(i.producer, *loop)
+                            : -1);
+  }
+  return n;
+}
+
+/// What happens on entering a body.
+void Nest::add_body(NestNode& n) {
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
+  const ScheduleNode& body = k.node(n.id);
+  for (const Inference& i : body.infer) n.inferences.push_back(narrowing_of(k, i));
+  for (const BufferId b : body.fixes)
+    for (std::size_t a = 0; a < arrays_.size(); ++a) {
+      if (!arrays_[a].packed || keys_[a].kernel != n.kernel || keys_[a].buffer != b) continue;
+      const Buffer& buffer = k.buffer(b);
+      Hull tile;
+      for (const ReadRef& r : buffer.reads)
+        tile.reaches.push_back(
+            reach_of(k, r.op, s_.workload->op(r.op).inputs[static_cast<std::size_t>(r.input)]));
+      if (buffer.reads.empty())
+        for (const auto& [op, output] : buffer.writes)
+          tile.reaches.push_back(reach_of(
+              k, op, s_.workload->op(op).outputs[static_cast<std::size_t>(output)].target));
+      for (const Inference& i : buffer.lookahead) tile.ahead.push_back(narrowing_of(k, i));
+      n.tiles.emplace_back(static_cast<int>(a), std::move(tile));
+    }
+}
+
 /// The largest tile of each packed array, as the first two iterations of all loops have it.
 void Nest::size_tiles() {
   for (std::size_t a = 0; a < arrays_.size(); ++a) {
     Array& array = arrays_[a];
     array.extent.fill(1);
-    if (!array.packed) std::ranges::copy(shapes_[a], array.extent.begin());
+    if (!array.packed)
+      std::ranges::copy(s_.workload->tensor(array.tensor).shape, array.extent.begin());
   }
   for (std::size_t n = 1; n < nodes_.size(); ++n) {
     if (nodes_[n].kind == NodeKind::compute) continue;
@@ -183,7 +265,7 @@ void Nest::fuse() {
     begin(path);
     for (std::size_t w = way.size(); w-- > 0;) enter(path, way[w], 0);
     for (const Use& u : nodes_[n].uses) {
-      const Box box = box_of(u, path.back().ranges);
+      const Box box = u.reach.box(path.back().ranges);
       const Array& a = array(u.array);
       for (int d = 0; d < box.rank(); ++d)
         if (box[d].size() < a.extent[static_cast<std::size_t>(d)])
@@ -210,14 +292,10 @@ void Nest::begin(Path& path) const {
 }
 
 void Nest::enter_body(const NestNode& n, Ranges& r, Path* path) const {
-  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
-  const ScheduleNode& body = k.node(n.id);
-  for (const Inference& i : body.infer) infer(s_, k, i, r);
+  for (const Narrowing& i : n.inferences) i.apply(r, ahead_);
   if (path == nullptr) return;
-  for (const BufferId b : body.fixes)
-    for (std::size_t a = 0; a < arrays_.size(); ++a)
-      if (arrays_[a].packed && keys_[a].kernel == n.kernel && keys_[a].buffer == b)
-        path->tiles[a] = tile_of(s_, k, k.buffer(b), r);
+  for (const auto& [array, tile] : n.tiles)
+    path->tiles[static_cast<std::size_t>(array)] = tile.box(r, ahead_);
 }
 
 void Nest::cut_to(const NestNode& n, Interval iterations, const Ranges& around, Ranges& r) const {

@@ -10,11 +10,8 @@
 
 namespace tilewright::cached {
 
-/// One access of a compute, in the order in which it makes them.
-struct Use {
-  int array = 0;
-  bool write = false;
-  /// A term of one dimension's index: a range of the kernel's, times a number.
+/// How an operator indexes a tensor, by the kernel's ranges.
+struct Reach {
   struct Term {
     std::size_t range = 0;
     std::int64_t coefficient = 1;
@@ -22,11 +19,40 @@ struct Use {
   struct Dimension {
     std::vector<Term> terms = {};
     std::int64_t offset = 0;
+    std::int64_t extent = 0;  ///< of the tensor
   };
-  bool whole = false;  ///< the whole array: a tensor that blocks add to is zeroed
   std::vector<Dimension> index = {};
-  BufferId tile = {};              ///< packed: the buffer whose tile the array holds
-  int fixed = -1;                  ///< packed: the node that fixes it
+
+  /// The box that it touches, clipped; an empty one of rank 1 or more where a range is empty.
+  Box box(const Ranges& r) const;
+};
+
+/// The hull of what accesses touch, with ranges that are inferred on the way to them.
+struct Hull;
+struct Narrowing;
+struct Hull {
+  std::vector<Reach> reaches = {};
+  std::vector<Narrowing> ahead = {};
+
+  /// `scratch` is overwritten.
+  Box box(const Ranges& r, Ranges& scratch) const;
+};
+/// An inference: ranges that become what is needed (plan.md, rule 2).
+struct Narrowing {
+  Hull need = {};
+  std::vector<std::int64_t> ranges = {};  ///< by dimension; -1: none
+  bool merge = false;
+
+  void apply(Ranges& r, Ranges& scratch) const;
+};
+
+/// One access of a compute, in the order in which it makes them.
+struct Use {
+  int array = 0;
+  bool write = false;
+  Reach reach = {};
+  BufferId tile = {};  ///< packed: the buffer whose tile the array holds
+  int fixed = -1;      ///< packed: the node that fixes it
 };
 
 struct NestNode {
@@ -37,6 +63,8 @@ struct NestNode {
   int depth = 0;
   std::vector<int> children = {};
   std::vector<Use> uses = {};  ///< of a compute
+  std::vector<Narrowing> inferences = {};           ///< on entering
+  std::vector<std::pair<int, Hull>> tiles = {};     ///< of packed arrays, that are fixed then
   std::uint64_t arrays = 0;    ///< touched here or below, by number modulo 64
 };
 
@@ -102,6 +130,9 @@ class Nest {
   void add_kernel(int kernel);
   int add_node(int parent, int kernel, NodeId id);
   void add_uses(NestNode& n);
+  void add_body(NestNode& n);
+  Reach reach_of(const ScheduledKernel& k, OpId op, const Access& access) const;
+  Narrowing narrowing_of(const ScheduledKernel& k, const Inference& i) const;
   int array_of(int kernel, BufferId b, TensorId t);
   void size_tiles();
   void lay_out(Layout layout);
@@ -109,11 +140,6 @@ class Nest {
   void enter_body(const NestNode& n, Ranges& r, Path* path) const;
   /// Cuts the ranges of a loop to some iterations.
   void cut_to(const NestNode& n, Interval iterations, const Ranges& around, Ranges& r) const;
-  std::int64_t tensor_extent(int array, int d) const {
-    return shapes_[static_cast<std::size_t>(array)][static_cast<std::size_t>(d)];
-  }
-  /// The box of the tensor that a use touches with these ranges.
-  Box box_of(const Use& u, const Ranges& r) const;
   template <class F>
   bool below(const Path& path, int top, int node, Ranges& r, std::uint64_t mask, int leaf,
              std::size_t use, F&& f) const;
@@ -131,30 +157,23 @@ class Nest {
   };
   std::vector<Key> keys_;      // by array
   std::vector<Ranges> whole_;  // by kernel
-  std::vector<std::vector<std::int64_t>> shapes_;  // by array: of its tensor
-  mutable std::vector<Ranges> scratch_;
+  mutable std::vector<Ranges> scratch_;  // by depth
+  mutable Ranges ahead_;
 };
 
-inline Box Nest::box_of(const Use& u, const Ranges& r) const {
-  const Array& a = array(u.array);
-  Box box(a.rank);
-  for (int d = 0; d < a.rank; ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    const std::int64_t most = tensor_extent(u.array, d);
-    if (u.whole) {
-      box[d] = {0, most};
-      continue;
-    }
-    const Use::Dimension& index = u.index[i];
-    Interval range{index.offset, index.offset + 1};
-    for (const Use::Term& t : index.terms) {
+inline Box Reach::box(const Ranges& r) const {
+  Box box(static_cast<int>(index.size()));
+  int d = 0;
+  for (const Dimension& dimension : index) {
+    Interval range{dimension.offset, dimension.offset + 1};
+    for (const Term& t : dimension.terms) {
       const Interval& of = r[t.range];
-      if (of.empty()) return Box(a.rank == 0 ? 1 : a.rank);
+      if (of.empty()) return Box(1);
       const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
       range.lo += std::min(first, last);
       range.hi += std::max(first, last);
     }
-    box[d] = {std::max<std::int64_t>(range.lo, 0), std::min(range.hi, most)};
+    box[d++] = {std::max<std::int64_t>(range.lo, 0), std::min(range.hi, dimension.extent)};
   }
   return box;
 }
@@ -165,7 +184,8 @@ template <class F>
 bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const {
   const Array& a = array(u.array);
   const Box* tile = nullptr;
-  Box box = box_of(u, r);
+  Box box = u.reach.box(r);
+  if (box.empty()) return false;
   if (a.packed) {
     // Where several tiles come and go, each has the array's first places.
     const bool within = node(u.fixed).depth >= node(top).depth;
@@ -202,8 +222,7 @@ bool Nest::below(const Path& path, int top, int at, Ranges& r, std::uint64_t mas
       if (on != c) continue;
     }
     if (child.kind == NodeKind::compute || !child.id.valid() ||
-        (s_.kernels[static_cast<std::size_t>(child.kernel)].node(child.id).infer.empty() &&
-         child.parent != 0)) {
+        (child.inferences.empty() && child.parent != 0)) {
       if (below(path, top, c, r, mask, leaf, use, f)) return true;
       continue;
     }

@@ -7,7 +7,7 @@
 namespace tilewright::cached {
 
 namespace {
-constexpr int kMostSteps = 12;
+constexpr int kMostSteps = 6;
 }
 
 Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {

@@ -31,6 +31,7 @@ struct Outcome {
 struct Left {
   std::array<bool, kMostLevels> dirty = {};      ///< dirty in that level
   std::array<bool, kMostLevels> unwritten = {};  ///< dirty in that level or further in
+  friend bool operator==(const Left&, const Left&) = default;
 };
 
 class Judge {
