@@ -13,11 +13,13 @@ namespace tilewright {
 namespace cached {
 namespace {
 
-constexpr int kFirstSamples = 2, kMostSamples = 64;
+constexpr int kFirstSamples = 2, kMostSamples = 256;
 /// How many draws may fall outside a part for each sample of it.
 constexpr int kTries = 8;
 /// Parts whose outcomes differ are looked into further until they may be off by this share of all.
-constexpr double kGoal = 0.004;
+constexpr double kGoal = 0.003;
+/// Of more samples than this each has to tell more.
+constexpr int kMany = 32;
 
 /// Points that fill a cube evenly: multiples of the roots of primes, modulo one.
 double spread(int n, int dimension) {
@@ -178,7 +180,7 @@ class Estimate {
         double worst = 0;
         for (std::size_t v = 0; v < levels_.size(); ++v)
           worst = std::max(worst, p.lines * p.doubt(v) / std::max(all[v], 1.0));
-        if (worst > kGoal) draw(p, samples);
+        if (worst > (samples > kMany ? 3 * kGoal : kGoal)) draw(p, samples);
       }
     }
   }
