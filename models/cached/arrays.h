@@ -72,10 +72,10 @@ inline std::int64_t row_address(const Array& a, const Piece& p) {
   return address;
 }
 
-/// What of the line the piece touches; null: nothing.
-inline const RowBytes* touched_row(const Piece& p, const Spot& x) {
+/// What of the line the piece touches first, or last; null: nothing.
+inline const RowBytes* touched_row(const Piece& p, const Spot& x, bool last = false) {
   for (int r = 0; r < x.count; ++r) {
-    const RowBytes& row = x.rows[static_cast<std::size_t>(r)];
+    const RowBytes& row = x.rows[static_cast<std::size_t>(last ? x.count - 1 - r : r)];
     bool in = p.bytes().lo < row.bytes.hi && row.bytes.lo < p.bytes().hi;
     for (int d = 0; in && d + 1 < p.dims; ++d) {
       const auto i = static_cast<std::size_t>(d);

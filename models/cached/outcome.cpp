@@ -20,7 +20,7 @@ Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {
     const CacheLevel& level = levels_[v];
     const double lines = window_.lines() < level.ways
                              ? static_cast<double>(window_.lines())
-                             : window_.in_set(x.address, level.line, level.sets);
+                             : window_.in_set(x, level.line, level.sets);
     if (out != nullptr) out->fullness[v] = lines / static_cast<double>(level.ways);
     if (lines >= static_cast<double>(level.ways)) continue;
     step.hit = v;

@@ -127,11 +127,13 @@ void Window::settle(std::int64_t line) {
   }
 }
 
-double Window::in_set(std::int64_t address, std::int64_t line, std::int64_t sets) const {
+double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets) const {
   double sum = 0;
   for (const int a : used_)
     for (const Piece& p : by_array_[static_cast<std::size_t>(a)])
-      sum += lines_in_set(nest_.array(a), p, address, line, sets);
+      sum += lines_in_set(nest_.array(a), p, x.address, line, sets);
+  for (const Piece& p : by_array_[static_cast<std::size_t>(x.array)])
+    if (touches(p, x)) return std::max(sum - 1, 0.0);
   return sum;
 }
 
@@ -166,7 +168,7 @@ bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& w
       nest_.once(before, i, [&](const Use&, const Piece& p) { return found = touches(p, x); });
     nest_.once(before, i, [&](const Use&, const Piece& p) {
       if (!found) window.add(use.array, p);
-      else if (const RowBytes* row = touched_row(p, x))
+      else if (const RowBytes* row = touched_row(p, x, true))
         parts_beside(p, *row, false, [&](const Piece& part) { window.add(use.array, part); });
       return false;
     });

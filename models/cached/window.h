@@ -19,8 +19,8 @@ class Window {
   void settle(std::int64_t line);
   /// Lines, all sets together; an upper bound where rows share lines.
   std::int64_t lines() const { return lines_; }
-  /// Lines in the set of that address.
-  double in_set(std::int64_t address, std::int64_t line, std::int64_t sets) const;
+  /// Lines in the set of that line, it itself not counted.
+  double in_set(const Spot& x, std::int64_t line, std::int64_t sets) const;
 
  private:
   const Nest& nest_;
