@@ -27,14 +27,13 @@ std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int6
   }
 }
 
-/// Of `n` rows from address `first` on, `pitch` apart and `bytes` long, the lines that begin at `set`
-/// modulo `round`.
+/// Of `n` rows from address `first` on, `pitch` apart and `bytes` long, the lines that begin at
+/// `set` modulo `round`.
 std::int64_t rows_in_set(std::int64_t first, std::int64_t pitch, std::int64_t n, const Piece& p,
                          std::int64_t line, std::int64_t round, std::int64_t set) {
   // A line at `set` counts where its first byte lies in [low, high], both from `first` on.
   const std::int64_t begin = p.bytes().lo;
-  const std::int64_t high =
-      first - set + std::min(p.bytes().hi - 1, p.right - line) - begin;
+  const std::int64_t high = first - set + std::min(p.bytes().hi - 1, p.right - line) - begin;
   const std::int64_t low = first - set + std::max(begin - line, p.left) - begin;
   if (pitch % round == 0) return n * (floor_div(high, round) - floor_div(low, round));
   return floor_sum(n, round, pitch, high) - floor_sum(n, round, pitch, low);
@@ -49,9 +48,7 @@ Piece merged(const Array& a, Piece p, std::int64_t line) {
     const auto outer = static_cast<std::size_t>(p.dims - 2);
     const Interval rows = p.at[outer];
     const Interval bytes = p.bytes();
-    if (rows.size() > 1 &&
-        (p.cut() || a.pitch[outer] - bytes.size() >= line))
-      break;
+    if (rows.size() > 1 && (p.cut() || a.pitch[outer] - bytes.size() >= line)) break;
     --p.dims;
     p.bytes() = {rows.lo * a.pitch[outer] + bytes.lo, (rows.hi - 1) * a.pitch[outer] + bytes.hi};
     if (p.left != -Piece::kFar) p.left += rows.lo * a.pitch[outer];
@@ -88,10 +85,9 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
   std::int64_t row = a.base;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    row += a.pitch[i] *
-           (p.at[i].lo + std::min(static_cast<std::int64_t>(
-                                      where[i] * static_cast<double>(p.at[i].size())),
-                                  p.at[i].size() - 1));
+    row += a.pitch[i] * (p.at[i].lo + std::min(static_cast<std::int64_t>(
+                                                   where[i] * static_cast<double>(p.at[i].size())),
+                                               p.at[i].size() - 1));
   }
   const std::int64_t from = floor_div(row + p.bytes().lo, line);
   const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;
@@ -132,8 +128,7 @@ double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, st
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (p.at[i].size() > 1 && a.pitch[i] % round == 0) continue;
-    if (longest < 0 || p.at[i].size() > p.at[static_cast<std::size_t>(longest)].size())
-      longest = d;
+    if (longest < 0 || p.at[i].size() > p.at[static_cast<std::size_t>(longest)].size()) longest = d;
   }
   std::int64_t others = 1;
   std::array<std::int64_t, kMaxRank> at = {}, step = {};
@@ -153,8 +148,7 @@ double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, st
   for (int d = 0; others > kMostRows && d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (d == longest || step[i] != 1 || p.at[i].size() == 1) continue;
-    const std::int64_t keep =
-        std::max<std::int64_t>(p.at[i].size() * kMostRows / others, 1);
+    const std::int64_t keep = std::max<std::int64_t>(p.at[i].size() * kMostRows / others, 1);
     step[i] = ceil_div(p.at[i].size(), keep);
     const std::int64_t taken = ceil_div(p.at[i].size(), step[i]);
     scale *= static_cast<double>(p.at[i].size()) / static_cast<double>(taken);

@@ -10,9 +10,9 @@
 
 namespace tilewright::cached {
 
-/// A tensor at home, or the packed array of an on-chip intermediate. Its dimensions are those of the
-/// tensor, in blocks where it is laid out by tile; the last ones are taken together as one, in bytes,
-/// as far as they are contiguous or closer than a line.
+/// A tensor at home, or the packed array of an on-chip intermediate. Its dimensions are those of
+/// the tensor, in blocks where it is laid out by tile; the last ones are taken together as one, in
+/// bytes, as far as they are contiguous or closer than a line.
 struct Array {
   TensorId tensor;
   std::int64_t base = 0;
@@ -32,8 +32,8 @@ struct Array {
 struct Piece {
   int dims = 1;
   std::array<Interval, kMaxRank> at = {};
-  // Bytes of a row left of this one up to `left`, and right of it from `right` on, are another piece's,
-  // which has the line that both share.
+  // Bytes of a row left of this one up to `left`, and right of it from `right` on, are another
+  // piece's, which has the line that both share.
   static constexpr std::int64_t kFar = std::int64_t{1} << 60;
   std::int64_t left = -kFar, right = kFar;
 
@@ -56,8 +56,8 @@ struct Spot {
   int count = 1;
 };
 
-/// Calls f(piece) for a box of the array's tensor, in elements; of a packed array, from its tile's low
-/// end. Boxes that take in a cut block at the edge of a tiled tensor are several pieces.
+/// Calls f(piece) for a box of the array's tensor, in elements; of a packed array, from its tile's
+/// low end. Boxes that take in a cut block at the edge of a tiled tensor are several pieces.
 /// `tile`: of a packed array the sizes of its tile, where they are smaller than the largest.
 template <class F>
 void pieces(const Array& a, const Box& box, const Box* tile, F&& f);
@@ -96,9 +96,9 @@ std::int64_t lines(const Array& a, const Piece& p, std::int64_t line);
 Spot spot(const Array& a, int array, const Piece& p, std::int64_t line,
           const std::array<double, kMaxRank>& where);
 
-/// Lines of the piece that fall into the set of the line at `address`, of `sets` sets. Exact where the
-/// piece has rows in up to two outer dimensions of more than a few indices, else an estimate. Cost: a
-/// logarithm of the sets for each index of all outer dimensions but the longest.
+/// Lines of the piece that fall into the set of the line at `address`, of `sets` sets. Exact where
+/// the piece has rows in up to two outer dimensions of more than a few indices, else an estimate.
+/// Cost: a logarithm of the sets for each index of all outer dimensions but the longest.
 double lines_in_set(const Array& a, const Piece& p, std::int64_t address, std::int64_t line,
                     std::int64_t sets);
 

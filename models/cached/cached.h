@@ -16,20 +16,21 @@ struct CachedCost {
 };
 
 /// Bytes moved at every boundary between hardware caches and from home, by tensor: fills (those of
-/// written lines included) as read, dirty lines evicted as written, and dirty lines that are left as
-/// resident_dirty; touches that hit and miss. Source predicted, by "cached", write_allocate counted.
+/// written lines included) as read, dirty lines evicted as written, and dirty lines that are left
+/// as resident_dirty; touches that hit and miss. Source predicted, by "cached", write_allocate
+/// counted.
 ///
-/// Caches are as the simulator has them by default: set-associative, LRU, write-back, write-allocate,
-/// non-inclusive, filled on the way in; blocks run one after the other. A Reason where a level is
-/// something else, where software manages a level that the plan uses, and for plans with gathers,
-/// `sliding` or `!once`, whose touches depend on what was touched before.
+/// Caches are as the simulator has them by default: set-associative, LRU, write-back,
+/// write-allocate, non-inclusive, filled on the way in; blocks run one after the other. A Reason
+/// where a level is something else, where software manages a level that the plan uses, and for
+/// plans with gathers, `sliding` or `!once`, whose touches depend on what was touched before.
 ///
 /// Method: the touches of lines by one access are split by the loop that carries their reuse, and
 /// counted in closed form as differences of footprints. Of each part a few touches are looked into:
-/// from the touch back to the one before it of that line, through the loop tree, a chunk (siblings, or
-/// earlier iterations of a loop) at a time. The union of the boxes that the chunks touch is what lies
-/// between. It is counted in the line's own set, in closed form (sums of floors), with the addresses
-/// that tensors have. The touch hits where that is fewer lines than there are ways.
+/// from the touch back to the one before it of that line, through the loop tree, a chunk (siblings,
+/// or earlier iterations of a loop) at a time. The union of the boxes that the chunks touch is what
+/// lies between. It is counted in the line's own set, in closed form (sums of floors), with the
+/// addresses that tensors have. The touch hits where that is fewer lines than there are ways.
 ///
 /// Cost: the parts times a few samples, each as the depth of the tree and a logarithm of the trips;
 /// about a millisecond.

@@ -43,8 +43,8 @@ struct Part {
   std::array<double, kMostLevels> emptiest = {}, fullest = {};  ///< see Outcome::fullness
 
   double share(double of) const { return weight > 0 ? of / weight : 0; }
-  /// How far the share of misses may be off: as of so many draws, and, where all fell the same way, by
-  /// how far from the ways they were.
+  /// How far the share of misses may be off: as of so many draws, and, where all fell the same way,
+  /// by how far from the ways they were.
   double doubt(std::size_t v) const {
     const double p = share(misses[v]), d = share(dirties[v]), n = samples;
     const bool clear = fullest[v] < 0.6 || emptiest[v] > 1.6;
@@ -67,8 +67,7 @@ class Estimate {
   }
 
   void run() {
-    for (Part& p : parts_)
-      draw(p, kFirstSamples);
+    for (Part& p : parts_) draw(p, kFirstSamples);
     refine();
     for (Part& p : parts_)
       if (p.weight == 0) unknown(p);
@@ -285,10 +284,12 @@ std::string refusal(const Schedule& s) {
     if (level.policy != "lru")
       return level.name + " replaces lines by " + level.policy + ", and this knows lru";
     if (!level.behaviour.plain())
-      return level.name + " is no plain cache: its file gives it another inclusion, way of writing, "
-                          "index or a prefetcher";
+      return level.name +
+             " is no plain cache: its file gives it another inclusion, way of writing, "
+             "index or a prefetcher";
     if (level.sector != level.line) return level.name + " is filled by sectors";
-    if (level.line != m.level(m.default_level()).line) return "its caches have lines of two lengths";
+    if (level.line != m.level(m.default_level()).line)
+      return "its caches have lines of two lengths";
   }
   if (caches == 0) return "hardware manages no level of it";
   if (caches > kMostLevels) return formatted("it has more than {} caches", kMostLevels);
@@ -296,8 +297,7 @@ std::string refusal(const Schedule& s) {
     for (const Buffer& b : k.buffers) {
       if (!is_cache(b.level) && b.level != m.home())
         return "software manages " + m.level(b.level).name + ", which the plan uses";
-      if (b.sliding)
-        return "what a sliding tensor's compute touches depends on what is held";
+      if (b.sliding) return "what a sliding tensor's compute touches depends on what is held";
     }
     for (const ScheduleNode& n : k.nodes) {
       if (n.once) return "whether a !once compute runs depends on what is held";
@@ -352,14 +352,13 @@ Traffic traffic_of(const Schedule& s, const Estimate& e, const std::vector<Cache
       const Sum& sum = sums[v][t];
       if (sum.touches < 0.5) continue;
       const std::int64_t line = levels[v].line;
-      out.entries.push_back(
-          {.tensor = w.tensors()[t].name,
-           .boundary = m.boundary(path.back().first, path.back().second),
-           .read = Bytes(bytes_of_lines(sum.miss, line)),
-           .written = Bytes(bytes_of_lines(sum.dirties - sum.unwritten, line)),
-           .hits = std::llround(sum.touches - sum.miss),
-           .misses = std::llround(sum.miss),
-           .resident_dirty = Bytes(bytes_of_lines(sum.dirty, line))});
+      out.entries.push_back({.tensor = w.tensors()[t].name,
+                             .boundary = m.boundary(path.back().first, path.back().second),
+                             .read = Bytes(bytes_of_lines(sum.miss, line)),
+                             .written = Bytes(bytes_of_lines(sum.dirties - sum.unwritten, line)),
+                             .hits = std::llround(sum.touches - sum.miss),
+                             .misses = std::llround(sum.miss),
+                             .resident_dirty = Bytes(bytes_of_lines(sum.dirty, line))});
     }
   }
   out.memory = memory_use(s);

@@ -1,6 +1,7 @@
 // cached as a model: what any plan moves between caches that hardware manages.
-#include "models/cached/cached.h"
 #include "models/model.h"
+
+#include "models/cached/cached.h"
 
 namespace tilewright::cached {
 namespace {
@@ -25,8 +26,9 @@ Model model() {
   return {
       .name = "cached",
       .summary = "bytes of any plan at every level of LRU caches, counted without walking it",
-      .source = "ours: LRU stack distances (Mattson et al., IBM Systems Journal 1970) over the loop "
-                "tree, in each line's own set",
+      .source =
+          "ours: LRU stack distances (Mattson et al., IBM Systems Journal 1970) over the loop "
+          "tree, in each line's own set",
       .assumptions = {"caches are set-associative, LRU, write-back, write-allocate and "
                       "non-inclusive; blocks run one after the other",
                       "a level outside the first has a line as long as touches have used it, not "

@@ -110,8 +110,7 @@ void Nest::add_kernel(int kernel) {
   }
   for (NestNode& n : nodes_)
     for (Use& u : n.uses)
-      if (n.kernel == kernel && u.tile.valid())
-        u.fixed = at[k.buffer(u.tile).fixed_at.index()];
+      if (n.kernel == kernel && u.tile.valid()) u.fixed = at[k.buffer(u.tile).fixed_at.index()];
 }
 
 void Nest::add_uses(NestNode& n) {
@@ -251,8 +250,8 @@ void Nest::lay_out(Layout layout) {
   }
 }
 
-/// Takes dimensions together with the one outside them where every use has them whole, or where rows
-/// are shorter than a line.
+/// Takes dimensions together with the one outside them where every use has them whole, or where
+/// rows are shorter than a line.
 void Nest::fuse() {
   constexpr std::int64_t kLine = 64;
   std::vector<std::array<bool, kMaxRank>> whole(arrays_.size());

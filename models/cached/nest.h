@@ -1,5 +1,5 @@
-// The loop trees of a schedule as one nest: its computes, what each touches, and where a touch stands
-// among the iterations of the loops around it.
+// The loop trees of a schedule as one nest: its computes, what each touches, and where a touch
+// stands among the iterations of the loops around it.
 #pragma once
 
 #include <cstdint>
@@ -62,10 +62,10 @@ struct NestNode {
   int parent = -1;
   int depth = 0;
   std::vector<int> children = {};
-  std::vector<Use> uses = {};  ///< of a compute
-  std::vector<Narrowing> inferences = {};           ///< on entering
-  std::vector<std::pair<int, Hull>> tiles = {};     ///< of packed arrays, that are fixed then
-  std::uint64_t arrays = 0;    ///< touched here or below, by number modulo 64
+  std::vector<Use> uses = {};                    ///< of a compute
+  std::vector<Narrowing> inferences = {};        ///< on entering
+  std::vector<std::pair<int, Hull>> tiles = {};  ///< of packed arrays, that are fixed then
+  std::uint64_t arrays = 0;                      ///< touched here or below, by number modulo 64
 };
 
 inline std::uint64_t bit_of(int array) { return std::uint64_t{1} << (array % 64); }
@@ -113,8 +113,8 @@ class Nest {
   std::int64_t trips_of(int loop, const Frame& around) const;
 
   /// Calls f(use, piece) for what iterations [from, to) of the node touch, each use once, with all
-  /// loops within whole; `around` is the frame outside. Only of arrays in `mask`. Ends where f returns
-  /// true, and says so.
+  /// loops within whole; `around` is the frame outside. Only of arrays in `mask`. Ends where f
+  /// returns true, and says so.
   template <class F>
   bool sweep(const Path& path, const Frame& around, int node, Interval iterations,
              std::uint64_t mask, F&& f) const;
@@ -155,8 +155,8 @@ class Nest {
     BufferId buffer;
     TensorId tensor;
   };
-  std::vector<Key> keys_;      // by array
-  std::vector<Ranges> whole_;  // by kernel
+  std::vector<Key> keys_;                // by array
+  std::vector<Ranges> whole_;            // by kernel
   mutable std::vector<Ranges> scratch_;  // by depth
   mutable Ranges ahead_;
 };

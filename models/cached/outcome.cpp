@@ -18,9 +18,8 @@ Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {
   window_.settle(levels_.front().line);
   for (std::size_t v = 0; v < levels_.size(); ++v) {
     const CacheLevel& level = levels_[v];
-    const double lines = window_.lines() < level.ways
-                             ? static_cast<double>(window_.lines())
-                             : window_.in_set(x, level.line, level.sets);
+    const double lines = window_.lines() < level.ways ? static_cast<double>(window_.lines())
+                                                      : window_.in_set(x, level.line, level.sets);
     if (out != nullptr) out->fullness[v] = lines / static_cast<double>(level.ways);
     if (lines >= static_cast<double>(level.ways)) continue;
     step.hit = v;
@@ -29,8 +28,8 @@ Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {
   return step;
 }
 
-/// Where the touch before `now` is by the same access, in an earlier iteration of one loop, it is alike
-/// further back: moves before_ to the first of these iterations that touches the line.
+/// Where the touch before `now` is by the same access, in an earlier iteration of one loop, it is
+/// alike further back: moves before_ to the first of these iterations that touches the line.
 void Judge::to_run_begin(const Path& now, const Spot& x) {
   if (before_.size() != now.size() || before_.use != now.use ||
       before_.back().node != now.back().node)

@@ -21,7 +21,8 @@ struct CacheLevel {
 struct Outcome {
   std::array<bool, kMostLevels> miss = {};
   /// Lines touched in between in the line's set, by the ways: the touch misses from 1 on. Of levels
-  /// that are not asked since one further in has the line, 0; infinite where there is no touch before.
+  /// that are not asked since one further in has the line, 0; infinite where there is no touch
+  /// before.
   std::array<double, kMostLevels> fullness = {};
   /// It writes, and the line is dirty neither in that level nor further in.
   std::array<bool, kMostLevels> dirties = {};
@@ -45,8 +46,8 @@ class Judge {
 
  private:
   struct Step {
-    bool found = false;  ///< an earlier touch; it is in before_
-    std::size_t hit = 0;   ///< the innermost level that has the line; the number of levels: none
+    bool found = false;   ///< an earlier touch; it is in before_
+    std::size_t hit = 0;  ///< the innermost level that has the line; the number of levels: none
   };
   Step back(const Path& now, const Spot& x, Outcome* out = nullptr);
   void to_run_begin(const Path& now, const Spot& x);

@@ -102,7 +102,8 @@ class Counting {
       middle(inner, l, n / 2, to);
       middle(last, l, n - 1, to);
       if (inner_trips(first) != inner_trips(inner)) differs_[l] = Differs::both;
-      if (inner_trips(inner) != inner_trips(last)) differs_[l] = std::max(differs_[l], Differs::last);
+      if (inner_trips(inner) != inner_trips(last))
+        differs_[l] = std::max(differs_[l], Differs::last);
       for (std::size_t u = 0; u < uses_; ++u) {
         const Touched a = touched(first, u), b = touched(inner, u), c = touched(last, u);
         if (!same_sizes(a, b)) differs_[l] = Differs::both;
@@ -135,11 +136,11 @@ class Counting {
     step = std::gcd(step, line_);
     std::int64_t sum = 0;
     for (std::int64_t at = begin; at < line_; at += step) sum += (at + bytes - 1) / line_ + 1;
-    return rows * static_cast<double>(sum) * static_cast<double>(step) /
-           static_cast<double>(line_);
+    return rows * static_cast<double>(sum) * static_cast<double>(step) / static_cast<double>(line_);
   }
 
-  /// `steps`: by use, what the rows move by from one to another of the iterations that `times` counts.
+  /// `steps`: by use, what the rows move by from one to another of the iterations that `times`
+  /// counts.
   void count(Path& path, std::size_t w, std::size_t depth, double times,
              const std::vector<std::int64_t>& steps) {
     // Counted where all that follows up to the next loop has been entered, or nothing is left.

@@ -11,7 +11,8 @@ constexpr std::size_t kMostPieces = 64;
 
 double volume(const Piece& p) {
   double v = 1;
-  for (int d = 0; d < p.dims; ++d) v *= static_cast<double>(p.at[static_cast<std::size_t>(d)].size());
+  for (int d = 0; d < p.dims; ++d)
+    v *= static_cast<double>(p.at[static_cast<std::size_t>(d)].size());
   return v;
 }
 
@@ -23,8 +24,8 @@ bool covers(const Piece& a, const Piece& b) {
   return true;
 }
 
-/// What of `p` is not in `by`, added to `out`. Parts that lie beside it in the same rows, or whose rows
-/// begin where rows of it end, leave it the line that both share.
+/// What of `p` is not in `by`, added to `out`. Parts that lie beside it in the same rows, or whose
+/// rows begin where rows of it end, leave it the line that both share.
 void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
               std::vector<Piece>& out) {
   for (int d = 0; d + 1 < p.dims; ++d) {
@@ -32,10 +33,9 @@ void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
     if (p.at[i].hi <= by.at[i].lo || by.at[i].hi <= p.at[i].lo) return out.push_back(p);
   }
   // Bytes from the end of a row of `by` to the begin of the next one of p, and the other way round.
-  const std::int64_t pitch =
-      p.dims > 1 && a.pitch[static_cast<std::size_t>(p.dims - 2)] % line != 0
-          ? a.pitch[static_cast<std::size_t>(p.dims - 2)]
-          : 2 * Piece::kFar;
+  const std::int64_t pitch = p.dims > 1 && a.pitch[static_cast<std::size_t>(p.dims - 2)] % line != 0
+                                 ? a.pitch[static_cast<std::size_t>(p.dims - 2)]
+                                 : 2 * Piece::kFar;
   if (p.bytes().hi + line <= by.bytes().lo && p.bytes().lo + pitch >= by.bytes().hi + line)
     return out.push_back(p);
   if (by.bytes().hi + line <= p.bytes().lo && by.bytes().lo + pitch >= p.bytes().hi + line)
@@ -139,10 +139,9 @@ double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets) const
 
 bool Lookback::holds(const Path& path, const Frame& around, int node, Interval iterations,
                      const Spot& x) const {
-  return nest_.sweep(path, around, node, iterations, bit_of(x.array),
-                     [&](const Use& u, const Piece& p) {
-                       return u.array == x.array && touches(p, x);
-                     });
+  return nest_.sweep(
+      path, around, node, iterations, bit_of(x.array),
+      [&](const Use& u, const Piece& p) { return u.array == x.array && touches(p, x); });
 }
 
 void Lookback::pass(const Path& path, const Frame& around, int node, Interval iterations,
@@ -167,7 +166,8 @@ bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& w
     if (use.array == x.array)
       nest_.once(before, i, [&](const Use&, const Piece& p) { return found = touches(p, x); });
     nest_.once(before, i, [&](const Use&, const Piece& p) {
-      if (!found) window.add(use.array, p);
+      if (!found)
+        window.add(use.array, p);
       else if (const RowBytes* row = touched_row(p, x, true))
         parts_beside(p, *row, false, [&](const Piece& part) { window.add(use.array, part); });
       return false;
@@ -213,9 +213,7 @@ bool Lookback::into(Path& before, int node, const Spot& x, Window& window) const
 bool Lookback::into_iterations(Path& before, int loop, std::int64_t end, const Spot& x,
                                Window& window) const {
   const std::size_t size = before.size();
-  const auto from = [&](std::int64_t i) {
-    return holds(before, before.back(), loop, {i, end}, x);
-  };
+  const auto from = [&](std::int64_t i) { return holds(before, before.back(), loop, {i, end}, x); };
   if (end <= 0) return false;
   if (!from(0)) {
     pass(before, before.back(), loop, {0, end}, window);
@@ -252,8 +250,8 @@ bool Lookback::last(const Path& now, const Spot& x, Path& before, Window& window
     const int node = now.at(f).node;
     const int parent = now.at(f - 1).node;
     const NestNode& p = nest_.node(parent);
-    const auto place = static_cast<std::size_t>(
-        std::ranges::find(p.children, node) - p.children.begin());
+    const auto place =
+        static_cast<std::size_t>(std::ranges::find(p.children, node) - p.children.begin());
     before.cut(f);
     if (into_children(before, place, x, window)) return true;
     if (p.kind != NodeKind::loop) continue;

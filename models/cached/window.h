@@ -35,11 +35,12 @@ class Lookback {
   explicit Lookback(const Nest& nest) : nest_(nest) {}
 
   /// The last touch of the line before `now`, put into `before`, and what is touched after it and
-  /// before `now`, added to the window; false where there is none. A path of the root alone is the end
-  /// of the schedule. Cost: the depth of the tree times its accesses, and a logarithm of the trips.
+  /// before `now`, added to the window; false where there is none. A path of the root alone is the
+  /// end of the schedule. Cost: the depth of the tree times its accesses, and a logarithm of the
+  /// trips.
   bool last(const Path& now, const Spot& x, Path& before, Window& window) const;
-  /// From a path that ends at some node around the compute, goes down to the first iteration in which
-  /// that use touches the line. False where it does not.
+  /// From a path that ends at some node around the compute, goes down to the first iteration in
+  /// which that use touches the line. False where it does not.
   bool first(Path& path, int leaf, std::size_t use, const Spot& x) const;
   /// Whether the use touches the line in these iterations of a loop.
   bool touched(const Path& path, const Frame& around, int loop, Interval iterations, int leaf,
