@@ -331,26 +331,27 @@ def predict(
     None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
-    None = ..., capacity: int | str | None = ..., seed: int | None = ..., published: bool | None
-    = ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
-    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
-    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
-    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
-    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
-    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
-    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
-    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
-    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
-    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
-    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
-    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., capacity: int | str | None = ..., seed: int | None = ..., layout: str | None =
+    ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
+    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
+    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
+    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
+    None = ..., sync_us: float | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -368,6 +369,7 @@ def predict(
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
         seed: of everything random (default 1)
+        layout: tensors in memory: tiled, row-major (default tiled)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.predict).
