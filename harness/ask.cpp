@@ -29,7 +29,8 @@ Question question_of(const Request& request, const Setting& setting, const Model
              .machine = setting.machine,
              .target = request.target.value_or(""),
              .needs = target_needs(request, setting.workload->dtype()),
-             .seed = request.seed};
+             .seed = request.seed,
+             .layout = layout_of(request)};
   const bool all = request.level == "all";
   q.all_levels = all && model.every_level && several_levels(*q.machine);
   if (request.level && !(all && (q.all_levels || !several_levels(*q.machine))))

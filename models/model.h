@@ -16,6 +16,7 @@
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
 #include "core/plan/schedule.h"
+#include "core/plan/stream.h"
 #include "core/plan/target_needs.h"
 #include "core/plan/traffic.h"
 #include "core/workload/workload.h"
@@ -33,6 +34,7 @@ struct Question {
   std::string target = {};  ///< that the plan is for; for display only, empty: none
   TargetNeeds needs = {};   ///< of that target
   std::uint64_t seed = 1;
+  Layout layout = Layout::tiled;  ///< how tensors lie in memory; only hardware caches see it
 
   LevelId planned_level() const { return level.value_or(machine->default_level()); }
   Bytes room_at(LevelId at) const { return room.value_or(machine->level(at).capacity); }

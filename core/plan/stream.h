@@ -121,6 +121,8 @@ class AddressMap {
   BufferId array_of(int kernel, BufferId b) const;
   /// Where laying it out by tile differs from how it was declared.
   bool tiled(TensorId t) const { return block_[t.index()].rank() != 0; }
+  /// The first block of a tensor that is; of another, a box of rank 0.
+  const Box& block(TensorId t) const { return block_[t.index()]; }
   /// What laying tensors out by tile and back costs once: each tiled tensor read and written.
   Bytes packing_bytes() const;
   /// By how many bytes every run of a box moves when the box moves by `by`, of boxes that stay
