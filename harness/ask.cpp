@@ -29,7 +29,20 @@ Question question_of(const Request& request, const Setting& setting, const Model
              .machine = setting.machine,
              .target = request.target.value_or(""),
              .needs = target_needs(request, setting.workload->dtype()),
-             .seed = request.seed};
+             .seed = request.seed,
+             .threads = request.threads.value_or(1)};
+  for (const Model& other : models())
+    if (other.name != model.name && (other.propose != nullptr || other.price != nullptr))
+      q.others.push_back(&other);
+  if (request.target) {
+    // What the target takes is found by emitting, so that no second set of rules can disagree.
+    const codegen::Target& target = target_named(request.target);
+    q.refuses = [&target, settings = settings_for(target, request.target_options),
+                 threads = q.threads](const Schedule& s) -> std::optional<Reason> {
+      const auto emitted = target.emit(s, settings, threads);
+      return emitted ? std::nullopt : std::optional(emitted.why());
+    };
+  }
   const bool all = request.level == "all";
   q.all_levels = all && model.every_level && several_levels(*q.machine);
   if (request.level && !(all && (q.all_levels || !several_levels(*q.machine))))

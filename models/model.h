@@ -22,6 +22,8 @@
 
 namespace tilewright {
 
+struct Model;
+
 /// What a model is asked about.
 struct Question {
   std::string name = {};  ///< the workload as the user named it; for display only
@@ -33,6 +35,12 @@ struct Question {
   std::string target = {};  ///< that the plan is for; for display only, empty: none
   TargetNeeds needs = {};   ///< of that target
   std::uint64_t seed = 1;
+  int threads = 1;  ///< of a processor, that the plan is for
+  /// Why that target does not take a schedule; none where it does. Null: nobody says.
+  std::function<std::optional<Reason>(const Schedule&)> refuses = {};
+  /// Those who make or price plans, beside the one that is asked: for a model that chooses among
+  /// others' plans.
+  std::vector<const Model*> others = {};
 
   LevelId planned_level() const { return level.value_or(machine->default_level()); }
   Bytes room_at(LevelId at) const { return room.value_or(machine->level(at).capacity); }

@@ -5,6 +5,12 @@
 #include "codegen/cpu/followers.h"
 
 namespace tilewright::cpu {
+namespace {
+
+/// Steps of the depth from which on a block of C is computed much longer than it is loaded.
+constexpr std::int64_t kShortDepth = 32;
+
+}  // namespace
 
 std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride) {
   std::int64_t sum = 0;
@@ -118,7 +124,12 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   };
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left));
   if (!p.packs) add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
-  add(op.outputs[0].target, n.writes[0].buffer);
+  // C's block is loaded before the depth and stored behind it: whether its rows share sets is of no
+  // matter while a depth passes between.
+  if (range(ranges, n.op, p.depth).most < kShortDepth)
+    add(op.outputs[0].target, n.writes[0].buffer);
+  else
+    streamed_[n.writes[0].buffer.index()] = true;
 }
 
 /// Loops that the product leaves over stand around it; of reductions, only the first step starts

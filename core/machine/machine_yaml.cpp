@@ -12,8 +12,11 @@ namespace {
 /// What else may have cycles: a load until it is there from L2 or DRAM, from one block given out to
 /// the next, of a block and of a kernel besides their own instructions, of a barrier of all blocks.
 /// Those who need them have defaults.
-constexpr std::array<std::string_view, 6> kOfKernels = {"l2",    "dram",   "dispatch",
-                                                        "block", "launch", "grid_barrier"};
+/// Beside instruction classes. Of GPUs: latencies, and what launches and barriers take. Of processors:
+/// latencies by level, and what `calibrate` measures of kernels (docs/formats.md).
+constexpr std::array<std::string_view, 12> kOfKernels = {
+    "l2", "l3",      "dram", "dispatch", "block", "launch",
+    "grid_barrier", "library", "copy", "call", "region", "stream"};
 
 constexpr std::array kUnits = {Unit::machine, Unit::grid, Unit::cluster,
                                Unit::warp,    Unit::lane, Unit::thread};
