@@ -120,6 +120,15 @@ std::optional<Arguments> parse(int argc, char** argv) {
   for (const auto& [name, summary] : row_sets())
     sets += (sets.empty() ? "" : "; ") + name + ": " + summary;
   app.add_option("--set", a.settings.set, "kernels, without --row: " + sets)->capture_default_str();
+  app.add_option("--machine", a.settings.machine,
+                 "kernels: the machine that is planned for, such as a file that calibrate wrote")
+      ->capture_default_str();
+  app.add_option("--models", a.settings.models, "kernels: other models' plans beside ours")
+      ->delimiter(',');
+  app.add_option("--draw", a.settings.draw, "kernels: so many rows of the set drawn")
+      ->capture_default_str();
+  app.add_option("--draw-seed", a.settings.draw_seed, "kernels: of the set drawn")
+      ->capture_default_str();
   app.add_option("--threads", a.settings.threads, "1,2 by default")->delimiter(',');
   app.add_option("--rounds", a.settings.rounds, "turns of each contestant")->capture_default_str();
   app.add_option("--turn", a.settings.turn_seconds, "seconds a turn")->capture_default_str();

@@ -12,6 +12,7 @@ namespace tilewright::bench {
 #if TILEWRIGHT_BENCH_ONEDNN
 std::vector<Entry> onednn_softmax(const Problem& problem, int threads);
 std::vector<Entry> onednn_convolutions(const Problem& problem, int threads);
+std::vector<Entry> onednn_products(const Problem& problem, int threads);
 
 namespace {
 
@@ -120,7 +121,8 @@ Peer onednn() {
               return all;
             },
             .softmax = onednn_softmax,
-            .convolutions = onednn_convolutions};
+            .convolutions = onednn_convolutions,
+            .products = onednn_products};
   if (v->cpu_runtime != DNNL_RUNTIME_OMP)
     peer.missing = "built on " + runtime_name(v->cpu_runtime) + ": its threads cannot be set";
   return peer;

@@ -19,6 +19,10 @@ struct Settings {
   std::vector<std::string> peers = {};  ///< names to take; empty: all that there are
   bool no_peers = false;
   bool prefetch = false;  ///< kernels: ours with prefetches, too
+  std::string machine = "host";  ///< kernels: that is planned for
+  std::vector<std::string> models = {};  ///< kernels: others whose plans are timed, too
+  int draw = 10;          ///< kernels: rows of the set `drawn`
+  std::uint64_t draw_seed = 1;
   int rounds = 12;
   double turn_seconds = 0.008;
   int tilings = 100;  ///< tilings: how many are drawn a row

@@ -49,6 +49,10 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads);
 /// What crosses from and to home.
 Traffic from_home(Traffic traffic, const Machine& m);
 
+/// Operations of a plan over the least that the workload takes: above 1 where something is computed
+/// more than once. None where the traffic has no operations.
+std::optional<double> over_least(const Traffic& traffic, const Workload& w);
+
 /// A plan's traffic from and to home, its level taken as a scratchpad over that; where the plan names
 /// others too, those that software manages, without the caches between.
 struct Alone {

@@ -117,7 +117,8 @@ Verb plan_verb() {
       .returns =
           "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.",
       .options =
-          shared_options({"machine", "rewrite", "model", "level", "capacity", "target", "seed"}) +
+          shared_options(
+              {"machine", "rewrite", "model", "level", "capacity", "target", "threads", "seed"}) +
           Specs{{.name = "part",
                  .value = "'OP OP'",
                  .help = "plan these operators alone: what crosses the cut is input and output"},
@@ -299,6 +300,25 @@ Verb emit_verb() {
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
         return emit(checked(r, "emit"), s.find_text("out").value_or(""), s.flag("explain"));
+      }};
+}
+
+Verb calibrate_verb() {
+  return {
+      .name = "calibrate",
+      .summary = "measure this machine into a machine file that -m FILE reads",
+      .details =
+          "Clock, bandwidth and latency of every cache and of memory (one and all threads), the rate\n"
+          "of multiply-adds, what a block of a product, a packed line, a vector's operation and\n"
+          "beginning threads take. Each number says when it was measured and how far its samples lie\n"
+          "apart; numbers that scatter are not written. What is there is kept in FILE.part: run it\n"
+          "again and it goes on.",
+      .returns = "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'written'}.",
+      .options = shared_options({"machine"}) + one(out("FILE", "the machine file to write")),
+      .run = [](const Request& r, const Settings& s) {
+        Request of = r;
+        if (!of.machine && !of.machine_text) of.machine = "host";
+        return calibrate(of, s.find_text("out").value_or(""));
       }};
 }
 
@@ -502,7 +522,7 @@ Verb validate_verb() {
 std::vector<Verb> harness_verbs() {
   std::vector<Verb> all = lists();
   for (const auto make : {explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
-                          emit_verb, run_verb, measure_verb, validate_verb})
+                          calibrate_verb, emit_verb, run_verb, measure_verb, validate_verb})
     all.push_back(make());
   return all;
 }

@@ -298,7 +298,7 @@ class Walk {
     const ScheduleNode& n = k_.node(id);
     Visit v{.part = nothing()};
     const Box box = load_box(s_, k_, id, ranges);
-    decide(n.buffer, box);
+    decide(id, box, ranges);
     if (in_place(n.buffer)) return v;
     note_tile(n.buffer, box);
     const double bytes = bytes_of_box(n.tensor, box, true);
@@ -307,13 +307,45 @@ class Walk {
     return v;
   }
 
-  /// The first tile that is met says whether a buffer is packed, as its largest one would.
-  void decide(BufferId b, const Box& box) {
-    if (packed_.contains(b)) return;
+  /// The first tile that is met says whether a buffer is packed, as its largest one would: where its
+  /// rows, or those that a micro-kernel walks together, share sets.
+  void decide(NodeId load, const Box& box, const Ranges& ranges) {
+    const ScheduleNode& n = k_.node(load);
+    if (packed_.contains(n.buffer)) return;
     const CacheRate* level = nullptr;
     for (const CacheRate& c : r_.caches)
-      if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(b).level).name)) level = &c;
-    packed_[b] = level != nullptr && shares_sets(k_.buffer(b).tensor, box, *level, true);
+      if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(n.buffer).level).name)) level = &c;
+    bool packed = level != nullptr && shares_sets(n.tensor, box, *level, true);
+    for (const ReadRef& read : n.reads_below) {
+      if (packed || r_.caches.empty()) break;
+      packed = shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
+    }
+    packed_[n.buffer] = packed;
+  }
+
+  /// What a micro-kernel walks of an operand while a block of the output stays in registers.
+  Box panel(const ReadRef& read, Ranges ranges) const {
+    const Operator& op = w_.op(read.op);
+    std::vector<std::int64_t> extents;
+    for (const Interval& i : ranges_of(s_, k_, ranges, read.op)) extents.push_back(i.hi - i.lo);
+    const auto p = product_of(w_, read.op, extents);
+    if (!p || p->window) return Box(0);
+    const auto most = [&](int l) {
+      return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
+    };
+    const auto [height, width] = block_of(r_, most(p->rows), most(p->columns));
+    const std::size_t base = k_.range_base[read.op.index()];
+    for (std::size_t l = 0; l < op.loops.size(); ++l) {
+      const int local = static_cast<int>(l);
+      const std::int64_t walked = local == p->rows      ? height
+                                  : local == p->columns ? width * r_.lanes
+                                  : local == p->depth   ? extents[l]
+                                                        : 1;
+      Interval& i = ranges[base + l];
+      i.hi = std::min(i.hi, i.lo + walked);
+    }
+    return footprint(w_, op, op.inputs[static_cast<std::size_t>(read.input)],
+                     ranges_of(s_, k_, ranges, read.op));
   }
 
   /// What a load copies, in all its runs: from home, however often, into the tile's own array.
