@@ -87,7 +87,7 @@ Prepared prepare(const std::string& row, const Settings& settings, int threads,
   const harness::Request request = request_of(row, settings, threads, model);
   Prepared p{harness::schedule_for_threads(request), {}};
   if (p.on.schedule) {
-    const auto price = harness::price(harness::standard_model(), request, p.on.setting, p.on.plan);
+    const auto price = harness::price(harness::planning_model(), request, p.on.setting, p.on.plan);
     if (price) p.predicted = price->traffic.seconds;
   }
   p.ours = verified(p.on, settings, threads);
@@ -155,7 +155,7 @@ struct Measured {
 
 Measured measure(const std::string& row, int threads, const Settings& settings,
                  const std::vector<Peer>& peers) {
-  Prepared prepared = prepare(row, settings, threads, harness::standard_model().name);
+  Prepared prepared = prepare(row, settings, threads, harness::planning_model().name);
   const Workload& w = *prepared.on.setting.workload;
   Measured out;
   out.json = {{"row", row},

@@ -34,7 +34,14 @@ std::vector<std::reference_wrapper<const Model>> models() {
   return all;
 }
 
-const Model& standard_model() { return builtin_models().front(); }
+const Model& planning_model() { return builtin_models().front(); }
+
+const Model& standard_model() {
+  const auto all = builtin_models();
+  const auto draws = std::ranges::find_if(all, [](const Model& m) { return m.draw != nullptr; });
+  TW_CHECK(draws != all.end(), "no model whose plans can be written and drawn");
+  return *draws;
+}
 
 const Model& find_model(std::string_view name) {
   std::vector<std::string> names;

@@ -51,7 +51,7 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   };
   if (setting.file) refuse_plan(request.subject.c_str());
   if (request.tree) refuse_plan("--tree");
-  const Model& model = request.model ? find_model(*request.model) : standard_model();
+  const Model& model = request.model ? find_model(*request.model) : planning_model();
   const Model* const asked[] = {&model};
   check_options_of(request, asked);
   auto json = document();

@@ -20,7 +20,10 @@ namespace tilewright::harness {
 
 /// Those and the added ones, which stay valid for good. Safe while others are added.
 std::vector<std::reference_wrapper<const Model>> models();
-/// The model that is meant where none is named.
+/// The model that plans where none is named: the first of the registry.
+const Model& planning_model();
+/// The model that is meant where none is named and a notation is spoken of (orders, tilings that are
+/// drawn): the first whose plans can be drawn.
 const Model& standard_model();
 /// From now on a model like the built-in ones; one that was added under this name is replaced. Throws
 /// InputError for a built-in model's name, "all", and what is no name.

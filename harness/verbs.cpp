@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kPlanHelp =
     "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with "
     "--order\n"
-    "(and --tiles, or tiles solved), or with --model (the model's best).";
+    "(and --tiles, or tiles solved), or with --model (the model's best; our planner's without).";
 
 using Specs = std::vector<OptionSpec>;
 
@@ -110,7 +110,7 @@ Verb plan_verb() {
       .summary = "the model's best plan, its traffic and time, its gap to the lower bound",
       .subject = "W",
       .details =
-          "The model is " + standard_model().name +
+          "The model is " + planning_model().name +
           " unless --model says another. --target raises the smallest tile to "
           "that\n"
           "target's micro-kernel. -o writes the plan file.",

@@ -44,9 +44,10 @@ std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
 class Planner {
  public:
   Planner(const Question& q, const Rates& r) : q_(q), r_(r) {
-    // So many kernels in all, whatever the workload's size.
-    const auto atoms = static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
-    effort_ = std::clamp(6000 / (2 * atoms), 12, 160);
+    // Fewer kernels for each group where there are more groups.
+    const auto operators =
+        static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
+    effort_ = std::clamp(320 / operators, 16, 160);
   }
 
   std::optional<Best> find(const Group& group) {
@@ -131,8 +132,8 @@ class Planner {
   int effort_;
 };
 
-/// Bytes at every boundary of a cache, by tensor.
-Traffic traffic_of(const Question& q, const Workload& w, const Rates& r,
+/// Bytes into the level that is planned for, by tensor; those of other levels are in the detail.
+Traffic traffic_of(const Question& q, const Workload& w, const Rates& r, LevelId level,
                    const std::vector<KernelTime>& times) {
   Traffic t;
   t.source = Source::predicted;
@@ -142,8 +143,9 @@ Traffic traffic_of(const Question& q, const Workload& w, const Rates& r,
   double seconds = 0;
   for (const KernelTime& k : times) seconds += k.seconds;
   t.seconds = seconds;
+  const std::string boundary = boundary_into(*q.machine, level);
   for (std::size_t c = r.caches.size(); c-- > 0;)
-    for (std::size_t i = 0; i < w.tensors().size(); ++i) {
+    for (std::size_t i = 0; i < w.tensors().size() && r.caches[c].boundary == boundary; ++i) {
       double in = 0, out = 0;
       for (const KernelTime& k : times)
         if (c < k.tensors.size() && i < k.tensors[c].size())
@@ -223,7 +225,7 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   if (!schedule) return Reason{"the kernels of the parts make no legal plan of the whole"};
   std::vector<KernelTime> times;
   for (const ScheduledKernel& k : schedule->kernels) times.push_back(kernel_time(*schedule, k, *r));
-  out.price.traffic = traffic_of(q, *whole, *r, times);
+  out.price.traffic = traffic_of(q, *whole, *r, out.level, times);
   out.choices = [best = found->best, part_of = joined->part_of,
                  plan = out.plan](std::size_t kernel) {
     std::vector<KernelChoice> all;
@@ -266,7 +268,7 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings& setting
   std::vector<KernelTime> times;
   for (const ScheduledKernel& k : schedule->kernels) times.push_back(kernel_time(*schedule, k, *r));
   Price out;
-  out.traffic = traffic_of(q, *q.workload, *r, times);
+  out.traffic = traffic_of(q, *q.workload, *r, q.level_of(plan), times);
   out.detail["kernels_predicted"] = ordered_json::array();
   for (std::size_t k = 0; k < times.size(); ++k) {
     ordered_json one = {{"kernel", schedule->kernels[k].name}};

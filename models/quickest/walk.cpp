@@ -17,7 +17,7 @@ using Objects = std::vector<double>;
 double sum(const Objects& o) { return std::accumulate(o.begin(), o.end(), 0.0); }
 
 /// What a subtree does in one run of it, one thread.
-struct Part {
+struct Work {
   double arithmetic = 0, packing = 0;
   Objects foot;                ///< bytes that it touches, whole lines
   std::vector<Objects> moved;  ///< by cache: bytes that come in
@@ -33,7 +33,7 @@ struct Pending {
 };
 
 struct Visit {
-  Part part;
+  Work part;
   std::vector<Pending> loads;
 };
 
@@ -130,7 +130,7 @@ class Walk {
 
   // ---- the tree ---------------------------------------------------------------------------------
 
-  Part nothing() const {
+  Work nothing() const {
     return {.foot = Objects(objects_, 0.0),
             .moved = std::vector<Objects>(r_.caches.size(), Objects(objects_, 0.0)),
             .copied = std::vector<Objects>(r_.caches.size(), Objects(objects_, 0.0))};
@@ -149,7 +149,7 @@ class Walk {
 
   Visit in_sequence(const std::vector<NodeId>& children, const Ranges& ranges) {
     Visit all{.part = nothing()};
-    std::vector<Part> parts;
+    std::vector<Work> parts;
     for (NodeId c : children) {
       Visit v = visit(c, ranges);
       all.loads.insert(all.loads.end(), v.loads.begin(), v.loads.end());
@@ -159,8 +159,8 @@ class Walk {
       all.part = std::move(parts.front());
       return all;
     }
-    Part& sum_of = all.part;
-    for (const Part& p : parts) {
+    Work& sum_of = all.part;
+    for (const Work& p : parts) {
       sum_of.arithmetic += p.arithmetic;
       sum_of.packing += p.packing;
       for (std::size_t o = 0; o < objects_; ++o) sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
@@ -220,7 +220,7 @@ class Walk {
     return all;
   }
 
-  static void average(Part& middle, const Part& last, double n) {
+  static void average(Work& middle, const Work& last, double n) {
     const auto mean = [n](double& m, double l) { m = (m * (n - 1) + l) / n; };
     mean(middle.arithmetic, last.arithmetic);
     mean(middle.packing, last.packing);
@@ -230,9 +230,9 @@ class Walk {
   }
 
   /// `n` runs of a body that together touch `foot`.
-  Part repeated(Part body, double n, Objects foot) const {
+  Work repeated(Work body, double n, Objects foot) const {
     for (std::size_t o = 0; o < foot.size(); ++o) foot[o] = std::max(foot[o], body.foot[o]);
-    Part all = std::move(body);
+    Work all = std::move(body);
     const double one = sum(all.foot), whole = sum(foot);
     double changing = 0;
     for (std::size_t o = 0; o < foot.size(); ++o)
@@ -349,7 +349,7 @@ class Walk {
   }
 
   /// What a load copies, in all its runs: from home, however often, into the tile's own array.
-  void finish_load(const Pending& p, Part& all) const {
+  void finish_load(const Pending& p, Work& all) const {
     const ScheduleNode& n = k_.node(p.load);
     all.packing += p.lines * r_.copy;
     const double tensor = static_cast<double>(w_.tensor(n.tensor).bytes().value);
@@ -361,7 +361,7 @@ class Walk {
 
   // ---- computes ---------------------------------------------------------------------------------
 
-  Part visit_compute(NodeId id, const Ranges& ranges) {
+  Work visit_compute(NodeId id, const Ranges& ranges) {
     const ScheduleNode& n = k_.node(id);
     const auto own = ranges_of(s_, k_, ranges, n.op);
     std::vector<std::int64_t> extents;
@@ -377,7 +377,7 @@ class Walk {
     return points_part(n, ranges, extents, points);
   }
 
-  void touch_all(const ScheduleNode& n, const Ranges& ranges, Part& p) const {
+  void touch_all(const ScheduleNode& n, const Ranges& ranges, Work& p) const {
     for (const InputUse& use : n.reads) {
       if (use.buffer.valid()) {
         add_foot(use.buffer, read_box(s_, k_, n.op, use, ranges), p.foot);
@@ -392,14 +392,14 @@ class Walk {
   }
 
   /// Once through everything.
-  void stream(Part& p) const {
+  void stream(Work& p) const {
     for (auto& moved : p.moved) moved = p.foot;
   }
 
   /// Panels of columns around groups of rows around the depth, as micro-kernels go.
-  Part product_part(const ScheduleNode& n, const Ranges& ranges, const Product& x,
+  Work product_part(const ScheduleNode& n, const Ranges& ranges, const Product& x,
                     const std::vector<std::int64_t>& extents) const {
-    Part whole = nothing();
+    Work whole = nothing();
     touch_all(n, ranges, whole);
     const auto most = [&](int l) {
       return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
@@ -413,7 +413,7 @@ class Walk {
     const double panels = std::ceil(columns / static_cast<double>(width * r_.lanes));
     const std::size_t a = object_of(buffer_read(n, x.left)), b = object_of(buffer_read(n, x.right));
     const std::size_t c = object_of(n.writes.front().buffer);
-    Part block = nothing();
+    Work block = nothing();
     block.foot[a] += whole.foot[a] / times / groups;
     block.foot[b] += whole.foot[b] / times / panels;
     block.foot[c] += whole.foot[c] / times / (groups * panels);
@@ -422,7 +422,7 @@ class Walk {
     panel[a] += whole.foot[a] / times, panel[b] += whole.foot[b] / times / panels;
     panel[c] += whole.foot[c] / times / panels;
     all[a] += whole.foot[a] / times, all[b] += whole.foot[b] / times, all[c] += whole.foot[c] / times;
-    Part p = groups > 1 ? repeated(std::move(block), groups, panel) : std::move(block);
+    Work p = groups > 1 ? repeated(std::move(block), groups, panel) : std::move(block);
     if (panels > 1) p = repeated(std::move(p), panels, all);
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     p.arithmetic = times * product_seconds(r_, rows, columns, depth);
@@ -435,10 +435,10 @@ class Walk {
     return n.reads.front().buffer;
   }
 
-  Part window(const ScheduleNode& n, const Ranges& ranges, const Product& x,
+  Work window(const ScheduleNode& n, const Ranges& ranges, const Product& x,
               const std::vector<std::int64_t>& extents, double points) const {
     constexpr double kOfPeak = 0.85;  // assumed: edges of images, transposed sums
-    Part p = nothing();
+    Work p = nothing();
     touch_all(n, ranges, p);
     stream(p);
     // Lanes run along the channels, groups of two vectors; where there are fewer, some idle.
@@ -471,9 +471,9 @@ class Walk {
       expensive += 1;
   }
 
-  Part points_part(const ScheduleNode& n, const Ranges& ranges,
+  Work points_part(const ScheduleNode& n, const Ranges& ranges,
                    const std::vector<std::int64_t>& extents, double points) const {
-    Part p = nothing();
+    Work p = nothing();
     touch_all(n, ranges, p);
     stream(p);
     const Operator& op = w_.op(n.op);
@@ -528,7 +528,7 @@ class Walk {
     return best;
   }
 
-  KernelTime total(const Part& p) const {
+  KernelTime total(const Work& p) const {
     KernelTime t;
     t.share = share();
     const double workers = t.share * r_.threads;
