@@ -57,7 +57,8 @@ Contestant contestant(const Place& place, Kind kind, int threads) {
   constexpr std::size_t kLeastBytes = std::size_t{4}
                                       << 20;  // so that a sample is long to the clock
   std::vector<harness::LineMemory> memories;
-  for (int t = 0; t < threads; ++t) memories.push_back(harness::lines_of_memory(place.bytes_a_thread));
+  for (int t = 0; t < threads; ++t)
+    memories.push_back(harness::lines_of_memory(place.bytes_a_thread));
   const std::size_t lines = place.bytes_a_thread / sizeof(Line);
   const std::size_t passes = (kLeastBytes + place.bytes_a_thread - 1) / place.bytes_a_thread;
   // Each thread's pages are first touched by itself.
@@ -93,7 +94,7 @@ void measure(int threads, const Settings& settings, const Machine& machine, Json
                                .turn_seconds = settings.turn_seconds,
                                .settle = wait_until_quiet});
   print(formatted("\nMemory, {} thread{}, GB/s (1e9), medians (best) of {} interleaved turns\n",
-                    threads, threads == 1 ? "" : "s", settings.rounds));
+                  threads, threads == 1 ? "" : "s", settings.rounds));
   Table table({"level", "KiB a thread", "read", "write", "copy (read + written)"});
   for (std::size_t p = 0; p < all.size(); ++p) {
     std::vector<std::string> row{all[p].level, std::to_string(all[p].bytes_a_thread >> 10)};

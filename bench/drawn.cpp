@@ -14,13 +14,15 @@ class Draw {
   explicit Draw(std::uint64_t seed) : random_(seed) {}
 
   std::int64_t whole(std::int64_t least, std::int64_t most) {
-    return least + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most - least + 1));
+    return least +
+           static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most - least + 1));
   }
   /// Evenly in its logarithm; every third one is no multiple of anything, the others are of 16.
   std::int64_t size(std::int64_t least, std::int64_t most) {
     const double unit = static_cast<double>(random_() >> 11) * 0x1p-53;
-    const double x = std::exp(std::log(static_cast<double>(least)) +
-                              unit * std::log(static_cast<double>(most) / static_cast<double>(least)));
+    const double x =
+        std::exp(std::log(static_cast<double>(least)) +
+                 unit * std::log(static_cast<double>(most) / static_cast<double>(least)));
     const auto n = static_cast<std::int64_t>(std::lround(x));
     const bool odd = random_() % 3 == 0;
     return std::clamp(odd ? n : (n + 8) / 16 * 16, least, most);
@@ -45,7 +47,8 @@ Row product(Draw& d) {
 }
 
 Row layers(Draw& d) {
-  const auto m = d.size(16, 4096), k = d.size(256, 4096), l = d.size(256, 4096), n = d.size(256, 4096);
+  const auto m = d.size(16, 4096), k = d.size(256, 4096), l = d.size(256, 4096),
+             n = d.size(256, 4096);
   return {formatted("gemm-chain:m={},k={},l={},n={},relu={}", m, k, l, n, d.whole(0, 1)),
           of(m, k, l) + of(m, l, n)};
 }
@@ -67,8 +70,8 @@ Row convolutions(Draw& d) {
              oc2 = d.size(16, 192);
   const auto k1 = 2 * d.whole(0, 1) + 1, k2 = 2 * d.whole(0, 1) + 1, st1 = d.whole(1, 2);
   const double points = static_cast<double>(size * size) / static_cast<double>(st1 * st1);
-  return {formatted("conv-chain:ic={},h={},w={},oc1={},oc2={},st1={},k1={},k2={},relu={}", ic, size, size,
-                    oc1, oc2, st1, k1, k2, d.whole(0, 1)),
+  return {formatted("conv-chain:ic={},h={},w={},oc1={},oc2={},st1={},k1={},k2={},relu={}", ic, size,
+                    size, oc1, oc2, st1, k1, k2, d.whole(0, 1)),
           points * (of(ic, oc1, k1 * k1) + of(oc1, oc2, k2 * k2))};
 }
 

@@ -88,11 +88,13 @@ void check(Arguments& a) {
                       .problem = "is no length of a turn",
                       .accepted = "0..60 seconds"});
   if (a.settings.part_seconds != 0 &&
-      (!(a.settings.part_seconds > 0 && a.settings.part_seconds <= 1e6) || a.settings.journal.empty()))
+      (!(a.settings.part_seconds > 0 && a.settings.part_seconds <= 1e6) ||
+       a.settings.journal.empty()))
     throw InputError({.where = "--part",
                       .value = formatted("{}", a.settings.part_seconds),
-                      .problem = a.settings.journal.empty() ? "is of a journal that goes on, and none is named"
-                                                            : "is no number of seconds",
+                      .problem = a.settings.journal.empty()
+                                     ? "is of a journal that goes on, and none is named"
+                                     : "is no number of seconds",
                       .accepted = "1..1000000 with --journal FILE"});
   if (a.settings.peers == std::vector<std::string>{"none"})
     a.settings.no_peers = true, a.settings.peers.clear();
@@ -161,13 +163,13 @@ int run(int argc, char** argv) {
   document.update(circumstances({argv, argv + argc}));
   const auto text = [&document](const char* key) { return document[key].get<std::string>(); };
   print(formatted("{}, {} processors online, {}, {}\n{}\n", text("cpu"),
-                    document["cpus_online"].get<int>(), text("compiler"), text("date"),
-                    text("command")));
+                  document["cpus_online"].get<int>(), text("compiler"), text("date"),
+                  text("command")));
   if (const double load = document["load_average"]; load > kBusy)
     print(
         formatted("Load average {:.1f} before the start: others use the processors, which lowers "
-                    "medians; compare the fastest runs.\n",
-                    load));
+                  "medians; compare the fastest runs.\n",
+                  load));
   document["rounds"] = arguments->settings.rounds;
   document["turn_seconds"] = arguments->settings.turn_seconds;
   document["seed"] = arguments->settings.seed;
@@ -176,7 +178,8 @@ int run(int argc, char** argv) {
     return (arguments->only.empty() && std::string_view(name) != "tilings") ||
            std::find(arguments->only.begin(), arguments->only.end(), name) != arguments->only.end();
   };
-  if (wanted("kernels") || wanted("tilings")) check_kernels(arguments->settings);  // before minutes of another section
+  if (wanted("kernels") || wanted("tilings"))
+    check_kernels(arguments->settings);  // before minutes of another section
   for (const Section& s : kSections)
     if (wanted(s.name)) document.update(s.run(arguments->settings));
   if (!arguments->json.empty())

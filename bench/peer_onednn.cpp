@@ -115,11 +115,12 @@ Peer onednn() {
                            std::to_string(v->patch) + "; built on " + runtime_name(v->cpu_runtime) +
                            "; " + isa_name(dnnl::get_effective_cpu_isa()),
             .missing = "",
-            .prepare = [](const Chain& chain, int threads) {
-              std::vector<Entry> all{batched(chain, threads)};
-              if (chain.batch() > 1) all.push_back(hot(chain, threads));
-              return all;
-            },
+            .prepare =
+                [](const Chain& chain, int threads) {
+                  std::vector<Entry> all{batched(chain, threads)};
+                  if (chain.batch() > 1) all.push_back(hot(chain, threads));
+                  return all;
+                },
             .softmax = onednn_softmax,
             .convolutions = onednn_convolutions,
             .products = onednn_products};

@@ -28,7 +28,7 @@ auto named(std::string_view name) {
 
 std::vector<std::reference_wrapper<const Model>> models() {
   std::vector<std::reference_wrapper<const Model>> all(builtin_models().begin(),
-                                                             builtin_models().end());
+                                                       builtin_models().end());
   const std::lock_guard lock(added().mutex);
   for (const Model* m : added().models) all.emplace_back(*m);
   return all;

@@ -7,8 +7,8 @@
 namespace tilewright::harness {
 namespace {
 
-/// The text of the option that says a plan in a notation: --order is of every verb that takes a plan,
-/// others are among the models' options.
+/// The text of the option that says a plan in a notation: --order is of every verb that takes a
+/// plan, others are among the models' options.
 std::optional<std::string> text_of_notation(const Request& request, std::string_view notation) {
   if (notation.empty()) return std::nullopt;
   if (notation == "order") return request.order;
@@ -129,12 +129,13 @@ Result<Proposal> proposal_of(const Request& request, Setting& setting) {
     std::vector<std::string> makers;
     for (const Model& m : models())
       if (m.propose != nullptr) makers.push_back(m.name);
-    throw InputError({.where = "PLAN",
-                      .value = request.subject,
-                      .problem = "is no plan, and the model " + model->name + " makes none",
-                      .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
-                                  "--model " +
-                                  join(makers, " or --model ")});
+    throw InputError(
+        {.where = "PLAN",
+         .value = request.subject,
+         .problem = "is no plan, and the model " + model->name + " makes none",
+         .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
+                     "--model " +
+                     join(makers, " or --model ")});
   }
   Result<Proposal> best = propose(*model, request, setting);
   if (best) rewrite(setting, best->rewrites, "--model " + model->name);

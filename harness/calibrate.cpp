@@ -1,4 +1,5 @@
-// calibrate: what this machine's caches, memory and kernels take, turn by turn, into a machine file.
+// calibrate: what this machine's caches, memory and kernels take, turn by turn, into a machine
+// file.
 #include "harness/calibrate.h"
 
 #include <algorithm>
@@ -23,9 +24,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t kFewest = 5;   // samples that must agree
-constexpr int kSamples = 40;         // of a number, at most
-constexpr int kTurns = 3;            // how often a number that scatters is tried again
+constexpr std::size_t kFewest = 5;  // samples that must agree
+constexpr int kSamples = 40;        // of a number, at most
+constexpr int kTurns = 3;           // how often a number that scatters is tried again
 constexpr double kSampleSeconds = 0.004;
 
 /// On so many threads at once, all begun together; the seconds of the slowest.
@@ -105,8 +106,7 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
   plan_job(job);
   emit_job(job);
   build_job(job);
-  if (!job.refusal)
-    verify_job(job, nullptr, reference_of(job.on.setting, request.seed));
+  if (!job.refusal) verify_job(job, nullptr, reference_of(job.on.setting, request.seed));
   if (job.refusal) return Reason{*job.refusal};
   const std::shared_ptr<VerifiedKernel> kernel = job.kernel;
   kernel->run();
@@ -121,7 +121,8 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
 
 std::string product_text(int m, int n, int k) {
   return formatted(
-      "name: product\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"C[m,n] += A[m,k] * B[k,n]\"]\n",
+      "name: product\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"C[m,n] += A[m,k] * "
+      "B[k,n]\"]\n",
       m, n, k);
 }
 
@@ -151,25 +152,26 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
     // What a level holds is read into the next one further in: half of it, a thread's share.
     const std::size_t bytes = capacity / 2 / static_cast<std::size_t>(shared ? threads : 1);
     const bool innermost = last_cache.empty();
-    if (!innermost)
-      all.push_back({"bandwidth " + l.name, [=] { return reading(bytes, 1); }});
+    if (!innermost) all.push_back({"bandwidth " + l.name, [=] { return reading(bytes, 1); }});
     all.push_back({"latency " + l.name, [=] { return chasing(innermost ? capacity / 2 : bytes); }});
     last_cache = l.name;
   }
   const std::size_t home = 4 * largest;
-  all.push_back({"bandwidth home", [=] { return reading(home / static_cast<std::size_t>(threads), threads); }});
+  all.push_back({"bandwidth home",
+                 [=] { return reading(home / static_cast<std::size_t>(threads), threads); }});
   all.push_back({"bandwidth home, one core", [=] { return reading(home, 1); }});
   all.push_back({"latency home", [=] { return chasing(home); }});
   all.push_back({"copy", packing});
   // A block of registers a step and besides: the same blocks over two depths.
   all.push_back({"product deep", [] { return running(product_text(96, 128, 512), "C.C", 1, 1); }});
   all.push_back({"product short", [] { return running(product_text(96, 128, 32), "C.C", 1, 1); }});
-  all.push_back({"points light",
-                 [=] { return running(points_text("relu(X[i,j] + 1)"), "C.Y", 1, kVectors / lanes); }});
+  all.push_back({"points light", [=] {
+                   return running(points_text("relu(X[i,j] + 1)"), "C.Y", 1, kVectors / lanes);
+                 }});
   all.push_back({"points expensive",
                  [=] { return running(points_text("exp(X[i,j])"), "C.Y", 1, kVectors / lanes); }});
-  all.push_back({"points library",
-                 [] { return running(points_text("tanh(X[i,j])"), "C.Y", 1, kVectors); }});
+  all.push_back(
+      {"points library", [] { return running(points_text("tanh(X[i,j])"), "C.Y", 1, kVectors); }});
   if (threads > 1)
     all.push_back({"region", [=] {
                      return running(points_text("X[i,j] + 1"), "i/1@grid ( C.Y )", threads, 1);
@@ -235,9 +237,10 @@ Result<Gauged> gauged(const std::string& name, std::vector<double> samples) {
   if (!(least > 0) || !std::isfinite(fifth)) return Reason{name + ": a sample is no time"};
   const double spread = fifth / least - 1;
   if (spread > kMostSpread)
-    return Reason{formatted("{}: the best five of {} samples scatter by {:.0f} % ({:.3g} to {:.3g} s): "
-                            "others use the machine",
-                            name, samples.size(), 100 * spread, least, fifth)};
+    return Reason{
+        formatted("{}: the best five of {} samples scatter by {:.0f} % ({:.3g} to {:.3g} s): "
+                  "others use the machine",
+                  name, samples.size(), 100 * spread, least, fifth)};
   return Gauged{.seconds = least, .spread = spread, .samples = static_cast<int>(samples.size())};
 }
 
@@ -247,14 +250,15 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     return at == measured.end() ? nullptr : &at->second;
   };
   const auto source = [](const Gauged& g, const std::string& what) {
-    return formatted("measured {}: {}, {} samples, best five within {:.1f} %", g.date, what, g.samples,
-                     100 * g.spread);
+    return formatted("measured {}: {}, {} samples, best five within {:.1f} %", g.date, what,
+                     g.samples, 100 * g.spread);
   };
   if (m.units.empty()) m.units.push_back({.name = "core"});
   ComputeUnit& u = m.units.front();
   const Gauged* const cycle = find("cycle");
   const double clock = cycle ? 1 / cycle->seconds : u.clock_hz;
-  if (cycle) u.clock_hz = clock, u.sources["clock"] = source(*cycle, "additions that wait for one another");
+  if (cycle)
+    u.clock_hz = clock, u.sources["clock"] = source(*cycle, "additions that wait for one another");
   const auto cycles = [&](const std::string& key, double seconds, const std::string& from) {
     if (clock <= 0 || !(seconds > 0)) return;
     u.cycles[key] = std::round(seconds * clock * 1000) / 1000;
@@ -263,7 +267,8 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
   for (std::size_t i = m.levels.size(); i-- > 1;) {
     Level& l = m.levels[i];
     // From the next level further out into this one.
-    const Gauged* const in = find("bandwidth " + (i == 1 ? std::string("home") : m.levels[i - 1].name));
+    const Gauged* const in =
+        find("bandwidth " + (i == 1 ? std::string("home") : m.levels[i - 1].name));
     if (in != nullptr && l.kind == LevelKind::cache) {
       l.bandwidth = BytesPerSecond(1 / in->seconds);
       l.sources["bandwidth"] = source(*in, i == 1 ? "reading, all threads" : "reading, one thread");
@@ -283,8 +288,7 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     const double vectors = 96.0 * 128 / lanes;
     const std::string type = "f32";
     u.peak[type] = FlopsPerSecond(2 * 96.0 * 128 / step * static_cast<double>(u.count));
-    u.sources["peak." + type] =
-        source(*deep, "a product's steps, one thread, times the cores");
+    u.sources["peak." + type] = source(*deep, "a product's steps, one thread, times the cores");
     const double blocks = std::ceil(96.0 / 6) * std::ceil(128 / (4 * lanes));
     // Beside a load and a store of every vector, which the time model counts apart.
     const double call = (shallow->seconds - 32 * step - 2 * vectors / clock) / blocks;
@@ -306,16 +310,21 @@ Answer calibrate(const Request& request, const std::string& out) {
   const auto machine = machine_of(request);
   auto json = document();
   json["machine"] = machine->name;
-  if (machine->kind != "cpu" || machine->name != "host")
+  const bool processor = machine->kind == "cpu";
+  if (!processor || machine->name != "host")
     return refuse(std::move(json),
-                  machine->kind == "cpu"
+                  processor
                       ? "only this machine can be measured here: -m host"
-                      : formatted("{} is measured on a machine that has one, and none is here", machine->name));
+                      : formatted("{} is measured on a machine that has one, and none is here",
+                                  machine->name));
   if (out.empty())
-    throw InputError({.where = "-o", .value = "nothing", .problem = "names no machine file",
+    throw InputError({.where = "-o",
+                      .value = "nothing",
+                      .problem = "names no machine file",
                       .accepted = "the file to write"});
   const int threads = static_cast<int>(std::max<std::int64_t>(1, machine->units.front().count));
-  const double lanes = std::max(1.0, static_cast<double>(machine->units.front().vector_width.value) / 4);
+  const double lanes =
+      std::max(1.0, static_cast<double>(machine->units.front().vector_width.value) / 4);
   std::map<std::string, Gauged> known = read_part(part_of(out));
   const auto begun = circumstances("calibrate");
   const std::string date = begun["date"].get<std::string>();
@@ -344,10 +353,11 @@ Answer calibrate(const Request& request, const std::string& out) {
                                {"date", g.date}});
   if (!scattered.empty()) {
     json["scattered"] = scattered;
-    return refuse(std::move(json),
-                  formatted("{} of {} numbers scatter and no file is written; run it again and it goes "
-                            "on with these: {}",
-                            scattered.size(), all.size(), scattered.front().get<std::string>()));
+    return refuse(
+        std::move(json),
+        formatted("{} of {} numbers scatter and no file is written; run it again and it goes "
+                  "on with these: {}",
+                  scattered.size(), all.size(), scattered.front().get<std::string>()));
   }
   Machine measured_machine = with_measured(*machine, known);
   measured_machine.name = "host";

@@ -19,11 +19,11 @@ struct Gauge {
   std::function<Result<std::function<double()>>()> prepare;
 };
 
-/// What came of it. Other work on the machine only adds to a time, so the number is the least of the
-/// samples, and it is believed where several samples come near it.
+/// What came of it. Other work on the machine only adds to a time, so the number is the least of
+/// the samples, and it is believed where several samples come near it.
 struct Gauged {
-  double seconds = 0;     ///< a unit
-  double spread = 0;      ///< how far the fifth of them, in order, is above the least, as a fraction
+  double seconds = 0;  ///< a unit
+  double spread = 0;   ///< how far the fifth of them, in order, is above the least, as a fraction
   int samples = 0;
   std::string date = {};
 };
@@ -34,8 +34,8 @@ inline constexpr double kMostSpread = 0.10;
 /// The number of these samples; a Reason where they scatter, with the numbers, or are too few.
 Result<Gauged> gauged(const std::string& name, std::vector<double> samples);
 
-/// The machine with the numbers in place of what it said, each with its source: "measured DATE: ...".
-/// `measured`: by Gauge::name.
+/// The machine with the numbers in place of what it said, each with its source: "measured DATE:
+/// ...". `measured`: by Gauge::name.
 Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured);
 
 }  // namespace tilewright::harness

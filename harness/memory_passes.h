@@ -18,8 +18,8 @@ using LineMemory = std::shared_ptr<MemoryLine[]>;
 /// 4096-aligned. Throws std::bad_alloc.
 LineMemory lines_of_memory(std::size_t bytes);
 
-/// Each over `lines` lines, in the widest vectors that the processor has. What a store fetches before
-/// it writes is no part of what a pass names.
+/// Each over `lines` lines, in the widest vectors that the processor has. What a store fetches
+/// before it writes is no part of what a pass names.
 void read_pass(const MemoryLine* from, std::size_t lines);
 void write_pass(MemoryLine* to, std::size_t lines);
 void copy_pass(const MemoryLine* from, MemoryLine* to, std::size_t lines);

@@ -113,8 +113,8 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   const Bytes capacity = capacity_of(request, setting, best->level);
   // A cache's plan may hold more than the level, whose bytes are then no bound's equal.
   const bool fits = exactly && held_at(alone->schedule, *setting.machine, best->level) <= capacity;
-  json["bounds"] =
-      bounds::bounds_json(*setting.workload, capacity, fits ? std::optional(*exactly) : std::nullopt);
+  json["bounds"] = bounds::bounds_json(*setting.workload, capacity,
+                                       fits ? std::optional(*exactly) : std::nullopt);
   const Bytes bound(json["bounds"]["proven"]["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";
@@ -125,9 +125,10 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   if (fits) TW_CHECK(*exactly >= bound, "a plan cannot move less than what is proven");
   if (json["gap"].is_null())
     json["gap_reason"] = !exactly ? exactly.reason()
-                         : fits   ? "nothing must move"
-                                  : "its tiles are larger than the level, which is a cache: what does "
-                                    "not stay there is read again";
+                         : fits
+                             ? "nothing must move"
+                             : "its tiles are larger than the level, which is a cache: what does "
+                               "not stay there is read again";
   if (alone) json["operations_over_least"] = or_null(over_least(alone->exact, *setting.workload));
   return written(std::move(json));
 }

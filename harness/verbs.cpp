@@ -109,11 +109,10 @@ Verb plan_verb() {
       .name = "plan",
       .summary = "the model's best plan, its traffic and time, its gap to the lower bound",
       .subject = "W",
-      .details =
-          "The model is " + planning_model().name +
-          " unless --model says another. --target raises the smallest tile to "
-          "that\n"
-          "target's micro-kernel. -o writes the plan file.",
+      .details = "The model is " + planning_model().name +
+                 " unless --model says another. --target raises the smallest tile to "
+                 "that\n"
+                 "target's micro-kernel. -o writes the plan file.",
       .returns =
           "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.",
       .options =
@@ -138,19 +137,18 @@ Verb plan_verb() {
 }
 
 Verb predict_verb() {
-  return {
-      .name = "predict",
-      .summary = "one model's price of any plan",
-      .subject = "PLAN",
-      .details =
-          "With --tree, --model prices that tree; without it the model makes the plan and\n"
-          "prices it. A model may price some plans only, and then says why.",
-      .returns =
-          "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
-          "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
-      .options = plan_options() + shared_options({"seed"}),
-      .models = true,
-      .run = [](const Request& r, const Settings&) { return predict(r); }};
+  return {.name = "predict",
+          .summary = "one model's price of any plan",
+          .subject = "PLAN",
+          .details =
+              "With --tree, --model prices that tree; without it the model makes the plan and\n"
+              "prices it. A model may price some plans only, and then says why.",
+          .returns =
+              "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
+              "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
+          .options = plan_options() + shared_options({"seed"}),
+          .models = true,
+          .run = [](const Request& r, const Settings&) { return predict(r); }};
 }
 
 Verb compare_verb() {
@@ -291,11 +289,12 @@ Verb emit_verb() {
           "--explain: the thread program that CUDA text is printed from; of other targets nothing.",
       .returns =
           "Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.",
-      .options = plan_options() + shared_options({"target", "threads", "seed"}) +
-                 Specs{{.name = "explain",
-                        .kind = OptionKind::flag,
-                        .help = "what the threads of each kernel do, step by step; -o may be left out"},
-                       out("DIR", "the folder to write")},
+      .options =
+          plan_options() + shared_options({"target", "threads", "seed"}) +
+          Specs{{.name = "explain",
+                 .kind = OptionKind::flag,
+                 .help = "what the threads of each kernel do, step by step; -o may be left out"},
+                out("DIR", "the folder to write")},
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
@@ -308,12 +307,16 @@ Verb calibrate_verb() {
       .name = "calibrate",
       .summary = "measure this machine into a machine file that -m FILE reads",
       .details =
-          "Clock, bandwidth and latency of every cache and of memory (one and all threads), the rate\n"
+          "Clock, bandwidth and latency of every cache and of memory (one and all threads), the "
+          "rate\n"
           "of multiply-adds, what a block of a product, a packed line, a vector's operation and\n"
-          "beginning threads take. Each number says when it was measured and how far its samples lie\n"
-          "apart; numbers that scatter are not written. What is there is kept in FILE.part: run it\n"
+          "beginning threads take. Each number says when it was measured and how far its samples "
+          "lie\n"
+          "apart; numbers that scatter are not written. What is there is kept in FILE.part: run "
+          "it\n"
           "again and it goes on.",
-      .returns = "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'written'}.",
+      .returns =
+          "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'written'}.",
       .options = shared_options({"machine"}) + one(out("FILE", "the machine file to write")),
       .run = [](const Request& r, const Settings& s) {
         Request of = r;
@@ -498,7 +501,8 @@ Verb validate_verb() {
       .summary = "predicted against true traffic over many tilings",
       .subject = "W",
       .details =
-          "What the model says goes into the innermost level, partial tiles at their size. Tilings\n"
+          "What the model says goes into the innermost level, partial tiles at their size. "
+          "Tilings\n"
           "are drawn in the model's notation, or as a plan's tiles redrawn (W may be a plan),\n"
           "each with equal probability, from those whose memory use is at most half the\n"
           "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"

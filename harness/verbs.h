@@ -70,8 +70,8 @@ struct WalkOptions {
 /// for one that overflows a software-managed level (`fits` false). Cost: one visit a line touched.
 Answer simulate(const Request& request, const WalkOptions& options = {});
 
-/// A machine file of this machine whose numbers are measured, written to `out` (harness/calibrate.h).
-/// Refused where numbers scatter. Cost: a minute or two.
+/// A machine file of this machine whose numbers are measured, written to `out`
+/// (harness/calibrate.h). Refused where numbers scatter. Cost: a minute or two.
 Answer calibrate(const Request& request, const std::string& out);
 
 // ---- Targets ------------------------------------------------------------------------------------

@@ -201,8 +201,7 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
     const std::string block = names_.fresh("block");
     out_.line("const int64_t " + block + " = " + outer_block + " + (" + c.name + " - " +
               variables_.text(around.at[slot(n.cuts.front())].lo, true) + ") / " +
-              std::to_string(c.step) + " * " +
-              std::to_string(blocks_below(k_, id)) + ";");
+              std::to_string(c.step) + " * " + std::to_string(blocks_below(k_, id)) + ";");
     block_ = block;
   }
   if (is_parallel(id) && !split_)

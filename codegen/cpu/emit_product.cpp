@@ -201,7 +201,8 @@ std::string KernelEmitter::scratch(std::int64_t bytes, std::int64_t& offset,
   return text;
 }
 
-/// What takes the product's sums from their registers, if anything does; `argument`: the call's last.
+/// What takes the product's sums from their registers, if anything does; `argument`: the call's
+/// last.
 std::unique_ptr<KernelEmitter::Followers> KernelEmitter::followers_of_product(
     NodeId id, const Product& p, const SymRanges& ranges, const std::vector<std::string>& first,
     bool whole, std::string& argument) {
@@ -242,7 +243,8 @@ void KernelEmitter::take_pairs(NodeId id, const Product& p, const SymRanges& ran
   const auto text = [](std::int64_t number) { return std::to_string(number); };
 
   const std::string left = names_.fresh("left");
-  out_.line("Real* const " + left + " = " + scratch(array(most(p.rows), along), offset, "Real") + ";");
+  out_.line("Real* const " + left + " = " + scratch(array(most(p.rows), along), offset, "Real") +
+            ";");
   out_.line("pairs_of_rows(" + size_of_loop(n.op, p.rows, ranges) + ", " + o.depth + ", " + o.left +
             ", " + o.left_row + ", " + o.left_depth + ", " + left + ", " + text(along) + ");");
 
@@ -256,8 +258,8 @@ void KernelEmitter::take_pairs(NodeId id, const Product& p, const SymRanges& ran
     kept.rank = p_.workload().tensor(b.tensor).shape.size();
     out_.line("Real* const " + right + " = reinterpret_cast<Real*>(memory + " + text(kept.offset) +
               ");");
-    out_.line("if (!paired_" + std::to_string(id.index()) + ".is(" + ref(in_b) + ".held, " + o.right +
-              ", " + columns + ", " + o.depth + "))");
+    out_.line("if (!paired_" + std::to_string(id.index()) + ".is(" + ref(in_b) + ".held, " +
+              o.right + ", " + columns + ", " + o.depth + "))");
   } else {
     out_.line("Real* const " + right + " = " + scratch(array(steps, across), offset, "Real") + ";");
   }
@@ -267,8 +269,12 @@ void KernelEmitter::take_pairs(NodeId id, const Product& p, const SymRanges& ran
   out_.line(std::string(keeps ? "  " : "") + "pairs_of_columns(" + columns + ", " + o.depth + ", " +
             o.right + ", " + o.right_depth + ", " + text(column) + ", " + right + ", " +
             text(across) + ", " + rows_of_columns + ", " + text(along) + ");");
-  o = {.left = left, .left_row = text(along), .left_depth = "1", .right = right,
-       .right_depth = text(across), .depth = "(" + o.depth + " + 1) / 2"};
+  o = {.left = left,
+       .left_row = text(along),
+       .left_depth = "1",
+       .right = right,
+       .right_depth = text(across),
+       .depth = "(" + o.depth + " + 1) / 2"};
 }
 
 void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {

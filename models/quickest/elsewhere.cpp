@@ -1,5 +1,6 @@
-// The plan where the machine is no processor: the fastest of what others propose of the whole and of
-// its parts, by one of those whose prices are of time.
+// The plan where the machine is no processor: the fastest of what others propose of the whole and
+// of its parts, each at the longest of the times that models give it: what one leaves out, another
+// has.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -18,7 +19,7 @@ using nlohmann::ordered_json;
 
 struct Candidate {
   PartPlan part;
-  std::vector<std::optional<double>> seconds;  ///< by evaluator
+  std::optional<double> seconds;  ///< the longest that a model gives it
 };
 
 std::shared_ptr<const Workload> after(std::shared_ptr<const Workload> w,
@@ -49,35 +50,32 @@ class Chooser {
 
   Result<Proposal> run() {
     if (evaluators_.empty()) return Reason{"no model here knows time"};
-    std::vector<std::vector<Part>> cuts = {{}, cut_contractions(*q_.workload),
+    std::vector<std::vector<Part>> cuts = {{},
+                                           cut_contractions(*q_.workload),
                                            cut_contractions(*q_.workload, false),
                                            cut_each(*q_.workload)};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i)
       cuts[0].resize(1), cuts[0][0].emplace_back(i);
-    // One evaluator for all: sums of several say nothing.
-    for (std::size_t e = 0; e < evaluators_.size(); ++e) {
-      double least = std::numeric_limits<double>::infinity();
-      std::vector<const Candidate*> best;
-      for (const auto& parts : cuts) {
-        double total = 0;
-        std::vector<const Candidate*> chosen;
-        for (const Part& p : parts) {
-          const double seconds = cheapest(p, e, chosen);
-          total += seconds;
-          if (total >= least) break;
-        }
-        if (total < least) least = total, best = chosen;
+    double least = std::numeric_limits<double>::infinity();
+    std::vector<const Candidate*> best;
+    for (const auto& parts : cuts) {
+      double total = 0;
+      std::vector<const Candidate*> chosen;
+      for (const Part& p : parts) {
+        total += cheapest(p, chosen);
+        if (total >= least) break;
       }
-      if (!best.empty()) return joined(best, e, least);
+      if (total < least) least = total, best = chosen;
     }
-    return Reason{refusals()};
+    if (best.empty()) return Reason{refusals()};
+    return joined(best, least);
   }
 
  private:
   /// The part as one, or as its contractions apart from the rest.
-  double cheapest(const Part& p, std::size_t e, std::vector<const Candidate*>& chosen) {
-    const Candidate* one = best_of(p, e);
-    const double whole = one ? *one->seconds[e] : std::numeric_limits<double>::infinity();
+  double cheapest(const Part& p, std::vector<const Candidate*>& chosen) {
+    const Candidate* one = best_of(p);
+    const double whole = one ? *one->seconds : std::numeric_limits<double>::infinity();
     std::vector<Part> pieces;
     const Workload part = subgraph(*q_.workload, p);
     for (Part piece : cut_contractions(part, false)) {
@@ -88,12 +86,12 @@ class Chooser {
     std::vector<const Candidate*> those;
     if (pieces.size() > 1)
       for (const Part& piece : pieces) {
-        const Candidate* c = best_of(piece, e);
+        const Candidate* c = best_of(piece);
         if (c == nullptr) {
           apart = std::numeric_limits<double>::infinity();
           break;
         }
-        apart += *c->seconds[e];
+        apart += *c->seconds;
         those.push_back(c);
       }
     if (pieces.size() > 1 && apart < whole) {
@@ -104,10 +102,10 @@ class Chooser {
     return whole;
   }
 
-  const Candidate* best_of(const Part& p, std::size_t e) {
+  const Candidate* best_of(const Part& p) {
     const Candidate* best = nullptr;
     for (const Candidate& c : candidates(p))
-      if (c.seconds[e] && (best == nullptr || *c.seconds[e] < *best->seconds[e])) best = &c;
+      if (c.seconds && (best == nullptr || *c.seconds < *best->seconds)) best = &c;
     return best;
   }
 
@@ -134,12 +132,12 @@ class Chooser {
             refused_[m->name] = why->text;
             continue;
           }
-        Candidate c{{.part = *own,
-                     .plan = proposal->plan,
-                     .rewrites = proposal->rewrites,
-                     .by = m->name},
-                    {}};
-        for (const Model* e : evaluators_) c.seconds.push_back(seconds(*e, own, c.part.plan));
+        Candidate c{
+            {.part = *own, .plan = proposal->plan, .rewrites = proposal->rewrites, .by = m->name},
+            {}};
+        for (const Model* e : evaluators_)
+          if (const auto its = seconds(*e, own, c.part.plan))
+            c.seconds = std::max(c.seconds.value_or(0), *its);
         all.push_back(std::move(c));
       } catch (const InputError& e) {
         refused_[m->name] = e.what();
@@ -159,7 +157,7 @@ class Chooser {
     }
   }
 
-  Result<Proposal> joined(const std::vector<const Candidate*>& best, std::size_t e, double seconds) {
+  Result<Proposal> joined(const std::vector<const Candidate*>& best, double seconds) {
     std::vector<PartPlan> parts;
     for (const Candidate* c : best) parts.push_back(c->part);
     Result<JoinedPlan> all = join_plans(*q_.workload, parts);
@@ -171,19 +169,14 @@ class Chooser {
     out.price.traffic.by = "tilewright";
     out.price.traffic.machine = q_.machine->name;
     out.price.traffic.seconds = seconds;
-    const auto whole = after(q_.workload, out.rewrites);
-    if (const Result<Price> price = evaluators_[e]->price(question_of(q_, whole), out.plan,
-                                                          standard(*evaluators_[e])))
-      out.price.traffic.entries = price->traffic.entries;
-    std::int64_t bytes = 0;
-    for (const TrafficEntry& t : out.price.traffic.entries) bytes += (t.read + t.written).value;
-    out.detail = {{"volume_bytes", bytes}, {"seconds", seconds}, {"evaluator", evaluators_[e]->name}};
+    out.detail = {{"seconds", seconds},
+                  {"seconds_are", "of each part, the longest that a model gives its plan"}};
     out.detail["parts"] = ordered_json::array();
     for (const Candidate* c : best) {
       ordered_json operators = ordered_json::array();
       for (const Operator& op : c->part.part.operators()) operators.push_back(op.name);
       out.detail["parts"].push_back(
-          {{"operators", operators}, {"by", c->part.by}, {"seconds", or_null(c->seconds[e])}});
+          {{"operators", operators}, {"by", c->part.by}, {"seconds", or_null(c->seconds)}});
     }
     return out;
   }
@@ -205,10 +198,18 @@ class Chooser {
 Result<Proposal> propose_elsewhere(const Question& q, const Settings&) { return Chooser(q).run(); }
 
 Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings&) {
+  std::optional<Price> longest;
   for (const Model* m : q.others) {
     if (!m->times || m->price == nullptr) continue;
     Result<Price> price = m->price(question_of(q, q.workload), plan, standard(*m));
-    if (price && price->traffic.seconds) return price;
+    if (price && price->traffic.seconds &&
+        (!longest || *price->traffic.seconds > *longest->traffic.seconds))
+      longest = std::move(price).value();
+  }
+  if (longest) {
+    longest->traffic.entries.clear();  // the bytes are another model's
+    longest->traffic.by = "tilewright";
+    return *longest;
   }
   return Reason{"no model here knows how long the plan takes"};
 }

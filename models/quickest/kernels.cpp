@@ -25,7 +25,8 @@ struct Form {
 /// As even as pieces can be, rounded up to whole multiples.
 std::vector<std::int64_t> steps_of(std::int64_t extent, std::int64_t multiple, std::int64_t least,
                                    std::int64_t most) {
-  static constexpr std::array kPieces = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024};
+  static constexpr std::array kPieces = {1,  2,  3,  4,  6,   8,   12,  16,  24,
+                                         32, 48, 64, 96, 128, 256, 512, 1024};
   std::set<std::int64_t, std::greater<>> steps;
   for (std::int64_t pieces : kPieces) {
     const std::int64_t step =
@@ -118,7 +119,8 @@ class Search {
     std::vector<Form> forms;
     const auto order = w_.topological_order();
     if (order.size() == 1)
-      if (const auto p = product_of(w_, order[0]); p && !p->window) product_forms(order[0], *p, forms);
+      if (const auto p = product_of(w_, order[0]); p && !p->window)
+        product_forms(order[0], *p, forms);
     rows_forms(forms);
     return forms;
   }
@@ -175,7 +177,8 @@ class Search {
       Form f;
       f.variables = batch;
       for (int i : order)
-        if (i < static_cast<int>(own.size())) f.variables.push_back(own[static_cast<std::size_t>(i)]);
+        if (i < static_cast<int>(own.size()))
+          f.variables.push_back(own[static_cast<std::size_t>(i)]);
       f.kernel = [this, name = op.name, count = batch.size()](const std::vector<Variable>& all) {
         std::vector<std::pair<const Variable*, Binding>> loops;
         for (std::size_t i = 0; i < all.size(); ++i)
@@ -198,9 +201,8 @@ class Search {
     std::vector<LoopId> loops;
     for (const Affine& index : w_.op(last).outputs[0].target.index)
       for (const Term& t : index.terms) {
-        const bool reduced = std::ranges::any_of(w_.topological_order(), [&](OpId op) {
-          return w_.is_reduction(op, t.loop);
-        });
+        const bool reduced = std::ranges::any_of(
+            w_.topological_order(), [&](OpId op) { return w_.is_reduction(op, t.loop); });
         if (!reduced && std::ranges::find(loops, t.loop) == loops.end()) loops.push_back(t.loop);
       }
     return loops;
@@ -211,13 +213,14 @@ class Search {
   /// A block of rows through all operators: what lies between them stays on chip.
   void rows_forms(std::vector<Form>& forms) const {
     const std::vector<LoopId> loops = outer_loops();
-    const bool products = std::ranges::any_of(w_.topological_order(),
-                                              [&](OpId op) { return is_product(op); });
+    const bool products =
+        std::ranges::any_of(w_.topological_order(), [&](OpId op) { return is_product(op); });
     // So many of them, from the first on; the last one varies least in memory.
     for (std::size_t count = loops.size(); count > 0; --count)
       for (const bool depth_first : {false, true}) {
         if (depth_first && !products) continue;
-        forms.push_back(rows_form({loops.begin(), loops.begin() + static_cast<long>(count)}, depth_first));
+        forms.push_back(
+            rows_form({loops.begin(), loops.begin() + static_cast<long>(count)}, depth_first));
       }
     if (loops.empty()) forms.push_back(rows_form({}, false));
     // Another loop outermost, that threads share.
@@ -243,7 +246,9 @@ class Search {
         const auto p = product_of(w_, op);
         return p && p->rows >= 0 && w_.op(op).loops[static_cast<std::size_t>(p->rows)] == l;
       });
-      f.variables.push_back(innermost ? columns_of(l, 256) : rows ? rows_of(l, 48) : plain_of(l, rows ? 48 : 1));
+      f.variables.push_back(innermost ? columns_of(l, 256)
+                            : rows    ? rows_of(l, 48)
+                                      : plain_of(l, rows ? 48 : 1));
       around.insert(loop_name(l));
     }
     // Of each product, columns and depths that stand around it alone.

@@ -84,8 +84,8 @@ class Planner {
 
   /// Others are asked about what their papers plan: products with something around them.
   bool asks(const Group& group) const {
-    const auto products = std::ranges::count_if(
-        group.ops, [&](OpId op) { return q_.workload->is_contraction(op); });
+    const auto products =
+        std::ranges::count_if(group.ops, [&](OpId op) { return q_.workload->is_contraction(op); });
     return products == 2 || (products == 1 && product_window(group));
   }
   bool product_window(const Group& group) const {
@@ -98,8 +98,9 @@ class Planner {
     if (m.propose == nullptr) return;
     std::vector<std::optional<LevelId>> levels{std::nullopt};
     for (std::size_t i = q_.machine->levels.size(); i-- > 1;)
-      if (const Level& l = q_.machine->levels[i];
-          l.kind == LevelKind::cache && l.private_to >= Unit::grid && LevelId(i) != q_.machine->default_level())
+      if (const Level& l = q_.machine->levels[i]; l.kind == LevelKind::cache &&
+                                                  l.private_to >= Unit::grid &&
+                                                  LevelId(i) != q_.machine->default_level())
         levels.emplace_back(LevelId(i));
     for (const auto& level : levels) {
       Question asked = q_;
@@ -193,8 +194,6 @@ ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges) {
   return all;
 }
 
-
-
 Result<Proposal> propose(const Question& q, const Settings& settings) {
   const auto begun = std::chrono::steady_clock::now();
   const Result<Rates> r = rates_of(q);
@@ -231,9 +230,9 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
     std::vector<KernelChoice> all;
     const Best& b = best[part_of[kernel]];
     if (b.plan.kernels.size() > 1) return all;
-    for (const Choice& c : b.others)
-      all.push_back({.kernel = c.kernel, .seconds = c.seconds});
-    for (KernelChoice& c : all) c.kernel.name = plan.kernels[kernel].name, c.kernel.by = plan.kernels[kernel].by;
+    for (const Choice& c : b.others) all.push_back({.kernel = c.kernel, .seconds = c.seconds});
+    for (KernelChoice& c : all)
+      c.kernel.name = plan.kernels[kernel].name, c.kernel.by = plan.kernels[kernel].by;
     return all;
   };
   double bytes = 0;
@@ -250,8 +249,10 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
     one.update(time_json(*r, times[k]));
     out.detail["kernels_predicted"].push_back(std::move(one));
   }
-  if (settings.flag("why")) out.detail["edges"] = edges_json(*q.workload, partitioner.edges(*found));
-  out.detail["partitions"] = found->exact ? "all into connected parts" : "grown along edges that gain";
+  if (settings.flag("why"))
+    out.detail["edges"] = edges_json(*q.workload, partitioner.edges(*found));
+  out.detail["partitions"] =
+      found->exact ? "all into connected parts" : "grown along edges that gain";
   out.detail["groups_priced"] = found->priced;
   out.detail["assumed"] = r->assumed;
   out.search_seconds =
@@ -292,18 +293,20 @@ std::span<const OptionSpec> options() {
 }  // namespace
 
 Model model() {
-  return {.name = "tilewright",
-          .summary = "the plan of least predicted seconds: kernels of our own search and of every "
-                     "other model, of any workload",
-          .source = "this project (docs/planner.md)",
-          .assumptions = {"constants are the machine file's, as `calibrate` measures them; what it "
-                          "does not say is assumed and listed in the answer",
-                          "what a loop's body touches stays in a cache for the next iteration where "
-                          "it fits; of the waits that overlap, a quarter of the shorter ones is seen"},
-          .options = options(),
-          .times = true,
-          .propose = propose,
-          .price = price};
+  return {
+      .name = "tilewright",
+      .summary =
+          "the plan of least predicted seconds: kernels of our own search and of every "
+          "other model, of any workload",
+      .source = "this project (docs/planner.md)",
+      .assumptions = {"constants are the machine file's, as `calibrate` measures them; what it "
+                      "does not say is assumed and listed in the answer",
+                      "what a loop's body touches stays in a cache for the next iteration where "
+                      "it fits; of the waits that overlap, a quarter of the shorter ones is seen"},
+      .options = options(),
+      .times = true,
+      .propose = propose,
+      .price = price};
 }
 
 }  // namespace tilewright::quickest

@@ -120,7 +120,8 @@ const Best* Partitioner::best_of(const Part& ops) {
   std::optional<Best> best;
   const auto like = shapes_.find(shape);
   if (like != shapes_.end() && (!like->second.second || like->second.second->rewrites.empty())) {
-    if (like->second.second) best = renamed(*like->second.second, *like->second.first, *group.workload);
+    if (like->second.second)
+      best = renamed(*like->second.second, *like->second.first, *group.workload);
   } else {
     ++priced_;
     best = find_(group);
@@ -137,8 +138,7 @@ double Partitioner::seconds(const Part& ops) {
 
 bool Partitioner::may_join(const Part& ops) const {
   if (ops.size() > kMostOperators) return false;
-  const auto products =
-      std::ranges::count_if(ops, [&](OpId op) { return w_->is_contraction(op); });
+  const auto products = std::ranges::count_if(ops, [&](OpId op) { return w_->is_contraction(op); });
   return products <= kMostProducts && !no_subgraph(*w_, ops);
 }
 
@@ -199,7 +199,8 @@ std::vector<Part> Partitioner::all_partitions_best(const std::vector<Part>& atom
       const bool single = (group & (group - 1)) == 0;
       if (!single && (!connected(ops) || !may_join(ops))) continue;
       const double together = least[done] + seconds(ops);
-      if (together < least[done | group]) least[done | group] = together, taken[done | group] = group;
+      if (together < least[done | group])
+        least[done | group] = together, taken[done | group] = group;
     }
   }
   std::vector<Part> parts;
@@ -338,9 +339,9 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
           more = false;
           for (OpId o : Part(first))
             for (const Access& y : w_->op(o).inputs)
-              if (const OpId q = w_->producer(y.tensor);
-                  q.valid() && std::ranges::binary_search(a, q) &&
-                  std::ranges::find(first, q) == first.end())
+              if (const OpId q = w_->producer(y.tensor); q.valid() &&
+                                                         std::ranges::binary_search(a, q) &&
+                                                         std::ranges::find(first, q) == first.end())
                 first.push_back(q), more = true;
         }
         std::ranges::sort(first);

@@ -14,11 +14,11 @@ namespace tilewright::quickest {
 /// What is known of a group: the best plan of it, and others behind it.
 struct Best {
   double seconds = 0;
-  std::string by = {};                ///< the model that proposed it; empty: our own search
-  Plan plan = {};                     ///< of the group's workload, after `rewrites`
+  std::string by = {};  ///< the model that proposed it; empty: our own search
+  Plan plan = {};       ///< of the group's workload, after `rewrites`
   std::vector<std::string> rewrites = {};
-  std::vector<KernelTime> times = {}; ///< by kernel, where the machine is a processor
-  std::vector<Choice> others = {};    ///< single kernels that may stand in its place, best first
+  std::vector<KernelTime> times = {};  ///< by kernel, where the machine is a processor
+  std::vector<Choice> others = {};     ///< single kernels that may stand in its place, best first
 };
 
 /// Finds the best plan of a group; nothing where it has none.

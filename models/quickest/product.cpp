@@ -18,7 +18,7 @@ bool through_window(const Access& a) {
   return std::ranges::any_of(a.index, [](const Affine& i) { return i.terms.size() > 1; });
 }
 
-constexpr double kLatency = 4;      // cycles of a multiply-add
+constexpr double kLatency = 4;  // cycles of a multiply-add
 constexpr std::int64_t kMostRows = 12;
 
 }  // namespace
@@ -77,10 +77,9 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
     const std::int64_t most = std::min<std::int64_t>(kMostRows, m * n / width);
     const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(lines, most));
     const std::int64_t height = ceil_div(std::max<std::int64_t>(lines, 1), groups);
-    const double cycles =
-        static_cast<double>(panels * groups) *
-        std::max({static_cast<double>(width * height) * r.fma / r.cycle,
-                  static_cast<double>(width + height) / 2, kLatency});
+    const double cycles = static_cast<double>(panels * groups) *
+                          std::max({static_cast<double>(width * height) * r.fma / r.cycle,
+                                    static_cast<double>(width + height) / 2, kLatency});
     if (best[0] == 0 || cycles < least) least = cycles, best = {height, width};
   }
   return best;

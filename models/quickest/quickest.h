@@ -26,27 +26,27 @@ namespace tilewright::quickest {
 
 /// A cache as one thread sees it.
 struct CacheRate {
-  std::string boundary;       ///< "L2/L1"
-  double capacity = 0;        ///< bytes that one thread may keep there: its share where threads share
-  double line = 64;           ///< bytes
+  std::string boundary;  ///< "L2/L1"
+  double capacity = 0;   ///< bytes that one thread may keep there: its share where threads share
+  double line = 64;      ///< bytes
   std::int64_t ways = 0, sets = 0;
-  double core = 0;            ///< seconds a byte that comes in, one thread alone
-  double all = 0;             ///< seconds a byte, over all threads together; 0: not shared
+  double core = 0;  ///< seconds a byte that comes in, one thread alone
+  double all = 0;   ///< seconds a byte, over all threads together; 0: not shared
 };
 
 /// Seconds of a processor's work. All constants are the machine file's; what it does not say is
 /// assumed and listed.
 struct Rates {
   int threads = 1;
-  std::int64_t element = 4;   ///< bytes of the products' type in registers
-  std::int64_t lanes = 16;    ///< elements of a vector
+  std::int64_t element = 4;  ///< bytes of the products' type in registers
+  std::int64_t lanes = 16;   ///< elements of a vector
   double cycle = 0;
-  double fma = 0;             ///< a vector's multiply-add
-  double call = 0;            ///< a block of a product in registers, beside its multiply-adds
+  double fma = 0;                   ///< a vector's multiply-add
+  double call = 0;                  ///< a block of a product in registers, beside its multiply-adds
   double light = 0, expensive = 0;  ///< a vector's operation
-  double library = 0;         ///< an element's, of a function that is called
-  double copy = 0;            ///< a line that is packed
-  double region = 0;          ///< threads begin and end
+  double library = 0;               ///< an element's, of a function that is called
+  double copy = 0;                  ///< a line that is packed
+  double region = 0;                ///< threads begin and end
   std::vector<std::array<std::int64_t, 2>> micro_kernels;  ///< rows and vectors
   std::vector<CacheRate> caches;                           ///< innermost first
   std::vector<std::string> assumed;
@@ -84,7 +84,7 @@ struct KernelTime {
   std::vector<double> waiting;  ///< seconds of it
   /// By Rates::caches, by tensor: bytes that come in, and that go out.
   std::vector<std::vector<std::pair<double, double>>> tensors;
-  double share = 1;             ///< of the threads' time that is used
+  double share = 1;  ///< of the threads' time that is used
 };
 
 /// What a kernel of a resolved plan takes on a processor. Bytes into caches are counted by tiles:
@@ -104,8 +104,8 @@ struct Choice {
 
 /// A part of the workload to find one kernel for.
 struct Group {
-  Part ops;                                    ///< of the whole, ascending
-  std::shared_ptr<const Workload> workload;    ///< of these operators alone
+  Part ops;                                  ///< of the whole, ascending
+  std::shared_ptr<const Workload> workload;  ///< of these operators alone
 };
 
 /// Kernels that compute the whole group, fastest first; empty where none is legal. `effort`: how

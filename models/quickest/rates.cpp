@@ -84,8 +84,8 @@ Result<Rates> rates_of(const Question& q) {
   r.lanes = std::max<std::int64_t>(1, static_cast<std::int64_t>(vector) / r.element);
   const auto peak = u.peak.find(std::string(name_of(type)));
   if (peak != u.peak.end()) {
-    r.fma = 2.0 * static_cast<double>(r.lanes) * static_cast<double>(std::max<std::int64_t>(1, u.count)) /
-            peak->second.value;
+    r.fma = 2.0 * static_cast<double>(r.lanes) *
+            static_cast<double>(std::max<std::int64_t>(1, u.count)) / peak->second.value;
   } else {
     r.fma = r.cycle / kFmaACycle;
     r.assumed.push_back(formatted("multiply-adds: {} vectors a cycle", kFmaACycle));
@@ -97,7 +97,8 @@ Result<Rates> rates_of(const Question& q) {
   r.call = r.cycle * find_cycles(u, "call", kCall, r.assumed);
   r.region = r.cycle * find_cycles(u, "region", kRegion, r.assumed);
   // Blocks of as many accumulators as registers allow (Chimera, section V-B, lists them).
-  if (u.registers >= 32 || (q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16))
+  if (u.registers >= 32 ||
+      (q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16))
     r.micro_kernels = {{6, 4}, {5, 5}};
   else
     r.micro_kernels = {{6, 2}, {4, 3}};

@@ -19,9 +19,9 @@ double sum(const Objects& o) { return std::accumulate(o.begin(), o.end(), 0.0); 
 /// What a subtree does in one run of it, one thread.
 struct Work {
   double arithmetic = 0, packing = 0;
-  Objects foot;                ///< bytes that it touches, whole lines
-  std::vector<Objects> moved;  ///< by cache: bytes that come in
-  std::vector<Objects> copied; ///< by cache: bytes that loads bring in, beside `moved`
+  Objects foot;                 ///< bytes that it touches, whole lines
+  std::vector<Objects> moved;   ///< by cache: bytes that come in
+  std::vector<Objects> copied;  ///< by cache: bytes that loads bring in, beside `moved`
 };
 
 /// A load that is repeated only where its tile changes.
@@ -67,7 +67,8 @@ class Walk {
   bool in_place(BufferId id) const {
     const Buffer& b = k_.buffer(id);
     const Level& level = s_.machine->level(b.level);
-    if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding) return false;
+    if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding)
+      return false;
     const DType type = w_.tensor(b.tensor).dtype;
     if (type != DType::f32 && type != DType::f64) return false;
     if (level.managed == Managed::software) return false;
@@ -163,7 +164,8 @@ class Walk {
     for (const Work& p : parts) {
       sum_of.arithmetic += p.arithmetic;
       sum_of.packing += p.packing;
-      for (std::size_t o = 0; o < objects_; ++o) sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
+      for (std::size_t o = 0; o < objects_; ++o)
+        sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
       for (std::size_t c = 0; c < r_.caches.size(); ++c)
         for (std::size_t o = 0; o < objects_; ++o) sum_of.moved[c][o] += p.moved[c][o];
     }
@@ -171,8 +173,8 @@ class Walk {
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(needed, r_.caches[c].capacity);
       for (std::size_t o = 0; o < objects_; ++o)
-        sum_of.moved[c][o] = stays * std::min(sum_of.foot[o], sum_of.moved[c][o]) +
-                             (1 - stays) * sum_of.moved[c][o];
+        sum_of.moved[c][o] =
+            stays * std::min(sum_of.foot[o], sum_of.moved[c][o]) + (1 - stays) * sum_of.moved[c][o];
     }
     return all;
   }
@@ -180,13 +182,18 @@ class Walk {
   Visit visit(NodeId id, const Ranges& ranges) {
     const ScheduleNode& n = k_.node(id);
     switch (n.kind) {
-      case NodeKind::loop: return visit_loop(id, ranges);
+      case NodeKind::loop:
+        return visit_loop(id, ranges);
       case NodeKind::sequence:
-      case NodeKind::pack: return in_sequence(n.children, ranges);
-      case NodeKind::load: return visit_load(id, ranges);
-      case NodeKind::compute: return {.part = visit_compute(id, ranges)};
+      case NodeKind::pack:
+        return in_sequence(n.children, ranges);
+      case NodeKind::load:
+        return visit_load(id, ranges);
+      case NodeKind::compute:
+        return {.part = visit_compute(id, ranges)};
       case NodeKind::store:
-      case NodeKind::sync: break;
+      case NodeKind::sync:
+        break;
     }
     return {.part = nothing()};
   }
@@ -242,8 +249,8 @@ class Walk {
       // All of it stays, or what one iteration leaves for the next.
       const double stays = std::max(kept(whole, capacity), kept(one + changing, capacity));
       for (std::size_t o = 0; o < foot.size(); ++o)
-        all.moved[c][o] = stays * std::min(foot[o], n * all.moved[c][o]) +
-                          (1 - stays) * n * all.moved[c][o];
+        all.moved[c][o] =
+            stays * std::min(foot[o], n * all.moved[c][o]) + (1 - stays) * n * all.moved[c][o];
     }
     all.arithmetic *= n;
     all.packing *= n;
@@ -307,8 +314,8 @@ class Walk {
     return v;
   }
 
-  /// The first tile that is met says whether a buffer is packed, as its largest one would: where its
-  /// rows, or those that a micro-kernel walks together, share sets.
+  /// The first tile that is met says whether a buffer is packed, as its largest one would: where
+  /// its rows, or those that a micro-kernel walks together, share sets.
   void decide(NodeId load, const Box& box, const Ranges& ranges) {
     const ScheduleNode& n = k_.node(load);
     if (packed_.contains(n.buffer)) return;
@@ -384,8 +391,9 @@ class Walk {
         continue;
       }
       const auto elements = gathered_elements(s_, k_, n.op, use.inputs.front(), ranges);
-      p.foot[use.tensor.index()] = std::min(static_cast<double>(w_.tensor(use.tensor).bytes().value),
-                                            static_cast<double>(elements) * line());
+      p.foot[use.tensor.index()] =
+          std::min(static_cast<double>(w_.tensor(use.tensor).bytes().value),
+                   static_cast<double>(elements) * line());
     }
     for (const OutputUse& use : n.writes)
       add_foot(use.buffer, write_box(s_, k_, n.op, use.output, ranges), p.foot);
@@ -421,7 +429,8 @@ class Walk {
     Objects panel(objects_, 0.0), all(objects_, 0.0);
     panel[a] += whole.foot[a] / times, panel[b] += whole.foot[b] / times / panels;
     panel[c] += whole.foot[c] / times / panels;
-    all[a] += whole.foot[a] / times, all[b] += whole.foot[b] / times, all[c] += whole.foot[c] / times;
+    all[a] += whole.foot[a] / times, all[b] += whole.foot[b] / times,
+        all[c] += whole.foot[c] / times;
     Work p = groups > 1 ? repeated(std::move(block), groups, panel) : std::move(block);
     if (panels > 1) p = repeated(std::move(p), panels, all);
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
@@ -518,7 +527,8 @@ class Walk {
       if (l.kind != NodeKind::loop) continue;
       bool reduces = false;
       for (const OpLoop& c : l.cuts)
-        reduces = reduces || w_.is_reduction(c.op, w_.op(c.op).loops[static_cast<std::size_t>(c.local)]);
+        reduces =
+            reduces || w_.is_reduction(c.op, w_.op(c.op).loops[static_cast<std::size_t>(c.local)]);
       if (reduces) continue;
       const double trips_here = static_cast<double>(l.max_trips);
       const double even = trips_here / (std::ceil(trips_here / r_.threads) * r_.threads);
@@ -549,8 +559,10 @@ class Walk {
       const double together = bytes * r_.caches[c].all;
       t.bytes.push_back(bytes);
       t.waiting.push_back(std::max(alone, together));
-      if (t.waiting.back() > longest) others += longest, longest = t.waiting.back();
-      else others += t.waiting.back();
+      if (t.waiting.back() > longest)
+        others += longest, longest = t.waiting.back();
+      else
+        others += t.waiting.back();
     }
     // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden.
     constexpr double kSeen = 0.25;
@@ -563,8 +575,8 @@ class Walk {
   const Workload& w_;
   const Rates& r_;
   std::size_t tensors_, objects_;
-  std::vector<double> tile_;                ///< by buffer: bytes of its largest tile so far
-  std::vector<bool> written_;               ///< by object
+  std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
+  std::vector<bool> written_;  ///< by object
   std::map<BufferId, bool> packed_;
 };
 
