@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kPlanHelp =
     "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with "
     "--order\n"
-    "(and --tiles, or tiles solved), or with --model (the model's best).";
+    "(and --tiles, or tiles solved), or with --model (the model's best; our planner's without).";
 
 using Specs = std::vector<OptionSpec>;
 
@@ -109,15 +109,15 @@ Verb plan_verb() {
       .name = "plan",
       .summary = "the model's best plan, its traffic and time, its gap to the lower bound",
       .subject = "W",
-      .details =
-          "The model is " + standard_model().name +
-          " unless --model says another. --target raises the smallest tile to "
-          "that\n"
-          "target's micro-kernel. -o writes the plan file.",
+      .details = "The model is " + standard_model().name +
+                 " unless --model says another. --target raises the smallest tile to "
+                 "that\n"
+                 "target's micro-kernel. -o writes the plan file.",
       .returns =
           "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.",
       .options =
-          shared_options({"machine", "rewrite", "model", "level", "capacity", "target", "seed"}) +
+          shared_options(
+              {"machine", "rewrite", "model", "level", "capacity", "target", "threads", "seed"}) +
           Specs{{.name = "part",
                  .value = "'OP OP'",
                  .help = "plan these operators alone: what crosses the cut is input and output"},
@@ -290,15 +290,39 @@ Verb emit_verb() {
           "--explain: the thread program that CUDA text is printed from; of other targets nothing.",
       .returns =
           "Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.",
-      .options = plan_options() + shared_options({"target", "threads", "seed"}) +
-                 Specs{{.name = "explain",
-                        .kind = OptionKind::flag,
-                        .help = "what the threads of each kernel do, step by step; -o may be left out"},
-                       out("DIR", "the folder to write")},
+      .options =
+          plan_options() + shared_options({"target", "threads", "seed"}) +
+          Specs{{.name = "explain",
+                 .kind = OptionKind::flag,
+                 .help = "what the threads of each kernel do, step by step; -o may be left out"},
+                out("DIR", "the folder to write")},
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
         return emit(checked(r, "emit"), s.find_text("out").value_or(""), s.flag("explain"));
+      }};
+}
+
+Verb calibrate_verb() {
+  return {
+      .name = "calibrate",
+      .summary = "measure this machine into a machine file that -m FILE reads",
+      .details =
+          "Clock, bandwidth and latency of every cache and of memory (one and all threads), the "
+          "rate\n"
+          "of multiply-adds, what a block of a product, a packed line, a vector's operation and\n"
+          "beginning threads take. Each number says when it was measured and how far its samples "
+          "lie\n"
+          "apart; numbers that scatter are not written. What is there is kept in FILE.part: run "
+          "it\n"
+          "again and it goes on.",
+      .returns =
+          "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'written'}.",
+      .options = shared_options({"machine"}) + one(out("FILE", "the machine file to write")),
+      .run = [](const Request& r, const Settings& s) {
+        Request of = r;
+        if (!of.machine && !of.machine_text) of.machine = "host";
+        return calibrate(of, s.find_text("out").value_or(""));
       }};
 }
 
@@ -478,7 +502,8 @@ Verb validate_verb() {
       .summary = "predicted against true traffic over many tilings",
       .subject = "W",
       .details =
-          "What the model says goes into the innermost level, partial tiles at their size. Tilings\n"
+          "What the model says goes into the innermost level, partial tiles at their size. "
+          "Tilings\n"
           "are drawn in the model's notation, or as a plan's tiles redrawn (W may be a plan),\n"
           "each with equal probability, from those whose memory use is at most half the\n"
           "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
@@ -502,7 +527,7 @@ Verb validate_verb() {
 std::vector<Verb> harness_verbs() {
   std::vector<Verb> all = lists();
   for (const auto make : {explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
-                          emit_verb, run_verb, measure_verb, validate_verb})
+                          calibrate_verb, emit_verb, run_verb, measure_verb, validate_verb})
     all.push_back(make());
   return all;
 }

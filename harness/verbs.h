@@ -70,6 +70,10 @@ struct WalkOptions {
 /// for one that overflows a software-managed level (`fits` false). Cost: one visit a line touched.
 Answer simulate(const Request& request, const WalkOptions& options = {});
 
+/// A machine file of this machine whose numbers are measured, written to `out`
+/// (harness/calibrate.h). Refused where numbers scatter. Cost: a minute or two.
+Answer calibrate(const Request& request, const std::string& out);
+
 // ---- Targets ------------------------------------------------------------------------------------
 /// The request's `target` and `target_options` say what for; without a target it is the first of
 /// the registry.

@@ -8,7 +8,7 @@
       model_of(exact_count, model) model_of(cached, model) model_of(bounds, model)          \
           model_of(fusionstitching, model) model_of(fusionstitching, xla_model)             \
               model_of(fusionstitching, unfused_model) model_of(souffle, model)             \
-                  model_of(powerfusion, model)
+                  model_of(powerfusion, model) model_of(quickest, model)
 
 namespace tilewright {
 

@@ -242,8 +242,9 @@ class KernelEmitter : private RangeEmitter {
   std::vector<bool> once_;  ///< by buffer: some compute !once writes it
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
   std::vector<std::string> packed_;
-  std::vector<bool> plain_;    ///< by buffer
-  std::vector<SymBox> fixed_;  ///< by buffer: the box that it was last fixed to, of one pass
+  std::vector<bool> plain_;     ///< by buffer
+  std::vector<bool> streamed_;  ///< by buffer: written once a block of a product, between depths
+  std::vector<SymBox> fixed_;   ///< by buffer: the box that it was last fixed to, of one pass
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.
   std::vector<std::set<std::vector<std::int64_t>>> panels_;
   bool blocks_numbered_ = false;  ///< some tile is chosen by block number
