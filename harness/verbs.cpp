@@ -74,6 +74,41 @@ std::vector<Verb> lists() {
   };
 }
 
+const std::vector<Bound<ImportOptions>>& import_options() {
+  static const std::vector<Bound<ImportOptions>> all = {
+      {{.name = "bind",
+        .kind = OptionKind::pairs,
+        .accepted = "NAME=N, with commas between",
+        .value = "batch=1,seq=128",
+        .help = "extents of symbolic dimensions; also behind the file's name, model.onnx:batch=1",
+        .repeated = true},
+       into<&ImportOptions::bind>},
+      {{.name = "skip",
+        .kind = OptionKind::flag,
+        .help = "import what is supported: what other nodes make becomes an input, and what only "
+                "they read an output"},
+       into<&ImportOptions::skip>},
+      {out("FILE", "the workload file to write"), into<&ImportOptions::out>}};
+  return all;
+}
+
+Verb import_verb() {
+  return {
+      .name = "import",
+      .summary = "an ONNX model as a workload file",
+      .subject = "W",
+      .details =
+          "Any verb that takes a workload takes the .onnx file, too; this one says what becomes of\n"
+          "it. Weights stay in the file: the workload names their place, and runs use their values.",
+      .returns =
+          "Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', "
+          "'unused', ...}.",
+      .options = specs_of(import_options()),
+      .run = [](const Request& r, const Settings& s) {
+        return import_model(r, read(import_options(), s));
+      }};
+}
+
 Verb explain_verb() {
   return {
       .name = "explain",
@@ -501,7 +536,7 @@ Verb validate_verb() {
 
 std::vector<Verb> harness_verbs() {
   std::vector<Verb> all = lists();
-  for (const auto make : {explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
+  for (const auto make : {import_verb, explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
                           emit_verb, run_verb, measure_verb, validate_verb})
     all.push_back(make());
   return all;
