@@ -165,7 +165,7 @@ def windows(case, rank, size):
 
 def conv(case):
     rank = case.integer(1, 2) if case.integer(0, 4) else 3
-    size = case.shape(rank, 2, 8)
+    size = case.shape(rank, 1, 8)
     attributes, kernel = windows(case, rank, size)
     group = case.pick(1, 1, 2, 3)
     channels = group * (1 if case.integer(0, 2) == 0 else case.integer(1, 3))
@@ -187,7 +187,7 @@ def conv_transpose(case):
         attributes["dilations"] = case.shape(rank, 1, 2)
     group = case.pick(1, 1, 2)
     channels = group * case.integer(1, 3)
-    inputs = [case.input([case.integer(1, 2), channels, *case.shape(rank, 3, 5)]),
+    inputs = [case.input([case.integer(1, 2), channels, *case.shape(rank, 1, 5)]),
               case.weight([channels, case.integer(1, 3), *kernel])]
     if case.integer(0, 1):
         inputs.append(case.weight([inputs and group * case.weights[0].dims[1]]))

@@ -240,13 +240,17 @@ bool Builder::regroup(View& view, const Shape& to) {
   all = view.dims.front();
   view.dims.assign(to.size(), {});
   std::size_t next = all.size();
-  for (std::size_t d = to.size(); d-- > 0;)
-    for (std::int64_t n = 1; n < to[d];) {
-      if (next == 0) return false;
+  for (std::size_t d = to.size(); d-- > 0;) {
+    std::int64_t n = 1;
+    // A dimension of one element may have a variable, too (plain's kept).
+    while (next > 0 && (n < to[d] || (to[d] == 1 && n == 1 && extent(all[next - 1]) == 1))) {
       const Var v = all[--next];
       view.dims[d].insert(view.dims[d].begin(), v);
       n *= extent(v);
+      if (to[d] == 1) break;
     }
+    TW_CHECK(n == to[d], "variables that are not the dimension's");
+  }
   return true;
 }
 
@@ -367,6 +371,16 @@ Value Builder::taken(const std::string& name, const Value& v, std::size_t dim,
 
 Value Builder::gathered(const std::string& name, const Value& v, std::size_t dim,
                         const Value& indices) {
+  if (indices.uniform) {
+    Value one = sliced(name, v, dim, static_cast<std::int64_t>(*indices.uniform), 1, 1);
+    Shape to = one.shape, wide;
+    const auto place = to.erase(to.begin() + static_cast<std::ptrdiff_t>(dim));
+    const std::ptrdiff_t at = place - to.begin();
+    wide = to;
+    to.insert(to.begin() + at, indices.shape.size(), 1);
+    wide.insert(wide.begin() + at, indices.shape.begin(), indices.shape.end());
+    return expanded(reshaped(name, one, to), wide);
+  }
   View view = read(v);
   normalise(view);
   const bool usable = view.dims[dim].size() == 1 &&
@@ -374,16 +388,7 @@ Value Builder::gathered(const std::string& name, const Value& v, std::size_t dim
                         return e.plain == view.dims[dim].front();
                       }) == 1;
   if (!usable) return gathered(name, plain(name + "_whole", v, {dim}), dim, indices);
-  // Uniform indices are one index.
-  Value by_value = indices;
-  if (indices.uniform)
-    return expanded(sliced(name, v, dim, static_cast<std::int64_t>(*indices.uniform), 1, 1),
-                    [&] {
-                      Shape to = v.shape;
-                      to[dim] = 1;
-                      return to;
-                    }());
-  View by = read(by_value);
+  View by = read(indices);
   tensors_[static_cast<std::size_t>(by.tensor)].indexes = true;
   normalise(by);
   const Var old = view.dims[dim].front();
@@ -434,7 +439,8 @@ Value Builder::gather_copy(const std::string& name, const Value& v, const Shape&
     Group g;
     std::int64_t a = 1, b = 1;
     do {
-      if (f < v.shape.size() && (a <= b || t == to.size()))
+      const bool even = a == b && !g.from.empty();
+      if (f < v.shape.size() && ((a <= b && !even) || t == to.size()))
         a *= v.shape[f], g.from.push_back(f++);
       else if (t < to.size())
         b *= to[t], g.to.push_back(t++);

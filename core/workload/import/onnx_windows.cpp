@@ -13,7 +13,9 @@ using Args = std::vector<Expr>;
 struct Window {
   std::int64_t kernel = 1, stride = 1, dilation = 1, begin = 0, end = 0, in = 1, out = 1;
   std::int64_t reach() const { return dilation * (kernel - 1) + 1; }
-  bool trivial() const { return kernel == 1 && stride == 1 && begin == 0 && in == out; }
+  bool trivial() const {
+    return kernel == 1 && begin == 0 && in == out && (stride == 1 || out == 1);
+  }
   /// Whether any window reads beyond the image.
   bool outside() const { return begin > 0 || (out - 1) * stride - begin + reach() > in; }
 };
