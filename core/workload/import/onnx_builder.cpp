@@ -393,7 +393,7 @@ class Finisher {
     const std::string base = out;
     std::size_t& next = numbers_[base];
     while (!is_identifier(out) || taken_.contains(out) || looks_like_loop(out))
-      out = base + "_" + std::to_string(++next);
+      out = base + "_v" + std::to_string(++next);  // no loop's name
     taken_.insert(out);
     return out;
   }

@@ -243,8 +243,8 @@ class Reader {
           integers(in, 11, numbers))
         return;
       if ((in.tag() == 4 || in.tag() == 10) && is_message(in)) {
+        packed_type = in.tag() == 4 ? "f32" : "f64";  // reading ends the field
         packed = viewed(in);
-        packed_type = in.tag() == 4 ? "f32" : "f64";
       } else if (in.tag() == 4 && in.wire_type() == pbf_wire_type::fixed32) {
         floats.push_back(in.get_float());
       } else if (in.tag() == 10 && in.wire_type() == pbf_wire_type::fixed64) {
