@@ -14,8 +14,8 @@ void add_ends(Table& table, const ordered_json& ends, const char* what) {
   for (const ordered_json& e : ends) {
     std::string shape;
     for (const ordered_json& n : e["shape"]) shape += (shape.empty() ? "" : " x ") + cell(n);
-    table.add({what, text(e, "name"), text(e, "tensor"), shape.empty() ? "1" : shape,
-               text(e, "dtype")});
+    table.add(
+        {what, text(e, "name"), text(e, "tensor"), shape.empty() ? "1" : shape, text(e, "dtype")});
   }
 }
 

@@ -17,10 +17,8 @@ ordered_json ends(const OnnxImport& made, bool inputs) {
     const TensorId id = made.workload.find_tensor(name).value();
     const Tensor& t = made.workload.tensor(id);
     if (made.workload.is_input(id) == inputs)
-      all.push_back({{"name", onnx},
-                     {"tensor", name},
-                     {"shape", t.shape},
-                     {"dtype", name_of(t.dtype)}});
+      all.push_back(
+          {{"name", onnx}, {"tensor", name}, {"shape", t.shape}, {"dtype", name_of(t.dtype)}});
   }
   return all;
 }

@@ -24,8 +24,7 @@ MappedFile::MappedFile(const std::string& path, std::string_view accepted) {
   struct stat status = {};
   const bool regular = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
   const auto size = regular ? static_cast<std::size_t>(status.st_size) : 0;
-  void* const begin =
-      size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : nullptr;
+  void* const begin = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : nullptr;
   const std::string why = std::strerror(errno);
   ::close(file);
   if (!regular) fail("no regular file");

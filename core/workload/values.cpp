@@ -111,7 +111,8 @@ std::vector<double> read_values(const Values& values, std::size_t count, std::st
   const auto size = static_cast<std::size_t>(value_size(values.type));
   const auto offset = static_cast<std::size_t>(values.offset);
   if (offset > file.bytes().size() || (file.bytes().size() - offset) / size < count)
-    fail(to_text(values), "goes past the file's end, " + std::to_string(file.bytes().size()) + " bytes");
+    fail(to_text(values),
+         "goes past the file's end, " + std::to_string(file.bytes().size()) + " bytes");
   return values_at(values.type, file.bytes().data() + offset, count);
 }
 

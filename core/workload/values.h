@@ -11,9 +11,9 @@ namespace tilewright {
 
 /// Elements of a file, row-major, little-endian, from a byte on; or a list.
 struct Values {
-  std::string file = {};   ///< empty: `list`
-  std::int64_t offset = 0; ///< bytes
-  std::string type = {};   ///< of an element in the file: one of value_types()
+  std::string file = {};    ///< empty: `list`
+  std::int64_t offset = 0;  ///< bytes
+  std::string type = {};    ///< of an element in the file: one of value_types()
   std::vector<double> list = {};
   friend bool operator==(const Values&, const Values&) = default;
 };

@@ -240,7 +240,9 @@ TEST_F(Onnx, BrokenFilesAreRefused) {
       ++refused;
       const std::string what = e.what();
       EXPECT_THAT(what, HasSubstr("broken.onnx"));
-      if (what.find("cannot be imported") == what.npos) EXPECT_THAT(what, Not(HasSubstr("\n")));
+      if (what.find("cannot be imported") == what.npos) {
+        EXPECT_THAT(what, Not(HasSubstr("\n")));
+      }
     }
   }
   EXPECT_GT(refused, 150);

@@ -1,6 +1,5 @@
 // ONNX files, with and without --skip. Values of weights are never read but for small ones.
 #include "core/workload/import/onnx_import.h"
-
 #include "core/workload/text.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -13,13 +13,20 @@ constexpr std::int64_t kMostUniform = 65536;  // elements that are looked at
 
 DType stored_type(std::int32_t type, DType floats) {
   switch (type) {
-    case kFloat: return DType::f32;
-    case kFloat16: return DType::f16;
-    case kBfloat16: return DType::bf16;
-    case kDouble: return DType::f64;
-    case kInt8: return DType::i8;
-    case kBool: return floats;  // 0 and 1
-    default: return DType::i32;
+    case kFloat:
+      return DType::f32;
+    case kFloat16:
+      return DType::f16;
+    case kBfloat16:
+      return DType::bf16;
+    case kDouble:
+      return DType::f64;
+    case kInt8:
+      return DType::i8;
+    case kBool:
+      return floats;  // 0 and 1
+    default:
+      return DType::i32;
   }
 }
 
@@ -62,7 +69,8 @@ Expr Builder::guarded(const std::vector<VarTerm>& terms, std::int64_t offset, st
   return inside;
 }
 
-// ---- Values ---------------------------------------------------------------------------------------
+// ---- Values
+// ---------------------------------------------------------------------------------------
 
 View Builder::view_of_tensor(int tensor, const Shape& shape) {
   View view{.tensor = tensor};
@@ -161,7 +169,8 @@ Expr Builder::operand(const Value& v, std::vector<View>& reads, View* view) {
   return {.kind = Expr::Kind::input, .input = static_cast<int>(reads.size()) - 1};
 }
 
-// ---- Operators ------------------------------------------------------------------------------------
+// ---- Operators
+// ------------------------------------------------------------------------------------
 
 Value Builder::map(const std::string& name, std::int32_t type, const std::vector<Value>& ins,
                    const Function& f) {
@@ -269,7 +278,8 @@ Value Builder::emit(const std::string& name, std::int32_t type, Shape shape, std
   return out;
 }
 
-// ---- The workload ---------------------------------------------------------------------------------
+// ---- The workload
+// ---------------------------------------------------------------------------------
 
 /// Names loops and tensors, and puts what is needed into a specification.
 class Finisher {
@@ -410,9 +420,9 @@ class Finisher {
         if (given) out.unused.push_back(s.name);
         continue;
       }
-      Tensor tensor{.name = identifier(s.name),
-                    .dtype = s.indexes && s.type != kInt8 ? DType::i32
-                                                          : stored_type(s.type, b_.dtype_)};
+      Tensor tensor{
+          .name = identifier(s.name),
+          .dtype = s.indexes && s.type != kInt8 ? DType::i32 : stored_type(s.type, b_.dtype_)};
       if (s.type == kBool && s.producer < 0) tensor.dtype = s.indexes ? DType::i32 : DType::i8;
       for (const int d : stored_dims(static_cast<int>(t)))
         tensor.shape.push_back(b_.axes_.extent(d));
@@ -438,8 +448,9 @@ class Finisher {
   Operator operator_of(std::size_t i) {
     const Builder::Op& op = b_.ops_[i];
     const std::map<Var, int>& names = loops_[i];
-    Operator out{.name = spec_.tensors[static_cast<std::size_t>(ids_[static_cast<std::size_t>(
-                             op.target)])].name};
+    Operator out{
+        .name = spec_.tensors[static_cast<std::size_t>(ids_[static_cast<std::size_t>(op.target)])]
+                    .name};
     const auto id = [&](int t) {
       return TensorId(static_cast<std::size_t>(ids_[static_cast<std::size_t>(t)]));
     };
@@ -461,8 +472,7 @@ class Finisher {
     }
     Output o{.combine = op.combine};
     o.target.tensor = id(op.target);
-    for (const Var v : op.loops)
-      o.target.index.push_back({.terms = {{LoopId(names.at(v)), 1}}});
+    for (const Var v : op.loops) o.target.index.push_back({.terms = {{LoopId(names.at(v)), 1}}});
     o.value = expression(op.value, names, position);
     out.outputs.push_back(std::move(o));
     return out;
@@ -517,7 +527,8 @@ Builder::Result Builder::finish(const std::string& name,
       Vars flat;
       for (const Vars& d : view.dims) flat.insert(flat.end(), d.begin(), d.end());
       std::size_t next = 0;
-      whole = s.producer >= 0 && flat.size() == view.index.size() && !returned.contains(view.tensor);
+      whole =
+          s.producer >= 0 && flat.size() == view.index.size() && !returned.contains(view.tensor);
       for (const Entry& e : view.index) whole = whole && e.plain >= 0 && e.plain == flat[next++];
     }
     own.emplace_back(of, whole ? v : copied(of, v));

@@ -2,9 +2,10 @@
 // dimension is a list of variables, outermost first, and views say how each dimension of a stored
 // tensor is indexed by them. Dimensions that must have the same cuts (an operator's output and what
 // it reads element by element) share axes, so that a cut that one reader needs is a cut of all of
-// them; where an axis is read at an affine form it stays whole (rigid), and readers that need it cut
-// read it at outer * inner extent + inner. Cuts that do not divide one another are read by a copy
-// whose index is a constant tensor. Dimensions of one element have no variable and are not stored.
+// them; where an axis is read at an affine form it stays whole (rigid), and readers that need it
+// cut read it at outer * inner extent + inner. Cuts that do not divide one another are read by a
+// copy whose index is a constant tensor. Dimensions of one element have no variable and are not
+// stored.
 #pragma once
 
 #include <functional>
@@ -73,8 +74,8 @@ struct Entry {
 
 struct View {
   int tensor = -1;
-  std::vector<Vars> dims;      ///< of each dimension that ONNX has
-  std::vector<Entry> index;    ///< of each stored dimension
+  std::vector<Vars> dims;    ///< of each dimension that ONNX has
+  std::vector<Entry> index;  ///< of each stored dimension
 };
 
 /// What an ONNX name stands for.
@@ -161,11 +162,10 @@ class Builder {
   /// Computed values are outputs under these names; what none of them needs is left out.
   struct Result {
     WorkloadSpec spec;
-    std::vector<std::string> unused;  ///< inputs that no operator reads
+    std::vector<std::string> unused;           ///< inputs that no operator reads
     std::map<std::string, std::string> names;  ///< ONNX inputs and outputs to tensors
   };
-  Result finish(const std::string& name,
-                const std::vector<std::pair<std::string, Value>>& outputs);
+  Result finish(const std::string& name, const std::vector<std::pair<std::string, Value>>& outputs);
   std::size_t operators() const { return ops_.size(); }
 
  private:

@@ -38,26 +38,27 @@ bool never_negative(std::string_view op) {
 /// One value in, one out.
 void say_function(NodeReader& n) {
   const std::string& op = n.node.op;
-  const double alpha = n.real("alpha", op == "LeakyRelu"         ? 0.01
-                                       : op == "HardSigmoid"     ? 0.2
-                                       : op == "Selu"            ? 1.67326319217681884765625
-                                                                 : 1.0);
+  const double alpha = n.real("alpha", op == "LeakyRelu"     ? 0.01
+                                       : op == "HardSigmoid" ? 0.2
+                                       : op == "Selu"        ? 1.67326319217681884765625
+                                                             : 1.0);
   const double beta = n.real("beta", 0.5);
   const bool by_tanh = n.text("approximate", "none") == "tanh";
   const double gamma = n.real("gamma", 1.05070102214813232421875);
   n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0)}, [&](const Args& a) -> Expr {
     const Expr& x = a[0];
     if (op == "Gelu" && by_tanh)
-      return mul(mul(number(0.5), x),
-                 add(number(1), call("tanh", {mul(number(0.7978845608028654),
-                                                  add(x, mul(mul(number(0.044715), x),
-                                                             call("square", {x}))))})));
+      return mul(
+          mul(number(0.5), x),
+          add(number(1),
+              call("tanh", {mul(number(0.7978845608028654),
+                                add(x, mul(mul(number(0.044715), x), call("square", {x}))))})));
     if (op == "Gelu") return call("gelu", {x});
     if (op == "Selu")
-      return mul(number(gamma),
-                 select(lt(number(0), x), x,
-                        mul(number(alpha), sub(call("exp", {call("min", {x, number(0)})}),
-                                               number(1)))));
+      return mul(
+          number(gamma),
+          select(lt(number(0), x), x,
+                 mul(number(alpha), sub(call("exp", {call("min", {x, number(0)})}), number(1)))));
     if (const auto known = activation(op, x, alpha, beta)) return *known;
     throw Unsupported{"an element-wise function that expressions do not have"};
   });
@@ -65,8 +66,8 @@ void say_function(NodeReader& n) {
 }
 
 void say_erf(NodeReader& n) {
-  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0)},
-                     [](const Args& a) { return call("erf", {a[0]}); });
+  n.out[0] =
+      n.b.map(n.name, n.at(0).type, {n.at(0)}, [](const Args& a) { return call("erf", {a[0]}); });
 }
 
 /// Many in, one out, one after another: Sum, Min, Max, Mean.
@@ -116,8 +117,7 @@ void say_arithmetic(NodeReader& n) {
       return mul(a[0], number(1 / *c));  // exactly the same
     return call("div", {a[0], a[1]});
   });
-  n.out[0].nonnegative =
-      (op == "Add" || op == "Mul") && n.at(0).nonnegative && n.at(1).nonnegative;
+  n.out[0].nonnegative = (op == "Add" || op == "Mul") && n.at(0).nonnegative && n.at(1).nonnegative;
 }
 
 void say_comparison(NodeReader& n) {
@@ -164,15 +164,15 @@ void say_clip(NodeReader& n) {
     });
   } else {
     const double low = n.real("min", -INFINITY), high = n.real("max", INFINITY);
-    n.out[0] = n.b.map(n.name, n.at(0).type, ins,
-                       [&](const Args& a) { return clipped(a[0], low, high); });
+    n.out[0] =
+        n.b.map(n.name, n.at(0).type, ins, [&](const Args& a) { return clipped(a[0], low, high); });
   }
   n.out[0].nonnegative = n.at(0).nonnegative || (n.has(1) && n.at(1).nonnegative);
 }
 
 void say_cast(NodeReader& n) {
-  const auto to = static_cast<std::int32_t>(
-      n.node.op == "CastLike" ? n.at(1).type : n.integer("to", kFloat));
+  const auto to =
+      static_cast<std::int32_t>(n.node.op == "CastLike" ? n.at(1).type : n.integer("to", kFloat));
   const Value& v = n.at(0);
   if (value_type_of(to).empty()) throw Unsupported{"a cast to a type that is no number"};
   if (to == kBool && v.type != kBool) {
@@ -225,28 +225,31 @@ std::optional<Expr> activation(std::string_view name, const Expr& x, double alph
                   mul(number(alpha), sub(call("exp", {call("min", {x, number(0)})}), number(1))),
                   x);
   if (name == "Celu")
-    return add(call("relu", {x}),
-               call("min", {number(0), mul(number(alpha),
-                                           sub(call("exp", {mul(call("min", {x, number(0)}),
-                                                                number(1 / alpha))}),
-                                               number(1)))}));
+    return add(
+        call("relu", {x}),
+        call("min",
+             {number(0), mul(number(alpha),
+                             sub(call("exp", {mul(call("min", {x, number(0)}), number(1 / alpha))}),
+                                 number(1)))}));
   if (name == "HardSigmoid") return clipped(add(mul(number(alpha), x), number(beta)), 0, 1);
-  if (name == "HardSwish")
-    return mul(x, clipped(add(mul(number(1.0 / 6), x), number(0.5)), 0, 1));
+  if (name == "HardSwish") return mul(x, clipped(add(mul(number(1.0 / 6), x), number(0.5)), 0, 1));
   if (name == "Affine") return add(mul(number(alpha), x), number(beta));
   return std::nullopt;
 }
 
 std::vector<Said> element_operators() {
-  std::vector<Said> all = {{"Erf", say_erf},       {"Sum", say_many},        {"Min", say_many},
-                           {"Max", say_many},      {"Mean", say_many},       {"Not", say_not},
-                           {"Where", say_where},   {"PRelu", say_prelu},     {"Clip", say_clip},
-                           {"Cast", say_cast},     {"CastLike", say_cast},
-                           {"Identity", say_identity}, {"Dropout", say_identity}};
-  for (const char* op :
-       {"Relu", "Tanh", "Sigmoid", "Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "Softplus",
-        "Softsign", "Sign", "Mish", "Swish", "LeakyRelu", "ThresholdedRelu", "Elu", "Celu",
-        "HardSigmoid", "HardSwish", "Gelu", "Selu"})
+  std::vector<Said> all = {
+      {"Erf", say_erf},         {"Sum", say_many},      {"Min", say_many},
+      {"Max", say_many},        {"Mean", say_many},     {"Not", say_not},
+      {"Where", say_where},     {"PRelu", say_prelu},   {"Clip", say_clip},
+      {"Cast", say_cast},       {"CastLike", say_cast}, {"Identity", say_identity},
+      {"Dropout", say_identity}};
+  for (const char* op : {"Relu",       "Tanh",     "Sigmoid",     "Exp",
+                         "Log",        "Sqrt",     "Abs",         "Neg",
+                         "Reciprocal", "Softplus", "Softsign",    "Sign",
+                         "Mish",       "Swish",    "LeakyRelu",   "ThresholdedRelu",
+                         "Elu",        "Celu",     "HardSigmoid", "HardSwish",
+                         "Gelu",       "Selu"})
     all.push_back({op, say_function});
   for (const char* op : {"Add", "Sub", "Mul", "Div", "Pow"}) all.push_back({op, say_arithmetic});
   for (const char* op :

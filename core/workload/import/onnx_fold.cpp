@@ -78,7 +78,9 @@ const std::map<std::string_view, One>& ones() {
       {"Relu", [](double x) { return x > 0 ? x : 0; }},
       {"Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
       {"Not", [](double x) { return x == 0 ? 1.0 : 0.0; }},
-      {"Sign", [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; }},
+      {"Sign", [](double x) { return x > 0   ? 1.0
+                                     : x < 0 ? -1.0
+                                             : 0.0; }},
       {"IsNaN", [](double x) { return std::isnan(x) ? 1.0 : 0.0; }},
       {"IsInf", [](double x) { return std::isinf(x) ? 1.0 : 0.0; }},
   };
@@ -158,8 +160,7 @@ class Folder {
   }
   static Array like(const Array& a, Shape shape) {
     const std::int64_t n = elements_of(shape);
-    if (n < 0 || n > kMostFolded)
-      throw Unsupported{"a constant of more than a million elements"};
+    if (n < 0 || n > kMostFolded) throw Unsupported{"a constant of more than a million elements"};
     return {a.type, std::move(shape), std::vector<double>(static_cast<std::size_t>(n))};
   }
 
@@ -219,8 +220,7 @@ class Folder {
     return a;
   }
   Array range() {
-    const double start = in(0).values.at(0), limit = in(1).values.at(0),
-                 step = in(2).values.at(0);
+    const double start = in(0).values.at(0), limit = in(1).values.at(0), step = in(2).values.at(0);
     const double count = std::ceil((limit - start) / step);
     if (!(std::fabs(count) <= static_cast<double>(kMostFolded)))
       throw Unsupported{"a range of more than a million elements"};
@@ -382,8 +382,7 @@ class Folder {
     const std::int64_t stride = strides_of(a.shape)[axis];
     std::size_t next = 0;
     each_point(a.shape, [&](const auto& at) {
-      if (at[axis] > 0)
-        a.values[next] += a.values[next - static_cast<std::size_t>(stride)];
+      if (at[axis] > 0) a.values[next] += a.values[next - static_cast<std::size_t>(stride)];
       ++next;
     });
     return a;
@@ -430,10 +429,14 @@ class Folder {
       over.assign(over.size(), true);
     double start = 0;
     Two f = [](double x, double y) { return x + y; };
-    if (op == "ReduceProd") start = 1, f = [](double x, double y) { return x * y; };
-    else if (op == "ReduceMax") start = -INFINITY, f = [](double x, double y) { return std::fmax(x, y); };
-    else if (op == "ReduceMin") start = INFINITY, f = [](double x, double y) { return std::fmin(x, y); };
-    else if (op != "ReduceSum") return std::nullopt;
+    if (op == "ReduceProd")
+      start = 1, f = [](double x, double y) { return x * y; };
+    else if (op == "ReduceMax")
+      start = -INFINITY, f = [](double x, double y) { return std::fmax(x, y); };
+    else if (op == "ReduceMin")
+      start = INFINITY, f = [](double x, double y) { return std::fmin(x, y); };
+    else if (op != "ReduceSum")
+      return std::nullopt;
     Shape whole = a.shape, kept;
     for (std::size_t d = 0; d < over.size(); ++d) {
       if (over[d]) whole[d] = 1;
@@ -476,8 +479,8 @@ std::optional<std::vector<Value>> fold(const NodeReader& n) {
     if (!v.known() || count < 0 || count > kMostFolded) return std::nullopt;
     if (v.literal && value_type_of(v.literal->type).empty()) return std::nullopt;
     if (!is_float(v.type)) continue;
-    if (count > (v.literal && !v.literal->values.file.empty() && !v.uniform ? kMostOfFile
-                                                                           : kMostFloats))
+    if (count >
+        (v.literal && !v.literal->values.file.empty() && !v.uniform ? kMostOfFile : kMostFloats))
       return std::nullopt;
   }
   // A large uniform result stays one number.
@@ -485,7 +488,8 @@ std::optional<std::vector<Value>> fold(const NodeReader& n) {
   return Folder(n).run();
 }
 
-// ---- Reading a node -------------------------------------------------------------------------------
+// ---- Reading a node
+// -------------------------------------------------------------------------------
 
 std::int64_t NodeReader::integer(std::string_view attribute, std::int64_t otherwise) const {
   const Attribute* a = node.find(attribute);
@@ -532,8 +536,8 @@ std::vector<double> NodeReader::known_values(std::size_t i) const { return value
 std::vector<std::int64_t> NodeReader::known_integers(std::size_t i) const {
   std::vector<std::int64_t> out;
   for (const double d : known_values(i))
-    out.push_back(d >= 0x1p62    ? std::int64_t{1} << 62
-                  : d <= -0x1p62 ? -(std::int64_t{1} << 62)
+    out.push_back(d >= 0x1p62     ? std::int64_t{1} << 62
+                  : d <= -0x1p62  ? -(std::int64_t{1} << 62)
                   : std::isnan(d) ? 0
                                   : static_cast<std::int64_t>(d));
   return out;

@@ -14,10 +14,10 @@ namespace tilewright {
 namespace onnx {
 namespace {
 
-constexpr int kMostCalls = 16;                      // functions within functions
-constexpr std::size_t kMostOperators = 60000;       // of the workload
-constexpr std::size_t kMostSteps = 400000;          // nodes looked at, those of functions each time
-constexpr std::size_t kMostNamed = 100;             // unsupported nodes in an error
+constexpr int kMostCalls = 16;                 // functions within functions
+constexpr std::size_t kMostOperators = 60000;  // of the workload
+constexpr std::size_t kMostSteps = 400000;     // nodes looked at, those of functions each time
+constexpr std::size_t kMostNamed = 100;        // unsupported nodes in an error
 
 std::string shown(std::string_view name) {
   std::string out;
@@ -91,11 +91,8 @@ class Importer {
  private:
   [[noreturn]] void fail(const std::string& field, const std::string& value,
                          const std::string& problem, const std::string& accepted) const {
-    throw InputError({.where = path_,
-                      .field = field,
-                      .value = value,
-                      .problem = problem,
-                      .accepted = accepted});
+    throw InputError(
+        {.where = path_, .field = field, .value = value, .problem = problem, .accepted = accepted});
   }
 
   Builder::Result made_of(const std::string& name,
@@ -113,12 +110,12 @@ class Importer {
                                    problems_.begin() + static_cast<std::ptrdiff_t>(shown));
     if (problems_.size() > shown)
       lines.push_back("and " + std::to_string(problems_.size() - shown) + " more");
-    throw InputError({.where = path_,
-                      .value = std::to_string(problems_.size()) +
-                               (problems_.size() == 1 ? " node" : " nodes"),
-                      .problem = "cannot be imported",
-                      .accepted = "the operators of docs/onnx.md; import --skip takes the rest",
-                      .lines = std::move(lines)});
+    throw InputError(
+        {.where = path_,
+         .value = std::to_string(problems_.size()) + (problems_.size() == 1 ? " node" : " nodes"),
+         .problem = "cannot be imported",
+         .accepted = "the operators of docs/onnx.md; import --skip takes the rest",
+         .lines = std::move(lines)});
   }
 
   void constants(const Graph& g) {
@@ -218,7 +215,8 @@ class Importer {
       }
       const auto it = known_.find(name);
       if (it == known_.end()) {
-        if (!lost_.contains(name)) throw Unsupported{"its input " + shown(name) + " is made nowhere"};
+        if (!lost_.contains(name))
+          throw Unsupported{"its input " + shown(name) + " is made nowhere"};
         lost = true;
         in.emplace_back();
         continue;
@@ -244,8 +242,7 @@ class Importer {
         for (std::size_t i = 0; i < reader.out.size() && i < folded->size(); ++i)
           reader.out[i] = (*folded)[i];
       } else {
-        if (!standard || say == sayings().end())
-          throw Unsupported{"the operator is not supported"};
+        if (!standard || say == sayings().end()) throw Unsupported{"the operator is not supported"};
         for (const Value& v : reader.in)
           if (v.type != kUnknown && !v.literal && elements_of(v.shape) < 1)
             throw Unsupported{"an input without elements"};
@@ -424,8 +421,8 @@ std::map<std::string, std::int64_t> parse_bindings(std::string_view text, std::s
     if (good) {
       const std::string_view number = item.substr(equals + 1);
       const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
-      good = error == std::errc() && end == number.data() + number.size() && n > 0 &&
-             n <= 2147483647;
+      good =
+          error == std::errc() && end == number.data() + number.size() && n > 0 && n <= 2147483647;
     }
     if (!good || !out.emplace(item.substr(0, equals), n).second)
       throw InputError({.where = std::string(where),
@@ -440,7 +437,8 @@ std::map<std::string, std::int64_t> parse_bindings(std::string_view text, std::s
 OnnxImport import_named_onnx(std::string_view subject, OnnxOptions options) {
   const std::size_t colon = subject.find(".onnx:");
   if (colon == subject.npos) return import_onnx(std::string(subject), options);
-  for (const auto& [name, n] : parse_bindings(subject.substr(colon + 6), subject.substr(0, colon + 5)))
+  for (const auto& [name, n] :
+       parse_bindings(subject.substr(colon + 6), subject.substr(0, colon + 5)))
     options.bind[name] = n;
   return import_onnx(std::string(subject.substr(0, colon + 5)), options);
 }

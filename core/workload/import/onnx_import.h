@@ -31,8 +31,8 @@ struct OnnxImport {
 
 /// Reads `path`. Throws InputError where it is no ONNX file, is cut off, has symbolic dimensions
 /// that are not bound (all of them are named) or, without `skip`, nodes that are not supported (all
-/// of them are named, a line each). Weights stay in the file: inputs of the workload have its values
-/// (Tensor::values). Cost: linear in nodes and what they cut; not in weights.
+/// of them are named, a line each). Weights stay in the file: inputs of the workload have its
+/// values (Tensor::values). Cost: linear in nodes and what they cut; not in weights.
 OnnxImport import_onnx(const std::string& path, const OnnxOptions& options = {});
 /// The same of bytes; `path` is where they are.
 OnnxImport import_onnx(std::string_view bytes, const std::string& path,

@@ -117,9 +117,7 @@ void say_unsqueeze(NodeReader& n) {
   n.out[0] = n.b.reshaped(n.name, v, to);
 }
 
-void say_transpose(NodeReader& n) {
-  n.out[0] = n.b.transposed(n.at(0), n.permutation(n.rank()));
-}
+void say_transpose(NodeReader& n) { n.out[0] = n.b.transposed(n.at(0), n.permutation(n.rank())); }
 
 void say_slice(NodeReader& n) {
   Value v = n.at(0);
@@ -240,13 +238,16 @@ void say_pad(NodeReader& n) {
       std::vector<std::int64_t> from;
       for (std::int64_t y = -begin; y < size + end; ++y) {
         std::int64_t at = y;
-        if (mode == "edge") at = std::clamp<std::int64_t>(y, 0, size - 1);
-        else if (mode == "wrap") at = (y % size + size) % size;
+        if (mode == "edge")
+          at = std::clamp<std::int64_t>(y, 0, size - 1);
+        else if (mode == "wrap")
+          at = (y % size + size) % size;
         else if (mode == "reflect" && size > 1) {
           const std::int64_t period = 2 * (size - 1);
           at = (y % period + period) % period;
           if (at >= size) at = period - at;
-        } else throw Unsupported{"a mode of padding " + mode};
+        } else
+          throw Unsupported{"a mode of padding " + mode};
         from.push_back(at);
       }
       v = n.b.taken(name, v, d, from);
@@ -307,11 +308,14 @@ std::vector<std::int64_t> nearest(const NodeReader& n, std::int64_t in, std::int
   for (std::int64_t y = 0; y < out; ++y) {
     const auto at = static_cast<double>(y);
     double x = at / scale;
-    if (way == "half_pixel") x = (at + 0.5) / scale - 0.5;
-    else if (way == "pytorch_half_pixel") x = out > 1 ? (at + 0.5) / scale - 0.5 : 0;
+    if (way == "half_pixel")
+      x = (at + 0.5) / scale - 0.5;
+    else if (way == "pytorch_half_pixel")
+      x = out > 1 ? (at + 0.5) / scale - 0.5 : 0;
     else if (way == "align_corners")
       x = out > 1 ? at * static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
-    else if (way != "asymmetric") throw Unsupported{"coordinates by " + way};
+    else if (way != "asymmetric")
+      throw Unsupported{"coordinates by " + way};
     const double i = rounding == "floor"               ? std::floor(x)
                      : rounding == "ceil"              ? std::ceil(x)
                      : rounding == "round_prefer_ceil" ? std::floor(x + 0.5)
@@ -347,7 +351,7 @@ void say_resize(NodeReader& n) {
                              ? scales[i]
                              : static_cast<double>(sizes[i]) / static_cast<double>(in);
     const double many = std::floor(static_cast<double>(in) * scale + 1e-9);
-    const std::int64_t out = sizes.size() == dims.size() ? sizes[i]
+    const std::int64_t out = sizes.size() == dims.size()     ? sizes[i]
                              : many >= 1 && many < (1 << 24) ? static_cast<std::int64_t>(many)
                                                              : 0;
     if (out < 1 || out > (1 << 24)) throw Unsupported{"a size below 1, or too large"};
@@ -379,11 +383,10 @@ void say_depth_to_space(NodeReader& n) {
   const std::int64_t b = v.shape[0], c = v.shape[1] / (s * s), h = v.shape[2], w = v.shape[3];
   const bool columns = n.text("mode", "DCR") == "CRD";
   const Shape cut = columns ? Shape{b, c, s, s, h, w} : Shape{b, s, s, c, h, w};
-  const std::vector<std::int64_t> order =
-      columns ? std::vector<std::int64_t>{0, 1, 4, 2, 5, 3}
-              : std::vector<std::int64_t>{0, 3, 4, 1, 5, 2};
-  n.out[0] = n.b.reshaped(
-      n.name, n.b.transposed(n.b.reshaped(n.name + "_cut", v, cut), order), {b, c, h * s, w * s});
+  const std::vector<std::int64_t> order = columns ? std::vector<std::int64_t>{0, 1, 4, 2, 5, 3}
+                                                  : std::vector<std::int64_t>{0, 3, 4, 1, 5, 2};
+  n.out[0] = n.b.reshaped(n.name, n.b.transposed(n.b.reshaped(n.name + "_cut", v, cut), order),
+                          {b, c, h * s, w * s});
 }
 
 void say_space_to_depth(NodeReader& n) {
@@ -409,7 +412,9 @@ void say_trilu(NodeReader& n) {
   for (std::int64_t y = 0; y < rows; ++y)
     for (std::int64_t x = 0; x < cols; ++x) mask.push_back(upper ? x - y >= k : x - y <= k);
   n.out[0] = n.b.map(n.name, v.type, {v, Builder::known(kFloat, {rows, cols}, std::move(mask))},
-                     [](const Args& a) { return call("select", {a[1], a[0], number(0)}); });
+                     [](const Args& a) {
+                       return call("select", {a[1], a[0], number(0)});
+                     });
 }
 
 }  // namespace

@@ -78,8 +78,7 @@ Value matrix_product(Builder& b, const std::string& name, const Value& a, const 
 Value softmax_over(Builder& b, const std::string& name, const Value& x,
                    const std::set<std::size_t>& over, bool log);
 Value sum_of(Builder& b, const std::string& name, const Value& x, const Value& y);
-Value joined(Builder& b, const std::string& name, const std::vector<Value>& parts,
-             std::size_t dim);
+Value joined(Builder& b, const std::string& name, const std::vector<Value>& parts, std::size_t dim);
 Value squeezed(Builder& b, const Value& v, std::size_t dim);
 /// Casts that change no value that a workload computes.
 Value cast(const Value& v, std::int32_t type);

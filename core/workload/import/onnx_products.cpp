@@ -18,13 +18,12 @@ Vars shared(Builder& b, View& x, std::size_t dx, View& y, std::size_t dy) {
   return x.dims[dx];
 }
 
-void say_matmul(NodeReader& n) {
-  n.out[0] = matrix_product(n.b, n.name, n.at(0), n.at(1));
-}
+void say_matmul(NodeReader& n) { n.out[0] = matrix_product(n.b, n.name, n.at(0), n.at(1)); }
 
 void say_gemm(NodeReader& n) {
   Value a = n.at(0), b = n.at(1);
-  if (a.shape.size() != 2 || b.shape.size() != 2) throw Unsupported{"operands that are no matrices"};
+  if (a.shape.size() != 2 || b.shape.size() != 2)
+    throw Unsupported{"operands that are no matrices"};
   if (n.integer("transA", 0) != 0) a = n.b.transposed(a, {1, 0});
   if (n.integer("transB", 0) != 0) b = n.b.transposed(b, {1, 0});
   const double alpha = n.real("alpha", 1), beta = n.real("beta", 1);
@@ -86,15 +85,13 @@ void say_einsum(NodeReader& n) {
       if (it->second != v.shape[d]) throw Unsupported{"shapes that do not fit together"};
       if (v.shape[d] == 1) continue;
       const auto [at, fresh] = first.emplace(c, std::pair(i, d));
-      if (!fresh)
-        n.b.demand_unified(reads[at->second.first], at->second.second, reads[i], d);
+      if (!fresh) n.b.demand_unified(reads[at->second.first], at->second.second, reads[i], d);
     }
   }
   Shape shape;
   std::vector<Vars> dims;
   bool reduces = false;
-  for (const auto& [c, e] : extents)
-    reduces = reduces || (e != 1 && result.find(c) == result.npos);
+  for (const auto& [c, e] : extents) reduces = reduces || (e != 1 && result.find(c) == result.npos);
   for (const char c : result) {
     if (!extents.contains(c)) throw Unsupported{"a result that no operand has"};
     shape.push_back(extents[c]);
@@ -160,8 +157,7 @@ void say_attention(NodeReader& n) {
   const bool boolean = n.has(3) && n.at(3).type == kBool;
   s = b.map(n.name + "_scaled", s.type, ins, [&](const Args& a) {
     Expr x = call("mul", {a[0], number(scale)});
-    if (cap > 0)
-      x = call("mul", {number(cap), call("tanh", {call("mul", {x, number(1 / cap)})})});
+    if (cap > 0) x = call("mul", {number(cap), call("tanh", {call("mul", {x, number(1 / cap)})})});
     if (a.size() == 1) return x;
     return boolean ? call("select", {a[1], x, number(-INFINITY)}) : call("add", {x, a[1]});
   });

@@ -1,5 +1,5 @@
-// Models with quantisation as their graphs of real numbers: what is rounded to 8 bits and back stays
-// as it is, integer weights become scale * (weight - zero point), and the import says so.
+// Models with quantisation as their graphs of real numbers: what is rounded to 8 bits and back
+// stays as it is, integer weights become scale * (weight - zero point), and the import says so.
 #include "core/workload/import/onnx_node.h"
 
 namespace tilewright::onnx {
@@ -14,8 +14,7 @@ constexpr const char* kNote =
 Value along(NodeReader& n, std::size_t i, const Value& v) {
   const Value& s = n.at(i);
   if (elements_of(s.shape) == 1) return n.b.reshaped(n.name + "_s", s, {});
-  if (s.shape.size() != 1 || n.integer("block_size", 0) != 0)
-    throw Unsupported{"scales by blocks"};
+  if (s.shape.size() != 1 || n.integer("block_size", 0) != 0) throw Unsupported{"scales by blocks"};
   const std::size_t d = NodeReader::axis(n.integer("axis", 1), v.shape.size());
   if (s.shape[0] != v.shape[d]) throw Unsupported{"scales of another size"};
   Shape to(v.shape.size(), 1);

@@ -44,11 +44,8 @@ class Reader {
  private:
   [[noreturn]] void fail(const std::string& field, const std::string& problem,
                          const std::string& accepted, const std::string& value = "") const {
-    throw InputError({.where = path_,
-                      .field = field,
-                      .value = value,
-                      .problem = problem,
-                      .accepted = accepted});
+    throw InputError(
+        {.where = path_, .field = field, .value = value, .problem = problem, .accepted = accepted});
   }
 
   template <class F>
@@ -109,13 +106,25 @@ class Reader {
       if (text(in, 2, g.name)) return;
       if (!is_message(in)) return in.skip();
       switch (in.tag()) {
-        case 1: g.nodes.push_back(node(in.get_message(), depth)); break;
-        case 5: g.constants.push_back(tensor(in.get_message())); break;
-        case 11: g.inputs.push_back(value_info(in.get_message())); break;
-        case 12: g.outputs.push_back(value_info(in.get_message())); break;
-        case 13: g.others.push_back(value_info(in.get_message())); break;
-        case 15: fail("sparse_initializer", "cannot be read", "dense initialisers");
-        default: in.skip();
+        case 1:
+          g.nodes.push_back(node(in.get_message(), depth));
+          break;
+        case 5:
+          g.constants.push_back(tensor(in.get_message()));
+          break;
+        case 11:
+          g.inputs.push_back(value_info(in.get_message()));
+          break;
+        case 12:
+          g.outputs.push_back(value_info(in.get_message()));
+          break;
+        case 13:
+          g.others.push_back(value_info(in.get_message()));
+          break;
+        case 15:
+          fail("sparse_initializer", "cannot be read", "dense initialisers");
+        default:
+          in.skip();
       }
     });
     return g;
@@ -361,20 +370,34 @@ class Reader {
 
 std::string_view value_type_of(std::int32_t type) {
   switch (type) {
-    case kFloat: return "f32";
-    case kUint8: return "u8";
-    case kInt8: return "i8";
-    case kUint16: return "u16";
-    case kInt16: return "i16";
-    case kInt32: return "i32";
-    case kInt64: return "i64";
-    case kBool: return "bool";
-    case kFloat16: return "f16";
-    case kDouble: return "f64";
-    case kUint32: return "u32";
-    case kUint64: return "u64";
-    case kBfloat16: return "bf16";
-    default: return "";
+    case kFloat:
+      return "f32";
+    case kUint8:
+      return "u8";
+    case kInt8:
+      return "i8";
+    case kUint16:
+      return "u16";
+    case kInt16:
+      return "i16";
+    case kInt32:
+      return "i32";
+    case kInt64:
+      return "i64";
+    case kBool:
+      return "bool";
+    case kFloat16:
+      return "f16";
+    case kDouble:
+      return "f64";
+    case kUint32:
+      return "u32";
+    case kUint64:
+      return "u64";
+    case kBfloat16:
+      return "bf16";
+    default:
+      return "";
   }
 }
 

@@ -137,9 +137,10 @@ class Cells {
                  const Expr& x) {
     const std::size_t at = static_cast<std::size_t>(d) * functions + which;
     const std::string name = at < activations_.size() ? activations_[at] : usual;
-    const double alpha = at < alphas_.size() ? alphas_[at] : name == "HardSigmoid" ? 0.2
-                                                         : name == "LeakyRelu"   ? 0.01
-                                                                                 : 1;
+    const double alpha = at < alphas_.size()     ? alphas_[at]
+                         : name == "HardSigmoid" ? 0.2
+                         : name == "LeakyRelu"   ? 0.01
+                                                 : 1;
     const double beta = at < betas_.size() ? betas_[at] : 0.5;
     if (const auto known = activation(name, x, alpha, beta)) return *known;
     throw Unsupported{"an activation " + name};
@@ -172,8 +173,8 @@ class Cells {
         return call("add", {sum(a, from, 4), call("mul", {a[p], before})});
       };
       const Expr i = activated(d, 0, 3, "Sigmoid", with(0, 13));
-      const Expr f = coupled ? call("sub", {number(1), i})
-                             : activated(d, 0, 3, "Sigmoid", with(4, 14));
+      const Expr f =
+          coupled ? call("sub", {number(1), i}) : activated(d, 0, 3, "Sigmoid", with(4, 14));
       return call("add", {call("mul", {f, before}),
                           call("mul", {i, activated(d, 1, 3, "Tanh", sum(a, 8, 4))})});
     });
@@ -181,8 +182,8 @@ class Cells {
     parts(ins, of, x, from_h, 1);
     ins.insert(ins.end(), {state, peep(1)});
     const Value out = b_.map(step + "_y", x.type, ins, [&](const Args& a) {
-      const Expr o = activated(
-          d, 0, 3, "Sigmoid", call("add", {sum(a, 0, 4), call("mul", {a[5], a[4]})}));
+      const Expr o =
+          activated(d, 0, 3, "Sigmoid", call("add", {sum(a, 0, 4), call("mul", {a[5], a[4]})}));
       return call("mul", {o, activated(d, 2, 3, "Tanh", a[4])});
     });
     return {out, state};
@@ -200,10 +201,9 @@ class Cells {
       return b_.map(step + "_y", x.type, ins, [&](const Args& a) {
         const Expr z = activated(d, 0, 2, "Sigmoid", sum(a, 0, 4)),
                    r = activated(d, 0, 2, "Sigmoid", sum(a, 4, 4));
-        const Expr made = activated(
-            d, 1, 2, "Tanh",
-            call("add", {call("add", {a[8], a[10]}),
-                         call("mul", {r, call("add", {a[9], a[11]})})}));
+        const Expr made = activated(d, 1, 2, "Tanh",
+                                    call("add", {call("add", {a[8], a[10]}),
+                                                 call("mul", {r, call("add", {a[9], a[11]})})}));
         return mixed(z, made, a[12]);
       });
     }

@@ -29,8 +29,7 @@ void say_softmax(NodeReader& n) {
   if (n.rank() == 0) throw Unsupported{"a softmax of a scalar"};
   const std::size_t axis = NodeReader::axis(n.integer("axis", old ? 1 : -1), n.rank());
   // Before opset 13, over everything from the axis on.
-  const std::set<std::size_t> over =
-      old ? from_on(axis, n.rank()) : std::set<std::size_t>{axis};
+  const std::set<std::size_t> over = old ? from_on(axis, n.rank()) : std::set<std::size_t>{axis};
   n.out[0] = softmax_over(n.b, n.name, n.at(0), over, n.node.op == "LogSoftmax");
 }
 
@@ -52,7 +51,9 @@ Normalised normalised(NodeReader& n, const Value& x, const std::set<std::size_t>
     return call("rsqrt", {call("add", {call("mul", {a[0], number(1 / count)}), number(epsilon)})});
   });
   return {n.b.map(name + "_normal", x.type, {less, inverse},
-                  [](const Args& a) { return call("mul", {a[0], a[1]}); }),
+                  [](const Args& a) {
+                    return call("mul", {a[0], a[1]});
+                  }),
           mean, inverse};
 }
 
@@ -125,8 +126,7 @@ void say_batch_norm(NodeReader& n) {
 void say_instance_norm(NodeReader& n) {
   const Value& x = n.at(0);
   if (x.shape.size() < 3) throw Unsupported{"no image"};
-  const Normalised made =
-      normalised(n, x, from_on(2, n.rank()), n.real("epsilon", 1e-5), n.name);
+  const Normalised made = normalised(n, x, from_on(2, n.rank()), n.real("epsilon", 1e-5), n.name);
   n.out[0] = scaled(n, made.value, of_channels(n, 1, x.shape), of_channels(n, 2, x.shape));
 }
 
@@ -233,8 +233,9 @@ Value softmax_over(Builder& b, const std::string& name, const Value& x,
     return call("exp", {call("sub", {a[0], a[1]})});
   });
   const Value sum = b.reduce(name + "_sum", powers, over, Combine::sum, same);
-  Value out = b.map(name, x.type, {powers, sum},
-                    [](const Args& a) { return call("div", {a[0], a[1]}); });
+  Value out = b.map(name, x.type, {powers, sum}, [](const Args& a) {
+    return call("div", {a[0], a[1]});
+  });
   out.nonnegative = true;
   return out;
 }
@@ -249,9 +250,9 @@ std::vector<Said> row_operators() {
                            {"InstanceNormalization", say_instance_norm},
                            {"GroupNormalization", say_group_norm},
                            {"MeanVarianceNormalization", say_mean_variance}};
-  for (const char* op : {"ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean", "ReduceSum",
-                         "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum",
-                         "ReduceLogSumExp"})
+  for (const char* op :
+       {"ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean", "ReduceSum", "ReduceSumSquare",
+        "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"})
     all.push_back({op, say_reduce});
   return all;
 }

@@ -355,7 +355,8 @@ Value Builder::taken(const std::string& name, const Value& v, std::size_t dim,
   const auto count = static_cast<std::int64_t>(indices.size());
   const std::int64_t step = count > 1 ? indices[1] - indices[0] : 1;
   bool even = step != 0;
-  for (std::size_t i = 1; i < indices.size(); ++i) even = even && indices[i] - indices[i - 1] == step;
+  for (std::size_t i = 1; i < indices.size(); ++i)
+    even = even && indices[i] - indices[i - 1] == step;
   if (even && !indices.empty()) return sliced(name, v, dim, indices.front(), step, count);
   Value out = v;
   out.shape[dim] = count;
@@ -383,10 +384,10 @@ Value Builder::gathered(const std::string& name, const Value& v, std::size_t dim
   }
   View view = read(v);
   normalise(view);
-  const bool usable = view.dims[dim].size() == 1 &&
-                      std::ranges::count_if(view.index, [&](const Entry& e) {
-                        return e.plain == view.dims[dim].front();
-                      }) == 1;
+  const bool usable =
+      view.dims[dim].size() == 1 && std::ranges::count_if(view.index, [&](const Entry& e) {
+                                      return e.plain == view.dims[dim].front();
+                                    }) == 1;
   if (!usable) return gathered(name, plain(name + "_whole", v, {dim}), dim, indices);
   View by = read(indices);
   tensors_[static_cast<std::size_t>(by.tensor)].indexes = true;
@@ -455,8 +456,8 @@ Value Builder::gather_copy(const std::string& name, const Value& v, const Shape&
   };
   std::map<Var, Made> made;
   for (const Group& g : groups) {
-    const bool same = g.from.size() == 1 && g.to.size() == 1 &&
-                      view.dims[g.from.front()].size() <= 1;
+    const bool same =
+        g.from.size() == 1 && g.to.size() == 1 && view.dims[g.from.front()].size() <= 1;
     if (same) {
       const std::size_t t = g.to.front();
       dims[t] = view.dims[g.from.front()];

@@ -162,8 +162,8 @@ void say_conv(NodeReader& n) {
     for (const Vars& t : taps) sums = sums || !t.empty();
     Expr value = call("mul", {Expr{.kind = Expr::Kind::input, .input = 0},
                               Expr{.kind = Expr::Kind::input, .input = 1}});
-    const Value made = b.emit(name, x.type, shape, dims, reads, value,
-                              sums ? Combine::sum : Combine::assign);
+    const Value made =
+        b.emit(name, x.type, shape, dims, reads, value, sums ? Combine::sum : Combine::assign);
     n.out[0] = biased(n, made, 2);
     return;
   }
@@ -220,7 +220,8 @@ void say_conv_transpose(NodeReader& n) {
   xs.insert(xs.begin() + 1, g);
   ks[0] = c / g;
   ks.insert(ks.begin(), g);
-  if (!b.regroup(vx, xs) || !b.regroup(vw, ks)) throw Unsupported{"cuts that do not fit its groups"};
+  if (!b.regroup(vx, xs) || !b.regroup(vw, ks))
+    throw Unsupported{"cuts that do not fit its groups"};
   if (g > 1) b.demand_unified(vx, 1, vw, 0);
   if (c / g > 1) b.demand_unified(vx, 2, vw, 1);
   Shape shape = {x.shape[0], w.shape[1] * g};
@@ -262,8 +263,8 @@ void say_conv_transpose(NodeReader& n) {
   }
   Expr value = call("mul", {Expr{.kind = Expr::Kind::input, .input = 0},
                             Expr{.kind = Expr::Kind::input, .input = 1}});
-  const Value made = b.emit(n.has(2) ? n.name + "_conv" : n.name, x.type, shape, dims, reads, value,
-                            Combine::sum);
+  const Value made =
+      b.emit(n.has(2) ? n.name + "_conv" : n.name, x.type, shape, dims, reads, value, Combine::sum);
   n.out[0] = biased(n, made, 2);
 }
 
@@ -311,8 +312,8 @@ void say_max_pool(NodeReader& n) {
   if (x.shape.size() < 3 || kernel.size() + 2 != x.shape.size())
     throw Unsupported{"a kernel of another rank"};
   // Nothing is smaller than zero where nothing is negative.
-  n.out[0] = pooled(n.b, n.name, x, windows(n, kernel), Combine::max,
-                    x.nonnegative ? 0 : -INFINITY, [](const Args& a) { return a[0]; });
+  n.out[0] = pooled(n.b, n.name, x, windows(n, kernel), Combine::max, x.nonnegative ? 0 : -INFINITY,
+                    [](const Args& a) { return a[0]; });
   n.out[0].nonnegative = x.nonnegative;
 }
 
@@ -337,8 +338,8 @@ void say_average_pool(NodeReader& n) {
     throw Unsupported{"a kernel of another rank"};
   const std::vector<Window> ws = windows(n, kernel);
   const bool padding = n.integer("count_include_pad", 0) != 0;
-  const Value sum = pooled(n.b, n.name + "_sum", x, ws, Combine::sum, 0,
-                           [](const Args& a) { return a[0]; });
+  const Value sum =
+      pooled(n.b, n.name + "_sum", x, ws, Combine::sum, 0, [](const Args& a) { return a[0]; });
   std::vector<Value> ins = {sum};
   double all = 1;
   for (std::size_t i = 0; i < ws.size(); ++i) {
@@ -394,14 +395,13 @@ void say_lrn(NodeReader& n) {
   for (std::size_t d = 2; d < x.shape.size(); ++d) to[3] *= x.shape[d];
   const Value image = n.b.reshaped(n.name + "_rows", x, to);
   const Window rest{.in = to[3], .out = to[3]};
-  const Value squares =
-      pooled(n.b, n.name + "_squares", image, {w, rest}, Combine::sum, 0,
-             [](const Args& a) { return call("square", {a[0]}); });
+  const Value squares = pooled(n.b, n.name + "_squares", image, {w, rest}, Combine::sum, 0,
+                               [](const Args& a) { return call("square", {a[0]}); });
   const double alpha = n.real("alpha", 1e-4), beta = n.real("beta", 0.75), k = n.real("bias", 1);
   const Value back = n.b.reshaped(n.name + "_back", squares, x.shape);
   n.out[0] = n.b.map(n.name, x.type, {x, back}, [&](const Args& a) {
-    Expr sum = call("add", {number(k), call("mul", {number(alpha / static_cast<double>(size)),
-                                                    a[1]})});
+    Expr sum =
+        call("add", {number(k), call("mul", {number(alpha / static_cast<double>(size)), a[1]})});
     return call("div", {a[0], call("pow", {std::move(sum), number(beta)})});
   });
 }
