@@ -75,8 +75,8 @@ Graph product() {
 TEST_F(Onnx, AProductIsTheProductOfTheFilesWeights) {
   const OnnxImport made = import(product());
   EXPECT_THAT(operators(made.workload),
-              ElementsAre("product: product[i4,j3] += x[i4,i2] * w[i2,j3]",
-                          "y: y[i4,j3] = relu(product[i4,j3])"));
+              ElementsAre("product: product[i4,i3] += x[i4,i2] * w[i2,i3]",
+                          "y: y[i4,i3] = relu(product[i4,i3])"));
   const Workload& w = made.workload;
   TensorValues in = random_inputs(w, 1);
   EXPECT_THAT(in[w.find_tensor("w")->index()], ElementsAre(1, 2, 3, -4, -5, -6));
@@ -149,15 +149,16 @@ TEST_F(Onnx, EveryNodeThatIsNotSupportedIsNamed) {
 
 // A transformer's heads are dimensions: no operator moves anything.
 TEST_F(Onnx, HeadsAreIndices) {
-  const std::vector<float> weights(48, 0.5F);
+  std::vector<float> weights(24, 0.5F);
+  weights[0] = 1;  // weights that are all the same are one number
   const Graph g{
       .nodes = {node("MatMul", {"x", "wq"}, {"q"}), node("Reshape", {"q", "heads"}, {"q4"}),
                 node("Transpose", {"q4"}, {"qt"}, {attribute_ints("perm", {0, 2, 1, 3})}),
                 node("MatMul", {"x", "wk"}, {"k"}), node("Reshape", {"k", "heads"}, {"k4"}),
                 node("Transpose", {"k4"}, {"kt"}, {attribute_ints("perm", {0, 2, 3, 1})}),
                 node("MatMul", {"qt", "kt"}, {"s"})},
-      .tensors = {floats("wq", {4, 6}, std::vector<float>(24, 1)),
-                  floats("wk", {4, 6}, std::vector<float>(24, 1)),
+      .tensors = {floats("wq", {4, 6}, weights),
+                  floats("wk", {4, 6}, weights),
                   integers("heads", {4}, {0, 0, 2, 3})},
       .inputs = {value("x", {1, 5, 4})},
       .outputs = {value("s", {1, 2, 5, 5})}};
