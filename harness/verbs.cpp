@@ -74,6 +74,42 @@ std::vector<Verb> lists() {
   };
 }
 
+const std::vector<Bound<ImportOptions>>& import_options() {
+  static const std::vector<Bound<ImportOptions>> all = {
+      {{.name = "bind",
+        .kind = OptionKind::pairs,
+        .accepted = "NAME=N, with commas between",
+        .value = "batch=1,seq=128",
+        .help = "extents of symbolic dimensions; also behind the file's name, model.onnx:batch=1",
+        .repeated = true},
+       into<&ImportOptions::bind>},
+      {{.name = "skip",
+        .kind = OptionKind::flag,
+        .help = "import what is supported: what other nodes make becomes an input, and what only "
+                "they read an output"},
+       into<&ImportOptions::skip>},
+      {out("FILE", "the workload file to write"), into<&ImportOptions::out>}};
+  return all;
+}
+
+Verb import_verb() {
+  return {.name = "import",
+          .summary = "an ONNX model as a workload file",
+          .subject = "W",
+          .details =
+              "Any verb that takes a workload takes the .onnx file, too; this one says what "
+              "becomes of\n"
+              "it. Weights stay in the file: the workload names their place, and runs use their "
+              "values.",
+          .returns =
+              "Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', "
+              "'unused', ...}.",
+          .options = specs_of(import_options()),
+          .run = [](const Request& r, const Settings& s) {
+            return import_model(r, read(import_options(), s));
+          }};
+}
+
 Verb explain_verb() {
   return {
       .name = "explain",
@@ -137,19 +173,18 @@ Verb plan_verb() {
 }
 
 Verb predict_verb() {
-  return {
-      .name = "predict",
-      .summary = "one model's price of any plan",
-      .subject = "PLAN",
-      .details =
-          "With --tree, --model prices that tree; without it the model makes the plan and\n"
-          "prices it. A model may price some plans only, and then says why.",
-      .returns =
-          "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
-          "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
-      .options = plan_options() + shared_options({"seed", "layout"}),
-      .models = true,
-      .run = [](const Request& r, const Settings&) { return predict(r); }};
+  return {.name = "predict",
+          .summary = "one model's price of any plan",
+          .subject = "PLAN",
+          .details =
+              "With --tree, --model prices that tree; without it the model makes the plan and\n"
+              "prices it. A model may price some plans only, and then says why.",
+          .returns =
+              "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
+              "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
+          .options = plan_options() + shared_options({"seed", "layout"}),
+          .models = true,
+          .run = [](const Request& r, const Settings&) { return predict(r); }};
 }
 
 Verb compare_verb() {
@@ -526,8 +561,9 @@ Verb validate_verb() {
 
 std::vector<Verb> harness_verbs() {
   std::vector<Verb> all = lists();
-  for (const auto make : {explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
-                          calibrate_verb, emit_verb, run_verb, measure_verb, validate_verb})
+  for (const auto make :
+       {import_verb, explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
+        calibrate_verb, emit_verb, run_verb, measure_verb, validate_verb})
     all.push_back(make());
   return all;
 }
