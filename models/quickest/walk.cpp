@@ -193,6 +193,7 @@ class Walk {
         return {.part = visit_compute(id, ranges)};
       case NodeKind::store:
       case NodeKind::sync:
+      case NodeKind::drop:  // hardware caches keep what they keep
         break;
     }
     return {.part = nothing()};

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostCalls = 16;                 // functions within functions
 constexpr std::size_t kMostOperators = 60000;  // of the workload
-constexpr std::size_t kMostSteps = 400000;     // nodes looked at, those of functions each time
+constexpr std::size_t kMostVisits = 400000;     // nodes looked at, those of functions each time
 constexpr std::size_t kMostNamed = 100;        // unsupported nodes in an error
 
 std::string shown(std::string_view name) {
@@ -178,7 +178,7 @@ class Importer {
 
   void nodes(const std::vector<Node>& all, int depth) {
     for (const Node& n : all) {
-      if (++steps_ > kMostSteps || b_.operators() > kMostOperators)
+      if (++steps_ > kMostVisits || b_.operators() > kMostOperators)
         fail("graph", std::to_string(b_.operators()) + " operators", "are too many",
              "at most " + std::to_string(kMostOperators));
       one(n, depth);
