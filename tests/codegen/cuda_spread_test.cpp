@@ -15,7 +15,7 @@
 namespace tilewright {
 namespace {
 
-namespace fs = fusionstitching;
+namespace fs = stitching;
 
 using testing::random_stitched::machine;
 
