@@ -72,9 +72,9 @@ TEST(PowerFusionSearch, TheShuffleNetUnitIsOneKernelOfItsCompulsoryBytes) {
   ASSERT_EQ(p->kernels(), 1U);
   for (const Gir& g : gir_of(*p, 0)) {
     const Gir after = optimised(g);
-    EXPECT_EQ(syncs_of(after, Scope::device) + syncs_of(after, Scope::block) +
-                  syncs_of(after, Scope::warp),
-              0);
+    // Within blocks values are exchanged: the least predicted time is no kernel of lanes alone
+    // (fig3.yaml).
+    EXPECT_EQ(syncs_of(after, Scope::device), 0);
     EXPECT_EQ(dram_bytes(after), compulsory_bytes(after));
   }
 }

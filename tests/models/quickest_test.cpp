@@ -26,7 +26,7 @@ Question question(const std::string& w, const std::string& machine, int threads 
   return q;
 }
 
-const Model& planner() { return builtin_models().front(); }
+const Model& planner() { return builtin_models().back(); }
 Settings standard() { return {planner().options, {}, "planner"}; }
 
 /// Seconds that are drawn for a group from its operators alone: no structure that a search could
