@@ -289,5 +289,68 @@ TEST(CheckRewrite, SeesAWrongRewrite) {
   EXPECT_EQ(check_rewrite(w, other, 1).relative_error, std::numeric_limits<double>::infinity());
 }
 
+void expect_scaled_late(const Workload& w, const std::vector<std::string>& operators) {
+  const Result<Workload> r = apply("scale-late", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  EXPECT_EQ(operators_of(*r), operators);
+  const RewriteCheck check = check_rewrite(w, *r, 23);
+  EXPECT_LT(check.relative_error, 1e-12) << check.where;
+}
+void expect_stays(const Workload& w, const std::string& part) {
+  const Result<Workload> r = apply("scale-late", w);
+  ASSERT_FALSE(r.ok());
+  EXPECT_NE(r.reason().find(part), std::string::npos) << r.reason();
+}
+
+const std::string kShort = "m: 7, l: 13, n: 3";
+const std::string kDivideFirst = "  - 'share: W[m,l] = P[m,l] / sum[m]'\n";
+const std::string kShared = "  - 'pv: O[m,n] += W[m,l] * V[l,n]'\n";
+
+TEST(ScaleLate, TextbookSoftmaxIsSummedOnline) {
+  const Workload w = make(kLoops, kQk + kMax + kExp + kSum + kDivideFirst + kShared);
+  expect_scaled_late(
+      w, {"qk: S[m,l] += Q[m,k] * K[l,k]", "rowmax: mx[m] max= S[m,l]",
+          "exp: P[m,l] = exp(S[m,l] - mx[m])", "rowsum: sum[m] += P[m,l]",
+          "pv: O_unscaled[m,n] += P[m,l] * V[l,n]", "pv_scale: O[m,n] = O_unscaled[m,n] / sum[m]"});
+  expect_refused(w, "the rewrite scale-late comes first");
+  expect_rewritten(*apply("scale-late", w));
+}
+
+TEST(ScaleLate, LinearOperatorsInBetweenStay) {
+  expect_scaled_late(
+      make(kShort,
+           "  - 'e: P[m,l] = exp(S[m,l]) * r[m]'\n"
+           "  - 'drop: D[m,l] = 2 * P[m,l] * mask[m,l]'\n"
+           "  - 'pv: O[m,n] += D[m,l] * V[l,n]'\n"
+           "  - 'all: t[m] += -D[m,l]'\n"),
+      {"e: P[m,l] = exp(S[m,l])", "drop: D[m,l] = 2 * P[m,l] * mask[m,l]",
+       "pv: O_unscaled[m,n] += D[m,l] * V[l,n]", "all: t_unscaled[m] += -D[m,l]",
+       "pv_scale: O[m,n] = O_unscaled[m,n] * r[m]", "all_scale: t[m] = t_unscaled[m] * r[m]"});
+}
+
+TEST(ScaleLate, IndicesAreComposed) {
+  // A strided slice lies between the factor and its sum.
+  expect_scaled_late(make("a: 4, b: 6, i: 2, j: 6, n: 3",
+                          "  - 'e: P[a,b] = x[a,b] / (1 + square(s[a]))'\n"
+                          "  - 'sum: O[i,n] += P[2*i+1,j] * V[j,n]'\n"),
+                     {"sum: O_unscaled[i,n] += x[2*i+1,j] * V[j,n]",
+                      "sum_scale: O[i,n] = O_unscaled[i,n] / (1 + square(s[2*i+1]))"});
+}
+
+TEST(ScaleLate, WhatASumRunsOverStays) {
+  expect_stays(make(kShort, "  - 'e: P[m,l] = S[m,l] * g[l]'\n" + kPv), "depends on");
+  expect_stays(make(kShort, kDivideFirst + kShared, "O, W"), "is an output");
+  expect_stays(make(kShort, kDivideFirst + "  - 'pv: O[m,n] += W[m,l] * W[m,l] * V[l,n]'\n"),
+               "not linear");
+  expect_stays(make(kShort, kDivideFirst + "  - 'bias: B[m,l] = W[m,l] + b[l]'\n"
+                                           "  - 'pv: O[m,n] += B[m,l] * V[l,n]'\n"),
+               "not linear");
+  expect_stays(make("m: 7, l: 13", kDivideFirst + "  - 'most: t[m] max= W[m,l]'\n"),
+               "not by a sum");
+  expect_stays(make(kShort, kDivideFirst + "  - 'shift: O[m,n] += W[m-1,l] * V[l,n]'\n"),
+               "outside");
+  expect_stays(make("m: 7, l: 13, k: 5", kQk), "no operator divides");
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -40,7 +40,8 @@ std::vector<std::int64_t> blocks_for(const Workload& w) {
 
 const std::vector<Rewrite>& rewrites() {
   static const std::vector<Rewrite> all{online_softmax(), compose(),        compose_gathers(),
-                                        compose_all(),    split_variance(), share_loops()};
+                                        compose_all(),    split_variance(), share_loops(),
+                                        scale_late()};
   return all;
 }
 

@@ -119,6 +119,10 @@ class Matcher {
     std::vector<double> rates;
     for (const Output& o : w_.op(op).outputs) {
       const auto rate = rate_of(o.value, w_.op(op), scaling_);
+      if (!rate && reads_a_sum(op))
+        return refusal(op, "reads a sum over " + loops() +
+                               " inside that loop: where it scales by it, "
+                               "the rewrite scale-late comes first");
       if (!rate)
         return refusal(op, "depends on " + w_.tensor(scaling_.of).name +
                                " otherwise than by a factor exp(c * " +

@@ -46,5 +46,7 @@ Rewrite compose_all();
 Rewrite split_variance();
 /// share_loops.cpp
 Rewrite share_loops();
+/// scale_late.cpp
+Rewrite scale_late();
 
 }  // namespace tilewright
