@@ -1,5 +1,5 @@
-// tilewright-bench: how fast, beside whom, on what. Exit status: 0 done, 2 bad input, 1 our own
-// fault.
+// tilewright-bench: how fast, beside whom, on what. Exit status: 0 success, 2 bad input, 1 an internal
+// error.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The command: finds the verb, reads its options, prints its answer. Exit status: 0 done, 2 bad input
-// (one line), 3 an outcome that is data, 1 our own fault.
+// The command: finds the verb, reads its options, prints its answer. Exit status: 0 done, 2 bad
+// input (one line), 3 a negative result, 1 an internal error.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -29,7 +29,8 @@ constexpr int kDone = 0, kOurFault = 1, kBadInput = 2, kRefused = 3;
 
 /// One line, whatever a library put into the message.
 int complain(std::string message, int status) {
-  std::replace_if(message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::replace_if(
+      message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   message.erase(message.find_last_not_of(' ') + 1);
   std::fputs(formatted("tilewright: {}\n", message).c_str(), stderr);
   return status;
@@ -64,8 +65,8 @@ std::string overview() {
   for (const Verb& v : harness::verbs()) text += formatted("  {:<12} {}\n", v.name, v.summary);
   text +=
       "\nA verb that is not built in is looked for as tilewright-VERB on the PATH.\n"
-      "Every verb takes --json. Exit status: 0 done, 2 bad input, 3 an outcome that says no, 1 our own "
-      "fault.\n";
+      "Every verb takes --json. Exit status: 0 success, 2 bad input, 3 a negative result, 1 an "
+      "internal error.\n";
   return text;
 }
 

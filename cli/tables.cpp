@@ -247,6 +247,8 @@ std::string machines_table(const ordered_json& j) {
 }
 
 std::string workloads_table(const ordered_json& j) {
+  if (j.contains("out")) return formatted("wrote {}\n", j["out"].get<std::string>());
+  if (j.contains("file")) return j["file"].get<std::string>();
   Table table({"name", "defaults", "summary"});
   for (const ordered_json& w : j["workloads"])
     table.add({text(w, "name"), text(w, "defaults"), text(w, "summary")});
@@ -541,7 +543,11 @@ std::string validate_table(const ordered_json& j) {
   out += point_line("optimum", get(j, "optimum"));
   if (!beyond.is_null()) out += point_line("optimum, whole capacity", get(beyond, "optimum"));
   for (const ordered_json& f : j["failures"])
-    out += formatted("failed: {} {}: {}\n", text(f, f.contains("order") ? "order" : f.contains("tree") ? "tree" : "expression"), pairs(f["tiles"]), text(f, "reason"));
+    out += formatted("failed: {} {}: {}\n",
+                     text(f, f.contains("order")  ? "order"
+                             : f.contains("tree") ? "tree"
+                                                  : "expression"),
+                     pairs(f["tiles"]), text(f, "reason"));
   return out;
 }
 
@@ -660,7 +666,7 @@ std::string reproduce_table(const ordered_json& j) {
     out += "Why they differ: " + text(j, "difference") + "\n";
   if (!get(j, "needs").is_null()) out += "Not reproduced: it would need " + text(j, "needs") + "\n";
   return out + formatted("{}; written to {}\n",
-                         j["holds"].get<bool>() ? "what must hold holds" : "does not hold",
+                         j["holds"].get<bool>() ? "all checks hold" : "a check does not hold",
                          text(j, "folder"));
 }
 

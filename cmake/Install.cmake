@@ -12,4 +12,7 @@ foreach(folder core models simulator codegen profilers harness experiments)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tilewright FILES_MATCHING PATTERN "*.h")
 endforeach()
+# What was recorded on GPUs: reproduce looks for it beside the program.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/experiments/results
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/tilewright FILES_MATCHING PATTERN "*.json")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,4 +1,4 @@
-// What a verb answers: one JSON document, and whether it is an outcome that says no.
+// What a verb answers: one JSON document, and whether it is a negative result.
 #pragma once
 
 #include <functional>

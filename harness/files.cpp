@@ -182,9 +182,9 @@ std::string read_file(const std::string& path, std::string_view option) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (error || !std::filesystem::exists(status))
-    cannot(option, path, "cannot be read", "no such file", "a file that can be read");
+    cannot(option, path, "cannot be read", "no such file", "a readable file");
   if (std::filesystem::is_directory(status))
-    cannot(option, path, "cannot be read", "a folder", "a file that can be read");
+    cannot(option, path, "cannot be read", "a folder", "a readable file");
   if (std::filesystem::is_regular_file(status) &&
       std::filesystem::file_size(path, error) > kMostBytes)
     cannot(option, path, "is too large", "", "a file of at most 64 MiB");
@@ -192,7 +192,7 @@ std::string read_file(const std::string& path, std::string_view option) {
   std::ostringstream text;
   if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
   if (!in && !in.eof())
-    cannot(option, path, "cannot be read", std::strerror(errno), "a file that can be read");
+    cannot(option, path, "cannot be read", std::strerror(errno), "a readable file");
   return std::move(text).str();
 }
 

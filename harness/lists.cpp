@@ -1,7 +1,9 @@
 // The verbs that say what is there, each from its records.
 #include "codegen/micro_kernels.h"
+#include "core/workload/text.h"
 #include "harness/machine_json.h"
 #include "harness/meters.h"
+#include "harness/files.h"
 #include "harness/registry.h"
 #include "harness/verbs.h"
 #include "profilers/meter.h"
@@ -60,6 +62,17 @@ Answer list_workloads() {
   for (const BuiltinWorkload& w : builtin_workloads())
     json["workloads"].push_back(
         {{"name", w.name}, {"summary", w.summary}, {"source", w.source}, {"defaults", w.defaults}});
+  return {std::move(json), Status::done};
+}
+
+Answer show_workload(const Request& request, const std::optional<std::string>& out) {
+  const Setting setting = workload_of(request);
+  const std::string file = to_yaml(*setting.workload);
+  if (out) write_file(*out, file, "-o");
+  auto json = document();
+  name_workload(json, setting);
+  json["file"] = file;
+  if (out) json["out"] = *out;
   return {std::move(json), Status::done};
 }
 

@@ -104,7 +104,7 @@ namespace {
 /// The subject as it is named.
 Setting read_subject(const Request& request) {
   if (request.subject.empty())
-    bad("W", "nothing", "names no workload",
+    bad("W", "no workload", "is given",
         "a built-in name (tilewright workloads), a workload file or a plan file (.yaml)");
   Setting setting;
   setting.workload_name = request.subject;
@@ -186,7 +186,7 @@ Setting setting_of(const Request& request) {
   std::optional<std::string> machine = request.machine;
   if (!machine && setting.file) machine = setting.file->machine;
   if (!machine)
-    bad("-m", "nothing", "names no machine",
+    bad("-m", "no machine", "is given",
         "a name (tilewright machines), a .yaml file, scratchpad:32K, cache:48K/12,1M/16");
   setting.machine = std::make_shared<const Machine>(named_machine(*machine));
   return rewritten(request, with_row_defaults(request, std::move(setting)));
@@ -197,7 +197,7 @@ std::shared_ptr<const Machine> machine_of(const Request& request) {
     return std::make_shared<const Machine>(
         machine_from_yaml(*request.machine_text, request.machine.value_or("machine")));
   if (!request.machine)
-    bad("-m", "nothing", "names no machine",
+    bad("-m", "no machine", "is given",
         "a name (tilewright machines), a .yaml file, cache:48K/12,1M/16");
   return std::make_shared<const Machine>(named_machine(*request.machine));
 }

@@ -19,7 +19,7 @@ std::ifstream opened(const std::string& path) {
     throw InputError({.where = "--trace",
                       .value = path.empty() ? "an empty name" : path,
                       .problem = "cannot be read",
-                      .accepted = "a file that can be read"});
+                      .accepted = "a readable file"});
   return in;
 }
 

@@ -54,6 +54,32 @@ const Request& checked(const Request& request, const char* verb) {
   return request;
 }
 
+struct WorkloadsOptions {
+  std::optional<std::string> out;
+};
+
+const std::vector<Bound<WorkloadsOptions>>& workloads_options() {
+  static const std::vector<Bound<WorkloadsOptions>> all = {
+      {out("FILE", "the workload file to write"), into<&WorkloadsOptions::out>}};
+  return all;
+}
+
+Verb workloads_verb() {
+  return {.name = "workloads",
+          .summary = "the built-in workloads and their parameters, or one as a file to start from",
+          .subject = "W",
+          .details =
+              "Without a workload: the list. With one: the workload file that says the same, "
+              "rewritten by --rewrite.",
+          .returns = "Returns {'workloads': [...]}, or {'workload', 'file'}: the file's text.",
+          .options = shared_options({"rewrite"}) + specs_of(workloads_options()),
+          .run = [](const Request& r, const Settings& s) {
+            return r.subject.empty() && !r.subject_text
+                       ? list_workloads()
+                       : show_workload(r, read(workloads_options(), s).out);
+          }};
+}
+
 std::vector<Verb> lists() {
   return {
       {.name = "models",
@@ -62,9 +88,7 @@ std::vector<Verb> lists() {
       {.name = "machines",
        .summary = "the machines that -m names",
        .run = [](const Request&, const Settings&) { return list_machines(); }},
-      {.name = "workloads",
-       .summary = "the built-in workloads and their parameters",
-       .run = [](const Request&, const Settings&) { return list_workloads(); }},
+      workloads_verb(),
       {.name = "targets",
        .summary = "what code can be generated for, and whether it is usable here",
        .run = [](const Request&, const Settings&) { return list_targets(); }},

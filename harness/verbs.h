@@ -17,6 +17,8 @@ namespace tilewright::harness {
 Answer list_models();
 Answer list_machines();
 Answer list_workloads();
+/// The request's workload as a workload file, also written to `out`. Throws InputError.
+Answer show_workload(const Request& request, const std::optional<std::string>& out);
 /// Usable here or not, and why: looks for a compiler and the processor's instruction sets.
 Answer list_targets();
 Answer list_meters();

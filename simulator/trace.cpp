@@ -170,7 +170,7 @@ TraceSummary read_trace(std::istream& in, std::string_view where, const TraceSin
     throw InputError({.where = std::string(where),
                       .field = "trace",
                       .problem = "could not be read to its end",
-                      .accepted = "a file that can be read"});
+                      .accepted = "a readable file"});
   return summary;
 }
 

@@ -193,7 +193,8 @@ Reproduced reproduce_graph_counters(const Experiment& e, const Run& run);
 Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run);
 /// Recorded plans simulated again: bytes from memory.
 Reproduced reproduce_memory(const Experiment& e, const Run& run);
-/// Where an experiment's recording lies: in --data, else in experiments/results.
+/// Where an experiment's recording lies: in --data, else in experiments/results of the working directory
+/// or of what the program came with.
 std::string recording_path(const Experiment& e, const ReproduceOptions& options);
 std::vector<std::string> recording_files(const Experiment& e, const ReproduceOptions& options);
 /// The device, the day and the command of a recording, in its result and its report.

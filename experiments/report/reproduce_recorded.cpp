@@ -1,5 +1,7 @@
 // The methods `speedups`, `times` and `traffic`: what was recorded on a GPU, beside a paper's
 // numbers.
+#include <dlfcn.h>
+
 #include <cmath>
 #include <filesystem>
 
@@ -13,9 +15,35 @@ namespace tilewright::harness {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+/// The recordings that came with this program: of the checkout that it was built in, or installed beside
+/// it (PREFIX/bin/tilewright; PREFIX/lib/pythonX/site-packages/tilewright/_tilewright.so).
+std::optional<std::string> folder_beside_the_program() {
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<const void*>(&recording_path), &here) == 0 || here.dli_fname == nullptr)
+    return std::nullopt;
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(here.dli_fname, error);
+  if (error) return std::nullopt;
+  for (const char* from : {"../experiments/results", "../share/tilewright/results",
+                           "../../../../share/tilewright/results"}) {
+    const auto folder = (file.parent_path() / from).lexically_normal();
+    if (std::filesystem::is_directory(folder, error)) return folder.string();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::string recording_path(const Experiment& e, const ReproduceOptions& options) {
-  return options.data.value_or("experiments/results") + "/" +
-         Field(*e.document, e.where).at("recording").text();
+  const std::string name = "/" + Field(*e.document, e.where).at("recording").text();
+  if (options.data) return *options.data + name;
+  const std::string here = "experiments/results" + name;
+  std::error_code error;
+  if (std::filesystem::exists(here, error)) return here;
+  const auto beside = folder_beside_the_program();
+  return beside ? *beside + name : here;
 }
 
 void add_provenance(Reproduced& done, const Field& recording, const std::string& path) {

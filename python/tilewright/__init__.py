@@ -23,7 +23,7 @@ with ``tree`` and ``tiles``. A machine is a name, the path of a machine file, or
 dict.
 
 Bad input raises :class:`InputError`, a ``ValueError`` of one line that names what, where and what
-is accepted. An outcome that says no (nothing fits, not available, below the R² asked for) is an
+is accepted. A negative result (nothing fits, not available, below the R² asked for) is an
 answer like any other, with its ``"reason"``; with ``check=True`` it raises :class:`Refused`. Verbs let
 other Python threads run. Models written in Python (:class:`Model`, :func:`register`) are asked like the
 built-in ones.
@@ -46,7 +46,7 @@ __version__ = "0.1.0"
 
 
 class Refused(RuntimeError):
-    """An outcome that says no, raised with ``check=True``; ``answer`` is the whole document."""
+    """A negative result, raised with ``check=True``; ``answer`` is the whole document."""
 
     def __init__(self, reason, answer):
         super().__init__(reason)
