@@ -1,4 +1,4 @@
-// MCFuser's explanation and the comparison of models as text.
+// MCFuser's explanation as text.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -92,60 +92,6 @@ std::string expressions_table(const ordered_json& j) {
                value(e, "kept"), value(e, "reason")});
   out += table.text();
   return j.contains("shown") ? out + "\n" + shown_text(j["shown"]) : out;
-}
-
-std::string compare_table(const ordered_json& j) {
-  if (!j.contains("plans")) return "";
-  std::string out =
-      formatted("{} on {}, level {}; {}\nbound {} B, {} ({})\n\n", value(j, "workload"),
-                value(j, "machine"), value(j, "level"), value(j, "counted"),
-                value(j, "bound_bytes"), value(j, "bound"), value(j, "bound_is"));
-  std::vector<std::string> header{"plan of",     "search ms", "exact B",
-                                  "simulated B", "gap",       "memory B"};
-  for (const ordered_json& m : j["models"]) {
-    header.push_back(m.get<std::string>() + " B");
-    header.push_back("us");
-  }
-  Table table(header);
-  std::string details;
-  for (const ordered_json& p : j["plans"]) {
-    const std::string model = value(p, "model");
-    if (!p.contains("prices")) {
-      details += formatted("{}: {}\n", model, value(p, "reason"));
-      continue;
-    }
-    std::vector<std::string> row{model,
-                                 p["search_seconds"].is_number()
-                                     ? formatted("{:.2f}", 1e3 * p["search_seconds"].get<double>())
-                                     : "-",
-                                 value(p, "exact_bytes"),
-                                 value(p, "simulated_bytes"),
-                                 real(p, "gap", 3),
-                                 value(p, "memory_bytes")};
-    details += formatted("\n{}: {}\n  tiles {}\n", model, value(p, "tree"), pairs(p["tiles"]));
-    for (const auto& [op, times] : p["recomputed"].items())
-      details += formatted("  {} is computed {:.2f} times over\n", op, times.get<double>());
-    for (const ordered_json& price : p["prices"]) {
-      row.push_back(value(price, "volume_bytes"));
-      row.push_back(microseconds(get(price, "seconds")));
-      if (price.contains("reason"))
-        details += formatted("  {}: {}\n", value(price, "by"), value(price, "reason"));
-      if (price.contains("difference_bytes") && price["difference_bytes"] != 0)
-        details += formatted("  {} says {} B {} than exact\n", value(price, "by"),
-                             grouped(std::abs(price["difference_bytes"].get<std::int64_t>())),
-                             price["difference_bytes"] < 0 ? "less" : "more");
-      if (price.contains("causes"))
-        for (const ordered_json& c : price["causes"])
-          details += formatted("    {} {}{} B: {}\n", value(c, "tensor"), c["bytes"] > 0 ? "+" : "",
-                               value(c, "bytes"), value(c, "cause"));
-      if (price.contains("memory_difference_bytes") && price["memory_difference_bytes"] != 0)
-        details +=
-            formatted("  {} says {} B of memory: the buffers alive at once are {} B\n",
-                      value(price, "by"), value(price, "memory_bytes"), value(p, "memory_bytes"));
-    }
-    table.add(row);
-  }
-  return out + table.text() + details;
 }
 
 }  // namespace tilewright::cli

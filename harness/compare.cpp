@@ -203,6 +203,9 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
     return row;
   }
   add_truth(row, setting, *alone, bound, planned);
+  // A model may block for another level than is asked for: the bound is not that one's.
+  row["level"] = setting.machine->level(best->level).name;
+  if (best->level != level_of(request, *setting.machine)) row["gap"] = nullptr;
   row["prices"] = ordered_json::array();
   for (const Model* by : pricers)
     row["prices"].push_back(priced(*by, request, setting, planned));
