@@ -67,7 +67,7 @@ const std::vector<Bound<WorkloadsOptions>>& workloads_options() {
 Verb workloads_verb() {
   return {.name = "workloads",
           .summary = "the built-in workloads and their parameters, or one as a file to start from",
-          .subject = "W",
+          .subject = "[W]",
           .details =
               "Without a workload: the list. With one: the workload file that says the same, "
               "rewritten by --rewrite.",

@@ -59,7 +59,7 @@ class Refused(RuntimeError):
 # The command's own records: each verb with its options. The functions below are made of them.
 _RECORDS = {record["name"]: record for record in _json.loads(_verbs())["verbs"]}
 # What a verb's subject is called here.
-_SUBJECTS = {"W": "workload", "PLAN": "subject", "W|PLAN": "subject", "ID": "id"}
+_SUBJECTS = {"W": "workload", "[W]": "workload", "PLAN": "subject", "W|PLAN": "subject", "ID": "id"}
 
 
 def _subject(value):
@@ -111,7 +111,7 @@ def _function(record):
         positional.append("machine")
     signature = _inspect.Signature(
         [parameter(p, parameter.POSITIONAL_OR_KEYWORD,
-                   default=None if p in ("machine", "id") else parameter.empty) for p in positional]
+                   default=None if p in ("machine", "id") or record["subject"][0] == "[" else parameter.empty) for p in positional]
         + [parameter(key, parameter.KEYWORD_ONLY, default=None)
            for key in dict.fromkeys(option["key"] for option in options)]
         + [parameter("check", parameter.KEYWORD_ONLY, default=False)])

@@ -9,6 +9,7 @@
 array([560, 756, 648, 240])
 """
 
+import html as _html
 import json as _json
 import os as _os
 import typing as _typing
@@ -68,8 +69,33 @@ def _curve(row):
     return out
 
 
+_SHOWN = 60  # rows of a table in a notebook
+
+
+def _cell(value):
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else _html.escape(str(value))
+
+
 class Answer(_typing.Dict[str, _typing.Any]):
     """A verb's JSON document. A dict in every way; equal to one with the same entries."""
+
+    def _repr_html_(self) -> str:
+        """The document's main table, as notebooks show it."""
+        rows = _records(self)
+        names = [k for k in dict.fromkeys(k for row in rows for k in row)
+                 if any(row.get(k) is not None for row in rows)]
+        head = "".join(f"<th>{_html.escape(k)}</th>" for k in names)
+        body = "".join("<tr>" + "".join(f"<td>{_cell(row.get(k))}</td>" for k in names) + "</tr>"
+                       for row in rows[:_SHOWN])
+        left = f"<p>{len(rows) - _SHOWN} more rows</p>" if len(rows) > _SHOWN else ""
+        reason = f"<p>{_html.escape(str(self['reason']))}</p>" if self.get("reason") else ""
+        return f"{reason}<table><tr>{head}</tr>{body}</table>{left}"
 
     def frame(self) -> "pandas.DataFrame":
         """The document's main table as a pandas DataFrame: traffic by tensor and boundary, points of a

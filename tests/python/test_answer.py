@@ -152,3 +152,22 @@ def test_stub_has_what_the_package_has():
     imported = {a.asname for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.asname}
     classes = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
     assert set(functions) | imported | classes == set(tilewright.__all__)
+
+
+def test_a_notebook_shows_the_main_table():
+    shown = tilewright.simulate(CHAIN, "cache:1K/4,16K/8", **IN_PLACE)._repr_html_()
+    rows = len(tilewright.simulate(CHAIN, "cache:1K/4,16K/8", **IN_PLACE).frame())
+    assert shown.count("<tr>") == rows + 1 and "<th>read_bytes</th>" in shown
+    assert "&lt;" in tilewright.Answer(reason="1 < 2")._repr_html_()
+    assert "1 more rows" in tilewright.Answer(rows=[{"n": i} for i in range(61)])._repr_html_()
+
+
+def test_a_workload_as_a_file(tmp_path):
+    assert any(w["name"] == "gemm" for w in tilewright.workloads()["workloads"])
+    path = tmp_path / "chain.yaml"
+    said = tilewright.workloads(CHAIN, out=path)
+    assert path.read_text() == said["file"]
+    by_name, by_file = (tilewright.simulate(w, "cache:1K/4,16K/8", **IN_PLACE) for w in (CHAIN, path))
+    assert by_name["traffic"] == by_file["traffic"]
+    with pytest.raises(tilewright.InputError, match="scale-late"):
+        tilewright.workloads(CHAIN, rewrite=["scale-late"])
