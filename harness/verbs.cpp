@@ -160,8 +160,9 @@ Verb plan_verb() {
                 {.name = "split",
                  .value = "HOW|FILE",
                  .help = "plan in parts and join the plans: each (operator), contractions (pairs "
-                         "and what lies between; the rest apart), or a YAML file of parts; --model "
-                         "may name several, with commas"},
+                         "and what lies between; the rest apart), followed (an operator and what "
+                         "follows it element by element), or a YAML file of parts; --model may "
+                         "name several, with commas"},
                 out("FILE", "the plan file to write")},
       .models = true,
       .run = [](const Request& asked, const Settings& s) {
@@ -375,6 +376,25 @@ const std::vector<Bound<RunOptions>>& run_options() {
         .help = "time so many of the plans that the model offers and take the fastest; MCFuser's "
                 "paper: 8"},
        into<&RunOptions::tune>},
+      {{.name = "split",
+        .value = "HOW|FILE",
+        .help = "a network's parts, as plan has them (default the whole by --model; else, or where "
+                "that refuses, followed)"},
+       into<&RunOptions::split>},
+      {{.name = "profile",
+        .kind = OptionKind::flag,
+        .help = "of a network: a line a kernel: predicted, measured, bytes, share of the roof"},
+       into<&RunOptions::profile>},
+      {{.name = "trace",
+        .kind = OptionKind::path,
+        .value = "FILE.json",
+        .help = "of a network: when each kernel ran, for Perfetto and chrome://tracing"},
+       into<&RunOptions::trace>},
+      {{.name = "beside",
+        .fallback = "python3",
+        .value = "PYTHON",
+        .help = "of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing"},
+       into<&RunOptions::beside>},
       {build_only(), into<&RunOptions::build_only>},
       {{.name = "count",
         .kind = OptionKind::flag,

@@ -101,6 +101,11 @@ struct RunOptions {
   /// So many of the plans that the model offers are timed, and the fastest one is the answer; none:
   /// the model's own alone.
   std::optional<std::int64_t> tune = {};
+  // Of a network (harness/program.h).
+  std::optional<std::string> split = {};   ///< its parts, as plan_in_parts takes them
+  bool profile = false;                    ///< print a line a kernel; the answer has them anyway
+  std::optional<std::string> trace = {};   ///< the trace file to write
+  std::optional<std::string> beside = {};  ///< a Python that has onnxruntime; "none": not asked
 };
 /// Emits, builds, verifies against the reference evaluator, times. Refused, untimed, where
 /// verification fails. One thread unless the request says more (convention 10).

@@ -59,8 +59,6 @@ std::string reason_of(const Verification& v, const Workload& w) {
                    w.tensor(v.tensor).name, at, v.at.got, v.at.reference, v.at.bound);
 }
 
-namespace {
-
 Reference reference_of(const Workload& w, TensorValues inputs) {
   const auto start = std::chrono::steady_clock::now();
   Reference reference;
@@ -79,6 +77,8 @@ Reference reference_of(const Workload& w, TensorValues inputs) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return reference;
 }
+
+namespace {
 
 /// The tensor of that name, which a rewrite must have kept.
 TensorId same_in(const Workload& named, const Tensor& tensor) {

@@ -52,6 +52,8 @@ struct Reference {
 };
 /// Cost: two evaluations (evaluate_bounded), on all cores.
 Reference reference_of(const Workload& workload, std::uint64_t seed);
+/// On these inputs, by TensorId.
+Reference reference_of(const Workload& workload, TensorValues inputs);
 /// Of the setting's workload as it was named, by the TensorIds of the rewritten one: a rewrite is
 /// verified with every kernel. Bounds are of the rewritten one, which is what kernels compute.
 Reference reference_of(const Setting& setting, std::uint64_t seed);
