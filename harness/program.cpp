@@ -72,8 +72,25 @@ const std::string& name_of_kernel(const Program& program, std::size_t kernel) {
   return std::ranges::find(program.launches, kernel, &Launch::kernel)->name;
 }
 
-/// Verifies every kernel on the network's own values, and where these show too little (all weights
-/// equal, say) on drawn ones.
+std::string operators_of(const Program& program, std::size_t kernel) {
+  std::vector<std::string> names;
+  for (OpId op : std::ranges::find(program.launches, kernel, &Launch::kernel)->operators)
+    names.push_back(program.workload->op(op).name);
+  return join(names, " ");
+}
+
+/// Whether a reference can tell right from wrong: where drawn values make no number (the root of a
+/// negative variance), it cannot.
+bool is_finite(const Reference& reference) {
+  const auto finite = [](const std::vector<double>& values) {
+    return std::ranges::all_of(values, [](double x) { return std::isfinite(x); });
+  };
+  return std::ranges::all_of(reference.outputs, finite) &&
+         std::ranges::all_of(reference.bounds, finite);
+}
+
+/// Verifies every kernel on inputs drawn by seed, and where these make no numbers on those that it
+/// has in the network. Weights that are all equal, as synthetic models have them, would show less.
 std::optional<Reason> verify_kernels(Program& program, const TensorValues& values,
                                      std::uint64_t seed, const Progress& progress,
                                      double& worst) {
@@ -88,14 +105,16 @@ std::optional<Reason> verify_kernels(Program& program, const TensorValues& value
       if (!loaded) return loaded.why();
       return verify(std::move(loaded).value(), *kernel.workload, reference, {}, &kernel.schedule);
     };
-    Result<VerifyResult> checked =
-        tried(reference_of(*kernel.workload, values_at(program, i, values)));
-    if (checked && !checked->kernel && checked->verification.worst <= 1) {
-      checked = tried(reference_of(*kernel.workload, seed));
-      kernel.on_drawn_values = true;
+    const Reference drawn = reference_of(*kernel.workload, seed);
+    Result<VerifyResult> checked = tried(drawn);
+    if (checked && !checked->failure && !checked->kernel &&
+        (!is_finite(drawn) || checked->verification.worst <= 1)) {
+      checked = tried(reference_of(*kernel.workload, values_at(program, i, values)));
+      kernel.on_network_values = true;
     }
     const auto named = [&](const std::string& why) {
-      return Reason{formatted("kernel {}: {}", name_of_kernel(program, i), why)};
+      return Reason{formatted("kernel {} ({}): {}", name_of_kernel(program, i),
+                              operators_of(program, i), why)};
     };
     if (!checked) return named(checked.reason());
     if (checked->failure) return named("failed: " + checked->failure->text);
@@ -425,8 +444,8 @@ class Run {
     }
     values.clear();
     json_["kernels_verified"] = program_.kernels.size();
-    json_["kernels_on_drawn_values"] =
-        std::ranges::count_if(program_.kernels, &ProgramKernel::on_drawn_values);
+    json_["kernels_on_network_values"] =
+        std::ranges::count_if(program_.kernels, &ProgramKernel::on_network_values);
     json_["kernels_relative_error"] = worst;
     json_["verify_seconds"] = since(start);
     const Memory memory(program_, inputs);

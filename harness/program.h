@@ -38,7 +38,7 @@ struct ProgramKernel {
   std::optional<double> predicted = {};  ///< seconds, by the planning model
   std::optional<std::int64_t> bytes = {};  ///< that it moves from and to home, by exact
   std::unique_ptr<VerifiedKernel> verified = {};
-  bool on_drawn_values = false;  ///< verified on inputs drawn for it, not on the network's
+  bool on_network_values = false;  ///< verified on what it reads there, not on drawn inputs
 };
 
 /// One launch of it.
@@ -66,8 +66,8 @@ Result<Program> program_of(const Request& request, const ProgramPlan& made);
 /// How long every tensor that lies between launches is needed; `tensors` says which they are.
 std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& tensors);
 
-/// What `run` answers of a network: every kernel verified alone against the reference evaluator, on
-/// the values that the network has there, the whole end to end on inputs drawn by seed, seconds of
+/// What `run` answers of a network: every kernel verified alone against the reference evaluator on
+/// drawn inputs, the whole end to end on inputs drawn by seed, seconds of
 /// the whole and of every launch; for an ONNX file also what onnxruntime makes of the same inputs,
 /// where a Python has it.
 Answer run_program(const Request& request, const RunOptions& options);
