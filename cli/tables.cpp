@@ -439,6 +439,7 @@ std::string emit_table(const ordered_json& j) {
 
 std::string run_table(const ordered_json& j) {
   if (j.contains("results")) return batch_table(j);
+  if (j.contains("launches") && j.contains("compiled")) return network_table(j);
   Lines lines;
   if (j.contains("verified"))
     lines.add("verified", formatted("{}: relative error {} (tolerance {})", text(j, "verified"),

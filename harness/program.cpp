@@ -144,10 +144,10 @@ class Memory {
     std::vector<Lifetime> handed_on;
     std::vector<TensorId> placed_tensors;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      bytes_alone += lives[i].bytes;
       if (constant[w_.producer(tensors[i]).index()]) {
         at_[tensors[i].index()] = take(lives[i].bytes);
       } else {
+        bytes_alone += lives[i].bytes;
         handed_on.push_back(lives[i]);
         placed_tensors.push_back(tensors[i]);
       }
@@ -163,7 +163,7 @@ class Memory {
   void* at(TensorId t) const { return at_[t.index()]; }
 
   std::int64_t arena_bytes = 0;
-  std::int64_t bytes_alone = 0;  ///< of what launches hand on, each in memory of its own
+  std::int64_t bytes_alone = 0;  ///< of what the arena holds, each in memory of its own
 
  private:
   void* take(std::int64_t bytes) {
@@ -206,13 +206,12 @@ class Running {
       const auto [seconds, why] = launch(i);
       if (why) return *why;
       program_.launches[i].seconds.push_back(seconds);
-      last_.push_back(seconds);
     }
     return since(start);
   }
 
-  const std::vector<std::size_t>& each() const { return each_; }
-  const std::vector<std::size_t>& once() const { return once_; }
+  /// How many launches depend on weights alone.
+  std::size_t prepared() const { return once_.size(); }
 
  private:
   std::pair<double, std::optional<Reason>> launch(std::size_t i) {
@@ -229,7 +228,6 @@ class Running {
   Program& program_;
   const Memory& memory_;
   std::vector<std::size_t> once_, each_;
-  std::vector<double> last_;
 };
 
 /// The largest relative error of the outputs; adds each to the answer. A Reason where one is too
@@ -452,7 +450,7 @@ class Run {
     json_["arena_bytes"] = memory.arena_bytes;
     json_["handed_on_bytes"] = memory.bytes_alone;
     Running running(program_, memory);
-    json_["prepared"] = running.once().size();
+    json_["prepared"] = running.prepared();
     if (auto why = running.prepare()) return why;
     if (const Result<double> first = running.run(); !first) return first.why();
     if (auto why = verify_whole(memory, w, expected, json_)) return why;
