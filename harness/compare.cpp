@@ -209,26 +209,6 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
   return row;
 }
 
-/// --models: "all", or names with commas between.
-std::vector<const Model*> named_models(const std::string& text) {
-  std::vector<const Model*> out;
-  for (std::size_t begin = 0; text != "all" && begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const Model& m = find_model(text.substr(begin, end - begin));
-    if (m.propose == nullptr)
-      throw InputError({.where = "--models",
-                        .value = m.name,
-                        .problem = "makes no plans; its count is in every row",
-                        .accepted = "all, or names with commas between"});
-    if (std::ranges::find(out, &m) == out.end()) out.push_back(&m);
-    begin = end + 1;
-  }
-  if (text == "all")
-    for (const Model& m : models())
-      if (m.propose != nullptr) out.push_back(&m);
-  return out;
-}
-
 }  // namespace
 
 Answer compare(const Request& request, const std::string& models) {
@@ -238,7 +218,7 @@ Answer compare(const Request& request, const std::string& models) {
                       .value = setting.file ? request.subject : "--tree",
                       .problem = "is a plan already",
                       .accepted = "a workload; predict prices a plan"});
-  const auto chosen = named_models(models);
+  const auto chosen = planners_of(models);
   check_options_of(request, chosen);
   auto json = document();
   name_workload(json, setting);

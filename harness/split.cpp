@@ -136,12 +136,7 @@ std::vector<Task> tasks_of(const Request& request, const std::string& how, const
   const Models standard =
       request.model ? planners_named(words_of(*request.model), "--model") : Models();
   check_options_of(request, standard.empty() ? planners() : standard);
-  const auto parts = [&]() -> std::optional<std::vector<Part>> {
-    if (how == "each") return cut_each(w);
-    if (how == "contractions") return cut_contractions(w);
-    if (how == "followed") return cut_followed(w);
-    return std::nullopt;
-  }();
+  const auto parts = parts_named(how, w);
   if (!parts) return read_tasks(how, w, standard);
   std::vector<Task> tasks;
   for (const Part& part : *parts) tasks.push_back({.ops = part, .models = standard});
@@ -418,6 +413,13 @@ ordered_json sum_of(const ordered_json& parts, const char* key) {
 }
 
 }  // namespace
+
+std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w) {
+  if (how == "each") return cut_each(w);
+  if (how == "contractions") return cut_contractions(w);
+  if (how == "followed") return cut_followed(w);
+  return std::nullopt;
+}
 
 Result<SplitPlan> split_plan(const Request& request, const std::string& how,
                              const Setting& setting) {
