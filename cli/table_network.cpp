@@ -1,5 +1,7 @@
 // run of a network: the whole, what it was held against, and with --profile a line a kernel.
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "cli/table.h"
 #include "cli/tables.h"
@@ -83,7 +85,75 @@ std::string profile(const ordered_json& kernels) {
          (once == 0 ? "" : formatted("{} kernels of weights alone ran once, before\n", once));
 }
 
+/// "-" where the model refuses the layer, or bytes are not known.
+std::string plan_bytes(const ordered_json& plan) {
+  return plan.contains("bytes") ? cell(plan["bytes"]) : "-";
+}
+
+std::vector<std::string> planners(const ordered_json& models) {
+  std::vector<std::string> some;
+  for (const ordered_json& m : models)
+    if (m["layers"] != 0) some.push_back(m["model"]);
+  return some;
+}
+
+/// Bytes of every layer by every model that plans some, and the times of the operators alone and of
+/// the last model's plans, which is the planning model's.
+std::string layer_rows(const ordered_json& j) {
+  const std::vector<std::string> models = planners(j["models"]);
+  std::vector<std::string> header{"layer", "times", "operators", "alone B"};
+  header.insert(header.end(), models.begin(), models.end());
+  for (const char* name : {"bound B", "alone us", "us"}) header.emplace_back(name);
+  Table table(header);
+  for (const ordered_json& l : j["layers"]) {
+    std::vector<std::string> row{text(l, "layer"), text(l, "count"), cell(l["operators"].size()),
+                                 plan_bytes(l["unfused"])};
+    for (const std::string& m : models) row.push_back(plan_bytes(l["plans"][m]));
+    row.push_back(text(l, "bound_bytes"));
+    row.push_back(microseconds(get(l["unfused"], "seconds"), 1));
+    const std::string& last = models.empty() ? "" : models.back();
+    row.push_back(microseconds(models.empty() ? ordered_json() : get(l["plans"][last], "seconds"), 1));
+    table.add(row);
+  }
+  return table.text();
+}
+
+std::string reasons(const ordered_json& m) {
+  if (m["reasons"].empty()) return "";
+  const ordered_json& first = m["reasons"].front();
+  const std::size_t more = m["reasons"].size() - 1;
+  return formatted("refuses {} layers: {}{}", text(m, "refused"), text(first, "reason"),
+                   more == 0 ? "" : formatted(" (and {} other reasons)", more));
+}
+
 }  // namespace
+
+std::string layers_table(const ordered_json& j, bool each) {
+  const std::string parts = text(j, "split") == "each" ? "operators" : "parts";
+  std::string out = formatted("{} on {}, level {}: {} operators, {} of weights alone; {} kinds of {}\n\n",
+                              text(j, "workload"), text(j, "machine"), text(j, "level"),
+                              text(j, "operators"), text(j, "prepared_operators"),
+                              j["layers"].size(), parts);
+  if (each) out += layer_rows(j) + "\n";
+  Table table({"the whole, by", "layers", "kernels", "bytes", "of the operators alone", "us", ""});
+  const ordered_json& alone = j["unfused"];
+  const auto share = [&](const ordered_json& bytes) {
+    if (!bytes.is_number() || !alone["bytes"].is_number()) return std::string("-");
+    return formatted("{:.3f}", bytes.get<double>() / alone["bytes"].get<double>());
+  };
+  table.add({"operators alone", "", text(alone, "kernels"), cell(alone["bytes"]), share(alone["bytes"]),
+             microseconds(alone["seconds"], 1), ""});
+  for (const ordered_json& m : j["models"]) {
+    const bool none = m["layers"] == 0;
+    table.add({text(m, "model"), text(m, "layers"), none ? "-" : text(m, "kernels"),
+               none ? "-" : cell(m["bytes"]), none ? "-" : share(m["bytes"]),
+               none ? "-" : microseconds(m["seconds"], 1), reasons(m)});
+  }
+  table.add({"bound, by layer", "", "", text(j, "bound_bytes"), share(j["bound_bytes"]), "", ""});
+  table.add({"bound, in one kernel", "", "", text(j, "compulsory_bytes"), share(j["compulsory_bytes"]),
+             "", ""});
+  return out + table.text();
+}
 
 std::string network_table(const ordered_json& j) {
   std::string out =

@@ -294,6 +294,7 @@ std::string experiments_table(const ordered_json& j) {
 }
 
 std::string explain_table(const ordered_json& j) {
+  if (j.contains("prepared_operators")) return layers_table(j, true);
   if (j.contains("curve"))
     return formatted("{}, {}: least bytes moved by buffer size\n\n", text(j, "workload"),
                      text(j, "dtype")) +

@@ -33,6 +33,8 @@ std::string traffic_table(const nlohmann::ordered_json& j);
 std::string simulate_table(const nlohmann::ordered_json& j);
 std::string emit_table(const nlohmann::ordered_json& j);
 std::string run_table(const nlohmann::ordered_json& j);
+/// explain and compare of a network; of explain each layer.
+std::string layers_table(const nlohmann::ordered_json& j, bool each);
 /// run of a network.
 std::string network_table(const nlohmann::ordered_json& j);
 /// A meter's traffic, and with --executed how it comes about.

@@ -95,6 +95,7 @@ std::string expressions_table(const ordered_json& j) {
 }
 
 std::string compare_table(const ordered_json& j) {
+  if (j.contains("prepared_operators")) return layers_table(j, false);
   if (!j.contains("plans")) return "";
   std::string out =
       formatted("{} on {}, level {}; {}\nbound {} B, {} ({})\n\n", value(j, "workload"),

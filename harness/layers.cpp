@@ -94,6 +94,16 @@ class Layers {
     }
   }
 
+  /// Of the whole in one kernel: what operators of weights alone make is read like a weight.
+  Bytes compulsory() const {
+    const Workload& w = *setting_.workload;
+    const std::vector<bool> constant = constant_operators(w);
+    Part each_run;
+    for (std::size_t i = 0; i < constant.size(); ++i)
+      if (!constant[i]) each_run.emplace_back(i);
+    return each_run.empty() ? Bytes(0) : subgraph(w, each_run).compulsory_bytes();
+  }
+
   /// Asks all models about all layers.
   void ask(const std::vector<const Model*>& models, const Progress& progress) {
     const Model& ours = planning_model();
@@ -264,7 +274,7 @@ Answer explain_layers(const Request& request, const std::string& how, const std:
   json["split"] = how;
   json["operators"] = setting.workload->operators().size();
   json["prepared_operators"] = all.prepared;
-  json["compulsory_bytes"] = setting.as_named().compulsory_bytes().value;
+  json["compulsory_bytes"] = all.compulsory().value;
   Cost unfused{.bytes = 0, .seconds = 0.0};
   std::int64_t bound = 0;
   json["layers"] = ordered_json::array();
