@@ -355,6 +355,23 @@ TEST(Bounds, IndicesAreExact) {
     }
 }
 
+/// Of the smaller and the larger of two, the error is that of the one that is taken.
+TEST(Bounds, AnExtremumHasTheErrorOfWhatItIs) {
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f32\nloops: {i: 40}\noperators:\n  - S[i] = X[i] / 3 + Z[i]\n"
+      "  - A[i] = min(S[i], 10)\n  - B[i] = min(10, S[i])\n  - C[i] = max(S[i], -10)\n"
+      "  - D[i] = min(S[i], -10)\n  - E[i] = min(max(S[i], -10), 10)\n  - F[i] = max(10, S[i])\n"
+      "outputs: [S, A, B, C, D, E, F]\ntensors: {X: [40], Z: [40]}\n",
+      "t");
+  const Bounded all = evaluate_bounded(w, random_inputs(w, 3));
+  for (std::size_t i = 0; i < 40; ++i) {
+    const double own = of(w, all.bounds, "S")[i];
+    ASSERT_GT(own, 0);
+    for (const char* name : {"A", "B", "C", "E"}) EXPECT_EQ(of(w, all.bounds, name)[i], own) << name;
+    for (const char* name : {"D", "F"}) EXPECT_LT(of(w, all.bounds, name)[i], own / 1000) << name;
+  }
+}
+
 TEST(Evaluate, RefusesInputsOfTheWrongSize) {
   const Workload w = make("i: 4", "  - Y[i] = X[i]\n");
   EXPECT_THROW(evaluate(w, {}), InputError);
