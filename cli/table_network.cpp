@@ -122,18 +122,17 @@ std::string reasons(const ordered_json& m) {
   if (m["reasons"].empty()) return "";
   const ordered_json& first = m["reasons"].front();
   const std::size_t more = m["reasons"].size() - 1;
-  return formatted("refuses {} layers: {}{}", text(m, "refused"), text(first, "reason"),
-                   more == 0 ? "" : formatted(" (and {} other reasons)", more));
+  return formatted("refuses {} layer{}: {}{}", text(m, "refused"), m["refused"] == 1 ? "" : "s", text(first, "reason"),
+                   more == 0 ? "" : formatted(" (and {} other reason{})", more, more == 1 ? "" : "s"));
 }
 
 }  // namespace
 
 std::string layers_table(const ordered_json& j, bool each) {
-  const std::string parts = text(j, "split") == "each" ? "operators" : "parts";
-  std::string out = formatted("{} on {}, level {}: {} operators, {} of weights alone; {} kinds of {}\n\n",
+  std::string out = formatted("{} on {}, level {}: {} operators, {} of weights alone; {} kinds of layers\n\n",
                               text(j, "workload"), text(j, "machine"), text(j, "level"),
                               text(j, "operators"), text(j, "prepared_operators"),
-                              j["layers"].size(), parts);
+                              j["layers"].size());
   if (each) out += layer_rows(j) + "\n";
   Table table({"the whole, by", "layers", "kernels", "bytes", "of the operators alone", "us", ""});
   const ordered_json& alone = j["unfused"];
