@@ -74,7 +74,8 @@ std::string profile(const ordered_json& kernels) {
       continue;
     }
     const double s = k["seconds"].get<double>();
-    const ordered_json& moved = k["exact_bytes"].is_null() ? k["compulsory_bytes"] : k["exact_bytes"];
+    const ordered_json& moved =
+        k["exact_bytes"].is_null() ? k["compulsory_bytes"] : k["exact_bytes"];
     table.add({text(k, "kernel"), text(k, "model"), microseconds(k["predicted_seconds"], 1),
                microseconds(k["seconds"], 1), formatted("{:.1f} %", 100 * s / all), cell(moved),
                formatted("{:.1f}", k["flops"].get<double>() / s * 1e-9),
@@ -112,7 +113,8 @@ std::string layer_rows(const ordered_json& j) {
     row.push_back(text(l, "bound_bytes"));
     row.push_back(microseconds(get(l["unfused"], "seconds"), 1));
     const std::string& last = models.empty() ? "" : models.back();
-    row.push_back(microseconds(models.empty() ? ordered_json() : get(l["plans"][last], "seconds"), 1));
+    row.push_back(
+        microseconds(models.empty() ? ordered_json() : get(l["plans"][last], "seconds"), 1));
     table.add(row);
   }
   return table.text();
@@ -122,17 +124,19 @@ std::string reasons(const ordered_json& m) {
   if (m["reasons"].empty()) return "";
   const ordered_json& first = m["reasons"].front();
   const std::size_t more = m["reasons"].size() - 1;
-  return formatted("refuses {} layer{}: {}{}", text(m, "refused"), m["refused"] == 1 ? "" : "s", text(first, "reason"),
-                   more == 0 ? "" : formatted(" (and {} other reason{})", more, more == 1 ? "" : "s"));
+  return formatted(
+      "refuses {} layer{}: {}{}", text(m, "refused"), m["refused"] == 1 ? "" : "s",
+      text(first, "reason"),
+      more == 0 ? "" : formatted(" (and {} other reason{})", more, more == 1 ? "" : "s"));
 }
 
 }  // namespace
 
 std::string layers_table(const ordered_json& j, bool each) {
-  std::string out = formatted("{} on {}, level {}: {} operators, {} of weights alone; {} kinds of layers\n\n",
-                              text(j, "workload"), text(j, "machine"), text(j, "level"),
-                              text(j, "operators"), text(j, "prepared_operators"),
-                              j["layers"].size());
+  std::string out =
+      formatted("{} on {}, level {}: {} operators, {} of weights alone; {} kinds of layers\n\n",
+                text(j, "workload"), text(j, "machine"), text(j, "level"), text(j, "operators"),
+                text(j, "prepared_operators"), j["layers"].size());
   if (each) out += layer_rows(j) + "\n";
   Table table({"the whole, by", "layers", "kernels", "bytes", "of the operators alone", "us", ""});
   const ordered_json& alone = j["unfused"];
@@ -140,8 +144,8 @@ std::string layers_table(const ordered_json& j, bool each) {
     if (!bytes.is_number() || !alone["bytes"].is_number()) return std::string("-");
     return formatted("{:.3f}", bytes.get<double>() / alone["bytes"].get<double>());
   };
-  table.add({"operators alone", "", text(alone, "kernels"), cell(alone["bytes"]), share(alone["bytes"]),
-             microseconds(alone["seconds"], 1), ""});
+  table.add({"operators alone", "", text(alone, "kernels"), cell(alone["bytes"]),
+             share(alone["bytes"]), microseconds(alone["seconds"], 1), ""});
   for (const ordered_json& m : j["models"]) {
     const bool none = m["layers"] == 0;
     table.add({text(m, "model"), text(m, "layers"), none ? "-" : text(m, "kernels"),
@@ -149,8 +153,8 @@ std::string layers_table(const ordered_json& j, bool each) {
                none ? "-" : microseconds(m["seconds"], 1), reasons(m)});
   }
   table.add({"bound, by layer", "", "", text(j, "bound_bytes"), share(j["bound_bytes"]), "", ""});
-  table.add({"bound, in one kernel", "", "", text(j, "compulsory_bytes"), share(j["compulsory_bytes"]),
-             "", ""});
+  table.add({"bound, in one kernel", "", "", text(j, "compulsory_bytes"),
+             share(j["compulsory_bytes"]), "", ""});
   return out + table.text();
 }
 
@@ -173,15 +177,15 @@ std::string network_table(const ordered_json& j) {
   if (j.contains("outputs")) out += outputs(j["outputs"], "tensor");
   out += line("drawn", names(j["drawn"], 6) + formatted(" (seed {})", text(j, "seed")));
   if (j["weights"] != 0)
-    out += line("weights", formatted("{} from the file, {}", text(j, "weights"),
-                                     bytes(j["weight_bytes"])));
+    out += line("weights",
+                formatted("{} from the file, {}", text(j, "weights"), bytes(j["weight_bytes"])));
   if (!j.contains("seconds_median")) return out;
-  out += line("memory", formatted("{} between kernels, in an arena of {}", bytes(j["handed_on_bytes"]),
-                                  bytes(j["arena_bytes"])));
-  out += line("time", formatted("median {}, least {}, of {} runs on {}; predicted {}",
-                                seconds(j["seconds_median"]), seconds(j["seconds_min"]),
-                                text(j, "runs"), threads(j["threads"]),
-                                seconds(j["predicted_seconds"])));
+  out += line("memory", formatted("{} between kernels, in an arena of {}",
+                                  bytes(j["handed_on_bytes"]), bytes(j["arena_bytes"])));
+  out += line("time",
+              formatted("median {}, least {}, of {} runs on {}; predicted {}",
+                        seconds(j["seconds_median"]), seconds(j["seconds_min"]), text(j, "runs"),
+                        threads(j["threads"]), seconds(j["predicted_seconds"])));
   out += line("speed", number(j["gflops"], "{:.1f}") + " GFLOP/s");
   if (j.contains("onnxruntime")) out += beside(j["onnxruntime"]);
   if (j.contains("trace")) out += line("trace", text(j, "trace"));

@@ -543,7 +543,11 @@ std::string validate_table(const ordered_json& j) {
   out += point_line("optimum", get(j, "optimum"));
   if (!beyond.is_null()) out += point_line("optimum, whole capacity", get(beyond, "optimum"));
   for (const ordered_json& f : j["failures"])
-    out += formatted("failed: {} {}: {}\n", text(f, f.contains("order") ? "order" : f.contains("tree") ? "tree" : "expression"), pairs(f["tiles"]), text(f, "reason"));
+    out += formatted("failed: {} {}: {}\n",
+                     text(f, f.contains("order")  ? "order"
+                             : f.contains("tree") ? "tree"
+                                                  : "expression"),
+                     pairs(f["tiles"]), text(f, "reason"));
   return out;
 }
 

@@ -53,8 +53,8 @@ class TargetKernel {
   /// A Reason where the target failed.
   virtual std::optional<Reason> write(TensorId tensor, const void* elements) = 0;
   virtual std::optional<Reason> read(TensorId tensor, void* elements) = 0;
-  /// From now on the tensor lies there, Tensor::bytes() bytes that whoever asks keeps; the kernel's own
-  /// memory of it is given up. False: this target's kernels keep their tensors themselves.
+  /// From now on the tensor lies there, Tensor::bytes() bytes that whoever asks keeps; the kernel's
+  /// own memory of it is given up. False: this target's kernels keep their tensors themselves.
   virtual bool place(TensorId /*tensor*/, void* /*elements*/) { return false; }
   /// One run on the tensors as they are. Returns the seconds that it took.
   virtual Result<double> run() = 0;

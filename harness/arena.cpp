@@ -31,8 +31,8 @@ Arena placed(std::span<const Lifetime> buffers) {
     }
     arena.offsets[i] = at;
     arena.bytes = std::max(arena.bytes, at + bytes);
-    done.insert(std::ranges::upper_bound(done, at, {}, [&](std::size_t j) { return arena.offsets[j]; }),
-                i);
+    done.insert(
+        std::ranges::upper_bound(done, at, {}, [&](std::size_t j) { return arena.offsets[j]; }), i);
   }
   return arena;
 }

@@ -18,8 +18,8 @@ struct Arena {
   std::int64_t bytes = 0;
 };
 
-/// Places buffers so that no two that are needed in one step overlap: the largest first, each at the
-/// least offset that is free during its life. At most as large as all of them together. Cost:
+/// Places buffers so that no two that are needed in one step overlap: the largest first, each at
+/// the least offset that is free during its life. At most as large as all of them together. Cost:
 /// quadratic in buffers.
 Arena placed(std::span<const Lifetime> buffers);
 

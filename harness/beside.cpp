@@ -108,8 +108,7 @@ ordered_json beside_onnxruntime(const BesideAsked& asked, double our_seconds) {
   if (const auto why = run_program({python.string(), "-c", kScript, folder.path().string()},
                                    folder.path() / "log"))
     return unavailable(why->text);
-  ordered_json answer =
-      ordered_json::parse(text_of(folder.path() / "answer.json"), nullptr, false);
+  ordered_json answer = ordered_json::parse(text_of(folder.path() / "answer.json"), nullptr, false);
   if (!answer.is_object()) return unavailable(asked.python + " gave no answer");
   if (answer.value("available", false))
     answer["ratio"] = our_seconds / answer["seconds_median"].get<double>();

@@ -12,7 +12,7 @@ struct BesideAsked {
   std::string subject;  ///< "model.onnx:batch=1"
   std::string python;   ///< a name on the PATH, or a path
   int threads = 1;
-  double seconds = 2;  ///< of timing, about
+  double seconds = 2;                                          ///< of timing, about
   std::map<std::string, std::vector<double>> inputs, outputs;  ///< by ONNX name; ours, row-major
 };
 

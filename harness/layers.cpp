@@ -32,11 +32,11 @@ struct Cost {
 
 /// Parts that differ in names alone.
 struct Layer {
-  Part first;                    ///< operators of the first one
+  Part first;  ///< operators of the first one
   std::size_t count = 0;
   std::shared_ptr<const Workload> workload = {};
-  Cost unfused = {};             ///< every operator in a kernel of its own
-  std::int64_t bound = 0;        ///< proven, of one
+  Cost unfused = {};       ///< every operator in a kernel of its own
+  std::int64_t bound = 0;  ///< proven, of one
   std::map<const Model*, Cost> plans = {};
 };
 
@@ -242,8 +242,7 @@ ordered_json model_json(const Model& model, const std::vector<Layer>& layers) {
   for (const auto& [reason, count] : reasons) most.emplace_back(count, reason);
   std::ranges::stable_sort(most, std::ranges::greater{}, [](const auto& r) { return r.first; });
   ordered_json why = ordered_json::array();
-  for (const auto& [count, reason] : most)
-    why.push_back({{"layers", count}, {"reason", reason}});
+  for (const auto& [count, reason] : most) why.push_back({{"layers", count}, {"reason", reason}});
   ordered_json json = to_json(sum);
   json.erase("own_bytes");
   json["model"] = model.name;

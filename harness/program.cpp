@@ -32,9 +32,12 @@ double since(Clock::time_point start) {
 /// type's unit roundoff. Kernels alone are held to what rounding explains, element by element.
 double tolerance_of(DType type) {
   switch (type) {
-    case DType::f64: return std::ldexp(1.0, -26);
-    case DType::f32: return std::ldexp(1.0, -12);
-    default: return std::ldexp(1.0, -4);
+    case DType::f64:
+      return std::ldexp(1.0, -26);
+    case DType::f32:
+      return std::ldexp(1.0, -12);
+    default:
+      return std::ldexp(1.0, -4);
   }
 }
 
@@ -92,8 +95,7 @@ bool is_finite(const Reference& reference) {
 /// Verifies every kernel on inputs drawn by seed, and where these make no numbers on those that it
 /// has in the network. Weights that are all equal, as synthetic models have them, would show less.
 std::optional<Reason> verify_kernels(Program& program, const TensorValues& values,
-                                     std::uint64_t seed, const Progress& progress,
-                                     double& worst) {
+                                     std::uint64_t seed, const Progress& progress, double& worst) {
   for (std::size_t i = 0; i < program.kernels.size(); ++i) {
     ProgramKernel& kernel = program.kernels[i];
     if (progress)
@@ -220,8 +222,7 @@ class Running {
     for (std::size_t t = 0; t < l.tensors.size(); ++t)
       if (kernel.needs(TensorId(t))) kernel.place(TensorId(t), memory_.at(l.tensors[t]));
     const Result<double> seconds = kernel.run();
-    if (!seconds)
-      return {0, Reason{formatted("kernel {} failed: {}", l.name, seconds.reason())}};
+    if (!seconds) return {0, Reason{formatted("kernel {} failed: {}", l.name, seconds.reason())}};
     return {*seconds, std::nullopt};
   }
 
@@ -248,12 +249,12 @@ std::optional<Reason> verify_whole(const Memory& memory, const Workload& w,
                                {"tolerance", most}});
     worst = std::max(worst, error);
     if (!(error <= most) && !wrong)
-      wrong = std::isfinite(error)
-                  ? Reason{formatted("output {} is off by {:.3g} of its largest element, more "
-                                     "than {:.3g}",
-                                     tensor.name, error, most)}
-                  : Reason{formatted("output {} or its reference has no finite values",
-                                     tensor.name)};
+      wrong =
+          std::isfinite(error)
+              ? Reason{formatted("output {} is off by {:.3g} of its largest element, more "
+                                 "than {:.3g}",
+                                 tensor.name, error, most)}
+              : Reason{formatted("output {} or its reference has no finite values", tensor.name)};
   }
   json["verified"] = !wrong;
   json["relative_error"] = number_or_null(worst);
@@ -326,21 +327,22 @@ std::string trace_of(const Program& program, const ordered_json& kernels) {
   for (const ordered_json& k : kernels) {
     if (k["seconds"].is_null()) continue;
     const double us = k["seconds"].get<double>() * 1e6;
-    events.push_back({{"name", k["kernel"]},
-                      {"cat", "kernel"},
-                      {"ph", "X"},
-                      {"pid", 1},
-                      {"tid", 1},
-                      {"ts", at},
-                      {"dur", us},
-                      {"args",
-                       {{"operators", k["operators"]},
-                        {"model", k["model"]},
-                        {"predicted_us", k["predicted_seconds"].is_null()
-                                             ? ordered_json(nullptr)
-                                             : ordered_json(k["predicted_seconds"].get<double>() * 1e6)},
-                        {"bytes", k["exact_bytes"]},
-                        {"roof", k["roof"]}}}});
+    events.push_back(
+        {{"name", k["kernel"]},
+         {"cat", "kernel"},
+         {"ph", "X"},
+         {"pid", 1},
+         {"tid", 1},
+         {"ts", at},
+         {"dur", us},
+         {"args",
+          {{"operators", k["operators"]},
+           {"model", k["model"]},
+           {"predicted_us", k["predicted_seconds"].is_null()
+                                ? ordered_json(nullptr)
+                                : ordered_json(k["predicted_seconds"].get<double>() * 1e6)},
+           {"bytes", k["exact_bytes"]},
+           {"roof", k["roof"]}}}});
     at += us;
   }
   events.push_back({{"name", "process_name"},
@@ -356,12 +358,12 @@ TensorValues drawn_inputs(const Setting& setting, std::uint64_t seed) {
   const Workload &named = *setting.original, &w = *setting.workload;
   TensorValues drawn = random_inputs(named, seed), inputs(w.tensors().size());
   for (std::size_t t = 0; t < inputs.size(); ++t)
-    if (w.is_input(TensorId(t)))
-      inputs[t] = drawn[named.find_tensor(w.tensors()[t].name)->index()];
+    if (w.is_input(TensorId(t))) inputs[t] = drawn[named.find_tensor(w.tensors()[t].name)->index()];
   return inputs;
 }
 
-/// The outputs that are right, by the rewritten workload's TensorIds: of the workload as it is named.
+/// The outputs that are right, by the rewritten workload's TensorIds: of the workload as it is
+/// named.
 TensorValues expected_outputs(const Setting& setting, const TensorValues& values,
                               std::uint64_t seed) {
   if (!setting.original) return values;

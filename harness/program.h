@@ -1,5 +1,5 @@
-// A network as a program: a plan of many kernels, each compiled once for all launches that differ in
-// names alone, run one after the other over one arena.
+// A network as a program: a plan of many kernels, each compiled once for all launches that differ
+// in names alone, run one after the other over one arena.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct ProgramKernel {
   Kernel plan;
   Schedule schedule;
   std::shared_ptr<codegen::Emitted> emitted;
-  std::optional<double> predicted = {};  ///< seconds, by the planning model
+  std::optional<double> predicted = {};    ///< seconds, by the planning model
   std::optional<std::int64_t> bytes = {};  ///< that it moves from and to home, by exact
   std::unique_ptr<VerifiedKernel> verified = {};
   bool on_network_values = false;  ///< verified on what it reads there, not on drawn inputs
@@ -43,11 +43,11 @@ struct ProgramKernel {
 
 /// One launch of it.
 struct Launch {
-  std::size_t kernel = 0;        ///< position in Program::kernels
-  std::string name;              ///< of the plan's kernel
-  std::string by;                ///< the model that proposed it; empty: none
-  std::vector<OpId> operators;   ///< of the whole
-  std::vector<TensorId> tensors; ///< by the kernel's TensorId: the whole's
+  std::size_t kernel = 0;            ///< position in Program::kernels
+  std::string name;                  ///< of the plan's kernel
+  std::string by;                    ///< the model that proposed it; empty: none
+  std::vector<OpId> operators;       ///< of the whole
+  std::vector<TensorId> tensors;     ///< by the kernel's TensorId: the whole's
   std::vector<double> seconds = {};  ///< of each timed run
 };
 

@@ -117,8 +117,7 @@ class Maker {
     const Result<SplitPlan> split = split_plan(of, "each", setting);
     if (!split || !split->rewrites.empty())
       return Reason{formatted("kernel {}: {}", kernel.name, why)};
-    program.notes.push_back(
-        formatted("kernel {} runs operator by operator: {}", kernel.name, why));
+    program.notes.push_back(formatted("kernel {} runs operator by operator: {}", kernel.name, why));
     for (const Kernel& k : split->plan.kernels)
       if (auto reason = add(k, false)) return reason;
     return std::nullopt;
@@ -171,8 +170,7 @@ std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& t
   std::map<TensorId, Lifetime> lives;
   for (std::size_t i = 0; i < program.launches.size(); ++i) {
     const Launch& launch = program.launches[i];
-    const codegen::TargetKernel& kernel =
-        program.kernels[launch.kernel].verified->kernel();
+    const codegen::TargetKernel& kernel = program.kernels[launch.kernel].verified->kernel();
     for (std::size_t t = 0; t < launch.tensors.size(); ++t) {
       const TensorId id = launch.tensors[t];
       if (!kernel.needs(TensorId(t)) || w.is_input(id) || w.is_output(id)) continue;

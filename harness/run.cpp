@@ -1,7 +1,7 @@
 // emit and run: a schedule to source, to a verified kernel, to seconds.
-#include "harness/pipeline.h"
 #include "core/workload/import/onnx_import.h"
 #include "harness/ask.h"
+#include "harness/pipeline.h"
 #include "harness/program.h"
 #include "harness/taken.h"
 
@@ -78,8 +78,8 @@ Answer tuned(const Job& planned) {
   return best->answer();
 }
 
-/// Whether the request is of a network that is run as a program of kernels: it says so, names an ONNX
-/// file, or a workload without a plan and without a model that makes one.
+/// Whether the request is of a network that is run as a program of kernels: it says so, names an
+/// ONNX file, or a workload without a plan and without a model that makes one.
 bool is_network(const Request& request, const RunOptions& options) {
   if (options.tune || options.count) return false;
   if (target_named(options.target ? options.target : request.target).build_together == nullptr)

@@ -311,8 +311,7 @@ class Planner {
     return cut;
   }
 
-  std::optional<Planned> ask(const Model& model, const Task& task,
-                             ordered_json& refused) const {
+  std::optional<Planned> ask(const Model& model, const Task& task, ordered_json& refused) const {
     if (request_.progress)
       request_.progress(model.name, static_cast<double>(planned.size()) /
                                         static_cast<double>(w_.operators().size()));

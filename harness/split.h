@@ -19,7 +19,8 @@ struct SplitPlan {
   nlohmann::ordered_json parts;       ///< [{"operators", "model", "kernels", "refused", ...}]
 };
 
-/// The parts that "each", "contractions" or "followed" name (core/workload/cut.h); none of other names.
+/// The parts that "each", "contractions" or "followed" name (core/workload/cut.h); none of other
+/// names.
 std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w);
 
 /// Cuts the setting's workload as `how` says (parts_named, or a file that lists parts),

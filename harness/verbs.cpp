@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "harness/registry.h"
 #include "core/workload/import/onnx_import.h"
 #include "harness/ask.h"
 #include "harness/layers.h"
+#include "harness/registry.h"
 #include "harness/split.h"
 #include "harness/verb.h"
 
@@ -423,7 +423,8 @@ const std::vector<Bound<RunOptions>>& run_options() {
       {{.name = "beside",
         .fallback = "python3",
         .value = "PYTHON",
-        .help = "of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing"},
+        .help =
+            "of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing"},
        into<&RunOptions::beside>},
       {build_only(), into<&RunOptions::build_only>},
       {{.name = "count",

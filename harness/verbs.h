@@ -21,14 +21,15 @@ Answer list_workloads();
 Answer list_targets();
 Answer list_meters();
 
-// ---- Files of others -----------------------------------------------------------------------------
+// ---- Files of others
+// -----------------------------------------------------------------------------
 struct ImportOptions {
-  std::vector<std::string> bind = {};     ///< "batch=1,seq=128"
-  bool skip = false;                      ///< import what is supported
-  std::optional<std::string> out = {};    ///< the workload file to write
+  std::vector<std::string> bind = {};   ///< "batch=1,seq=128"
+  bool skip = false;                    ///< import what is supported
+  std::optional<std::string> out = {};  ///< the workload file to write
 };
-/// The request's subject, an .onnx file, as a workload: what it has, what is said otherwise, what is
-/// skipped. Cost: milliseconds to seconds, by nodes; weights are not read.
+/// The request's subject, an .onnx file, as a workload: what it has, what is said otherwise, what
+/// is skipped. Cost: milliseconds to seconds, by nodes; weights are not read.
 Answer import_model(const Request& request, const ImportOptions& options);
 
 // ---- Models -------------------------------------------------------------------------------------

@@ -30,9 +30,7 @@ Availability here() {
 class CpuEmitted final : public codegen::Emitted {
  public:
   CpuEmitted(Source source, Schedule schedule, EmitOptions options)
-      : source_(std::move(source)),
-        schedule_(std::move(schedule)),
-        options_(std::move(options)) {}
+      : source_(std::move(source)), schedule_(std::move(schedule)), options_(std::move(options)) {}
 
   void describe(ordered_json& json) const override {
     json["isa"] = name_of(source_.isa);
@@ -121,7 +119,8 @@ Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
 std::optional<Reason> build_together(std::span<const std::shared_ptr<codegen::Emitted>> emitted) {
   std::vector<Source> sources;
   for (std::size_t i = 0; i < emitted.size(); ++i) {
-    Result<Source> source = static_cast<const CpuEmitted&>(*emitted[i]).named("kernel" + std::to_string(i));
+    Result<Source> source =
+        static_cast<const CpuEmitted&>(*emitted[i]).named("kernel" + std::to_string(i));
     if (!source) return source.why();
     sources.push_back(std::move(source).value());
   }

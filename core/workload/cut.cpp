@@ -319,8 +319,7 @@ class Follower {
     for (std::size_t i = 0; i < w_.operators().size(); ++i)
       if (sets_.find(i) == a || sets_.find(i) == b) ops.emplace_back(i);
     if (ops.size() > most_) return false;
-    const bool contracts =
-        std::ranges::any_of(ops, [&](OpId o) { return w_.is_contraction(o); });
+    const bool contracts = std::ranges::any_of(ops, [&](OpId o) { return w_.is_contraction(o); });
     if (contracts && !w_.reduction_loops(op).empty()) return false;
     if (no_subgraph(w_, ops)) return false;
     const Sets before = sets_;

@@ -1,5 +1,5 @@
-// Networks as programs: parts, kernels shared by what differs in names alone, the arena, and whether
-// what runs is what the workload says.
+// Networks as programs: parts, kernels shared by what differs in names alone, the arena, and
+// whether what runs is what the workload says.
 #include "harness/program.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ TEST(Arena, WhatIsNeededTogetherDoesNotOverlap) {
       b.first = random() % 30;
       b.last = b.first + random() % 6;
       all += (b.bytes + 63) / 64 * 64;
-      for (std::size_t step = b.first; step <= b.last; ++step) most = std::max(most, live[step] += b.bytes);
+      for (std::size_t step = b.first; step <= b.last; ++step)
+        most = std::max(most, live[step] += b.bytes);
     }
     const Arena arena = placed(buffers);
     ASSERT_EQ(arena.offsets.size(), buffers.size());
@@ -114,7 +115,8 @@ TEST(Names, EqualPartsAreEqualWithoutNamesAndOthersAreNot) {
                               "test");
   };
   EXPECT_EQ(without_names(workload("i", "j", "* 2")), without_names(workload("r", "s", "* 2")));
-  EXPECT_FALSE(without_names(workload("i", "j", "* 2")) == without_names(workload("i", "j", "* 3")));
+  EXPECT_FALSE(without_names(workload("i", "j", "* 2")) ==
+               without_names(workload("i", "j", "* 3")));
 }
 
 Answer ran(const std::string& subject, RunOptions options = {}) {
@@ -127,7 +129,8 @@ Answer ran(const std::string& subject, RunOptions options = {}) {
 }
 
 TEST(Program, ANetworkRunsWithoutAPlanAndIsVerified) {
-  const Answer answer = ran("transformer-block:tokens=8,heads=2,size=4,hidden=16", {.profile = true});
+  const Answer answer =
+      ran("transformer-block:tokens=8,heads=2,size=4,hidden=16", {.profile = true});
   ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
   EXPECT_EQ(answer.json["verified"], true);
   EXPECT_EQ(answer.json["kernels_verified"], answer.json["compiled"]);
@@ -150,8 +153,8 @@ TEST(Program, WhatDependsOnWeightsAloneRunsOnce) {
   const TemporaryFolder folder;
   const std::string path = folder.write(
       "w.yaml",
-             "name: w\nloops: {i: 6}\ntensors: {g: [i], x: [i]}\nvalues: {g: [1, 2, 3, 4, 5, 6]}\n"
-             "operators:\n  - \"doubled: d[i] = g[i] + g[i]\"\n  - \"scaled: y[i] = x[i] * d[i]\"\n");
+      "name: w\nloops: {i: 6}\ntensors: {g: [i], x: [i]}\nvalues: {g: [1, 2, 3, 4, 5, 6]}\n"
+      "operators:\n  - \"doubled: d[i] = g[i] + g[i]\"\n  - \"scaled: y[i] = x[i] * d[i]\"\n");
   const Answer answer = ran(path);
   ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
   EXPECT_EQ(answer.json["launches"], 2);

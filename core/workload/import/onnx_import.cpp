@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostCalls = 16;                 // functions within functions
 constexpr std::size_t kMostOperators = 60000;  // of the workload
-constexpr std::size_t kMostVisits = 400000;     // nodes looked at, those of functions each time
+constexpr std::size_t kMostVisits = 400000;    // nodes looked at, those of functions each time
 constexpr std::size_t kMostNamed = 100;        // unsupported nodes in an error
 
 std::string shown(std::string_view name) {
@@ -81,7 +81,8 @@ class Importer {
       const Value& v = known_.at(of);
       if (v.view && !given_.contains(of)) outputs.emplace_back(of, v);
     }
-    if (!missing_.empty()) note("drawn by seed, as the file of their data is not there: " + some(missing_));
+    if (!missing_.empty())
+      note("drawn by seed, as the file of their data is not there: " + some(missing_));
     if (outputs.empty()) fail("outputs", "", "none can be computed", "a graph with outputs");
     for (const auto& [of, v] : outputs)
       if (elements_of(v.shape) < 1) fail("outputs", shown(of), "has no elements", "at least one");

@@ -55,7 +55,8 @@ double quotient(const Point& p) {
   return (moved == 0 ? 0 : least > 0 ? moved / least : kInfinity) + p.rounding(kQuotient);
 }
 
-/// Of max; of min the values change places, their errors do not. Only an argument that may be the result counts.
+/// Of max; of min the values change places, their errors do not. Only an argument that may be the
+/// result counts.
 double larger(const Point& p, double x, double y, double ex, double ey) {
   const double apart = p.in.reach * (ex + ey);
   return x - y > apart ? ex : y - x > apart ? ey : std::max(ex, ey);
