@@ -131,6 +131,7 @@ std::string without_plan(const ordered_json& j) {
 }  // namespace
 
 std::string compare_table(const ordered_json& j) {
+  if (j.contains("prepared_operators")) return layers_table(j, false);
   if (!j.contains("plans")) return "";
   std::string out = formatted("{} on {}, level {}; {}\nbound {} B, {} ({})\n", text(j, "workload"),
                               text(j, "machine"), text(j, "level"), text(j, "counted"),

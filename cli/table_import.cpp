@@ -43,6 +43,10 @@ std::string import_table(const ordered_json& j) {
   add_ends(table, j["inputs"], "input");
   add_ends(table, j["outputs"], "output");
   out += table.text();
+  std::string drawn;
+  for (const ordered_json& name : j["drawn"])
+    drawn += (drawn.empty() ? "" : ", ") + name.get<std::string>();
+  if (!drawn.empty()) out += "drawn by seed when it is run: " + drawn + "\n";
   out += lines(j, "notes", "notes:") + lines(j, "unused", "inputs that nothing reads:") +
          lines(j, "skipped", "skipped:");
   if (j.contains("out")) out += "written: " + text(j, "out") + "\n";

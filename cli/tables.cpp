@@ -296,6 +296,7 @@ std::string experiments_table(const ordered_json& j) {
 }
 
 std::string explain_table(const ordered_json& j) {
+  if (j.contains("prepared_operators")) return layers_table(j, true);
   if (j.contains("curve"))
     return formatted("{}, {}: least bytes moved by buffer size\n\n", text(j, "workload"),
                      text(j, "dtype")) +
@@ -441,6 +442,7 @@ std::string emit_table(const ordered_json& j) {
 
 std::string run_table(const ordered_json& j) {
   if (j.contains("results")) return batch_table(j);
+  if (j.contains("launches") && j.contains("compiled")) return network_table(j);
   Lines lines;
   if (j.contains("verified"))
     lines.add("verified", formatted("{}: relative error {} (tolerance {})", text(j, "verified"),

@@ -33,6 +33,10 @@ std::string traffic_table(const nlohmann::ordered_json& j);
 std::string simulate_table(const nlohmann::ordered_json& j);
 std::string emit_table(const nlohmann::ordered_json& j);
 std::string run_table(const nlohmann::ordered_json& j);
+/// explain and compare of a network; of explain each layer.
+std::string layers_table(const nlohmann::ordered_json& j, bool each);
+/// run of a network.
+std::string network_table(const nlohmann::ordered_json& j);
 /// A meter's traffic, and with --executed how it comes about.
 std::string measure_table(const nlohmann::ordered_json& j);
 /// Parts of emit's and run's, empty where there are no CUDA kernels; run's with --batch.

@@ -53,6 +53,9 @@ class TargetKernel {
   /// A Reason where the target failed.
   virtual std::optional<Reason> write(TensorId tensor, const void* elements) = 0;
   virtual std::optional<Reason> read(TensorId tensor, void* elements) = 0;
+  /// From now on the tensor lies there, Tensor::bytes() bytes that whoever asks keeps; the kernel's
+  /// own memory of it is given up. False: this target's kernels keep their tensors themselves.
+  virtual bool place(TensorId /*tensor*/, void* /*elements*/) { return false; }
   /// One run on the tensors as they are. Returns the seconds that it took.
   virtual Result<double> run() = 0;
 
@@ -146,6 +149,9 @@ struct Target {
   /// A Reason: what of the schedule cannot be emitted, and why. Throws InputError for options that
   /// no schedule could make right.
   Result<std::unique_ptr<Emitted>> (*emit)(const Schedule&, const Settings&, int threads);
+  /// build() of all of these at once, for this machine, in less time than one by one. Null: kernels
+  /// of this target cannot be placed (TargetKernel::place), so that no program is made of several.
+  std::optional<Reason> (*build_together)(std::span<const std::shared_ptr<Emitted>>) = nullptr;
   /// What plans for it should be like; null: nothing particular.
   TargetNeeds (*needs)(DType type, const Settings&) = nullptr;
   /// Null: nothing to open.

@@ -56,6 +56,25 @@ const Model& find_model(std::string_view name) {
                     .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
 
+std::vector<const Model*> planners_of(const std::string& text) {
+  std::vector<const Model*> out;
+  for (std::size_t begin = 0; text != "all" && begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const Model& m = find_model(text.substr(begin, end - begin));
+    if (m.propose == nullptr)
+      throw InputError({.where = "--models",
+                        .value = m.name,
+                        .problem = "makes no plans; its count is in every row",
+                        .accepted = "all, or names with commas between"});
+    if (std::ranges::find(out, &m) == out.end()) out.push_back(&m);
+    begin = end + 1;
+  }
+  if (text == "all")
+    for (const Model& m : models())
+      if (m.propose != nullptr) out.push_back(&m);
+  return out;
+}
+
 void add_model(Model record) {
   std::string as_identifier = record.name;
   std::ranges::replace(as_identifier, '-', '_');

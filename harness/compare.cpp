@@ -124,9 +124,8 @@ ordered_json priced(const Model& by, const Request& request, const Setting& sett
   ByTensor no_edges = model;
   if (find_option(by.options, "edges") != nullptr &&
       settings_of(request, by).text("edges") != "exact") {
-    const Result<Price> cut =
-        by.price(question_of(request, setting, by), p.plan,
-                 settings_with(request, by, "edges", "exact", true));
+    const Result<Price> cut = by.price(question_of(request, setting, by), p.plan,
+                                       settings_with(request, by, "edges", "exact", true));
     if (cut) no_edges = by_tensor(cut->traffic);
   }
   json["volume_bytes"] = total(model);
@@ -167,16 +166,17 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
     row["simulated_reason"] = why->text;
   } else {
     row["fits"] = true;
-    row["simulated_bytes"] = total(by_tensor(
-        from_home(tilewright::simulate(alone.schedule, {}), *alone.schedule.machine)));
+    row["simulated_bytes"] = total(
+        by_tensor(from_home(tilewright::simulate(alone.schedule, {}), *alone.schedule.machine)));
   }
-  row["gap"] = bound.value > 0 ? ordered_json(static_cast<double>(total(p.exact)) /
-                                              static_cast<double>(bound.value))
-                               : ordered_json(nullptr);
+  row["gap"] =
+      bound.value > 0
+          ? ordered_json(static_cast<double>(total(p.exact)) / static_cast<double>(bound.value))
+          : ordered_json(nullptr);
 }
 
-ordered_json plan_row(const Model& maker, const std::vector<const Model*>& pricers,
-                      Request request, Setting setting, Bytes bound) {
+ordered_json plan_row(const Model& maker, const std::vector<const Model*>& pricers, Request request,
+                      Setting setting, Bytes bound) {
   ordered_json row = {{"model", maker.name}};
   request.model = maker.name;
   const Result<Proposal> best = propose(maker, request, setting);
@@ -188,8 +188,12 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
     rewrite(setting, best->rewrites, "--model " + maker.name);
     row["rewrites"] = setting.rewrites;
     // What a composed workload does not read, it need not move.
-    bound = std::min(bound, Bytes(bounds::bounds_json(*setting.workload, capacity_of(request, setting, best->level), {})
-                                      .at("proven").at("bytes").get<std::int64_t>()));
+    bound = std::min(
+        bound,
+        Bytes(bounds::bounds_json(*setting.workload, capacity_of(request, setting, best->level), {})
+                  .at("proven")
+                  .at("bytes")
+                  .get<std::int64_t>()));
   }
   const Kernel& kernel = best->plan.kernels.front();
   row["tree"] = to_text(kernel.tree);
@@ -207,29 +211,8 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
   row["level"] = setting.machine->level(best->level).name;
   if (best->level != level_of(request, *setting.machine)) row["gap"] = nullptr;
   row["prices"] = ordered_json::array();
-  for (const Model* by : pricers)
-    row["prices"].push_back(priced(*by, request, setting, planned));
+  for (const Model* by : pricers) row["prices"].push_back(priced(*by, request, setting, planned));
   return row;
-}
-
-/// --models: "all", or names with commas between.
-std::vector<const Model*> named_models(const std::string& text) {
-  std::vector<const Model*> out;
-  for (std::size_t begin = 0; text != "all" && begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const Model& m = find_model(text.substr(begin, end - begin));
-    if (m.propose == nullptr)
-      throw InputError({.where = "--models",
-                        .value = m.name,
-                        .problem = "makes no plans; its count is in every row",
-                        .accepted = "all, or names with commas between"});
-    if (std::ranges::find(out, &m) == out.end()) out.push_back(&m);
-    begin = end + 1;
-  }
-  if (text == "all")
-    for (const Model& m : models())
-      if (m.propose != nullptr) out.push_back(&m);
-  return out;
 }
 
 }  // namespace
@@ -241,7 +224,7 @@ Answer compare(const Request& request, const std::string& models) {
                       .value = setting.file ? request.subject : "--tree",
                       .problem = "is a plan already",
                       .accepted = "a workload; predict prices a plan"});
-  const auto chosen = named_models(models);
+  const auto chosen = planners_of(models);
   check_options_of(request, chosen);
   auto json = document();
   name_workload(json, setting);

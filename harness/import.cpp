@@ -23,6 +23,14 @@ ordered_json ends(const OnnxImport& made, bool inputs) {
   return all;
 }
 
+/// Inputs that runs draw by seed: those whose values no file has.
+ordered_json drawn(const Workload& w) {
+  ordered_json names = ordered_json::array();
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (w.is_input(TensorId(t)) && !w.tensors()[t].values) names.push_back(w.tensors()[t].name);
+  return names;
+}
+
 /// Bytes of inputs whose values are known: weights.
 Bytes weights(const Workload& w) {
   Bytes sum;
@@ -56,6 +64,7 @@ Answer import_model(const Request& request, const ImportOptions& options) {
   json["weight_bytes"] = weights(made.workload).value;
   json["inputs"] = ends(made, true);
   json["outputs"] = ends(made, false);
+  json["drawn"] = drawn(made.workload);
   json["notes"] = made.notes;
   json["unused"] = made.unused;
   json["skipped"] = made.skipped;

@@ -24,6 +24,8 @@ std::vector<std::reference_wrapper<const Model>> models();
 const Model& planning_model();
 /// The model that is meant where none is named: the first whose plans can be drawn.
 const Model& standard_model();
+/// --models: those that make plans, of "all" or of names with commas between. Throws InputError.
+std::vector<const Model*> planners_of(const std::string& models);
 /// From now on a model like the built-in ones; one that was added under this name is replaced.
 /// Throws InputError for a built-in model's name, "all", and what is no name.
 void add_model(Model record);

@@ -1,5 +1,8 @@
 // emit and run: a schedule to source, to a verified kernel, to seconds.
+#include "core/workload/import/onnx_import.h"
+#include "harness/ask.h"
 #include "harness/pipeline.h"
+#include "harness/program.h"
 #include "harness/taken.h"
 
 namespace tilewright::harness {
@@ -75,9 +78,23 @@ Answer tuned(const Job& planned) {
   return best->answer();
 }
 
+/// Whether the request is of a network that is run as a program of kernels: it says so, names an
+/// ONNX file, or a workload without a plan and without a model that makes one.
+bool is_network(const Request& request, const RunOptions& options) {
+  if (options.tune || options.count) return false;
+  if (target_named(options.target ? options.target : request.target).build_together == nullptr)
+    return false;
+  if (options.split || options.profile || options.trace) return true;
+  if (names_onnx(request.subject) && !request.subject_text) return true;
+  if (request.model || request.tree || notation_of(request) != nullptr) return false;
+  if (!request.pins.empty() || !request.flags.empty() || request.tiles) return false;
+  return !setting_of(request).has_plan();
+}
+
 }  // namespace
 
 Answer run(const Request& request, const RunOptions& options) {
+  if (is_network(request, options)) return run_program(job_of(request, options).request, options);
   Job job = job_of(request, options);
   plan_job(job);
   if (options.tune && !job.refusal) {

@@ -1,12 +1,14 @@
 #include "harness/split.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "core/base/document.h"
 #include "core/base/format.h"
 #include "core/plan/join.h"
+#include "core/plan/names.h"
 #include "core/workload/cut.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
@@ -134,10 +136,10 @@ std::vector<Task> tasks_of(const Request& request, const std::string& how, const
   const Models standard =
       request.model ? planners_named(words_of(*request.model), "--model") : Models();
   check_options_of(request, standard.empty() ? planners() : standard);
-  if (how != "each" && how != "contractions") return read_tasks(how, w, standard);
+  const auto parts = parts_named(how, w);
+  if (!parts) return read_tasks(how, w, standard);
   std::vector<Task> tasks;
-  for (Part& part : how == "each" ? cut_each(w) : cut_contractions(w))
-    tasks.push_back({.ops = std::move(part), .models = standard});
+  for (const Part& part : *parts) tasks.push_back({.ops = part, .models = standard});
   return tasks;
 }
 
@@ -151,10 +153,16 @@ class Planner {
   /// Plans of the part, or of what it had to be cut into.
   std::optional<Reason> plan(const Task& task) {
     ordered_json refused = ordered_json::array();
-    const bool single = cut_each(subgraph(w_, task.ops)).size() == 1;
-    std::optional<Planned> found;
-    if (!task.models.empty()) found = first_of(task, refused);
-    if (!found && (task.models.empty() || single)) found = best_of_all(task, refused);
+    const Workload part = subgraph(w_, task.ops);
+    const bool single = cut_each(part).size() == 1;
+    const std::string shape = shape_of(part, task);
+    std::optional<Planned> found = like(shape, part, task, refused);
+    const bool known = known_.contains(shape);
+    if (!known) {
+      if (!task.models.empty()) found = first_of(task, refused);
+      if (!found && (task.models.empty() || single)) found = best_of_all(task, refused);
+      known_[shape] = {part, found, refused};
+    }
     if (!found && single) {
       Result<Planned> plain = plainly(task.ops);
       if (!plain) return Reason{plain.reason()};
@@ -187,6 +195,34 @@ class Planner {
     std::vector<std::string> all;
     for (OpId op : ops) all.push_back(w_.op(op).name);
     return all;
+  }
+
+  /// Equal for parts that differ in names alone, and are to be planned by the same models.
+  static std::string shape_of(const Workload& part, const Task& task) {
+    std::string shape = to_yaml(without_names(part));
+    for (const Model* m : task.models) shape += "\n" + m->name;
+    for (const auto& [name, texts] : task.options) shape += "\n" + name + "=" + join(texts);
+    return shape;
+  }
+
+  /// The plan of a part that is the same but for names.
+  std::optional<Planned> like(const std::string& shape, const Workload& part, const Task& task,
+                              ordered_json& refused) {
+    const auto at = known_.find(shape);
+    if (at == known_.end()) return std::nullopt;
+    const Known& known = at->second;
+    if (known.planned && !known.planned->part.rewrites.empty()) {
+      known_.erase(at);  // what a rewrite adds has names of its own
+      return std::nullopt;
+    }
+    refused = known.refused;
+    if (!known.planned) return std::nullopt;
+    Planned planned = *known.planned;
+    const Names renamed(known.part, part);
+    planned.part.part = part;
+    for (Kernel& k : planned.part.plan.kernels) k = renamed.rename(std::move(k));
+    planned.json["operators"] = names(task.ops);
+    return planned;
   }
 
   std::optional<Planned> first_of(const Task& task, ordered_json& refused) const {
@@ -275,8 +311,7 @@ class Planner {
     return cut;
   }
 
-  std::optional<Planned> ask(const Model& model, const Task& task,
-                             ordered_json& refused) const {
+  std::optional<Planned> ask(const Model& model, const Task& task, ordered_json& refused) const {
     if (request_.progress)
       request_.progress(model.name, static_cast<double>(planned.size()) /
                                         static_cast<double>(w_.operators().size()));
@@ -351,9 +386,16 @@ class Planner {
     return no_join(w_, parts);
   }
 
+  struct Known {
+    Workload part;
+    std::optional<Planned> planned;  ///< none: all refuse
+    ordered_json refused;
+  };
+
   Request request_;
   const Setting& setting_;
   const Workload& w_;
+  std::map<std::string, Known> known_;  ///< by shape_of
 };
 
 /// The sum of a key over the parts; null where a part has none.
@@ -370,6 +412,13 @@ ordered_json sum_of(const ordered_json& parts, const char* key) {
 }
 
 }  // namespace
+
+std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w) {
+  if (how == "each") return cut_each(w);
+  if (how == "contractions") return cut_contractions(w);
+  if (how == "followed") return cut_followed(w);
+  return std::nullopt;
+}
 
 Result<SplitPlan> split_plan(const Request& request, const std::string& how,
                              const Setting& setting) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/workload/cut.h"
 #include "harness/answer.h"
 #include "harness/request.h"
 
@@ -18,7 +19,11 @@ struct SplitPlan {
   nlohmann::ordered_json parts;       ///< [{"operators", "model", "kernels", "refused", ...}]
 };
 
-/// Cuts the setting's workload as `how` says ("each", "contractions", or a file that lists parts),
+/// The parts that "each", "contractions" or "followed" name (core/workload/cut.h); none of other
+/// names.
+std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w);
+
+/// Cuts the setting's workload as `how` says (parts_named, or a file that lists parts),
 /// asks models for a plan of every part and joins the plans. Of each part those models are asked
 /// that
 /// --model names, with commas, or that its entry in the file names, and the first that does not

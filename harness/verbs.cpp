@@ -5,6 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/workload/import/onnx_import.h"
+#include "harness/ask.h"
+#include "harness/layers.h"
 #include "harness/registry.h"
 #include "harness/split.h"
 #include "harness/verb.h"
@@ -34,6 +37,24 @@ Specs one(OptionSpec spec) { return {std::move(spec)}; }
 
 OptionSpec out(const char* value, const char* help) {
   return {.name = "out", .kind = OptionKind::path, .value = value, .help = help, .letter = "o"};
+}
+
+OptionSpec layers() {
+  return {.name = "split",
+          .kind = OptionKind::choice,
+          .names = {"each", "contractions", "followed"},
+          .fallback = "of an ONNX file followed",
+          .help = "a network's layers, as plan --split has them, priced one by one"};
+}
+
+/// What --split says, or means of a network that nothing else is asked about.
+std::optional<std::string> layers_of(const Request& r, const Settings& s) {
+  if (const auto how = s.find_text("split")) return how;
+  const bool other = find_option(s.specs(), "curve") != nullptr &&
+                     (s.flag("curve") || s.flag("resolved") || s.find_text("out"));
+  if (names_onnx(r.subject) && !r.subject_text && !other && !r.tree && notation_of(r) == nullptr)
+    return "followed";
+  return std::nullopt;
 }
 
 OptionSpec build_only() {
@@ -145,7 +166,8 @@ Verb explain_verb() {
           "--curve: the\n"
           "least bytes by buffer size, proven and attainable, fused and not (-m is optional then). "
           "With a\n"
-          "model of graphs: its kernels, groups and schemes; -o draws them (.dot, .svg).",
+          "model of graphs: its kernels, groups and schemes; -o draws them (.dot, .svg). Of an "
+          "ONNX file,\nor with --split: what fusion is worth, layer by layer.",
       .returns =
           "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', "
           "'memory_elements',\n'tensors'}]}.",
@@ -156,9 +178,12 @@ Verb explain_verb() {
                        {.name = "curve",
                         .kind = OptionKind::flag,
                         .help = "the least bytes by buffer size, fused and not"},
+                       layers(),
                        out("FILE", "the drawing of the graph to write: .dot, .svg")},
       .models = true,
       .run = [](const Request& r, const Settings& s) {
+        if (const auto how = layers_of(r, s))
+          return explain_layers(r, *how, r.model.value_or("all"));
         return s.flag("curve") ? explain_curve(r)
                                : explain(r, s.flag("resolved"), s.find_text("out"));
       }};
@@ -184,8 +209,9 @@ Verb plan_verb() {
                 {.name = "split",
                  .value = "HOW|FILE",
                  .help = "plan in parts and join the plans: each (operator), contractions (pairs "
-                         "and what lies between; the rest apart), or a YAML file of parts; --model "
-                         "may name several, with commas"},
+                         "and what lies between; the rest apart), followed (an operator and what "
+                         "follows it element by element), or a YAML file of parts; --model may "
+                         "name several, with commas"},
                 out("FILE", "the plan file to write")},
       .models = true,
       .run = [](const Request& asked, const Settings& s) {
@@ -219,7 +245,9 @@ Verb compare_verb() {
       .details =
           "Bytes are counted between home and the level, taken as a scratchpad of each block's\n"
           "own: exact's count, the simulator's walk, and each model's price, with the causes of\n"
-          "every difference by tensor.",
+          "every difference by tensor. Of an ONNX file, or with --split: of every layer, folded "
+          "where\nlayers differ in names alone, the operators alone, every model's plan, and the "
+          "bound.",
       .returns =
           "Returns {'bound_bytes', 'plans': [{'model', 'tree', 'exact_bytes', "
           "'simulated_bytes', 'gap',\n'prices': [{'by', 'volume_bytes', 'difference_bytes', "
@@ -230,9 +258,12 @@ Verb compare_verb() {
                       .accepted = "names of models with commas between, or all",
                       .standard = "all",
                       .help = "the models to compare, with commas between"}) +
-                 shared_options({"level", "capacity", "seed"}),
+                 one(layers()) + shared_options({"level", "capacity", "seed"}),
       .models = true,
-      .run = [](const Request& r, const Settings& s) { return compare(r, s.text("models")); }};
+      .run = [](const Request& r, const Settings& s) {
+        const auto how = layers_of(r, s);
+        return how ? explain_layers(r, *how, s.text("models")) : compare(r, s.text("models"));
+      }};
 }
 
 const std::vector<Bound<WalkOptions>>& walk_options() {
@@ -399,6 +430,26 @@ const std::vector<Bound<RunOptions>>& run_options() {
         .help = "time so many of the plans that the model offers and take the fastest; MCFuser's "
                 "paper: 8"},
        into<&RunOptions::tune>},
+      {{.name = "split",
+        .value = "HOW|FILE",
+        .help = "a network's parts, as plan has them (default the whole by --model; else, or where "
+                "that refuses, followed)"},
+       into<&RunOptions::split>},
+      {{.name = "profile",
+        .kind = OptionKind::flag,
+        .help = "of a network: a line a kernel: predicted, measured, bytes, share of the roof"},
+       into<&RunOptions::profile>},
+      {{.name = "trace",
+        .kind = OptionKind::path,
+        .value = "FILE.json",
+        .help = "of a network: when each kernel ran, for Perfetto and chrome://tracing"},
+       into<&RunOptions::trace>},
+      {{.name = "beside",
+        .fallback = "python3",
+        .value = "PYTHON",
+        .help =
+            "of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing"},
+       into<&RunOptions::beside>},
       {build_only(), into<&RunOptions::build_only>},
       {{.name = "count",
         .kind = OptionKind::flag,

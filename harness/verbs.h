@@ -23,14 +23,15 @@ Answer show_workload(const Request& request, const std::optional<std::string>& o
 Answer list_targets();
 Answer list_meters();
 
-// ---- Files of others -----------------------------------------------------------------------------
+// ---- Files of others
+// -----------------------------------------------------------------------------
 struct ImportOptions {
-  std::vector<std::string> bind = {};     ///< "batch=1,seq=128"
-  bool skip = false;                      ///< import what is supported
-  std::optional<std::string> out = {};    ///< the workload file to write
+  std::vector<std::string> bind = {};   ///< "batch=1,seq=128"
+  bool skip = false;                    ///< import what is supported
+  std::optional<std::string> out = {};  ///< the workload file to write
 };
-/// The request's subject, an .onnx file, as a workload: what it has, what is said otherwise, what is
-/// skipped. Cost: milliseconds to seconds, by nodes; weights are not read.
+/// The request's subject, an .onnx file, as a workload: what it has, what is said otherwise, what
+/// is skipped. Cost: milliseconds to seconds, by nodes; weights are not read.
 Answer import_model(const Request& request, const ImportOptions& options);
 
 // ---- Models -------------------------------------------------------------------------------------
@@ -103,6 +104,11 @@ struct RunOptions {
   /// So many of the plans that the model offers are timed, and the fastest one is the answer; none:
   /// the model's own alone.
   std::optional<std::int64_t> tune = {};
+  // Of a network (harness/program.h).
+  std::optional<std::string> split = {};   ///< its parts, as plan_in_parts takes them
+  bool profile = false;                    ///< print a line a kernel; the answer has them anyway
+  std::optional<std::string> trace = {};   ///< the trace file to write
+  std::optional<std::string> beside = {};  ///< a Python that has onnxruntime; "none": not asked
 };
 /// Emits, builds, verifies against the reference evaluator, times. Refused, untimed, where
 /// verification fails. One thread unless the request says more (convention 10).

@@ -49,17 +49,16 @@ void add_json(nlohmann::ordered_json& json, const Verification& v, const Workloa
 std::string reason_of(const Verification& v, const Workload& w) {
   if (v.verified()) return "verified";
   if (v.worst <= 1 || !v.tensor.valid())
-    return formatted("{} of {} elements cannot be verified: rounding alone may change them by more "
-                     "than a quarter",
-                     v.unseen, v.elements);
+    return formatted(
+        "{} of {} elements cannot be verified: rounding alone may change them by more "
+        "than a quarter",
+        v.unseen, v.elements);
   std::string at;
   for (std::int64_t i : index_of(w.tensor(v.tensor), v.at.element))
     at += (at.empty() ? "" : ",") + std::to_string(i);
   return formatted("{}[{}] is {:.6g}, the reference has {:.6g}, rounding explains {:.3g}",
                    w.tensor(v.tensor).name, at, v.at.got, v.at.reference, v.at.bound);
 }
-
-namespace {
 
 Reference reference_of(const Workload& w, TensorValues inputs) {
   const auto start = std::chrono::steady_clock::now();
@@ -79,6 +78,8 @@ Reference reference_of(const Workload& w, TensorValues inputs) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return reference;
 }
+
+namespace {
 
 /// The tensor of that name, which a rewrite must have kept.
 TensorId same_in(const Workload& named, const Tensor& tensor) {
@@ -123,8 +124,8 @@ Verification held_against(const Workload& w, const Outputs& outputs, const Tenso
                           const TensorValues& bounds) {
   Verification v;
   for (TensorId t : w.outputs()) {
-    const Comparison c = compare(w.tensor(t).dtype, outputs[t.index()].get(), values[t.index()],
-                                 bounds[t.index()]);
+    const Comparison c =
+        compare(w.tensor(t).dtype, outputs[t.index()].get(), values[t.index()], bounds[t.index()]);
     v.relative_error = std::max(v.relative_error, c.relative_error);
     v.tolerance = std::max(v.tolerance, c.tolerance);
     v.elements += w.tensor(t).elements().value;
@@ -150,8 +151,7 @@ Verification held(const Workload& w, const Outputs& outputs, const Reference& re
   const Verification first = held_against(w, outputs, reference.outputs, reference.bounds);
   if (schedule == nullptr) return first;
   Rounding rounding = rounding_of(*schedule);
-  const bool partial =
-      std::ranges::any_of(rounding.partial_stores, [](double n) { return n > 0; });
+  const bool partial = std::ranges::any_of(rounding.partial_stores, [](double n) { return n > 0; });
   const bool keeps = std::ranges::any_of(rounding.kept, [](bool b) { return b; });
   // What is kept makes bounds tighter, partial sums that are stored make them looser.
   if (!first.verified() && partial)
@@ -262,7 +262,8 @@ bool stays_in_registers(const Schedule& s, TensorId t) {
       if (b.role != BufferRole::intermediate || s.machine->level(b.level).name != "registers")
         return false;
     }
-  return any && std::ranges::none_of(w.consumers(t), [&w](OpId id) { return w.is_contraction(id); });
+  return any &&
+         std::ranges::none_of(w.consumers(t), [&w](OpId id) { return w.is_contraction(id); });
 }
 
 }  // namespace
@@ -276,8 +277,8 @@ Rounding rounding_of(const Schedule& s) {
     return type == DType::f16 || type == DType::bf16;
   };
   for (std::size_t t = 0; t < w.tensors().size(); ++t)
-    rounding.kept[t] = narrow(TensorId(t)) && w.is_intermediate(TensorId(t)) &&
-                       stays_in_registers(s, TensorId(t));
+    rounding.kept[t] =
+        narrow(TensorId(t)) && w.is_intermediate(TensorId(t)) && stays_in_registers(s, TensorId(t));
   for (const ScheduledKernel& k : s.kernels)
     for (const ScheduleNode& n : k.nodes) {
       if (n.kind != NodeKind::compute) continue;

@@ -29,7 +29,7 @@ struct Verification {
   Comparison at = {};         ///< the worst element
   std::int64_t elements = 0;  ///< of all outputs
   std::int64_t unseen = 0;    ///< those where a wrong value may pass for a right one (Comparison)
-  double seconds = 0;         ///< that the verifying run took, caches as they were: no timing to report
+  double seconds = 0;  ///< that the verifying run took, caches as they were: no timing to report
   /// No element is off by more than it may be, and at most one in twenty is `unseen`.
   bool verified() const { return worst <= 1 && unseen <= elements / 20; }
 };
@@ -52,6 +52,8 @@ struct Reference {
 };
 /// Cost: two evaluations (evaluate_bounded), on all cores.
 Reference reference_of(const Workload& workload, std::uint64_t seed);
+/// On these inputs, by TensorId.
+Reference reference_of(const Workload& workload, TensorValues inputs);
 /// Of the setting's workload as it was named, by the TensorIds of the rewritten one: a rewrite is
 /// verified with every kernel. Bounds are of the rewritten one, which is what kernels compute.
 Reference reference_of(const Setting& setting, std::uint64_t seed);

@@ -16,6 +16,7 @@ class Tensors {
   explicit Tensors(const Workload& workload);
   /// A tensor's first element, Tensor::bytes() of them. Throws std::bad_alloc.
   void* at(TensorId tensor);
+  void give_up(TensorId tensor) { storage_[tensor.index()] = nullptr; }
   std::size_t bytes(TensorId tensor) const { return bytes_[tensor.index()]; }
 
  private:
@@ -31,6 +32,7 @@ class LoadedKernel final : public codegen::TargetKernel {
   bool needs(TensorId tensor) const override { return tensors_[tensor.index()] != nullptr; }
   std::optional<Reason> write(TensorId tensor, const void* elements) override;
   std::optional<Reason> read(TensorId tensor, void* elements) override;
+  bool place(TensorId tensor, void* elements) override;
   Result<double> run() override;
   /// Kernel and peak turn by turn, so that what else the machine does falls on both alike.
   Result<codegen::Timing> time(std::optional<double> budget,

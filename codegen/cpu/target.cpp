@@ -29,14 +29,14 @@ Availability here() {
 
 class CpuEmitted final : public codegen::Emitted {
  public:
-  CpuEmitted(Source source, std::shared_ptr<const Workload> workload, bool prefetch)
-      : source_(std::move(source)), workload_(std::move(workload)), prefetch_(prefetch) {}
+  CpuEmitted(Source source, Schedule schedule, EmitOptions options)
+      : source_(std::move(source)), schedule_(std::move(schedule)), options_(std::move(options)) {}
 
   void describe(ordered_json& json) const override {
     json["isa"] = name_of(source_.isa);
     json["threads"] = source_.threads;
     json["micro_kernel"] = source_.micro_kernel;
-    json["prefetch"] = prefetch_;
+    json["prefetch"] = options_.prefetch;
     json["packing"] = {{"tiles", ordered_json::array()}};
     for (const TileUse& t : source_.tiles)
       json["packing"]["tiles"].push_back(
@@ -82,13 +82,20 @@ class CpuEmitted final : public codegen::Emitted {
   Result<std::unique_ptr<codegen::TargetKernel>> load(const std::shared_ptr<codegen::Device>&,
                                                       ordered_json&) override {
     return std::unique_ptr<codegen::TargetKernel>(
-        std::make_unique<LoadedKernel>(*kernel_, *workload_));
+        std::make_unique<LoadedKernel>(*kernel_, *schedule_.workload));
   }
+  /// The same source with symbols of another name.
+  Result<Source> named(std::string prefix) const {
+    EmitOptions options = options_;
+    options.prefix = std::move(prefix);
+    return emit(schedule_, options);
+  }
+  void take(Kernel kernel) { kernel_ = std::move(kernel); }
 
  private:
   Source source_;
-  std::shared_ptr<const Workload> workload_;
-  bool prefetch_;
+  Schedule schedule_;
+  EmitOptions options_;
   std::optional<Kernel> kernel_;
 };
 
@@ -99,14 +106,29 @@ Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
   const auto micro_kernel = settings.find_text("micro-kernel");
   // Wider sets have the micro-kernels of the one that they extend.
   codegen::check_micro_kernel("cpu", name_of(micro_kernel_for(isa, "")->isa), micro_kernel);
-  const bool prefetch = settings.flag("prefetch");
-  Result<Source> source = emit(schedule, {.isa = isa,
-                                          .threads = threads,
-                                          .micro_kernel = micro_kernel.value_or(""),
-                                          .prefetch = prefetch});
+  const EmitOptions options{.isa = isa,
+                            .threads = threads,
+                            .micro_kernel = micro_kernel.value_or(""),
+                            .prefetch = settings.flag("prefetch")};
+  Result<Source> source = emit(schedule, options);
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
-      std::make_unique<CpuEmitted>(std::move(source).value(), schedule.workload, prefetch));
+      std::make_unique<CpuEmitted>(std::move(source).value(), schedule, options));
+}
+
+std::optional<Reason> build_together(std::span<const std::shared_ptr<codegen::Emitted>> emitted) {
+  std::vector<Source> sources;
+  for (std::size_t i = 0; i < emitted.size(); ++i) {
+    Result<Source> source =
+        static_cast<const CpuEmitted&>(*emitted[i]).named("kernel" + std::to_string(i));
+    if (!source) return source.why();
+    sources.push_back(std::move(source).value());
+  }
+  Result<std::vector<Kernel>> kernels = build_all(sources);
+  if (!kernels) return kernels.why();
+  for (std::size_t i = 0; i < emitted.size(); ++i)
+    static_cast<CpuEmitted&>(*emitted[i]).take(std::move(kernels.value()[i]));
+  return std::nullopt;
 }
 
 /// Chimera's own CPU configuration takes 0.8 of each cache (HPCA 2023, section VI).
@@ -136,6 +158,7 @@ const Target kCpu = {
     .clock = Clock::measured,
     .threads = true,
     .emit = cpu::emit_for,
+    .build_together = cpu::build_together,
     .needs = cpu::needs,
     .meters =
         [] {

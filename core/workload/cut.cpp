@@ -268,6 +268,107 @@ std::vector<Part> cut_each(const Workload& w) {
   return parts_of(sets, w);
 }
 
+std::vector<bool> constant_operators(const Workload& w) {
+  std::vector<bool> constant(w.operators().size(), false);
+  for (OpId op : w.topological_order())
+    constant[op.index()] = std::ranges::all_of(w.op(op).inputs, [&](const Access& a) {
+      const OpId p = w.producer(a.tensor);
+      return p.valid() ? constant[p.index()] : static_cast<bool>(w.tensor(a.tensor).values);
+    });
+  return constant;
+}
+
+namespace {
+
+class Follower {
+ public:
+  Follower(const Workload& w, std::size_t most)
+      : w_(w), most_(most), sets_(inseparable(w)), constant_(constant_operators(w)) {}
+
+  std::vector<Part> run() {
+    for (OpId op : w_.topological_order())
+      if (!w_.is_contraction(op))
+        for (OpId producer : producers(op))
+          if (join(op, producer)) break;
+    return parts_of(sets_, w_);
+  }
+
+ private:
+  /// Operators that make what `op` reads, those first that it reads element by element, the latest
+  /// first.
+  std::vector<OpId> producers(OpId op) const {
+    std::vector<OpId> same, other;
+    const Operator& o = w_.op(op);
+    const auto order = w_.topological_order();
+    for (auto at = order.rbegin(); at != order.rend(); ++at)
+      for (const Access& a : o.inputs) {
+        if (w_.producer(a.tensor) != *at) continue;
+        const bool follows = a.index == o.outputs.front().target.index;
+        (follows ? same : other).push_back(*at);
+        break;
+      }
+    same.insert(same.end(), other.begin(), other.end());
+    return same;
+  }
+
+  bool join(OpId op, OpId producer) {
+    const std::size_t a = sets_.find(op.index()), b = sets_.find(producer.index());
+    if (a == b) return true;
+    if (constant_[op.index()] != constant_[producer.index()]) return false;
+    Part ops;
+    for (std::size_t i = 0; i < w_.operators().size(); ++i)
+      if (sets_.find(i) == a || sets_.find(i) == b) ops.emplace_back(i);
+    if (ops.size() > most_) return false;
+    const bool contracts = std::ranges::any_of(ops, [&](OpId o) { return w_.is_contraction(o); });
+    if (contracts && !w_.reduction_loops(op).empty()) return false;
+    if (no_subgraph(w_, ops)) return false;
+    const Sets before = sets_;
+    sets_.join(a, b);
+    if (acyclic()) return true;
+    sets_ = before;
+    return false;
+  }
+
+  bool acyclic() {
+    const std::size_t n = w_.operators().size();
+    std::vector<std::vector<std::size_t>> next(n);
+    std::vector<int> waiting(n, 0);
+    std::vector<std::size_t> ready;
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < n; ++i)
+      for (const Access& a : w_.op(OpId(i)).inputs) {
+        const OpId p = w_.producer(a.tensor);
+        if (!p.valid() || sets_.find(p.index()) == sets_.find(i)) continue;
+        next[sets_.find(p.index())].push_back(sets_.find(i));
+        ++waiting[sets_.find(i)];
+      }
+    for (std::size_t i = 0; i < n; ++i)
+      if (sets_.find(i) == i) {
+        ++left;
+        if (waiting[i] == 0) ready.push_back(i);
+      }
+    while (!ready.empty()) {
+      const std::size_t i = ready.back();
+      ready.pop_back();
+      --left;
+      for (std::size_t to : next[i])
+        if (--waiting[to] == 0) ready.push_back(to);
+    }
+    return left == 0;
+  }
+
+  const Workload& w_;
+  std::size_t most_;
+  Sets sets_;
+  std::vector<bool> constant_;
+};
+
+}  // namespace
+
+std::vector<Part> cut_followed(const Workload& w, std::size_t most) {
+  return Follower(w, most).run();
+}
+
 std::vector<Part> cut_contractions(const Workload& w, bool pairs) { return Cutter(w).run(pairs); }
 
 }  // namespace tilewright

@@ -26,4 +26,16 @@ std::vector<Part> cut_each(const Workload& w);
 /// workload for each pair of contractions with nothing but other operators between them.
 std::vector<Part> cut_contractions(const Workload& w, bool pairs = true);
 
+/// By OpId: operators whose every input has values, or is made by such an operator: what they make
+/// is the same in every run.
+std::vector<bool> constant_operators(const Workload& w);
+
+/// Parts of a network whose kernels are run one after the other. A contraction, and any operator
+/// that reads nothing that an operator makes, begins a part. An operator without a reduction joins
+/// the part of what it reads element by element, else of what it reads otherwise, the latest first;
+/// a reduction joins such a part where that has no contraction. Up to `most` operators a part;
+/// constant ones are in parts of their own. Parts are ones that subgraph() takes, and no two wait
+/// for one another. Cost: quadratic in operators.
+std::vector<Part> cut_followed(const Workload& w, std::size_t most = 12);
+
 }  // namespace tilewright

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/plan/names.h"
 #include "core/workload/subgraph.h"
 
 namespace tilewright::quickest {
@@ -54,53 +55,6 @@ std::string Partitioner::signature(const Workload& part) const {
   }
   return text;
 }
-
-namespace {
-
-/// Names of one workload to those of another of the same structure.
-class Names {
- public:
-  Names(const Workload& from, const Workload& to) {
-    for (std::size_t i = 0; i < from.loops().size(); ++i)
-      names_["l" + from.loops()[i].name] = to.loops()[i].name;
-    for (std::size_t i = 0; i < from.tensors().size(); ++i)
-      names_["t" + from.tensors()[i].name] = to.tensors()[i].name;
-    for (std::size_t i = 0; i < from.operators().size(); ++i)
-      names_["o" + from.operators()[i].name] = to.operators()[i].name;
-  }
-  std::string of(char kind, const std::string& name) const {
-    const auto found = names_.find(kind + name);
-    return found == names_.end() ? name : found->second;
-  }
-  /// A compute is named by its operator, or by the tensor that only it writes.
-  std::string compute(const std::string& name) const {
-    return names_.contains("o" + name) ? of('o', name) : of('t', name);
-  }
-  void rename(Node& n) const {
-    if (n.kind == Node::Kind::loop) n.name = of('l', n.name);
-    if (n.kind == Node::Kind::load || n.kind == Node::Kind::store) n.name = of('t', n.name);
-    if (n.kind == Node::Kind::compute) n.name = compute(n.name);
-    for (Node& c : n.children) rename(c);
-  }
-  Kernel rename(Kernel k) const {
-    k.name = compute(k.name);
-    for (std::string& o : k.operators) o = compute(o);
-    rename(k.tree);
-    const auto keys = [&](auto& map, char kind) {
-      std::decay_t<decltype(map)> out;
-      for (auto& [name, value] : map) out[of(kind, name)] = std::move(value);
-      map = std::move(out);
-    };
-    keys(k.tiles, 'l'), keys(k.pins, 't'), keys(k.flags, 't');
-    for (auto& [tensor, pin] : k.pins) pin.at = of('l', pin.at);
-    return k;
-  }
-
- private:
-  std::map<std::string, std::string> names_;
-};
-
-}  // namespace
 
 std::optional<Best> Partitioner::renamed(const Best& known, const Workload& like,
                                          const Workload& now) const {

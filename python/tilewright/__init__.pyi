@@ -48,31 +48,31 @@ def calibrate(
 def compare(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., models: str |
-    Sequence[str] | None = ..., level: str | None = ..., capacity: int | str | None = ..., seed:
-    int | None = ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None
-    = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
-    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
-    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
-    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
-    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
-    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
-    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
-    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
-    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
-    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
-    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
-    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
-    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
-    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
-    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
-    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    Sequence[str] | None = ..., split: str | None = ..., level: str | None = ..., capacity: int
+    | str | None = ..., seed: int | None = ..., published: bool | None = ..., ours: bool | None
+    = ..., reading: str | None = ..., edges: str | None = ..., memory: str | None = ...,
+    objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None = ...,
+    expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str |
+    None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack:
+    float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str |
+    None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None =
+    ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
+    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
+    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
+    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
+    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
+    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
+    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
+    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
+    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -82,6 +82,7 @@ def compare(
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
         models: the models to compare, with commas between (default all)
+        split: a network's layers, as plan split has them, priced one by one: each, contractions, followed (default of an ONNX file followed)
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
         seed: of everything random (default 1)
@@ -165,31 +166,31 @@ def explain(
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
     None = ..., capacity: int | str | None = ..., seed: int | None = ..., samples: int | None =
-    ..., resolved: bool | None = ..., curve: bool | None = ..., out: str | PathLike[str] | None
-    = ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
-    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
-    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
-    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
-    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
-    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
-    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
-    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
-    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
-    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
-    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
-    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
-    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
-    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
-    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
-    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
-    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    ..., resolved: bool | None = ..., curve: bool | None = ..., split: str | None = ..., out:
+    str | PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ...,
+    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
+    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
+    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
+    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
+    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
+    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
+    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
+    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
+    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
+    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
+    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
+    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
+    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
+    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
+    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -210,6 +211,7 @@ def explain(
         samples: of MCFuser's pruned space: candidates drawn
         resolved: of a plan: the schedule, every default made visible
         curve: the least bytes by buffer size, fused and not
+        split: a network's layers, as plan split has them, priced one by one: each, contractions, followed (default of an ONNX file followed)
         out: the drawing of the graph to write: .dot, .svg
         check: raise Refused where the outcome says no (default False)
 
@@ -369,7 +371,7 @@ def plan(
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         part: plan these operators alone: what crosses the cut is input and output
-        split: plan in parts and join the plans: each (operator), contractions (pairs and what lies between; the rest apart), or a YAML file of parts; model may name several, with commas
+        split: plan in parts and join the plans: each (operator), contractions (pairs and what lies between; the rest apart), followed (an operator and what follows it element by element), or a YAML file of parts; model may name several, with commas
         out: the plan file to write
         check: raise Refused where the outcome says no (default False)
 
@@ -456,35 +458,37 @@ def run(
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
     None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
-    = ..., seed: int | None = ..., seconds: float | None = ..., tune: int | None = ...,
-    build_only: bool | None = ..., count: bool | None = ..., batch: str | PathLike[str] | None =
-    ..., out: str | PathLike[str] | None = ..., isa: str | None = ..., micro_kernel: str | None
-    = ..., prefetch: bool | None = ..., warps: int | None = ..., stages: int | None = ..., arch:
-    str | None = ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ...,
-    timeline: str | PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None
-    = ..., reading: str | None = ..., edges: str | None = ..., memory: str | None = ...,
-    objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None = ...,
-    expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str |
-    None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack:
-    float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str |
-    None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None =
-    ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
-    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
-    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
-    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
-    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
-    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
-    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
-    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
-    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
-    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
-    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
-    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
-    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
-    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    = ..., seed: int | None = ..., seconds: float | None = ..., tune: int | None = ..., split:
+    str | None = ..., profile: bool | None = ..., trace: str | PathLike[str] | None = ...,
+    beside: str | None = ..., build_only: bool | None = ..., count: bool | None = ..., batch:
+    str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., isa: str | None =
+    ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., warps: int | None = ...,
+    stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ...,
+    cold: bool | None = ..., timeline: str | PathLike[str] | None = ..., published: bool | None
+    = ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
+    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
+    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
+    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
+    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
+    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
+    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
+    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
+    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
+    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
+    kernel_us: float | None = ..., pack: str | None = ..., why: bool | None = ..., check: bool =
+    ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -505,6 +509,10 @@ def run(
         seed: of everything random (default 1)
         seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
         tune: time so many of the plans that the model offers and take the fastest; MCFuser's paper: 8
+        split: a network's parts, as plan has them (default the whole by model; else, or where that refuses, followed)
+        profile: of a network: a line a kernel: predicted, measured, bytes, share of the roof
+        trace: of a network: when each kernel ran, for Perfetto and chrome://tracing
+        beside: of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing (default python3)
         build_only: build, and stop before a device is needed
         count: run each verified kernel once more for a profiler; not timed
         batch: cuda: many runs, a JSON object of options a line; built in parallel

@@ -63,7 +63,9 @@ TEST(Evaluate, GemmChainAgreesWithTripleLoops) {
 Workload lookup(const std::string& operators) {
   return workload_from_yaml(
       "name: test\ndtype: f64\nloops: {b: 7, d: 5}\ntensors: {table: [11, d], ids: [b]}\n"
-      "dtypes: {ids: i32}\noperators:\n" + operators, "test");
+      "dtypes: {ids: i32}\noperators:\n" +
+          operators,
+      "test");
 }
 
 TEST(Evaluate, GatherReadsByValue) {
@@ -80,9 +82,10 @@ TEST(Evaluate, GatherReadsByValue) {
   for (double id : of(w, in, "ids"))
     for (int d = 0; d < 5; ++d) {
       const bool inside = id >= 0 && id < 11;
-      const double row = inside ? of(w, in, "table")[static_cast<std::size_t>(id) * 5 +
-                                                     static_cast<std::size_t>(d)]
-                                : 0.0;
+      const double row =
+          inside
+              ? of(w, in, "table")[static_cast<std::size_t>(id) * 5 + static_cast<std::size_t>(d)]
+              : 0.0;
       wanted.push_back(2 * row + id);
     }
   EXPECT_EQ(of(w, out, "y"), wanted);
@@ -355,6 +358,24 @@ TEST(Bounds, IndicesAreExact) {
     }
 }
 
+/// Of the smaller and the larger of two, the error is that of the one that is taken.
+TEST(Bounds, AnExtremumHasTheErrorOfWhatItIs) {
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f32\nloops: {i: 40}\noperators:\n  - S[i] = X[i] / 3 + Z[i]\n"
+      "  - A[i] = min(S[i], 10)\n  - B[i] = min(10, S[i])\n  - C[i] = max(S[i], -10)\n"
+      "  - D[i] = min(S[i], -10)\n  - E[i] = min(max(S[i], -10), 10)\n  - F[i] = max(10, S[i])\n"
+      "outputs: [S, A, B, C, D, E, F]\ntensors: {X: [40], Z: [40]}\n",
+      "t");
+  const Bounded all = evaluate_bounded(w, random_inputs(w, 3));
+  for (std::size_t i = 0; i < 40; ++i) {
+    const double own = of(w, all.bounds, "S")[i];
+    ASSERT_GT(own, 0);
+    for (const char* name : {"A", "B", "C", "E"})
+      EXPECT_EQ(of(w, all.bounds, name)[i], own) << name;
+    for (const char* name : {"D", "F"}) EXPECT_LT(of(w, all.bounds, name)[i], own / 1000) << name;
+  }
+}
+
 TEST(Evaluate, RefusesInputsOfTheWrongSize) {
   const Workload w = make("i: 4", "  - Y[i] = X[i]\n");
   EXPECT_THROW(evaluate(w, {}), InputError);
@@ -437,8 +458,8 @@ TEST(Evaluate, RoundsInputsToTheirType) {
   EXPECT_EQ(of(w, evaluate(w, in), "Y")[0], 3 * 0.0999755859375);
 }
 
-// Large enough that every way to cut work into pieces is taken: rows, columns, parts of a reduction to
-// a scalar, gathers and matrix products.
+// Large enough that every way to cut work into pieces is taken: rows, columns, parts of a reduction
+// to a scalar, gathers and matrix products.
 Workload cut_in_pieces() {
   return workload_from_yaml(R"(
 name: t
@@ -519,7 +540,8 @@ TEST(Evaluate, OutputsOnlyAreTheSame) {
 TEST(RelativeError, OfElementsFindsTheOneThatIsWrong) {
   constexpr std::size_t n = 70001;
   const std::vector<double> reference(n, 2.0);
-  for (const DType type : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32}) {
+  for (const DType type :
+       {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32}) {
     std::vector<std::byte> memory(n * sizeof(double));
     for (const std::size_t wrong : {std::size_t{0}, std::size_t{3}, n / 2 + 1, n - 1}) {
       std::vector<double> values(reference);

@@ -431,7 +431,7 @@ class Finisher {
                           .value = std::to_string(tensor.shape.size()),
                           .problem = "dimensions are too many, cut as its readers need",
                           .accepted = "at most " + std::to_string(kMaxRank)});
-      if (s.literal) tensor.values = SharedValues(s.literal->values);
+      if (s.literal && !s.literal->missing()) tensor.values = SharedValues(s.literal->values);
       if (given) out.names[s.name] = tensor.name;
       ids_[t] = static_cast<int>(spec_.tensors.size());
       spec_.tensors.push_back(std::move(tensor));

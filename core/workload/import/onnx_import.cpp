@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostCalls = 16;                 // functions within functions
 constexpr std::size_t kMostOperators = 60000;  // of the workload
-constexpr std::size_t kMostVisits = 400000;     // nodes looked at, those of functions each time
+constexpr std::size_t kMostVisits = 400000;    // nodes looked at, those of functions each time
 constexpr std::size_t kMostNamed = 100;        // unsupported nodes in an error
 
 std::string shown(std::string_view name) {
@@ -52,6 +52,15 @@ DType floats_of(const Model& m) {
   return DType::f32;
 }
 
+/// The first few names, and how many more there are.
+std::string some(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 4;
+  const std::size_t shown = std::min(names.size(), kMost);
+  std::string text = join(std::span(names).first(shown));
+  if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
+  return text;
+}
+
 class Importer {
  public:
   Importer(const Model& m, const std::string& path, const OnnxOptions& options)
@@ -72,6 +81,8 @@ class Importer {
       const Value& v = known_.at(of);
       if (v.view && !given_.contains(of)) outputs.emplace_back(of, v);
     }
+    if (!missing_.empty())
+      note("drawn by seed, as the file of their data is not there: " + some(missing_));
     if (outputs.empty()) fail("outputs", "", "none can be computed", "a graph with outputs");
     for (const auto& [of, v] : outputs)
       if (elements_of(v.shape) < 1) fail("outputs", shown(of), "has no elements", "at least one");
@@ -121,6 +132,7 @@ class Importer {
   void constants(const Graph& g) {
     for (const Literal& l : g.constants) {
       if (l.elements() < 0) continue;
+      if (l.missing()) missing_.push_back(shown(l.name));
       known_[l.name] = Builder::known(std::make_shared<const Literal>(l));
     }
   }
@@ -373,7 +385,7 @@ class Importer {
   Builder b_;
   std::map<std::string, Value> known_;
   std::set<std::string> lost_, given_, read_;
-  std::vector<std::string> problems_, notes_, cut_;
+  std::vector<std::string> problems_, notes_, cut_, missing_;
   std::map<std::string, std::int64_t> counts_;
   std::size_t steps_ = 0;
 };

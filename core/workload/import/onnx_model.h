@@ -52,6 +52,8 @@ class Literal {
   Values values;  ///< where they are; `list` where no file has them as bytes
 
   std::int64_t elements() const { return elements_of(shape); }
+  /// Whether the file that has them is not there.
+  bool missing() const { return values.file.empty() && values.list.empty() && elements() > 0; }
   /// All of them, read now. Throws InputError where the file is short.
   std::vector<double> read() const;
   std::vector<std::int64_t> integers() const;

@@ -353,6 +353,8 @@ class Reader {
     if (!at.empty() && at.find_first_not_of("0123456789") == at.npos && at.size() < 19)
       offset = std::stoll(at);
     Values v{.file = (folder / asked).string(), .offset = offset, .type = type};
+    std::error_code gone;
+    if (!fs::exists(v.file, gone)) return {.type = type};  // drawn
     const MappedFile file(v.file, "the data of " + field);
     const auto size = static_cast<std::int64_t>(file.bytes().size());
     if (offset > size || (size - offset) / value_size(type) < count)
@@ -424,6 +426,11 @@ Literal::Literal(std::int32_t type, Shape shape, std::vector<double> list)
     : type(type), shape(std::move(shape)), values{.list = std::move(list)} {}
 
 std::vector<double> Literal::read() const {
+  if (missing())
+    throw InputError({.field = "tensor " + name,
+                      .value = "its data",
+                      .problem = "is not there, and the graph's form depends on it",
+                      .accepted = "the file of its data beside the model"});
   return read_values(values, static_cast<std::size_t>(elements()), "tensor " + name);
 }
 

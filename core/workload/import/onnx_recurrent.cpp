@@ -248,9 +248,20 @@ class Cells {
   std::vector<double> alphas_, betas_;
 };
 
-void say_lstm(NodeReader& n) { Cells(n, 4).run(true); }
-void say_gru(NodeReader& n) { Cells(n, 3).run(false); }
-void say_rnn(NodeReader& n) { Cells(n, 1).run(false); }
+constexpr const char* kUnrolled = "LSTM, GRU and RNN are unrolled over their steps";
+
+void say_lstm(NodeReader& n) {
+  Cells(n, 4).run(true);
+  n.note = kUnrolled;
+}
+void say_gru(NodeReader& n) {
+  Cells(n, 3).run(false);
+  n.note = kUnrolled;
+}
+void say_rnn(NodeReader& n) {
+  Cells(n, 1).run(false);
+  n.note = kUnrolled;
+}
 
 }  // namespace
 

@@ -312,7 +312,10 @@ void say_max_pool(NodeReader& n) {
   if (x.shape.size() < 3 || kernel.size() + 2 != x.shape.size())
     throw Unsupported{"a kernel of another rank"};
   // Nothing is smaller than zero where nothing is negative.
-  n.out[0] = pooled(n.b, n.name, x, windows(n, kernel), Combine::max, x.nonnegative ? 0 : -INFINITY,
+  const std::vector<Window> at = windows(n, kernel);
+  if (!x.nonnegative && std::ranges::any_of(at, &Window::outside))
+    n.note = "MaxPool: what is outside of an image that may be negative is left out by its index";
+  n.out[0] = pooled(n.b, n.name, x, at, Combine::max, x.nonnegative ? 0 : -INFINITY,
                     [](const Args& a) { return a[0]; });
   n.out[0].nonnegative = x.nonnegative;
 }

@@ -55,7 +55,8 @@ double quotient(const Point& p) {
   return (moved == 0 ? 0 : least > 0 ? moved / least : kInfinity) + p.rounding(kQuotient);
 }
 
-/// Of max; of min the arguments change places. Only an argument that may be the result counts.
+/// Of max; of min the values change places, their errors do not. Only an argument that may be the
+/// result counts.
 double larger(const Point& p, double x, double y, double ex, double ey) {
   const double apart = p.in.reach * (ex + ey);
   return x - y > apart ? ex : y - x > apart ? ey : std::max(ex, ey);
@@ -157,7 +158,7 @@ constexpr std::array kRules = {
     Named{"mul", 2, product},
     Named{"div", 2, quotient},
     Named{"max", 2, [](const Point& p) { return larger(p, p.x[0], p.x[1], p.e[0], p.e[1]); }},
-    Named{"min", 2, [](const Point& p) { return larger(p, p.x[1], p.x[0], p.e[1], p.e[0]); }},
+    Named{"min", 2, [](const Point& p) { return larger(p, p.x[1], p.x[0], p.e[0], p.e[1]); }},
     Named{"pow", 2, power},
     Named{"lt", 2, less},
     Named{"select", 3, selected},

@@ -1,0 +1,118 @@
+#include "harness/beside.h"
+
+#include <cstdint>
+#include <fstream>
+
+#include "core/base/error.h"
+#include "core/base/toolchain.h"
+#include "core/workload/import/onnx_import.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Reads asked.json and the arrays beside it, writes answer.json.
+constexpr const char* kScript = R"py(
+import json, sys, time
+folder = sys.argv[1]
+asked = json.load(open(folder + "/asked.json"))
+def answer(value):
+    json.dump(value, open(folder + "/answer.json", "w"))
+    sys.exit(0)
+try:
+    import numpy, onnxruntime
+except Exception as e:
+    answer({"available": False, "reason": str(e).splitlines()[0]})
+TYPES = {"tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2", "tensor(int64)": "i8",
+         "tensor(int32)": "i4", "tensor(int16)": "i2", "tensor(int8)": "i1", "tensor(uint8)": "u1",
+         "tensor(bool)": "?"}
+try:
+    onnxruntime.set_default_logger_severity(3)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = asked["threads"], 1
+    session = onnxruntime.InferenceSession(asked["model"], options, providers=["CPUExecutionProvider"])
+    feed = {}
+    for i in session.get_inputs():
+        shape = [d if isinstance(d, int) else asked["bind"].get(d, 1) for d in i.shape]
+        if i.type not in TYPES:
+            raise ValueError("input " + i.name + " is of type " + i.type)
+        if i.name in asked["inputs"]:
+            values = numpy.fromfile(folder + "/" + asked["inputs"][i.name], "f8")
+            feed[i.name] = values.astype(TYPES[i.type]).reshape(shape)
+        else:
+            feed[i.name] = numpy.zeros(shape, TYPES[i.type])
+    names = [o.name for o in session.get_outputs()]
+    got, outputs = session.run(names, feed), []
+    for name, value in zip(names, got):
+        if name not in asked["outputs"]:
+            continue
+        ours = numpy.fromfile(folder + "/" + asked["outputs"][name], "f8")
+        value = numpy.asarray(value)
+        theirs = value.astype("f8").reshape(-1)
+        if ours.size != theirs.size:
+            raise ValueError("output %s has %d elements, not %d" % (name, theirs.size, ours.size))
+        most = float(abs(theirs).max()) if theirs.size else 0.0
+        off = float(abs(ours - theirs).max()) if theirs.size else 0.0
+        error = 0.0 if off == 0 else off / most if most > 0 else float("inf")
+        outputs.append({"name": name, "dtype": str(value.dtype),
+                        "relative_error": error if numpy.isfinite(error) else None})
+    times, start = [], time.perf_counter()
+    while len(times) < 5 or (time.perf_counter() - start < asked["seconds"] and len(times) < 1000):
+        begin = time.perf_counter()
+        session.run(names, feed)
+        times.append(time.perf_counter() - begin)
+    answer({"available": True, "version": onnxruntime.__version__, "threads": asked["threads"],
+            "seconds_median": float(numpy.median(times)), "seconds_min": min(times),
+            "runs": len(times), "outputs": outputs})
+except Exception as e:
+    answer({"available": False, "reason": (str(e) or type(e).__name__).splitlines()[0]})
+)py";
+
+ordered_json unavailable(std::string why) {
+  return {{"available", false}, {"reason", std::move(why)}};
+}
+
+/// Each array in a file of its own: {name: file}.
+ordered_json written(const std::filesystem::path& folder, const char* kind,
+                     const std::map<std::string, std::vector<double>>& arrays) {
+  ordered_json names = ordered_json::object();
+  for (const auto& [name, values] : arrays) {
+    const std::string file = kind + std::to_string(names.size());
+    std::ofstream(folder / file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(double)));
+    names[name] = file;
+  }
+  return names;
+}
+
+}  // namespace
+
+ordered_json beside_onnxruntime(const BesideAsked& asked, double our_seconds) {
+  const std::filesystem::path python = find_program(asked.python);
+  if (python.empty()) return unavailable("there is no " + asked.python);
+  const TemporaryDirectory folder;
+  if (folder.path().empty()) return unavailable("no temporary directory");
+  const std::size_t end = asked.subject.find(".onnx") + 5;
+  ordered_json json = {{"model", std::filesystem::absolute(asked.subject.substr(0, end)).string()},
+                       {"threads", asked.threads},
+                       {"seconds", asked.seconds},
+                       {"bind", ordered_json::object()},
+                       {"inputs", written(folder.path(), "in", asked.inputs)},
+                       {"outputs", written(folder.path(), "out", asked.outputs)}};
+  if (asked.subject.size() > end)
+    for (const auto& [name, n] : parse_bindings(asked.subject.substr(end + 1), "W"))
+      json["bind"][name] = n;
+  std::ofstream(folder.path() / "asked.json") << json;
+  if (const auto why = run_program({python.string(), "-c", kScript, folder.path().string()},
+                                   folder.path() / "log"))
+    return unavailable(why->text);
+  ordered_json answer = ordered_json::parse(text_of(folder.path() / "answer.json"), nullptr, false);
+  if (!answer.is_object()) return unavailable(asked.python + " gave no answer");
+  if (answer.value("available", false))
+    answer["ratio"] = our_seconds / answer["seconds_median"].get<double>();
+  return answer;
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,24 @@
+// onnxruntime, where a Python of this machine has it, on the inputs that a program ran on.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace tilewright::harness {
+
+struct BesideAsked {
+  std::string subject;  ///< "model.onnx:batch=1"
+  std::string python;   ///< a name on the PATH, or a path
+  int threads = 1;
+  double seconds = 2;                                          ///< of timing, about
+  std::map<std::string, std::vector<double>> inputs, outputs;  ///< by ONNX name; ours, row-major
+};
+
+/// {"available", "reason"}, or {"available", "version", "threads", "seconds_median", "seconds_min",
+/// "runs", "ratio": ours over that, "outputs": [{"name", "dtype", "relative_error"}]}: max |ours -
+/// theirs| / max |theirs|. Never throws: what is wrong with that Python is its reason.
+nlohmann::ordered_json beside_onnxruntime(const BesideAsked& asked, double our_seconds);
+
+}  // namespace tilewright::harness

@@ -1,0 +1,535 @@
+// run of a network: its kernels built together, each verified alone, then all of them as a program.
+#include "harness/program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "core/base/format.h"
+#include "core/workload/cut.h"
+#include "core/workload/import/onnx_import.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/subgraph.h"
+#include "harness/beside.h"
+#include "harness/parallel.h"
+#include "harness/statistics.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What a right program's outputs may be off by, relative to the largest: the square root of the
+/// type's unit roundoff. Kernels alone are held to what rounding explains, element by element.
+double tolerance_of(DType type) {
+  switch (type) {
+    case DType::f64:
+      return std::ldexp(1.0, -26);
+    case DType::f32:
+      return std::ldexp(1.0, -12);
+    default:
+      return std::ldexp(1.0, -4);
+  }
+}
+
+int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+/// Compiles all kernels, several translation units at a time.
+std::optional<Reason> build(Program& program, const codegen::Target& target) {
+  constexpr std::size_t kMost = 12;  // kernels a unit: more share more, fewer run side by side
+  const std::size_t n = program.kernels.size();
+  const auto all = static_cast<std::size_t>(cores());
+  const std::size_t size = std::clamp<std::size_t>((n + all - 1) / all, 1, kMost);
+  const std::size_t units = (n + size - 1) / size;
+  std::vector<std::optional<Reason>> failed(units);
+  parallel_for(units, cores(), [&](std::size_t unit) {
+    std::vector<std::shared_ptr<codegen::Emitted>> some;
+    for (std::size_t i = unit; i < n; i += units) some.push_back(program.kernels[i].emitted);
+    failed[unit] = target.build_together(some);
+  });
+  for (const auto& why : failed)
+    if (why) return Reason{"the kernels cannot be built: " + why->text};
+  return std::nullopt;
+}
+
+/// The kernel's inputs where it is launched first, as the reference evaluator has them.
+TensorValues values_at(const Program& program, std::size_t kernel, const TensorValues& values) {
+  const auto launch = std::ranges::find(program.launches, kernel, &Launch::kernel);
+  const Workload& w = *program.kernels[kernel].workload;
+  TensorValues inputs(w.tensors().size());
+  for (std::size_t t = 0; t < inputs.size(); ++t)
+    if (w.is_input(TensorId(t))) inputs[t] = values[launch->tensors[t].index()];
+  return inputs;
+}
+
+const std::string& name_of_kernel(const Program& program, std::size_t kernel) {
+  return std::ranges::find(program.launches, kernel, &Launch::kernel)->name;
+}
+
+std::string operators_of(const Program& program, std::size_t kernel) {
+  std::vector<std::string> names;
+  for (OpId op : std::ranges::find(program.launches, kernel, &Launch::kernel)->operators)
+    names.push_back(program.workload->op(op).name);
+  return join(names, " ");
+}
+
+/// Whether a reference can tell right from wrong: where drawn values make no number (the root of a
+/// negative variance), it cannot.
+bool is_finite(const Reference& reference) {
+  const auto finite = [](const std::vector<double>& values) {
+    return std::ranges::all_of(values, [](double x) { return std::isfinite(x); });
+  };
+  return std::ranges::all_of(reference.outputs, finite) &&
+         std::ranges::all_of(reference.bounds, finite);
+}
+
+/// Verifies every kernel on inputs drawn by seed, and where these make no numbers on those that it
+/// has in the network. Weights that are all equal, as synthetic models have them, would show less.
+std::optional<Reason> verify_kernels(Program& program, const TensorValues& values,
+                                     std::uint64_t seed, const Progress& progress, double& worst) {
+  for (std::size_t i = 0; i < program.kernels.size(); ++i) {
+    ProgramKernel& kernel = program.kernels[i];
+    if (progress)
+      progress("verifying kernels",
+               static_cast<double>(i) / static_cast<double>(program.kernels.size()));
+    ordered_json ignored;
+    const auto tried = [&](const Reference& reference) -> Result<VerifyResult> {
+      auto loaded = kernel.emitted->load(nullptr, ignored);
+      if (!loaded) return loaded.why();
+      return verify(std::move(loaded).value(), *kernel.workload, reference, {}, &kernel.schedule);
+    };
+    const Reference drawn = reference_of(*kernel.workload, seed);
+    Result<VerifyResult> checked = tried(drawn);
+    if (checked && !checked->failure && !checked->kernel &&
+        (!is_finite(drawn) || checked->verification.worst <= 1)) {
+      checked = tried(reference_of(*kernel.workload, values_at(program, i, values)));
+      kernel.on_network_values = true;
+    }
+    const auto named = [&](const std::string& why) {
+      return Reason{formatted("kernel {} ({}): {}", name_of_kernel(program, i),
+                              operators_of(program, i), why)};
+    };
+    if (!checked) return named(checked.reason());
+    if (checked->failure) return named("failed: " + checked->failure->text);
+    if (!checked->kernel)
+      return named("verification failed: " + reason_of(checked->verification, *kernel.workload));
+    worst = std::max(worst, checked->verification.relative_error);
+    kernel.verified = std::move(checked.value().kernel);
+  }
+  return std::nullopt;
+}
+
+/// Memory of a whole network: inputs and outputs of their own, what launches hand on in an arena.
+class Memory {
+ public:
+  Memory(const Program& program, const TensorValues& inputs)
+      : w_(*program.workload), at_(w_.tensors().size(), nullptr) {
+    for (std::size_t t = 0; t < at_.size(); ++t) {
+      const TensorId id(t);
+      if (!w_.is_input(id) && !w_.is_output(id)) continue;
+      at_[t] = take(w_.tensor(id).bytes().value);
+      if (w_.is_input(id)) encode_elements(w_.tensor(id).dtype, inputs[t], at_[t]);
+    }
+    std::vector<TensorId> tensors;
+    std::vector<Lifetime> lives = lifetimes(program, tensors);
+    // What launches make once stays for every run.
+    const std::vector<bool> constant = constant_operators(w_);
+    std::vector<Lifetime> handed_on;
+    std::vector<TensorId> placed_tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (constant[w_.producer(tensors[i]).index()]) {
+        at_[tensors[i].index()] = take(lives[i].bytes);
+      } else {
+        bytes_alone += lives[i].bytes;
+        handed_on.push_back(lives[i]);
+        placed_tensors.push_back(tensors[i]);
+      }
+    }
+    const Arena arena = placed(handed_on);
+    arena_bytes = arena.bytes;
+    char* const base = static_cast<char*>(take(arena.bytes));
+    for (std::size_t i = 0; i < handed_on.size(); ++i)
+      at_[placed_tensors[i].index()] = base + arena.offsets[i];
+    // An element that is read and never written shows.
+    std::fill(base, base + arena.bytes, static_cast<char>(0xff));
+  }
+  void* at(TensorId t) const { return at_[t.index()]; }
+
+  std::int64_t arena_bytes = 0;
+  std::int64_t bytes_alone = 0;  ///< of what the arena holds, each in memory of its own
+
+ private:
+  void* take(std::int64_t bytes) {
+    constexpr std::size_t kPage = 4096;
+    const auto size = (static_cast<std::size_t>(bytes) + kPage) / kPage * kPage;
+    void* memory = std::aligned_alloc(kPage, size);
+    if (memory == nullptr) throw std::bad_alloc();
+    owned_.emplace_back(memory, std::free);
+    return memory;
+  }
+
+  const Workload& w_;
+  std::vector<void*> at_;  ///< by TensorId; null: never at home
+  std::vector<std::shared_ptr<void>> owned_;
+};
+
+/// A built and verified program over its memory.
+class Running {
+ public:
+  Running(Program& program, const Memory& memory) : program_(program), memory_(memory) {
+    const std::vector<bool> constant = constant_operators(*program.workload);
+    for (std::size_t i = 0; i < program.launches.size(); ++i) {
+      const bool once = std::ranges::all_of(program.launches[i].operators,
+                                            [&](OpId op) { return constant[op.index()]; });
+      (once ? once_ : each_).push_back(i);
+    }
+  }
+
+  /// What depends on weights alone.
+  std::optional<Reason> prepare() {
+    for (std::size_t i : once_)
+      if (auto why = launch(i).second) return why;
+    return std::nullopt;
+  }
+
+  /// One run: the seconds of all.
+  Result<double> run() {
+    const auto start = Clock::now();
+    for (std::size_t i : each_) {
+      const auto [seconds, why] = launch(i);
+      if (why) return *why;
+      program_.launches[i].seconds.push_back(seconds);
+    }
+    return since(start);
+  }
+
+  /// How many launches depend on weights alone.
+  std::size_t prepared() const { return once_.size(); }
+
+ private:
+  std::pair<double, std::optional<Reason>> launch(std::size_t i) {
+    const Launch& l = program_.launches[i];
+    codegen::TargetKernel& kernel = program_.kernels[l.kernel].verified->kernel();
+    for (std::size_t t = 0; t < l.tensors.size(); ++t)
+      if (kernel.needs(TensorId(t))) kernel.place(TensorId(t), memory_.at(l.tensors[t]));
+    const Result<double> seconds = kernel.run();
+    if (!seconds) return {0, Reason{formatted("kernel {} failed: {}", l.name, seconds.reason())}};
+    return {*seconds, std::nullopt};
+  }
+
+  Program& program_;
+  const Memory& memory_;
+  std::vector<std::size_t> once_, each_;
+};
+
+/// The largest relative error of the outputs; adds each to the answer. A Reason where one is too
+/// large.
+std::optional<Reason> verify_whole(const Memory& memory, const Workload& w,
+                                   const TensorValues& expected, ordered_json& json) {
+  std::optional<Reason> wrong;
+  double worst = 0;
+  json["outputs"] = ordered_json::array();
+  for (TensorId t : w.outputs()) {
+    const Tensor& tensor = w.tensor(t);
+    const double error = relative_error(tensor.dtype, memory.at(t), expected[t.index()]);
+    const double most = tolerance_of(tensor.dtype);
+    json["outputs"].push_back({{"tensor", tensor.name},
+                               {"shape", tensor.shape},
+                               {"dtype", name_of(tensor.dtype)},
+                               {"relative_error", number_or_null(error)},
+                               {"tolerance", most}});
+    worst = std::max(worst, error);
+    if (!(error <= most) && !wrong)
+      wrong =
+          std::isfinite(error)
+              ? Reason{formatted("output {} is off by {:.3g} of its largest element, more "
+                                 "than {:.3g}",
+                                 tensor.name, error, most)}
+              : Reason{formatted("output {} or its reference has no finite values", tensor.name)};
+  }
+  json["verified"] = !wrong;
+  json["relative_error"] = number_or_null(worst);
+  return wrong;
+}
+
+/// Which inputs were drawn, and what the file has.
+ordered_json inputs_json(const Workload& w) {
+  ordered_json drawn = ordered_json::array();
+  std::int64_t weights = 0, bytes = 0;
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    if (!w.is_input(TensorId(t))) continue;
+    if (w.tensors()[t].values) {
+      ++weights;
+      bytes += w.tensors()[t].bytes().value;
+    } else {
+      drawn.push_back(w.tensors()[t].name);
+    }
+  }
+  return {{"drawn", drawn}, {"weights", weights}, {"weight_bytes", bytes}};
+}
+
+/// The least that a machine takes for these bytes and operations; none where its file has no rates.
+std::optional<double> roof(const Machine& m, std::int64_t bytes, double flops, DType type) {
+  double seconds = 0;
+  for (const ComputeUnit& unit : m.units)
+    if (const auto peak = unit.peak.find(std::string(name_of(type))); peak != unit.peak.end())
+      seconds = std::max(seconds, flops / peak->second.value);
+  const auto moved = seconds_into(m, m.default_level(), Bytes(bytes));
+  const LevelId first = m.path(m.home(), m.default_level()).front().second;
+  const auto from_home = seconds_into(m, first, Bytes(bytes));
+  if (!moved && !from_home && seconds == 0) return std::nullopt;
+  return std::max(seconds, from_home.value_or(0));
+}
+
+ordered_json kernels_json(const Program& program, const Machine& m) {
+  ordered_json all = ordered_json::array();
+  for (const Launch& l : program.launches) {
+    const ProgramKernel& kernel = program.kernels[l.kernel];
+    const Workload& w = *kernel.workload;
+    ordered_json operators = ordered_json::array();
+    for (OpId op : l.operators) operators.push_back(program.workload->op(op).name);
+    const bool once = l.seconds.empty();
+    const auto least = roof(m, w.compulsory_bytes().value, w.flops(), w.dtype());
+    ordered_json line = {{"kernel", l.name},
+                         {"operators", std::move(operators)},
+                         {"model", l.by.empty() ? ordered_json(nullptr) : ordered_json(l.by)},
+                         {"compiled", l.kernel},
+                         {"once", once},
+                         {"predicted_seconds", number_or_null(kernel.predicted)},
+                         {"seconds", nullptr},
+                         {"flops", w.flops()},
+                         {"compulsory_bytes", w.compulsory_bytes().value},
+                         {"exact_bytes", kernel.bytes ? ordered_json(*kernel.bytes) : nullptr},
+                         {"roof", nullptr}};
+    if (!once) {
+      const double seconds = median(l.seconds);
+      line["seconds"] = seconds;
+      if (least && seconds > 0) line["roof"] = *least / seconds;
+    }
+    all.push_back(std::move(line));
+  }
+  return all;
+}
+
+/// The median run as Chrome's trace events: microseconds, kernel after kernel.
+std::string trace_of(const Program& program, const ordered_json& kernels) {
+  ordered_json events = ordered_json::array();
+  double at = 0;
+  for (const ordered_json& k : kernels) {
+    if (k["seconds"].is_null()) continue;
+    const double us = k["seconds"].get<double>() * 1e6;
+    events.push_back(
+        {{"name", k["kernel"]},
+         {"cat", "kernel"},
+         {"ph", "X"},
+         {"pid", 1},
+         {"tid", 1},
+         {"ts", at},
+         {"dur", us},
+         {"args",
+          {{"operators", k["operators"]},
+           {"model", k["model"]},
+           {"predicted_us", k["predicted_seconds"].is_null()
+                                ? ordered_json(nullptr)
+                                : ordered_json(k["predicted_seconds"].get<double>() * 1e6)},
+           {"bytes", k["exact_bytes"]},
+           {"roof", k["roof"]}}}});
+    at += us;
+  }
+  events.push_back({{"name", "process_name"},
+                    {"ph", "M"},
+                    {"pid", 1},
+                    {"args", {{"name", program.workload->name() + ": medians of each kernel"}}}});
+  return ordered_json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump(1) + "\n";
+}
+
+/// Inputs by the rewritten workload's TensorIds, as the named one's are drawn.
+TensorValues drawn_inputs(const Setting& setting, std::uint64_t seed) {
+  if (!setting.original) return random_inputs(*setting.workload, seed);
+  const Workload &named = *setting.original, &w = *setting.workload;
+  TensorValues drawn = random_inputs(named, seed), inputs(w.tensors().size());
+  for (std::size_t t = 0; t < inputs.size(); ++t)
+    if (w.is_input(TensorId(t))) inputs[t] = drawn[named.find_tensor(w.tensors()[t].name)->index()];
+  return inputs;
+}
+
+/// The outputs that are right, by the rewritten workload's TensorIds: of the workload as it is
+/// named.
+TensorValues expected_outputs(const Setting& setting, const TensorValues& values,
+                              std::uint64_t seed) {
+  if (!setting.original) return values;
+  const Workload &named = *setting.original, &w = *setting.workload;
+  TensorValues of = evaluate(named, random_inputs(named, seed), {.outputs_only = true});
+  TensorValues expected(w.tensors().size());
+  for (TensorId t : w.outputs())
+    expected[t.index()] = std::move(of[named.find_tensor(w.tensor(t).name)->index()]);
+  return expected;
+}
+
+void add_seconds(ordered_json& json, const std::vector<double>& seconds, double flops) {
+  json["seconds_median"] = median(seconds);
+  json["seconds_min"] = *std::ranges::min_element(seconds);
+  json["runs"] = seconds.size();
+  json["flops"] = flops;
+  json["gflops"] = flops / median(seconds) * 1e-9;
+}
+
+/// What a run has of its own, step by step.
+class Run {
+ public:
+  Run(const Request& request, const RunOptions& options)
+      : request_(request), options_(options), target_(target_named(request.target)) {}
+
+  Answer answer() {
+    if (auto why = made()) return refuse(std::move(json_), why->text);
+    if (options_.build_only) return {std::move(json_), Status::done};
+    if (auto why = finished()) return refuse(std::move(json_), why->text);
+    return {std::move(json_), Status::done};
+  }
+
+ private:
+  void say(std::string_view what, double done = 0) const {
+    if (request_.progress) request_.progress(what, done);
+  }
+
+  std::optional<Reason> made() {
+    settings_for(target_, request_.target_options);  // bad input before anything is planned
+    auto start = Clock::now();
+    Result<ProgramPlan> plan = program_plan(request_, options_.split);
+    if (!plan) return plan.why();
+    plan_ = std::move(plan).value();
+    name_workload(json_, plan_->setting);
+    json_["machine"] = plan_->setting.machine->name;
+    json_["target"] = target_.name;
+    json_["threads"] = request_.threads.value_or(1);
+    json_["plan_seconds"] = since(start);
+    start = Clock::now();
+    say("emitting");
+    Result<Program> program = program_of(request_, *plan_);
+    if (!program) return program.why();
+    program_ = std::move(program).value();
+    json_["launches"] = program_.launches.size();
+    json_["compiled"] = program_.kernels.size();
+    json_["notes"] = program_.notes;
+    if (!plan_->parts.is_null()) json_["parts"] = plan_->parts;
+    say("building");
+    if (auto why = build(program_, target_)) return why;
+    json_["build_seconds"] = since(start);
+    return std::nullopt;
+  }
+
+  std::optional<Reason> finished() {
+    const Workload& w = *program_.workload;
+    const std::uint64_t seed = request_.seed;
+    json_["seed"] = seed;
+    merge(json_, inputs_json(w));
+    say("the reference evaluator");
+    const auto start = Clock::now();
+    const TensorValues inputs = drawn_inputs(plan_->setting, seed);
+    TensorValues values = evaluate(w, inputs);
+    const TensorValues expected = expected_outputs(plan_->setting, values, seed);
+    double worst = 0;
+    if (auto why = verify_kernels(program_, values, seed, request_.progress, worst)) {
+      json_["verified"] = false;
+      return why;
+    }
+    values.clear();
+    json_["kernels_verified"] = program_.kernels.size();
+    json_["kernels_on_network_values"] =
+        std::ranges::count_if(program_.kernels, &ProgramKernel::on_network_values);
+    json_["kernels_relative_error"] = worst;
+    json_["verify_seconds"] = since(start);
+    const Memory memory(program_, inputs);
+    json_["arena_bytes"] = memory.arena_bytes;
+    json_["handed_on_bytes"] = memory.bytes_alone;
+    Running running(program_, memory);
+    json_["prepared"] = running.prepared();
+    if (auto why = running.prepare()) return why;
+    if (const Result<double> first = running.run(); !first) return first.why();
+    if (auto why = verify_whole(memory, w, expected, json_)) return why;
+    if (auto why = time(running)) return why;
+    add_kernels();
+    add_beside(memory, inputs);
+    return std::nullopt;
+  }
+
+  std::optional<Reason> time(Running& running) {
+    constexpr std::size_t kLeast = 5, kMost = 1000;
+    const double budget = options_.seconds.value_or(2);
+    for (Launch& l : program_.launches) l.seconds.clear();
+    std::vector<double> seconds;
+    const auto start = Clock::now();
+    while (seconds.size() < kMost &&
+           (seconds.size() < kLeast ? since(start) < 4 * budget || seconds.size() < 3
+                                    : since(start) < budget)) {
+      const Result<double> run = running.run();
+      if (!run) return run.why();
+      seconds.push_back(*run);
+      say("timing", std::min(1.0, since(start) / budget));
+    }
+    add_seconds(json_, seconds, plan_->setting.as_named().flops());
+    return std::nullopt;
+  }
+
+  void add_kernels() {
+    const ordered_json kernels = kernels_json(program_, *plan_->setting.machine);
+    double predicted = 0;
+    bool all = true;
+    for (const ordered_json& k : kernels)
+      if (!k["once"].get<bool>()) {
+        all = all && !k["predicted_seconds"].is_null();
+        if (all) predicted += k["predicted_seconds"].get<double>();
+      }
+    json_["predicted_seconds"] = all ? ordered_json(predicted) : ordered_json(nullptr);
+    if (options_.profile) json_["profile"] = kernels;
+    if (options_.trace) {
+      write_file(*options_.trace, trace_of(program_, kernels), "--trace");
+      json_["trace"] = *options_.trace;
+    }
+  }
+
+  void add_beside(const Memory& memory, const TensorValues& inputs) {
+    if (!names_onnx(request_.subject) || request_.subject_text || options_.beside == "none") return;
+    const Workload& w = *program_.workload;
+    BesideAsked asked{.subject = request_.subject,
+                      .python = options_.beside.value_or("python3"),
+                      .threads = request_.threads.value_or(1),
+                      .seconds = options_.seconds.value_or(2)};
+    for (const auto& [onnx, name] : import_named_onnx(request_.subject).tensors) {
+      const auto id = w.find_tensor(name);
+      if (!id) continue;
+      const Tensor& tensor = w.tensor(*id);
+      if (w.is_input(*id))
+        asked.inputs[onnx] = inputs[id->index()];
+      else
+        asked.outputs[onnx] = decode_elements(tensor.dtype, memory.at(*id),
+                                              static_cast<std::size_t>(tensor.elements().value));
+    }
+    say("onnxruntime");
+    json_["onnxruntime"] = beside_onnxruntime(asked, json_["seconds_median"].get<double>());
+  }
+
+  const Request& request_;
+  const RunOptions& options_;
+  const codegen::Target& target_;
+  ordered_json json_ = document();
+  std::optional<ProgramPlan> plan_;
+  Program program_;
+};
+
+}  // namespace
+
+Answer run_program(const Request& request, const RunOptions& options) {
+  return Run(request, options).answer();
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,75 @@
+// A network as a program: a plan of many kernels, each compiled once for all launches that differ
+// in names alone, run one after the other over one arena.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/arena.h"
+#include "harness/registry.h"
+#include "harness/schedules.h"
+#include "harness/verbs.h"
+#include "harness/verified_kernel.h"
+
+namespace tilewright::harness {
+
+/// What a program is made of.
+struct ProgramPlan {
+  Setting setting;  ///< of the rewritten workload that the plan is of
+  Plan plan;
+  nlohmann::ordered_json parts;    ///< as SplitPlan has them; null: planned as a whole
+  std::vector<std::string> notes;  ///< what models refused
+};
+/// The request's own plan, or what --split says. Else the model that --model names plans the whole,
+/// and where it refuses, parts: a contraction or sum and what follows it element by element
+/// (cut_followed). Parts are planned by the model named, else by the planning model; what that
+/// refuses, by whichever of the others moves the fewest bytes, at last by the operators' own loops.
+/// A Reason where even that does not fit; throws InputError for bad input.
+Result<ProgramPlan> program_plan(const Request& request, const std::optional<std::string>& split);
+
+/// A kernel of a program, under names of its own (without_names).
+struct ProgramKernel {
+  std::shared_ptr<const Workload> workload;
+  Kernel plan;
+  Schedule schedule;
+  std::shared_ptr<codegen::Emitted> emitted;
+  std::optional<double> predicted = {};    ///< seconds, by the planning model
+  std::optional<std::int64_t> bytes = {};  ///< that it moves from and to home, by exact
+  std::unique_ptr<VerifiedKernel> verified = {};
+  bool on_network_values = false;  ///< verified on what it reads there, not on drawn inputs
+};
+
+/// One launch of it.
+struct Launch {
+  std::size_t kernel = 0;            ///< position in Program::kernels
+  std::string name;                  ///< of the plan's kernel
+  std::string by;                    ///< the model that proposed it; empty: none
+  std::vector<OpId> operators;       ///< of the whole
+  std::vector<TensorId> tensors;     ///< by the kernel's TensorId: the whole's
+  std::vector<double> seconds = {};  ///< of each timed run
+};
+
+struct Program {
+  std::shared_ptr<const Workload> workload;
+  std::vector<ProgramKernel> kernels;
+  std::vector<Launch> launches;
+  std::vector<std::string> notes;
+};
+
+/// The plan's kernels, emitted for the request's target and threads. A kernel that the target
+/// refuses is planned again, operator by operator, and `notes` say so. A Reason where the target
+/// refuses that too.
+Result<Program> program_of(const Request& request, const ProgramPlan& made);
+
+/// How long every tensor that lies between launches is needed; `tensors` says which they are.
+std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& tensors);
+
+/// What `run` answers of a network: every kernel verified alone against the reference evaluator on
+/// drawn inputs, the whole end to end on inputs drawn by seed, seconds of
+/// the whole and of every launch; for an ONNX file also what onnxruntime makes of the same inputs,
+/// where a Python has it.
+Answer run_program(const Request& request, const RunOptions& options);
+
+}  // namespace tilewright::harness

@@ -1,0 +1,181 @@
+// Networks as programs: parts, kernels shared by what differs in names alone, the arena, and
+// whether what runs is what the workload says.
+#include "harness/program.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "core/plan/names.h"
+#include "core/workload/cut.h"
+#include "core/workload/subgraph.h"
+#include "harness/layers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace tilewright::harness {
+namespace {
+
+TEST(Arena, WhatIsNeededTogetherDoesNotOverlap) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<Lifetime> buffers(1 + random() % 40);
+    std::map<std::size_t, std::int64_t> live;
+    std::int64_t all = 0, most = 0;
+    for (Lifetime& b : buffers) {
+      b.bytes = static_cast<std::int64_t>(random() % 5000);
+      b.first = random() % 30;
+      b.last = b.first + random() % 6;
+      all += (b.bytes + 63) / 64 * 64;
+      for (std::size_t step = b.first; step <= b.last; ++step)
+        most = std::max(most, live[step] += b.bytes);
+    }
+    const Arena arena = placed(buffers);
+    ASSERT_EQ(arena.offsets.size(), buffers.size());
+    EXPECT_LE(arena.bytes, all) << "seed " << seed;
+    EXPECT_GE(arena.bytes, most) << "seed " << seed;
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      EXPECT_EQ(arena.offsets[i] % 64, 0);
+      EXPECT_LE(arena.offsets[i] + buffers[i].bytes, arena.bytes);
+      for (std::size_t j = 0; j < i; ++j) {
+        if (buffers[i].first > buffers[j].last || buffers[j].first > buffers[i].last) continue;
+        EXPECT_TRUE(arena.offsets[i] + buffers[i].bytes <= arena.offsets[j] ||
+                    arena.offsets[j] + buffers[j].bytes <= arena.offsets[i])
+            << "seed " << seed << ", buffers " << i << " and " << j;
+      }
+    }
+  }
+}
+
+TEST(Arena, AChainTakesTheRoomOfTwo) {
+  std::vector<Lifetime> chain;
+  for (std::size_t i = 0; i < 10; ++i) chain.push_back({.bytes = 640, .first = i, .last = i + 1});
+  EXPECT_EQ(placed(chain).bytes, 2 * 640);
+}
+
+std::string random_graph(std::uint64_t seed) {
+  return "random-graph:vertices=14,rows=5,cols=7,seed=" + std::to_string(seed);
+}
+
+TEST(Cut, FollowedPartsAreEveryOperatorOnceAndWaitForNoOther) {
+  for (const std::string& name :
+       {random_graph(1), random_graph(2), random_graph(3), random_graph(4), random_graph(5),
+        std::string("transformer-block:tokens=8"), std::string("shufflenet-v2:blocks=2"),
+        std::string("bert:layers=2,seq=16,hidden=32,heads=2,ffn=64,standard=1")}) {
+    const Workload w = named_workload(name);
+    std::vector<int> part_of(w.operators().size(), -1);
+    const std::vector<Part> parts = cut_followed(w);
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      EXPECT_FALSE(no_subgraph(w, parts[p])) << name;
+      EXPECT_LE(parts[p].size(), 12u);
+      for (OpId op : parts[p]) {
+        EXPECT_EQ(part_of[op.index()], -1) << name;
+        part_of[op.index()] = static_cast<int>(p);
+      }
+    }
+    // Parts that have all they read are taken away until none is left.
+    std::vector<bool> done(parts.size(), false);
+    std::size_t left = parts.size();
+    for (bool any = true; any && left > 0;) {
+      any = false;
+      for (std::size_t p = 0; p < parts.size(); ++p) {
+        if (done[p]) continue;
+        bool ready = true;
+        for (OpId op : parts[p])
+          for (const Access& a : w.op(op).inputs)
+            if (const OpId from = w.producer(a.tensor); from.valid()) {
+              const auto at = static_cast<std::size_t>(part_of[from.index()]);
+              ready = ready && (at == p || done[at]);
+            }
+        if (ready) done[p] = any = true, --left;
+      }
+    }
+    EXPECT_EQ(left, 0u) << name;
+  }
+}
+
+TEST(Cut, AContractionTakesWhatFollowsItAndNoReduction) {
+  const Workload w = named_workload("bert:layers=1,seq=16,hidden=32,heads=2,ffn=64,standard=1");
+  for (const Part& part : cut_followed(w)) {
+    bool contracts = false, sums = false;
+    for (OpId op : part) {
+      contracts |= w.is_contraction(op);
+      sums |= !w.is_contraction(op) && !w.reduction_loops(op).empty();
+    }
+    EXPECT_FALSE(contracts && sums);
+  }
+  EXPECT_LT(cut_followed(w).size(), w.operators().size());
+}
+
+TEST(Names, EqualPartsAreEqualWithoutNamesAndOthersAreNot) {
+  const auto workload = [](const char* a, const char* b, const char* rest) {
+    return workload_from_yaml(std::string("name: w\nloops: {") + a + ": 4, " + b +
+                                  ": 5}\noperators:\n  - \"op: y_" + a + "[" + a + "," + b +
+                                  "] = x[" + a + "," + b + "] " + rest + "\"\n",
+                              "test");
+  };
+  EXPECT_EQ(without_names(workload("i", "j", "* 2")), without_names(workload("r", "s", "* 2")));
+  EXPECT_FALSE(without_names(workload("i", "j", "* 2")) ==
+               without_names(workload("i", "j", "* 3")));
+}
+
+Answer ran(const std::string& subject, RunOptions options = {}) {
+  Request request;
+  request.subject = subject;
+  request.machine = "host";
+  request.target_options["isa"] = {"generic"};
+  options.seconds = 0.01;
+  return run(request, options);
+}
+
+TEST(Program, ANetworkRunsWithoutAPlanAndIsVerified) {
+  const Answer answer =
+      ran("transformer-block:tokens=8,heads=2,size=4,hidden=16", {.profile = true});
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_EQ(answer.json["verified"], true);
+  EXPECT_EQ(answer.json["kernels_verified"], answer.json["compiled"]);
+  // Query, key and value are projected by one kernel each, which is compiled once.
+  EXPECT_LT(answer.json["compiled"], answer.json["launches"]);
+  EXPECT_LT(answer.json["arena_bytes"], answer.json["handed_on_bytes"]);
+  EXPECT_EQ(answer.json["profile"].size(), answer.json["launches"]);
+}
+
+TEST(Program, RandomGraphsRunOperatorByOperator) {
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    const Answer answer = ran(random_graph(seed), {.split = "each"});
+    ASSERT_TRUE(answer.ok()) << "seed " << seed << ": " << answer.json.dump(1);
+    EXPECT_EQ(answer.json["verified"], true);
+  }
+}
+
+/// Weights that a file gives are read once, and what depends on them alone is computed once.
+TEST(Program, WhatDependsOnWeightsAloneRunsOnce) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write(
+      "w.yaml",
+      "name: w\nloops: {i: 6}\ntensors: {g: [i], x: [i]}\nvalues: {g: [1, 2, 3, 4, 5, 6]}\n"
+      "operators:\n  - \"doubled: d[i] = g[i] + g[i]\"\n  - \"scaled: y[i] = x[i] * d[i]\"\n");
+  const Answer answer = ran(path);
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_EQ(answer.json["launches"], 2);
+  EXPECT_EQ(answer.json["prepared"], 1);
+  EXPECT_EQ(answer.json["weights"], 1);
+  EXPECT_EQ(answer.json["drawn"].dump(), "[\"x\"]");
+}
+
+TEST(Layers, RepeatedLayersAreFolded) {
+  Request request;
+  request.subject = "bert:layers=3,seq=16,hidden=32,heads=2,ffn=64";
+  request.machine = "h200";
+  const Answer answer = explain_layers(request, "followed", "souffle");
+  ASSERT_TRUE(answer.ok());
+  std::size_t operators = 0;
+  for (const auto& layer : answer.json["layers"]) {
+    EXPECT_EQ(layer["count"].get<std::size_t>() % 3, 0u);
+    operators += layer["count"].get<std::size_t>() * layer["operators"].size();
+  }
+  EXPECT_EQ(operators, answer.json["operators"]);
+}
+
+}  // namespace
+}  // namespace tilewright::harness
