@@ -1,59 +1,24 @@
 // Section 2: bytes a second in each level of this machine's memory.
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <new>
 
 #include "bench/peer.h"
 #include "bench/sections.h"
 #include "core/base/format.h"
 #include "core/machine/host_facts.h"
-
-// Compiled for each width, picked as the program is loaded.
-// Not under a sanitizer, which is not up yet when that happens.
-#if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
-#define TILEWRIGHT_EACH_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define TILEWRIGHT_EACH_WIDTH
-#endif
+#include "harness/memory_passes.h"
 
 namespace tilewright::bench {
 namespace {
 
-typedef float Line __attribute__((vector_size(64)));
-constexpr std::size_t kUnroll = 8;  // lines: enough loads in flight, and sizes are multiples of it
-constexpr std::size_t kBlock = kUnroll * sizeof(Line);
+using Line = harness::MemoryLine;
+using harness::copy_pass;
+using harness::read_pass;
+using harness::write_pass;
+constexpr std::size_t kBlock = harness::kPassLines * sizeof(Line);
 
-/// Stops the compiler from merging loops over the same memory or turning them into memset or
-/// memcpy, which may go past the caches.
+/// Stops the compiler from merging passes over the same memory.
 inline void keep() { asm volatile("" ::: "memory"); }
-
-TILEWRIGHT_EACH_WIDTH void read_pass(const Line* from, std::size_t lines) {
-  Line sum[kUnroll] = {};
-  for (std::size_t i = 0; i < lines; i += kUnroll)
-#pragma GCC unroll 8
-    for (std::size_t u = 0; u < kUnroll; ++u) sum[u] += from[i + u];
-  for (std::size_t u = 1; u < kUnroll; ++u) sum[0] += sum[u];
-  asm volatile("" : : "m"(sum[0]));
-}
-
-TILEWRIGHT_EACH_WIDTH void write_pass(Line* to, std::size_t lines) {
-  const Line value = {1.0F};
-  for (std::size_t i = 0; i < lines; i += kUnroll) {
-#pragma GCC unroll 8
-    for (std::size_t u = 0; u < kUnroll; ++u) to[i + u] = value;
-    keep();
-  }
-}
-
-TILEWRIGHT_EACH_WIDTH void copy_pass(const Line* from, Line* to, std::size_t lines) {
-  for (std::size_t i = 0; i < lines; i += kUnroll) {
-#pragma GCC unroll 8
-    for (std::size_t u = 0; u < kUnroll; ++u) to[i + u] = from[i + u];
-    keep();
-  }
-}
 
 enum class Kind { read, write, copy };
 constexpr Kind kKinds[] = {Kind::read, Kind::write, Kind::copy};
@@ -86,21 +51,14 @@ std::vector<Place> places(const Machine& machine, int threads) {
   return out;
 }
 
-using Memory = std::shared_ptr<Line[]>;
-
-Memory allocate(std::size_t bytes) {
-  void* memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  if (memory == nullptr) throw std::bad_alloc();
-  return {static_cast<Line*>(memory), [](Line* p) { std::free(p); }};
-}
-
 /// Bytes a second: what each thread's loads and stores name. What a store fetches before it writes
 /// (write-allocate) is in no figure.
 Contestant contestant(const Place& place, Kind kind, int threads) {
   constexpr std::size_t kLeastBytes = std::size_t{4}
                                       << 20;  // so that a sample is long to the clock
-  std::vector<Memory> memories;
-  for (int t = 0; t < threads; ++t) memories.push_back(allocate(place.bytes_a_thread));
+  std::vector<harness::LineMemory> memories;
+  for (int t = 0; t < threads; ++t)
+    memories.push_back(harness::lines_of_memory(place.bytes_a_thread));
   const std::size_t lines = place.bytes_a_thread / sizeof(Line);
   const std::size_t passes = (kLeastBytes + place.bytes_a_thread - 1) / place.bytes_a_thread;
   // Each thread's pages are first touched by itself.
@@ -136,7 +94,7 @@ void measure(int threads, const Settings& settings, const Machine& machine, Json
                                .turn_seconds = settings.turn_seconds,
                                .settle = wait_until_quiet});
   print(formatted("\nMemory, {} thread{}, GB/s (1e9), medians (best) of {} interleaved turns\n",
-                    threads, threads == 1 ? "" : "s", settings.rounds));
+                  threads, threads == 1 ? "" : "s", settings.rounds));
   Table table({"level", "KiB a thread", "read", "write", "copy (read + written)"});
   for (std::size_t p = 0; p < all.size(); ++p) {
     std::vector<std::string> row{all[p].level, std::to_string(all[p].bytes_a_thread >> 10)};

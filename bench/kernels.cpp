@@ -10,11 +10,14 @@
 #include <stdexcept>
 
 #include "bench/chain.h"
+#include "bench/drawn.h"
 #include "bench/peer.h"
 #include "bench/sections.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
+#include "harness/ask.h"
 #include "harness/kernel_batch.h"
+#include "harness/registry.h"
 #include "harness/schedules.h"
 #include "codegen/cpu/loaded.h"
 #include "harness/verified_kernel.h"
@@ -37,10 +40,11 @@ struct Ours {
   std::string refusal;  ///< why there is none
 };
 
-/// As `tilewright run W -m host --model chimera --threads N` makes it.
+/// As `tilewright run W -m MACHINE --model MODEL --threads N` makes it.
 struct Prepared {
   harness::Scheduled on;
   Ours ours;
+  std::optional<double> predicted = {};  ///< seconds, by the standard model
 };
 
 Ours verified(const harness::Scheduled& on, const Settings& settings, int threads,
@@ -61,19 +65,31 @@ Ours verified(const harness::Scheduled& on, const Settings& settings, int thread
               reason_of(checked.verification, *on.setting.workload)};
 }
 
-Prepared prepare(const std::string& row, const Settings& settings, int threads) {
+harness::Request request_of(const std::string& row, const Settings& settings, int threads,
+                            const std::string& model) {
   harness::Request request;
   request.subject = row;
-  request.machine = "host";
-  request.model = "chimera";
+  request.machine = settings.machine;
+  request.model = model;
   request.target = "cpu";
   request.threads = threads;
   request.seed = settings.seed;
-  // A convolution's window and all channels at its points do not fit the first cache, nor do whole rows
-  // of scores beside the operands: the plan is for the second, and the micro-kernel blocks for the first.
+  // Chimera plans for one level. A convolution's window and all channels at its points do not fit the
+  // first cache, nor do whole rows of scores beside the operands: the plan is for the second, and the
+  // micro-kernel blocks for the first.
   const Kind kind = kind_of(*harness::workload_of({.subject = row}).workload);
-  if (kind == Kind::convolutions || kind == Kind::softmax) request.level = "L2";
+  if (model == "chimera" && (kind == Kind::convolutions || kind == Kind::softmax)) request.level = "L2";
+  return request;
+}
+
+Prepared prepare(const std::string& row, const Settings& settings, int threads,
+                 const std::string& model) {
+  const harness::Request request = request_of(row, settings, threads, model);
   Prepared p{harness::schedule_for_threads(request), {}};
+  if (p.on.schedule) {
+    const auto price = harness::price(harness::planning_model(), request, p.on.setting, p.on.plan);
+    if (price) p.predicted = price->traffic.seconds;
+  }
   p.ours = verified(p.on, settings, threads);
   return p;
 }
@@ -101,7 +117,9 @@ Task task_of(const Workload& w, std::uint64_t seed) {
           .error = [problem] { return problem->error(); },
           .right = [problem] { return problem->right(); },
           .entries = [problem, kind](const Peer& p, int threads) {
-            const auto& prepare = kind == Kind::softmax ? p.softmax : p.convolutions;
+            const auto& prepare = kind == Kind::softmax    ? p.softmax
+                                  : kind == Kind::products ? p.products
+                                                           : p.convolutions;
             return prepare ? prepare(*problem, threads) : std::vector<Entry>{};
           }};
 }
@@ -137,7 +155,7 @@ struct Measured {
 
 Measured measure(const std::string& row, int threads, const Settings& settings,
                  const std::vector<Peer>& peers) {
-  Prepared prepared = prepare(row, settings, threads);
+  Prepared prepared = prepare(row, settings, threads, harness::planning_model().name);
   const Workload& w = *prepared.on.setting.workload;
   Measured out;
   out.json = {{"row", row},
@@ -161,6 +179,18 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
   if (harness::VerifiedKernel* const other = prefetching.kernel.get())
     columns.push_back({{.name = kOursPrefetching, .sample = [other] { return other->run(); }},
                        other->verification().relative_error});
+  std::vector<std::pair<std::string, Prepared>> others;
+  for (const std::string& model : settings.models) try {
+      others.emplace_back("by " + model, prepare(row, settings, threads, model));
+      harness::VerifiedKernel* const other = others.back().second.ours.kernel.get();
+      if (other == nullptr)
+        notes.push_back(model + ": " + others.back().second.ours.refusal);
+      else
+        columns.push_back({{.name = others.back().first, .sample = [other] { return other->run(); }},
+                           other->verification().relative_error});
+    } catch (const InputError& refused) {
+      notes.push_back(model + ": " + refused.what());
+    }
   for (const Peer& peer : peers) try {
       for (const Entry& entry : task.entries(peer, threads))
         columns.push_back(checked(entry, task));
@@ -195,6 +225,14 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
                   {"of_peak_best", best},
                   {"relative_error", columns[i].relative_error}};
     entry.update(seconds_json(s));
+    const auto planned = [&](const Prepared& p) {
+      entry["predicted_seconds"] = p.predicted ? Json(*p.predicted) : Json(nullptr);
+      entry["tree"] = Json::array();
+      for (const Kernel& k : p.on.plan.kernels) entry["tree"].push_back(to_text(k.tree));
+    };
+    if (columns[i].contestant.name == kOurs) planned(prepared);
+    for (const auto& [name, p] : others)
+      if (name == columns[i].contestant.name) planned(p);
     list.push_back(std::move(entry));
   }
   out.json["contestants"] = std::move(list);
@@ -221,6 +259,7 @@ std::vector<Peer> available(const Settings& settings, Json& json) {
 
 std::vector<std::string> rows_of(const Settings& settings) {
   if (!settings.rows.empty()) return settings.rows;
+  if (settings.set == "drawn") return drawn_rows(settings.draw_seed, settings.draw);
   std::vector<std::string> rows;
   const bool softmax = settings.set.starts_with("softmax");
   if (settings.set == "chains" || softmax)
@@ -298,7 +337,7 @@ Json print_ratios(const std::vector<Measured>& rows, const std::vector<std::stri
   ratio_line("the fastest peer of each row", [](const Measured& r) {
     std::optional<Cell> most;
     for (const auto& [name, cell] : r.cells)
-      if (!name.starts_with(kOurs)) {
+      if (!name.starts_with(kOurs) && !name.starts_with("by ")) {
         if (!most) most = cell;
         most->gflops = std::max(most->gflops, cell.gflops);
         most->best = std::max(most->best, cell.best);
@@ -381,7 +420,8 @@ std::vector<std::pair<std::string, std::string>> row_sets() {
           {"softmax", "G1 to G12 with softmax between the products"},
           {"softmax-online", "the same in one pass"},
           {"convolutions", "chimera/C1 to C8"},
-          {"convolutions-relu", "the same with a ReLU between"}};
+          {"convolutions-relu", "the same with a ReLU between"},
+          {"drawn", "products, layers, low rank, attention and convolutions at random (--draw)"}};
 }
 
 void check_kernels(const Settings& settings) {

@@ -88,11 +88,13 @@ void check(Arguments& a) {
                       .problem = "is no length of a turn",
                       .accepted = "0..60 seconds"});
   if (a.settings.part_seconds != 0 &&
-      (!(a.settings.part_seconds > 0 && a.settings.part_seconds <= 1e6) || a.settings.journal.empty()))
+      (!(a.settings.part_seconds > 0 && a.settings.part_seconds <= 1e6) ||
+       a.settings.journal.empty()))
     throw InputError({.where = "--part",
                       .value = formatted("{}", a.settings.part_seconds),
-                      .problem = a.settings.journal.empty() ? "is of a journal that goes on, and none is named"
-                                                            : "is no number of seconds",
+                      .problem = a.settings.journal.empty()
+                                     ? "is of a journal that goes on, and none is named"
+                                     : "is no number of seconds",
                       .accepted = "1..1000000 with --journal FILE"});
   if (a.settings.peers == std::vector<std::string>{"none"})
     a.settings.no_peers = true, a.settings.peers.clear();
@@ -120,6 +122,15 @@ std::optional<Arguments> parse(int argc, char** argv) {
   for (const auto& [name, summary] : row_sets())
     sets += (sets.empty() ? "" : "; ") + name + ": " + summary;
   app.add_option("--set", a.settings.set, "kernels, without --row: " + sets)->capture_default_str();
+  app.add_option("--machine", a.settings.machine,
+                 "kernels: the machine that is planned for, such as a file that calibrate wrote")
+      ->capture_default_str();
+  app.add_option("--models", a.settings.models, "kernels: other models' plans beside ours")
+      ->delimiter(',');
+  app.add_option("--draw", a.settings.draw, "kernels: so many rows of the set drawn")
+      ->capture_default_str();
+  app.add_option("--draw-seed", a.settings.draw_seed, "kernels: of the set drawn")
+      ->capture_default_str();
   app.add_option("--threads", a.settings.threads, "1,2 by default")->delimiter(',');
   app.add_option("--rounds", a.settings.rounds, "turns of each contestant")->capture_default_str();
   app.add_option("--turn", a.settings.turn_seconds, "seconds a turn")->capture_default_str();
@@ -152,13 +163,13 @@ int run(int argc, char** argv) {
   document.update(circumstances({argv, argv + argc}));
   const auto text = [&document](const char* key) { return document[key].get<std::string>(); };
   print(formatted("{}, {} processors online, {}, {}\n{}\n", text("cpu"),
-                    document["cpus_online"].get<int>(), text("compiler"), text("date"),
-                    text("command")));
+                  document["cpus_online"].get<int>(), text("compiler"), text("date"),
+                  text("command")));
   if (const double load = document["load_average"]; load > kBusy)
     print(
         formatted("Load average {:.1f} before the start: others use the processors, which lowers "
-                    "medians; compare the fastest runs.\n",
-                    load));
+                  "medians; compare the fastest runs.\n",
+                  load));
   document["rounds"] = arguments->settings.rounds;
   document["turn_seconds"] = arguments->settings.turn_seconds;
   document["seed"] = arguments->settings.seed;
@@ -167,7 +178,8 @@ int run(int argc, char** argv) {
     return (arguments->only.empty() && std::string_view(name) != "tilings") ||
            std::find(arguments->only.begin(), arguments->only.end(), name) != arguments->only.end();
   };
-  if (wanted("kernels") || wanted("tilings")) check_kernels(arguments->settings);  // before minutes of another section
+  if (wanted("kernels") || wanted("tilings"))
+    check_kernels(arguments->settings);  // before minutes of another section
   for (const Section& s : kSections)
     if (wanted(s.name)) document.update(s.run(arguments->settings));
   if (!arguments->json.empty())

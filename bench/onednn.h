@@ -10,17 +10,26 @@
 namespace tilewright::bench {
 
 /// dst = a * b with scratch memory of its own, so that several may run at once. `b_transposed`: b
-/// lies by columns. Dims: [b,]m,n,k.
+/// lies by columns. `relu`: of every element of dst. Dims: [b,]m,n,k.
 class Matmul {
  public:
   using Dims = dnnl::memory::dims;
   Matmul(const dnnl::engine& engine, const Dims& a, const Dims& b, const Dims& dst,
-         bool b_transposed = false)
+         bool b_transposed = false, bool relu = false)
       : a_(plain(a), engine, nullptr),
         b_(b_transposed ? by_columns(b) : plain(b), engine, nullptr),
         dst_(plain(dst), engine, nullptr) {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (relu) {
+      dnnl::post_ops after;
+#if DNNL_VERSION_MAJOR >= 3
+      after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+#else
+      after.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+#endif
+      attributes.set_post_ops(after);
+    }
 #if DNNL_VERSION_MAJOR >= 3
     const dnnl::matmul::primitive_desc description(engine, a_.get_desc(), b_.get_desc(),
                                                    dst_.get_desc(), attributes);

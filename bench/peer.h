@@ -31,6 +31,7 @@ struct Peer {
   /// The same for other kinds of problems; empty: the peer computes chains only.
   std::function<std::vector<Entry>(const Problem& problem, int threads)> softmax = {};
   std::function<std::vector<Entry>(const Problem& problem, int threads)> convolutions = {};
+  std::function<std::vector<Entry>(const Problem& problem, int threads)> products = {};
 };
 
 /// One function a library; add a peer by adding its function here and its line in peer.cpp.

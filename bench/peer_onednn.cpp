@@ -12,6 +12,7 @@ namespace tilewright::bench {
 #if TILEWRIGHT_BENCH_ONEDNN
 std::vector<Entry> onednn_softmax(const Problem& problem, int threads);
 std::vector<Entry> onednn_convolutions(const Problem& problem, int threads);
+std::vector<Entry> onednn_products(const Problem& problem, int threads);
 
 namespace {
 
@@ -114,13 +115,15 @@ Peer onednn() {
                            std::to_string(v->patch) + "; built on " + runtime_name(v->cpu_runtime) +
                            "; " + isa_name(dnnl::get_effective_cpu_isa()),
             .missing = "",
-            .prepare = [](const Chain& chain, int threads) {
-              std::vector<Entry> all{batched(chain, threads)};
-              if (chain.batch() > 1) all.push_back(hot(chain, threads));
-              return all;
-            },
+            .prepare =
+                [](const Chain& chain, int threads) {
+                  std::vector<Entry> all{batched(chain, threads)};
+                  if (chain.batch() > 1) all.push_back(hot(chain, threads));
+                  return all;
+                },
             .softmax = onednn_softmax,
-            .convolutions = onednn_convolutions};
+            .convolutions = onednn_convolutions,
+            .products = onednn_products};
   if (v->cpu_runtime != DNNL_RUNTIME_OMP)
     peer.missing = "built on " + runtime_name(v->cpu_runtime) + ": its threads cannot be set";
   return peer;

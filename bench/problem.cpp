@@ -33,7 +33,42 @@ Kind kind_of(const Workload& w) {
   if (has_operators(w, {"qk", "exp", "rowsum", "pv", "divide"}) && !w.find_op("scaled"))
     return Kind::softmax;
   if (has_operators(w, {"conv1", "conv2"})) return Kind::convolutions;
-  return Kind::other;
+  return plain_products(w).empty() ? Kind::other : Kind::products;
+}
+
+std::vector<PlainProduct> plain_products(const Workload& w) {
+  std::vector<PlainProduct> all;
+  const auto loops_of = [&](const Access& a) {
+    std::vector<LoopId> loops;
+    for (const Affine& i : a.index)
+      if (const auto loop = i.plain_loop()) loops.push_back(*loop);
+    return loops.size() == a.index.size() ? loops : std::vector<LoopId>();
+  };
+  for (OpId id : w.topological_order()) {
+    const Operator& op = w.op(id);
+    if (op.outputs.size() != 1) return {};
+    const Output& out = op.outputs[0];
+    const Access& target = out.target;
+    if (!all.empty() && op.inputs.size() == 1 && out.combine == Combine::assign &&
+        out.value.kind == Expr::Kind::call && out.value.function == "relu" && !all.back().relu &&
+        w.tensor(op.inputs[0].tensor).name == all.back().to &&
+        w.consumers(op.inputs[0].tensor).size() == 1 && op.inputs[0].index == target.index) {
+      all.back().relu = true;
+      all.back().to = w.tensor(target.tensor).name;
+      continue;
+    }
+    if (!w.is_contraction(id) || op.inputs.size() != 2) return {};
+    const auto a = loops_of(op.inputs[0]), b = loops_of(op.inputs[1]), to = loops_of(target);
+    const std::size_t rank = to.size();
+    if ((rank != 2 && rank != 3) || a.size() != rank || b.size() != rank) return {};
+    const std::size_t f = rank - 2;  // loops of the batch
+    if (f == 1 && (a[0] != to[0] || b[0] != to[0])) return {};
+    if (a[f] != to[f] || b[f + 1] != to[f + 1] || a[f + 1] != b[f]) return {};
+    all.push_back({w.tensor(op.inputs[0].tensor).name, w.tensor(op.inputs[1].tensor).name,
+                   w.tensor(target.tensor).name, f == 1 ? w.loop(to[0]).extent : 1,
+                   w.loop(to[f]).extent, w.loop(to[f + 1]).extent, w.loop(a[f + 1]).extent, false});
+  }
+  return all;
 }
 
 Problem::Problem(const Workload& w, std::uint64_t seed)

@@ -17,9 +17,19 @@ enum class Kind : std::uint8_t {
   chain,         ///< two matrix products: see Chain
   softmax,       ///< E = softmax(Q K^T) V, the built-in `attention`
   convolutions,  ///< O = conv(M), M = conv(I) or its ReLU: the built-in `conv-chain`
+  products,      ///< plain_products() of other workloads
   other
 };
 Kind kind_of(const Workload& w);
+
+/// to[m,n] = a[m,k] * b[k,n], for each of a batch, perhaps its ReLU; tensors by name, row-major.
+struct PlainProduct {
+  std::string a, b, to;
+  std::int64_t batch = 1, m = 1, n = 1, k = 1;
+  bool relu = false;
+};
+/// The workload as such products, in order; empty where it is anything else.
+std::vector<PlainProduct> plain_products(const Workload& w);
 
 /// Any workload of float32: its tensors, row-major and 4096-aligned, inputs seeded as `run`'s are.
 class Problem {

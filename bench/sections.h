@@ -18,12 +18,16 @@ struct Settings {
   std::vector<int> threads = {};        ///< empty: 1 and 2, or 1 where there is one processor
   std::vector<std::string> peers = {};  ///< names to take; empty: all that there are
   bool no_peers = false;
-  bool prefetch = false;  ///< kernels: ours with prefetches, too
+  bool prefetch = false;                 ///< kernels: ours with prefetches, too
+  std::string machine = "host";          ///< kernels: that is planned for
+  std::vector<std::string> models = {};  ///< kernels: others whose plans are timed, too
+  int draw = 10;                         ///< kernels: rows of the set `drawn`
+  std::uint64_t draw_seed = 1;
   int rounds = 12;
   double turn_seconds = 0.008;
-  int tilings = 100;  ///< tilings: how many are drawn a row
-  std::string journal = {};    ///< tilings: where finished rows are kept; empty: nowhere
-  double part_seconds = 0;     ///< tilings: begins no row that would not end by then; 0: all rows
+  int tilings = 100;         ///< tilings: how many are drawn a row
+  std::string journal = {};  ///< tilings: where finished rows are kept; empty: nowhere
+  double part_seconds = 0;   ///< tilings: begins no row that would not end by then; 0: all rows
   cpu::Isa isa = cpu::host_isa();  ///< of our kernel and of the peak
   std::uint64_t seed = 1;
 };
@@ -40,9 +44,9 @@ void check_kernels(const Settings& settings);
 /// entry a level, kind and number of threads.
 Json bandwidth(const Settings& settings);
 
-/// The model's tiling beside the fastest of tilings drawn at random, all verified. "tilings": one entry
-/// a row and number of threads; "ratio" is the model's median time over the fastest drawn one's;
-/// "rows_left": how many of them another part has to time.
+/// The model's tiling beside the fastest of tilings drawn at random, all verified. "tilings": one
+/// entry a row and number of threads; "ratio" is the model's median time over the fastest drawn
+/// one's; "rows_left": how many of them another part has to time.
 Json tilings(const Settings& settings);
 
 /// How fast the models, the resolver and the simulator are. "rates": one entry a row of

@@ -18,6 +18,7 @@ std::string workloads_table(const nlohmann::ordered_json& j);
 /// targets and meters
 std::string availability_table(const nlohmann::ordered_json& j);
 std::string experiments_table(const nlohmann::ordered_json& j);
+std::string import_table(const nlohmann::ordered_json& j);
 std::string explain_table(const nlohmann::ordered_json& j);
 /// explain with MCFuser.
 std::string expressions_table(const nlohmann::ordered_json& j);

@@ -20,6 +20,7 @@ constexpr Record kTables[] = {
     {"targets", availability_table},
     {"meters", availability_table},
     {"experiments", experiments_table},
+    {"import", import_table},
     {"explain", explain_table},
     {"plan", plan_table},
     {"predict", traffic_table},

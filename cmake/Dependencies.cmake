@@ -25,3 +25,12 @@ add_library(tilewright::yaml INTERFACE IMPORTED)
 target_include_directories(tilewright::yaml SYSTEM INTERFACE ${YAML_CPP_INCLUDE})
 target_link_libraries(tilewright::yaml INTERFACE
   $<IF:$<BOOL:$<TARGET_PROPERTY:TILEWRIGHT_SHARED_YAML>>,${YAML_CPP_SHARED},${YAML_CPP_STATIC}>)
+
+# ONNX files are read by protozero, which is headers only.
+find_path(PROTOZERO_INCLUDE protozero/pbf_reader.hpp)
+mark_as_advanced(PROTOZERO_INCLUDE)
+if(NOT PROTOZERO_INCLUDE)
+  message(FATAL_ERROR "tilewright needs protozero (Debian: libprotozero-dev)")
+endif()
+add_library(tilewright::protozero INTERFACE IMPORTED)
+target_include_directories(tilewright::protozero SYSTEM INTERFACE ${PROTOZERO_INCLUDE})

@@ -8,6 +8,10 @@ if(TILEWRIGHT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TILEWRIGHT_CCACHE})
 endif()
 
+# Failed checks name files from the top of the sources, so that objects are alike wherever the tree lies, and ccache
+# gives one checkout what another has compiled.
+add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
 # Eight sources at a time are compiled as one: parsing the same headers for each took two thirds of a build.
 # Names in anonymous namespaces are therefore shared with neighbours. -DCMAKE_UNITY_BUILD=OFF compiles each alone.
 if(NOT DEFINED CMAKE_UNITY_BUILD)

@@ -28,13 +28,20 @@ auto named(std::string_view name) {
 
 std::vector<std::reference_wrapper<const Model>> models() {
   std::vector<std::reference_wrapper<const Model>> all(builtin_models().begin(),
-                                                             builtin_models().end());
+                                                       builtin_models().end());
   const std::lock_guard lock(added().mutex);
   for (const Model* m : added().models) all.emplace_back(*m);
   return all;
 }
 
-const Model& standard_model() { return builtin_models().front(); }
+const Model& planning_model() { return builtin_models().back(); }
+
+const Model& standard_model() {
+  const auto all = builtin_models();
+  const auto draws = std::ranges::find_if(all, [](const Model& m) { return m.draw != nullptr; });
+  TW_CHECK(draws != all.end(), "no model whose plans can be written and drawn");
+  return *draws;
+}
 
 const Model& find_model(std::string_view name) {
   std::vector<std::string> names;

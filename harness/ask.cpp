@@ -7,8 +7,8 @@
 namespace tilewright::harness {
 namespace {
 
-/// The text of the option that says a plan in a notation: --order is of every verb that takes a plan,
-/// others are among the models' options.
+/// The text of the option that says a plan in a notation: --order is of every verb that takes a
+/// plan, others are among the models' options.
 std::optional<std::string> text_of_notation(const Request& request, std::string_view notation) {
   if (notation.empty()) return std::nullopt;
   if (notation == "order") return request.order;
@@ -29,7 +29,21 @@ Question question_of(const Request& request, const Setting& setting, const Model
              .machine = setting.machine,
              .target = request.target.value_or(""),
              .needs = target_needs(request, setting.workload->dtype()),
-             .seed = request.seed};
+             .seed = request.seed,
+             .layout = layout_of(request),
+             .threads = request.threads.value_or(1)};
+  for (const Model& other : models())
+    if (other.name != model.name && (other.propose != nullptr || other.price != nullptr))
+      q.others.push_back(&other);
+  if (request.target) {
+    // What the target takes is found by emitting, so that no second set of rules can disagree.
+    const codegen::Target& target = target_named(request.target);
+    q.refuses = [&target, settings = settings_for(target, request.target_options),
+                 threads = q.threads](const Schedule& s) -> std::optional<Reason> {
+      const auto emitted = target.emit(s, settings, threads);
+      return emitted ? std::nullopt : std::optional(emitted.why());
+    };
+  }
   const bool all = request.level == "all";
   q.all_levels = all && model.every_level && several_levels(*q.machine);
   if (request.level && !(all && (q.all_levels || !several_levels(*q.machine))))
@@ -111,18 +125,20 @@ Result<Proposal> proposal_of(const Request& request, Setting& setting) {
                            settings_of(request, *reader));
   }
   refuse_words(request, true);
-  std::vector<std::string> makers;
-  for (const Model& m : models())
-    if (m.propose != nullptr) makers.push_back(m.name);
   const Model* model = request.model ? &find_model(*request.model) : nullptr;
-  if (model == nullptr || model->propose == nullptr)
-    throw InputError({.where = "PLAN",
-                      .value = request.subject,
-                      .problem = model ? "is no plan, and the model " + model->name + " makes none"
-                                       : "is a workload, no plan",
-                      .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
-                                  "--model " +
-                                  join(makers, " or --model ")});
+  if (model == nullptr || model->propose == nullptr) {
+    std::vector<std::string> makers;
+    for (const Model& m : models())
+      if (m.propose != nullptr) makers.push_back(m.name);
+    throw InputError(
+        {.where = "PLAN",
+         .value = request.subject,
+         .problem = model ? "is no plan, and the model " + model->name + " makes none"
+                          : "is a workload, no plan",
+         .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
+                     "--model " +
+                     join(makers, " or --model ")});
+  }
   Result<Proposal> best = propose(*model, request, setting);
   if (best) rewrite(setting, best->rewrites, "--model " + model->name);
   return best;

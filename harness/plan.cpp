@@ -32,6 +32,13 @@ ordered_json roofline_json(const Workload& w, const Machine& m, LevelId level) {
   return json;
 }
 
+/// Bytes that the plan's tiles take of the level at most.
+Bytes held_at(const Schedule& s, const Machine& m, LevelId level) {
+  const auto used = memory_use(s);
+  const auto at = used.find(m.level(level).name);
+  return at == used.end() ? Bytes(0) : at->second;
+}
+
 }  // namespace
 
 Answer plan(const Request& request, const std::optional<std::string>& out) {
@@ -104,8 +111,10 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   const Result<Alone> alone = alone_at(setting, best->plan, best->level);
   const Result<Bytes> exactly = alone ? Result<Bytes>(alone->total()) : Reason{alone.reason()};
   const Bytes capacity = capacity_of(request, setting, best->level);
-  json["bounds"] =
-      bounds::bounds_json(*setting.workload, capacity, exactly ? std::optional(*exactly) : std::nullopt);
+  // A cache's plan may hold more than the level, whose bytes are then no bound's equal.
+  const bool fits = exactly && held_at(alone->schedule, *setting.machine, best->level) <= capacity;
+  json["bounds"] = bounds::bounds_json(*setting.workload, capacity,
+                                       fits ? std::optional(*exactly) : std::nullopt);
   const Bytes bound(json["bounds"]["proven"]["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";
@@ -113,8 +122,14 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   json["exact_bytes"] = exactly ? ordered_json(exactly->value) : ordered_json(nullptr);
   json["gap"] = json["bounds"]["proven"]["gap"];
   json["roofline"] = roofline_json(*setting.workload, *setting.machine, best->level);
-  if (exactly) TW_CHECK(*exactly >= bound, "a plan cannot move less than what is proven");
-  if (json["gap"].is_null()) json["gap_reason"] = exactly ? "nothing must move" : exactly.reason();
+  if (fits) TW_CHECK(*exactly >= bound, "a plan cannot move less than what is proven");
+  if (json["gap"].is_null())
+    json["gap_reason"] = !exactly ? exactly.reason()
+                         : fits
+                             ? "nothing must move"
+                             : "its tiles are larger than the level, which is a cache: what does "
+                               "not stay there is read again";
+  if (alone) json["operations_over_least"] = or_null(over_least(alone->exact, *setting.workload));
   return written(std::move(json));
 }
 

@@ -20,16 +20,19 @@ namespace tilewright::harness {
 
 /// Those and the added ones, which stay valid for good. Safe while others are added.
 std::vector<std::reference_wrapper<const Model>> models();
-/// The model that is meant where none is named.
+/// The model that chooses among the plans of all others, and its own: the last of the registry.
+const Model& planning_model();
+/// The model that is meant where none is named: the first whose plans can be drawn.
 const Model& standard_model();
-/// From now on a model like the built-in ones; one that was added under this name is replaced. Throws
-/// InputError for a built-in model's name, "all", and what is no name.
+/// From now on a model like the built-in ones; one that was added under this name is replaced.
+/// Throws InputError for a built-in model's name, "all", and what is no name.
 void add_model(Model record);
 /// Throws InputError where no model was added under this name.
 void remove_model(std::string_view name);
-/// Checks the request's options: each must be of a model that has a part in the answer, which are the
-/// model that --model or, without it, `standard` names, and those in whose notation the request says a
-/// plan; every model where nothing is said. Throws InputError naming the model and what it accepts.
+/// Checks the request's options: each must be of a model that has a part in the answer, which are
+/// the model that --model or, without it, `standard` names, and those in whose notation the request
+/// says a plan; every model where nothing is said. Throws InputError naming the model and what it
+/// accepts.
 void check_model_options(const Request& request, std::string_view standard = {});
 /// The same of these models.
 void check_options_of(const Request& request, std::span<const Model* const> models);

@@ -87,7 +87,9 @@ class KernelWriter {
 
   ordered_json moved(NodeId id, const ScheduleNode& n, const Ranges& r) {
     const bool load = n.kind == NodeKind::load;
-    ordered_json json = {{"kind", load ? "load" : "store"},
+    ordered_json json = {{"kind", load                       ? "load"
+                                  : n.kind == NodeKind::drop ? "drop"
+                                                             : "store"},
                          {"name", tensor_name(n.tensor)},
                          {"level", s_.machine->level(n.level).name}};
     if (!load) return json;
@@ -111,6 +113,7 @@ class KernelWriter {
         break;
       case NodeKind::load:
       case NodeKind::store:
+      case NodeKind::drop:
         json = moved(id, n, r);
         break;
       case NodeKind::compute:

@@ -221,6 +221,18 @@ Scheduled schedule_for_threads(const Request& request) {
   return on;
 }
 
+std::optional<double> over_least(const Traffic& traffic, const Workload& w) {
+  double done = 0, least = 0;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) {
+    const auto at = traffic.operations.find(w.operators()[i].name);
+    if (at == traffic.operations.end()) return std::nullopt;
+    done += static_cast<double>(at->second.value);
+    least += static_cast<double>(w.operations(OpId(i)).value);
+  }
+  if (!(least > 0)) return std::nullopt;
+  return done / least;
+}
+
 Bytes Alone::total() const {
   Bytes sum;
   for (const TrafficEntry& e : exact.entries) sum += e.read + e.written;

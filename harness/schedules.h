@@ -36,21 +36,25 @@ struct Scheduled {
 /// Reads the request, makes the plan it says, resolves it. Throws InputError for bad input.
 Scheduled schedule_of(const Request& request);
 /// The same; where a model made the plan, for as many threads of a processor as the request says. A
-/// model knows of one thread: where its tiles leave some threads idle for a tenth of the time or more,
-/// one loop's tiles are made smaller, so that every thread has as many.
+/// model knows of one thread: where its tiles leave some threads idle for a tenth of the time or
+/// more, one loop's tiles are made smaller, so that every thread has as many.
 Scheduled schedule_for_threads(const Request& request);
-/// The plan with that changed; itself where nothing is gained. Of the loops of outputs that threads can
-/// share, as the tree has them or, where that is legal, around everything else, it is the one whose
-/// operations, those computed again included, take the threads the least time; of equals, the one
-/// that moves the fewest bytes (both by `exact`). Plans of one kernel without blocks. Cost: `exact` on
-/// a handful of plans.
+/// The plan with that changed; itself where nothing is gained. Of the loops of outputs that threads
+/// can share, as the tree has them or, where that is legal, around everything else, it is the one
+/// whose operations, those computed again included, take the threads the least time; of equals, the
+/// one that moves the fewest bytes (both by `exact`). Plans of one kernel without blocks. Cost:
+/// `exact` on a handful of plans.
 Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads);
 
 /// What crosses from and to home.
 Traffic from_home(Traffic traffic, const Machine& m);
 
-/// A plan's traffic from and to home, its level taken as a scratchpad over that; where the plan names
-/// others too, those that software manages, without the caches between.
+/// Operations of a plan over the least that the workload takes: above 1 where something is computed
+/// more than once. None where the traffic has no operations.
+std::optional<double> over_least(const Traffic& traffic, const Workload& w);
+
+/// A plan's traffic from and to home, its level taken as a scratchpad over that; where the plan
+/// names others too, those that software manages, without the caches between.
 struct Alone {
   Traffic exact;
   Schedule schedule;

@@ -35,8 +35,9 @@ struct Planned {
 
 Models planners() {
   Models all;
+  // The one that chooses among the others has its own cut.
   for (const Model& m : models())
-    if (m.propose != nullptr) all.push_back(&m);
+    if (m.propose != nullptr && &m != &planning_model()) all.push_back(&m);
   return all;
 }
 

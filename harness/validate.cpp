@@ -122,15 +122,17 @@ void simulated(const Subject& s, const Schedule& schedule, Point& p) {
 
 /// What the model predicts towards the level, by tensor. A cache that allocates on writes fills the
 /// line of an output whether it is read or written next: its bytes towards the level are the larger of
-/// the two. An intermediate that goes home is filled when it is written and again when it is read.
+/// the two. An intermediate that goes home is filled when it is written and again when it is read. A model
+/// that counts such fills has them among what is read.
 std::map<std::string, std::int64_t> towards_level(const Subject& s, const Price& price) {
   std::map<std::string, std::int64_t> by;
   for (const TrafficEntry& e : price.traffic.entries) {
     if (e.boundary != s.boundary) continue;
     const auto id = workload(s).find_tensor(e.tensor);
     const bool between = id && workload(s).is_intermediate(*id);
-    const std::int64_t bytes =
-        between ? e.read.value + e.written.value : std::max(e.read.value, e.written.value);
+    const std::int64_t bytes = price.traffic.counts.write_allocate ? e.read.value
+                               : between ? e.read.value + e.written.value
+                                         : std::max(e.read.value, e.written.value);
     if (bytes != 0) by[e.tensor] += bytes;
   }
   return by;

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kPlanHelp =
     "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with "
     "--order\n"
-    "(and --tiles, or tiles solved), or with --model (the model's best).";
+    "(and --tiles, or tiles solved), or with --model (the model's best; our planner's without).";
 
 using Specs = std::vector<OptionSpec>;
 
@@ -74,6 +74,42 @@ std::vector<Verb> lists() {
   };
 }
 
+const std::vector<Bound<ImportOptions>>& import_options() {
+  static const std::vector<Bound<ImportOptions>> all = {
+      {{.name = "bind",
+        .kind = OptionKind::pairs,
+        .accepted = "NAME=N, with commas between",
+        .value = "batch=1,seq=128",
+        .help = "extents of symbolic dimensions; also behind the file's name, model.onnx:batch=1",
+        .repeated = true},
+       into<&ImportOptions::bind>},
+      {{.name = "skip",
+        .kind = OptionKind::flag,
+        .help = "import what is supported: what other nodes make becomes an input, and what only "
+                "they read an output"},
+       into<&ImportOptions::skip>},
+      {out("FILE", "the workload file to write"), into<&ImportOptions::out>}};
+  return all;
+}
+
+Verb import_verb() {
+  return {.name = "import",
+          .summary = "an ONNX model as a workload file",
+          .subject = "W",
+          .details =
+              "Any verb that takes a workload takes the .onnx file, too; this one says what "
+              "becomes of\n"
+              "it. Weights stay in the file: the workload names their place, and runs use their "
+              "values.",
+          .returns =
+              "Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', "
+              "'unused', ...}.",
+          .options = specs_of(import_options()),
+          .run = [](const Request& r, const Settings& s) {
+            return import_model(r, read(import_options(), s));
+          }};
+}
+
 Verb explain_verb() {
   return {
       .name = "explain",
@@ -109,15 +145,15 @@ Verb plan_verb() {
       .name = "plan",
       .summary = "the model's best plan, its traffic and time, its gap to the lower bound",
       .subject = "W",
-      .details =
-          "The model is " + standard_model().name +
-          " unless --model says another. --target raises the smallest tile to "
-          "that\n"
-          "target's micro-kernel. -o writes the plan file.",
+      .details = "The model is " + standard_model().name +
+                 " unless --model says another. --target raises the smallest tile to "
+                 "that\n"
+                 "target's micro-kernel. -o writes the plan file.",
       .returns =
           "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.",
       .options =
-          shared_options({"machine", "rewrite", "model", "level", "capacity", "target", "seed"}) +
+          shared_options(
+              {"machine", "rewrite", "model", "level", "capacity", "target", "threads", "seed"}) +
           Specs{{.name = "part",
                  .value = "'OP OP'",
                  .help = "plan these operators alone: what crosses the cut is input and output"},
@@ -137,19 +173,18 @@ Verb plan_verb() {
 }
 
 Verb predict_verb() {
-  return {
-      .name = "predict",
-      .summary = "one model's price of any plan",
-      .subject = "PLAN",
-      .details =
-          "With --tree, --model prices that tree; without it the model makes the plan and\n"
-          "prices it. A model may price some plans only, and then says why.",
-      .returns =
-          "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
-          "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
-      .options = plan_options() + shared_options({"seed"}),
-      .models = true,
-      .run = [](const Request& r, const Settings&) { return predict(r); }};
+  return {.name = "predict",
+          .summary = "one model's price of any plan",
+          .subject = "PLAN",
+          .details =
+              "With --tree, --model prices that tree; without it the model makes the plan and\n"
+              "prices it. A model may price some plans only, and then says why.",
+          .returns =
+              "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
+              "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
+          .options = plan_options() + shared_options({"seed", "layout"}),
+          .models = true,
+          .run = [](const Request& r, const Settings&) { return predict(r); }};
 }
 
 Verb compare_verb() {
@@ -290,15 +325,39 @@ Verb emit_verb() {
           "--explain: the thread program that CUDA text is printed from; of other targets nothing.",
       .returns =
           "Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.",
-      .options = plan_options() + shared_options({"target", "threads", "seed"}) +
-                 Specs{{.name = "explain",
-                        .kind = OptionKind::flag,
-                        .help = "what the threads of each kernel do, step by step; -o may be left out"},
-                       out("DIR", "the folder to write")},
+      .options =
+          plan_options() + shared_options({"target", "threads", "seed"}) +
+          Specs{{.name = "explain",
+                 .kind = OptionKind::flag,
+                 .help = "what the threads of each kernel do, step by step; -o may be left out"},
+                out("DIR", "the folder to write")},
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
         return emit(checked(r, "emit"), s.find_text("out").value_or(""), s.flag("explain"));
+      }};
+}
+
+Verb calibrate_verb() {
+  return {
+      .name = "calibrate",
+      .summary = "measure this machine into a machine file that -m FILE reads",
+      .details =
+          "Clock, bandwidth and latency of every cache and of memory (one and all threads), the "
+          "rate\n"
+          "of multiply-adds, what a block of a product, a packed line, a vector's operation and\n"
+          "beginning threads take. Each number says when it was measured and how far its samples "
+          "lie\n"
+          "apart; numbers that scatter are not written. What is there is kept in FILE.part: run "
+          "it\n"
+          "again and it goes on.",
+      .returns =
+          "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'written'}.",
+      .options = shared_options({"machine"}) + one(out("FILE", "the machine file to write")),
+      .run = [](const Request& r, const Settings& s) {
+        Request of = r;
+        if (!of.machine && !of.machine_text) of.machine = "host";
+        return calibrate(of, s.find_text("out").value_or(""));
       }};
 }
 
@@ -478,7 +537,8 @@ Verb validate_verb() {
       .summary = "predicted against true traffic over many tilings",
       .subject = "W",
       .details =
-          "What the model says goes into the innermost level, partial tiles at their size. Tilings\n"
+          "What the model says goes into the innermost level, partial tiles at their size. "
+          "Tilings\n"
           "are drawn in the model's notation, or as a plan's tiles redrawn (W may be a plan),\n"
           "each with equal probability, from those whose memory use is at most half the\n"
           "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
@@ -501,8 +561,9 @@ Verb validate_verb() {
 
 std::vector<Verb> harness_verbs() {
   std::vector<Verb> all = lists();
-  for (const auto make : {explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
-                          emit_verb, run_verb, measure_verb, validate_verb})
+  for (const auto make :
+       {import_verb, explain_verb, plan_verb, predict_verb, compare_verb, simulate_verb,
+        calibrate_verb, emit_verb, run_verb, measure_verb, validate_verb})
     all.push_back(make());
   return all;
 }

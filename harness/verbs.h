@@ -21,6 +21,16 @@ Answer list_workloads();
 Answer list_targets();
 Answer list_meters();
 
+// ---- Files of others -----------------------------------------------------------------------------
+struct ImportOptions {
+  std::vector<std::string> bind = {};     ///< "batch=1,seq=128"
+  bool skip = false;                      ///< import what is supported
+  std::optional<std::string> out = {};    ///< the workload file to write
+};
+/// The request's subject, an .onnx file, as a workload: what it has, what is said otherwise, what is
+/// skipped. Cost: milliseconds to seconds, by nodes; weights are not read.
+Answer import_model(const Request& request, const ImportOptions& options);
+
 // ---- Models -------------------------------------------------------------------------------------
 /// A workload: every order asked for (--order; all by default) priced, ranked by volume, the tiles
 /// solved for the level's capacity where --tiles is not given. A plan with `resolved`: the schedule
@@ -69,6 +79,10 @@ struct WalkOptions {
 /// Simulated traffic of a plan, or of a trace, at every boundary. Refused for an illegal plan and
 /// for one that overflows a software-managed level (`fits` false). Cost: one visit a line touched.
 Answer simulate(const Request& request, const WalkOptions& options = {});
+
+/// A machine file of this machine whose numbers are measured, written to `out`
+/// (harness/calibrate.h). Refused where numbers scatter. Cost: a minute or two.
+Answer calibrate(const Request& request, const std::string& out);
 
 // ---- Targets ------------------------------------------------------------------------------------
 /// The request's `target` and `target_options` say what for; without a target it is the first of

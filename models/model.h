@@ -1,5 +1,5 @@
-// What a model is: a record that proposes plans and prices them. A model knows workloads, machines and
-// its own settings. It knows nothing of command lines, files or the other models.
+// What a model is: a record that proposes plans and prices them. A model knows workloads, machines
+// and its own settings. It knows nothing of command lines, files or the other models.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,14 @@
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
 #include "core/plan/schedule.h"
+#include "core/plan/stream.h"
 #include "core/plan/target_needs.h"
 #include "core/plan/traffic.h"
 #include "core/workload/workload.h"
 
 namespace tilewright {
+
+struct Model;
 
 /// What a model is asked about.
 struct Question {
@@ -30,9 +33,16 @@ struct Question {
   std::optional<LevelId> level = {};  ///< to plan for; none: the machine's default
   bool all_levels = false;            ///< every level on the chip is planned for
   std::optional<Bytes> room = {};     ///< of the level; none: its capacity
-  std::string target = {};  ///< that the plan is for; for display only, empty: none
-  TargetNeeds needs = {};   ///< of that target
+  std::string target = {};            ///< that the plan is for; for display only, empty: none
+  TargetNeeds needs = {};             ///< of that target
   std::uint64_t seed = 1;
+  Layout layout = Layout::tiled;  ///< how tensors lie in memory; only hardware caches see it
+  int threads = 1;  ///< of a processor, that the plan is for
+  /// Why that target does not take a schedule; none where it does. Null: nobody says.
+  std::function<std::optional<Reason>(const Schedule&)> refuses = {};
+  /// Those who make or price plans, beside the one that is asked: for a model that chooses among
+  /// others' plans.
+  std::vector<const Model*> others = {};
 
   LevelId planned_level() const { return level.value_or(machine->default_level()); }
   Bytes room_at(LevelId at) const { return room.value_or(machine->level(at).capacity); }
@@ -40,8 +50,8 @@ struct Question {
   LevelId level_of(const Plan& plan) const;
 };
 
-/// A plan, or a part of one, in a model's own notation: "mlkn" and {"m": 64}. Tiles of loops that are
-/// not named are the model's to choose.
+/// A plan, or a part of one, in a model's own notation: "mlkn" and {"m": 64}. Tiles of loops that
+/// are not named are the model's to choose.
 struct Words {
   std::optional<std::string> text = {};
   std::optional<std::map<std::string, std::int64_t>> tiles = {};
@@ -71,9 +81,9 @@ struct Proposal {
   Price price;
   std::optional<double> search_seconds = {};
   Words words = {};  ///< the plan in the model's notation; empty where it has none
-  /// What may stand in the place of a kernel of the plan, best first. The kernel itself may be among
-  /// them, with its predicted seconds.
-  /// Asked where a target refuses the kernel. Null: nothing may.
+  /// What may stand in the place of a kernel of the plan, best first. The kernel itself may be
+  /// among them, with its predicted seconds. Asked where a target refuses the kernel. Null: nothing
+  /// may.
   std::function<std::vector<KernelChoice>(std::size_t kernel)> choices = {};
   /// What the model says of its search. For display only.
   nlohmann::ordered_json detail;
@@ -83,9 +93,9 @@ struct Proposal {
 struct DrawSpace {
   Bytes least, most;
   std::int64_t min_tile = 1;
-  std::int64_t some_below = 0;  ///< some tile is smaller than this; 0: any
-  std::int64_t count = 0;       ///< of each text
-  bool optimum = false;         ///< the best of the space, not random ones
+  std::int64_t some_below = 0;            ///< some tile is smaller than this; 0: any
+  std::int64_t count = 0;                 ///< of each text
+  bool optimum = false;                   ///< the best of the space, not random ones
   std::vector<std::string> texts = {};    ///< in the notation; none: the best plan's
   std::vector<std::string> spilled = {};  ///< as of Words
   /// What a target says of a plan's schedule. Null: it takes all.
@@ -112,8 +122,8 @@ struct Explained {
   std::vector<std::string> rewrites = {};   ///< of the question's workload, that this is of
 };
 
-/// One model. Functions throw InputError for settings and words that are wrong, and give a Reason for
-/// what is an outcome: the model does not apply, or nothing fits.
+/// One model. Functions throw InputError for settings and words that are wrong, and give a Reason
+/// for what is an outcome: the model does not apply, or nothing fits.
 struct Model {
   std::string name = {};
   std::string summary = {};
@@ -136,15 +146,16 @@ struct Model {
   std::function<std::vector<std::string>(const Workload&)> texts = {};
   /// The text as `texts` writes it. Throws InputError where it is none. Null: as it is.
   std::function<std::string(const Workload&, const std::string&)> canonical = {};
-  /// Plans of the space in the model's notation. Null: whoever needs plans redraws the tiles of one.
-  std::function<Result<std::vector<DrawnPlan>>(const Question&, const DrawSpace&,
-                                                const Settings&)>
+  /// Plans of the space in the model's notation. Null: whoever needs plans redraws the tiles of
+  /// one.
+  std::function<Result<std::vector<DrawnPlan>>(const Question&, const DrawSpace&, const Settings&)>
       draw = {};
   /// How the model comes to its answer. Null: it says no more than `price`.
   std::function<Explained(const Question&, const ExplainAsked&, const Settings&)> explain = {};
 };
 
-// ---- What models and those who ask them share ----------------------------------------------------
+// ---- What models and those who ask them share
+// ----------------------------------------------------
 
 /// The boundary whose inner level is `level`: "L2/shared".
 std::string boundary_into(const Machine& m, LevelId level);

@@ -7,7 +7,7 @@
 
 namespace tilewright {
 
-/// In the order of lists; the first is the one that is meant where no model is named.
+/// In the order of lists; the first is the one that plans where no model is named.
 std::span<const Model> builtin_models();
 
 }  // namespace tilewright

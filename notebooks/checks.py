@@ -152,6 +152,22 @@ def hoisted(hoist):
     return said["volume_bytes"] / said["exact_bytes"]
 
 
+def squeezed(drop):
+    tree = (f"c/1@grid ( L.X C.sum C.mean S.p ) {drop} Y.grid "
+            "j/1@grid ( L.p L.W1 L.b1 C.reduce C.biased1 C.swish S.a ) Y.grid "
+            "c/1@grid ( L.a L.W2 L.b2 C.expand C.biased2 C.gate L.X C.scale S.Y )")
+    pins = {"p": {"level": "DRAM"}, "a": {"level": "DRAM"}}
+    return tw.predict({"workload": "se-module/M0", "machine": "h200",
+                       "kernels": [{"tree": tree, "pins": pins}]}, model="exact")
+
+
+def bytes_of_a_barrier():
+    machine = next(m for m in tw.machines()["machines"] if m["name"] == "h200")
+    levels = {level["name"]: level for level in machine["levels"]}
+    seconds = [tw.plan("se-module/M0", "h200", model="souffle", **more)["seconds"] for more in ({}, {"sync_us": 1})]
+    return (1e-6 + (seconds[0] - seconds[1]) / 2) * levels["L2"]["bandwidth_bytes_per_second"]
+
+
 # id -> (truth, how far off an answer may be as a fraction of it, what to think of)
 CHECKS = {
     "1.1": (lambda: gemm_intensity(512), 0.01, "2 m n k operations; each of three matrices moves once"),
@@ -178,6 +194,10 @@ CHECKS = {
     "11.1": (recomputed, 0, "n encloses l here: what does gemm1 know of n?"),
     "11.2": (memory_missed, 0, "E's tile is alive while gemm1 runs"),
     "11.3": (lambda: hoisted("dag"), 0.01, "volume_bytes over exact_bytes"),
+    "12.1": (lambda: moved(squeezed(""), "X", "read_bytes"), 0, "does a block still have its channel?"),
+    "12.2": (lambda: moved(squeezed("D.X"), side="read_bytes") / moved(squeezed(""), side="read_bytes"), 0.01,
+             "read_bytes of both frames"),
+    "12.3": (bytes_of_a_barrier, 0.02, "cycles over clock is seconds"),
 }
 
 

@@ -79,6 +79,9 @@ void BufferContents::apply(const AccessEvent& e) {
       if (managed(e.buffer))
         if (State& st = state(e.buffer, e.instance); st.changed) write(e.buffer, st);
       return;
+    case AccessKind::drop:
+      if (managed(e.buffer)) drop(e.buffer, e.instance);
+      return;
     case AccessKind::zero:  // what it crosses is the reader's to know
     case AccessKind::compute:
     case AccessKind::read:    // operand reads cross no boundary
@@ -97,9 +100,8 @@ void BufferContents::begin(int kernel) {
   visited_once_.assign(kernel_->buffers.size(), false);
   for (std::size_t b = 0; b < visited_once_.size(); ++b)
     visited_once_[b] = managed_[b] && visited_once(BufferId(b));
-  order_free_ = std::ranges::none_of(s_.machine->levels, [](const Level& l) {
-    return l.kind == LevelKind::cache;
-  });
+  order_free_ = std::ranges::none_of(s_.machine->levels,
+                                     [](const Level& l) { return l.kind == LevelKind::cache; });
 }
 
 void BufferContents::move(BufferId b, const State& st, const Box& box, bool inward) {
@@ -120,6 +122,15 @@ void BufferContents::load(BufferId b, std::int64_t instance, const Box& tile) {
   move(b, st, part ? new_part(st.held, tile) : tile, true);
   st.held = tile;
   st.valid = true;
+}
+
+/// What is only loaded is at home, too: nothing moves.
+void BufferContents::drop(BufferId b, std::int64_t instance) {
+  if (instance != kEveryInstance) {
+    state(b, instance).valid = false;
+    return;
+  }
+  for (auto& [key, st] : instances_[b.index()].all) st.valid = false;
 }
 
 /// Makes room for another tile: rule 10 for what is changed; on-chip intermediates just go.

@@ -28,8 +28,9 @@ class BufferContents {
   using Mover = std::function<void(const Movement&)>;
   BufferContents(const Schedule& s, Mover move);
 
-  /// Takes the events of walk(), in order. Cost: constant, but for kernel_end (every instance kept).
-  /// Memory: the instances that the walk may come back to, and those with values still to be written.
+  /// Takes the events of walk(), in order. Cost: constant, but for kernel_end (every instance
+  /// kept). Memory: the instances that the walk may come back to, and those with values still to be
+  /// written.
   void apply(const AccessEvent& e);
 
  private:
@@ -56,6 +57,7 @@ class BufferContents {
 
   void begin(int kernel);
   void load(BufferId b, std::int64_t instance, const Box& tile);
+  void drop(BufferId b, std::int64_t instance);
   void update(BufferId b, std::int64_t instance, const Box& tile, bool initialises);
   void read_back(BufferId b, State& st);
   void write(BufferId b, State& st);

@@ -350,17 +350,17 @@ class Simulation {
         .machine = m_.name,
         .counts = {
             .write_allocate = caches_ != nullptr, .write_back = true, .prefetch = prefetches()}};
-    std::map<std::size_t, std::vector<CacheCount>> cached;  // by boundary
+    std::map<std::size_t, std::vector<CacheCount>> by_cache;  // by boundary
     for (std::size_t c = 0; c < cache_boundary_.size(); ++c)
-      cached[cache_boundary_[c]] = caches_->counts(c);
+      by_cache[cache_boundary_[c]] = caches_->counts(c);
     for (const auto& [levels, index] : boundaries_) {
-      const auto cache = cached.find(index);
+      const auto cache = by_cache.find(index);
       for (std::size_t i = 0; i < w_.tensors().size(); ++i) {
         TrafficEntry e{.tensor = w_.tensors()[i].name,
                        .boundary = m_.boundary(levels.first, levels.second),
                        .read = Bytes(bytes_[index][i].read),
                        .written = Bytes(bytes_[index][i].written)};
-        if (cache != cached.end()) {
+        if (cache != by_cache.end()) {
           const CacheCount& c = cache->second[i];
           e.read += c.read;
           e.written += c.written;

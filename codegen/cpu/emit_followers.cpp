@@ -16,7 +16,7 @@ struct Touched {
 
 void touch(const Workload& w, const ScheduledKernel& k, NodeId id, Touched& t) {
   const ScheduleNode& n = k.node(id);
-  if (n.kind == NodeKind::sync) t.barrier = true;
+  if (n.kind == NodeKind::sync || n.kind == NodeKind::drop) t.barrier = true;
   if (n.kind == NodeKind::load) t.written.insert(n.tensor);
   if (n.kind == NodeKind::store) t.read.insert(n.tensor);
   if (n.kind == NodeKind::compute) {

@@ -22,6 +22,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
   dense_.assign(k_.buffers.size(), false);
   packed_.assign(k_.buffers.size(), "not yet decided");
   plain_.assign(k_.buffers.size(), false);
+  streamed_.assign(k_.buffers.size(), false);
   fixed_.resize(k_.buffers.size());
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
     const std::size_t rank = p_.workload().tensor(k_.buffers[i].tensor).shape.size();
@@ -178,7 +179,26 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       return visit_store(id, ranges);
     case NodeKind::sync:
       return out_.comment("a barrier: units run one after the other");
+    case NodeKind::drop:
+      return visit_drop(id);
   }
+}
+
+/// What is used where it lies has no tile to empty.
+void KernelEmitter::visit_drop(NodeId id) {
+  const ScheduleNode& n = k_.node(id);
+  const TileScope& scope = scopes_[n.buffer.index()];
+  const std::string& name = tile_names_[n.buffer.index()];
+  out_.comment("D." + p_.workload().tensor(n.tensor).name);
+  if (is_plain(n.buffer)) return;
+  if (scope.kind == TileScope::Kind::all_blocks && n.all_units) {
+    out_.line("for (int64_t i = 0; i < " + std::to_string(k_.blocks) + "; ++i)");
+    out_.line("  reinterpret_cast<" + type(n.buffer) + "*>(" + name + "_all + i * " +
+              std::to_string(layouts_[n.buffer.index()].bytes + 1024) + ")->full = false;");
+  } else if (scope.kind != TileScope::Kind::block || !n.all_units) {
+    select(n.buffer);
+    out_.line(ref(n.buffer) + ".full = false;");
+  }  // a block's tile, dropped outside of the blocks: each begins with none
 }
 
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
@@ -200,8 +220,7 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
     const std::string block = names_.fresh("block");
     out_.line("const int64_t " + block + " = " + outer_block + " + (" + c.name + " - " +
               variables_.text(around.at[slot(n.cuts.front())].lo, true) + ") / " +
-              std::to_string(c.step) + " * " +
-              std::to_string(blocks_below(k_, id)) + ";");
+              std::to_string(c.step) + " * " + std::to_string(blocks_below(k_, id)) + ";");
     block_ = block;
   }
   if (is_parallel(id) && !split_)
@@ -277,7 +296,8 @@ std::string KernelEmitter::only_first(NodeId load, const std::string& box) const
       scopes_[n.buffer.index()].kind == TileScope::Kind::all_blocks)
     return "";
   for (std::size_t i = 0; i < k_.nodes.size(); ++i)
-    if (k_.nodes[i].kind == NodeKind::load && k_.nodes[i].buffer == n.buffer && NodeId(i) != load)
+    if ((k_.nodes[i].kind == NodeKind::load || k_.nodes[i].kind == NodeKind::drop) &&
+        k_.nodes[i].buffer == n.buffer && NodeId(i) != load)
       return "";
   std::set<std::string> used = names_in(box);
   std::set<std::string> known = {"Box"};

@@ -74,7 +74,7 @@ std::string KernelEmitter::why_packed(BufferId b) const {
   if (once_[b.index()]) return "what is complete of it is kept";
   if (scopes_[b.index()].kind == TileScope::Kind::all_blocks) return "every block has its own";
   if (p_.workload().tensor(buf.tensor).shape.empty()) return "";
-  if (!spreads(level, b, layouts_[b.index()].most, true))
+  if (!streamed_[b.index()] && !spreads(level, b, layouts_[b.index()].most, true))
     return "its rows would share sets of " + level.name;
   const Level* const inner = innermost_cache(p_.machine());
   for (const auto& extents : panels_[b.index()])

@@ -5,6 +5,12 @@
 #include "codegen/cpu/followers.h"
 
 namespace tilewright::cpu {
+namespace {
+
+/// Steps of the depth from which on a block of C is computed much longer than it is loaded.
+constexpr std::int64_t kShortDepth = 32;
+
+}  // namespace
 
 std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride) {
   std::int64_t sum = 0;
@@ -118,7 +124,12 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   };
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left));
   if (!p.packs) add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
-  add(op.outputs[0].target, n.writes[0].buffer);
+  // C's block is loaded before the depth and stored behind it: whether its rows share sets is of no
+  // matter while a depth passes between.
+  if (range(ranges, n.op, p.depth).most < kShortDepth)
+    add(op.outputs[0].target, n.writes[0].buffer);
+  else
+    streamed_[n.writes[0].buffer.index()] = true;
 }
 
 /// Loops that the product leaves over stand around it; of reductions, only the first step starts
@@ -190,7 +201,8 @@ std::string KernelEmitter::scratch(std::int64_t bytes, std::int64_t& offset,
   return text;
 }
 
-/// What takes the product's sums from their registers, if anything does; `argument`: the call's last.
+/// What takes the product's sums from their registers, if anything does; `argument`: the call's
+/// last.
 std::unique_ptr<KernelEmitter::Followers> KernelEmitter::followers_of_product(
     NodeId id, const Product& p, const SymRanges& ranges, const std::vector<std::string>& first,
     bool whole, std::string& argument) {
@@ -231,7 +243,8 @@ void KernelEmitter::take_pairs(NodeId id, const Product& p, const SymRanges& ran
   const auto text = [](std::int64_t number) { return std::to_string(number); };
 
   const std::string left = names_.fresh("left");
-  out_.line("Real* const " + left + " = " + scratch(array(most(p.rows), along), offset, "Real") + ";");
+  out_.line("Real* const " + left + " = " + scratch(array(most(p.rows), along), offset, "Real") +
+            ";");
   out_.line("pairs_of_rows(" + size_of_loop(n.op, p.rows, ranges) + ", " + o.depth + ", " + o.left +
             ", " + o.left_row + ", " + o.left_depth + ", " + left + ", " + text(along) + ");");
 
@@ -245,8 +258,8 @@ void KernelEmitter::take_pairs(NodeId id, const Product& p, const SymRanges& ran
     kept.rank = p_.workload().tensor(b.tensor).shape.size();
     out_.line("Real* const " + right + " = reinterpret_cast<Real*>(memory + " + text(kept.offset) +
               ");");
-    out_.line("if (!paired_" + std::to_string(id.index()) + ".is(" + ref(in_b) + ".held, " + o.right +
-              ", " + columns + ", " + o.depth + "))");
+    out_.line("if (!paired_" + std::to_string(id.index()) + ".is(" + ref(in_b) + ".held, " +
+              o.right + ", " + columns + ", " + o.depth + "))");
   } else {
     out_.line("Real* const " + right + " = " + scratch(array(steps, across), offset, "Real") + ";");
   }
@@ -256,8 +269,12 @@ void KernelEmitter::take_pairs(NodeId id, const Product& p, const SymRanges& ran
   out_.line(std::string(keeps ? "  " : "") + "pairs_of_columns(" + columns + ", " + o.depth + ", " +
             o.right + ", " + o.right_depth + ", " + text(column) + ", " + right + ", " +
             text(across) + ", " + rows_of_columns + ", " + text(along) + ");");
-  o = {.left = left, .left_row = text(along), .left_depth = "1", .right = right,
-       .right_depth = text(across), .depth = "(" + o.depth + " + 1) / 2"};
+  o = {.left = left,
+       .left_row = text(along),
+       .left_depth = "1",
+       .right = right,
+       .right_depth = text(across),
+       .depth = "(" + o.depth + " + 1) / 2"};
 }
 
 void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {

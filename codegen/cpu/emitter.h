@@ -17,7 +17,6 @@
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
 
-
 namespace tilewright::cpu {
 
 using namespace codegen;  // internal header: the parts that every target shares
@@ -27,7 +26,7 @@ struct TileLayout {
   std::vector<std::int64_t> most;    ///< largest tile, by dimension
   std::vector<std::int64_t> stride;  ///< elements; the last is 1, rows a whole odd number of lines
   std::int64_t bytes = 0;
-  std::int64_t offset = 0;           ///< in its thread's workspace
+  std::int64_t offset = 0;  ///< in its thread's workspace
 };
 
 /// Where a buffer's tile is declared (rule 7).
@@ -80,6 +79,7 @@ class KernelEmitter : private RangeEmitter {
   void emit_load(NodeId id, const SymRanges& ranges);
   std::string only_first(NodeId load, const std::string& box) const;
   void visit_store(NodeId id, const SymRanges& ranges);
+  void visit_drop(NodeId id);
   void flush_spilled(BufferId f, NodeId load);
   void leave_scope(const std::vector<BufferId>& buffers);
 
@@ -93,8 +93,8 @@ class KernelEmitter : private RangeEmitter {
   void choose_places();
   std::string why_packed(BufferId b) const;
   std::vector<TileUse> tile_uses() const;
-  /// Whether a buffer's addresses are known from the loops alone, so that nothing of it has to be kept
-  /// while the program runs: a plain pointer, no record of what it holds.
+  /// Whether a buffer's addresses are known from the loops alone, so that nothing of it has to be
+  /// kept while the program runs: a plain pointer, no record of what it holds.
   bool is_plain(BufferId b) const { return plain_[b.index()]; }
   bool can_be_plain(BufferId b) const;
   /// Where a tensor's element lies, from its index by dimension, as C++ text.
@@ -144,7 +144,7 @@ class KernelEmitter : private RangeEmitter {
   struct Product {
     int left = 0, right = 1;  ///< positions in op.inputs
     int rows = -1, columns = -1, depth = -1;
-    bool packs = false;       ///< the right operand's columns are not contiguous
+    bool packs = false;  ///< the right operand's columns are not contiguous
   };
   std::optional<Product> as_product(NodeId id, const SymRanges& ranges) const;
   void outer_products(NodeId id, const Product& p, const SymRanges& ranges);
@@ -155,8 +155,8 @@ class KernelEmitter : private RangeEmitter {
   void take_pairs(NodeId id, const Product& p, const SymRanges& ranges, Operands& operands);
   std::unique_ptr<Followers> followers_of_product(NodeId id, const Product& p,
                                                   const SymRanges& ranges,
-                                                  const std::vector<std::string>& first,
-                                                  bool whole, std::string& argument);
+                                                  const std::vector<std::string>& first, bool whole,
+                                                  std::string& argument);
   MicroKernel kernel_of(OpId op, int rows, std::int64_t columns, const SymRanges& ranges);
   void record_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges);
   /// Loops around a product, and where each of its loops begins.
@@ -169,7 +169,8 @@ class KernelEmitter : private RangeEmitter {
   /// Where an access's element lies with the loops at these indices.
   std::string corner(const Operator& op, const Access& access, BufferId buffer,
                      const std::vector<std::string>& at) const;
-  std::int64_t stride_of(const Operator& op, const Access& access, BufferId buffer, int local) const;
+  std::int64_t stride_of(const Operator& op, const Access& access, BufferId buffer,
+                         int local) const;
   std::string size_of_loop(OpId op, int local, const SymRanges& ranges) const;
   /// Room for `bytes` at `offset` of the scratch memory of one compute, as a pointer.
   std::string scratch(std::int64_t bytes, std::int64_t& offset, const std::string& type);
@@ -183,10 +184,10 @@ class KernelEmitter : private RangeEmitter {
     int outer = -1;               ///< a second loop of columns, whose rows follow one another in C
     std::vector<int> depth = {};  ///< as the left operand has them, innermost last
     int column_dim = -1, row_dim = -1;  ///< that columns, and outer ones or padding, move
-    std::int64_t step = 1;        ///< elements from one column to the next
-    bool left_dense = true;       ///< the left operand's steps are all left_step apart
+    std::int64_t step = 1;              ///< elements from one column to the next
+    bool left_dense = true;             ///< the left operand's steps are all left_step apart
     std::int64_t left_step = 1;
-    bool direct = false;          ///< the right operand lies as a plain product needs it
+    bool direct = false;  ///< the right operand lies as a plain product needs it
   };
   std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
   bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
@@ -194,8 +195,7 @@ class KernelEmitter : private RangeEmitter {
   std::string index_without_depth(NodeId id, const Window& x, int dim,
                                   const std::vector<std::string>& at) const;
   std::string pack_left(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
-  void multiply_through(NodeId id, const Window& x, const Surroundings& s,
-                        const SymRanges& ranges);
+  void multiply_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   void read_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   std::pair<int, int> point_shape();
   std::string kept_for(NodeId id, const Window& x, std::int64_t bytes);
@@ -209,13 +209,13 @@ class KernelEmitter : private RangeEmitter {
   // emit_operand.cpp
   /// A right operand that is packed once for all iterations of a loop that it does not depend on.
   struct Hoist {
-    NodeId before;           ///< the loop
+    NodeId before;  ///< the loop
     Product product;
-    std::int64_t row = 0;    ///< elements from one step of the depth to the next
+    std::int64_t row = 0;  ///< elements from one step of the depth to the next
     std::int64_t bytes = 0, offset = 0;
-    std::string name = {};   ///< of its array, where it was declared in this pass
+    std::string name = {};  ///< of its array, where it was declared in this pass
     std::string low_depth = {}, low_columns = {};  ///< what the array begins with
-    bool kept = false;       ///< not packed there, but where first used, and named for a `Kept`
+    bool kept = false;  ///< not packed there, but where first used, and named for a `Kept`
   };
   void look_for_hoist(NodeId id, const Product& p);
   void emit_hoists(NodeId loop, const SymRanges& around);
@@ -235,32 +235,33 @@ class KernelEmitter : private RangeEmitter {
   int index_;
   std::map<NodeId, Kept> lanes_of_rows_;  ///< lanes of rows that are not joined yet
   std::map<NodeId, Kept> pairs_;          ///< a product's right operand, while its tile is held
-  std::map<NodeId, Hoist> hoists_;  ///< by compute
+  std::map<NodeId, Hoist> hoists_;        ///< by compute
   std::vector<TileLayout> layouts_;
-  std::vector<bool> dense_;        ///< by buffer: its last two dimensions lie without a gap
+  std::vector<bool> dense_;  ///< by buffer: its last two dimensions lie without a gap
   std::vector<TileScope> scopes_;
-  std::vector<bool> once_;         ///< by buffer: some compute !once writes it
+  std::vector<bool> once_;  ///< by buffer: some compute !once writes it
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
   std::vector<std::string> packed_;
-  std::vector<bool> plain_;        ///< by buffer
-  std::vector<SymBox> fixed_;      ///< by buffer: the box that it was last fixed to, of one pass
+  std::vector<bool> plain_;     ///< by buffer
+  std::vector<bool> streamed_;  ///< by buffer: written once a block of a product, between depths
+  std::vector<SymBox> fixed_;   ///< by buffer: the box that it was last fixed to, of one pass
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.
   std::vector<std::set<std::vector<std::int64_t>>> panels_;
-  bool blocks_numbered_ = false;   ///< some tile is chosen by block number
-  bool parallel_grid_ = false;     ///< threads share the outermost grid loops
-  bool split_ = false;             ///< threads share this loop, which is not bound to grid
+  bool blocks_numbered_ = false;  ///< some tile is chosen by block number
+  bool parallel_grid_ = false;    ///< threads share the outermost grid loops
+  bool split_ = false;            ///< threads share this loop, which is not bound to grid
   NodeId split_loop_;
   std::vector<std::string> notes_;
   std::int64_t workspace_ = 0;
-  std::int64_t scratch_ = 0;       ///< bytes of the packed operand
+  std::int64_t scratch_ = 0;  ///< bytes of the packed operand
   std::int64_t scratch_offset_ = 0;
 
   // of one pass
   std::vector<std::string> tile_names_;
   std::string block_ = "0";
   std::map<NodeId, std::vector<Waiting>> waiting_;  ///< by compute that they could follow
-  std::set<NodeId> followed_;      ///< computes that did
-  std::vector<NodeId> in_scope_;   ///< grid loops whose blocks' tiles are declared here
+  std::set<NodeId> followed_;                       ///< computes that did
+  std::vector<NodeId> in_scope_;  ///< grid loops whose blocks' tiles are declared here
 };
 
 /// Elements between neighbours of a loop in a tensor that lies with these strides.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/emitter.h"
+#include "core/lowering/gpu/product_tiles.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -58,21 +59,82 @@ void KernelEmitter::choose_forms() {
       continue;
     }
     choose_warps();
+    const std::vector<BufferId> together = most_sums_alive();
     std::int64_t floats = 0, largest = 0;
     std::optional<BufferId> victim;
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      if (places_[i].form != Form::sums) continue;
-      const std::int64_t mine = sums_rows(BufferId(i)) * sums_columns(BufferId(i)) * 4;
+    for (BufferId b : together) {
+      const std::int64_t mine = sums_rows(b) * sums_columns(b) * 4;
       floats += mine;
-      if (mine > largest) largest = mine, victim = BufferId(i);
+      if (mine > largest) largest = mine, victim = b;
     }
-    const std::int64_t together = round_up(threads() + copying_threads(), kRegisterThreads);
-    const std::int64_t each = std::min<std::int64_t>(255, kRegisters / together / 8 * 8);
+    const std::int64_t threads_here = round_up(threads() + copying_threads(), kRegisterThreads);
+    const std::int64_t each = std::min<std::int64_t>(255, kRegisters / threads_here / 8 * 8);
     part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
     if (floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
     places_[victim->index()].reason = "its sums would need too many registers";
   }
+}
+
+/// The sums in registers that are alive at the same time and take the most of them. Sums are alive
+/// from the first node that makes them to the last that uses them, and in all of a loop that they
+/// outlast; what an element-wise operator reads for the last time gives its registers to the
+/// result.
+std::vector<BufferId> KernelEmitter::most_sums_alive() const {
+  struct Life {
+    NodeId first, last;
+  };
+  const NodeId end(k_.nodes.size());
+  std::vector<Life> lives(places_.size(), {end, NodeId(0)});
+  std::vector<NodeId> last_below(k_.nodes.size());
+  for (std::size_t i = k_.nodes.size(); i-- > 0;) {
+    last_below[i] = std::max(last_below[i].valid() ? last_below[i] : NodeId(i), NodeId(i));
+    if (const NodeId p = k_.nodes[i].parent; p.valid())
+      last_below[p.index()] =
+          std::max(last_below[p.index()].valid() ? last_below[p.index()] : p, last_below[i]);
+  }
+  const auto touch = [&](BufferId b, NodeId n) {
+    if (!b.valid() || places_[b.index()].form != Form::sums) return;
+    Life& life = lives[b.index()];
+    life = {std::min(life.first, n), std::max(life.last, n)};
+    const NodeId fixed = buffer(b).fixed_at;
+    NodeId outermost;
+    for (NodeId l = k_.node(n).parent; l.valid() && l != fixed; l = k_.node(l).parent)
+      if (k_.node(l).kind == NodeKind::loop && k_.node(l).binding != Binding::grid &&
+          k_.node(l).max_trips > 1)
+        outermost = l;
+    if (outermost.valid())
+      life = {std::min(life.first, outermost), std::max(life.last, last_below[outermost.index()])};
+  };
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind == NodeKind::store) touch(n.buffer, NodeId(i));
+    for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) touch(f, NodeId(i));
+    for (const InputUse& use : n.reads) touch(use.buffer, NodeId(i));
+    for (const OutputUse& use : n.writes) touch(use.buffer, NodeId(i));
+  }
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (places_[i].form == Form::sums && is_written(BufferId(i)) && !places_[i].plain)
+      lives[i].last = end;  // written where another takes its place, or at the end
+  std::vector<BufferId> most;
+  std::int64_t most_floats = 0;
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    if (k_.nodes[i].kind != NodeKind::compute) continue;
+    std::vector<BufferId> here;
+    std::int64_t floats = 0;
+    for (std::size_t b = 0; b < places_.size(); ++b) {
+      if (places_[b].form != Form::sums || NodeId(i) < lives[b].first ||
+          lives[b].last < NodeId(i) ||
+          (lives[b].last == NodeId(i) && !products_.contains(NodeId(i)) &&
+           std::ranges::none_of(k_.nodes[i].writes,
+                                [&](const OutputUse& w) { return w.buffer == BufferId(b); })))
+        continue;
+      here.emplace_back(b);
+      floats += sums_rows(BufferId(b)) * sums_columns(BufferId(b)) * 4;
+    }
+    if (floats > most_floats) most_floats = floats, most = std::move(here);
+  }
+  return most;
 }
 
 /// Whether all that a product reads and writes has its rows side by side in the largest tile of its
@@ -269,6 +331,7 @@ void KernelEmitter::choose_warps() {
   warp_columns_ = rows.empty() ? 1
                                : largest(static_cast<int>(ceil_div(wanted, warp_rows_)), columns,
                                          wanted / warp_rows_);
+  arrange_warps(rows, columns);
   for (OpId op : k_.ops)
     for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
       const ScheduleNode& n = k_.nodes[i];
@@ -283,6 +346,38 @@ void KernelEmitter::choose_warps() {
           p.split = Split::partial;
       }
     }
+}
+
+/// As many warps in another grid, where they read fewer fragments of operands: shared memory's rate
+/// is what products wait for. Where rows are reduced, or sums are the next product's operand, a
+/// warp keeps as much of its rows as it can.
+void KernelEmitter::arrange_warps(const std::vector<std::int64_t>& rows,
+                                  const std::vector<std::int64_t>& columns) {
+  for (const auto& [node, products] : products_)
+    for (const Product& p : products)
+      if (places_[buffer_of_input(k_.node(node), p.left).index()].form == Form::sums) return;
+  for (const TilePlace& p : places_)
+    if (p.form == Form::rows) return;
+  const auto read = [&](int r, int c) {
+    std::int64_t all = 0;
+    for (const auto& [node, products] : products_) {
+      const auto& most = mosts_.at(node);
+      all += lowering::fragments_read(
+          ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16),
+          ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16), r, c);
+    }
+    return all;
+  };
+  const int warps = warp_rows_ * warp_columns_;
+  for (int r = 1; r <= warps; ++r) {
+    const int c = warps / r;
+    const auto even = [](const std::vector<std::int64_t>& blocks, int by) {
+      return std::ranges::all_of(blocks, [by](std::int64_t b) { return b % by == 0; });
+    };
+    if (r * c == warps && even(rows, r) && even(columns, c) &&
+        read(r, c) < read(warp_rows_, warp_columns_))
+      warp_rows_ = r, warp_columns_ = c;
+  }
 }
 
 bool KernelEmitter::is_operand(BufferId b) const {

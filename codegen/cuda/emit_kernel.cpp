@@ -197,7 +197,10 @@ bool KernelEmitter::is_written(BufferId b) const {
 
 bool KernelEmitter::has_copies(NodeId id) const {
   const ScheduleNode& n = k_.node(id);
-  if (ahead_ && (n.kind == NodeKind::compute || n.kind == NodeKind::sync)) return false;
+  if (ahead_ &&
+      (n.kind == NodeKind::compute || n.kind == NodeKind::sync || n.kind == NodeKind::drop))
+    return false;
+  if (n.kind == NodeKind::drop) return places_[n.buffer.index()].form == Form::ring;
   if (n.kind == NodeKind::load)
     return ahead_ ? loads_ahead_.contains(id) : places_[n.buffer.index()].form == Form::ring;
   // What is skipped, the copying warps skip as well.
@@ -293,7 +296,19 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       if (n.scope == Unit::machine)
         return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
       if (!copying_) out_.line(meet());
+      return;
+    case NodeKind::drop:
+      return visit_drop(id);
   }
+}
+
+void KernelEmitter::visit_drop(NodeId id) {
+  const ScheduleNode& n = k_.node(id);
+  out_.comment("D." + tensor_name(n.tensor));
+  if (places_[n.buffer.index()].form == Form::ring)
+    out_.line(name(n.buffer) + (copying_ ? "_ring.full = false;" : "_ring.drop();"));
+  else
+    out_.line(name(n.buffer) + "_held.full = false;");
 }
 
 /// Copies that the next phase needs and no phase makes, before all blocks wait: a ring that holds
@@ -327,7 +342,9 @@ void KernelEmitter::visit_children(NodeId parent, const SymRanges& ranges) {
 
 /// What no grid loop shares out is the first block's, what follows one another together.
 void KernelEmitter::visit_by_blocks(std::span<const NodeId> ids, const SymRanges& ranges) {
-  const auto of_all = [&](NodeId id) { return blocks_here_ == 1 || shares_out(id) || waits(id); };
+  const auto of_all = [&](NodeId id) {
+    return blocks_here_ == 1 || shares_out(id) || waits(id) || k_.node(id).kind == NodeKind::drop;
+  };
   for (std::size_t i = 0; i < ids.size();) {
     if ((copying_ && !has_copies(ids[i])) || of_all(ids[i])) {
       visit(ids[i++], ranges);

@@ -1,5 +1,5 @@
-// Where tiles lie in the block's shared memory: their shape, their stages, and which of them share a
-// place because their phases do not meet.
+// Where tiles lie in the block's shared memory: their shape, their stages, and which of them share
+// a place because their phases do not meet.
 #include <algorithm>
 
 #include "codegen/cuda/emitter.h"
@@ -87,8 +87,12 @@ void KernelEmitter::choose_ahead() {
     const TilePlace& p = places_[n.buffer.index()];
     const OpId producer = workload_.producer(n.tensor);
     const bool made = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
-    if (p.form == Form::ring && !made && phase > 0 && first_of_phase && !n.only_for.valid() &&
-        (first || p.stages > 1))
+    bool dropped = false;  // after the barrier: what came before it would be gone again
+    for (std::size_t j = 0; j < i; ++j)
+      dropped = dropped || (k_.nodes[j].kind == NodeKind::drop && k_.nodes[j].buffer == n.buffer &&
+                            phase_of(NodeId(j)) == phase);
+    if (p.form == Form::ring && !made && phase > 0 && first_of_phase && !dropped &&
+        !n.only_for.valid() && (first || p.stages > 1))
       loads_ahead_.insert(NodeId(i));
   }
 }
@@ -105,8 +109,7 @@ bool KernelEmitter::can_be_narrow(BufferId b) const {
 /// Everything in the block's shared memory: barriers, tiles, what warps exchange.
 void KernelEmitter::lay_out() {
   const bool plain = micro_kernel().plain_rows;
-  const int asked_stages =
-      p_.options.stages > 0 ? p_.options.stages : k_.launch.stages.value_or(0);
+  const int asked_stages = p_.options.stages > 0 ? p_.options.stages : k_.launch.stages.value_or(0);
   const auto shape = [&] {
     for (std::size_t i = 0; i < places_.size(); ++i) {
       TilePlace& p = places_[i];

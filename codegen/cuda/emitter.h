@@ -76,8 +76,8 @@ struct Product {
   int rows = -1, columns = -1, depth = -1;
 };
 
-/// The same where rows, columns and depth are several loops each, and other loops tell products apart:
-/// a convolution, say. Loops by position in op.loops, the last of a list innermost.
+/// The same where rows, columns and depth are several loops each, and other loops tell products
+/// apart: a convolution, say. Loops by position in op.loops, the last of a list innermost.
 struct Contraction {
   int write = 0;            ///< position in the compute's writes
   int left = 0, right = 1;  ///< positions in op.inputs
@@ -131,6 +131,7 @@ class KernelEmitter : private RangeEmitter {
   void visit(NodeId id, const SymRanges& ranges);
   void visit_loop(NodeId id, const SymRanges& ranges);
   void visit_children(NodeId parent, const SymRanges& ranges);
+  void visit_drop(NodeId id);
   void load_ahead(NodeId barrier, const SymRanges& ranges);
   void visit_by_blocks(std::span<const NodeId> ids, const SymRanges& ranges);
   bool shares_out(NodeId id) const;
@@ -155,11 +156,14 @@ class KernelEmitter : private RangeEmitter {
 
   // emit_forms.cpp
   void choose_forms();
+  std::vector<BufferId> most_sums_alive() const;
   bool rows_are_neighbours(NodeId product) const;
   bool made_before_all_wait(BufferId b) const;
   void assign_forms(const std::set<BufferId>& banned);
   std::optional<BufferId> misused() const;
   void choose_warps();
+  void arrange_warps(const std::vector<std::int64_t>& rows,
+                     const std::vector<std::int64_t>& columns);
   bool is_operand(BufferId b) const;
   int phase_of(NodeId node) const;
   bool zero_filled(BufferId b) const;
@@ -316,11 +320,12 @@ class KernelEmitter : private RangeEmitter {
   /// As the first pass found them: one for each output, of the same rows, columns and depth.
   std::map<NodeId, std::vector<Product>> products_;
   std::map<NodeId, std::vector<std::int64_t>> mosts_;  ///< by compute: its loops' largest ranges
-  std::map<NodeId, std::int64_t> contracted_;  ///< by compute: blocks of 16 x 16 of its contractions
+  std::map<NodeId, std::int64_t>
+      contracted_;  ///< by compute: blocks of 16 x 16 of its contractions
   int warp_rows_ = 1, warp_columns_ = 1;
   std::int64_t barrier_bytes_ = 0, scratch_offset_ = 0, shared_bytes_ = 0;
   std::int64_t join_floats_ = 0, row_floats_ = 0;
-  std::int64_t half_bytes_ = 0;  ///< room for a rounded left operand (wmma)
+  std::int64_t half_bytes_ = 0;   ///< room for a rounded left operand (wmma)
   std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
   bool forms_chosen_ = false;
   bool measuring_ = true;  ///< the first passes: what is as large as what
@@ -335,7 +340,7 @@ class KernelEmitter : private RangeEmitter {
   bool ahead_ = false;            ///< what is loaded before a barrier for the phase after it
   std::int64_t blocks_here_ = 1;  ///< that come to this place
   std::size_t met_at_ = 0;        ///< the text's size after the last meeting
-  std::string rest_ = "0";  ///< of the block's number, within the grid loops so far
+  std::string rest_ = "0";        ///< of the block's number, within the grid loops so far
   std::vector<std::optional<SymBox>> fixed_;
   std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering
   std::map<int, std::int64_t> divisors_;   ///< of variables

@@ -49,6 +49,9 @@ void BlockWalk::visit(NodeId id, const Ranges& ranges) {
       return visit_store(id, ranges);
     case NodeKind::sync:  // flags order what depends on one another, wherever it stands
       return;
+    case NodeKind::drop:  // outside of the loops over blocks, each block comes here, too
+      states_[k_.node(id).buffer.index()].valid = false;
+      return;
   }
 }
 
@@ -124,8 +127,8 @@ void BlockWalk::visit_compute(NodeId id, const Ranges& ranges) {
   for (const OutputUse& w : n.writes) {
     if (!buffer(w.buffer).fixed_at.valid())
       tiles_[w.buffer.index()] = write_box(s_, k_, n.op, w.output, ranges);
-    steps.push_back({.initialises = initialises(n.op, ranges),
-                     .completes = completes(n.op, ranges)});
+    steps.push_back(
+        {.initialises = initialises(n.op, ranges), .completes = completes(n.op, ranges)});
     update(w.buffer, steps.back().initialises);
   }
   if (!added_already(n.op)) compute(id, ranges, steps);

@@ -34,6 +34,7 @@ std::string one_line(const InputError::Parts& p) {
   if (!p.value.empty()) line += shown(p.value, kMaxShown) + " ";
   line += p.problem.empty() ? "is not accepted" : shown(p.problem, 4 * kMaxShown);
   if (!p.accepted.empty()) line += "; accepted: " + shown(p.accepted, 4 * kMaxShown);
+  for (const std::string& more : p.lines) line += "\n  " + shown(more, 2 * kMaxShown);
   return line;
 }
 

@@ -14,7 +14,8 @@
 
 namespace tilewright {
 
-/// Bad input from a user. what() is one line: "WHERE: FIELD: VALUE is not accepted; accepted: ...".
+/// Bad input from a user. what() is one line: "WHERE: FIELD: VALUE is not accepted; accepted: ...",
+/// and one for each of `lines`.
 class InputError : public std::runtime_error {
  public:
   struct Parts {
@@ -23,6 +24,7 @@ class InputError : public std::runtime_error {
     std::string value = {};     ///< what was given
     std::string problem = {};   ///< what is wrong with it
     std::string accepted = {};  ///< what would have been accepted
+    std::vector<std::string> lines = {};  ///< where several things are at fault, each of them
   };
   explicit InputError(Parts parts);
   const Parts& parts() const { return parts_; }

@@ -12,8 +12,11 @@ namespace {
 /// What else may have cycles: a load until it is there from L2 or DRAM, from one block given out to
 /// the next, of a block and of a kernel besides their own instructions, of a barrier of all blocks.
 /// Those who need them have defaults.
-constexpr std::array<std::string_view, 6> kOfKernels = {"l2",    "dram",   "dispatch",
-                                                        "block", "launch", "grid_barrier"};
+/// Beside instruction classes. Of GPUs: latencies, and what launches and barriers take. Of
+/// processors: latencies by level, and what `calibrate` measures of kernels (docs/formats.md).
+constexpr std::array<std::string_view, 12> kOfKernels = {
+    "l2",           "l3",      "dram", "dispatch", "block",  "launch",
+    "grid_barrier", "library", "copy", "call",     "region", "stream"};
 
 constexpr std::array kUnits = {Unit::machine, Unit::grid, Unit::cluster,
                                Unit::warp,    Unit::lane, Unit::thread};
@@ -89,9 +92,10 @@ std::vector<Prefetch> read_prefetchers(const Field& f) {
 }
 
 Level read_level(const Field& f, bool first, Lines& lines) {
-  f.only({"name", "kind", "managed", "capacity", "bandwidth", "line", "sector", "ways", "policy",
-          "inclusion", "clean_victims", "write", "write_miss", "index", "slices", "prefetch",
-          "row_buffer", "banks", "private_to", "instances", "filled_by", "note"});
+  f.only({"name",       "kind",      "managed",   "capacity",  "bandwidth",     "line",
+          "sector",     "ways",      "policy",    "inclusion", "clean_victims", "write",
+          "write_miss", "index",     "slices",    "prefetch",  "row_buffer",    "banks",
+          "private_to", "instances", "filled_by", "note"});
   Level level;
   level.name = f.at("name").text();
   level.kind = named(f.at("kind"), kKinds);
@@ -367,8 +371,9 @@ void write_npu_core(Writer& w, const NpuCore& core) {
     w.number(6, "startup", std::to_string(p.startup), p.startup == 0, p.sources, "startup");
     w.number(6, "latency", std::to_string(p.latency), p.latency == 0, p.sources, "latency");
   }
-  w.key(2, "shared_bandwidth", sourced(quantity_text(core.shared_bandwidth.value, "B/s"),
-                                       core.sources, "shared_bandwidth"));
+  w.key(
+      2, "shared_bandwidth",
+      sourced(quantity_text(core.shared_bandwidth.value, "B/s"), core.sources, "shared_bandwidth"));
   const NpuCore plain;
   for (const CoreEntry& entry : kCoreEntries) {
     w.number(2, entry.key, std::to_string(core.*entry.value),

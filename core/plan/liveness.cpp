@@ -51,6 +51,12 @@ class Lives {
       case AccessKind::read:
         touch(e, e.buffer, e.instance, e.tile);
         return;
+      case AccessKind::drop:
+        if (e.instance == kEveryInstance)
+          now_[e.buffer.index()].clear();
+        else
+          now_[e.buffer.index()].erase(e.instance);
+        return;
       case AccessKind::update:
         if (touch(e, e.buffer, e.instance, e.tile) && !e.initialises) touch_outer(e);
         return;

@@ -87,6 +87,10 @@ void write(const Node& node, std::string& out) {
     case Node::Kind::sync:
       out += "Y." + node.name;
       return;
+    case Node::Kind::drop:
+      out += "D." + node.name;
+      if (!node.level.empty()) out += "@" + node.level;
+      return;
   }
 }
 
@@ -160,6 +164,14 @@ Node sync(std::string scope) {
   Node node;
   node.kind = Node::Kind::sync;
   node.name = std::move(scope);
+  return node;
+}
+
+Node drop(std::string tensor, std::string level) {
+  Node node;
+  node.kind = Node::Kind::drop;
+  node.name = std::move(tensor);
+  node.level = std::move(level);
   return node;
 }
 

@@ -18,13 +18,13 @@ std::optional<Binding> binding_from_name(std::string_view name);
 /// A node of the loop tree, with names as the plan writes them. Which fields mean something depends
 /// on `kind`; the others keep their defaults, so that equality is of meaning.
 struct Node {
-  enum class Kind : std::uint8_t { loop, sequence, load, compute, store, sync, pack };
+  enum class Kind : std::uint8_t { loop, sequence, load, compute, store, sync, pack, drop };
   Kind kind = Kind::sequence;
-  std::string name = {};    ///< loop: the loop; load, store: tensor; compute: operator or tensor;
+  std::string name = {};    ///< loop: the loop; load, store, drop: tensor; compute: operator or tensor;
                             ///< sync: scope ("warp", "block", "grid")
   std::int64_t step = 0;    ///< loop: elements an iteration; 0: from the tile table
   Binding binding = Binding::seq;
-  std::string level = {};   ///< load, store: target level; empty: default
+  std::string level = {};   ///< load, store: target level; drop: where from; empty: default
   int copies = 1;           ///< load: 2 is double-buffered
   bool once = false;        ///< compute: skip a tile that is complete
   bool atomic = false;      ///< store: combine into the target
@@ -93,5 +93,6 @@ Node load(std::string tensor, std::string level = {}, int copies = 1);
 Node compute(std::string op, bool once = false);
 Node store(std::string tensor, std::string level = {}, bool atomic = false);
 Node sync(std::string scope);
+Node drop(std::string tensor, std::string level = {});
 
 }  // namespace tilewright

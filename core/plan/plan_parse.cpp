@@ -11,7 +11,7 @@
 namespace tilewright {
 namespace {
 
-constexpr int kMaxDepth = 64;                ///< loops and parentheses inside one another
+constexpr int kMaxDepth = 64;                  ///< loops and parentheses inside one another
 constexpr std::size_t kMaxText = 4096 * 1024;  ///< characters of a tree or a tile table
 constexpr int kMaxCopies = 8;
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
@@ -141,7 +141,7 @@ class Parser {
     return parse_group(start);
   }
 
-  /// One word: a loop with the node after it, or L., C., S., Y.
+  /// One word: a loop with the node after it, or L., C., S., Y., D.
   Node parse_word() {
     const std::size_t start = pos_;
     while (pos_ < text_.size() && !is_space(text_[pos_]) && !is_structure(text_[pos_])) ++pos_;
@@ -157,7 +157,8 @@ class Parser {
     if (letter == "C") return parse_compute(arguments, at);
     if (letter == "S") return parse_store(arguments, at);
     if (letter == "Y") return parse_sync(arguments, at);
-    fail(start, word, "L.TENSOR, C.OPERATOR, S.TENSOR, Y.SCOPE or a loop's name");
+    if (letter == "D") return parse_drop(arguments, at);
+    fail(start, word, "L.TENSOR, C.OPERATOR, S.TENSOR, Y.SCOPE, D.TENSOR or a loop's name");
   }
 
   std::string name(std::string_view text, std::size_t at, const char* what) const {
@@ -281,6 +282,11 @@ class Parser {
     const Target to = target(text, at);
     if (!to.has_level) return store(to.tensor, {}, atomic);
     return store(to.tensor, level_name(to.level, to.level_at), atomic);
+  }
+
+  Node parse_drop(std::string_view text, std::size_t at) const {
+    const Target from = target(text, at);
+    return drop(from.tensor, from.has_level ? level_name(from.level, from.level_at) : "");
   }
 
   Node parse_sync(std::string_view text, std::size_t at) const {

@@ -170,6 +170,8 @@ Node to_plan(const Draft& d, NodeId id) {
       return store(d.w.tensor(n.tensor).name, level_name(d, n.level), n.atomic);
     case NodeKind::sync:
       return sync(std::string(barrier_name(n.scope)));
+    case NodeKind::drop:
+      return drop(d.w.tensor(n.tensor).name, level_name(d, n.level));
   }
   return {};
 }

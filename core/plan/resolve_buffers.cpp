@@ -204,10 +204,10 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
   return std::nullopt;
 }
 
-/// Whether another load may have replaced what `load` brought by the time that `n` uses it.
-bool replaced_between(const Draft& d, NodeId load, NodeId n) {
-  const std::vector<NodeId>& loads = d.loads_of.at(d.node(load).tensor);
-  for (auto at = std::ranges::upper_bound(loads, load); at != loads.end(); ++at) {
+/// Whether one of these nodes (loads, drops) may have taken away what `load` brought by the time
+/// that `n` uses it.
+bool gone_between(const Draft& d, const std::vector<NodeId>& nodes, NodeId load, NodeId n) {
+  for (auto at = std::ranges::upper_bound(nodes, load); at != nodes.end(); ++at) {
     const NodeId other = *at;
     if (!d.inside(other, d.node(load).parent)) break;
     if (d.node(other).buffer != d.node(load).buffer) continue;
@@ -233,9 +233,45 @@ std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
     return Reason{formatted("{} reads {} outside what any load of it holds",
                             d.w.op(d.node(id).op).name, name)};
   const NodeId load = nearest_load(d, loads, use.buffer);
-  if (load.valid() && replaced_between(d, load, id))
+  if (load.valid() && gone_between(d, d.loads_of.at(use.tensor), load, id))
     return Reason{formatted("{} reads {} after another load has replaced it",
                             d.w.op(d.node(id).op).name, name)};
+  return std::nullopt;
+}
+
+/// Whose tile a drop empties: one that loads fill, and that nothing reads before the next load.
+std::optional<Reason> place_drop(Draft& d, NodeId id) {
+  ScheduleNode& n = d.node(id);
+  const std::string what = "D." + d.w.tensor(n.tensor).name;
+  const std::string& level = d.m.level(n.level).name;
+  for (BufferId b : d.input_buffers[n.tensor.index()])
+    if (d.k.buffer(b).level == n.level) n.buffer = b;
+  if (!n.buffer.valid())
+    return Reason{
+        formatted("{}: no load brings it to {}, from where nothing else could be dropped: "
+                  "what is computed goes home by S",
+                  what, level)};
+  const std::vector<NodeId> here = unit_loops(d.schedule, d.k, id, n.level);
+  n.all_units = here.empty();
+  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+    const ScheduleNode& other = d.k.nodes[i];
+    if (other.kind == NodeKind::load && other.buffer == n.buffer && !here.empty() &&
+        unit_loops(d.schedule, d.k, NodeId(i), n.level) != here)
+      return Reason{
+          formatted("{} stands inside some of the loops that share out its tiles at {}: "
+                    "inside all of them, or outside of all",
+                    what, level)};
+    const bool reads =
+        (other.kind == NodeKind::load && d.k.buffer(other.buffer).outer == n.buffer) ||
+        std::ranges::find(other.reads, n.buffer, &InputUse::buffer) != other.reads.end();
+    if (!reads) continue;
+    const NodeId load = nearest_load(d, governing(d, n.tensor, NodeId(i)), n.buffer);
+    if (load.valid() && gone_between(d, {id}, load, NodeId(i)))
+      return Reason{
+          formatted("{} reads {} after {} has dropped it",
+                    other.kind == NodeKind::load ? "a load further in" : d.w.op(other.op).name,
+                    d.w.tensor(n.tensor).name, what)};
+  }
   return std::nullopt;
 }
 
@@ -304,6 +340,9 @@ std::optional<Reason> place_buffers(Draft& d) {
   for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
     if (d.k.nodes[n].kind == NodeKind::compute)
       if (auto reason = place_uses(d, NodeId(n))) return reason;
+  for (std::size_t n = 0; n < d.k.nodes.size(); ++n)
+    if (d.k.nodes[n].kind == NodeKind::drop)
+      if (auto reason = place_drop(d, NodeId(n))) return reason;
   name_sliding_buffers(d);
   return std::nullopt;
 }
@@ -323,8 +362,7 @@ bool Draft::on_chip(TensorId t) const {
 bool Draft::leaves(TensorId t) const { return placement.written_by[t.index()] == index; }
 
 bool Draft::dropped(TensorId t) const {
-  return computed_here(w.producer(t)) && !leaves(t) && !consumed_here(t) &&
-         !w.consumers(t).empty();
+  return computed_here(w.producer(t)) && !leaves(t) && !consumed_here(t) && !w.consumers(t).empty();
 }
 
 }  // namespace tilewright::resolving

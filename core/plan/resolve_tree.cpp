@@ -77,6 +77,8 @@ class Binder {
         return bind_store(n, parent);
       case Node::Kind::sync:
         return bind_sync(n, parent);
+      case Node::Kind::drop:
+        return bind_drop(n, parent);
     }
   }
 
@@ -215,6 +217,14 @@ class Binder {
                         : n.name == "block" ? Unit::grid
                                             : Unit::warp;
     if (n.name == "grid") d_.k.co_resident = true;
+  }
+
+  void bind_drop(const Node& n, NodeId parent) {
+    const TensorId t = tensor(n.name);
+    const LevelId l = level(n.level, t);
+    const NodeId id = add(NodeKind::drop, parent);
+    d_.node(id).tensor = t;
+    d_.node(id).level = l;
   }
 
   void check_operators() const {

@@ -55,7 +55,7 @@ struct OpLoop {
   friend bool operator==(const OpLoop&, const OpLoop&) = default;
 };
 
-enum class NodeKind : std::uint8_t { loop, sequence, load, compute, store, sync, pack };
+enum class NodeKind : std::uint8_t { loop, sequence, load, compute, store, sync, pack, drop };
 
 /// How one compute uses one tensor. Operand reads cross no boundary and move nothing: what moves is
 /// the filling of `buffer`, which load nodes do. (Rule 9's loads are nodes by now: `resolve` puts
@@ -95,14 +95,14 @@ struct ScheduleNode {
   Binding binding = Binding::seq;
   std::vector<OpLoop> cuts;         ///< operators below that have the loop; all have equal ranges
 
-  // load, store
+  // load, store, drop
   TensorId tensor;
-  BufferId buffer;                  ///< load: filled; store: written from
+  BufferId buffer;                  ///< load: filled; store: written from; drop: emptied
   std::vector<ReadRef> reads_below; ///< load: the reads whose hull is its tile (see load_box)
   std::vector<Inference> lookahead; ///< load: ranges still to be inferred below (see load_box)
   BufferId flush;                   ///< load of a spilled tensor: the producer's buffer, stored to
                                     ///< home (and so its outer buffers) first, where changed
-  LevelId level;                    ///< load: of buffer; store: target
+  LevelId level;                    ///< load, drop: of buffer; store: target
   bool atomic = false;
 
   NodeId only_for;                  ///< load put by rule 9 for a !once compute: runs where that runs
@@ -117,6 +117,8 @@ struct ScheduleNode {
   std::vector<OutputUse> writes;
 
   Unit scope = Unit::machine;       ///< sync: the unit whose members wait for one another
+  bool all_units = false;           ///< drop: it stands outside the loops that tell the buffer's
+                                    ///< instances apart, and empties all of them
   std::int64_t first_block = 0;     ///< of a pack's part: where its blocks begin among the pack's
 };
 

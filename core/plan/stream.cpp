@@ -125,6 +125,13 @@ class Walker {
         return visit_store(id, n, ranges);
       case NodeKind::sync:
         return emit({.kind = AccessKind::sync, .node = id});
+      case NodeKind::drop:
+        return emit({.kind = AccessKind::drop,
+                     .node = id,
+                     .buffer = n.buffer,
+                     .tensor = n.tensor,
+                     .level = n.level,
+                     .instance = n.all_units ? kEveryInstance : instance_here(n.level)});
     }
   }
 

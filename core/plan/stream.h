@@ -29,6 +29,7 @@ enum class AccessKind : std::uint8_t {
   store,         ///< explicit store of `buffer`'s tile to `level`; `box` is the tile,
                  ///< `initialises` as for update, at the store's own ranges
   sync,          ///< barrier at `scope`
+  drop,          ///< `buffer` is emptied: of `instance`, or of all (kEveryInstance)
   kernel_end,    ///< buffers still changed are written
 };
 
@@ -59,6 +60,7 @@ struct AccessEvent {
 /// An instance's key is its block, how many unit-bound loops tell it apart within that, and its linear
 /// number in those: a unit is not the first of the units within it (rule 7).
 inline constexpr std::int64_t kUnitsOfBlock = std::int64_t{1} << 28, kUnitDepths = 8;
+inline constexpr std::int64_t kEveryInstance = -1;
 inline std::int64_t unit_number(std::int64_t instance) { return instance % kUnitsOfBlock; }
 
 using AccessSink = std::function<void(const AccessEvent&)>;
@@ -119,6 +121,8 @@ class AddressMap {
   BufferId array_of(int kernel, BufferId b) const;
   /// Where laying it out by tile differs from how it was declared.
   bool tiled(TensorId t) const { return block_[t.index()].rank() != 0; }
+  /// The first block of a tensor that is; of another, a box of rank 0.
+  const Box& block(TensorId t) const { return block_[t.index()]; }
   /// What laying tensors out by tile and back costs once: each tiled tensor read and written.
   Bytes packing_bytes() const;
   /// By how many bytes every run of a box moves when the box moves by `by`, of boxes that stay

@@ -52,7 +52,7 @@ struct BuiltinWorkload {
 const std::vector<BuiltinWorkload>& builtin_workloads();
 
 /// "gemm-chain:m=512,n=64,k=64,l=512,batch=8,dtype=f32", "chimera/G7:dtype=f16,batch=1", or the
-/// path of a .yaml file. Throws InputError naming the parameter, or the nearest known name.
+/// path of a .yaml file or an .onnx file, "model.onnx:batch=1,seq=128" with symbolic dimensions. Throws InputError naming the parameter, or the nearest known name.
 Workload named_workload(std::string_view name);
 
 }  // namespace tilewright

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/workload/box.h"
+#include "core/workload/values.h"
 
 namespace tilewright {
 
@@ -26,6 +27,7 @@ struct Tensor {
   std::vector<std::int64_t> shape;  ///< elements, outermost dimension first; rank 0 is a scalar
   DType dtype = DType::f32;
   double range = 1;  ///< of an input: values are drawn from -range to range (random_inputs)
+  SharedValues values = {};  ///< of an input: what they are, instead of drawn
   Elements elements() const;
   Bytes bytes() const { return bytes_of(elements(), dtype); }
   Box whole() const;

@@ -68,6 +68,20 @@ void check_ranges(const WorkloadSpec& s, const std::vector<OpId>& producer) {
   }
 }
 
+void check_values(const WorkloadSpec& s, const std::vector<OpId>& producer) {
+  for (std::size_t i = 0; i < s.tensors.size(); ++i) {
+    const Tensor& t = s.tensors[i];
+    if (!t.values) continue;
+    const std::string field = "values." + t.name;
+    if (producer[i].valid())
+      fail(field, "", "are of a tensor that an operator writes", "values of inputs");
+    const auto count = static_cast<std::size_t>(t.elements().value);
+    if (t.values->file.empty() && t.values->list.size() != count)
+      fail(field, std::to_string(t.values->list.size()) + " values", "are not the tensor's",
+           std::to_string(count) + " values");
+  }
+}
+
 void check_all_used(const WorkloadSpec& s, const std::vector<OpId>& producer,
                     const std::vector<std::vector<OpId>>& readers) {
   std::vector<bool> used(s.loops.size(), false);
@@ -183,6 +197,7 @@ Workload Workload::create(WorkloadSpec spec) {
   w.consumers_ = find_readers(spec);
   check_all_used(spec, w.producer_, w.consumers_);
   check_ranges(spec, w.producer_);
+  check_values(spec, w.producer_);
   w.order_ = order_of(spec, operator_graph(spec.operators.size(), w.producer_, w.consumers_));
 
   std::vector<std::size_t> rank(w.order_.size());

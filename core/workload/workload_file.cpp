@@ -148,8 +148,8 @@ std::string place_of(const RawWorkload& raw, const WorkloadSpec& spec, const std
 
 const std::vector<std::string>& workload_keys() {
   static const std::vector<std::string> keys = {"name",   "dtype",     "loops",  "tensors",
-                                                "dtypes", "ranges",    "operators",
-                                                "outputs"};
+                                                "dtypes", "ranges",    "values",
+                                                "operators", "outputs"};
   return keys;
 }
 
@@ -169,6 +169,35 @@ void for_each_tensor_of(const std::vector<std::pair<RawText, RawText>>& entries,
                           .problem = "is given twice",
                           .accepted = "each tensor once"});
     set(spec.tensors[find_tensor(spec, name, key).index()], value, field);
+  }
+}
+
+double number_of(const RawText& raw, const std::string& field) {
+  double n = 0;
+  const char* end = raw.text.data() + raw.text.size();
+  const auto [stop, error] = std::from_chars(raw.text.data(), end, n);
+  if (error != std::errc() || stop != end)
+    throw InputError({.where = raw.where,
+                      .field = field,
+                      .value = raw.text.empty() ? "''" : raw.text,
+                      .problem = "is no number",
+                      .accepted = "a list of numbers"});
+  return n;
+}
+
+void bind_values(const RawWorkload& raw, WorkloadSpec& spec) {
+  for (const RawWorkload::ValuesEntry& entry : raw.values) {
+    const std::string field = "values." + entry.name.text;
+    Tensor& t = spec.tensors[find_tensor(spec, entry.name, "values").index()];
+    if (t.values)
+      throw InputError({.where = entry.name.where,
+                        .field = field,
+                        .problem = "is given twice",
+                        .accepted = "each tensor once"});
+    Values v;
+    if (entry.file) v = parse_values(entry.file->text, entry.file->where, field);
+    for (const RawText& n : entry.list) v.list.push_back(number_of(n, field));
+    t.values = SharedValues(std::move(v));
   }
 }
 
@@ -195,6 +224,7 @@ void bind_into(const RawWorkload& raw, WorkloadSpec& spec) {
   for_each_tensor_of(raw.ranges, "ranges", spec, [](Tensor& t, const RawText& range, auto& field) {
     t.range = range_of(range, field);
   });
+  bind_values(raw, spec);
   for (const RawText& o : raw.outputs) spec.outputs.push_back(find_tensor(spec, o, "outputs"));
 }
 

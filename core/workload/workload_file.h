@@ -36,6 +36,12 @@ struct RawWorkload {
   std::vector<TensorEntry> tensors = {};
   std::vector<std::pair<RawText, RawText>> dtypes = {};  ///< tensor, type
   std::vector<std::pair<RawText, RawText>> ranges = {};  ///< input, largest value drawn
+  struct ValuesEntry {
+    RawText name;
+    std::optional<RawText> file = {};  ///< "f32 at 4096 of model.onnx"; none: the list
+    std::vector<RawText> list = {};
+  };
+  std::vector<ValuesEntry> values = {};
   std::vector<OperatorEntry> operators = {};
   std::vector<RawText> outputs = {};
 };

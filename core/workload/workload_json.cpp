@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/workload/notation.h"
@@ -60,6 +61,8 @@ class JsonReader {
       entries(j, key, "an object from tensors to element types", raw.dtypes);
     else if (key == "ranges")
       entries(j, key, "an object from inputs to the largest value drawn", raw.ranges);
+    else if (key == "values")
+      for (const auto& [name, v] : object(j, key, kValues).items()) values(name, v, raw);
     else if (key == "operators")
       operators(j, raw);
     else if (key == "outputs")
@@ -67,6 +70,24 @@ class JsonReader {
         raw.outputs.push_back(text(o, key, "a string"));
     else
       throw unknown_name(where_, "key", key, workload_keys());
+  }
+
+  static constexpr const char* kValues = "a list of numbers or TYPE at BYTE of FILE";
+
+  void values(const std::string& name, const json& j, RawWorkload& raw) const {
+    const std::string field = "values." + name;
+    RawWorkload::ValuesEntry e{.name = {name, where_}};
+    if (j.is_string())
+      e.file = text(j, field, kValues);
+    else
+      for (const json& n : array(j, field, kValues))
+        e.list.push_back(number(n, field, "a number"));
+    raw.values.push_back(std::move(e));
+  }
+
+  const json& object(const json& j, const std::string& field, const std::string& accepted) const {
+    if (!j.is_object()) wrong_kind(j, field, accepted);
+    return j;
   }
 
   const json& array(const json& j, const std::string& field, const std::string& accepted) const {
@@ -120,7 +141,7 @@ class JsonReader {
       return;
     }
     for (const json& t : array(j, "tensors", "an array of {name, shape, dtype, range}, or an object")) {
-      record(t, "tensors", {"name", "shape"}, {"dtype", "range"});
+      record(t, "tensors", {"name", "shape"}, {"dtype", "range", "values"});
       RawText name = text(t["name"], "tensors.name", "a string");
       if (t.contains("dtype"))
         raw.dtypes.emplace_back(name, text(t["dtype"], "tensors." + name.text + ".dtype",
@@ -128,6 +149,7 @@ class JsonReader {
       if (t.contains("range"))
         raw.ranges.emplace_back(name, number(t["range"], "tensors." + name.text + ".range",
                                              "a positive number"));
+      if (t.contains("values")) values(name.text, t["values"], raw);
       std::vector<RawText> dims = shape(t["shape"], "tensors." + name.text);
       raw.tensors.push_back({std::move(name), std::move(dims)});
     }
@@ -156,6 +178,18 @@ class JsonReader {
   std::string where_;
 };
 
+/// What JSON has no number for is text.
+nlohmann::ordered_json values_json(const Values& values) {
+  if (!values.file.empty()) return to_text(values);
+  auto list = nlohmann::ordered_json::array();
+  for (const double v : values.list)
+    if (std::isfinite(v))
+      list.push_back(v);
+    else
+      list.push_back(std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+  return list;
+}
+
 }  // namespace
 
 Workload workload_from_json(const nlohmann::json& j, std::string_view where) {
@@ -173,6 +207,7 @@ nlohmann::ordered_json to_json(const Workload& w) {
   for (const Tensor& t : w.tensors()) {
     j["tensors"].push_back({{"name", t.name}, {"shape", t.shape}, {"dtype", name_of(t.dtype)}});
     if (t.range != 1) j["tensors"].back()["range"] = t.range;
+    if (t.values) j["tensors"].back()["values"] = values_json(*t.values);
   }
   j["operators"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < w.operators().size(); ++i)

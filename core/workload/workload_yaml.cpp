@@ -104,6 +104,8 @@ class YamlReader {
             [&](RawText name, RawText range) {
               raw.ranges.emplace_back(std::move(name), std::move(range));
             });
+    else if (key.text == "values")
+      values(n, raw);
     else if (key.text == "operators")
       operators(n, raw);
     else if (key.text == "outputs")
@@ -129,6 +131,20 @@ class YamlReader {
     std::vector<RawText> out;
     for (const YAML::Node& i : n) out.push_back(scalar(i, field, item));
     return out;
+  }
+
+  void values(const YAML::Node& n, RawWorkload& raw) const {
+    const std::string accepted = "a map from inputs to lists of numbers or TYPE at BYTE of FILE";
+    if (!n.IsMap()) wrong_kind(n, "values", accepted);
+    for (const auto& entry : n) {
+      RawWorkload::ValuesEntry e{.name = scalar(entry.first, "values", accepted)};
+      const std::string field = "values." + e.name.text;
+      if (entry.second.IsScalar())
+        e.file = scalar(entry.second, field, accepted);
+      else
+        e.list = list(entry.second, field, accepted, "a number");
+      raw.values.push_back(std::move(e));
+    }
   }
 
   void tensors(const YAML::Node& n, RawWorkload& raw) const {
@@ -193,6 +209,13 @@ std::string dimension_text(const Workload& w, TensorId t, std::size_t d) {
 
 std::string flow_list(const std::vector<std::string>& items) { return "[" + join(items) + "]"; }
 
+std::string values_text(const Values& values) {
+  if (!values.file.empty()) return yaml_scalar(to_text(values));
+  std::vector<std::string> numbers;
+  for (const double n : values.list) numbers.push_back(formatted("{}", n));
+  return flow_list(numbers);
+}
+
 }  // namespace
 
 WorkloadSpec workload_spec_from_yaml(std::string_view text, std::string_view where) {
@@ -211,7 +234,7 @@ std::string to_yaml(const Workload& w) {
   for (const Loop& l : w.loops()) items.push_back(quoted(l.name) + ": " + std::to_string(l.extent));
   out += "loops: {" + join(items) + "}\n";
   out += "tensors:\n";
-  std::vector<std::string> types, ranges;
+  std::vector<std::string> types, ranges, values;
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const Tensor& tensor = w.tensors()[t];
     items.clear();
@@ -223,8 +246,11 @@ std::string to_yaml(const Workload& w) {
     if (tensor.range != 1)
       ranges.push_back(quoted(tensor.name) + ": " + formatted("{}", tensor.range));
   }
+  for (const Tensor& t : w.tensors())
+    if (t.values) values.push_back("  " + quoted(t.name) + ": " + values_text(*t.values) + "\n");
   if (!types.empty()) out += "dtypes: {" + join(types) + "}\n";
   if (!ranges.empty()) out += "ranges: {" + join(ranges) + "}\n";
+  if (!values.empty()) out += "values:\n" + join(values, "");
   out += "operators:\n";
   for (std::size_t i = 0; i < w.operators().size(); ++i) {
     // "name: text" is a map of one entry; the name needs quotes where the text does not.

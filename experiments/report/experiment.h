@@ -130,6 +130,11 @@ Reproduced reproduce_blocks(const Experiment& e, const Run& run);
 /// Why it cannot: nothing where its data are there.
 std::optional<std::string> counters_missing(const Experiment& e, const ReproduceOptions& options);
 std::vector<std::string> counters_files(const Experiment& e, const ReproduceOptions& options);
+/// PowerFusion's: workloads' kernels by class, bytes and GIR; GIRs written out, rewritten; a recording's
+/// schedules ranked by their trees.
+Reproduced reproduce_gir(const Experiment& e);
+Reproduced reproduce_gir_text(const Experiment& e);
+Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run);
 /// MCFuser's: section II-A's ratio, the counts of the space, the compared works, the rows of a
 /// configuration table with both models' plans, tuning times beside ours. "table" and "columns" in the
 /// result hold the cells.

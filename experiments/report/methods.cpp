@@ -41,6 +41,8 @@ constexpr Method kMethods[] = {
     {"graphs", Reproduction::analysis, plain<reproduce_graphs>},
     {"units", Reproduction::analysis, plain<reproduce_units>},
     {"steps", Reproduction::analysis, plain<reproduce_steps>},
+    {"gir", Reproduction::analysis, plain<reproduce_gir>},
+    {"gir-text", Reproduction::analysis, plain<reproduce_gir_text>},
     {"breakdown", Reproduction::analysis, plain<reproduce_breakdown>},
     {"kernels", Reproduction::analysis, plain<reproduce_kernels>},
     {"graph-speedups", Reproduction::analysis, plain<reproduce_graph_speedups>},
@@ -63,6 +65,8 @@ constexpr Method kMethods[] = {
     {"graph-counters", Reproduction::recorded, reproduce_graph_counters, recording_missing,
      recording_files},
     {"graph-ranking", Reproduction::recorded, reproduce_graph_ranking, recording_missing,
+     recording_files},
+    {"gir-ranking", Reproduction::recorded, reproduce_gir_ranking, recording_missing,
      recording_files},
     // Built and timed here.
     {"ablation", Reproduction::measurement, reproduce_ablation, compiler_missing},

@@ -86,7 +86,8 @@ std::vector<std::vector<NodeId>> Evaluation::places() const {
     if (k_.buffers[b].fixed_at.valid()) places[b].push_back(k_.buffers[b].fixed_at);
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
-    if (n.kind == NodeKind::load) places[n.buffer.index()].emplace_back(i);
+    if (n.kind == NodeKind::load || (n.kind == NodeKind::drop && !n.all_units))
+      places[n.buffer.index()].emplace_back(i);
     if (n.kind != NodeKind::compute) continue;
     for (const OutputUse& use : n.writes)
       if (!buffer(use.buffer).fixed_at.valid()) places[use.buffer.index()].emplace_back(i);
@@ -104,7 +105,8 @@ std::vector<std::vector<BufferId>> Evaluation::find_touched() const {
     const auto add = [&](BufferId b) {
       for (; b.valid(); b = buffer(b).outer) own.push_back(b);
     };
-    if (n.kind == NodeKind::load || n.kind == NodeKind::store) add(n.buffer);
+    if (n.kind == NodeKind::load || n.kind == NodeKind::store || n.kind == NodeKind::drop)
+      add(n.buffer);
     add(n.flush);
     for (const OutputUse& use : n.writes) add(use.buffer);
     for (BufferId b : n.fixes) add(b);

@@ -53,6 +53,8 @@ void Evaluation::node(NodeId id) {
       return store(id);
     case NodeKind::sync:
       return;
+    case NodeKind::drop:
+      return drop(id);
   }
 }
 
@@ -93,6 +95,17 @@ void Evaluation::load(NodeId id) {
   if (held && sig_.equal(held->tile, tile)) return;
   move_in(n.buffer, held && buffer(n.buffer).sliding ? new_part(held->tile, tile, sig_) : tile);
   put(n.buffer, {.tile = tile});
+}
+
+void Evaluation::drop(NodeId id) {
+  const ScheduleNode& n = k_.node(id);
+  auto& instances = contents_.held[n.buffer.index()];
+  if (n.all_units) {
+    sig_.note(static_cast<std::int64_t>(instances.size()));
+    return instances.clear();
+  }
+  settle(n.buffer, id);
+  sig_.note(static_cast<std::int64_t>(instances.erase(instance_[n.buffer.index()])));
 }
 
 bool Evaluation::combined_over_blocks(TensorId t) const {

@@ -49,6 +49,7 @@ class Evaluation {
   void enter(NodeId body);
   void load(NodeId id);
   void store(NodeId id);
+  void drop(NodeId id);
   void compute(NodeId id);
   void gather(const ScheduleNode& compute);
   void retire(std::span<const BufferId> buffers);

@@ -4,8 +4,9 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "models/fusionstitching/column_roots.h"
-#include "models/fusionstitching/loops.h"
+#include "models/fusionstitching/fusionstitching.h"
+#include "models/stitching/column_roots.h"
+#include "models/stitching/loops.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -208,6 +209,16 @@ std::optional<double> Evaluator::score(const Pattern& p) {
   }
   saved += static_cast<double>(p.size() - 1) * options_.call_seconds;
   return it->second = saved - penalty / device_.clock_hz;
+}
+
+std::optional<FusionPlan> joined(Evaluator& e, const Device& d, const PlanPrice& p, Known& known) {
+  const auto kernels = stitching::joined(e.graph(), d, e.options(), p, known);
+  if (!kernels) return std::nullopt;
+  FusionPlan out;
+  for (const Pattern& k : *kernels)
+    if (k.size() > 1) out.patterns.push_back({k, e.score(k).value_or(0)});
+  for (const Scored& s : out.patterns) out.score += s.score;
+  return out;
 }
 
 }  // namespace tilewright::fusionstitching

@@ -253,34 +253,6 @@ std::int64_t kernels_of(const Graph& g, const FusionPlan& p) {
   return n;
 }
 
-std::vector<Pattern> launch_order(const Graph& g, std::vector<Pattern> kernels) {
-  std::ranges::sort(kernels);
-  std::vector<std::size_t> kernel_of(static_cast<std::size_t>(g.size()));
-  for (std::size_t k = 0; k < kernels.size(); ++k)
-    for (int v : kernels[k]) kernel_of[static_cast<std::size_t>(v)] = k;
-  std::vector<int> waiting(kernels.size());
-  std::vector<std::vector<std::size_t>> readers(kernels.size());
-  for (const Edge& e : g.edges()) {
-    const std::size_t a = kernel_of[static_cast<std::size_t>(e.from)];
-    const std::size_t b = kernel_of[static_cast<std::size_t>(e.to)];
-    if (a == b) continue;
-    readers[a].push_back(b);
-    ++waiting[b];
-  }
-  std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-  for (std::size_t k = 0; k < kernels.size(); ++k)
-    if (waiting[k] == 0) ready.push(k);
-  std::vector<Pattern> order;
-  while (!ready.empty()) {
-    const std::size_t k = ready.top();
-    ready.pop();
-    order.push_back(kernels[k]);
-    for (std::size_t b : readers[k])
-      if (--waiting[b] == 0) ready.push(b);
-  }
-  return order;
-}
-
 bool orderable(const Graph& g, std::span<const Scored> patterns) {
   std::vector<Pattern> kernels;
   std::vector<bool> taken(static_cast<std::size_t>(g.size()));

@@ -80,25 +80,6 @@ fs::Exploration plans_by(Stitcher stitcher, fs::Evaluator& e) {
   return out;
 }
 
-void computed(const Node& n, const Workload& w, std::set<OpId>& ops) {
-  if (n.kind == Node::Kind::compute)
-    if (const auto op = w.find_op(n.name)) ops.insert(*op);
-  for (const Node& c : n.children) computed(c, w, ops);
-}
-
-/// Any plan's kernels as patterns.
-std::vector<fs::Pattern> patterns_of(const fs::Graph& g, const Workload& w, const Plan& plan) {
-  std::vector<fs::Pattern> out;
-  for (const Kernel& k : plan.kernels) {
-    std::set<OpId> ops;
-    computed(k.tree, w, ops);
-    out.emplace_back();
-    for (int v = 0; v < g.size(); ++v)
-      if (ops.contains(g.vertex(v).op)) out.back().push_back(v);
-  }
-  return out;
-}
-
 /// The best plan of the workload as it is, its schedules each the best.
 Result<StitchedPlan> stitched_as_is(const std::shared_ptr<const Workload>& workload,
                                     const fs::Device& device, const fs::Options& options,
@@ -170,39 +151,8 @@ Result<StitchedPlan> stitched(const std::shared_ptr<const Workload>& workload, c
 
 Traffic stitched_traffic(const Machine& machine, const fs::Graph& g,
                          std::span<const fs::Pattern> kernels) {
-  const Workload& w = g.workload();
-  Traffic traffic;
-  traffic.source = Source::predicted;
+  Traffic traffic = fs::traffic_of(machine, g, kernels);
   traffic.by = "fusionstitching";
-  traffic.machine = machine.name;
-  const std::string boundary = boundary_into(machine, machine.default_level());
-  std::map<TensorId, TrafficEntry> entries;
-  for (const fs::Pattern& kernel : kernels) {
-    std::set<TensorId> reads;
-    std::set<OpId> own;
-    for (int v : kernel) own.insert(g.vertex(v).op);
-    for (OpId id : own) {
-      const Operator& op = w.op(id);
-      for (const Access& a : op.inputs)
-        if (!own.contains(w.producer(a.tensor)))
-          reads.insert(a.tensor);
-      for (const Output& o : op.outputs) {
-        const TensorId t = o.target.tensor;
-        const bool leaves = w.is_output(t) || std::ranges::any_of(w.consumers(t), [&](OpId c) {
-                              return !own.contains(c);
-                            });
-        if (leaves) entries[t].written += w.tensor(t).bytes();
-      }
-      traffic.operations[op.name] = w.operations(id);
-    }
-    const std::vector<OpId> ops(own.begin(), own.end());
-    for (TensorId t : reads) entries[t].read += bytes_read(w, t, ops);
-  }
-  for (auto& [tensor, entry] : entries) {
-    entry.tensor = w.tensor(tensor).name;
-    entry.boundary = boundary;
-    traffic.entries.push_back(std::move(entry));
-  }
   return traffic;
 }
 
@@ -244,7 +194,7 @@ Result<Price> price_plan(const Question& q, const Plan& plan, const Settings& se
   Result<fs::Graph> graph = fs::Graph::create(q.workload, fs::ridge_of(*device, options));
   if (!graph) return Reason{graph.reason()};
   fs::PlanPrice price;
-  for (fs::Pattern& p : patterns_of(*graph, *q.workload, plan)) {
+  for (fs::Pattern& p : fs::patterns_of(*graph, plan)) {
     if (p.empty()) return Reason{"a kernel computes nothing"};
     price.kernels.emplace_back();
     if (p.size() > 1 || graph->vertex(p.front()).kind != fs::Kind::product) {

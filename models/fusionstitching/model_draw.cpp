@@ -4,7 +4,7 @@
 
 #include "core/base/format.h"
 #include "models/fusionstitching/model.h"
-#include "models/fusionstitching/bound_tree.h"
+#include "models/stitching/bound_tree.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -33,7 +33,7 @@ std::string tree_of(const StitchedPlan& found, const fs::StitchedKernel& k) {
   return text;
 }
 
-/// What each resource takes by itself (models/fusionstitching/overlap.h), and what that follows from.
+/// What each resource takes by itself (models/stitching/overlap.h), and what that follows from.
 ordered_json terms_json(const fs::Overlap& t) {
   return {{"launch_seconds", t.launch},   {"dispatch_seconds", t.dispatch},
           {"dram_seconds", t.dram},       {"fill_seconds", t.fill},

@@ -1,4 +1,4 @@
-// Names of what FusionStitching's options and schedules may be.
+// Names of what FusionStitching's options may be.
 #include <array>
 #include <utility>
 
@@ -10,20 +10,10 @@ namespace {
 template <class T, std::size_t N>
 using Names = std::array<std::pair<T, std::string_view>, N>;
 
-constexpr Names<Kind, 4> kKinds{{{Kind::light, "light"},
-                                 {Kind::expensive, "expensive"},
-                                 {Kind::reduction, "reduction"},
-                                 {Kind::product, "product"}}};
 constexpr Names<LastStep, 2> kLastSteps{{{LastStep::unite, "unite"}, {LastStep::select, "select"}}};
 constexpr Names<Penalty, 2> kPenalties{
     {{Penalty::difference, "difference"}, {Penalty::whole, "whole"}}};
 constexpr Names<Pick, 2> kPicks{{{Pick::latency, "latency"}, {Pick::score, "score"}}};
-constexpr Names<Groupings, 2> kGroupings{{{Groupings::few, "few"}, {Groupings::each, "each"}}};
-constexpr Names<Products, 2> kProducts{{{Products::ridge, "ridge"}, {Products::points, "points"}}};
-constexpr Names<Latency, 2> kLatencies{
-    {{Latency::overlap, "overlap"}, {Latency::published, "published"}}};
-constexpr Names<Scheme, 3> kSchemes{
-    {{Scheme::thread, "thread"}, {Scheme::warp, "warp"}, {Scheme::block, "block"}}};
 
 template <class T, std::size_t N>
 std::string_view name_in(const Names<T, N>& names, T value) {
@@ -40,19 +30,11 @@ std::optional<T> value_in(const Names<T, N>& names, std::string_view name) {
 
 }  // namespace
 
-std::string_view name_of(Kind k) { return name_in(kKinds, k); }
 std::string_view name_of(LastStep s) { return name_in(kLastSteps, s); }
 std::string_view name_of(Penalty p) { return name_in(kPenalties, p); }
 std::string_view name_of(Pick p) { return name_in(kPicks, p); }
-std::string_view name_of(Groupings g) { return name_in(kGroupings, g); }
-std::string_view name_of(Products p) { return name_in(kProducts, p); }
-std::string_view name_of(Latency l) { return name_in(kLatencies, l); }
-std::string_view name_of(Scheme s) { return name_in(kSchemes, s); }
 std::optional<LastStep> last_step_from_name(std::string_view n) { return value_in(kLastSteps, n); }
 std::optional<Penalty> penalty_from_name(std::string_view n) { return value_in(kPenalties, n); }
 std::optional<Pick> pick_from_name(std::string_view n) { return value_in(kPicks, n); }
-std::optional<Groupings> groupings_from_name(std::string_view n) { return value_in(kGroupings, n); }
-std::optional<Products> products_from_name(std::string_view n) { return value_in(kProducts, n); }
-std::optional<Latency> latency_from_name(std::string_view n) { return value_in(kLatencies, n); }
 
 }  // namespace tilewright::fusionstitching

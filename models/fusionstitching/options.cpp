@@ -100,26 +100,28 @@ std::span<const OptionSpec> option_specs() {
 Options options_of(const Settings& s) {
   const auto whole_of = [&s](const char* name) { return static_cast<int>(s.integer(name)); };
   const auto yes = [&s](const char* name) { return s.text(name) == "yes"; };
-  return {.top_k = whole_of("top-k"),
-          .group = whole_of("group"),
-          .beam = whole_of("beam"),
-          .last_step = s.choice("last-step", last_step_from_name),
-          .alone = yes("alone"),
-          .remote = yes("remote"),
-          .skip = yes("skip"),
-          .seed = yes("xla-seed"),
-          .most_operators = whole_of("most-operators"),
-          .call_seconds = s.number("call-us") * 1e-6,
-          .registers = whole_of("registers"),
-          .penalty = s.choice("penalty", penalty_from_name),
-          .pick = s.choice("pick", pick_from_name),
-          .groupings = s.choice("groupings", groupings_from_name),
-          .products = s.choice("product", products_from_name),
-          .written = yes("written"),
-          .latency = s.choice("latency", latency_from_name),
-          .bandwidth = yes("bandwidth"),
-          .schedule = whole_of("schedule-rank"),
-          .compose = yes("compose")};
+  Options o;
+  o.top_k = whole_of("top-k");
+  o.group = whole_of("group");
+  o.beam = whole_of("beam");
+  o.last_step = s.choice("last-step", last_step_from_name);
+  o.alone = yes("alone");
+  o.remote = yes("remote");
+  o.skip = yes("skip");
+  o.seed = yes("xla-seed");
+  o.most_operators = whole_of("most-operators");
+  o.call_seconds = s.number("call-us") * 1e-6;
+  o.registers = whole_of("registers");
+  o.penalty = s.choice("penalty", penalty_from_name);
+  o.pick = s.choice("pick", pick_from_name);
+  o.groupings = s.choice("groupings", groupings_from_name);
+  o.products = s.choice("product", products_from_name);
+  o.written = yes("written");
+  o.latency = s.choice("latency", latency_from_name);
+  o.bandwidth = yes("bandwidth");
+  o.schedule = whole_of("schedule-rank");
+  o.compose = yes("compose");
+  return o;
 }
 
 }  // namespace tilewright::fusionstitching

@@ -25,7 +25,11 @@ class Counter {
     std::string grid;   ///< the blocks that a node is in, as text
     bool still = true;  ///< in no loop of a block
     std::int64_t first = 0, blocks = 1;
+    std::map<LoopId, std::int64_t> cuts = {};  ///< what one iteration of the loops around has
+    std::set<LoopId> walked = {};              ///< those that a block walks
   };
+  /// Products that a block makes together, by where they stand.
+  using Products = std::map<std::pair<std::int64_t, std::string>, lowering::ProductTile>;
 
   void kernel(const Kernel& k) {
     out_.kernels.emplace_back();
@@ -34,6 +38,7 @@ class Counter {
     has_.clear();
     kept_.clear();
     now_->seconds = o_.launch_us * 1e-6;
+    warps_ = k.launch.warps.value_or(0);
     begin_phase();
     const auto part = [&](const Node& n) {
       if (n.kind == Node::Kind::sync && n.name == "grid") {
@@ -55,6 +60,7 @@ class Counter {
   void begin_phase() {
     ++now_->phases;
     loads_.clear();
+    products_.clear();
     flops_ = 0;
     stored_ = Bytes();
   }
@@ -72,7 +78,42 @@ class Counter {
     now_->written += stored_;
     now_->flops += flops_;
     const double moved = static_cast<double>((read + stored_).value) / d_.memory;
-    now_->seconds += std::max(moved, flops_ / d_.flops);
+    now_->seconds += std::max({moved, flops_ / d_.flops, product_seconds()});
+  }
+
+  /// Nests on other blocks run beside one another, those of the same blocks one after the other.
+  double product_seconds() const {
+    std::map<std::int64_t, double> by_first;
+    for (const auto& [place, tile] : products_) {
+      lowering::ProductTile t = tile;
+      if (lowering::estimate(d_.product, t)) by_first[place.first] += t.seconds;
+    }
+    double most = 0;
+    for (const auto& [first, seconds] : by_first) most = std::max(most, seconds);
+    return most;
+  }
+
+  void product(OpId id, const Place& at) {
+    const Operator& op = w_.op(id);
+    std::vector<std::int64_t> sizes;
+    std::int64_t steps = 1;
+    std::string where = at.grid;
+    for (LoopId l : op.loops) {
+      const auto cut = at.cuts.find(l);
+      const std::int64_t all = w_.loop(l).extent;
+      sizes.push_back(cut == at.cuts.end() ? all : std::min(cut->second, all));
+      if (!at.walked.contains(l)) continue;
+      steps *= ceil_div(all, sizes.back());
+      where += formatted("{}/{} ", l.index(), sizes.back());
+    }
+    lowering::ProductTile t = product_in_tiles(w_, id, sizes);
+    t.steps = steps;
+    t.blocks = at.blocks;
+    t.warps = warps_;
+    const auto [seen, is_new] = products_.emplace(std::pair(at.first, where), t);
+    if (is_new) return;
+    seen->second.results += t.results;
+    seen->second.operands.push_back(t.operands.back());  // the other one is shared
   }
 
   void visit(const Node& n, Place at) {
@@ -82,8 +123,11 @@ class Counter {
           at.grid += formatted("{}/{} ", n.name, n.step);
           if (const auto l = w_.find_loop(n.name); l && n.step > 0)
             at.blocks *= ceil_div(w_.loop(*l).extent, n.step);
-        } else if (n.binding == Binding::seq || n.binding == Binding::unroll)
+        } else if (n.binding == Binding::seq || n.binding == Binding::unroll) {
           at.still = false;
+          if (const auto l = w_.find_loop(n.name)) at.walked.insert(*l);
+        }
+        if (const auto l = w_.find_loop(n.name); l && n.step > 0) at.cuts[*l] = n.step;
         [[fallthrough]];
       case Node::Kind::sequence:
         for (const Node& c : n.children) visit(c, at);
@@ -112,6 +156,9 @@ class Counter {
           stored_ += bytes;
         }
         break;
+      case Node::Kind::drop:
+        if (const auto t = w_.find_tensor(n.name)) has_.erase(*t);
+        break;
       case Node::Kind::sync:
         break;
     }
@@ -121,8 +168,8 @@ class Counter {
     const Operator& op = w_.op(id);
     if (std::ranges::find(now_->operators, op.name) == now_->operators.end())
       now_->operators.push_back(op.name);
-    const bool product = w_.is_contraction(id);
-    flops_ += (product ? 2.0 : 1.0) * static_cast<double>(w_.operations(id).value);
+    flops_ += (w_.is_contraction(id) ? 2.0 : 1.0) * static_cast<double>(w_.operations(id).value);
+    if (w_.is_contraction(id) && w_.op(id).inputs.size() == 2) product(id, at);
     for (const Access& a : op.inputs) {
       const auto load = loads_.find(a.tensor);
       const bool loaded =
@@ -191,6 +238,8 @@ class Counter {
   std::map<TensorId, int> made_;    ///< of this kernel: the phase
   std::map<TensorId, std::vector<Held>> has_;
   std::set<std::string> kept_;
+  Products products_;  ///< of this phase
+  int warps_ = 0;      ///< of this kernel; 0: not said
   double flops_ = 0;
   Bytes stored_;
 };

@@ -299,7 +299,7 @@ class NestBuilder {
     if (product(id)) {
       if (const int at = beside(id); at >= 0) {
         Nest& n = nests_[static_cast<std::size_t>(at)];
-        Nest::Sum sum{.op = id, .inner = n.sums.front().inner};
+        Nest::Sum sum{.op = id, .inner = n.sums.front().inner, .stages = n.sums.front().stages};
         n.sums.push_back(sum);
         if (fits(n, OpId())) {
           nest_[id.index()] = at;
@@ -392,11 +392,18 @@ class NestBuilder {
   void open_product(Nest& n, OpId id) {
     const auto width = width_.find(w_.op(id).loops);
     const std::int64_t side = width == width_.end() ? 1 : width->second;
-    const std::int64_t most = side > 1 ? std::max<std::int64_t>(1, d_.sms / side) : 0;
-    Tile tile = product_tile(d_, w_, id, whole_loops(id), most);
-    if (tile.seconds == 0) tile = product_tile(d_, w_, id, {}, most);  // no tile has them whole
+    const std::int64_t most = side > 1 && o_.global_sync ? std::max<std::int64_t>(1, d_.sms / side)
+                                                         : blocks_that_wait(d_, w_, id, o_);
+    TileAsked asked{.most_blocks = most, .warps = o_.global_sync ? kWarps : 0, .together = 0};
+    for (OpId other : ops_)
+      asked.together += product(other) && group_[other.index()] == group_[id.index()] &&
+                        level_[other.index()] == level_[id.index()];
+    if (!o_.horizontal || asked.together == 0) asked.together = 1;
+    Tile tile = product_tile(d_, w_, id, whole_loops(id), asked);
+    if (tile.seconds == 0) tile = product_tile(d_, w_, id, {}, asked);  // no tile has them whole
     n.grid = tile.grid;
-    n.sums.push_back({id, tile.inner});
+    n.warps = tile.warps;
+    n.sums.push_back({id, tile.inner, tile.stages});
     // The blocks of a nest whose tiles a reader of this product reads again.
     if (!o_.reuse || !o_.vertical) return;
     for (std::size_t back = 0; back < nests_.size() && back < kLookBack; ++back) {
@@ -453,7 +460,7 @@ class NestBuilder {
     if (!many(id)) return;
     // The sum of a row that no block has room for.
     n.others.clear();
-    n.sums.push_back({id, {}});
+    n.sums.push_back({.op = id});
     const auto sums = w_.reduction_loops(id);
     for (LoopId l : sums) n.sums.front().inner.push_back({l, w_.loop(l).extent});
     while (!fits(n, OpId())) {

@@ -1,6 +1,7 @@
 #include "models/souffle/options.h"
 
 #include <array>
+#include <charconv>
 #include <utility>
 
 namespace tilewright::souffle {
@@ -12,6 +13,9 @@ std::optional<T> named(const std::array<const char*, N>& names, std::string_view
     if (name == names[i]) return static_cast<T>(i);
   return {};
 }
+
+constexpr const char* kSchedules =
+    "NAME=BLOCKSxTHREADSxREGISTERSxBYTES with commas between, such as qk=108x128x255x49152";
 
 constexpr std::array kCriteria = {"per-sm", "total"};
 constexpr std::array kBounds = {"inclusive", "strict"};
@@ -78,6 +82,15 @@ std::span<const OptionSpec> option_specs() {
              "where subprograms end: by the criterion, nowhere, or before each compute-intensive "
              "operator",
              "section 5.4"),
+      {.name = "schedules",
+       .kind = OptionKind::pairs,
+       .accepted = kSchedules,
+       .fallback = "our own tiles",
+       .value = "OP=BLOCKSxTHREADSxREGISTERSxBYTES,...",
+       .help =
+           "what the criterion counts of products, by name (a name without the number at its end "
+           "stands for all of them); REGISTERS and BYTES may be left out",
+       .source = "section 5.4"},
       yes_or_no("horizontal", "independent products and sums of the same loops in one nest",
                 "section 6.1"),
       yes_or_no("vertical", "operators in the nest of what they read", "section 6.2"),
@@ -111,8 +124,44 @@ std::span<const OptionSpec> option_specs() {
   return specs;
 }
 
+namespace {
+
+/// "96x128x255x49152", the last two 0 where they are left out.
+std::optional<Resources> resources_from(std::string_view text) {
+  std::int64_t values[4] = {0, 0, 0, 0};
+  for (std::size_t i = 0; i < 4 && !text.empty(); ++i) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), values[i]);
+    if (error != std::errc() || values[i] < 0 || values[i] > (std::int64_t{1} << 31)) return {};
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    if (text.empty()) break;
+    if (text.front() != 'x' || i == 3 || text.size() == 1) return {};
+    text.remove_prefix(1);
+  }
+  if (values[0] < 1 || values[1] < 1) return {};
+  return Resources{values[0], values[1], values[2], Bytes(values[3])};
+}
+
+std::map<std::string, Resources, std::less<>> schedules_of(const Settings& s) {
+  std::map<std::string, Resources, std::less<>> out;
+  std::string_view rest = s.text("schedules");
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    const std::size_t equals = one.find('=');
+    const auto found =
+        equals == std::string_view::npos ? std::nullopt : resources_from(one.substr(equals + 1));
+    if (!found || equals == 0)
+      s.refuse("schedules", "has a schedule that is none: " + std::string(one), kSchedules);
+    out.insert_or_assign(std::string(one.substr(0, equals)), *found);
+  }
+  return out;
+}
+
+}  // namespace
+
 Options options_of(const Settings& s) {
   Options o;
+  o.schedules = schedules_of(s);
   o.criterion = s.choice<Criterion>("criterion", criterion_from_name);
   o.bound = s.choice<Bound>("fit", bound_from_name);
   o.order = s.choice<Order>("visit", order_from_name);

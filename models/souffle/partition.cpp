@@ -42,6 +42,24 @@ std::string why(const Workload& w, OpId op, const Tile& tile) {
 
 }  // namespace
 
+std::int64_t blocks_that_wait(const Device& d, const Workload& w, OpId op, const Options& o) {
+  return o.global_sync && on_matrix_units(w, op) ? d.sms : 0;
+}
+
+Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o) {
+  const std::string& name = w.op(op).name;
+  auto given = o.schedules.find(name);
+  if (given == o.schedules.end())
+    given = o.schedules.find(name.substr(0, name.find_last_not_of("0123456789") + 1));
+  if (given != o.schedules.end()) {
+    const Resources& r = given->second;
+    return {.blocks = r.blocks, .threads = r.threads, .registers = r.registers, .shared = r.shared};
+  }
+  if (!o.global_sync) return product_tile(d, w, op, {});
+  return product_tile(d, w, op, {},
+                      {.most_blocks = blocks_that_wait(d, w, op, o), .warps = kWarps});
+}
+
 bool feasible(const Device& d, const Options& o, std::span<const Tile> schedules) {
   std::int64_t grid = 0, threads = 0, registers = 0, shared = 0;
   for (const Tile& t : schedules) {
@@ -75,7 +93,7 @@ std::vector<Subprogram> partition(const Workload& w, const Analysis& a, const De
   for (OpId id : order) {
     if (a.of[id.index()].intensive && o.split != Split::none) {
       Tile tile;
-      if (w.is_contraction(id)) tile = product_tile(d, w, id, {}, 0);
+      if (w.is_contraction(id)) tile = schedule_of(d, w, id, o);
       schedules.push_back(tile);
       const bool opens =
           o.split == Split::contractions ? schedules.size() > 1 : !feasible(d, o, schedules);

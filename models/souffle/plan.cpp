@@ -1,6 +1,8 @@
 // From a workload to its kernels: analysis, partition, nests, places, trees.
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <iterator>
 
 #include "core/base/format.h"
 #include "core/plan/schedule.h"
@@ -11,8 +13,9 @@
 namespace tilewright::souffle {
 namespace {
 
-constexpr int kMostShrink = 256;  // of the room, for an operator alone
-constexpr int kMostTries = 12;  // plans of one kernel with fewer tiles kept each
+constexpr int kMostShrink = 256;              // of the room, for an operator alone
+constexpr std::array kStages = {6, 4, 2, 1};  // of tiles in a ring, as there is room
+constexpr int kMostTries = 12;                // plans of one kernel with fewer tiles kept each
 
 /// Blocks of a kernel that one multiprocessor can run: computing and copying warps, and as many
 /// registers a thread as a product of 64 x 64 takes.
@@ -28,25 +31,57 @@ class Planner {
 
   std::optional<Reason> run() {
     for (std::size_t s = 0; s < out_.subprograms.size(); ++s) {
-      now_ = s;
-      const std::vector<OpId>& ops = out_.subprograms[s].ops;
-      inside_.assign(w_.operators().size(), false);
-      std::vector<Nest> nests = built_nests(w_, out_.device, o_, ops);
-      out_.cut.emplace_back();
-      if (!o_.global_sync) {
-        for (Nest& n : nests) {
-          std::vector<Nest> one;
-          one.push_back(std::move(n));
-          if (auto why = kernels(std::move(one))) return why;
-        }
-      } else if (auto why = kernels(std::move(nests))) {
-        return why;
-      }
+      const std::size_t before = out_.plan.kernels.size();
+      if (auto why = subprogram(s)) return why;
+      if (!o_.reuse || out_.cut[s].empty()) continue;
+      // Blocks that suit kept tiles may not suit one kernel: without, there may be fewer.
+      const Taken kept = take(before);
+      o_.reuse = false;
+      const auto why = subprogram(s);
+      o_.reuse = true;
+      if (!why && out_.plan.kernels.size() - before < kept.kernels.size()) continue;
+      take(before);
+      std::ranges::copy(kept.kernels, std::back_inserter(out_.plan.kernels));
+      std::ranges::copy(kept.programs, std::back_inserter(out_.programs));
+      out_.subprogram.resize(out_.plan.kernels.size(), s);
+      out_.cut[s] = kept.cut;
     }
     return {};
   }
 
  private:
+  /// What has been planned from a kernel on, for the last subprogram.
+  struct Taken {
+    std::vector<Kernel> kernels;
+    std::vector<Program> programs;
+    std::string cut;
+  };
+  Taken take(std::size_t from) {
+    const auto at = static_cast<std::ptrdiff_t>(from);
+    Taken t{{out_.plan.kernels.begin() + at, out_.plan.kernels.end()},
+            {out_.programs.begin() + at, out_.programs.end()},
+            out_.cut[now_]};
+    out_.plan.kernels.resize(from);
+    out_.programs.resize(from);
+    out_.subprogram.resize(from);
+    out_.cut[now_].clear();
+    return t;
+  }
+
+  std::optional<Reason> subprogram(std::size_t s) {
+    now_ = s;
+    inside_.assign(w_.operators().size(), false);
+    std::vector<Nest> nests = built_nests(w_, out_.device, o_, out_.subprograms[s].ops);
+    out_.cut.resize(s + 1);
+    if (o_.global_sync) return kernels(std::move(nests));
+    for (Nest& n : nests) {
+      std::vector<Nest> one;
+      one.push_back(std::move(n));
+      if (auto why = kernels(std::move(one))) return why;
+    }
+    return {};
+  }
+
   /// These nests as one kernel, or where that is none, as two or more. An operator alone is tried
   /// with less and less room: its tiles can be larger than the estimate (hulls of what it reads).
   std::optional<Reason> kernels(std::vector<Nest> nests, int shrink = 1) {
@@ -54,9 +89,14 @@ class Planner {
     std::set<TensorId> spilled;
     for (int tries = 0; tries < kMostTries; ++tries) {
       Program p = program_of(w_, out_.device, o_, nests, spilled);
-      Kernel k = kernel_of(w_, *q_.machine, o_, p, leaving(p),
-                           formatted("souffle{}", out_.plan.kernels.size() + 1));
-      const auto full = refused(k, p, why);
+      const auto kernel = [&](int stages) {
+        return kernel_of(w_, *q_.machine, o_, p, leaving(p),
+                         formatted("souffle{}", out_.plan.kernels.size() + 1), stages);
+      };
+      Kernel k = kernel(kStages[0]);
+      auto full = refused(k, p, why);
+      for (std::size_t i = 1; full && *full && i < kStages.size(); ++i)
+        full = refused(k = kernel(kStages[i]), p, why);
       if (!full) {
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
@@ -69,13 +109,14 @@ class Planner {
             return std::pair(a.gap, a.bytes) < std::pair(b.gap, b.bytes);
           });
       if (victim == p.kept.end()) break;
-      if (*full) {
+      // At last nothing is kept, as without reuse, before the kernel is cut.
+      if (*full && tries + 2 < kMostTries) {
         if (!spilled.insert(victim->tensor).second) break;
         continue;
       }
       // A reader that needs less of a tensor than all begins its blocks elsewhere: nothing is kept.
       for (const KeptTile& tile : p.kept) spilled.insert(tile.tensor);
-      if (tries > 0) break;
+      if (!*full && tries > 0) break;
     }
     if (nests.size() == 1) {
       const bool one = nests.front().ops().size() == 1;
@@ -164,7 +205,7 @@ class Planner {
   }
 
   const Question& q_;
-  const Options& o_;
+  Options o_;
   Planned& out_;
   const Workload& w_;
   std::size_t now_ = 0;
@@ -195,6 +236,7 @@ Result<Device> device_of(const Machine& m, DType type, std::optional<Bytes> room
     return Reason{formatted(
         "Souffle needs peak, registers and bandwidths of a GPU: {} does not say them", m.name)};
   d.memory = home->bandwidth.value;
+  if (const auto unit = lowering::product_unit(m, type)) d.product = *unit;
   if (const auto at = sm.cycles.find("grid_barrier"); at != sm.cycles.end() && sm.clock_hz > 0)
     d.barrier = at->second / sm.clock_hz;
   d.fill = m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value
@@ -220,8 +262,6 @@ Result<Planned> planned(const Question& q, const Options& o) {
   if (o.horizontal) rewrite("share-loops");
   out.analysis = analyse(*out.workload, o);
   out.subprograms = partition(*out.workload, out.analysis, out.device, o);
-  // Without reuse, phases begin at another block in turn: one is left for that.
-  if (o.global_sync && !o.reuse && out.device.sms > 1) --out.device.sms;
   if (auto why = Planner(q, o, out).run()) return *why;
   out.counts = count(*out.workload, out.device, o, out.plan);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

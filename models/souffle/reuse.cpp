@@ -112,15 +112,14 @@ class Reuse {
         all += p_.nests[end].blocks;
         largest = std::max(largest, p_.nests[end].blocks);
       }
-      const std::int64_t shift = o_.reuse ? 0 : p_.nests[i].phase % 2;
-      const std::int64_t room = std::max(d_.sms, largest + shift);
+      const std::int64_t room = std::max(d_.sms, largest);
       std::vector<std::pair<std::int64_t, std::int64_t>> taken;
       const auto free = [&](std::int64_t first, std::int64_t blocks) {
         return first + blocks <= room && std::ranges::none_of(taken, [&](const auto& t) {
                  return first < t.second && t.first < first + blocks;
                });
       };
-      bool fits = all + shift <= room;
+      bool fits = all <= room;
       std::vector<bool> placed(end - i, false);
       for (const bool wanted : {true, false})
         for (std::size_t k = i; k < end && fits; ++k) {
@@ -135,7 +134,7 @@ class Reuse {
                 break;
               }
           if (!wanted)
-            for (first = shift; first < room && !free(first, n.blocks);) ++first;
+            for (first = 0; first < room && !free(first, n.blocks);) ++first;
           if (first < 0) continue;
           fits = free(first, n.blocks);
           n.first = first;
@@ -157,11 +156,17 @@ class Reuse {
     for (const Nest& n : p_.nests)
       for (OpId id : n.ops())
         for (const Output& o : w_.op(id).outputs) place(n, id, o);
+    for (const Nest& n : p_.nests)
+      for (OpId id : n.ops())
+        for (const Access& a : w_.op(id).inputs)
+          if (!is_gather(a) && (!o_.reuse || spilled_.contains(a.tensor)))
+            p_.dropped.insert(a.tensor);
     std::map<std::string, std::pair<int, KeptTile>> inputs;
     for (const Nest& n : p_.nests) {
       if (!n.walk.empty() || !o_.reuse) continue;
       const auto add = [&](OpId id, const Access& a) {
         if (!w_.is_input(a.tensor) && nest_.contains(w_.producer(a.tensor))) return;
+        if (spilled_.contains(a.tensor)) return;
         const std::string key = tile_text(w_, n, id, a) + std::to_string(n.first);
         const auto [seen, is_new] =
             inputs.emplace(key, std::pair(n.phase, KeptTile{a.tensor, bytes(n, id, a), 0}));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/lowering/gpu/product_tiles.h"
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
 #include "core/workload/workload.h"
@@ -34,6 +36,13 @@ std::optional<Sync> sync_from_name(std::string_view name);
 std::optional<Reduction> reduction_from_name(std::string_view name);
 std::optional<Split> split_from_name(std::string_view name);
 
+/// What the criterion asks of a compute-intensive operator's kernel.
+struct Resources {
+  std::int64_t blocks = 1;
+  std::int64_t threads = 256, registers = 64;  ///< of a block, a thread
+  Bytes shared;                                ///< of a block
+};
+
 /// Every open point of the paper, the default first (design/powerfusion-souffle.md, section 1).
 struct Options {
   Criterion criterion = Criterion::per_sm;
@@ -42,6 +51,8 @@ struct Options {
   Intensive intensive = Intensive::contraction;
   double threshold = 3;  ///< operations an element, of Intensive::ratio
   Split split = Split::criterion;
+  /// By operator, or for all that differ in a number at their name's end: instead of our own tiles.
+  std::map<std::string, Resources, std::less<>> schedules = {};
   bool horizontal = true;   ///< independent products of the same loops in one nest
   bool vertical = true;     ///< others in the nest of what they read
   bool global_sync = true;  ///< a subprogram is one kernel
@@ -61,9 +72,10 @@ struct Device {
   Bytes shared;                    ///< of an SM, for blocks
   std::int64_t blocks = 32;        ///< of an SM
   double flops = 1e12;             ///< a second, of the workload's type
-  double fill = 1e11;    ///< bytes a second from the outer level into one SM's shared memory
-  double memory = 1e12;  ///< bytes a second from home
+  double fill = 1e11;       ///< bytes a second from the outer level into one SM's shared memory
+  double memory = 1e12;     ///< bytes a second from home
   double barrier = 1.5e-6;  ///< seconds of a barrier of all blocks: an H200's where nothing is said
+  lowering::ProductUnit product;  ///< the same, for the tiles of products
 };
 /// A Reason where the machine is no GPU. `room`: of shared memory, if less than there is.
 Result<Device> device_of(const Machine& m, DType type, std::optional<Bytes> room);
@@ -125,12 +137,23 @@ struct Tile {
   std::int64_t threads = 256, registers = 64;  ///< estimates: of a block, a thread
   Bytes shared;                                ///< estimate: of a block
   double seconds = 0;
+  int warps = 8, stages = 2;  ///< that compute; copies of the operands' tiles
 };
-/// The tile of a contraction with the least waves * max(arithmetic, bytes) among powers of two and
-/// multiples of 16, under the device's shared memory and registers. `whole`: loops that no block
-/// may cut; `most`: blocks at most (0: any), met by larger tiles where there are any.
+struct TileAsked {
+  std::int64_t most_blocks = 0;  ///< met by larger tiles where there are any; 0: any
+  int warps = 0;                 ///< that all products of the kernel share; 0: the best
+  std::int64_t together = 1;     ///< products of the same loops in the same blocks
+};
+/// The tile of a contraction with the least seconds (core/lowering/gpu/product_tiles.h) among
+/// powers of two and multiples of 16, under the device's shared memory and registers. `whole`:
+/// loops that no block may cut.
 Tile product_tile(const Device& d, const Workload& w, OpId op, const std::set<LoopId>& whole,
-                  std::int64_t most);
+                  const TileAsked& asked = {});
+/// A contraction as a product of matrices, `sizes` by its loops being a block's part in one step of
+/// the sum. Blocks and steps are left at 1.
+lowering::ProductTile product_in_tiles(const Workload& w, OpId op,
+                                       std::span<const std::int64_t> sizes);
+bool on_matrix_units(const Workload& w, OpId op);
 
 // ---- Partition (section 5.4)
 // ---------------------------------------------------------------------
@@ -139,6 +162,11 @@ struct Subprogram {
   std::vector<OpId> ops;  ///< in the order of the partition
   std::string opened_by;  ///< why it begins: "" for the first
 };
+/// Blocks of a contraction at most, 0 for any. In a kernel that waits more than multiprocessors would
+/// share their memory in every phase, and rings of fragments are large.
+std::int64_t blocks_that_wait(const Device& d, const Workload& w, OpId op, const Options& o);
+/// Of a contraction, in a kernel with others or alone; the given one where there is one.
+Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o);
 /// Whether blocks of all these schedules can wait for one another: the grid and resources of the
 /// largest.
 bool feasible(const Device& d, const Options& o, std::span<const Tile> schedules);
@@ -150,6 +178,10 @@ std::vector<Subprogram> partition(const Workload& w, const Analysis& a, const De
 // ---- Nests and phases (sections 6.1 to 6.4)
 // -------------------------------------------------------
 
+/// Of a kernel of several phases: as many as a tile of 64 x 64 keeps busy. Measured on an H200
+/// (docs/souffle.md): a BERT layer's kernels take 124 us with eight warps each, and 136 with what
+/// each alone would have.
+inline constexpr int kWarps = 8;
 /// Operators that the same blocks compute, tile by tile.
 struct Nest {
   std::vector<Cut> grid;
@@ -157,11 +189,13 @@ struct Nest {
   struct Sum {
     OpId op;
     std::vector<Cut> inner;  ///< loops of its sum
+    int stages = 2;          ///< copies of its operands' tiles where it has such loops, at most
   };
   std::vector<Sum> sums;     ///< products, and sums of what does not fit as a whole
   std::vector<OpId> others;  ///< in order
   int phase = 0;
   std::int64_t blocks = 1, first = 0;
+  int warps = kWarps;  ///< that compute, in a kernel of its own
   bool has(OpId op) const;
   std::vector<OpId> ops() const;
 };
@@ -181,6 +215,7 @@ struct Program {
   int phases = 0;
   std::set<TensorId> home;     ///< made here and read from home
   std::vector<KeptTile> kept;  ///< made or read here, and kept across a barrier
+  std::set<TensorId> dropped;  ///< read in several phases, and not kept: loaded in each
 };
 /// The kernel of these nests: where each tensor lives (section 6.5), and which blocks each nest
 /// has. Tiles of `spilled` are not kept.
@@ -199,12 +234,10 @@ Bytes most_alive(const Workload& w, const Nest& n, OpId more = OpId());
 // ---- Plans
 // ---------------------------------------------------------------------------------------
 
-/// Of a kernel: as many as a tile of 64 x 64 keeps busy. Measured on an H200 (docs/souffle.md): a
-/// BERT layer's kernels take 124 us with eight warps each, and 136 with what each alone would have.
-inline constexpr int kWarps = 8;
-/// The kernel as a plan's. `leaves`: tensors that must be at home at its end.
+/// The kernel as a plan's. `leaves`: tensors that must be at home at its end; `stages`: copies of a
+/// loop's loaded tiles, at most.
 Kernel kernel_of(const Workload& w, const Machine& m, const Options& o, const Program& p,
-                 const std::set<TensorId>& leaves, const std::string& name);
+                 const std::set<TensorId>& leaves, const std::string& name, int stages);
 
 /// What a kernel moves: every tensor once a phase, unless its blocks have the tile from a phase
 /// before.

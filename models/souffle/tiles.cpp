@@ -1,17 +1,12 @@
 // Schedules of products: how large a block's tile is. It stands where the paper asks Ansor.
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <limits>
 
 #include "models/souffle/souffle.h"
 
 namespace tilewright::souffle {
 namespace {
-
-constexpr std::int64_t kStages = 3;  // copies of the operands' tiles
-constexpr std::int64_t kMostSumsAThread = 128;
-// Assumed: what a block waits for its first tiles, and a step for a barrier.
-constexpr double kBlock = 1e-6, kStep = 1e-7;
 
 bool has_loop(const Access& a, LoopId l) {
   return std::ranges::any_of(a.index, [&](const Affine& f) {
@@ -32,8 +27,9 @@ void fill(const Workload& w, std::span<const LoopId> loops, std::int64_t size,
 
 class Chooser {
  public:
-  Chooser(const Device& d, const Workload& w, OpId id, const std::set<LoopId>& whole)
-      : d_(d), w_(w), id_(id), op_(w.op(id)) {
+  Chooser(const Device& d, const Workload& w, OpId id, const std::set<LoopId>& whole,
+          const TileAsked& asked)
+      : d_(d), w_(w), id_(id), op_(w.op(id)), asked_(asked) {
     const auto sums = w.reduction_loops(id);
     for (LoopId l : op_.loops) {
       if (std::ranges::find(sums, l) != sums.end()) {
@@ -47,14 +43,16 @@ class Chooser {
     }
   }
 
-  Tile best(std::int64_t most) {
+  Tile best() {
+    const std::int64_t most = asked_.most_blocks;
     Tile best, least;
     double time = std::numeric_limits<double>::infinity();
     std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t m : sizes(rows_))
       for (std::int64_t n : sizes(columns_))
         for (std::int64_t k : {16, 32, 64, 128, 256}) {
-          if (k > 64 && on_tensor_cores()) break;
+          // What reads the product in the same blocks needs room, too.
+          if (on_tensor_cores() && k > (m <= 64 && n <= 64 ? 128 : 64)) break;
           const std::optional<Tile> t = tile(m, n, k);
           if (!t) continue;
           if (t->blocks < fewest) {
@@ -77,10 +75,11 @@ class Chooser {
       all = std::min<std::int64_t>(all * w_.loop(l).extent, std::int64_t{1} << 40);
     std::set<std::int64_t> out;
     // Warps of a kernel share all of its products alike: powers of two, where tensor cores take
-    // them.
+    // them and there are several.
     if (on_tensor_cores()) {
-      for (std::int64_t s : {1, 8, 16, 32, 64, 128})
-        if (s <= all) out.insert(s);
+      for (std::int64_t s : {1, 8, 16, 32, 48, 64, 80, 96, 112, 128})
+        if (s <= all && (asked_.warps == 0 || std::has_single_bit(static_cast<std::uint64_t>(s))))
+          out.insert(s);
     } else {
       // Even parts, as many as multiprocessors allow, beside the usual sizes.
       for (std::int64_t s : {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256})
@@ -93,10 +92,7 @@ class Chooser {
     return {out.begin(), out.end()};
   }
 
-  bool on_tensor_cores() const {
-    const DType t = w_.tensor(op_.inputs.front().tensor).dtype;
-    return t == DType::f16 || t == DType::bf16;
-  }
+  bool on_tensor_cores() const { return on_matrix_units(w_, id_); }
 
   std::optional<Tile> tile(std::int64_t m, std::int64_t n, std::int64_t k) const {
     Tile t;
@@ -104,10 +100,10 @@ class Chooser {
     fill(w_, rows_, m, cuts);
     fill(w_, columns_, n, cuts);
     for (LoopId l : batch_) cuts.push_back({l, 1});
-    std::vector<Interval> ranges;
     std::vector<Cut> inner;
     fill(w_, sums_, k, inner);
-    double trips = 1;
+    std::vector<std::int64_t> sizes;
+    std::int64_t steps = 1;
     for (LoopId l : op_.loops) {
       std::int64_t size = w_.loop(l).extent;
       for (const Cut& c : cuts)
@@ -115,9 +111,9 @@ class Chooser {
       for (const Cut& c : inner)
         if (c.loop == l) {
           size = c.step;
-          trips *= static_cast<double>(ceil_div(w_.loop(l).extent, c.step));
+          steps *= ceil_div(w_.loop(l).extent, c.step);
         }
-      ranges.push_back({0, std::min(size, w_.loop(l).extent)});
+      sizes.push_back(std::min(size, w_.loop(l).extent));
     }
     for (LoopId l : op_.loops)  // in the order of the operator
       for (const Cut& c : cuts)
@@ -128,23 +124,20 @@ class Chooser {
     for (LoopId l : op_.loops)
       for (const Cut& c : inner)
         if (c.loop == l && c.step < w_.loop(l).extent) t.inner.push_back(c);
-    double operands = 0, sums = 0, points = 1;
-    for (const Access& a : op_.inputs)
-      operands += static_cast<double>(footprint(w_, op_, a, ranges).size()) *
-                  static_cast<double>(size_of(w_.tensor(a.tensor).dtype));
-    for (const Output& o : op_.outputs)
-      sums += static_cast<double>(footprint(w_, op_, o.target, ranges).size());
-    for (const Interval& r : ranges) points *= static_cast<double>(r.size());
-    t.threads = sums >= 4096 ? 256 : 128;
-    const double each = sums / static_cast<double>(t.threads);
-    t.registers =
-        std::min<std::int64_t>(255, 40 + static_cast<std::int64_t>(std::ceil(1.25 * each)));
-    t.shared = Bytes(static_cast<std::int64_t>(operands * kStages + 4 * sums));
-    if (t.shared > d_.shared || each > kMostSumsAThread) return {};
-    const double waves = std::ceil(static_cast<double>(t.blocks) / static_cast<double>(d_.sms));
-    const double arithmetic = 2 * points * trips * static_cast<double>(op_.outputs.size()) /
-                              (d_.flops / static_cast<double>(d_.sms));
-    t.seconds = waves * (std::max(arithmetic, operands * trips / d_.fill) + kStep * trips + kBlock);
+    lowering::ProductTile p = product_in_tiles(w_, id_, sizes);
+    p.blocks = t.blocks;
+    p.steps = steps;
+    p.results *= asked_.together;
+    if (asked_.warps > 0) p.warps = asked_.warps;
+    lowering::ProductUnit unit = d_.product;
+    unit.shared = d_.shared;
+    if (!lowering::estimate(unit, p)) return {};
+    t.threads = p.threads;
+    t.registers = p.registers;
+    t.shared = p.shared;
+    t.seconds = p.seconds;
+    t.warps = p.warps;
+    t.stages = p.stages;
     return t;
   }
 
@@ -152,14 +145,56 @@ class Chooser {
   const Workload& w_;
   OpId id_;
   const Operator& op_;
+  TileAsked asked_;
   std::vector<LoopId> rows_, columns_, batch_, sums_;
 };
 
 }  // namespace
 
+bool on_matrix_units(const Workload& w, OpId id) {
+  const DType t = w.tensor(w.op(id).inputs.front().tensor).dtype;
+  return t == DType::f16 || t == DType::bf16;
+}
+
+lowering::ProductTile product_in_tiles(const Workload& w, OpId id,
+                                       std::span<const std::int64_t> sizes) {
+  const Operator& op = w.op(id);
+  lowering::ProductTile p{.depth = 1, .results = static_cast<std::int64_t>(op.outputs.size())};
+  int rows = 0, columns = 0, depths = 0;  // loops of more than one turn
+  std::vector<Interval> ranges;
+  for (std::size_t i = 0; i < op.loops.size(); ++i) {
+    const LoopId l = op.loops[i];
+    ranges.push_back({0, sizes[i]});
+    const bool a = has_loop(op.inputs.front(), l),
+               b = op.inputs.size() > 1 && has_loop(op.inputs[1], l);
+    const int more = sizes[i] > 1 ? 1 : 0;
+    if (w.is_reduction(id, l)) {
+      p.depth *= sizes[i];
+      depths += more;
+    } else if (a && b) {
+      p.results *= sizes[i];
+      rows += 2 * more;
+    } else if (a) {
+      p.rows *= sizes[i];
+      rows += more;
+    } else {
+      p.columns *= sizes[i];
+      columns += more;
+    }
+  }
+  p.plain = rows <= 1 && columns <= 1 && depths <= 1;
+  for (const Access& a : op.inputs) {
+    const Box box = footprint(w, op, a, ranges);
+    const std::int64_t last = box.rank() == 0 ? 1 : box[box.rank() - 1].size();
+    p.operands.push_back(
+        {box.size() / std::max<std::int64_t>(1, last), last, size_of(w.tensor(a.tensor).dtype)});
+  }
+  return p;
+}
+
 Tile product_tile(const Device& d, const Workload& w, OpId op, const std::set<LoopId>& whole,
-                  std::int64_t most) {
-  return Chooser(d, w, op, whole).best(most);
+                  const TileAsked& asked) {
+  return Chooser(d, w, op, whole, asked).best();
 }
 
 }  // namespace tilewright::souffle

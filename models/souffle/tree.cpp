@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "models/souffle/souffle.h"
 
@@ -20,32 +21,44 @@ Node of_parts(std::vector<Node> parts) {
 
 class TreeWriter {
  public:
-  TreeWriter(const Workload& w, const Program& p, const std::set<TensorId>& leaves)
-      : w_(w), p_(p), leaves_(leaves) {
+  TreeWriter(const Workload& w, const Program& p, const std::set<TensorId>& leaves, int stages)
+      : w_(w), p_(p), leaves_(leaves), stages_(stages) {
     for (const KeptTile& k : p.kept) kept_.insert(k.tensor);
     for (const Nest& n : p.nests) blocks_ = std::max(blocks_, n.first + n.blocks);
   }
 
   Node tree() {
-    std::vector<Node> all;
+    std::vector<std::vector<Node>> phases;
+    std::vector<std::set<TensorId>> loaded;
     for (std::size_t i = 0; i < p_.nests.size();) {
       std::size_t end = i;
       bool first_blocks = true;  // all begin there: one after another
       for (; end < p_.nests.size() && p_.nests[end].phase == p_.nests[i].phase; ++end)
         first_blocks = first_blocks && p_.nests[end].first == 0;
-      if (!all.empty()) all.push_back(sync("grid"));
-      if (first_blocks) {
-        for (; i < end; ++i) all.push_back(nest(p_.nests[i]));
-        continue;
-      }
-      Node pack;
-      pack.kind = Node::Kind::pack;
+      loaded_.clear();
+      std::vector<Node>& parts = phases.emplace_back();
       for (; i < end; ++i) {
-        pack.children.push_back(nest(p_.nests[i]));
-        pack.children.back().first_block = p_.nests[i].first;
+        parts.push_back(nest(p_.nests[i]));
+        if (!first_blocks) parts.back().first_block = p_.nests[i].first;
       }
-      all.push_back(std::move(pack));
+      if (!first_blocks) {
+        Node pack;
+        pack.kind = Node::Kind::pack;
+        pack.children = std::exchange(parts, {});
+        parts.push_back(std::move(pack));
+      }
+      loaded.push_back(loaded_);
     }
+    std::set<TensorId> later;
+    for (std::size_t phase = phases.size(); phase-- > 0;) {
+      for (TensorId t : loaded[phase])
+        if (p_.dropped.contains(t) && later.contains(t))
+          phases[phase].push_back(drop(w_.tensor(t).name));
+      if (phase + 1 < phases.size()) phases[phase].push_back(sync("grid"));
+      later.insert(loaded[phase].begin(), loaded[phase].end());
+    }
+    std::vector<Node> all;
+    for (std::vector<Node>& phase : phases) std::ranges::move(phase, std::back_inserter(all));
     return of_parts(std::move(all));
   }
 
@@ -60,7 +73,8 @@ class TreeWriter {
       const std::vector<Cut>& inner = n.sums[i].inner;
       std::vector<OpId> done;
       for (; i < n.sums.size() && n.sums[i].inner == inner; ++i) {
-        loads(n.sums[i].op, made, within, steps);
+        loads(n.sums[i].op, made, within, steps,
+              inner.empty() ? 1 : std::min(stages_, n.sums[i].stages));
         steps.push_back(compute(w_.op(n.sums[i].op).name));
         done.push_back(n.sums[i].op);
       }
@@ -93,7 +107,7 @@ class TreeWriter {
   }
 
   void loads(OpId id, const std::set<TensorId>& made, std::map<TensorId, Access>& has,
-             std::vector<Node>& into) {
+             std::vector<Node>& into, int copies = 1) {
     std::set<TensorId> here;  // one tile has all that an operator reads of a tensor
     for (const Access& a : w_.op(id).inputs) {
       if (is_gather(a) || made.contains(a.tensor)) continue;
@@ -102,7 +116,8 @@ class TreeWriter {
       const auto at = has.find(a.tensor);
       if (at != has.end() && at->second == a) continue;
       has.insert_or_assign(a.tensor, a);
-      if (here.insert(a.tensor).second) into.push_back(load(w_.tensor(a.tensor).name));
+      loaded_.insert(a.tensor);
+      if (here.insert(a.tensor).second) into.push_back(load(w_.tensor(a.tensor).name, "", copies));
     }
   }
 
@@ -124,18 +139,20 @@ class TreeWriter {
   const Workload& w_;
   const Program& p_;
   const std::set<TensorId>& leaves_;
+  int stages_;
   std::set<TensorId> kept_;
+  std::set<TensorId> loaded_;  ///< in this phase
   std::int64_t blocks_ = 1;
 };
 
 }  // namespace
 
 Kernel kernel_of(const Workload& w, const Machine& m, const Options& o, const Program& p,
-                 const std::set<TensorId>& leaves, const std::string& name) {
+                 const std::set<TensorId>& leaves, const std::string& name, int stages) {
   Kernel k{.name = name};
-  k.launch.warps = kWarps;
+  k.launch.warps = p.nests.size() == 1 ? p.nests.front().warps : kWarps;
   if (o.pipeline && p.phases > 1) k.launch.ahead = 1;
-  k.tree = TreeWriter(w, p, leaves).tree();
+  k.tree = TreeWriter(w, p, leaves, stages).tree();
   for (TensorId t : p.home) k.pins[w.tensor(t).name] = {.level = m.level(m.home()).name};
   return k;
 }

@@ -32,6 +32,7 @@ built-in ones.
 import difflib as _difflib
 import inspect as _inspect
 import json as _json
+import keyword as _keyword
 import re as _re
 
 from ._tilewright import InputError, call as _call, verbs as _verbs
@@ -96,6 +97,11 @@ def _docstring(record, options):
     return text + "\n"
 
 
+def _python_name(verb):
+    """A verb's name here: import is a word of the language, and import_ its function."""
+    return verb + "_" if _keyword.iskeyword(verb) else verb
+
+
 def _function(record):
     """The function of a verb, with a signature and a docstring made of its record."""
     name, parameter = record["name"], _inspect.Parameter
@@ -122,16 +128,16 @@ def _function(record):
             given["subject"] = _subject(given.pop(positional[0], None))
         return _ask(name, given, check)
 
-    function.__name__ = function.__qualname__ = name
+    function.__name__ = function.__qualname__ = _python_name(name)
     function.__signature__ = signature
     function.__module__ = __name__
     function.__doc__ = _docstring(record, options)
     return function
 
 
-globals().update({_name: _function(_record) for _name, _record in _RECORDS.items()})
+globals().update({_python_name(_name): _function(_record) for _name, _record in _RECORDS.items()})
 
 __all__ = sorted([
     "Access", "Answer", "Buffer", "Choice", "Infeasible", "InputError", "Kernel", "Level", "Machine", "Model",
     "Node", "Operator", "Price", "Question", "Refused", "Tensor", "Workload", "read_rows", "register", "sweep",
-    "unregister", *_RECORDS])
+    "unregister", *map(_python_name, _RECORDS)])

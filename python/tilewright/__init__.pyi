@@ -32,6 +32,19 @@ class Refused(RuntimeError):
     answer: Answer
     def __init__(self, reason: str, answer: Answer) -> None: ...
 
+def calibrate(
+    machine: str | PathLike[str] | Mapping[str, Any] | None = ..., *, out: str | PathLike[str] |
+    None = ..., check: bool = ...
+) -> Answer:
+    """Measure this machine into a machine file that -m FILE reads.
+
+    Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'written'}.
+
+    Options:
+        out: the machine file to write
+        check: raise Refused where the outcome says no (default False)
+    """
+
 def compare(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., models: str |
@@ -52,10 +65,14 @@ def compare(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
+    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
+    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
+    pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -99,10 +116,14 @@ def emit(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
+    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
+    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
+    pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -119,7 +140,7 @@ def emit(
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
         target: what code is for (tilewright targets) (default cpu; plan: none)
-        threads: threads (default every core; emit, run, measure, simulate: 1)
+        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         explain: what the threads of each kernel do, step by step; -o may be left out
         out: the folder to write
@@ -161,10 +182,14 @@ def explain(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
+    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
+    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
+    pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -189,6 +214,22 @@ def explain(
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.explain).
+    """
+
+def import_(
+    workload: str | PathLike[str] | Mapping[str, Any], *, bind: str | Sequence[str] |
+    Mapping[str, object] | None = ..., skip: bool | None = ..., out: str | PathLike[str] | None
+    = ..., check: bool = ...
+) -> Answer:
+    """An ONNX model as a workload file.
+
+    Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', 'unused', ...}.
+
+    Options:
+        bind: extents of symbolic dimensions; also behind the file's name, model.onnx:batch=1
+        skip: import what is supported: what other nodes make becomes an input, and what only they read an output
+        out: the workload file to write
+        check: raise Refused where the outcome says no (default False)
     """
 
 def machines(
@@ -227,10 +268,15 @@ def measure(
     str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
     | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
     str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
+    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
+    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
+    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
+    kernel_us: float | None = ..., pack: str | None = ..., why: bool | None = ..., check: bool =
+    ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -253,7 +299,7 @@ def measure(
         cold_only: ncu: count only with caches emptied before every kernel: half the time
         build_only: build, and stop before a device is needed
         executed: also every address executed, through simulated caches, and the causes
-        threads: threads (default every core; emit, run, measure, simulate: 1)
+        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         batch: cuda: many runs, a JSON object of options a line; built in parallel
         out: of batch: the file that gets the answers, a line each
@@ -284,27 +330,31 @@ def plan(
     workload: str | PathLike[str] | Mapping[str, Any], machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
     None = ..., level: str | None = ..., capacity: int | str | None = ..., target: str | None =
-    ..., seed: int | None = ..., part: str | None = ..., split: str | None = ..., out: str |
-    PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ..., reading:
-    str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None =
-    ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None =
-    ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str
-    | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
-    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
-    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
-    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
-    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
-    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
-    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
-    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    ..., threads: int | None = ..., seed: int | None = ..., part: str | None = ..., split: str |
+    None = ..., out: str | PathLike[str] | None = ..., published: bool | None = ..., ours: bool
+    | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str | None = ...,
+    objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None = ...,
+    expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str |
+    None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack:
+    float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str |
+    None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None =
+    ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
+    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
+    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
+    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
+    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
+    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
+    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
+    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
+    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
@@ -316,6 +366,7 @@ def plan(
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
         target: what code is for (tilewright targets) (default cpu; plan: none)
+        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         part: plan these operators alone: what crosses the cut is input and output
         split: plan in parts and join the plans: each (operator), contractions (pairs and what lies between; the rest apart), or a YAML file of parts; model may name several, with commas
@@ -331,26 +382,31 @@ def predict(
     None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
-    None = ..., capacity: int | str | None = ..., seed: int | None = ..., published: bool | None
-    = ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
-    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
-    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
-    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
-    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
-    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
-    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
-    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
-    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
-    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
-    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
-    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., horizontal: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    None = ..., capacity: int | str | None = ..., seed: int | None = ..., layout: str | None =
+    ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
+    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
+    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
+    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
+    pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -368,6 +424,7 @@ def predict(
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
         seed: of everything random (default 1)
+        layout: tensors in memory: tiled, row-major (default tiled)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.predict).
@@ -388,7 +445,7 @@ def reproduce(
         samples: tilings an order (default the experiment's own)
         size: of the kernels: small, medium (default) or large
         data: where counted misses or recordings lie
-        threads: threads (default every core; emit, run, measure, simulate: 1)
+        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         check: raise Refused where the outcome says no (default False)
     """
 
@@ -420,10 +477,14 @@ def run(
     = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
-    float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
-    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
+    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
+    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
+    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -440,7 +501,7 @@ def run(
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
         target: what code is for (tilewright targets) (default cpu; plan: none)
-        threads: threads (default every core; emit, run, measure, simulate: 1)
+        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
         tune: time so many of the plans that the model offers and take the fastest; MCFuser's paper: 8
@@ -481,10 +542,14 @@ def simulate(
     = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
-    float | None = ..., subprograms: str | None = ..., horizontal: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
-    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., check: bool = ...
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
+    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
+    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
+    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -517,7 +582,7 @@ def simulate(
         partitions: GPU: of L2: 1, or 2 that copy what the other one is home of (default 1)
         jitter: GPU: how far a block's pace is off, at most (default 0.1)
         sample_waves: GPU: approximate: so many waves of blocks stand for all
-        threads: threads (default every core; emit, run, measure, simulate: 1)
+        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.simulate).
@@ -556,10 +621,14 @@ def validate(
     str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., horizontal: str | None = ..., vertical: str | None = ...,
-    global_sync: str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync:
-    str | None = ..., reduction: str | None = ..., step: str | None = ..., launch_us: float |
-    None = ..., sync_us: float | None = ..., check: bool = ...
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
+    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
+    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
+    pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
@@ -582,7 +651,7 @@ def validate(
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
         layout: tensors in memory: tiled, row-major (default tiled)
         seed: of everything random (default 1)
-        threads: threads (default every core; emit, run, measure, simulate: 1)
+        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.validate).

@@ -228,16 +228,16 @@ class Simulation {
               .counts = {.write_allocate = true, .write_back = true, .prefetch = false}};
     const auto path = m_.path(m_.home(), *m_.find(cache_of(m_)->name));
     const std::string outer = m_.boundary(path.back().first, path.back().second);
-    const std::vector<CacheCount> cached = counts();
+    const std::vector<CacheCount> counted = counts();
     const auto& all = s_.workload->tensors();
     for (std::size_t i = 0; i < all.size(); ++i)
       put(t, {.tensor = all[i].name,
               .boundary = outer,
-              .read = cached[i].read,
-              .written = cached[i].written,
-              .hits = cached[i].hits,
-              .misses = cached[i].misses,
-              .resident_dirty = cached[i].resident_dirty});
+              .read = counted[i].read,
+              .written = counted[i].written,
+              .hits = counted[i].hits,
+              .misses = counted[i].misses,
+              .resident_dirty = counted[i].resident_dirty});
     const std::vector<std::string> names = routes_.names();
     for (std::size_t b = 0; b < names.size(); ++b)
       for (std::size_t i = 0; i < all.size(); ++i)

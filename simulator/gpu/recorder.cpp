@@ -82,6 +82,8 @@ void Recorder::apply(const AccessEvent& e) {
       return hand_over();
     case AccessKind::sync:
       return barrier(e);
+    case AccessKind::drop:
+      return contents_.apply(e);
     default:
       break;
   }

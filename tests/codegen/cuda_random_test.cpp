@@ -133,6 +133,12 @@ TEST(RandomCudaKernels, BlocksThatWait) {
   run_batch({.two_levels = false, .once = false, .units = false, .phases = true}, 20275, 32);
 }
 
+TEST(RandomCudaKernels, Drops) {
+  run_batch({.two_levels = false, .once = false, .units = false, .phases = true, .drops = true},
+            20287, 16);
+  run_batch({.two_levels = false, .units = false, .drops = true}, 20288, 12);
+}
+
 /// Each barrier of drawn kernels left out: docs/gpu.md says what becomes of them.
 void leave_out(const testing::RandomOptions& options, std::uint64_t seed, int count,
                testing::BarriersLeftOut& seen) {

@@ -8,14 +8,14 @@
 
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "models/fusionstitching/bound_tree.h"
+#include "models/stitching/bound_tree.h"
 #include "tests/codegen/cuda_support.h"
 #include "tests/support/random_stitched.h"
 
 namespace tilewright {
 namespace {
 
-namespace fs = fusionstitching;
+namespace fs = stitching;
 
 using testing::random_stitched::machine;
 

@@ -131,6 +131,10 @@ TEST(RandomKernels, OnSeveralThreads) {
 
 /// Blocks that wait for one another, in turn and side by side.
 TEST(RandomKernels, BlocksThatWait) { run_batch({.units = false, .phases = true}, 20268, 40); }
+TEST(RandomKernels, Drops) {
+  run_batch({.units = false, .drops = true}, 20272, 20);
+  run_batch({.units = false, .phases = true, .drops = true}, 20273, 20);
+}
 TEST(RandomKernels, BlocksThatWaitOnSeveralThreads) {
   run_batch({.max_extent = 17, .units = false, .phases = true}, 20269, 20, false);
 }

@@ -2,10 +2,12 @@
 // says, on the networks it was shown on and on graphs that nobody named?
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "harness/verbs.h"
+#include "tests/support/drawn_graphs.h"
 
 namespace tilewright::harness {
 namespace {
@@ -62,6 +64,12 @@ TEST(SouffleRun, FurtherNetworks) {
     for (const char* step : {"V1", "V2", "V4"}) expect_right(workload, step);
 }
 
+std::string drawn(unsigned seed) {
+  const std::string path = ::testing::TempDir() + "/drawn-" + std::to_string(seed) + ".yaml";
+  std::ofstream(path) << testing::GraphDrawer(seed).text(5 + static_cast<int>(seed % 4));
+  return path;
+}
+
 TEST(SouffleRun, GraphsThatNobodyNamed) {
   for (int seed = 21; seed <= 28; ++seed) {
     const std::string name = "random-graph:rows=30,cols=44,seed=" + std::to_string(seed) +
@@ -69,6 +77,8 @@ TEST(SouffleRun, GraphsThatNobodyNamed) {
     if (seed % 2 == 0) expect_right(name, "V3");
     expect_right(name, "V4");
   }
+  for (unsigned seed = 1; seed <= 8; ++seed)
+    expect_right(drawn(seed), seed % 4 == 0 ? "V2" : seed % 4 == 1 ? "V3" : "V4");
   for (const char* name :
        {"layernorm:rows=37,cols=50", "squeeze-excite:batch=3,channels=8,size=20,squeezed=4",
         "transformer-block:tokens=24,heads=2,size=8,hidden=40", "column-norm:rows=30,cols=17",

@@ -94,6 +94,7 @@ std::vector<Kind> kinds() {
       trees("warps, packs, syncs", {.two_levels = false}),
       trees("recomputed", {.two_levels = false, .recompute = true}),
       trees("phases", {.two_levels = false, .once = false, .units = false, .phases = true}),
+      trees("drops", {.two_levels = false, .units = false, .phases = true, .drops = true}),
       trees("gathers", {.two_levels = false, .gathers = Gathers::any}),
       trees("convolutions", {.two_levels = false, .planes = true}),
       over("masks", [](std::mt19937_64& r) { return *workload_of(masked(r)); }),
@@ -155,6 +156,7 @@ struct Drawn {
 void note(const Node& n, std::set<std::string>& uses) {
   if (n.kind == Node::Kind::pack) uses.insert("packs");
   if (n.kind == Node::Kind::sync) uses.insert("Y." + n.name);
+  if (n.kind == Node::Kind::drop) uses.insert("D");
   if (n.kind == Node::Kind::store && n.atomic) uses.insert("!atomic");
   if (n.kind == Node::Kind::compute && n.once) uses.insert("!once");
   if (n.kind == Node::Kind::loop && n.binding != Binding::seq)

@@ -102,8 +102,8 @@ TEST_P(ExactRandom, EqualsALiteralWalkOnConvolutionsAndReloads) {
 }
 
 TEST_P(ExactRandom, EqualsALiteralWalkOnGathers) {
-  const Tried tried = compare(
-      GetParam() + 4000, {.max_extent = 23, .gathers = testing::Gathers::any}, 100);
+  const Tried tried =
+      compare(GetParam() + 4000, {.max_extent = 23, .gathers = testing::Gathers::any}, 100);
   EXPECT_EQ(tried.legal, 100);
   EXPECT_GT(tried.jumps, 30);
 }
@@ -113,6 +113,12 @@ TEST_P(ExactRandom, EqualsALiteralWalkOnGathers) {
 TEST_P(ExactRandom, EqualsALiteralWalkOfBlocksThatWait) {
   const Tried tried = compare(GetParam() + 5000, {.phases = true}, 150);
   EXPECT_EQ(tried.legal, 150);
+}
+
+/// Tiles that are dropped are loaded again.
+TEST_P(ExactRandom, EqualsALiteralWalkOfDrops) {
+  EXPECT_EQ(compare(GetParam() + 8000, {.drops = true}, 60).legal, 60);
+  EXPECT_EQ(compare(GetParam() + 9000, {.phases = true, .drops = true}, 60).legal, 60);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ExactRandom, ::testing::Range<std::uint64_t>(1, 9));

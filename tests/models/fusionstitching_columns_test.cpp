@@ -7,8 +7,8 @@
 
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
-#include "models/fusionstitching/bound_tree.h"
-#include "models/fusionstitching/column_roots.h"
+#include "models/stitching/bound_tree.h"
+#include "models/stitching/column_roots.h"
 #include "tests/support/fusionstitching_graphs.h"
 
 namespace tilewright::fusionstitching {
@@ -143,11 +143,13 @@ TEST(PartialSums, AreCountedWhereBlocksAddThem) {
 TEST(PartialSums, AreChosenWhereTheySaveMore) {
   const auto kernels = [](const std::string& name) {
     const Graph g = graph_of(name);
-    Evaluator e(g, device(), {.bandwidth = true});
+    Options with_bandwidth;
+    with_bandwidth.bandwidth = true;
+    Evaluator e(g, device(), with_bandwidth);
     double least = 0;
     std::size_t kernels = 0;
     for (const FusionPlan& p : explore(e).plans) {
-      const auto priced = price(g, device(), p, {.bandwidth = true});
+      const auto priced = price(g, device(), p, with_bandwidth);
       if (!priced || (kernels != 0 && priced->seconds >= least)) continue;
       least = priced->seconds;
       kernels = priced->kernels.size();
@@ -199,16 +201,16 @@ TEST(Columns, LongOnesAreSplitIntoChunks) {
   EXPECT_EQ(others.front().rewrites, std::vector<std::string>{"split-variance"});
   EXPECT_TRUE(compositions(named_workload("column-norm:rows=2048,cols=4096")).empty());
   const Graph g = Graph::create(others.front().workload).value();
-  Evaluator e(g, device(), {});
+  const stitching::Options options;
   Known known;
-  const PlanPrice alone = price(g, device(), {}, {}, &known).value();
-  const auto plan = joined(e, device(), alone, known);
+  const PlanPrice alone = price(g, device(), std::vector<Pattern>{}, options, &known).value();
+  const auto plan = joined(g, device(), options, alone, known);
   ASSERT_TRUE(plan.has_value());
-  const PlanPrice fewer = price(g, device(), *plan, {}, &known).value();
+  const PlanPrice fewer = price(g, device(), *plan, options, &known).value();
   EXPECT_LT(fewer.kernels.size(), alone.kernels.size());
   EXPECT_LT(compared_seconds({g, device(), fewer}), compared_seconds({g, device(), alone}));
   // Nothing is left to join.
-  EXPECT_FALSE(joined(e, device(), fewer, known).has_value());
+  EXPECT_FALSE(joined(g, device(), options, fewer, known).has_value());
 }
 
 }  // namespace

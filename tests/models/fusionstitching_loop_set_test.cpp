@@ -4,9 +4,9 @@
 #include <random>
 #include <set>
 
-#include "models/fusionstitching/loop_set.h"
+#include "models/stitching/loop_set.h"
 
-namespace tilewright::fusionstitching {
+namespace tilewright::stitching {
 namespace {
 
 constexpr int kLoops = 200;
@@ -58,4 +58,4 @@ TEST(LoopSet, IsASetOfAnyNumberOfLoops) {
 }
 
 }  // namespace
-}  // namespace tilewright::fusionstitching
+}  // namespace tilewright::stitching

@@ -8,9 +8,9 @@
 #include "core/lowering/gpu/thread_program.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "models/fusionstitching/accesses.h"
+#include "models/stitching/accesses.h"
 #include "models/fusionstitching/fusionstitching.h"
-#include "models/fusionstitching/overlap.h"
+#include "models/stitching/overlap.h"
 
 namespace tilewright::fusionstitching {
 namespace {

@@ -135,7 +135,7 @@ TEST(Stitch, MoreOccupancyIsNeverSlower) {
   small.registers_per_sm /= 4;
   for (const char* name : {"layernorm", "softmax", "residual-layernorm", "groupnorm"}) {
     const Graph g = graph_of(name);
-    const Options of_paper{.written = false};
+    const stitching::Options of_paper{.written = false};
     const auto large = stitch(g, v100(), whole(g), of_paper);
     const auto less = stitch(g, small, whole(g), of_paper);
     ASSERT_TRUE(large.ok() && less.ok()) << name;

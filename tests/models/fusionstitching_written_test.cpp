@@ -5,8 +5,8 @@
 
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
-#include "models/fusionstitching/bound_tree.h"
-#include "models/fusionstitching/passes.h"
+#include "models/stitching/bound_tree.h"
+#include "models/stitching/passes.h"
 #include "tests/support/fusionstitching_graphs.h"
 #include "tests/support/literal_walker.h"
 #include "tests/support/small_graphs.h"
@@ -314,7 +314,8 @@ TEST(Ranked, IsInOrderAndStitchTakesTheFirst) {
     ASSERT_GE(all.size(), 10u) << name;
     EXPECT_TRUE(std::ranges::is_sorted(all, {}, &StitchedKernel::seconds));
     EXPECT_DOUBLE_EQ(stitch(g, device(), whole(g), {})->seconds, all.front().seconds) << name;
-    const Options published{.latency = Latency::published};
+    Options published;
+    published.latency = Latency::published;
     const auto by_latency = ranked(g, device(), whole(g), published);
     EXPECT_EQ(by_latency.size(), all.size());
     EXPECT_TRUE(std::ranges::is_sorted(by_latency, {}, &StitchedKernel::cycles));

@@ -9,7 +9,9 @@
 #include "core/plan/schedule.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
+#include "models/exact/exact.h"
 #include "models/souffle/model.h"
+#include "tests/support/drawn_graphs.h"
 
 namespace tilewright::souffle {
 namespace {
@@ -186,7 +188,7 @@ TEST(Souffle, PartitionsAreInOrder) {
               EXPECT_TRUE(!p.valid() || before.contains(p)) << name;
             }
             EXPECT_TRUE(before.insert(id).second);
-            if (a.of[id.index()].intensive) tiles.push_back(product_tile(d, w, id, {}, 0));
+            if (a.of[id.index()].intensive) tiles.push_back(schedule_of(d, w, id, o));
           }
           EXPECT_TRUE(tiles.size() < 2 || feasible(d, o, tiles)) << name;
         }
@@ -257,6 +259,27 @@ TEST(Souffle, ExpertsAndModules) {
   EXPECT_EQ(read_of(module, "X"), 1605632);
 }
 
+/// Barriers alone read X again: its tile is dropped before each.
+TEST(Souffle, WithoutReuseTilesAreLoadedAgain) {
+  for (const int m : {0, 5, 9}) {
+    const std::string module = "se-module/M" + std::to_string(m);
+    const Planned reused = plan_of(module, {}, "h200");
+    Options o;
+    o.reuse = o.pipeline = false;
+    const Planned again = plan_of(module, o, "h200");
+    EXPECT_EQ(again.plan.kernels.size(), 1U);
+    EXPECT_EQ(syncs_of(again), syncs_of(reused));
+    EXPECT_EQ(read_of(again, "X"), 2 * read_of(reused, "X")) << module;
+    EXPECT_TRUE(again.counts.kernels[0].kept.empty()) << module;
+    const Result<Schedule> s = resolve(again.plan, again.workload, asked(module, "h200").machine);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    std::int64_t read = 0;
+    for (const TrafficEntry& e : exact(*s).entries)
+      if (e.tensor == "X" && e.boundary.starts_with("L2/")) read += e.read.value;
+    EXPECT_EQ(read, read_of(again, "X"));
+  }
+}
+
 /// On any graph: what a nest reads of another of its kernel was made in an earlier phase, no phase
 /// is empty, every operator is computed once, and resolve takes every kernel.
 /// Rows of windows, caches that grow, shuffles: every operator in one kernel, and every kernel
@@ -278,39 +301,72 @@ TEST(Souffle, NetworksArePlanned) {
     }
 }
 
+/// Barriers of the plan, after all that holds of any.
+int check_phases(const std::string& graph, int to) {
+  const Planned p = plan_of(
+      graph,
+      {.horizontal = to >= 1, .vertical = to >= 2, .global_sync = to >= 3, .reuse = to >= 4});
+  const Workload& w = *p.workload;
+  std::set<OpId> computed;
+  int barriers = 0;
+  for (const Program& program : p.programs) {
+    std::map<OpId, std::pair<int, std::size_t>> at;  // phase, nest
+    std::set<int> phases;
+    for (std::size_t n = 0; n < program.nests.size(); ++n)
+      for (OpId id : program.nests[n].ops()) {
+        EXPECT_TRUE(computed.insert(id).second);
+        at[id] = {program.nests[n].phase, n};
+        phases.insert(program.nests[n].phase);
+      }
+    EXPECT_EQ(static_cast<int>(phases.size()), program.phases);
+    EXPECT_EQ(*phases.rbegin(), program.phases - 1);
+    for (const auto& [id, place] : at)
+      for (const Access& a : w.op(id).inputs)
+        if (const auto from = at.find(w.producer(a.tensor));
+            from != at.end() && from->second.second != place.second) {
+          EXPECT_LT(from->second.first, place.first) << graph << " " << w.op(id).name;
+        }
+    barriers += program.phases - 1;
+  }
+  EXPECT_EQ(computed.size(), w.operators().size());
+  const Result<Schedule> s = resolve(p.plan, p.workload, asked("gemm").machine);
+  EXPECT_TRUE(s.ok()) << graph << " V" << to << ": " << (s.ok() ? "" : s.reason());
+  return barriers;
+}
+
 TEST(Souffle, PhasesOfRandomGraphs) {
   int barriers = 0;
   for (int seed = 1; seed <= 60; ++seed)
-    for (int to = 0; to <= 4; ++to) {
-      const Planned p = plan_of(
-          random_graph(seed),
-          {.horizontal = to >= 1, .vertical = to >= 2, .global_sync = to >= 3, .reuse = to >= 4});
-      const Workload& w = *p.workload;
-      std::set<OpId> computed;
-      for (const Program& program : p.programs) {
-        std::map<OpId, std::pair<int, std::size_t>> at;  // phase, nest
-        std::set<int> phases;
-        for (std::size_t n = 0; n < program.nests.size(); ++n)
-          for (OpId id : program.nests[n].ops()) {
-            EXPECT_TRUE(computed.insert(id).second);
-            at[id] = {program.nests[n].phase, n};
-            phases.insert(program.nests[n].phase);
-          }
-        EXPECT_EQ(static_cast<int>(phases.size()), program.phases);
-        EXPECT_EQ(*phases.rbegin(), program.phases - 1);
-        for (const auto& [id, place] : at)
-          for (const Access& a : w.op(id).inputs)
-            if (const auto from = at.find(w.producer(a.tensor));
-                from != at.end() && from->second.second != place.second) {
-              EXPECT_LT(from->second.first, place.first) << seed << " " << w.op(id).name;
-            }
-        barriers += program.phases - 1;
-      }
-      EXPECT_EQ(computed.size(), w.operators().size());
-      const Result<Schedule> s = resolve(p.plan, p.workload, asked("gemm").machine);
-      EXPECT_TRUE(s.ok()) << seed << " V" << to << ": " << (s.ok() ? "" : s.reason());
-    }
+    for (int to = 0; to <= 4; ++to) barriers += check_phases(random_graph(seed), to);
   EXPECT_GT(barriers, 60);
+}
+
+/// Products, batched ones, sums over several dimensions, transposes, shifts, lookups, two outputs:
+/// also their classes and reuse, against the notation.
+TEST(Souffle, PhasesOfDrawnGraphs) {
+  int barriers = 0;
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const std::string text = testing::GraphDrawer(seed).text(4 + static_cast<int>(seed % 9));
+    for (int to = 0; to <= 4; ++to) barriers += check_phases(text, to);
+    const Workload w = workload_from_yaml(text, "test");
+    const Analysis a = analyse(w, {});
+    for (std::size_t i = 0; i < w.operators().size(); ++i) {
+      const Operator& op = w.operators()[i];
+      // A loop that no target has is summed; a product has two inputs and a "*" between them.
+      bool many = false;
+      for (LoopId l : op.loops)
+        many = many || std::ranges::none_of(op.outputs, [&](const Output& o) {
+                 return std::ranges::any_of(o.target.index, [&](const Affine& f) {
+                   return std::ranges::any_of(f.terms, [&](const Term& t) { return t.loop == l; });
+                 });
+               });
+      EXPECT_EQ(a.of[i].many, many) << op.name;
+      EXPECT_EQ(a.of[i].intensive, many && op.inputs.size() == 2) << op.name;
+    }
+    for (const Reused& r : a.reused) EXPECT_GT(r.readers.size(), 1U);
+  }
+  EXPECT_GT(barriers, 40);
 }
 
 TEST(Souffle, RefusesWhatItCannotSay) {

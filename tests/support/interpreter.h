@@ -97,6 +97,12 @@ class Interpreter {
       case AccessKind::gather:
         now_[e.tensor.index()] = home_[e.tensor.index()];
         return;
+      case AccessKind::drop:
+        std::erase_if(held_, [&](const auto& held) {
+          return held.first.first == e.buffer &&
+                 (e.instance == kEveryInstance || held.first.second == e.instance);
+        });
+        return;
       case AccessKind::update:
         return update(e);
       default:

@@ -83,7 +83,8 @@ class LiteralWalker {
     Held* h = find(b);
     if (!h || !h->changed || !moves(b)) return;
     h->changed = false;
-    // What is written late belongs to the outer tile that it was made in, where that is still there.
+    // What is written late belongs to the outer tile that it was made in, where that is still
+    // there.
     const Buffer& buf = buffer(b);
     Held* to = buf.outer.valid() ? find(buf.outer) : nullptr;
     if (to && contains(to->tile, h->tile)) {
@@ -174,6 +175,8 @@ class LiteralWalker {
         return load(id, r);
       case NodeKind::sync:
         return;
+      case NodeKind::drop:
+        return drop(id);
       case NodeKind::store: {
         Held* h = find(n.buffer);
         if (!h || !h->changed) return;
@@ -215,6 +218,16 @@ class LiteralWalker {
     if (h && h->tile == tile) return;
     read_in(n.buffer, h && buffer(n.buffer).sliding ? new_part(h->tile, tile) : tile);
     put(n.buffer, {.tile = tile});
+  }
+
+  void drop(NodeId id) {
+    const ScheduleNode& n = k_->node(id);
+    settle(n.buffer, id);
+    const Instance here = now_[n.buffer.index()];
+    std::erase_if(held_, [&](const auto& held) {
+      return held.first.first == static_cast<int>(n.buffer.index()) &&
+             (n.all_units || held.first.second == here);
+    });
   }
 
   void compute(NodeId id, const Ranges& r, const std::vector<std::int64_t>& block_low) {

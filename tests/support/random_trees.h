@@ -83,8 +83,8 @@ class Maker : private Dice {
   void recompute(Plan& plan, const std::vector<OpId>& ops) {
     std::size_t begin = 0;
     while (begin < ops.size()) {
-      const std::size_t end = plan.kernels.size() == 2 ? ops.size()
-                              : pick<std::size_t>(begin + 1, ops.size());
+      const std::size_t end =
+          plan.kernels.size() == 2 ? ops.size() : pick<std::size_t>(begin + 1, ops.size());
       std::vector<OpId> own(ops.begin() + static_cast<long>(begin),
                             ops.begin() + static_cast<long>(end));
       const std::size_t again = begin == 0 ? 0 : pick<std::size_t>(0, begin);
@@ -128,6 +128,7 @@ class Maker : private Dice {
     if (o_.loads) add_loads(k);
     if (o_.stores) add_stores(k);
     if (o_.reloads && two_levels_) add_reloads(k);
+    if (o_.drops) add_drops(k);
     tidy(k.tree);
     return k;
   }
@@ -364,6 +365,19 @@ class Maker : private Dice {
         }
       }
     }
+  }
+
+  /// Tiles that are loaded are dropped somewhere after a reader.
+  void add_drops(Kernel& k) {
+    for (std::size_t t = 0; t < w_->tensors().size(); ++t)
+      for (OpId op : w_->consumers(TensorId(t))) {
+        if (!chance(0.35)) continue;
+        std::vector<Node*> path;
+        if (!path_to(k.tree, w_->op(op).name, path)) continue;
+        const std::string level = two_levels_ && chance(0.3) ? "L2" : "L1";
+        insert(path, pick<std::size_t>(0, path.size() - 1), drop(w_->tensors()[t].name, level),
+               false);
+      }
   }
 
   void add_stores(Kernel& k) {

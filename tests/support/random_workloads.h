@@ -24,15 +24,16 @@ struct RandomOptions {
   bool pins = true;               ///< spills, levels, `at`
   bool sliding = true;
   bool once = true;
-  bool grid = true;     ///< @grid, and !atomic
-  bool units = true;    ///< @warp and levels private to a warp, Y.grid
-  bool kernels = true;  ///< sometimes several
-  bool recompute = false;  ///< several, always; the later ones make again what they read
-  bool planes = false;   ///< chains of two-dimensional convolutions only
+  bool grid = true;                 ///< @grid, and !atomic
+  bool units = true;                ///< @warp and levels private to a warp, Y.grid
+  bool kernels = true;              ///< sometimes several
+  bool recompute = false;           ///< several, always; the later ones make again what they read
+  bool planes = false;              ///< chains of two-dimensional convolutions only
   Gathers gathers = Gathers::none;  ///< these only
   bool indices = false;             ///< operators read their loops' indices
   bool phases = false;              ///< several nests of blocks with Y.grid between, and packs
-  bool reloads = false;  ///< on two levels: intermediates stored outward and loaded back
+  bool reloads = false;             ///< on two levels: intermediates stored outward and loaded back
+  bool drops = false;               ///< of tiles that loads bring
 };
 
 namespace random_trees {

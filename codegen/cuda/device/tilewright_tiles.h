@@ -381,12 +381,16 @@ struct Ring {
   }
   TW_MEMBER void copies_started() const { mbarrier_arrive_after_copies(barriers + stage); }
   TW_MEMBER void elements_stored() const { mbarrier_arrive(barriers + stage); }
-  /// Computing side: gives back the tile so far and waits for the next.
+  /// Computing side: gives back the tile so far; the next load brings another, whatever its box.
+  TW_MEMBER void drop() {
+    if (!full) return;
+    warp_sync();
+    mbarrier_arrive(barriers + Stages + stage);
+    full = false;
+  }
+  /// The same, and waits for the next.
   TW_MEMBER void take(const Box<R>& box, int lane) {
-    if (full) {
-      warp_sync();
-      mbarrier_arrive(barriers + Stages + stage);
-    }
+    drop();
     advance(box);
     mbarrier_wait(barriers + stage, parity);
   }

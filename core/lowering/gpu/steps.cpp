@@ -53,6 +53,7 @@ void Lowering::visit(NodeId id, std::vector<Step>& out) {
       return compute(id, out);
     case NodeKind::store:  // what leaves is written where it is complete
     case NodeKind::sync:   // threads wait where one reads what another has written
+    case NodeKind::drop:   // refused
       return;
   }
 }

@@ -71,6 +71,9 @@ void Lowering::check() const {
     const ScheduleNode& n = k_.nodes[i];
     if (n.kind == NodeKind::sync && n.scope == Unit::machine)
       throw Refused{"Y.grid among loops bound to warps, lanes or threads"};
+    if (n.kind == NodeKind::drop)
+      throw Refused{"D." + workload_.tensor(n.tensor).name +
+                    " among loops bound to warps, lanes or threads"};
     if (n.kind == NodeKind::load && n.flush.valid())
       throw Refused{workload_.tensor(n.tensor).name +
                     " goes home and back: another thread's stores would be read"};
@@ -285,6 +288,7 @@ void Lowering::walk(NodeId id, const std::shared_ptr<const Point>& at) {
       return;
     case NodeKind::store:
     case NodeKind::sync:
+    case NodeKind::drop:
       return;
   }
 }

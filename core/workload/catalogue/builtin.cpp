@@ -4,6 +4,7 @@
 
 #include "core/base/document.h"
 #include "core/workload/catalogue/builtin_table.h"
+#include "core/workload/import/onnx_import.h"
 #include "core/workload/notation.h"
 #include "core/workload/text.h"
 
@@ -172,7 +173,7 @@ void set_parameters(Named& n, std::string_view name, std::string_view text) {
                     .problem = "is unknown" + hint,
                     .accepted = join(known) +
                                 ", a row (chimera/G1..G12, chimera/C1..C8, mcfuser/G1..G12, "
-                                "mcfuser/S1..S9, se-module/M0..M9, bert-large), or a .yaml file"});
+                                "mcfuser/S1..S9, se-module/M0..M9, bert-large), or a .yaml or .onnx file"});
 }
 
 }  // namespace
@@ -194,6 +195,7 @@ Workload named_workload(std::string_view name) {
     const std::string path(name);
     return workload_from_yaml(read_text(path, "a workload file that exists"), path);
   }
+  if (names_onnx(name)) return import_named_onnx(name).workload;
   const std::size_t colon = std::min(name.find(':'), name.size());
   const std::string_view base = name.substr(0, colon);
   std::optional<Named> n = named(base);

@@ -159,6 +159,82 @@ RawWorkload squeeze_excite(const Values& v) {
       .take();
 }
 
+/// A unit's halves concatenated, their channels taken in turn, split again. Outside of a tensor there are
+/// zeros: a sum of two tensors, one of them shifted, is their concatenation.
+RawWorkload shuffle_unit(const Values& v) {
+  const std::int64_t half = v["channels"];
+  if (half % 2 != 0)
+    throw InputError({.field = "channels",
+                      .value = std::to_string(half),
+                      .problem = "is odd",
+                      .accepted = "an even number: both results have whole pairs of channels"});
+  const std::string many = std::to_string(half);
+  return Draft(v.dtype)
+      .loop("g", 2 * half)
+      .loop("k", half)
+      .loop("q", half / 2)
+      .loop("j", 2)
+      .loop("s", v["size"])
+      .tensor("a", "k,s")
+      .tensor("b", "k,s")
+      .op("concat: joined[g,s] = a[g,s] + b[g-" + many + ",s]")
+      .op("shuffle: shuffled[k,j,s] = joined[" + many + "*j+k,s]")
+      .op("left: left[q,j,s] = shuffled[q,j,s]")
+      .op("right: right[q,j,s] = shuffled[q+" + std::to_string(half / 2) + ",j,s]")
+      .take();
+}
+
+/// GPT-2's attention of one new token: its keys and values behind those of `past` tokens, which are inputs.
+RawWorkload kv_attention(const Values& v) {
+  const std::string past = std::to_string(v["past"]);
+  return Draft(v.dtype)
+      .loop("b", v["batch"])
+      .loop("h", v["heads"])
+      .loop("l", v["past"] + 1)
+      .loop("e", v["size"])
+      .loop("v", v["size"])
+      .tensor("pastK", "b,h," + past + ",e")
+      .tensor("pastV", "b,h," + past + ",v")
+      .tensor("newK", "b,h,1,e")
+      .tensor("newV", "b,h,1,v")
+      .op("keys: K[b,h,l,e] = pastK[b,h,l,e] + newK[b,h,l-" + past + ",e]")
+      .op("values: V[b,h,l,v] = pastV[b,h,l,v] + newV[b,h,l-" + past + ",v]")
+      .op("qk: S[b,h,l] += Q[b,h,e] * K[b,h,l,e]")
+      .op("scaled: T[b,h,l] = S[b,h,l] * " + number_text(1 / std::sqrt(static_cast<double>(v["size"]))))
+      .op("rowmax: top[b,h] max= T[b,h,l]")
+      .op("exp: E[b,h,l] = exp(T[b,h,l] - top[b,h])")
+      .op("rowsum: total[b,h] += E[b,h,l]")
+      .op("share: P[b,h,l] = E[b,h,l] / total[b,h]")
+      .op("pv: A[b,h,v] += P[b,h,l] * V[b,h,l,v]")
+      .output("K")
+      .output("V")
+      .output("A")
+      .take();
+}
+
+/// Each place has a window of weights of its own, for a group of channels.
+RawWorkload involution_of(const Values& v) {
+  if (v["kernel"] % 2 == 0)
+    throw InputError({.field = "kernel",
+                      .value = std::to_string(v["kernel"]),
+                      .problem = "is even",
+                      .accepted = "an odd number: the window is centred"});
+  const std::string rows = std::to_string(v["size"]), less = std::to_string(v["kernel"] / 2);
+  return Draft(v.dtype)
+      .loop("g", v["channels"])
+      .loop("k", v["group"])
+      .loop("y", v["size"])
+      .loop("x", v["size"])
+      .loop("r", v["kernel"])
+      .loop("s", v["kernel"])
+      .tensor("image", "g,k," + rows + "," + rows)
+      .op("weights: taps[g,r,s,y,x] = W[g,r,s,y,x] + Wb[g,r,s]")
+      .op("involution: I[g,k,y,x] += image[g,k,y+r-" + less + ",x+s-" + less + "] * taps[g,r,s,y,x]")
+      .op("biased: B[g,k,y,x] = I[g,k,y,x] + bias[g,k]")
+      .op("relu: Y[g,k,y,x] = relu(B[g,k,y,x])")
+      .take();
+}
+
 /// Without `gather` the items' rows are an input.
 RawWorkload attention_unit(const Values& v) {
   Draft d(v.dtype);
@@ -369,6 +445,22 @@ std::vector<Family> graph_families() {
        "after DIEN's attention unit; FusionStitching, table 1 (DIEN)",
        {{"batch", 256}, {"items", 100}, {"width", 64}, {"rows", 100000}, {"gather", 1, 0, 1}},
        attention_unit},
+      {"shuffle-unit",
+       "a ShuffleNet unit's data movement: two halves concatenated, shuffled by channel, split",
+       "Ma et al., ShuffleNet V2, ECCV 2018; PowerFusion, figure 3",
+       {{"channels", 58, 2, 65536}, {"size", 784}},
+       shuffle_unit},
+      {"kv-attention",
+       "GPT-2's attention of one token with a cache of keys and values: concatenations, softmax, two "
+       "products of matrices with vectors",
+       "Radford et al., GPT-2, 2019; PowerFusion, figure 12",
+       {{"batch", 128}, {"past", 127, 1, 1 << 20}, {"heads", 12}, {"size", 64}},
+       kv_attention},
+      {"involution",
+       "RedNet's involution of groups of channels, with biases and a ReLU",
+       "Li et al., Involution, CVPR 2021; PowerFusion, section 8.4",
+       {{"channels", 4}, {"group", 16}, {"size", 56, 1, 16384}, {"kernel", 7, 1, 63}},
+       involution_of},
       {"rotary",
        "rotary position embedding; both halves of a head are slices of one tensor",
        "Su et al., RoFormer, 2021",

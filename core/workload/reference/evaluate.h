@@ -47,9 +47,11 @@ TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOpti
 
 /// Inputs for `evaluate`: independent, uniform in [-1, 1) times the
 /// tensor's range, rounded to each tensor's type (integers of range 1:
-/// -1, 0 or 1; those that index a gather: uniform over what they index). Other tensors stay empty.
+/// -1, 0 or 1; those that index a gather: uniform over what they index). Inputs with values have
+/// them, whatever the seed. Other tensors stay empty.
 /// The same on every platform for the same workload and seed: the top 53 bits of std::mt19937_64,
-/// tensors in workload order. Throws InputError where inputs and outputs exceed the memory there is.
+/// tensors in workload order. Throws InputError where inputs and outputs exceed the memory there is,
+/// or values cannot be read.
 TensorValues random_inputs(const Workload& w, std::uint64_t seed);
 /// The values that gathers are indexed by: of random_inputs(w, seed) those inputs alone, or, where
 /// an operator makes some such index, of every tensor what evaluate makes of all inputs. Memory:

@@ -1,0 +1,261 @@
+// Operators that work element by element.
+#include <algorithm>
+#include <cmath>
+
+#include "core/workload/import/onnx_node.h"
+
+namespace tilewright::onnx {
+namespace {
+
+using Args = std::vector<Expr>;
+
+Expr add(Expr a, Expr b) { return call("add", {std::move(a), std::move(b)}); }
+Expr sub(Expr a, Expr b) { return call("sub", {std::move(a), std::move(b)}); }
+Expr mul(Expr a, Expr b) { return call("mul", {std::move(a), std::move(b)}); }
+Expr lt(Expr a, Expr b) { return call("lt", {std::move(a), std::move(b)}); }
+Expr select(Expr c, Expr a, Expr b) {
+  return call("select", {std::move(c), std::move(a), std::move(b)});
+}
+Expr opposite(Expr a) { return sub(number(1), std::move(a)); }
+
+/// log(1 + exp(x)) without overflow.
+Expr softplus(const Expr& x) {
+  return add(call("relu", {x}),
+             call("log", {add(number(1), call("exp", {call("neg", {call("abs", {x})})}))}));
+}
+
+Expr clipped(Expr x, double low, double high) {
+  if (low > -INFINITY) x = call("max", {std::move(x), number(low)});
+  if (high < INFINITY) x = call("min", {std::move(x), number(high)});
+  return x;
+}
+
+bool never_negative(std::string_view op) {
+  return op == "Relu" || op == "Sigmoid" || op == "Exp" || op == "Abs" || op == "Softplus" ||
+         op == "HardSigmoid" || op == "Sqrt";
+}
+
+/// One value in, one out.
+void say_function(NodeReader& n) {
+  const std::string& op = n.node.op;
+  const double alpha = n.real("alpha", op == "LeakyRelu"     ? 0.01
+                                       : op == "HardSigmoid" ? 0.2
+                                       : op == "Selu"        ? 1.67326319217681884765625
+                                                             : 1.0);
+  const double beta = n.real("beta", 0.5);
+  const bool by_tanh = n.text("approximate", "none") == "tanh";
+  const double gamma = n.real("gamma", 1.05070102214813232421875);
+  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0)}, [&](const Args& a) -> Expr {
+    const Expr& x = a[0];
+    if (op == "Gelu" && by_tanh)
+      return mul(
+          mul(number(0.5), x),
+          add(number(1),
+              call("tanh", {mul(number(0.7978845608028654),
+                                add(x, mul(mul(number(0.044715), x), call("square", {x}))))})));
+    if (op == "Gelu") return call("gelu", {x});
+    if (op == "Selu")
+      return mul(
+          number(gamma),
+          select(lt(number(0), x), x,
+                 mul(number(alpha), sub(call("exp", {call("min", {x, number(0)})}), number(1)))));
+    if (const auto known = activation(op, x, alpha, beta)) return *known;
+    throw Unsupported{"an element-wise function that expressions do not have"};
+  });
+  n.out[0].nonnegative = never_negative(op);
+}
+
+void say_erf(NodeReader& n) {
+  n.out[0] =
+      n.b.map(n.name, n.at(0).type, {n.at(0)}, [](const Args& a) { return call("erf", {a[0]}); });
+}
+
+/// Many in, one out, one after another: Sum, Min, Max, Mean.
+void say_many(NodeReader& n) {
+  const std::string& op = n.node.op;
+  const char* f = op == "Min" ? "min" : op == "Max" ? "max" : "add";
+  n.out[0] = n.b.map(n.name, n.at(0).type, n.in, [&](const Args& a) {
+    Expr sum = a[0];
+    for (std::size_t i = 1; i < a.size(); ++i) sum = call(f, {std::move(sum), a[i]});
+    return op == "Mean" ? mul(std::move(sum), number(1.0 / static_cast<double>(a.size()))) : sum;
+  });
+}
+
+Expr power(const Expr& x, const Expr& y) {
+  const auto c = constant(y);
+  if (c == 2.0) return call("square", {x});
+  if (c == 1.0) return x;
+  if (c == 3.0) return mul(x, call("square", {x}));
+  if (c == 0.5) return call("sqrt", {x});
+  if (c == -0.5) return call("rsqrt", {x});
+  if (c == -1.0) return call("recip", {x});
+  return call("pow", {x, y});
+}
+
+/// Before opset 7 the second operand was aligned at "axis".
+Value second(const NodeReader& n) {
+  Value b = n.at(1);
+  if (n.opset >= 7 || n.integer("broadcast", 0) == 0 || !n.has_attribute("axis")) return b;
+  const std::size_t axis = NodeReader::axis(n.integer("axis", 0), n.rank());
+  Shape to = b.shape;
+  while (axis + to.size() < n.rank()) to.push_back(1);
+  return n.b.reshaped(n.name + "_aligned", b, to);
+}
+
+void say_arithmetic(NodeReader& n) {
+  const std::string& op = n.node.op;
+  const std::int32_t type = n.at(0).type;
+  if (op == "Div" && is_integer(type))
+    throw Unsupported{"a division of whole numbers, which rounds"};
+  n.out[0] = n.b.map(n.name, type, {n.at(0), second(n)}, [&](const Args& a) {
+    const auto c = constant(a[1]);
+    if (op == "Add") return add(a[0], a[1]);
+    if (op == "Sub") return sub(a[0], a[1]);
+    if (op == "Mul") return mul(a[0], a[1]);
+    if (op == "Pow") return power(a[0], a[1]);
+    if (op == "Div" && c && *c != 0 && std::exp2(std::round(std::log2(std::fabs(*c)))) == *c)
+      return mul(a[0], number(1 / *c));  // exactly the same
+    return call("div", {a[0], a[1]});
+  });
+  n.out[0].nonnegative = (op == "Add" || op == "Mul") && n.at(0).nonnegative && n.at(1).nonnegative;
+}
+
+void say_comparison(NodeReader& n) {
+  const std::string& op = n.node.op;
+  n.out[0] = n.b.map(n.name, kBool, {n.at(0), second(n)}, [&](const Args& a) {
+    if (op == "Less") return lt(a[0], a[1]);
+    if (op == "Greater") return lt(a[1], a[0]);
+    if (op == "LessOrEqual") return opposite(lt(a[1], a[0]));
+    if (op == "GreaterOrEqual") return opposite(lt(a[0], a[1]));
+    if (op == "And") return mul(a[0], a[1]);
+    if (op == "Or") return call("max", {a[0], a[1]});
+    if (op == "Xor") return call("abs", {sub(a[0], a[1])});
+    return opposite(call("max", {lt(a[0], a[1]), lt(a[1], a[0])}));  // Equal
+  });
+  n.out[0].nonnegative = true;
+}
+
+void say_not(NodeReader& n) {
+  n.out[0] = n.b.map(n.name, kBool, {n.at(0)}, [](const Args& a) { return opposite(a[0]); });
+}
+
+void say_where(NodeReader& n) {
+  n.out[0] = n.b.map(n.name, n.at(1).type, {n.at(0), n.at(1), n.at(2)},
+                     [](const Args& a) { return select(a[0], a[1], a[2]); });
+}
+
+void say_prelu(NodeReader& n) {
+  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0), n.at(1)}, [](const Args& a) {
+    return select(lt(a[0], number(0)), mul(a[0], a[1]), a[0]);
+  });
+}
+
+void say_clip(NodeReader& n) {
+  std::vector<Value> ins = {n.at(0)};
+  if (n.opset >= 11) {
+    const bool low = n.has(1), high = n.has(2);
+    if (low) ins.push_back(n.at(1));
+    if (high) ins.push_back(n.at(2));
+    n.out[0] = n.b.map(n.name, n.at(0).type, ins, [&](const Args& a) {
+      Expr x = a[0];
+      if (low) x = call("max", {std::move(x), a[1]});
+      if (high) x = call("min", {std::move(x), a.back()});
+      return x;
+    });
+  } else {
+    const double low = n.real("min", -INFINITY), high = n.real("max", INFINITY);
+    n.out[0] =
+        n.b.map(n.name, n.at(0).type, ins, [&](const Args& a) { return clipped(a[0], low, high); });
+  }
+  n.out[0].nonnegative = n.at(0).nonnegative || (n.has(1) && n.at(1).nonnegative);
+}
+
+void say_cast(NodeReader& n) {
+  const auto to =
+      static_cast<std::int32_t>(n.node.op == "CastLike" ? n.at(1).type : n.integer("to", kFloat));
+  const Value& v = n.at(0);
+  if (value_type_of(to).empty()) throw Unsupported{"a cast to a type that is no number"};
+  if (to == kBool && v.type != kBool) {
+    n.out[0] = n.b.map(n.name, kBool, {v},
+                       [](const Args& a) { return select(a[0], number(1), number(0)); });
+    return;
+  }
+  if (is_integer(to) && is_float(v.type))
+    throw Unsupported{"a cast of computed values to whole numbers, which rounds"};
+  n.out[0] = cast(v, to);
+}
+
+void say_identity(NodeReader& n) {
+  n.out[0] = n.at(0);
+  if (n.wants(1))  // Dropout's mask
+    n.out[1] = Builder::uniform(kBool, n.at(0).shape, 1);
+}
+
+}  // namespace
+
+Value cast(const Value& v, std::int32_t type) {
+  Value out = v;
+  out.type = type;
+  return out;
+}
+
+Value sum_of(Builder& b, const std::string& name, const Value& x, const Value& y) {
+  return b.map(name, x.type, {x, y}, [](const Args& a) { return add(a[0], a[1]); });
+}
+
+std::optional<Expr> activation(std::string_view name, const Expr& x, double alpha, double beta) {
+  if (name == "Relu") return call("relu", {x});
+  if (name == "Tanh") return call("tanh", {x});
+  if (name == "Sigmoid") return call("sigmoid", {x});
+  if (name == "Exp") return call("exp", {x});
+  if (name == "Log") return call("log", {x});
+  if (name == "Sqrt") return call("sqrt", {x});
+  if (name == "Abs") return call("abs", {x});
+  if (name == "Neg") return call("neg", {x});
+  if (name == "Reciprocal") return call("recip", {x});
+  if (name == "Softplus") return softplus(x);
+  if (name == "Softsign") return call("div", {x, add(number(1), call("abs", {x}))});
+  if (name == "Sign") return sub(lt(number(0), x), lt(x, number(0)));
+  if (name == "Mish") return mul(x, call("tanh", {softplus(x)}));
+  if (name == "Swish") return mul(x, call("sigmoid", {mul(number(alpha), x)}));
+  if (name == "LeakyRelu") return select(lt(x, number(0)), mul(number(alpha), x), x);
+  if (name == "ThresholdedRelu") return select(lt(number(alpha), x), x, number(0));
+  if (name == "Elu")
+    return select(lt(x, number(0)),
+                  mul(number(alpha), sub(call("exp", {call("min", {x, number(0)})}), number(1))),
+                  x);
+  if (name == "Celu")
+    return add(
+        call("relu", {x}),
+        call("min",
+             {number(0), mul(number(alpha),
+                             sub(call("exp", {mul(call("min", {x, number(0)}), number(1 / alpha))}),
+                                 number(1)))}));
+  if (name == "HardSigmoid") return clipped(add(mul(number(alpha), x), number(beta)), 0, 1);
+  if (name == "HardSwish") return mul(x, clipped(add(mul(number(1.0 / 6), x), number(0.5)), 0, 1));
+  if (name == "Affine") return add(mul(number(alpha), x), number(beta));
+  return std::nullopt;
+}
+
+std::vector<Said> element_operators() {
+  std::vector<Said> all = {
+      {"Erf", say_erf},         {"Sum", say_many},      {"Min", say_many},
+      {"Max", say_many},        {"Mean", say_many},     {"Not", say_not},
+      {"Where", say_where},     {"PRelu", say_prelu},   {"Clip", say_clip},
+      {"Cast", say_cast},       {"CastLike", say_cast}, {"Identity", say_identity},
+      {"Dropout", say_identity}};
+  for (const char* op : {"Relu",       "Tanh",     "Sigmoid",     "Exp",
+                         "Log",        "Sqrt",     "Abs",         "Neg",
+                         "Reciprocal", "Softplus", "Softsign",    "Sign",
+                         "Mish",       "Swish",    "LeakyRelu",   "ThresholdedRelu",
+                         "Elu",        "Celu",     "HardSigmoid", "HardSwish",
+                         "Gelu",       "Selu"})
+    all.push_back({op, say_function});
+  for (const char* op : {"Add", "Sub", "Mul", "Div", "Pow"}) all.push_back({op, say_arithmetic});
+  for (const char* op :
+       {"Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Xor", "Equal"})
+    all.push_back({op, say_comparison});
+  return all;
+}
+
+}  // namespace tilewright::onnx

@@ -1,0 +1,446 @@
+#include "core/workload/import/onnx_import.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <set>
+#include <stdexcept>
+
+#include "core/base/error.h"
+#include "core/base/mapped_file.h"
+#include "core/workload/import/onnx_node.h"
+
+namespace tilewright {
+namespace onnx {
+namespace {
+
+constexpr int kMostCalls = 16;                 // functions within functions
+constexpr std::size_t kMostOperators = 60000;  // of the workload
+constexpr std::size_t kMostVisits = 400000;     // nodes looked at, those of functions each time
+constexpr std::size_t kMostNamed = 100;        // unsupported nodes in an error
+
+std::string shown(std::string_view name) {
+  std::string out;
+  for (const char c : name.substr(0, 80)) out += c >= ' ' && c <= '~' ? c : '?';
+  return out;
+}
+
+const std::map<std::string_view, Saying>& sayings() {
+  static const std::map<std::string_view, Saying> all = [] {
+    std::map<std::string_view, Saying> out;
+    for (const auto make : {element_operators, product_operators, window_operators, row_operators,
+                            moving_operators, recurrent_operators, quantised_operators})
+      for (const Said& s : make()) out.emplace(s.op, s.say);
+    return out;
+  }();
+  return all;
+}
+
+/// The floating type that most of the file is of.
+DType floats_of(const Model& m) {
+  const auto is = [&](std::int32_t type) {
+    return std::ranges::any_of(m.graph.inputs, [&](const ValueInfo& v) { return v.type == type; });
+  };
+  if (is(kFloat)) return DType::f32;
+  if (is(kFloat16)) return DType::f16;
+  if (is(kBfloat16)) return DType::bf16;
+  if (is(kDouble)) return DType::f64;
+  std::map<std::int32_t, std::int64_t> count;
+  for (const Literal& l : m.graph.constants) ++count[l.type];
+  if (count[kFloat16] > count[kFloat]) return DType::f16;
+  if (count[kBfloat16] > count[kFloat]) return DType::bf16;
+  return DType::f32;
+}
+
+class Importer {
+ public:
+  Importer(const Model& m, const std::string& path, const OnnxOptions& options)
+      : m_(m), path_(path), options_(options), b_(floats_of(m)) {}
+
+  OnnxImport run(const std::string& name) {
+    constants(m_.graph);
+    inputs();
+    nodes(m_.graph.nodes, 0);
+    if (!options_.skip && !problems_.empty()) fail_unsupported();
+    std::vector<std::pair<std::string, Value>> outputs;
+    std::set<std::string> seen;
+    for (const ValueInfo& v : m_.graph.outputs)
+      if (known_.contains(v.name) && seen.insert(v.name).second)
+        outputs.emplace_back(v.name, known_.at(v.name));
+    for (const std::string& of : cut_) {  // what only skipped nodes read
+      if (!seen.insert(of).second || read_.contains(of)) continue;
+      const Value& v = known_.at(of);
+      if (v.view && !given_.contains(of)) outputs.emplace_back(of, v);
+    }
+    if (outputs.empty()) fail("outputs", "", "none can be computed", "a graph with outputs");
+    for (const auto& [of, v] : outputs)
+      if (elements_of(v.shape) < 1) fail("outputs", shown(of), "has no elements", "at least one");
+    Builder::Result made = made_of(name, outputs);
+    OnnxImport out{.workload = Workload::create(std::move(made.spec)),
+                   .producer = shown(m_.producer),
+                   .opset = m_.opset,
+                   .nodes = counts_,
+                   .notes = notes_,
+                   .skipped = problems_,
+                   .unused = made.unused,
+                   .tensors = made.names};
+    for (std::string& u : out.unused) u = shown(u);
+    return out;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& field, const std::string& value,
+                         const std::string& problem, const std::string& accepted) const {
+    throw InputError(
+        {.where = path_, .field = field, .value = value, .problem = problem, .accepted = accepted});
+  }
+
+  Builder::Result made_of(const std::string& name,
+                          const std::vector<std::pair<std::string, Value>>& outputs) {
+    try {
+      return b_.finish(name, outputs);
+    } catch (const Unsupported& u) {
+      fail("outputs", "", "cannot be said: " + u.why, "outputs that are computed");
+    }
+  }
+
+  [[noreturn]] void fail_unsupported() const {
+    const std::size_t shown = std::min(problems_.size(), kMostNamed);
+    std::vector<std::string> lines(problems_.begin(),
+                                   problems_.begin() + static_cast<std::ptrdiff_t>(shown));
+    if (problems_.size() > shown)
+      lines.push_back("and " + std::to_string(problems_.size() - shown) + " more");
+    throw InputError(
+        {.where = path_,
+         .value = std::to_string(problems_.size()) + (problems_.size() == 1 ? " node" : " nodes"),
+         .problem = "cannot be imported",
+         .accepted = "the operators of docs/onnx.md; import --skip takes the rest",
+         .lines = std::move(lines)});
+  }
+
+  void constants(const Graph& g) {
+    for (const Literal& l : g.constants) {
+      if (l.elements() < 0) continue;
+      known_[l.name] = Builder::known(std::make_shared<const Literal>(l));
+    }
+  }
+
+  std::int64_t bound(const std::string& name) const {
+    const auto it = options_.bind.find(name);
+    return it == options_.bind.end() ? 0 : it->second;
+  }
+
+  void inputs() {
+    std::vector<std::string> open;
+    std::set<std::string> names;
+    const auto dimension = [&](const ValueInfo& v, std::size_t d) {
+      const Dimension& of = (*v.shape)[d];
+      if (of.value && *of.value > 0) return *of.value;
+      const std::string name =
+          of.name.empty() ? shown(v.name) + "." + std::to_string(d) : shown(of.name);
+      names.insert(name);
+      const std::int64_t n = bound(name);
+      if (n < 1 && std::ranges::find(open, name) == open.end()) open.push_back(name);
+      return std::max<std::int64_t>(n, 1);
+    };
+    std::vector<std::pair<const ValueInfo*, Shape>> all;
+    for (const ValueInfo& v : m_.graph.inputs) {
+      if (known_.contains(v.name)) continue;  // an initialiser with a default
+      if (!v.shape) fail("inputs", shown(v.name), "has no shape", "inputs of known ranks");
+      Shape shape;
+      for (std::size_t d = 0; d < v.shape->size(); ++d) shape.push_back(dimension(v, d));
+      all.emplace_back(&v, std::move(shape));
+    }
+    for (const auto& [name, n] : options_.bind)
+      if (!names.contains(name))
+        fail("--bind", name, "is no symbolic dimension of the inputs",
+             names.empty() ? "none: every dimension is a number"
+                           : join(std::vector<std::string>(names.begin(), names.end())));
+    if (!open.empty())
+      fail("dimensions", join(open), open.size() == 1 ? "is not bound" : "are not bound",
+           "--bind " + open.front() + "=1" + (open.size() > 1 ? ",..." : "") +
+               ", or model.onnx:" + open.front() + "=1");
+    for (auto& [v, shape] : all) {
+      if (value_type_of(v->type).empty())
+        fail("inputs", shown(v->name), "is of a type that is no number", "numbers");
+      if (elements_of(shape) < 1)
+        fail("inputs", shown(v->name), "has too many elements", "less than 2^62");
+      known_[v->name] = b_.input(v->name, v->type, shape);
+      given_.insert(v->name);
+      if (v->type == kInt64 || v->type == kUint64 || v->type == kUint32)
+        note("integers of 64 bits are i32");
+    }
+  }
+
+  void note(const std::string& text) {
+    if (!text.empty() && std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
+  }
+
+  void nodes(const std::vector<Node>& all, int depth) {
+    for (const Node& n : all) {
+      if (++steps_ > kMostVisits || b_.operators() > kMostOperators)
+        fail("graph", std::to_string(b_.operators()) + " operators", "are too many",
+             "at most " + std::to_string(kMostOperators));
+      one(n, depth);
+    }
+  }
+
+  const Function* function(const Node& n) const {
+    for (const Function& f : m_.functions)
+      if (f.name == n.op && (f.domain == n.domain || (f.domain == "ai.onnx" && n.domain.empty())))
+        return &f;
+    return nullptr;
+  }
+
+  void one(const Node& n, int depth) {
+    if (depth == 0) ++counts_[shown(n.op)];
+    try {
+      if (const Function* f = function(n)) return call_function(*f, n, depth);
+      if (n.op == "If" && n.domain.empty()) return branch(n, depth);
+      said(n);
+    } catch (const Unsupported& u) {
+      unsupported(n, u.why);
+    } catch (const std::out_of_range&) {
+      unsupported(n, "its inputs or attributes are fewer than it takes");
+    }
+  }
+
+  void said(const Node& n) {
+    std::vector<Value> in;
+    bool lost = false;
+    for (const std::string& name : n.inputs) {
+      if (name.empty()) {
+        in.emplace_back();
+        continue;
+      }
+      const auto it = known_.find(name);
+      if (it == known_.end()) {
+        if (!lost_.contains(name))
+          throw Unsupported{"its input " + shown(name) + " is made nowhere"};
+        lost = true;
+        in.emplace_back();
+        continue;
+      }
+      in.push_back(it->second);
+    }
+    const auto say = sayings().find(n.op);
+    const bool standard = n.domain.empty() || n.domain == "com.microsoft";
+    const bool constant = n.op == "Constant";
+    if (lost) {  // its inputs' makers are named; it too, where it could not be said in any case
+      if (!standard || (say == sayings().end() && !constant))
+        throw Unsupported{"the operator is not supported"};
+      for (const std::string& o : n.outputs) lose(o);
+      return;
+    }
+    NodeReader reader(b_, n, m_.opset, std::move(in));
+    if (constant) {
+      reader.out.at(0) = constant_of(n);
+    } else {
+      std::optional<std::vector<Value>> folded;
+      if (standard) folded = fold(reader);
+      if (folded) {
+        for (std::size_t i = 0; i < reader.out.size() && i < folded->size(); ++i)
+          reader.out[i] = (*folded)[i];
+      } else {
+        if (!standard || say == sayings().end()) throw Unsupported{"the operator is not supported"};
+        for (const Value& v : reader.in)
+          if (v.type != kUnknown && !v.literal && elements_of(v.shape) < 1)
+            throw Unsupported{"an input without elements"};
+        if (reader.out.empty()) return;
+        say->second(reader);
+      }
+    }
+    note(reader.note);
+    for (std::size_t i = 0; i < n.outputs.size(); ++i) {
+      if (n.outputs[i].empty()) continue;
+      if (reader.out[i].type == kUnknown)
+        throw Unsupported{"its output " + std::to_string(i) + " cannot be said"};
+    }
+    for (std::size_t i = 0; i < n.outputs.size(); ++i)
+      if (!n.outputs[i].empty()) known_[n.outputs[i]] = reader.out[i];
+    for (const std::string& i : n.inputs) read_.insert(i);
+  }
+
+  static Value constant_of(const Node& n) {
+    for (const Attribute& a : n.attributes) {
+      if (a.name == "value" && a.tensor) return Builder::known(a.tensor);
+      if (a.name == "value_float" && a.number) return Builder::known(kFloat, {}, {*a.number});
+      if (a.name == "value_int" && a.integer)
+        return Builder::known(kInt64, {}, {static_cast<double>(*a.integer)});
+      if (a.name == "value_floats")
+        return Builder::known(kFloat, {static_cast<std::int64_t>(a.numbers.size())}, a.numbers);
+      if (a.name == "value_ints")
+        return Builder::known(kInt64, {static_cast<std::int64_t>(a.integers.size())},
+                              {a.integers.begin(), a.integers.end()});
+    }
+    throw Unsupported{"a constant of text, or sparse"};
+  }
+
+  void lose(const std::string& name) {
+    if (!name.empty()) lost_.insert(name);
+  }
+
+  /// Under --skip its outputs become inputs, where their shapes are known.
+  void unsupported(const Node& n, const std::string& why) {
+    std::string name = shown(n.name);
+    if (name.empty() && !n.outputs.empty()) name = shown(n.outputs.front());
+    problems_.push_back(name + ": " + shown(n.op) + ": " + why);
+    for (const std::string& i : n.inputs)
+      if (known_.contains(i)) cut_.push_back(i);
+    for (const std::string& o : n.outputs) {
+      if (o.empty()) continue;
+      const auto v = options_.skip ? declared(o) : std::nullopt;
+      if (v)
+        known_[o] = *v, given_.insert(o);
+      else
+        lose(o);
+    }
+  }
+
+  std::optional<Value> declared(const std::string& name) {
+    for (const auto* list : {&m_.graph.others, &m_.graph.outputs})
+      for (const ValueInfo& v : *list) {
+        if (v.name != name || !v.shape || value_type_of(v.type).empty()) continue;
+        Shape shape;
+        for (const Dimension& d : *v.shape) shape.push_back(d.value ? *d.value : bound(d.name));
+        if (std::ranges::all_of(shape, [](auto d) { return d > 0; }) && elements_of(shape) > 0)
+          return b_.input(name, v.type, shape);
+      }
+    return std::nullopt;
+  }
+
+  /// A branch whose condition is known stands in its node's place.
+  void branch(const Node& n, int depth) {
+    if (depth >= kMostCalls) throw Unsupported{"branches nested too deeply"};
+    const auto it = n.inputs.empty() ? known_.end() : known_.find(n.inputs.front());
+    if (it == known_.end() || !it->second.known())
+      throw Unsupported{"a branch that is chosen while running"};
+    const auto c = values_of(it->second);
+    const Attribute* a = n.find(!c.empty() && c.front() != 0 ? "then_branch" : "else_branch");
+    if (a == nullptr || !a->graph) throw Unsupported{"no branch"};
+    if (a->graph->outputs.size() != n.outputs.size()) throw Unsupported{"other outputs"};
+    constants(*a->graph);
+    nodes(a->graph->nodes, depth + 1);
+    for (std::size_t i = 0; i < n.outputs.size(); ++i) {
+      const auto made = known_.find(a->graph->outputs[i].name);
+      if (made == known_.end())
+        lose(n.outputs[i]);
+      else
+        known_[n.outputs[i]] = Value(made->second);
+    }
+  }
+
+  /// The body, under the names of the call, in the node's place.
+  void call_function(const Function& f, const Node& n, int depth) {
+    if (depth >= kMostCalls) throw Unsupported{"functions nested too deeply"};
+    const std::string prefix = (n.outputs.empty() ? n.op : n.outputs.front()) + "/";
+    std::map<std::string, std::string> names;
+    for (std::size_t i = 0; i < f.inputs.size(); ++i)
+      names[f.inputs[i]] = i < n.inputs.size() ? n.inputs[i] : "";
+    for (std::size_t i = 0; i < f.outputs.size() && i < n.outputs.size(); ++i)
+      if (!n.outputs[i].empty()) names[f.outputs[i]] = n.outputs[i];
+    const auto named = [&](const std::string& name) {
+      if (name.empty()) return name;
+      const auto it = names.find(name);
+      return it == names.end() ? prefix + name : it->second;
+    };
+    std::vector<Node> body;
+    for (Node node : f.nodes) {
+      for (std::string& i : node.inputs) i = named(i);
+      for (std::string& o : node.outputs) o = named(o);
+      std::vector<Attribute> own;
+      for (Attribute& a : node.attributes) {
+        if (a.refers_to.empty()) {
+          own.push_back(a);
+          continue;
+        }
+        const Attribute* given = n.find(a.refers_to);
+        for (const Attribute& d : f.defaults)
+          if (given == nullptr && d.name == a.refers_to) given = &d;
+        if (given == nullptr) continue;
+        own.push_back(*given);
+        own.back().name = a.name;
+      }
+      node.attributes = std::move(own);
+      body.push_back(std::move(node));
+    }
+    nodes(body, depth + 1);
+  }
+
+  const Model& m_;
+  std::string path_;
+  const OnnxOptions& options_;
+  Builder b_;
+  std::map<std::string, Value> known_;
+  std::set<std::string> lost_, given_, read_;
+  std::vector<std::string> problems_, notes_, cut_;
+  std::map<std::string, std::int64_t> counts_;
+  std::size_t steps_ = 0;
+};
+
+/// A workload's name from a file's.
+std::string workload_name(const std::string& path) {
+  std::string out;
+  for (const char c : std::filesystem::path(path).stem().string().substr(0, 100)) {
+    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    out += word || c == '_' || c == '-' || c == '.' ? c : '_';
+  }
+  return out.empty() ? "model" : out;
+}
+
+}  // namespace
+}  // namespace onnx
+
+OnnxImport import_onnx(std::string_view bytes, const std::string& path,
+                       const OnnxOptions& options) {
+  try {
+    const onnx::Model model = onnx::read_model(bytes, path);
+    return onnx::Importer(model, path, options).run(onnx::workload_name(path));
+  } catch (const InputError& e) {
+    throw e.located(path);
+  }
+}
+
+OnnxImport import_onnx(const std::string& path, const OnnxOptions& options) {
+  const MappedFile file(path, "an .onnx file");
+  return import_onnx(file.bytes(), path, options);
+}
+
+bool names_onnx(std::string_view subject) {
+  return subject.ends_with(".onnx") || subject.find(".onnx:") != subject.npos;
+}
+
+std::map<std::string, std::int64_t> parse_bindings(std::string_view text, std::string_view where) {
+  std::map<std::string, std::int64_t> out;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view item = text.substr(0, comma);
+    const std::size_t equals = item.rfind('=');
+    std::int64_t n = 0;
+    bool good = equals != item.npos && equals > 0;
+    if (good) {
+      const std::string_view number = item.substr(equals + 1);
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
+      good =
+          error == std::errc() && end == number.data() + number.size() && n > 0 && n <= 2147483647;
+    }
+    if (!good || !out.emplace(item.substr(0, equals), n).second)
+      throw InputError({.where = std::string(where),
+                        .value = "'" + std::string(item.substr(0, 80)) + "'",
+                        .problem = good ? "is given twice" : "binds no dimension",
+                        .accepted = "NAME=N with N of 1..2147483647, with commas between"});
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return out;
+}
+
+OnnxImport import_named_onnx(std::string_view subject, OnnxOptions options) {
+  const std::size_t colon = subject.find(".onnx:");
+  if (colon == subject.npos) return import_onnx(std::string(subject), options);
+  for (const auto& [name, n] :
+       parse_bindings(subject.substr(colon + 6), subject.substr(0, colon + 5)))
+    options.bind[name] = n;
+  return import_onnx(std::string(subject.substr(0, colon + 5)), options);
+}
+
+}  // namespace tilewright

@@ -1,0 +1,88 @@
+// One node on its way into a workload. Shared by the files that say ONNX's operators.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/workload/import/onnx_builder.h"
+
+namespace tilewright::onnx {
+
+class NodeReader {
+ public:
+  NodeReader(Builder& b, const Node& node, std::int64_t opset, std::vector<Value> in)
+      : b(b), node(node), opset(opset), in(std::move(in)), out(node.outputs.size()) {
+    name = !node.outputs.empty() && !node.outputs.front().empty() ? node.outputs.front() : node.op;
+  }
+
+  Builder& b;
+  const Node& node;
+  std::int64_t opset;
+  std::vector<Value> in;   ///< an optional input that is not there has type kUnknown
+  std::vector<Value> out;  ///< to be filled; those without a name need not be
+  std::string name;        ///< of the first output
+  std::string note = {};   ///< what the import says of it, once for all nodes that say the same
+
+  bool has(std::size_t i) const { return i < in.size() && in[i].type != kUnknown; }
+  bool wants(std::size_t i) const { return i < node.outputs.size() && !node.outputs[i].empty(); }
+  const Value& at(std::size_t i) const {
+    if (!has(i)) throw Unsupported{"input " + std::to_string(i) + " is missing"};
+    return in[i];
+  }
+  std::size_t rank(std::size_t i = 0) const { return at(i).shape.size(); }
+
+  std::int64_t integer(std::string_view attribute, std::int64_t otherwise) const;
+  double real(std::string_view attribute, double otherwise) const;
+  std::string text(std::string_view attribute, std::string otherwise) const;
+  std::vector<std::int64_t> integers(std::string_view attribute) const;
+  std::vector<double> reals(std::string_view attribute) const;
+  bool has_attribute(std::string_view attribute) const { return node.find(attribute) != nullptr; }
+  /// From 0 on; from the end where negative. Unsupported outside.
+  static std::size_t axis(std::int64_t of, std::size_t rank);
+  /// "perm", reversed by default. Unsupported where it is none.
+  std::vector<std::int64_t> permutation(std::size_t rank) const;
+  /// The values of an input, which must be known.
+  std::vector<std::int64_t> known_integers(std::size_t i) const;
+  std::vector<double> known_values(std::size_t i) const;
+  /// Of an attribute up to some opset, of an input later; nothing where neither is there.
+  std::optional<std::vector<std::int64_t>> integers_of(std::string_view attribute,
+                                                       std::size_t input) const;
+};
+
+/// The values of a constant. Unsupported where there are more than a million.
+std::vector<double> values_of(const Value& v);
+
+/// What a node of known inputs makes, where that is worth knowing: shapes, masks, scalars. Nothing
+/// where it is left to the workload.
+std::optional<std::vector<Value>> fold(const NodeReader& n);
+
+/// An operator of ONNX: fills n.out, or throws Unsupported.
+using Saying = void (*)(NodeReader& n);
+/// By name; nullptr: not supported.
+Saying saying_of(std::string_view op);
+struct Said {
+  std::string_view op;
+  Saying say;
+};
+std::vector<Said> element_operators();
+std::vector<Said> product_operators();
+std::vector<Said> window_operators();
+std::vector<Said> row_operators();
+std::vector<Said> moving_operators();
+std::vector<Said> recurrent_operators();
+std::vector<Said> quantised_operators();
+
+// ---- Parts of several operators ----
+Value matrix_product(Builder& b, const std::string& name, const Value& a, const Value& c);
+Value softmax_over(Builder& b, const std::string& name, const Value& x,
+                   const std::set<std::size_t>& over, bool log);
+Value sum_of(Builder& b, const std::string& name, const Value& x, const Value& y);
+Value joined(Builder& b, const std::string& name, const std::vector<Value>& parts, std::size_t dim);
+Value squeezed(Builder& b, const Value& v, std::size_t dim);
+/// Casts that change no value that a workload computes.
+Value cast(const Value& v, std::int32_t type);
+/// The function of one value by its ONNX name, of LSTM's activations and the like.
+std::optional<Expr> activation(std::string_view name, const Expr& x, double alpha, double beta);
+
+}  // namespace tilewright::onnx

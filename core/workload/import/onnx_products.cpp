@@ -1,0 +1,246 @@
+// Sums of products: MatMul, Gemm, Einsum, Attention.
+#include <algorithm>
+#include <cmath>
+
+#include "core/workload/import/onnx_node.h"
+
+namespace tilewright::onnx {
+namespace {
+
+using Args = std::vector<Expr>;
+
+Expr product(const Args& a) { return call("mul", {a[0], a[1]}); }
+
+/// A dimension of the result from those of two operands of which one may be 1.
+Vars shared(Builder& b, View& x, std::size_t dx, View& y, std::size_t dy) {
+  if (x.dims[dx].empty()) return y.dims[dy];
+  if (!y.dims[dy].empty()) b.demand_unified(x, dx, y, dy);
+  return x.dims[dx];
+}
+
+void say_matmul(NodeReader& n) { n.out[0] = matrix_product(n.b, n.name, n.at(0), n.at(1)); }
+
+void say_gemm(NodeReader& n) {
+  Value a = n.at(0), b = n.at(1);
+  if (a.shape.size() != 2 || b.shape.size() != 2)
+    throw Unsupported{"operands that are no matrices"};
+  if (n.integer("transA", 0) != 0) a = n.b.transposed(a, {1, 0});
+  if (n.integer("transB", 0) != 0) b = n.b.transposed(b, {1, 0});
+  const double alpha = n.real("alpha", 1), beta = n.real("beta", 1);
+  const bool plain = alpha == 1 && !n.has(2);
+  const Value c = matrix_product(n.b, plain ? n.name : n.name + "_product", a, b);
+  if (plain) {
+    n.out[0] = c;
+    return;
+  }
+  std::vector<Value> ins = {c};
+  if (n.has(2)) ins.push_back(n.at(2));
+  n.out[0] = n.b.map(n.name, c.type, ins, [&](const Args& of) {
+    const auto times = [](double f, const Expr& x) {
+      return f == 1 ? x : call("mul", {number(f), x});
+    };
+    Expr sum = times(alpha, of[0]);
+    return of.size() == 1 ? sum : call("add", {std::move(sum), times(beta, of[1])});
+  });
+  if (n.out[0].shape != c.shape) throw Unsupported{"a bias of another shape"};
+}
+
+/// "bij,bjk->bik", with an ellipsis or without a result.
+void say_einsum(NodeReader& n) {
+  std::string equation = n.text("equation", "");
+  std::erase(equation, ' ');
+  if (equation.find("...") != equation.npos) throw Unsupported{"an equation with an ellipsis"};
+  const std::size_t arrow = equation.find("->");
+  std::vector<std::string> parts(1);
+  for (const char c : equation.substr(0, arrow))
+    if (c == ',')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  if (parts.size() != n.in.size()) throw Unsupported{"an equation of other operands"};
+  std::string result;
+  if (arrow != equation.npos) {
+    result = equation.substr(arrow + 2);
+  } else {
+    std::map<char, int> count;
+    for (const std::string& p : parts)
+      for (const char c : p) ++count[c];
+    for (const auto& [c, times] : count)
+      if (times == 1) result += c;
+  }
+  std::vector<View> reads;
+  std::map<char, std::int64_t> extents;
+  std::map<char, std::pair<std::size_t, std::size_t>> first;  // operand, dimension
+  Expr value = number(1);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Value v = n.at(i);
+    if (v.shape.size() != parts[i].size()) throw Unsupported{"an equation of other ranks"};
+    if (v.uniform) v = n.b.copied(n.name + "_operand", v);
+    Expr read = n.b.operand(v, reads);
+    value = i == 0 ? std::move(read) : call("mul", {std::move(value), std::move(read)});
+    for (std::size_t d = 0; d < parts[i].size(); ++d) {
+      const char c = parts[i][d];
+      if (parts[i].find(c) != d) throw Unsupported{"a diagonal"};
+      const auto [it, added] = extents.emplace(c, v.shape[d]);
+      if (it->second != v.shape[d]) throw Unsupported{"shapes that do not fit together"};
+      if (v.shape[d] == 1) continue;
+      const auto [at, fresh] = first.emplace(c, std::pair(i, d));
+      if (!fresh) n.b.demand_unified(reads[at->second.first], at->second.second, reads[i], d);
+    }
+  }
+  Shape shape;
+  std::vector<Vars> dims;
+  bool reduces = false;
+  for (const auto& [c, e] : extents) reduces = reduces || (e != 1 && result.find(c) == result.npos);
+  for (const char c : result) {
+    if (!extents.contains(c)) throw Unsupported{"a result that no operand has"};
+    shape.push_back(extents[c]);
+    dims.emplace_back();
+    if (const auto at = first.find(c); at != first.end())
+      dims.back() = reads[at->second.first].dims[at->second.second];
+  }
+  n.out[0] = n.b.emit(n.name, n.at(0).type, shape, dims, reads, value,
+                      reduces ? Combine::sum : Combine::assign);
+}
+
+/// Opset 23: Q, K, V of rank 4, or of rank 3 with numbers of heads; masks, causal, grouped queries.
+void say_attention(NodeReader& n) {
+  Builder& b = n.b;
+  const auto heads = [&](const Value& v, const char* attribute, const char* what) {
+    if (v.shape.size() == 4) return v;
+    const std::int64_t h = n.integer(attribute, 0);
+    if (v.shape.size() != 3 || h < 1 || v.shape[2] % h != 0)
+      throw Unsupported{"heads that do not share its width"};
+    const Value cut = b.reshaped(n.name + what, v, {v.shape[0], v.shape[1], h, v.shape[2] / h});
+    return b.transposed(cut, {0, 2, 1, 3});
+  };
+  Value q = heads(n.at(0), "q_num_heads", "_q"), k = heads(n.at(1), "kv_num_heads", "_k"),
+        v = heads(n.at(2), "kv_num_heads", "_v");
+  if (n.has(6)) throw Unsupported{"lengths of keys that differ by sequence"};
+  if (n.has(4)) k = joined(b, n.name + "_keys", {n.at(4), k}, 2);
+  if (n.has(5)) v = joined(b, n.name + "_values", {n.at(5), v}, 2);
+  if (n.wants(1)) n.out[1] = k;
+  if (n.wants(2)) n.out[2] = v;
+  if (n.wants(3)) throw Unsupported{"the scores as an output"};
+  const std::int64_t hq = q.shape[1], hk = k.shape[1], rows = q.shape[2], cols = k.shape[2];
+  if (hk < 1 || hq % hk != 0) throw Unsupported{"heads of queries that keys do not divide"};
+  const std::int64_t group = hq / hk;
+  if (group > 1) {  // heads in groups, which share keys
+    q = b.reshaped(n.name + "_grouped", q, {q.shape[0], hk, group, rows, q.shape[3]});
+    k = b.reshaped(n.name + "_k5", k, {k.shape[0], hk, 1, cols, k.shape[3]});
+    v = b.reshaped(n.name + "_v5", v, {v.shape[0], hk, 1, cols, v.shape[3]});
+  }
+  std::vector<std::int64_t> order;
+  for (std::size_t d = 0; d < k.shape.size(); ++d) order.push_back(static_cast<std::int64_t>(d));
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  Value s = matrix_product(b, n.name + "_scores", q, b.transposed(k, order));
+  const double scale = n.real("scale", 1 / std::sqrt(static_cast<double>(q.shape.back())));
+  const double cap = n.real("softcap", 0);
+  std::vector<Value> ins = {s};
+  if (n.has(3)) {
+    Value mask = n.at(3);
+    if (mask.shape.size() > 1 && group > 1) {
+      Shape to = mask.shape;
+      if (to.size() >= 3) {
+        const std::int64_t h = to[to.size() - 3];
+        const auto at = to.end() - 3;
+        if (h == 1)
+          to.insert(at, 1);
+        else
+          *at = group, to.insert(to.end() - 3, hk);
+      }
+      mask = b.reshaped(n.name + "_mask", mask, to);
+    }
+    if (mask.shape.back() != cols) throw Unsupported{"a mask that is shorter than the keys"};
+    ins.push_back(mask);
+  }
+  const bool boolean = n.has(3) && n.at(3).type == kBool;
+  s = b.map(n.name + "_scaled", s.type, ins, [&](const Args& a) {
+    Expr x = call("mul", {a[0], number(scale)});
+    if (cap > 0) x = call("mul", {number(cap), call("tanh", {call("mul", {x, number(1 / cap)})})});
+    if (a.size() == 1) return x;
+    return boolean ? call("select", {a[1], x, number(-INFINITY)}) : call("add", {x, a[1]});
+  });
+  if (n.integer("is_causal", 0) != 0) {
+    std::vector<double> allowed;
+    for (std::int64_t m = 0; m < rows; ++m)
+      for (std::int64_t l = 0; l < cols; ++l)
+        allowed.push_back(l <= m + (n.has(4) ? cols - rows : 0) ? 0 : -INFINITY);
+    s = sum_of(b, n.name + "_causal", s, Builder::known(kFloat, {rows, cols}, std::move(allowed)));
+  }
+  const Value p = softmax_over(b, n.name + "_p", s, {s.shape.size() - 1}, false);
+  Value y = matrix_product(b, n.name + "_y", p, v);
+  if (group > 1) y = b.reshaped(n.name + "_heads", y, {y.shape[0], hq, rows, y.shape.back()});
+  if (n.rank() == 3)
+    y = b.reshaped(n.name + "_rows", b.transposed(y, {0, 2, 1, 3}),
+                   {y.shape[0], rows, hq * y.shape.back()});
+  n.out[0] = y;
+}
+
+}  // namespace
+
+Value matrix_product(Builder& b, const std::string& name, const Value& a, const Value& c) {
+  Value x = a, y = c;
+  if (x.shape.empty() || y.shape.empty()) throw Unsupported{"a product of a scalar"};
+  const bool row = x.shape.size() == 1, column = y.shape.size() == 1;
+  Shape as = x.shape, bs = y.shape;
+  if (row) as.insert(as.begin(), 1);
+  if (column) bs.push_back(1);
+  if (row) x = b.reshaped(name + "_row", x, as);
+  if (column) y = b.reshaped(name + "_column", y, bs);
+  if (as.back() != bs[bs.size() - 2]) throw Unsupported{"inner dimensions that differ"};
+  // Numbers that are all the same are stored, so that the sum has something to run over.
+  if (x.uniform && x.shape.back() != 1) x = b.copied(name + "_left", x);
+  if (y.uniform && y.shape[y.shape.size() - 2] != 1) y = b.copied(name + "_right", y);
+  std::vector<View> reads;
+  View none;
+  Args values;
+  reads.push_back(b.read(x));
+  reads.push_back(b.read(y));
+  for (int i = 0; i < 2; ++i) values.push_back({.kind = Expr::Kind::input, .input = i});
+  View &vx = reads[0], &vy = reads[1];
+  // A sum over what neither operand has would be no loop.
+  for (const Var v : vx.dims.back())
+    if (!b.reads_var(vx, v)) return matrix_product(b, name, b.copied(name + "_left", a), c);
+  const std::size_t ra = as.size(), rb = bs.size(), rank = std::max(ra, rb);
+  Shape shape(rank, 1);
+  std::vector<Vars> dims(rank);
+  if (as.back() != 1) b.demand_unified(vx, ra - 1, vy, rb - 2);
+  for (std::size_t d = 0; d + 2 < rank; ++d) {
+    const std::size_t da = d + ra - rank, db = d + rb - rank;  // wrap where missing
+    const bool in_a = d + ra >= rank, in_b = d + rb >= rank;
+    const std::int64_t na = in_a ? as[da] : 1, nb = in_b ? bs[db] : 1;
+    if (na != 1 && nb != 1 && na != nb) throw Unsupported{"its shapes do not broadcast"};
+    shape[d] = std::max(na, nb);
+    dims[d] = in_a && in_b ? shared(b, vx, da, vy, db) : in_a ? vx.dims[da] : vy.dims[db];
+  }
+  shape[rank - 2] = as[ra - 2];
+  shape[rank - 1] = bs.back();
+  dims[rank - 2] = vx.dims[ra - 2];
+  dims[rank - 1] = vy.dims[rb - 1];
+  Value out = b.emit(name, a.type, shape, dims, reads, product(values),
+                     as.back() == 1 ? Combine::assign : Combine::sum);
+  if (row) out = squeezed(b, out, rank - 2);
+  if (column) out = squeezed(b, out, out.shape.size() - 1);
+  return out;
+}
+
+Value squeezed(Builder& b, const Value& v, std::size_t dim) {
+  Value out = v;
+  out.shape.erase(out.shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  if (v.uniform) return out;
+  View view = b.read(v);
+  view.dims.erase(view.dims.begin() + static_cast<std::ptrdiff_t>(dim));
+  out.literal.reset();
+  out.view = std::move(view);
+  return out;
+}
+
+std::vector<Said> product_operators() {
+  return {{"MatMul", say_matmul},
+          {"Gemm", say_gemm},
+          {"Einsum", say_einsum},
+          {"Attention", say_attention}};
+}
+
+}  // namespace tilewright::onnx

@@ -1,0 +1,370 @@
+// calibrate: what this machine's caches, memory and kernels take, turn by turn, into a machine
+// file.
+#include "harness/calibrate.h"
+
+#include <algorithm>
+#include <barrier>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/base/format.h"
+#include "core/machine/host_facts.h"
+#include "harness/circumstances.h"
+#include "harness/files.h"
+#include "harness/memory_passes.h"
+#include "harness/pipeline.h"
+#include "harness/turns.h"
+#include "harness/verbs.h"
+
+namespace tilewright::harness {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::size_t kFewest = 5;  // samples that must agree
+constexpr int kSamples = 40;        // of a number, at most
+constexpr int kTurns = 3;           // how often a number that scatters is tried again
+constexpr double kSampleSeconds = 0.004;
+
+/// On so many threads at once, all begun together; the seconds of the slowest.
+double together(int threads, const std::function<void(int)>& work) {
+  if (threads == 1) return seconds_of([&] { work(0); });
+  std::vector<double> took(static_cast<std::size_t>(threads));
+  std::barrier ready(threads);
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; ++t)
+    all.emplace_back([&, t] {
+      ready.arrive_and_wait();
+      took[static_cast<std::size_t>(t)] = seconds_of([&] { work(t); });
+    });
+  for (std::thread& t : all) t.join();
+  return *std::ranges::max_element(took);
+}
+
+using Sample = std::function<double()>;
+using Prepared = Result<Sample>;
+
+/// Seconds a byte of reading so many bytes a thread over and over.
+Prepared reading(std::size_t bytes_a_thread, int threads) {
+  const std::size_t block = kPassLines * sizeof(MemoryLine);
+  const std::size_t bytes = std::max(block, bytes_a_thread / block * block);
+  std::vector<LineMemory> memory;
+  for (int t = 0; t < threads; ++t) memory.push_back(lines_of_memory(bytes));
+  const std::size_t lines = bytes / sizeof(MemoryLine);
+  together(threads, [&](int t) { write_pass(memory[static_cast<std::size_t>(t)].get(), lines); });
+  const std::size_t passes = std::max<std::size_t>(1, (std::size_t{8} << 20) / bytes);
+  return Sample([=] {
+    const double seconds = together(threads, [&](int t) {
+      for (std::size_t p = 0; p < passes; ++p)
+        read_pass(memory[static_cast<std::size_t>(t)].get(), lines);
+    });
+    return seconds / (static_cast<double>(bytes) * static_cast<double>(passes) * threads);
+  });
+}
+
+/// Seconds of a step through lines of so many bytes in a random order.
+Prepared chasing(std::size_t bytes) {
+  const std::size_t lines = std::max<std::size_t>(64, bytes / sizeof(MemoryLine));
+  const LineMemory memory = lines_of_memory(lines * sizeof(MemoryLine));
+  make_chain(memory.get(), lines, 1);
+  auto at = std::make_shared<std::size_t>(0);
+  return Sample([=] {
+    constexpr std::size_t kSteps = 20000;
+    return seconds_of([&] { *at = follow_chain(memory.get(), *at, kSteps); }) / kSteps;
+  });
+}
+
+/// Seconds of a line that is copied by rows of 1 KiB from a matrix's rows to an array of its own.
+Prepared packing() {
+  constexpr std::size_t kRow = 16, kRows = 64, kApart = 272;  // lines
+  const LineMemory from = lines_of_memory(kRows * kApart * sizeof(MemoryLine));
+  const LineMemory to = lines_of_memory(kRows * kRow * sizeof(MemoryLine));
+  write_pass(from.get(), kRows * kApart);
+  return Sample([=] {
+    constexpr int kTimes = 200;
+    const double seconds = seconds_of([&] {
+      for (int i = 0; i < kTimes; ++i)
+        for (std::size_t r = 0; r < kRows; ++r)
+          copy_pass(from.get() + r * kApart, to.get() + r * kRow, kRow);
+    });
+    return seconds / (kTimes * kRows * kRow);
+  });
+}
+
+/// Runs of a verified kernel of a workload and a tree, divided by `units`.
+Prepared running(const std::string& workload, const std::string& tree, int threads, double units) {
+  Request request;
+  request.subject = "calibration.yaml";
+  request.subject_text = workload;
+  request.machine = "host";
+  request.tree = tree;
+  request.threads = threads;
+  Job job = job_of(request);
+  plan_job(job);
+  emit_job(job);
+  build_job(job);
+  if (!job.refusal) verify_job(job, nullptr, reference_of(job.on.setting, request.seed));
+  if (job.refusal) return Reason{*job.refusal};
+  const std::shared_ptr<VerifiedKernel> kernel = job.kernel;
+  kernel->run();
+  const double once = std::max(1e-7, kernel->run());
+  const int times = std::max(1, static_cast<int>(kSampleSeconds / once));
+  return Sample([=] {
+    double least = 1e9;
+    for (int i = 0; i < times; ++i) least = std::min(least, kernel->run());
+    return least / units;
+  });
+}
+
+std::string product_text(int m, int n, int k) {
+  return formatted(
+      "name: product\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"C[m,n] += A[m,k] * "
+      "B[k,n]\"]\n",
+      m, n, k);
+}
+
+std::string points_text(const std::string& value) {
+  return "name: points\nloops: {i: 8, j: 1024}\noperators: [\"Y[i,j] = " + value + "\"]\n";
+}
+
+/// Cycles that the gauges of kernels are in units of.
+constexpr double kVectors = 8 * 1024;  // elements of points_text
+
+std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
+  std::vector<Gauge> all;
+  all.push_back({"cycle", [] {
+                   return Prepared(Sample([] {
+                     constexpr std::size_t kSteps = 4'000'000;
+                     return seconds_of([] { add_chain(1, kSteps); }) / kSteps;
+                   }));
+                 }});
+  std::size_t largest = std::size_t{16} << 20;
+  std::string last_cache;
+  for (std::size_t i = m.levels.size(); i-- > 1;) {
+    const Level& l = m.levels[i];
+    if (l.kind != LevelKind::cache) continue;
+    const auto capacity = static_cast<std::size_t>(l.capacity.value);
+    const bool shared = l.private_to < Unit::grid;
+    largest = std::max(largest, capacity);
+    // What a level holds is read into the next one further in: half of it, a thread's share.
+    const std::size_t bytes = capacity / 2 / static_cast<std::size_t>(shared ? threads : 1);
+    const bool innermost = last_cache.empty();
+    if (!innermost) all.push_back({"bandwidth " + l.name, [=] { return reading(bytes, 1); }});
+    all.push_back({"latency " + l.name, [=] { return chasing(innermost ? capacity / 2 : bytes); }});
+    last_cache = l.name;
+  }
+  const std::size_t home = 4 * largest;
+  all.push_back({"bandwidth home",
+                 [=] { return reading(home / static_cast<std::size_t>(threads), threads); }});
+  all.push_back({"bandwidth home, one core", [=] { return reading(home, 1); }});
+  all.push_back({"latency home", [=] { return chasing(home); }});
+  all.push_back({"copy", packing});
+  // A block of registers a step and besides: the same blocks over two depths.
+  all.push_back({"product deep", [] { return running(product_text(96, 128, 512), "C.C", 1, 1); }});
+  all.push_back({"product short", [] { return running(product_text(96, 128, 32), "C.C", 1, 1); }});
+  all.push_back({"points light", [=] {
+                   return running(points_text("relu(X[i,j] + 1)"), "C.Y", 1, kVectors / lanes);
+                 }});
+  all.push_back({"points expensive",
+                 [=] { return running(points_text("exp(X[i,j])"), "C.Y", 1, kVectors / lanes); }});
+  all.push_back(
+      {"points library", [] { return running(points_text("tanh(X[i,j])"), "C.Y", 1, kVectors); }});
+  if (threads > 1)
+    all.push_back({"region", [=] {
+                     return running(points_text("X[i,j] + 1"), "i/1@grid ( C.Y )", threads, 1);
+                   }});
+  return all;
+}
+
+std::string part_of(const std::string& out) { return out + ".part"; }
+
+std::map<std::string, Gauged> read_part(const std::string& path) {
+  std::map<std::string, Gauged> known;
+  if (!std::filesystem::exists(path)) return known;
+  const std::string text = read_file(path, "-o");
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const auto line = ordered_json::parse(text.substr(begin, end - begin), nullptr, false);
+    begin = end + 1;
+    // A line that was cut off is measured again.
+    if (!line.is_object() || !line.contains("name") || !line.contains("seconds")) continue;
+    known[line["name"].get<std::string>()] = {.seconds = line["seconds"].get<double>(),
+                                              .spread = line.value("spread", 0.0),
+                                              .samples = line.value("samples", 0),
+                                              .date = line.value("date", "")};
+  }
+  return known;
+}
+
+void write_part(const std::string& path, const std::map<std::string, Gauged>& known) {
+  std::string text;
+  for (const auto& [name, g] : known)
+    text += ordered_json({{"name", name},
+                          {"seconds", g.seconds},
+                          {"spread", g.spread},
+                          {"samples", g.samples},
+                          {"date", g.date}})
+                .dump() +
+            "\n";
+  write_file(path, text, "-o");
+}
+
+Result<Gauged> measured(const Gauge& g, const std::string& date) {
+  const Prepared sample = g.prepare();
+  if (!sample) return Reason{g.name + ": " + sample.reason()};
+  Result<Gauged> last = Reason{g.name + ": not measured"};
+  std::vector<double> values;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    sample.value()();
+    for (int i = 0; i < kSamples; ++i) values.push_back(sample.value()());
+    last = gauged(g.name, values);
+    if (last) break;
+  }
+  if (last) last.value().date = date;
+  return last;
+}
+
+}  // namespace
+
+Result<Gauged> gauged(const std::string& name, std::vector<double> samples) {
+  if (samples.size() < kFewest)
+    return Reason{formatted("{}: {} samples are too few", name, samples.size())};
+  std::ranges::sort(samples);
+  const double least = samples.front(), fifth = samples[kFewest - 1];
+  if (!(least > 0) || !std::isfinite(fifth)) return Reason{name + ": a sample is no time"};
+  const double spread = fifth / least - 1;
+  if (spread > kMostSpread)
+    return Reason{
+        formatted("{}: the best five of {} samples scatter by {:.0f} % ({:.3g} to {:.3g} s): "
+                  "others use the machine",
+                  name, samples.size(), 100 * spread, least, fifth)};
+  return Gauged{.seconds = least, .spread = spread, .samples = static_cast<int>(samples.size())};
+}
+
+Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) {
+  const auto find = [&](const std::string& name) -> const Gauged* {
+    const auto at = measured.find(name);
+    return at == measured.end() ? nullptr : &at->second;
+  };
+  const auto source = [](const Gauged& g, const std::string& what) {
+    return formatted("measured {}: {}, {} samples, best five within {:.1f} %", g.date, what,
+                     g.samples, 100 * g.spread);
+  };
+  if (m.units.empty()) m.units.push_back({.name = "core"});
+  ComputeUnit& u = m.units.front();
+  const Gauged* const cycle = find("cycle");
+  const double clock = cycle ? 1 / cycle->seconds : u.clock_hz;
+  if (cycle)
+    u.clock_hz = clock, u.sources["clock"] = source(*cycle, "additions that wait for one another");
+  const auto cycles = [&](const std::string& key, double seconds, const std::string& from) {
+    if (clock <= 0 || !(seconds > 0)) return;
+    u.cycles[key] = std::round(seconds * clock * 1000) / 1000;
+    u.sources["cycles." + key] = from;
+  };
+  for (std::size_t i = m.levels.size(); i-- > 1;) {
+    Level& l = m.levels[i];
+    // From the next level further out into this one.
+    const Gauged* const in =
+        find("bandwidth " + (i == 1 ? std::string("home") : m.levels[i - 1].name));
+    if (in != nullptr && l.kind == LevelKind::cache) {
+      l.bandwidth = BytesPerSecond(1 / in->seconds);
+      l.sources["bandwidth"] = source(*in, i == 1 ? "reading, all threads" : "reading, one thread");
+    }
+  }
+  if (const Gauged* const one = find("bandwidth home, one core"))
+    cycles("stream", one->seconds * 64, source(*one, "reading, one thread, a line of 64 bytes"));
+  for (const auto& [name, key] : {std::pair{"L2", "l2"}, {"L3", "l3"}, {"home", "dram"}})
+    if (const Gauged* const g = find(std::string("latency ") + name))
+      cycles(key, g->seconds, source(*g, "lines in a random order"));
+  if (const Gauged* const g = find("copy")) cycles("copy", g->seconds, source(*g, "rows of 1 KiB"));
+  const double lanes = static_cast<double>(u.vector_width.value) / 4;
+  const Gauged *const deep = find("product deep"), *const shallow = find("product short");
+  if (deep && shallow && lanes > 0) {
+    // The same blocks, 512 and 32 steps deep: the difference is of steps, the rest is of blocks.
+    const double step = (deep->seconds - shallow->seconds) / (512 - 32);
+    const double vectors = 96.0 * 128 / lanes;
+    const std::string type = "f32";
+    u.peak[type] = FlopsPerSecond(2 * 96.0 * 128 / step * static_cast<double>(u.count));
+    u.sources["peak." + type] = source(*deep, "a product's steps, one thread, times the cores");
+    const double blocks = std::ceil(96.0 / 6) * std::ceil(128 / (4 * lanes));
+    // Beside a load and a store of every vector, which the time model counts apart.
+    const double call = (shallow->seconds - 32 * step - 2 * vectors / clock) / blocks;
+    cycles("call", std::max(call, 1 / clock), source(*shallow, "blocks of 32 steps"));
+  }
+  if (const Gauged* const g = find("points light"))
+    // Two operations, a store and half a load (the time model's count of this operator).
+    cycles("light", g->seconds / 3.5, source(*g, "relu(x + 1)"));
+  if (const Gauged* const g = find("points expensive"))
+    cycles("expensive", g->seconds, source(*g, "exp(x)"));
+  if (const Gauged* const g = find("points library"))
+    cycles("library", g->seconds, source(*g, "tanh(x), an element"));
+  if (const Gauged* const g = find("region"))
+    cycles("region", g->seconds, source(*g, "a kernel of 8192 elements on all threads"));
+  return m;
+}
+
+Answer calibrate(const Request& request, const std::string& out) {
+  const auto machine = machine_of(request);
+  auto json = document();
+  json["machine"] = machine->name;
+  const bool processor = machine->kind == "cpu";
+  if (!processor || machine->name != "host")
+    return refuse(std::move(json),
+                  processor
+                      ? "only this machine can be measured here: -m host"
+                      : formatted("{} is measured on a machine that has one, and none is here",
+                                  machine->name));
+  if (out.empty())
+    throw InputError({.where = "-o",
+                      .value = "nothing",
+                      .problem = "names no machine file",
+                      .accepted = "the file to write"});
+  const int threads = static_cast<int>(std::max<std::int64_t>(1, machine->units.front().count));
+  const double lanes =
+      std::max(1.0, static_cast<double>(machine->units.front().vector_width.value) / 4);
+  std::map<std::string, Gauged> known = read_part(part_of(out));
+  const auto begun = circumstances("calibrate");
+  const std::string date = begun["date"].get<std::string>();
+  ordered_json scattered = ordered_json::array();
+  const std::vector<Gauge> all = gauges_of(*machine, threads, lanes);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (request.progress)
+      request.progress(all[i].name, static_cast<double>(i) / static_cast<double>(all.size()));
+    if (known.contains(all[i].name)) continue;
+    const Result<Gauged> one = measured(all[i], date);
+    if (!one) {
+      scattered.push_back(one.reason());
+      continue;
+    }
+    known[all[i].name] = *one;
+    write_part(part_of(out), known);
+  }
+  json["threads"] = threads;
+  json["load_average"] = begun["load_average"];
+  json["numbers"] = ordered_json::array();
+  for (const auto& [name, g] : known)
+    json["numbers"].push_back({{"name", name},
+                               {"seconds", g.seconds},
+                               {"spread", g.spread},
+                               {"samples", g.samples},
+                               {"date", g.date}});
+  if (!scattered.empty()) {
+    json["scattered"] = scattered;
+    return refuse(
+        std::move(json),
+        formatted("{} of {} numbers scatter and no file is written; run it again and it goes "
+                  "on with these: {}",
+                  scattered.size(), all.size(), scattered.front().get<std::string>()));
+  }
+  Machine measured_machine = with_measured(*machine, known);
+  measured_machine.name = "host";
+  write_file(out, to_yaml(measured_machine), "-o");
+  std::filesystem::remove(part_of(out));
+  json["written"] = out;
+  return {std::move(json), Status::done};
+}
+
+}  // namespace tilewright::harness

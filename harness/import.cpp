@@ -1,0 +1,66 @@
+// import: an ONNX file as a workload file.
+#include "core/base/error.h"
+#include "core/workload/import/onnx_import.h"
+#include "core/workload/text.h"
+#include "harness/files.h"
+#include "harness/verbs.h"
+
+namespace tilewright::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Each of those inputs or outputs: its ONNX name and what it is here.
+ordered_json ends(const OnnxImport& made, bool inputs) {
+  ordered_json all = ordered_json::array();
+  for (const auto& [onnx, name] : made.tensors) {
+    const TensorId id = made.workload.find_tensor(name).value();
+    const Tensor& t = made.workload.tensor(id);
+    if (made.workload.is_input(id) == inputs)
+      all.push_back(
+          {{"name", onnx}, {"tensor", name}, {"shape", t.shape}, {"dtype", name_of(t.dtype)}});
+  }
+  return all;
+}
+
+/// Bytes of inputs whose values are known: weights.
+Bytes weights(const Workload& w) {
+  Bytes sum;
+  for (const Tensor& t : w.tensors())
+    if (t.values) sum += t.bytes();
+  return sum;
+}
+
+}  // namespace
+
+Answer import_model(const Request& request, const ImportOptions& options) {
+  if (!names_onnx(request.subject))
+    throw InputError({.where = "import",
+                      .value = request.subject.empty() ? "nothing" : request.subject,
+                      .problem = "is no file that can be imported",
+                      .accepted = "a path that ends in .onnx"});
+  OnnxOptions asked{.skip = options.skip};
+  for (const std::string& text : options.bind)
+    for (const auto& [name, n] : parse_bindings(text, "--bind")) asked.bind[name] = n;
+  const OnnxImport made = import_named_onnx(request.subject, asked);
+  if (options.out) write_file(*options.out, to_yaml(made.workload), "-o");
+  auto json = document();
+  json["file"] = request.subject;
+  json["producer"] = made.producer;
+  json["opset"] = made.opset;
+  json["nodes"] = made.nodes;
+  json["workload"] = made.workload.name();
+  json["operators"] = made.workload.operators().size();
+  json["tensors"] = made.workload.tensors().size();
+  json["flops"] = made.workload.flops();
+  json["weight_bytes"] = weights(made.workload).value;
+  json["inputs"] = ends(made, true);
+  json["outputs"] = ends(made, false);
+  json["notes"] = made.notes;
+  json["unused"] = made.unused;
+  json["skipped"] = made.skipped;
+  if (options.out) json["out"] = *options.out;
+  return {std::move(json), Status::done};
+}
+
+}  // namespace tilewright::harness

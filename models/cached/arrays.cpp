@@ -1,0 +1,180 @@
+#include "models/cached/arrays.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tilewright::cached {
+
+namespace {
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
+
+/// Sum of floor((a * i + b) / m) for i from 0 to n - 1, by Euclid's algorithm.
+std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  for (;;) {
+    const std::int64_t qa = floor_div(a, m), qb = floor_div(b, m);
+    sum += qa * (n * (n - 1) / 2) + qb * n;
+    a -= qa * m;
+    b -= qb * m;
+    const std::int64_t last = a * n + b;
+    if (last < m) return sum;
+    n = last / m;
+    b = last % m;
+    std::swap(a, m);
+  }
+}
+
+/// Of `n` rows from address `first` on, `pitch` apart and `bytes` long, the lines that begin at
+/// `set` modulo `round`.
+std::int64_t rows_in_set(std::int64_t first, std::int64_t pitch, std::int64_t n, const Piece& p,
+                         std::int64_t line, std::int64_t round, std::int64_t set) {
+  // A line at `set` counts where its first byte lies in [low, high], both from `first` on.
+  const std::int64_t begin = p.bytes().lo;
+  const std::int64_t high = first - set + std::min(p.bytes().hi - 1, p.right - line) - begin;
+  const std::int64_t low = first - set + std::max(begin - line, p.left) - begin;
+  if (pitch % round == 0) return n * (floor_div(high, round) - floor_div(low, round));
+  return floor_sum(n, round, pitch, high) - floor_sum(n, round, pitch, low);
+}
+
+constexpr std::int64_t kMostRows = 64;
+
+}  // namespace
+
+Piece merged(const Array& a, Piece p, std::int64_t line) {
+  while (p.dims > 1) {
+    const auto outer = static_cast<std::size_t>(p.dims - 2);
+    const Interval rows = p.at[outer];
+    const Interval bytes = p.bytes();
+    if (rows.size() > 1 && (p.cut() || a.pitch[outer] - bytes.size() >= line)) break;
+    --p.dims;
+    p.bytes() = {rows.lo * a.pitch[outer] + bytes.lo, (rows.hi - 1) * a.pitch[outer] + bytes.hi};
+    if (p.left != -Piece::kFar) p.left += rows.lo * a.pitch[outer];
+    if (p.right != Piece::kFar) p.right += rows.lo * a.pitch[outer];
+  }
+  return p;
+}
+
+std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
+  if (piece.bytes().empty()) return 0;
+  const Piece p = merged(a, piece, line);
+  const std::int64_t first = row_address(a, p), begin = p.bytes().lo;
+  std::int64_t rows = 1;
+  bool aligned = true;
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    rows *= p.at[i].size();
+    aligned = aligned && (a.pitch[i] % line == 0 || p.at[i].size() == 1);
+  }
+  // First bytes of lines that count: after `low`, up to `high`.
+  const std::int64_t high = first + std::min(p.bytes().hi - 1, p.right - line) - begin;
+  const std::int64_t low = first + std::max(begin - line, p.left) - begin;
+  if (high <= low) return 0;
+  if (aligned) return rows * (floor_div(high, line) - floor_div(low, line));
+  // Rows begin anywhere in a line, at multiples of an element.
+  const std::int64_t slack = p.cut() ? 0 : line - a.element - (line - 1);
+  return std::llround(static_cast<double>(rows) * static_cast<double>(high - low + slack) /
+                      static_cast<double>(line));
+}
+
+Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
+          const std::array<double, kMaxRank>& where) {
+  const Piece p = merged(a, piece, line);
+  std::int64_t row = a.base;
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    row += a.pitch[i] * (p.at[i].lo + std::min(static_cast<std::int64_t>(
+                                                   where[i] * static_cast<double>(p.at[i].size())),
+                                               p.at[i].size() - 1));
+  }
+  const std::int64_t from = floor_div(row + p.bytes().lo, line);
+  const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;
+  const auto i = static_cast<std::size_t>(p.dims - 1);
+  const std::int64_t n =
+      from + std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(count)), count - 1);
+  Spot x{.array = array, .address = n * line};
+  std::int64_t offset = std::max<std::int64_t>(x.address - a.base, 0);
+  for (int d = 0; d + 1 < a.dims; ++d) {
+    const auto o = static_cast<std::size_t>(d);
+    x.rows[0].at[o] = offset / a.pitch[o];
+    offset %= a.pitch[o];
+  }
+  x.rows[0].bytes = {offset, offset + line};
+  if (a.dims == 1) return x;
+  const std::int64_t over = offset + line - a.pitch[static_cast<std::size_t>(a.dims - 2)];
+  if (over <= 0) return x;
+  x.count = 2;
+  x.rows[1] = x.rows[0];
+  x.rows[1].bytes = {0, over};
+  for (int d = a.dims - 2; d >= 0; --d) {
+    const auto o = static_cast<std::size_t>(d);
+    if (++x.rows[1].at[o] < ceil_div(a.extent[o], a.block[o])) break;
+    if (d > 0) x.rows[1].at[o] = 0;
+  }
+  return x;
+}
+
+double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, std::int64_t line,
+                    std::int64_t sets) {
+  if (piece.bytes().empty()) return 0;
+  const Piece p = merged(a, piece, line);
+  const std::int64_t round = line * sets;
+  const std::int64_t set = floor_div(address, line) % sets * line;
+  // The longest outer dimension in closed form, the others index by index.
+  int longest = -1;
+  std::int64_t times = 1;
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (p.at[i].size() > 1 && a.pitch[i] % round == 0) continue;
+    if (longest < 0 || p.at[i].size() > p.at[static_cast<std::size_t>(longest)].size()) longest = d;
+  }
+  std::int64_t others = 1;
+  std::array<std::int64_t, kMaxRank> at = {}, step = {};
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    at[i] = p.at[i].lo;
+    step[i] = 1;
+    if (d == longest) continue;
+    if (a.pitch[i] % round == 0) {
+      times *= p.at[i].size();
+      step[i] = p.at[i].size();
+    } else {
+      others *= p.at[i].size();
+    }
+  }
+  double scale = static_cast<double>(times);
+  for (int d = 0; others > kMostRows && d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (d == longest || step[i] != 1 || p.at[i].size() == 1) continue;
+    const std::int64_t keep = std::max<std::int64_t>(p.at[i].size() * kMostRows / others, 1);
+    step[i] = ceil_div(p.at[i].size(), keep);
+    const std::int64_t taken = ceil_div(p.at[i].size(), step[i]);
+    scale *= static_cast<double>(p.at[i].size()) / static_cast<double>(taken);
+    others = others / p.at[i].size() * taken;
+  }
+  const std::int64_t n = longest < 0 ? 1 : p.at[static_cast<std::size_t>(longest)].size();
+  const std::int64_t pitch = longest < 0 ? 0 : a.pitch[static_cast<std::size_t>(longest)];
+  std::int64_t sum = 0;
+  for (;;) {
+    std::int64_t first = a.base + p.bytes().lo;
+    for (int d = 0; d + 1 < p.dims; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      first += at[i] * a.pitch[i];
+    }
+    sum += rows_in_set(first, pitch, n, p, line, round, set);
+    int d = p.dims - 2;
+    for (; d >= 0; --d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (d == longest) continue;
+      at[i] += step[i];
+      if (at[i] < p.at[i].hi) break;
+      at[i] = p.at[i].lo;
+    }
+    if (d < 0) break;
+  }
+  return scale * static_cast<double>(std::max<std::int64_t>(sum, 0));
+}
+
+}  // namespace tilewright::cached

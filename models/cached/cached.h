@@ -1,0 +1,39 @@
+// What a schedule moves at every level of a hierarchy of LRU caches, without walking it.
+#pragma once
+
+#include <cstdint>
+
+#include "core/plan/schedule.h"
+#include "core/plan/stream.h"
+#include "core/plan/traffic.h"
+
+namespace tilewright {
+
+/// What an estimate took, and how sure it is.
+struct CachedCost {
+  std::int64_t strata = 0;   ///< kinds of touches: an access, and the loop that carries its reuse
+  std::int64_t samples = 0;  ///< touches that were looked into
+};
+
+/// Bytes moved at every boundary between hardware caches and from home, by tensor: fills (those of
+/// written lines included) as read, dirty lines evicted as written, and dirty lines that are left
+/// as resident_dirty; touches that hit and miss. Source predicted, by "cached", write_allocate
+/// counted.
+///
+/// Caches are as the simulator has them by default: set-associative, LRU, write-back,
+/// write-allocate, non-inclusive, filled on the way in; blocks run one after the other. A Reason
+/// where a level is something else, where software manages a level that the plan uses, and for
+/// plans with gathers, `sliding` or `!once`, whose touches depend on what was touched before.
+///
+/// Method: the touches of lines by one access are split by the loop that carries their reuse, and
+/// counted in closed form as differences of footprints. Of each part a few touches are looked into:
+/// from the touch back to the one before it of that line, through the loop tree, a chunk (siblings,
+/// or earlier iterations of a loop) at a time. The union of the boxes that the chunks touch is what
+/// lies between. It is counted in the line's own set, in closed form (sums of floors), with the
+/// addresses that tensors have. The touch hits where that is fewer lines than there are ways.
+///
+/// Cost: the parts times a few samples, each as the depth of the tree and a logarithm of the trips;
+/// about a millisecond.
+Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost = nullptr);
+
+}  // namespace tilewright

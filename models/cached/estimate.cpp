@@ -1,0 +1,393 @@
+// From the outcomes of a few touches of each kind to bytes.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/base/format.h"
+#include "models/cached/cached.h"
+#include "models/cached/outcome.h"
+#include "models/cached/strata.h"
+
+namespace tilewright {
+
+namespace cached {
+namespace {
+
+constexpr int kFirstSamples = 2, kMostSamples = 256;
+/// How many draws may fall outside a part for each sample of it.
+constexpr int kTries = 8;
+/// Parts whose outcomes differ are looked into further until they may be off by this share of all.
+constexpr double kGoal = 0.003;
+/// Of more samples than this each has to tell more.
+constexpr int kMany = 32;
+
+/// Points that fill a cube evenly: multiples of the roots of primes, modulo one.
+double spread(int n, int dimension) {
+  static constexpr std::array kPrimes = {2.0,  3.0,  5.0,  7.0,  11.0, 13.0, 17.0, 19.0,
+                                         23.0, 29.0, 31.0, 37.0, 41.0, 43.0, 47.0, 53.0};
+  const double step = std::sqrt(kPrimes[static_cast<std::size_t>(dimension) % kPrimes.size()]);
+  const double at = (n + 0.5) * step + 0.37 * dimension;
+  return at - std::floor(at);
+}
+
+/// Touches of one access whose reuse one loop carries (depth 0: none within the kernel does).
+struct Part {
+  std::size_t strata = 0;  ///< of which compute
+  std::size_t use = 0;
+  std::size_t depth = 0;
+  double lines = 0;
+  // Of the samples, by weight.
+  int samples = 0, drawn = 0;
+  double weight = 0;
+  std::array<double, kMostLevels> misses = {}, dirties = {};
+  std::array<double, kMostLevels> emptiest = {}, fullest = {};  ///< see Outcome::fullness
+
+  double share(double of) const { return weight > 0 ? of / weight : 0; }
+  /// How far the share of misses may be off: as of so many draws, and, where all fell the same way,
+  /// by how far from the ways they were.
+  double doubt(std::size_t v) const {
+    const double p = share(misses[v]), d = share(dirties[v]), n = samples;
+    const bool clear = fullest[v] < 0.6 || emptiest[v] > 1.6;
+    const double unseen = (clear ? 0.002 : 0.12) / ((n + 1) * (n + 1));
+    return std::sqrt((p * (1 - p) + 0.5 * d * (1 - d) + unseen) / n);
+  }
+};
+
+class Estimate {
+ public:
+  Estimate(const Schedule& s, Layout layout, std::vector<CacheLevel> levels)
+      : nest_(s, layout), levels_(levels), judge_(nest_, std::move(levels)) {
+    const std::int64_t line = levels_.front().line;
+    for (std::size_t n = 0; n < nest_.nodes().size(); ++n)
+      if (nest_.node(static_cast<int>(n)).kind == NodeKind::compute)
+        strata_.push_back(strata_of(nest_, static_cast<int>(n), line));
+    for (std::size_t c = 0; c < strata_.size(); ++c)
+      for (std::size_t u = 0; u < strata_[c].lines.size(); ++u)
+        for (std::size_t d = 0; d < strata_[c].lines[u].size(); ++d) add_part(c, u, d);
+  }
+
+  void run() {
+    for (Part& p : parts_) draw(p, kFirstSamples);
+    refine();
+    for (Part& p : parts_)
+      if (p.weight == 0) unknown(p);
+    find_left();
+  }
+
+  const Nest& nest() const { return nest_; }
+  const std::vector<Part>& parts() const { return parts_; }
+  const std::vector<Strata>& strata() const { return strata_; }
+  /// By array, level: lines that are dirty at the end.
+  const std::vector<std::array<double, kMostLevels>>& dirty() const { return dirty_; }
+  const std::vector<std::array<double, kMostLevels>>& unwritten() const { return unwritten_; }
+  std::int64_t samples() const { return samples_; }
+
+ private:
+  void add_part(std::size_t c, std::size_t u, std::size_t d) {
+    const auto& lines = strata_[c].lines[u];
+    const double rise = d == 0 ? lines[0] : lines[d] - lines[d - 1];
+    if (rise > 1e-9 * lines.back()) parts_.push_back({c, u, d, rise});
+  }
+
+  void draw(Part& p, int samples) {
+    const int most = p.drawn + kTries * (samples - p.samples);
+    while (p.samples < samples && p.drawn < most) sample(p);
+  }
+
+  /// A touch of the part, chosen evenly, is looked into.
+  void sample(Part& p) {
+    const Strata& s = strata_[p.strata];
+    const int n = p.drawn++;
+    Path& path = path_;
+    nest_.begin(path);
+    std::size_t depth = 0, w = 0;
+    int dimension = 0;
+    const Frame* around = nullptr;
+    std::size_t outside = 0;
+    for (; depth < p.depth; ++w) {
+      std::int64_t i = 0;
+      if (nest_.node(s.way[w]).kind == NodeKind::loop) {
+        const std::int64_t count = nest_.trips_of(s.way[w], path.back());
+        const bool carries = ++depth == p.depth;
+        const std::int64_t low = carries ? 1 : 0;
+        if (count <= low) return;
+        const double at = spread(n, dimension++) * static_cast<double>(count - low);
+        i = low + std::min(static_cast<std::int64_t>(at), count - low - 1);
+        outside = path.size();
+      }
+      nest_.enter(path, s.way[w], i);
+    }
+    const Use& use = nest_.node(s.leaf).uses[p.use];
+    const Array& array = nest_.array(use.array);
+    const std::int64_t line = levels_.front().line;
+    pieces_.clear();
+    const auto keep = [&](const Use&, const Piece& piece) {
+      pieces_.push_back(piece);
+      return false;
+    };
+    if (path.back().node == s.leaf)
+      nest_.once(path, p.use, keep);
+    else
+      nest_.sweep_use(path, path.back(), s.way[w], whole(s.way[w], path.back()), s.leaf, p.use,
+                      keep);
+    double total = 0;
+    for (const Piece& piece : pieces_) total += static_cast<double>(lines(array, piece, line));
+    if (total <= 0) return;
+    double pick = spread(n, dimension++) * total;
+    const Piece* chosen = &pieces_.back();
+    for (const Piece& piece : pieces_) {
+      pick -= static_cast<double>(lines(array, piece, line));
+      if (pick > 0) continue;
+      chosen = &piece;
+      break;
+    }
+    std::array<double, kMaxRank> where{};
+    for (double& x : where) x = spread(n, dimension++);
+    const Spot x = spot(array, use.array, *chosen, line, where);
+    if (p.depth > 0) {
+      // Only what the use has touched in an earlier iteration of the loop belongs to this part.
+      around = &path.at(outside - 1);
+      if (!judge_.look().touched(path, *around, path.at(outside).node,
+                                 {0, path.at(outside).iteration}, s.leaf, p.use, x))
+        return;
+    }
+    if (!judge_.look().first(path, s.leaf, p.use, x)) return;
+    const Outcome out = judge_.of(path, x);
+    ++p.samples;
+    ++samples_;
+    p.weight += total;
+    for (std::size_t v = 0; v < levels_.size(); ++v) {
+      p.emptiest[v] = p.samples == 1 ? out.fullness[v] : std::min(p.emptiest[v], out.fullness[v]);
+      p.fullest[v] = std::max(p.fullest[v], out.fullness[v]);
+      if (out.miss[v]) p.misses[v] += total;
+      if (out.dirties[v]) p.dirties[v] += total;
+    }
+  }
+
+  Interval whole(int node, const Frame& around) const {
+    return {0, nest_.node(node).kind == NodeKind::loop ? nest_.trips_of(node, around) : 1};
+  }
+
+  /// More samples where they tell most.
+  void refine() {
+    for (int samples = 2 * kFirstSamples; samples <= kMostSamples; samples *= 2) {
+      std::array<double, kMostLevels> all{};
+      for (const Part& p : parts_)
+        for (std::size_t v = 0; v < levels_.size(); ++v) all[v] += p.lines * p.share(p.misses[v]);
+      for (Part& p : parts_) {
+        if (p.samples < samples / 2) continue;  // none are to be found
+        double worst = 0;
+        for (std::size_t v = 0; v < levels_.size(); ++v)
+          worst = std::max(worst, p.lines * p.doubt(v) / std::max(all[v], 1.0));
+        if (worst > (samples > kMany ? 3 * kGoal : kGoal)) draw(p, samples);
+      }
+    }
+  }
+
+  /// No touch was found: as the part next to it further in or out does.
+  void unknown(Part& p) {
+    for (const Part& other : parts_)
+      if (other.strata == p.strata && other.use == p.use && other.weight > 0) {
+        p.weight = other.weight;
+        p.misses = other.misses;
+        p.dirties = other.dirties;
+        if (other.depth > p.depth) return;
+      }
+  }
+
+  /// Lines of each array that is written, as they are at the end.
+  void find_left() {
+    dirty_.assign(nest_.arrays().size(), {});
+    unwritten_.assign(nest_.arrays().size(), {});
+    std::vector<const Part*> largest(nest_.arrays().size(), nullptr);
+    for (const Part& p : parts_) {
+      const Use& use = nest_.node(strata_[p.strata].leaf).uses[p.use];
+      if (p.depth != 0 || !use.write) continue;
+      const Part*& best = largest[static_cast<std::size_t>(use.array)];
+      if (best == nullptr || p.lines > best->lines) best = &p;
+    }
+    for (std::size_t a = 0; a < largest.size(); ++a)
+      if (largest[a] != nullptr) left_of(static_cast<int>(a), *largest[a]);
+  }
+
+  void left_of(int a, const Part& p) {
+    const Array& array = nest_.array(a);
+    const Strata& s = strata_[p.strata];
+    const std::int64_t line = levels_.front().line;
+    nest_.begin(path_);
+    pieces_.clear();
+    nest_.sweep_use(path_, path_.back(), s.way.front(), {0, 1}, s.leaf, p.use,
+                    [&](const Use&, const Piece& piece) {
+                      pieces_.push_back(piece);
+                      return false;
+                    });
+    double total = 0;
+    for (const Piece& piece : pieces_) total += static_cast<double>(lines(array, piece, line));
+    if (total <= 0) return;
+    // A few first; more where they are not all left alike.
+    std::vector<Left> left;
+    for (const int count : {4, 16}) {
+      const int n = static_cast<int>(std::min<double>(std::ceil(total), count));
+      left.clear();
+      for (int i = 0; i < n; ++i) left.push_back(judge_.at_end(one_left(a, line, total, i, n)));
+      samples_ += n;
+      if (n < count || std::ranges::all_of(left, [&](const Left& l) { return l == left[0]; }))
+        break;
+    }
+    const auto i = static_cast<std::size_t>(a);
+    for (const Left& l : left)
+      for (std::size_t v = 0; v < levels_.size(); ++v) {
+        const double each = p.lines / static_cast<double>(left.size());
+        if (l.dirty[v]) dirty_[i][v] += each;
+        if (l.unwritten[v]) unwritten_[i][v] += each;
+      }
+  }
+
+  /// The n-th of `count` lines of pieces_, evenly.
+  Spot one_left(int a, std::int64_t line, double total, int n, int count) const {
+    double pick = (n + 0.5) / count * total;
+    const Piece* chosen = &pieces_.back();
+    for (const Piece& piece : pieces_) {
+      pick -= static_cast<double>(lines(nest_.array(a), piece, line));
+      if (pick > 0) continue;
+      chosen = &piece;
+      break;
+    }
+    std::array<double, kMaxRank> where{};
+    for (std::size_t d = 0; d < where.size(); ++d) where[d] = spread(n, static_cast<int>(d));
+    where[0] = (n + 0.5) / count;
+    return spot(nest_.array(a), a, *chosen, line, where);
+  }
+
+  Nest nest_;
+  std::vector<CacheLevel> levels_;
+  Judge judge_;
+  std::vector<Strata> strata_;
+  std::vector<Part> parts_;
+  std::vector<std::array<double, kMostLevels>> dirty_, unwritten_;
+  std::int64_t samples_ = 0;
+  Path path_;
+  std::vector<Piece> pieces_;
+};
+
+/// Why the hierarchy, or what the plan touches of it, is none that this says; empty: it is one.
+std::string refusal(const Schedule& s) {
+  const Machine& m = *s.machine;
+  const auto is_cache = [&](LevelId l) {
+    return l != m.home() && m.level(l).managed == Managed::hardware;
+  };
+  std::size_t caches = 0;
+  for (std::size_t l = 1; l < m.levels.size(); ++l) {
+    const Level& level = m.levels[l];
+    if (!is_cache(LevelId(l))) continue;
+    ++caches;
+    if (level.policy != "lru")
+      return level.name + " replaces lines by " + level.policy + ", and this knows lru";
+    if (!level.behaviour.plain())
+      return level.name +
+             " is no plain cache: its file gives it another inclusion, way of writing, "
+             "index or a prefetcher";
+    if (level.sector != level.line) return level.name + " is filled by sectors";
+    if (level.line != m.level(m.default_level()).line)
+      return "its caches have lines of two lengths";
+  }
+  if (caches == 0) return "hardware manages no level of it";
+  if (caches > kMostLevels) return formatted("it has more than {} caches", kMostLevels);
+  for (const ScheduledKernel& k : s.kernels) {
+    for (const Buffer& b : k.buffers) {
+      if (!is_cache(b.level) && b.level != m.home())
+        return "software manages " + m.level(b.level).name + ", which the plan uses";
+      if (b.sliding) return "what a sliding tensor's compute touches depends on what is held";
+    }
+    for (const ScheduleNode& n : k.nodes) {
+      if (n.once) return "whether a !once compute runs depends on what is held";
+      for (const InputUse& use : n.reads)
+        if (!use.buffer.valid()) return "a gather's addresses are values";
+    }
+  }
+  return "";
+}
+
+std::int64_t bytes_of_lines(double lines, std::int64_t line) {
+  return std::max<std::int64_t>(std::llround(lines), 0) * line;
+}
+
+}  // namespace
+
+Traffic traffic_of(const Schedule& s, const Estimate& e, const std::vector<CacheLevel>& levels,
+                   const std::vector<LevelId>& ids);
+
+/// Sums by tensor and boundary, outer boundaries first.
+Traffic traffic_of(const Schedule& s, const Estimate& e, const std::vector<CacheLevel>& levels,
+                   const std::vector<LevelId>& ids) {
+  const Workload& w = *s.workload;
+  const Machine& m = *s.machine;
+  struct Sum {
+    double touches = 0, miss = 0, dirties = 0, dirty = 0, unwritten = 0;
+  };
+  std::vector<std::vector<Sum>> sums(levels.size(), std::vector<Sum>(w.tensors().size()));
+  for (const Part& p : e.parts()) {
+    const Use& use = e.nest().node(e.strata()[p.strata].leaf).uses[p.use];
+    const std::size_t t = e.nest().array(use.array).tensor.index();
+    for (std::size_t v = 0; v < levels.size(); ++v) {
+      Sum& sum = sums[v][t];
+      sum.miss += p.lines * p.share(p.misses[v]);
+      sum.dirties += p.lines * p.share(p.dirties[v]);
+      sum.touches += v == 0 ? p.lines : p.lines * p.share(p.misses[v - 1]);
+    }
+  }
+  for (std::size_t a = 0; a < e.nest().arrays().size(); ++a)
+    for (std::size_t v = 0; v < levels.size(); ++v) {
+      Sum& sum = sums[v][e.nest().array(static_cast<int>(a)).tensor.index()];
+      sum.dirty += e.dirty()[a][v];
+      sum.unwritten += e.unwritten()[a][v];
+    }
+  Traffic out{.source = Source::predicted,
+              .by = "cached",
+              .machine = m.name,
+              .counts = {.write_allocate = true, .write_back = true}};
+  for (std::size_t v = levels.size(); v-- > 0;) {
+    const auto path = m.path(m.home(), ids[v]);
+    for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+      const Sum& sum = sums[v][t];
+      if (sum.touches < 0.5) continue;
+      const std::int64_t line = levels[v].line;
+      out.entries.push_back({.tensor = w.tensors()[t].name,
+                             .boundary = m.boundary(path.back().first, path.back().second),
+                             .read = Bytes(bytes_of_lines(sum.miss, line)),
+                             .written = Bytes(bytes_of_lines(sum.dirties - sum.unwritten, line)),
+                             .hits = std::llround(sum.touches - sum.miss),
+                             .misses = std::llround(sum.miss),
+                             .resident_dirty = Bytes(bytes_of_lines(sum.dirty, line))});
+    }
+  }
+  out.memory = memory_use(s);
+  return out;
+}
+
+}  // namespace cached
+
+Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost) {
+  using namespace tilewright::cached;
+  if (std::string why = refusal(schedule); !why.empty()) return Reason{std::move(why)};
+  const Machine& m = *schedule.machine;
+  std::vector<CacheLevel> levels;
+  std::vector<LevelId> ids;
+  for (std::size_t l = m.levels.size(); l-- > 1;) {
+    const Level& level = m.levels[l];
+    if (level.managed != Managed::hardware) continue;
+    const std::int64_t lines = level.capacity.value / level.line.value;
+    levels.push_back({.line = level.line.value,
+                      .sets = level.ways == 0 ? 1 : lines / level.ways,
+                      .ways = level.ways == 0 ? lines : level.ways});
+    ids.push_back(LevelId(l));
+  }
+  Estimate estimate(schedule, layout, levels);
+  estimate.run();
+  if (cost != nullptr)
+    *cost = {.strata = static_cast<std::int64_t>(estimate.parts().size()),
+             .samples = estimate.samples()};
+  return traffic_of(schedule, estimate, levels, ids);
+}
+
+}  // namespace tilewright

@@ -1,0 +1,332 @@
+#include "models/cached/nest.h"
+
+#include <algorithm>
+
+namespace tilewright::cached {
+
+void Path::copy(const Path& from, std::size_t size) {
+  if (frames_.size() < size) frames_.resize(size);
+  for (std::size_t i = 0; i < size; ++i) frames_[i] = from.frames_[i];
+  size_ = size;
+  tiles = from.tiles;
+}
+
+Frame& Path::push() {
+  if (size_ == frames_.size()) frames_.emplace_back();
+  return frames_[size_++];
+}
+
+Box Hull::box(const Ranges& r, Ranges& scratch) const {
+  const Ranges* in = &r;
+  if (!ahead.empty()) {
+    // No inference of those ahead has some ahead of its own.
+    Ranges none;
+    scratch = r;
+    for (const Narrowing& n : ahead) n.apply(scratch, none);
+    in = &scratch;
+  }
+  Box box;
+  bool first = true;
+  for (const Reach& reach : reaches) {
+    const Box touched = reach.box(*in);
+    if (touched.empty()) continue;
+    box = first ? touched : hull(box, touched);
+    first = false;
+  }
+  return first ? Box(1) : box;
+}
+
+void Narrowing::apply(Ranges& r, Ranges& scratch) const {
+  const Box box = need.box(r, scratch);
+  for (std::size_t d = 0; d < ranges.size(); ++d) {
+    if (ranges[d] < 0) continue;
+    Interval& range = r[static_cast<std::size_t>(ranges[d])];
+    const Interval needed = box.empty() ? Interval{} : box[static_cast<int>(d)];
+    range = merge ? hull(range, needed) : needed;
+  }
+}
+
+Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
+  nodes_.push_back({.kind = NodeKind::sequence});
+  for (const ScheduledKernel& k : s.kernels) whole_.push_back(whole_ranges(s, k));
+  for (std::size_t k = 0; k < s.kernels.size(); ++k) add_kernel(static_cast<int>(k));
+  for (std::size_t n = 1; n < nodes_.size(); ++n)
+    if (nodes_[n].id.valid() && nodes_[n].kind != NodeKind::compute) add_body(nodes_[n]);
+  int deepest = 0;
+  for (std::size_t n = nodes_.size(); n-- > 1;) {
+    nodes_[static_cast<std::size_t>(nodes_[n].parent)].arrays |= nodes_[n].arrays;
+    deepest = std::max(deepest, nodes_[n].depth);
+  }
+  scratch_.resize(static_cast<std::size_t>(deepest) + 1);
+  size_tiles();
+  lay_out(layout);
+  fuse();
+}
+
+int Nest::array_of(int kernel, BufferId b, TensorId t) {
+  const BufferId packed = map_.array_of(kernel, b);
+  const Key key{packed.valid() ? kernel : -1, packed, packed.valid() ? TensorId() : t};
+  for (std::size_t a = 0; a < keys_.size(); ++a)
+    if (keys_[a].kernel == key.kernel && keys_[a].buffer == key.buffer &&
+        (packed.valid() || keys_[a].tensor == t))
+      return static_cast<int>(a);
+  keys_.push_back(key);
+  const Tensor& tensor = s_.workload->tensor(t);
+  arrays_.push_back({.tensor = t,
+                     .rank = static_cast<int>(tensor.shape.size()),
+                     .element = size_of(tensor.dtype),
+                     .packed = packed.valid()});
+  return static_cast<int>(arrays_.size()) - 1;
+}
+
+int Nest::add_node(int parent, int kernel, NodeId id) {
+  const int at = static_cast<int>(nodes_.size());
+  nodes_.push_back({.kernel = kernel, .id = id, .parent = parent, .depth = node(parent).depth + 1});
+  nodes_[static_cast<std::size_t>(parent)].children.push_back(at);
+  return at;
+}
+
+void Nest::add_kernel(int kernel) {
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(kernel)];
+  std::vector<int> at(k.nodes.size(), -1);
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    const ScheduleNode& n = k.nodes[i];
+    if (n.kind == NodeKind::load || n.kind == NodeKind::store || n.kind == NodeKind::sync) continue;
+    at[i] = add_node(n.parent.valid() ? at[n.parent.index()] : 0, kernel, NodeId(i));
+    NestNode& added = nodes_.back();
+    added.kind = n.kind == NodeKind::pack ? NodeKind::sequence : n.kind;
+    if (i == 0)
+      for (const TensorId t : k.zeroed) {
+        const int zero = add_node(at[0], kernel, NodeId());
+        const int array = array_of(kernel, BufferId(), t);
+        nodes_[static_cast<std::size_t>(zero)].kind = NodeKind::compute;
+        Use whole{.array = array, .write = true};
+        for (const std::int64_t extent : s_.workload->tensor(t).shape)
+          whole.reach.index.push_back({.terms = {}, .offset = 0, .extent = extent});
+        nodes_[static_cast<std::size_t>(zero)].uses = {whole};
+        nodes_[static_cast<std::size_t>(zero)].arrays = bit_of(array);
+      }
+    if (n.kind == NodeKind::compute) add_uses(nodes_[static_cast<std::size_t>(at[i])]);
+  }
+  for (NestNode& n : nodes_)
+    for (Use& u : n.uses)
+      if (n.kernel == kernel && u.tile.valid()) u.fixed = at[k.buffer(u.tile).fixed_at.index()];
+}
+
+void Nest::add_uses(NestNode& n) {
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
+  const ScheduleNode& compute = k.node(n.id);
+  const Operator& op = s_.workload->op(compute.op);
+  const auto add = [&](BufferId b, TensorId t, const Access& access, bool write) {
+    const int array = array_of(n.kernel, b, t);
+    Use use{.array = array,
+            .write = write,
+            .reach = reach_of(k, compute.op, access),
+            .tile = map_.array_of(n.kernel, b)};
+    n.uses.push_back(std::move(use));
+    n.arrays |= bit_of(array);
+  };
+  for (const InputUse& use : compute.reads)
+    for (const int i : use.inputs)
+      add(use.buffer, use.tensor, op.inputs[static_cast<std::size_t>(i)], false);
+  for (const OutputUse& use : compute.writes)
+    add(use.buffer, use.tensor, op.outputs[static_cast<std::size_t>(use.output)].target, true);
+}
+
+Reach Nest::reach_of(const ScheduledKernel& k, OpId op, const Access& access) const {
+  Reach reach;
+  const Tensor& tensor = s_.workload->tensor(access.tensor);
+  for (std::size_t d = 0; d < access.index.size(); ++d) {
+    Reach::Dimension& dimension = reach.index.emplace_back();
+    dimension.offset = access.index[d].offset;
+    dimension.extent = tensor.shape[d];
+    for (const Term& t : access.index[d].terms)
+      dimension.terms.push_back(
+          {.range = k.range_base[op.index()] +
+                    static_cast<std::size_t>(s_.workload->local_index(op, t.loop)),
+           .coefficient = t.coefficient});
+  }
+  return reach;
+}
+
+Narrowing Nest::narrowing_of(const ScheduledKernel& k, const Inference& i) const {
+  Narrowing n{.merge = i.merge};
+  for (const ReadRef& r : i.reads)
+    n.need.reaches.push_back(
+        reach_of(k, r.op, s_.workload->op(r.op).inputs[static_cast<std::size_t>(r.input)]));
+  for (const Inference& ahead : i.lookahead) n.need.ahead.push_back(narrowing_of(k, ahead));
+  const Operator& producer = s_.workload->op(i.producer);
+  for (const Affine& index : producer.outputs[static_cast<std::size_t>(i.output)].target.index) {
+    const auto loop = index.plain_loop();
+    n.ranges.push_back(loop ? static_cast<std::int64_t>(k.range_base[i.producer.index()]) +
+                                  s_.workload->local_index(i.producer, *loop)
+                            : -1);
+  }
+  return n;
+}
+
+/// What happens on entering a body.
+void Nest::add_body(NestNode& n) {
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
+  const ScheduleNode& body = k.node(n.id);
+  for (const Inference& i : body.infer) n.inferences.push_back(narrowing_of(k, i));
+  for (const BufferId b : body.fixes)
+    for (std::size_t a = 0; a < arrays_.size(); ++a) {
+      if (!arrays_[a].packed || keys_[a].kernel != n.kernel || keys_[a].buffer != b) continue;
+      const Buffer& buffer = k.buffer(b);
+      Hull tile;
+      for (const ReadRef& r : buffer.reads)
+        tile.reaches.push_back(
+            reach_of(k, r.op, s_.workload->op(r.op).inputs[static_cast<std::size_t>(r.input)]));
+      if (buffer.reads.empty())
+        for (const auto& [op, output] : buffer.writes)
+          tile.reaches.push_back(reach_of(
+              k, op, s_.workload->op(op).outputs[static_cast<std::size_t>(output)].target));
+      for (const Inference& i : buffer.lookahead) tile.ahead.push_back(narrowing_of(k, i));
+      n.tiles.emplace_back(static_cast<int>(a), std::move(tile));
+    }
+}
+
+/// The largest tile of each packed array, as the first two iterations of all loops have it.
+void Nest::size_tiles() {
+  for (std::size_t a = 0; a < arrays_.size(); ++a) {
+    Array& array = arrays_[a];
+    array.extent.fill(1);
+    if (!array.packed)
+      std::ranges::copy(s_.workload->tensor(array.tensor).shape, array.extent.begin());
+  }
+  for (std::size_t n = 1; n < nodes_.size(); ++n) {
+    if (nodes_[n].kind == NodeKind::compute) continue;
+    const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(nodes_[n].kernel)];
+    if (k.node(nodes_[n].id).fixes.empty()) continue;
+    std::vector<int> way;
+    for (int at = static_cast<int>(n); at != 0; at = node(at).parent) way.push_back(at);
+    for (std::int64_t i = 0; i < 2; ++i) {
+      Path path;
+      begin(path);
+      for (std::size_t w = way.size(); w-- > 0;) {
+        const bool loop = node(way[w]).kind == NodeKind::loop;
+        const std::int64_t count = loop ? trips_of(way[w], path.back()) : 1;
+        enter(path, way[w], std::min(i, count - 1));
+      }
+      for (std::size_t a = 0; a < arrays_.size(); ++a) {
+        if (keys_[a].kernel != nodes_[n].kernel ||
+            k.buffer(keys_[a].buffer).fixed_at != nodes_[n].id)
+          continue;
+        const Box& tile = path.tiles[a];
+        for (int d = 0; d < tile.rank(); ++d) {
+          std::int64_t& most = arrays_[a].extent[static_cast<std::size_t>(d)];
+          most = std::max(most, tile[d].size());
+        }
+      }
+    }
+  }
+}
+
+void Nest::lay_out(Layout layout) {
+  for (std::size_t a = 0; a < arrays_.size(); ++a) {
+    Array& array = arrays_[a];
+    if (!array.packed) array.base = map_.base(array.tensor);
+    for (const AddressMap::Region& r : map_.regions())
+      if (array.packed && r.kernel == keys_[a].kernel && r.buffer == keys_[a].buffer)
+        array.base = r.base;
+    array.block.fill(1);
+    if (layout == Layout::tiled && !array.packed && map_.tiled(array.tensor))
+      for (int d = 0; d + 1 < array.rank; ++d)
+        array.block[static_cast<std::size_t>(d)] = map_.block(array.tensor)[d].size();
+    std::int64_t width = array.element;
+    for (int d = array.rank - 1; d >= 0; --d) {
+      array.pitch[static_cast<std::size_t>(d)] = width;
+      width *= array.extent[static_cast<std::size_t>(d)];
+    }
+    array.bytes = width;
+    std::int64_t height = 1;
+    for (int d = 0; d + 1 < array.rank; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      array.pitch[i] *= array.block[i] * height;
+      height *= array.block[i];
+    }
+    array.dims = std::max(array.rank, 1);
+  }
+}
+
+/// Takes dimensions together with the one outside them where every use has them whole, or where
+/// rows are shorter than a line.
+void Nest::fuse() {
+  constexpr std::int64_t kLine = 64;
+  std::vector<std::array<bool, kMaxRank>> whole(arrays_.size());
+  for (auto& w : whole) w.fill(true);
+  for (std::size_t n = 1; n < nodes_.size(); ++n) {
+    if (nodes_[n].kind != NodeKind::compute || !nodes_[n].id.valid()) continue;
+    std::vector<int> way;
+    for (int at = static_cast<int>(n); at != 0; at = node(at).parent) way.push_back(at);
+    Path path;
+    begin(path);
+    for (std::size_t w = way.size(); w-- > 0;) enter(path, way[w], 0);
+    for (const Use& u : nodes_[n].uses) {
+      const Box box = u.reach.box(path.back().ranges);
+      const Array& a = array(u.array);
+      for (int d = 0; d < box.rank(); ++d)
+        if (box[d].size() < a.extent[static_cast<std::size_t>(d)])
+          whole[static_cast<std::size_t>(u.array)][static_cast<std::size_t>(d)] = false;
+    }
+  }
+  for (std::size_t a = 0; a < arrays_.size(); ++a) {
+    Array& array = arrays_[a];
+    while (array.dims > 1) {
+      const auto inner = static_cast<std::size_t>(array.dims - 1);
+      bool all = true;
+      for (std::size_t d = inner; d < static_cast<std::size_t>(array.rank); ++d)
+        all = all && whole[a][d];
+      if (!all && array.pitch[inner - 1] > kLine) break;
+      --array.dims;
+    }
+  }
+}
+
+void Nest::begin(Path& path) const {
+  path.cut(0);
+  path.push() = {};
+  path.tiles.assign(arrays_.size(), Box());
+}
+
+void Nest::enter_body(const NestNode& n, Ranges& r, Path* path) const {
+  for (const Narrowing& i : n.inferences) i.apply(r, ahead_);
+  if (path == nullptr) return;
+  for (const auto& [array, tile] : n.tiles)
+    path->tiles[static_cast<std::size_t>(array)] = tile.box(r, ahead_);
+}
+
+void Nest::cut_to(const NestNode& n, Interval iterations, const Ranges& around, Ranges& r) const {
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
+  const ScheduleNode& loop = k.node(n.id);
+  for (const OpLoop& c : loop.cuts) {
+    const std::size_t slot = k.range_base[c.op.index()] + static_cast<std::size_t>(c.local);
+    const Interval range = around[slot];
+    r[slot] = {range.lo + iterations.lo * loop.step,
+               std::min(range.lo + iterations.hi * loop.step, range.hi)};
+  }
+}
+
+void Nest::enter(Path& path, int child, std::int64_t i) const {
+  const NestNode& n = node(child);
+  Frame& f = path.push();
+  const Frame& around = path.at(path.size() - 2);
+  f.node = child;
+  f.iteration = i;
+  if (n.parent == 0)
+    f.ranges = whole_[static_cast<std::size_t>(n.kernel)];
+  else
+    f.ranges = around.ranges;
+  if (!n.id.valid() || n.kind == NodeKind::compute) return;
+  if (n.kind == NodeKind::loop)
+    cut(s_.kernels[static_cast<std::size_t>(n.kernel)], n.id, i, around.ranges, f.ranges);
+  enter_body(n, f.ranges, &path);
+}
+
+std::int64_t Nest::trips_of(int loop, const Frame& around) const {
+  const NestNode& n = node(loop);
+  return trips(s_.kernels[static_cast<std::size_t>(n.kernel)], n.id, around.ranges);
+}
+
+}  // namespace tilewright::cached

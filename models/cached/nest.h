@@ -1,0 +1,271 @@
+// The loop trees of a schedule as one nest: its computes, what each touches, and where a touch
+// stands among the iterations of the loops around it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/plan/schedule.h"
+#include "models/cached/arrays.h"
+
+namespace tilewright::cached {
+
+/// How an operator indexes a tensor, by the kernel's ranges.
+struct Reach {
+  struct Term {
+    std::size_t range = 0;
+    std::int64_t coefficient = 1;
+  };
+  struct Dimension {
+    std::vector<Term> terms = {};
+    std::int64_t offset = 0;
+    std::int64_t extent = 0;  ///< of the tensor
+  };
+  std::vector<Dimension> index = {};
+
+  /// The box that it touches, clipped; an empty one of rank 1 or more where a range is empty.
+  Box box(const Ranges& r) const;
+};
+
+/// The hull of what accesses touch, with ranges that are inferred on the way to them.
+struct Hull;
+struct Narrowing;
+struct Hull {
+  std::vector<Reach> reaches = {};
+  std::vector<Narrowing> ahead = {};
+
+  /// `scratch` is overwritten.
+  Box box(const Ranges& r, Ranges& scratch) const;
+};
+/// An inference: ranges that become what is needed (plan.md, rule 2).
+struct Narrowing {
+  Hull need = {};
+  std::vector<std::int64_t> ranges = {};  ///< by dimension; -1: none
+  bool merge = false;
+
+  void apply(Ranges& r, Ranges& scratch) const;
+};
+
+/// One access of a compute, in the order in which it makes them.
+struct Use {
+  int array = 0;
+  bool write = false;
+  Reach reach = {};
+  BufferId tile = {};  ///< packed: the buffer whose tile the array holds
+  int fixed = -1;      ///< packed: the node that fixes it
+};
+
+struct NestNode {
+  NodeKind kind = NodeKind::sequence;  ///< sequence, loop or compute
+  int kernel = -1;
+  NodeId id;  ///< none: the root, or a zeroing
+  int parent = -1;
+  int depth = 0;
+  std::vector<int> children = {};
+  std::vector<Use> uses = {};                    ///< of a compute
+  std::vector<Narrowing> inferences = {};        ///< on entering
+  std::vector<std::pair<int, Hull>> tiles = {};  ///< of packed arrays, that are fixed then
+  std::uint64_t arrays = 0;                      ///< touched here or below, by number modulo 64
+};
+
+inline std::uint64_t bit_of(int array) { return std::uint64_t{1} << (array % 64); }
+
+/// A node on the way from the root to a compute, in one iteration.
+struct Frame {
+  int node = 0;
+  std::int64_t iteration = 0;
+  Ranges ranges = {};  ///< inside
+};
+
+/// Where a touch stands: frames from the root to its compute, and which of that one's uses it is.
+class Path {
+ public:
+  const Frame& at(std::size_t i) const { return frames_[i]; }
+  Frame& back() { return frames_[size_ - 1]; }
+  const Frame& back() const { return frames_[size_ - 1]; }
+  std::size_t size() const { return size_; }
+  void cut(std::size_t size) { size_ = size; }
+  void copy(const Path& from, std::size_t size);
+  Frame& push();
+  std::vector<Box> tiles = {};  ///< by array: the tile that a packed one holds
+  std::size_t use = 0;
+
+ private:
+  std::vector<Frame> frames_;
+  std::size_t size_ = 0;
+};
+
+class Nest {
+ public:
+  Nest(const Schedule& s, Layout layout);
+
+  const Schedule& schedule() const { return s_; }
+  const std::vector<NestNode>& nodes() const { return nodes_; }
+  const NestNode& node(int n) const { return nodes_[static_cast<std::size_t>(n)]; }
+  const std::vector<Array>& arrays() const { return arrays_; }
+  const Array& array(int a) const { return arrays_[static_cast<std::size_t>(a)]; }
+
+  /// The root alone.
+  void begin(Path& path) const;
+  /// One step down from the path's last node, to iteration `i` where that is a loop.
+  void enter(Path& path, int child, std::int64_t i) const;
+  /// Iterations of the loop from the frame around it.
+  std::int64_t trips_of(int loop, const Frame& around) const;
+
+  /// Calls f(use, piece) for what iterations [from, to) of the node touch, each use once, with all
+  /// loops within whole; `around` is the frame outside. Only of arrays in `mask`. Ends where f
+  /// returns true, and says so.
+  template <class F>
+  bool sweep(const Path& path, const Frame& around, int node, Interval iterations,
+             std::uint64_t mask, F&& f) const;
+  /// The same of one use, of the compute `leaf` at or below the node.
+  template <class F>
+  bool sweep_use(const Path& path, const Frame& around, int node, Interval iterations, int leaf,
+                 std::size_t use, F&& f) const;
+  /// Pieces of a use of the path's last node, a compute, as it runs once.
+  template <class F>
+  bool once(const Path& path, std::size_t use, F&& f) const;
+
+ private:
+  void add_kernel(int kernel);
+  int add_node(int parent, int kernel, NodeId id);
+  void add_uses(NestNode& n);
+  void add_body(NestNode& n);
+  Reach reach_of(const ScheduledKernel& k, OpId op, const Access& access) const;
+  Narrowing narrowing_of(const ScheduledKernel& k, const Inference& i) const;
+  int array_of(int kernel, BufferId b, TensorId t);
+  void size_tiles();
+  void lay_out(Layout layout);
+  void fuse();
+  void enter_body(const NestNode& n, Ranges& r, Path* path) const;
+  /// Cuts the ranges of a loop to some iterations.
+  void cut_to(const NestNode& n, Interval iterations, const Ranges& around, Ranges& r) const;
+  template <class F>
+  bool below(const Path& path, int top, int node, Ranges& r, std::uint64_t mask, int leaf,
+             std::size_t use, F&& f) const;
+  template <class F>
+  bool of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const;
+
+  const Schedule& s_;
+  AddressMap map_;
+  std::vector<NestNode> nodes_;
+  std::vector<Array> arrays_;
+  struct Key {
+    int kernel;
+    BufferId buffer;
+    TensorId tensor;
+  };
+  std::vector<Key> keys_;                // by array
+  std::vector<Ranges> whole_;            // by kernel
+  mutable std::vector<Ranges> scratch_;  // by depth
+  mutable Ranges ahead_;
+};
+
+inline Box Reach::box(const Ranges& r) const {
+  Box box(static_cast<int>(index.size()));
+  int d = 0;
+  for (const Dimension& dimension : index) {
+    Interval range{dimension.offset, dimension.offset + 1};
+    for (const Term& t : dimension.terms) {
+      const Interval& of = r[t.range];
+      if (of.empty()) return Box(1);
+      const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
+      range.lo += std::min(first, last);
+      range.hi += std::max(first, last);
+    }
+    box[d++] = {std::max<std::int64_t>(range.lo, 0), std::min(range.hi, dimension.extent)};
+  }
+  return box;
+}
+
+// ---- Templates ----------------------------------------------------------------------------------
+
+template <class F>
+bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const {
+  const Array& a = array(u.array);
+  const Box* tile = nullptr;
+  Box box = u.reach.box(r);
+  if (box.empty()) return false;
+  if (a.packed) {
+    // Where several tiles come and go, each has the array's first places.
+    const bool within = node(u.fixed).depth >= node(top).depth;
+    for (int d = 0; d < box.rank(); ++d) {
+      const std::int64_t most = a.extent[static_cast<std::size_t>(d)];
+      const std::int64_t low =
+          within ? box[d].lo : path.tiles[static_cast<std::size_t>(u.array)][d].lo;
+      box[d] = {std::max<std::int64_t>(box[d].lo - low, 0), std::min(box[d].hi - low, most)};
+    }
+    tile = within ? &box : &path.tiles[static_cast<std::size_t>(u.array)];
+  }
+  if (box.empty()) return false;
+  bool stop = false;
+  pieces(a, box, tile, [&](const Piece& p) { stop = stop || f(u, p); });
+  return stop;
+}
+
+template <class F>
+bool Nest::below(const Path& path, int top, int at, Ranges& r, std::uint64_t mask, int leaf,
+                 std::size_t use, F&& f) const {
+  const NestNode& n = node(at);
+  if (n.kind == NodeKind::compute) {
+    if (leaf >= 0) return of_use(path, top, n.uses[use], r, f);
+    for (const Use& u : n.uses)
+      if ((bit_of(u.array) & mask) != 0 && of_use(path, top, u, r, f)) return true;
+    return false;
+  }
+  for (const int c : n.children) {
+    const NestNode& child = node(c);
+    if ((child.arrays & mask) == 0) continue;
+    if (leaf >= 0) {
+      int on = leaf;
+      while (node(on).depth > child.depth) on = node(on).parent;
+      if (on != c) continue;
+    }
+    if (child.kind == NodeKind::compute || !child.id.valid() ||
+        (child.inferences.empty() && child.parent != 0)) {
+      if (below(path, top, c, r, mask, leaf, use, f)) return true;
+      continue;
+    }
+    Ranges& inside = scratch_[static_cast<std::size_t>(child.depth)];
+    if (child.parent == 0) {
+      inside = whole_[static_cast<std::size_t>(child.kernel)];
+    } else {
+      inside = r;
+    }
+    enter_body(child, inside, nullptr);
+    if (below(path, top, c, inside, mask, leaf, use, f)) return true;
+  }
+  return false;
+}
+
+template <class F>
+bool Nest::sweep(const Path& path, const Frame& around, int at, Interval iterations,
+                 std::uint64_t mask, F&& f) const {
+  return sweep_use(path, around, at, iterations, -1, mask, f);
+}
+
+template <class F>
+bool Nest::sweep_use(const Path& path, const Frame& around, int at, Interval iterations, int leaf,
+                     std::size_t use, F&& f) const {
+  const NestNode& n = node(at);
+  const std::uint64_t mask = leaf >= 0 ? bit_of(node(leaf).uses[use].array) : use;
+  if (iterations.empty() || (n.arrays & mask) == 0) return false;
+  Ranges& r = scratch_[static_cast<std::size_t>(n.depth)];
+  if (n.parent == 0)
+    r = whole_[static_cast<std::size_t>(n.kernel)];
+  else
+    r = around.ranges;
+  if (n.kind == NodeKind::loop) cut_to(n, iterations, around.ranges, r);
+  if (n.kind != NodeKind::compute && n.id.valid()) enter_body(n, r, nullptr);
+  return below(path, at, at, r, mask, leaf, use, f);
+}
+
+template <class F>
+bool Nest::once(const Path& path, std::size_t use, F&& f) const {
+  const Frame& frame = path.back();
+  const NestNode& n = node(frame.node);
+  // The tile is fixed outside: a compute fixes none.
+  return of_use(path, frame.node, n.uses[use], frame.ranges, f);
+}
+
+}  // namespace tilewright::cached

@@ -1,0 +1,93 @@
+#include "models/cached/outcome.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tilewright::cached {
+
+namespace {
+constexpr int kMostSteps = 6;
+}
+
+Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {
+  window_.clear();
+  Step step{.found = look_.last(now, x, before_, window_), .hit = levels_.size()};
+  if (out != nullptr && !step.found) out->fullness.fill(INFINITY);
+  if (!step.found) return step;
+  window_.settle(levels_.front().line);
+  for (std::size_t v = 0; v < levels_.size(); ++v) {
+    const CacheLevel& level = levels_[v];
+    const double lines = window_.lines() < level.ways ? static_cast<double>(window_.lines())
+                                                      : window_.in_set(x, level.line, level.sets);
+    if (out != nullptr) out->fullness[v] = lines / static_cast<double>(level.ways);
+    if (lines >= static_cast<double>(level.ways)) continue;
+    step.hit = v;
+    break;
+  }
+  return step;
+}
+
+/// Where the touch before `now` is by the same access, in an earlier iteration of one loop, it is
+/// alike further back: moves before_ to the first of these iterations that touches the line.
+void Judge::to_run_begin(const Path& now, const Spot& x) {
+  if (before_.size() != now.size() || before_.use != now.use ||
+      before_.back().node != now.back().node)
+    return;
+  std::size_t f = 0;
+  while (f < now.size() && now.at(f).iteration == before_.at(f).iteration) ++f;
+  if (f == now.size()) return;
+  const int leaf = now.back().node;
+  jump_.copy(before_, f);
+  const int loop = now.at(f).node;
+  std::int64_t low = 0, high = before_.at(f).iteration + 1;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (look_.touched(jump_, jump_.back(), loop, {0, middle}, leaf, now.use, x) ? high : low) = middle;
+  }
+  nest_.enter(jump_, loop, high - 1);
+  if (look_.first(jump_, leaf, now.use, x)) std::swap(jump_, before_);
+}
+
+Outcome Judge::of(const Path& touch, const Spot& x) {
+  Outcome out;
+  const bool write = nest_.node(touch.back().node).uses[touch.use].write;
+  Step step = back(touch, x, &out);
+  for (std::size_t v = 0; v < levels_.size(); ++v) out.miss[v] = v < step.hit;
+  if (!write) return out;
+  // Dirty already where an earlier write is met before the line has left.
+  const Path* now = &touch;
+  std::size_t kept = step.hit;  // this level and those outside it have had the line since
+  for (int steps = 0; steps < kMostSteps && kept < levels_.size(); ++steps) {
+    if (nest_.node(before_.back().node).uses[before_.use].write) break;
+    to_run_begin(*now, x);
+    std::swap(now_, before_);
+    now = &now_;
+    step = back(*now, x);
+    kept = std::max(kept, step.hit);
+  }
+  for (std::size_t v = 0; v < kept; ++v) out.dirties[v] = true;
+  return out;
+}
+
+Left Judge::at_end(const Spot& x) {
+  Left left;
+  nest_.begin(end_);
+  const Path* now = &end_;
+  std::size_t kept = 0;  // this level and those outside it have had the line since
+  for (int steps = 0; steps < kMostSteps; ++steps) {
+    const Step step = back(*now, x);
+    kept = std::max(kept, step.hit);
+    if (kept >= levels_.size()) break;
+    if (nest_.node(before_.back().node).uses[before_.use].write) {
+      left.dirty[kept] = true;
+      for (std::size_t v = kept; v < levels_.size(); ++v) left.unwritten[v] = true;
+    }
+    if (now != &end_) to_run_begin(*now, x);
+    std::swap(now_, before_);
+    now = &now_;
+  }
+  return left;
+}
+
+}  // namespace tilewright::cached

@@ -1,0 +1,62 @@
+// Whether one touch of a line hits, level by level.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "models/cached/window.h"
+
+namespace tilewright::cached {
+
+inline constexpr std::size_t kMostLevels = 8;
+
+struct CacheLevel {
+  std::int64_t line = 64;
+  std::int64_t sets = 1;
+  std::int64_t ways = 1;
+};
+
+/// Of a touch, by level, innermost first.
+struct Outcome {
+  std::array<bool, kMostLevels> miss = {};
+  /// Lines touched in between in the line's set, by the ways: the touch misses from 1 on. Of levels
+  /// that are not asked since one further in has the line, 0; infinite where there is no touch
+  /// before.
+  std::array<double, kMostLevels> fullness = {};
+  /// It writes, and the line is dirty neither in that level nor further in.
+  std::array<bool, kMostLevels> dirties = {};
+};
+
+/// What is left of a line at the end, by level.
+struct Left {
+  std::array<bool, kMostLevels> dirty = {};      ///< dirty in that level
+  std::array<bool, kMostLevels> unwritten = {};  ///< dirty in that level or further in
+  friend bool operator==(const Left&, const Left&) = default;
+};
+
+class Judge {
+ public:
+  Judge(const Nest& nest, std::vector<CacheLevel> levels)
+      : nest_(nest), levels_(std::move(levels)), look_(nest), window_(nest) {}
+
+  Outcome of(const Path& touch, const Spot& x);
+  Left at_end(const Spot& x);
+  const Lookback& look() const { return look_; }
+
+ private:
+  struct Step {
+    bool found = false;   ///< an earlier touch; it is in before_
+    std::size_t hit = 0;  ///< the innermost level that has the line; the number of levels: none
+  };
+  Step back(const Path& now, const Spot& x, Outcome* out = nullptr);
+  void to_run_begin(const Path& now, const Spot& x);
+
+  const Nest& nest_;
+  std::vector<CacheLevel> levels_;
+  Lookback look_;
+  Window window_;
+  Path before_, now_, jump_, end_;
+};
+
+}  // namespace tilewright::cached

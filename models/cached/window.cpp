@@ -1,0 +1,289 @@
+#include "models/cached/window.h"
+
+#include <algorithm>
+
+namespace tilewright::cached {
+
+namespace {
+
+constexpr std::uint64_t kAll = ~std::uint64_t{0};
+constexpr std::size_t kMostPieces = 64;
+
+double volume(const Piece& p) {
+  double v = 1;
+  for (int d = 0; d < p.dims; ++d)
+    v *= static_cast<double>(p.at[static_cast<std::size_t>(d)].size());
+  return v;
+}
+
+bool covers(const Piece& a, const Piece& b) {
+  for (int d = 0; d < a.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (b.at[i].lo < a.at[i].lo || b.at[i].hi > a.at[i].hi) return false;
+  }
+  return true;
+}
+
+/// What of `p` is not in `by`, added to `out`. Parts that lie beside it in the same rows, or whose
+/// rows begin where rows of it end, leave it the line that both share.
+void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
+              std::vector<Piece>& out) {
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (p.at[i].hi <= by.at[i].lo || by.at[i].hi <= p.at[i].lo) return out.push_back(p);
+  }
+  // Bytes from the end of a row of `by` to the begin of the next one of p, and the other way round.
+  const std::int64_t pitch = p.dims > 1 && a.pitch[static_cast<std::size_t>(p.dims - 2)] % line != 0
+                                 ? a.pitch[static_cast<std::size_t>(p.dims - 2)]
+                                 : 2 * Piece::kFar;
+  if (p.bytes().hi + line <= by.bytes().lo && p.bytes().lo + pitch >= by.bytes().hi + line)
+    return out.push_back(p);
+  if (by.bytes().hi + line <= p.bytes().lo && by.bytes().lo + pitch >= p.bytes().hi + line)
+    return out.push_back(p);
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    Piece part = p;
+    if (p.at[i].lo < by.at[i].lo) {
+      part.at[i] = {p.at[i].lo, by.at[i].lo};
+      out.push_back(part);
+      p.at[i].lo = by.at[i].lo;
+    }
+    if (by.at[i].hi < p.at[i].hi) {
+      part = p;
+      part.at[i] = {by.at[i].hi, p.at[i].hi};
+      out.push_back(part);
+      p.at[i].hi = by.at[i].hi;
+    }
+  }
+  if (p.bytes().lo < by.bytes().lo) {
+    Piece part = p;
+    part.bytes().hi = std::min(p.bytes().hi, by.bytes().lo);
+    part.right = std::min(part.right, by.bytes().lo);
+    part.left = std::max(part.left, by.bytes().hi - 1 - pitch);
+    out.push_back(part);
+  }
+  if (by.bytes().hi < p.bytes().hi) {
+    Piece part = p;
+    part.bytes().lo = std::max(p.bytes().lo, by.bytes().hi);
+    part.left = std::max(part.left, by.bytes().hi - 1);
+    part.right = std::min(part.right, by.bytes().lo + pitch);
+    out.push_back(part);
+  }
+}
+
+/// Parts of a box that its compute touches before a line's bytes in one of its rows, or after them.
+template <class F>
+void parts_beside(const Piece& p, const RowBytes& x, bool before, F&& f) {
+  Piece rest = p;
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    Piece part = rest;
+    part.at[i] = before ? Interval{p.at[i].lo, x.at[i]} : Interval{x.at[i] + 1, p.at[i].hi};
+    if (!part.at[i].empty()) f(part);
+    rest.at[i] = {x.at[i], x.at[i] + 1};
+  }
+  rest.bytes() = before ? Interval{p.bytes().lo, std::min(x.bytes.lo, p.bytes().hi)}
+                        : Interval{std::max(x.bytes.hi, p.bytes().lo), p.bytes().hi};
+  if (!rest.bytes().empty()) f(rest);
+}
+
+}  // namespace
+
+void Window::clear() {
+  for (const int a : used_) by_array_[static_cast<std::size_t>(a)].clear();
+  used_.clear();
+}
+
+void Window::add(int array, const Piece& p) {
+  auto& list = by_array_[static_cast<std::size_t>(array)];
+  if (list.empty()) used_.push_back(array);
+  for (const Piece& other : list)
+    if (covers(other, p)) return;
+  list.push_back(p);
+}
+
+void Window::settle(std::int64_t line) {
+  lines_ = 0;
+  std::vector<Piece> disjoint, rest, next;
+  for (const int a : used_) {
+    auto& list = by_array_[static_cast<std::size_t>(a)];
+    if (list.size() > 1) {
+      std::ranges::sort(list, [](const Piece& p, const Piece& q) { return volume(p) > volume(q); });
+      disjoint.clear();
+      for (const Piece& p : list) {
+        rest.assign(1, p);
+        for (const Piece& by : disjoint) {
+          next.clear();
+          for (const Piece& part : rest) subtract(nest_.array(a), part, by, line, next);
+          rest.swap(next);
+          if (rest.empty()) break;
+        }
+        if (disjoint.size() < kMostPieces)
+          disjoint.insert(disjoint.end(), rest.begin(), rest.end());
+      }
+      list = disjoint;
+    }
+    for (const Piece& p : list) lines_ += tilewright::cached::lines(nest_.array(a), p, line);
+  }
+}
+
+double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets) const {
+  double sum = 0;
+  for (const int a : used_)
+    for (const Piece& p : by_array_[static_cast<std::size_t>(a)])
+      sum += lines_in_set(nest_.array(a), p, x.address, line, sets);
+  for (const Piece& p : by_array_[static_cast<std::size_t>(x.array)])
+    if (touches(p, x)) return std::max(sum - 1, 0.0);
+  return sum;
+}
+
+bool Lookback::holds(const Path& path, const Frame& around, int node, Interval iterations,
+                     const Spot& x) const {
+  return nest_.sweep(
+      path, around, node, iterations, bit_of(x.array),
+      [&](const Use& u, const Piece& p) { return u.array == x.array && touches(p, x); });
+}
+
+void Lookback::pass(const Path& path, const Frame& around, int node, Interval iterations,
+                    Window& window) const {
+  nest_.sweep(path, around, node, iterations, kAll, [&](const Use& u, const Piece& p) {
+    window.add(u.array, p);
+    return false;
+  });
+}
+
+bool Lookback::touched(const Path& path, const Frame& around, int loop, Interval iterations,
+                       int leaf, std::size_t use, const Spot& x) const {
+  return nest_.sweep_use(path, around, loop, iterations, leaf, use,
+                         [&](const Use&, const Piece& p) { return touches(p, x); });
+}
+
+bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& window) const {
+  const NestNode& n = nest_.node(before.back().node);
+  for (std::size_t i = end; i-- > 0;) {
+    const Use& use = n.uses[i];
+    bool found = false;
+    if (use.array == x.array)
+      nest_.once(before, i, [&](const Use&, const Piece& p) { return found = touches(p, x); });
+    nest_.once(before, i, [&](const Use&, const Piece& p) {
+      if (!found)
+        window.add(use.array, p);
+      else if (const RowBytes* row = touched_row(p, x, true))
+        parts_beside(p, *row, false, [&](const Piece& part) { window.add(use.array, part); });
+      return false;
+    });
+    if (!found) continue;
+    before.use = i;
+    return true;
+  }
+  return false;
+}
+
+bool Lookback::into_children(Path& before, std::size_t end, const Spot& x, Window& window) const {
+  const int parent = before.back().node;
+  const std::size_t size = before.size();
+  for (std::size_t c = end; c-- > 0;) {
+    const int child = nest_.node(parent).children[c];
+    if ((nest_.node(child).arrays & bit_of(x.array)) != 0 && into(before, child, x, window))
+      return true;
+    before.cut(size);
+    if ((nest_.node(child).arrays & bit_of(x.array)) != 0) continue;  // passed on the way
+    const std::int64_t count =
+        nest_.node(child).kind == NodeKind::loop ? nest_.trips_of(child, before.back()) : 1;
+    pass(before, before.back(), child, {0, count}, window);
+  }
+  return false;
+}
+
+/// Looks for the line in a node below the path's last; adds what comes after it, or all.
+bool Lookback::into(Path& before, int node, const Spot& x, Window& window) const {
+  const NestNode& n = nest_.node(node);
+  if (n.kind == NodeKind::loop)
+    return into_iterations(before, node, nest_.trips_of(node, before.back()), x, window);
+  if (!holds(before, before.back(), node, {0, 1}, x)) {
+    pass(before, before.back(), node, {0, 1}, window);
+    return false;
+  }
+  nest_.enter(before, node, 0);
+  if (n.kind == NodeKind::compute) return into_uses(before, n.uses.size(), x, window);
+  return into_children(before, n.children.size(), x, window);
+}
+
+/// The same in the iterations of a loop before `end`.
+bool Lookback::into_iterations(Path& before, int loop, std::int64_t end, const Spot& x,
+                               Window& window) const {
+  const std::size_t size = before.size();
+  const auto from = [&](std::int64_t i) { return holds(before, before.back(), loop, {i, end}, x); };
+  if (end <= 0) return false;
+  if (!from(0)) {
+    pass(before, before.back(), loop, {0, end}, window);
+    return false;
+  }
+  std::int64_t low = 0, high = end - 1;
+  if (from(high)) low = high;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (from(middle) ? low : high) = middle;
+  }
+  pass(before, before.back(), loop, {low + 1, end}, window);
+  nest_.enter(before, loop, low);
+  if (into_children(before, nest_.node(loop).children.size(), x, window)) return true;
+  before.cut(size);
+  pass(before, before.back(), loop, {0, low}, window);
+  return false;
+}
+
+bool Lookback::last(const Path& now, const Spot& x, Path& before, Window& window) const {
+  if (now.size() == 1) {
+    before.copy(now, 1);
+    return into_children(before, nest_.node(0).children.size(), x, window);
+  }
+  before.copy(now, now.size());
+  const Use& use = nest_.node(now.back().node).uses[now.use];
+  nest_.once(now, now.use, [&](const Use&, const Piece& p) {
+    if (const RowBytes* row = touched_row(p, x))
+      parts_beside(p, *row, true, [&](const Piece& part) { window.add(use.array, part); });
+    return false;
+  });
+  if (into_uses(before, now.use, x, window)) return true;
+  for (std::size_t f = now.size() - 1; f > 0; --f) {
+    const int node = now.at(f).node;
+    const int parent = now.at(f - 1).node;
+    const NestNode& p = nest_.node(parent);
+    const auto place =
+        static_cast<std::size_t>(std::ranges::find(p.children, node) - p.children.begin());
+    before.cut(f);
+    if (into_children(before, place, x, window)) return true;
+    if (p.kind != NodeKind::loop) continue;
+    before.cut(f - 1);
+    if (into_iterations(before, parent, now.at(f - 1).iteration, x, window)) return true;
+  }
+  return false;
+}
+
+bool Lookback::first(Path& path, int leaf, std::size_t use, const Spot& x) const {
+  while (path.back().node != leaf) {
+    int next = leaf;
+    while (nest_.node(next).parent != path.back().node) next = nest_.node(next).parent;
+    std::int64_t i = 0;
+    if (nest_.node(next).kind == NodeKind::loop) {
+      const std::int64_t count = nest_.trips_of(next, path.back());
+      const auto upto = [&](std::int64_t end) {
+        return touched(path, path.back(), next, {0, end}, leaf, use, x);
+      };
+      if (!upto(count)) return false;
+      std::int64_t low = 0, high = count;  // not in [0, low), in [0, high)
+      if (upto(1)) high = 1;
+      while (high - low > 1) {
+        const std::int64_t middle = low + (high - low) / 2;
+        (upto(middle) ? high : low) = middle;
+      }
+      i = high - 1;
+    }
+    nest_.enter(path, next, i);
+  }
+  path.use = use;
+  return true;
+}
+
+}  // namespace tilewright::cached

@@ -1,0 +1,63 @@
+// What is touched between two touches of a line.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/cached/nest.h"
+
+namespace tilewright::cached {
+
+/// Boxes of arrays, added one by one; counted as their union.
+class Window {
+ public:
+  explicit Window(const Nest& nest) : nest_(nest), by_array_(nest.arrays().size()) {}
+
+  void clear();
+  void add(int array, const Piece& p);
+  /// Makes the pieces of each array disjoint. Nothing is added after.
+  void settle(std::int64_t line);
+  /// Lines, all sets together; an upper bound where rows share lines.
+  std::int64_t lines() const { return lines_; }
+  /// Lines in the set of that line, it itself not counted.
+  double in_set(const Spot& x, std::int64_t line, std::int64_t sets) const;
+
+ private:
+  const Nest& nest_;
+  std::vector<std::vector<Piece>> by_array_;
+  std::vector<int> used_;
+  std::int64_t lines_ = 0;
+};
+
+/// Looks back from a touch of a line to the one before it.
+class Lookback {
+ public:
+  explicit Lookback(const Nest& nest) : nest_(nest) {}
+
+  /// The last touch of the line before `now`, put into `before`, and what is touched after it and
+  /// before `now`, added to the window; false where there is none. A path of the root alone is the
+  /// end of the schedule. Cost: the depth of the tree times its accesses, and a logarithm of the
+  /// trips.
+  bool last(const Path& now, const Spot& x, Path& before, Window& window) const;
+  /// From a path that ends at some node around the compute, goes down to the first iteration in
+  /// which that use touches the line. False where it does not.
+  bool first(Path& path, int leaf, std::size_t use, const Spot& x) const;
+  /// Whether the use touches the line in these iterations of a loop.
+  bool touched(const Path& path, const Frame& around, int loop, Interval iterations, int leaf,
+               std::size_t use, const Spot& x) const;
+
+ private:
+  bool holds(const Path& path, const Frame& around, int node, Interval iterations,
+             const Spot& x) const;
+  void pass(const Path& path, const Frame& around, int node, Interval iterations,
+            Window& window) const;
+  bool into(Path& before, int node, const Spot& x, Window& window) const;
+  bool into_children(Path& before, std::size_t end, const Spot& x, Window& window) const;
+  bool into_iterations(Path& before, int loop, std::int64_t end, const Spot& x,
+                       Window& window) const;
+  bool into_uses(Path& before, std::size_t end, const Spot& x, Window& window) const;
+
+  const Nest& nest_;
+};
+
+}  // namespace tilewright::cached

@@ -1,0 +1,42 @@
+// PowerFusion as a model: what the registry holds, and what the paper's experiments ask beside it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "models/powerfusion/options.h"
+
+namespace tilewright::powerfusion {
+
+Model model();
+
+/// A workload's kernels.
+struct Planned {
+  std::shared_ptr<const Workload> workload;  ///< rewritten
+  std::vector<std::string> rewrites;
+  Device device;
+  Options options;
+  std::shared_ptr<const Graph> graph;
+  PlanPrice price;  ///< a library kernel's is empty
+  stitching::WrittenPlan written;
+  std::vector<double> seconds;          ///< by kernel
+  std::int64_t states = 0, priced = 0;  ///< of the search: partial plans, kernels
+  std::size_t components = 0;           ///< convex parts between library kernels
+  double search_seconds = 0;
+
+  std::size_t kernels() const { return price.patterns.size(); }
+  bool library(std::size_t kernel) const { return price.kernels[kernel].parts.empty(); }
+  double total_seconds() const;
+};
+/// A Reason where the machine is no GPU with known instructions, or an operator has no kernel.
+Result<Planned> planned(const Question& q, const Options& o);
+
+/// The kernel's GIR, one a part, before rewriting.
+std::vector<Gir> gir_of(const Planned& p, std::size_t kernel);
+/// Seconds of a kernel as its tree stands, by `o.price`; a Reason where the tree does not say them.
+Result<double> tree_seconds(const Graph& g, const Device& d, const Options& o,
+                            const Schedule& schedule, std::size_t kernel, const Kernel& written);
+
+}  // namespace tilewright::powerfusion

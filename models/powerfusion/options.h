@@ -1,0 +1,12 @@
+// PowerFusion's options: their specs, and the values that were given.
+#pragma once
+
+#include "core/base/option.h"
+#include "models/powerfusion/powerfusion.h"
+
+namespace tilewright::powerfusion {
+
+std::span<const OptionSpec> option_specs();
+Options options_of(const Settings& settings);
+
+}  // namespace tilewright::powerfusion

@@ -1,0 +1,337 @@
+// From a workload to its kernels: library kernels, convex parts between them, merging, schedules.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/base/format.h"
+#include "core/lowering/gpu/thread_program.h"
+#include "core/plan/schedule.h"
+#include "models/powerfusion/model.h"
+#include "models/stitching/bound_tree.h"
+#include "models/stitching/column_roots.h"
+#include "models/stitching/part.h"
+
+namespace tilewright::powerfusion {
+namespace {
+
+constexpr double kNoKernel = std::numeric_limits<double>::infinity();
+constexpr double kAllProducts = 0, kNoProducts = 1e30;  // ridges
+constexpr double kThreadsToFill = 512;  // of a multiprocessor, that keep DRAM busy (assumed)
+constexpr double kWasteful = 1.5;  // of a kernel's least time: whether it should be two is asked
+constexpr int kMostSplits = 40, kMostPacks = 60;
+constexpr std::int64_t kMostExactGraph = 12;
+
+Kernel kernel_with(const Graph& g, const Device& d, const StitchedKernel& k,
+                   const std::string& name) {
+  Kernel out{.name = name, .level = "registers"};
+  std::vector<Node> parts;
+  for (const stitching::Stitched& s : k.parts) {
+    auto tree = stitching::bound_tree(g, d, s, k.threads);
+    parts.push_back(tree && k.without_units.empty() ? std::move(tree).value().tree
+                                                    : stitching::tree_without_units(g, s));
+  }
+  if (parts.size() == 1) {
+    out.tree = std::move(parts.front());
+  } else {
+    out.tree.kind = Node::Kind::pack;
+    out.tree.children = std::move(parts);
+  }
+  return out;
+}
+
+std::int64_t warps_of(const StitchedKernel& k) {
+  double warps = 1;
+  for (const stitching::Stitched& s : k.parts) warps = std::max(warps, s.demand.warps);
+  return static_cast<std::int64_t>(warps);
+}
+
+class Planner {
+ public:
+  Planner(const Graph& g, const Device& d, const Options& o)
+      : g_(g), d_(d), o_(o), kernels_(o.kernels()) {}
+
+  Result<PlanPrice> run(Planned& out) {
+    std::vector<Operators> all;
+    const std::vector<Operators> parts = components();
+    for (const Operators& part : parts) {
+      Result<Merging> merged = merge(part);
+      if (!merged) return Reason{merged.reason()};
+      out.states += merged->states;
+      for (Operators& k : merged.value().kernels) all.push_back(std::move(k));
+    }
+    out.components = parts.size();
+    split(all);
+    Result<PlanPrice> price = priced(all);
+    if (!price) return price;
+    if (const auto joined = stitching::joined(g_, d_, kernels_, *price, known_)) {
+      Result<PlanPrice> better = priced(*joined);
+      if (better && seconds_of(*better) < seconds_of(*price)) price = std::move(better);
+    }
+    if (o_.pack) pack(price);
+    out.priced = static_cast<std::int64_t>(known_.size());
+    return price;
+  }
+
+  /// Of memory-intensive kernels.
+  static double seconds_of(const PlanPrice& p) { return p.seconds; }
+
+ private:
+  // ---- Kernels and their prices -----------------------------------------------------------------
+
+  double cost(const Operators& p) {
+    const auto& k = kernel(p);
+    return k ? k->seconds : kNoKernel;
+  }
+
+  const Result<StitchedKernel>& kernel(const Operators& p) {
+    auto at = known_.find(p);
+    if (at == known_.end()) at = known_.emplace(p, made(p)).first;
+    return at->second;
+  }
+
+  Result<StitchedKernel> made(const Operators& p) const {
+    if (o_.price == PriceBy::overlap) return stitching::stitch(g_, d_, p, kernels_);
+    const auto bytes = static_cast<double>(stitching::compulsory_of(g_, p).value);
+    std::optional<StitchedKernel> best;
+    for (StitchedKernel& k : stitching::ranked(g_, d_, p, kernels_)) {
+      std::vector<Gir> girs;
+      if (o_.price == PriceBy::parallel)
+        for (Gir& gir :
+             powerfusion::gir_of(g_.workload(), kernel_with(g_, d_, k, "k"), warps_of(k)))
+          girs.push_back(optimised(std::move(gir), o_.rewriting));
+      k.seconds = gir_seconds(girs, d_, o_, bytes);
+      if (!best || k.seconds < best->seconds) best = std::move(k);
+    }
+    if (best) return *std::move(best);
+    Result<StitchedKernel> last = stitching::stitch(g_, d_, p, kernels_);
+    return last;
+  }
+
+  Result<PlanPrice> priced(const std::vector<Operators>& all) {
+    for (const Operators& p : all)
+      if (g_.vertex(p.front()).kind != stitching::Kind::product) kernel(p);
+    return stitching::price(g_, d_, all, kernels_, &known_);
+  }
+
+  // ---- Merging ----------------------------------------------------------------------------------
+
+  /// Operators that no library has, connected by what they hand on or read alike; all of them where
+  /// they are so few that independent ones are searched exactly, too.
+  std::vector<Operators> components() const {
+    std::vector<int> leader(static_cast<std::size_t>(g_.size()));
+    std::iota(leader.begin(), leader.end(), 0);
+    const auto find = [&](int v) {
+      while (leader[static_cast<std::size_t>(v)] != v) v = leader[static_cast<std::size_t>(v)];
+      return v;
+    };
+    const auto memory = [&](int v) { return g_.vertex(v).kind != stitching::Kind::product; };
+    const auto join = [&](int a, int b) {
+      if (!memory(a) || !memory(b)) return;
+      a = find(a), b = find(b);
+      leader[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+    };
+    for (const stitching::Edge& e : g_.edges()) join(e.from, e.to);
+    const Workload& w = g_.workload();
+    std::map<TensorId, int> reader;
+    for (int v = 0; v < g_.size(); ++v) {
+      if (!memory(v)) continue;
+      for (const Access& a : w.op(g_.vertex(v).op).inputs)
+        if (const auto [at, fresh] = reader.emplace(a.tensor, v); !fresh) join(at->second, v);
+    }
+    std::map<int, Operators> parts;
+    Operators all;
+    for (int v = 0; v < g_.size(); ++v) {
+      if (!memory(v)) continue;
+      parts[find(v)].push_back(v);
+      all.push_back(v);
+    }
+    if (o_.pack && std::cmp_less_equal(all.size(), o_.exact) && !all.empty()) return {all};
+    std::vector<Operators> out;
+    for (auto& [first, part] : parts) out.push_back(std::move(part));
+    return out;
+  }
+
+  Result<Merging> merge(const Operators& part) {
+    const KernelCost cost = [this](const Operators& p) { return this->cost(p); };
+    const KernelCost least = [this](const Operators& p) { return least_seconds(g_, d_, o_, p); };
+    const KernelCost guess = [this](const Operators& p) { return guessed(p); };
+    const auto size = static_cast<std::int64_t>(part.size());
+    if (o_.search == Search::exhaustive || o_.search == Search::bound) {
+      if (size > kMostExactGraph)
+        return Reason{
+            formatted("{} operators are merged: at most {} exactly (--merges beam takes more)",
+                      size, kMostExactGraph)};
+    }
+    if (o_.search == Search::exhaustive) return exhaustive_merging(g_, part, cost);
+    Merging beam = beam_merging(g_, part, cost, guess, o_.beam, kernels_.most_operators);
+    if (o_.search == Search::beam || (o_.search == Search::automatic && size > o_.exact))
+      return beam;
+    const std::int64_t states = beam.states;
+    Merging exact = bounded_merging(g_, part, cost, least, std::move(beam));
+    exact.states += states;
+    return exact;
+  }
+
+  /// Bytes at the rate that so many rows can be read at; infinite where one kernel cannot be.
+  double guessed(const Operators& p) {
+    const auto [at, fresh] = guesses_.try_emplace(p, kNoKernel);
+    if (!fresh) return at->second;
+    const auto parts = stitching::components_of(g_, p, kernels_.most_operators);
+    if (!parts) return at->second;
+    double threads = 0;
+    for (const stitching::Component& c : *parts) {
+      double row = 1;
+      for (int v : c.vertices) row = std::max(row, g_.points(g_.vertex(v).loops & ~c.rows));
+      threads += c.row_count * std::min(row, 1024.0);
+    }
+    const double full = kThreadsToFill * static_cast<double>(d_.sms);
+    const double least = least_seconds(g_, d_, o_, p);
+    const double launch = d_.launch / d_.clock_hz;
+    return at->second = launch + (least - std::min(least, launch)) / std::min(1.0, threads / full);
+  }
+
+  // ---- Improving --------------------------------------------------------------------------------
+
+  /// Kernels that take much longer than their bytes, cut in two where that takes less.
+  void split(std::vector<Operators>& all) {
+    int tries = 0;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const Operators whole = all[k];
+      const double now = cost(whole);
+      if (whole.size() < 2 || now < kWasteful * least_seconds(g_, d_, o_, whole)) continue;
+      double best = now;
+      std::size_t at = 0;
+      for (std::size_t cut = 1; cut < whole.size() && tries < kMostSplits; ++cut, ++tries) {
+        const Operators first(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(cut));
+        const Operators rest(whole.begin() + static_cast<std::ptrdiff_t>(cut), whole.end());
+        const double both = cost(first) + cost(rest);
+        if (both >= best) continue;
+        best = both;
+        at = cut;
+      }
+      if (at == 0) continue;
+      all[k].resize(at);
+      all.emplace_back(whole.begin() + static_cast<std::ptrdiff_t>(at), whole.end());
+    }
+  }
+
+  /// Kernels that do not wait for one another side by side in one, where that takes less.
+  void pack(Result<PlanPrice>& price) {
+    int tries = 0;
+    for (std::size_t a = 0; a + 1 < price->patterns.size(); ++a) {
+      for (std::size_t b = a + 1; b < std::min(price->patterns.size(), a + 4); ++b) {
+        if (price->kernels[a].parts.empty() || price->kernels[b].parts.empty()) continue;
+        const double both = price->kernels[a].seconds + price->kernels[b].seconds;
+        Operators whole;
+        std::ranges::merge(price->patterns[a], price->patterns[b], std::back_inserter(whole));
+        if (least_seconds(g_, d_, o_, whole) >= both || tries++ >= kMostPacks) continue;
+        if (cost(whole) >= both * (1 - 1e-9)) continue;
+        std::vector<Operators> all;
+        for (std::size_t k = 0; k < price->patterns.size(); ++k)
+          if (k != a && k != b) all.push_back(price->patterns[k]);
+        all.push_back(whole);
+        const std::size_t count = all.size();
+        if (stitching::launch_order(g_, all).size() != count) continue;
+        Result<PlanPrice> better = priced(all);
+        if (better && better->seconds < price->seconds) {
+          price = std::move(better);
+          b = a;
+        }
+      }
+    }
+  }
+
+  const Graph& g_;
+  const Device& d_;
+  const Options& o_;
+  stitching::Options kernels_;
+  stitching::Known known_;
+  std::map<Operators, double> guesses_;
+};
+
+Result<Planned> planned_as_is(std::shared_ptr<const Workload> w, const Device& d,
+                              const Options& o) {
+  Result<Graph> graph = Graph::create(w, ridge_of(d, o));
+  if (!graph) return Reason{graph.reason()};
+  Planned out{.workload = std::move(w),
+              .device = d,
+              .options = o,
+              .graph = std::make_shared<const Graph>(std::move(graph).value())};
+  Result<PlanPrice> price = Planner(*out.graph, d, o).run(out);
+  if (!price) return Reason{price.reason()};
+  out.price = std::move(price).value();
+  for (std::size_t k = 0; k < out.kernels(); ++k)
+    out.seconds.push_back(out.library(k)
+                              ? library_seconds(*out.graph, out.price.patterns[k].front(), d, o)
+                              : out.price.kernels[k].seconds);
+  return out;
+}
+
+}  // namespace
+
+double ridge_of(const Device& d, const Options& o) {
+  if (o.library == Library::none) return kNoProducts;
+  if (o.library == Library::type) return kAllProducts;
+  return o.ridge > 0 ? o.ridge : stitching::ridge_of(d, o.kernels());
+}
+
+double Planned::total_seconds() const {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+Result<Planned> planned(const Question& q, const Options& o) {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Device> device = stitching::device_of(*q.machine);
+  if (!device) return Reason{device.reason()};
+  Result<Planned> best = planned_as_is(q.workload, *device, o);
+  const auto priced = [](const Planned& p) {
+    return stitching::Priced{*p.graph, p.device, p.price};
+  };
+  if (o.duplicate)
+    for (stitching::Composition& c : stitching::compositions(*q.workload)) {
+      Result<Planned> other = planned_as_is(c.workload, *device, o);
+      if (!other || (best && !stitching::is_better(priced(*other), priced(*best)))) continue;
+      other.value().rewrites = std::move(c.rewrites);
+      best = std::move(other);
+    }
+  if (!best) return best;
+  Planned& p = best.value();
+  p.written = stitching::write_plan(*p.graph, p.device, p.price, q.machine);
+  for (std::size_t k = 0; k < p.kernels(); ++k)
+    p.written.plan.kernels[k].name = formatted("power{}", k + 1);
+  p.search_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return best;
+}
+
+std::vector<Gir> gir_of(const Planned& p, std::size_t kernel) {
+  return gir_of(*p.workload, p.written.plan.kernels[kernel], warps_of(p.price.kernels[kernel]));
+}
+
+Result<double> tree_seconds(const Graph& g, const Device& d, const Options& o,
+                            const Schedule& schedule, std::size_t kernel, const Kernel& written) {
+  Plan one;
+  one.kernels.push_back(written);
+  const Operators ops = stitching::patterns_of(g, one).front();
+  const auto program = lowering::lower(schedule, static_cast<int>(kernel));
+  if (!program) return Reason{program.reason()};
+  const auto parts = stitching::components_of(g, ops, 64);
+  if (!parts) return Reason{"its operators need one another's blocks"};
+  const auto bytes = static_cast<double>(stitching::compulsory_of(g, ops).value);
+  if (o.price == PriceBy::overlap) {
+    double moved = 0;
+    for (const stitching::Component& c : *parts) moved += stitching::memory_bytes(g, c);
+    const stitching::Demand demand = stitching::demand_of(g, ops, d, *program);
+    const double resident = stitching::resident_blocks(d, demand, program->shared_bytes);
+    return stitching::overlap(d, {&demand, 1}, resident, moved).seconds;
+  }
+  std::vector<Gir> girs;
+  if (o.price == PriceBy::parallel)
+    for (Gir& gir : gir_of(g.workload(), written, program->warps))
+      girs.push_back(optimised(std::move(gir), o.rewriting));
+  return gir_seconds(girs, d, o, bytes);
+}
+
+}  // namespace tilewright::powerfusion

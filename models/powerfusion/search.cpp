@@ -1,0 +1,194 @@
+// Which operators are one kernel: every way, branch and bound, a beam (section 6, merging).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "models/powerfusion/powerfusion.h"
+
+namespace tilewright::powerfusion {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr std::size_t kFinalists = 4;  // of the beam, that are priced
+
+class Merger {
+ public:
+  Merger(const Graph& g, const Operators& vertices, const KernelCost& cost, const KernelCost* least)
+      : g_(g), all_(vertices), cost_(cost), least_(least) {}
+
+  /// Every way, or with `least` those that can be better than the best so far.
+  Merging exact(std::optional<Merging> start) {
+    best_.cost = kNever;
+    if (start) best_ = *std::move(start);
+    best_.states = 0;
+    place(0);
+    return std::move(best_);
+  }
+
+  Merging beam(int width, int most_operators) {
+    struct State {
+      std::vector<Operators> kernels;
+      std::vector<double> least;
+      double sum = 0;
+    };
+    std::vector<State> states(1);
+    std::int64_t seen = 0;
+    for (int v : all_) {
+      std::vector<State> next;
+      for (const State& s : states) {
+        const auto extended = [&](std::size_t k) {
+          State t = s;
+          if (k == t.kernels.size()) {
+            t.kernels.emplace_back();
+            t.least.push_back(0);
+          }
+          t.kernels[k].push_back(v);
+          const double now = least(t.kernels[k]);
+          if (now == kNever) return;
+          t.sum += now - t.least[k];
+          t.least[k] = now;
+          ++seen;
+          next.push_back(std::move(t));
+        };
+        for (std::size_t k = 0; k < s.kernels.size(); ++k)
+          if (s.kernels[k].size() < static_cast<std::size_t>(most_operators) &&
+              related(s.kernels[k], v))
+            extended(k);
+        extended(s.kernels.size());
+      }
+      std::ranges::stable_sort(next, {}, &State::sum);
+      if (next.size() > static_cast<std::size_t>(width))
+        next.resize(static_cast<std::size_t>(width));
+      states = std::move(next);
+    }
+    Merging out{.cost = kNever, .states = seen};
+    std::size_t tried = 0;
+    for (State& s : states) {
+      if (!ordered(s.kernels) || tried++ == kFinalists) continue;
+      double sum = 0;
+      for (const Operators& k : s.kernels) sum += cost_(k);
+      if (sum < out.cost) {
+        out.cost = sum;
+        out.kernels = std::move(s.kernels);
+      }
+    }
+    if (out.kernels.empty()) {  // none can be put in an order, or is a kernel
+      out.cost = 0;
+      for (int v : all_) {
+        out.kernels.push_back({v});
+        out.cost += cost_({v});
+      }
+    }
+    return out;
+  }
+
+ private:
+  double least(const Operators& k) const { return least_ == nullptr ? 0 : (*least_)(k); }
+
+  /// Whether the operator reads what the kernel makes, or both read the same.
+  bool related(const Operators& kernel, int v) const {
+    const Workload& w = g_.workload();
+    for (const Access& a : w.op(g_.vertex(v).op).inputs)
+      for (int u : kernel) {
+        const Operator& op = w.op(g_.vertex(u).op);
+        for (const Output& o : op.outputs)
+          if (o.target.tensor == a.tensor) return true;
+        for (const Access& b : op.inputs)
+          if (b.tensor == a.tensor) return true;
+      }
+    return false;
+  }
+
+  bool ordered(const std::vector<Operators>& kernels) const {
+    std::vector<Operators> all = kernels;
+    std::set<int> own;
+    for (const Operators& k : kernels) own.insert(k.begin(), k.end());
+    for (int v = 0; v < g_.size(); ++v)
+      if (!own.contains(v)) all.push_back({v});
+    const std::size_t count = all.size();
+    return stitching::launch_order(g_, std::move(all)).size() == count;
+  }
+
+  void place(std::size_t i) {
+    if (i == all_.size()) {
+      ++best_.states;
+      double sum = 0;
+      for (const Operators& k : kernels_) {
+        sum += cost_(k);
+        if (sum >= best_.cost) return;
+      }
+      if (!ordered(kernels_)) return;
+      best_.cost = sum;
+      best_.kernels = kernels_;
+      std::ranges::sort(best_.kernels);
+      return;
+    }
+    const int v = all_[i];
+    for (std::size_t k = 0; k < kernels_.size(); ++k) {
+      kernels_[k].push_back(v);
+      if (may_be_best()) place(i + 1);
+      kernels_[k].pop_back();
+    }
+    kernels_.push_back({v});
+    if (may_be_best()) place(i + 1);
+    kernels_.pop_back();
+  }
+
+  bool may_be_best() const {
+    if (least_ == nullptr) return true;
+    double sum = 0;
+    for (const Operators& k : kernels_) {
+      sum += least(k);
+      if (sum >= best_.cost) return false;
+    }
+    return true;
+  }
+
+  const Graph& g_;
+  const Operators& all_;
+  const KernelCost& cost_;
+  const KernelCost* least_;
+  std::vector<Operators> kernels_;
+  Merging best_;
+};
+
+}  // namespace
+
+Merging exhaustive_merging(const Graph& g, const Operators& vertices, const KernelCost& cost) {
+  return Merger(g, vertices, cost, nullptr).exact({});
+}
+
+Merging bounded_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
+                        const KernelCost& least, std::optional<Merging> start) {
+  if (start && !std::isfinite(start->cost)) start.reset();
+  return Merger(g, vertices, cost, &least).exact(std::move(start));
+}
+
+Merging beam_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
+                     const KernelCost& least, int width, int most_operators) {
+  return Merger(g, vertices, cost, &least).beam(width, most_operators);
+}
+
+double least_seconds(const Graph& g, const Device& d, const Options& o, const Operators& kernel) {
+  // What leaves the kernel for readers that are not placed yet may still come into it.
+  const Workload& w = g.workload();
+  if (kernel.size() > 1 && !g.convex(kernel)) return kNever;
+  std::set<TensorId> reads;
+  std::vector<OpId> ops;
+  double bytes = 0;
+  const auto own = [&](OpId id) { return id.valid() && std::ranges::find(ops, id) != ops.end(); };
+  for (int v : kernel) ops.push_back(g.vertex(v).op);
+  for (OpId id : ops) {
+    for (const Access& a : w.op(id).inputs)
+      if (!own(w.producer(a.tensor)) && !is_gather(a)) reads.insert(a.tensor);
+    for (const Output& out : w.op(id).outputs)
+      if (w.is_output(out.target.tensor))
+        bytes += static_cast<double>(w.tensor(out.target.tensor).bytes().value);
+  }
+  for (TensorId t : reads) bytes += static_cast<double>(bytes_read(w, t, ops).value);
+  const double launch = o.price == PriceBy::overlap ? d.launch / d.clock_hz : 1e-6 * o.launch_us;
+  return launch + bytes / d.dram_bytes_per_second;
+}
+
+}  // namespace tilewright::powerfusion

@@ -1,0 +1,312 @@
+// The planner: which operators share a kernel, and which kernels, for the least predicted seconds.
+#include "models/quickest/model.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/base/format.h"
+#include "core/workload/rewrite/rewrite.h"
+#include "models/quickest/partition.h"
+
+namespace tilewright::quickest {
+
+Model model();
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kChoices = 12;  // of a kernel that are kept
+constexpr int kMostRefused = 8;       // kernels that a target is asked about
+
+std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
+                                 const Question& q) {
+  try {
+    Result<Schedule> s = resolve(plan, std::move(w), q.machine);
+    if (!s || misfit(*s)) return std::nullopt;
+    return std::move(s).value();
+  } catch (const InputError&) {
+    return std::nullopt;  // a tree that is no plan of this workload
+  }
+}
+
+/// The workload after rewrites; nothing where one does not apply.
+std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
+                                          const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const Result<Workload> next = tilewright::apply(name, *w);
+    if (!next) return nullptr;
+    w = std::make_shared<const Workload>(*next);
+  }
+  return w;
+}
+
+class Planner {
+ public:
+  Planner(const Question& q, const Rates& r) : q_(q), r_(r) {
+    // Fewer kernels for each group where there are more groups.
+    const auto operators =
+        static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
+    effort_ = std::clamp(320 / operators, 16, 160);
+  }
+
+  std::optional<Best> find(const Group& group) {
+    std::optional<Best> best = own(group);
+    if (asks(group))
+      for (const Model* m : q_.others) try_model(*m, group, best);
+    return best;
+  }
+
+ private:
+  std::optional<Best> own(const Group& group) {
+    const auto priced = [&](Kernel k) -> std::optional<Choice> {
+      const auto s = resolved({.kernels = {k}}, group.workload, q_);
+      if (!s) return std::nullopt;
+      const KernelTime time = kernel_time(*s, s->kernels.front(), r_);
+      return Choice{.kernel = std::move(k), .seconds = time.seconds, .time = time};
+    };
+    std::vector<Choice> all = kernels_for(q_, group, r_, priced, effort_);
+    int refused = 0;
+    while (!all.empty() && q_.refuses && refused < kMostRefused) {
+      const auto s = resolved({.kernels = {all.front().kernel}}, group.workload, q_);
+      if (s && !q_.refuses(*s)) break;
+      all.erase(all.begin());
+      ++refused;
+    }
+    if (all.empty() || refused == kMostRefused) return std::nullopt;
+    if (all.size() > kChoices) all.resize(kChoices);
+    Best best{.seconds = all.front().seconds,
+              .plan = {.kernels = {all.front().kernel}},
+              .times = {all.front().time}};
+    best.others = std::move(all);
+    return best;
+  }
+
+  /// Others are asked about what their papers plan: products with something around them.
+  bool asks(const Group& group) const {
+    const auto products =
+        std::ranges::count_if(group.ops, [&](OpId op) { return q_.workload->is_contraction(op); });
+    return products == 2 || (products == 1 && product_window(group));
+  }
+  bool product_window(const Group& group) const {
+    for (OpId op : group.ops)
+      if (const auto p = product_of(*q_.workload, op); p && p->window) return true;
+    return false;
+  }
+
+  void try_model(const Model& m, const Group& group, std::optional<Best>& best) {
+    if (m.propose == nullptr) return;
+    std::vector<std::optional<LevelId>> levels{std::nullopt};
+    for (std::size_t i = q_.machine->levels.size(); i-- > 1;)
+      if (const Level& l = q_.machine->levels[i]; l.kind == LevelKind::cache &&
+                                                  l.private_to >= Unit::grid &&
+                                                  LevelId(i) != q_.machine->default_level())
+        levels.emplace_back(LevelId(i));
+    for (const auto& level : levels) {
+      Question asked = q_;
+      asked.workload = group.workload;
+      asked.level = level;
+      asked.all_levels = false;
+      asked.others.clear();
+      try {
+        const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
+        if (!p) continue;
+        const auto w = rewritten(group.workload, p->rewrites);
+        if (w == nullptr) continue;
+        const auto s = resolved(p->plan, w, q_);
+        if (!s) continue;
+        Best its{.by = m.name, .plan = p->plan, .rewrites = p->rewrites};
+        for (const ScheduledKernel& k : s->kernels) {
+          its.times.push_back(kernel_time(*s, k, r_));
+          its.seconds += its.times.back().seconds;
+        }
+        if ((!best || its.seconds < best->seconds) && (!q_.refuses || !q_.refuses(*s)))
+          best = std::move(its);
+      } catch (const InputError&) {
+        continue;  // what the model cannot read
+      }
+    }
+  }
+
+  const Question& q_;
+  const Rates& r_;
+  int effort_;
+};
+
+/// Bytes into the level that is planned for, by tensor; those of other levels are in the detail.
+Traffic traffic_of(const Question& q, const Workload& w, const Rates& r, LevelId level,
+                   const std::vector<KernelTime>& times) {
+  Traffic t;
+  t.source = Source::predicted;
+  t.by = "tilewright";
+  t.machine = q.machine->name;
+  t.counts.write_allocate = true;
+  double seconds = 0;
+  for (const KernelTime& k : times) seconds += k.seconds;
+  t.seconds = seconds;
+  const std::string boundary = boundary_into(*q.machine, level);
+  for (std::size_t c = r.caches.size(); c-- > 0;)
+    for (std::size_t i = 0; i < w.tensors().size() && r.caches[c].boundary == boundary; ++i) {
+      double in = 0, out = 0;
+      for (const KernelTime& k : times)
+        if (c < k.tensors.size() && i < k.tensors[c].size())
+          in += k.tensors[c][i].first, out += k.tensors[c][i].second;
+      if (in + out < 1) continue;
+      t.entries.push_back({.tensor = w.tensors()[i].name,
+                           .boundary = r.caches[c].boundary,
+                           .read = Bytes(static_cast<std::int64_t>(in)),
+                           .written = Bytes(static_cast<std::int64_t>(out))});
+    }
+  return t;
+}
+
+ordered_json time_json(const Rates& r, const KernelTime& t) {
+  ordered_json json = {{"seconds", t.seconds},
+                       {"arithmetic_seconds", t.arithmetic},
+                       {"packing_seconds", t.packing},
+                       {"threads_used", t.share}};
+  json["boundaries"] = ordered_json::array();
+  for (std::size_t c = 0; c < t.bytes.size(); ++c)
+    json["boundaries"].push_back({{"boundary", r.caches[c].boundary},
+                                  {"bytes", static_cast<std::int64_t>(t.bytes[c])},
+                                  {"seconds", t.waiting[c]}});
+  return json;
+}
+
+ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges) {
+  ordered_json all = ordered_json::array();
+  for (const Edge& e : edges) {
+    std::string why = "one kernel would not be legal, or is none that is searched for";
+    if (e.together && e.apart)
+      why = formatted("{} {:.3g} us, {} {:.3g} us", e.fused ? "fused" : "apart",
+                      1e6 * (e.fused ? *e.together : *e.apart), e.fused ? "apart" : "fused",
+                      1e6 * (e.fused ? *e.apart : *e.together));
+    else if (e.together)
+      why = "the operators cannot be parted";
+    all.push_back({{"tensor", w.tensor(e.tensor).name},
+                   {"from", w.op(e.from).name},
+                   {"to", w.op(e.to).name},
+                   {"fused", e.fused},
+                   {"seconds_fused", or_null(e.together)},
+                   {"seconds_apart", or_null(e.apart)},
+                   {"why", why}});
+  }
+  return all;
+}
+
+Result<Proposal> propose(const Question& q, const Settings& settings) {
+  const auto begun = std::chrono::steady_clock::now();
+  const Result<Rates> r = rates_of(q);
+  if (!r) return propose_elsewhere(q, settings);
+  Planner planner(q, *r);
+  Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
+  const Result<Partition> found = partitioner.run();
+  if (!found) return Reason{found.reason()};
+  std::vector<PartPlan> parts;
+  for (std::size_t g = 0; g < found->groups.size(); ++g) {
+    const auto w = rewritten(found->groups[g].workload, found->best[g].rewrites);
+    TW_CHECK(w != nullptr, "a rewrite applied once and not again");
+    parts.push_back({.part = *w,
+                     .plan = found->best[g].plan,
+                     .rewrites = found->best[g].rewrites,
+                     .by = found->best[g].by.empty() ? "tilewright" : found->best[g].by});
+  }
+  Result<JoinedPlan> joined = join_plans(*q.workload, parts);
+  if (!joined) return Reason{joined.reason()};
+  Proposal out;
+  out.plan = joined->plan;
+  out.rewrites = joined->rewrites;
+  out.level = q.planned_level();
+  if (!q.level && !out.plan.kernels.empty() && !out.plan.kernels.front().level.empty())
+    if (const auto named = q.machine->find(out.plan.kernels.front().level)) out.level = *named;
+  const auto whole = rewritten(q.workload, out.rewrites);
+  const auto schedule = resolved(out.plan, whole, q);
+  if (!schedule) return Reason{"the kernels of the parts make no legal plan of the whole"};
+  std::vector<KernelTime> times;
+  for (const ScheduledKernel& k : schedule->kernels) times.push_back(kernel_time(*schedule, k, *r));
+  out.price.traffic = traffic_of(q, *whole, *r, out.level, times);
+  out.choices = [best = found->best, part_of = joined->part_of,
+                 plan = out.plan](std::size_t kernel) {
+    std::vector<KernelChoice> all;
+    const Best& b = best[part_of[kernel]];
+    if (b.plan.kernels.size() > 1) return all;
+    for (const Choice& c : b.others) all.push_back({.kernel = c.kernel, .seconds = c.seconds});
+    for (KernelChoice& c : all)
+      c.kernel.name = plan.kernels[kernel].name, c.kernel.by = plan.kernels[kernel].by;
+    return all;
+  };
+  double bytes = 0;
+  for (const KernelTime& t : times)
+    if (!t.bytes.empty()) bytes += t.bytes.back();
+  out.detail = {{"volume_bytes", static_cast<std::int64_t>(bytes)},
+                {"seconds", or_null(out.price.traffic.seconds)}};
+  out.detail["kernels_predicted"] = ordered_json::array();
+  for (std::size_t k = 0; k < times.size(); ++k) {
+    ordered_json one = {{"kernel", schedule->kernels[k].name},
+                        {"by", out.plan.kernels[k].by},
+                        {"operators", ordered_json::array()}};
+    for (OpId op : schedule->kernels[k].ops) one["operators"].push_back(whole->op(op).name);
+    one.update(time_json(*r, times[k]));
+    out.detail["kernels_predicted"].push_back(std::move(one));
+  }
+  if (settings.flag("why"))
+    out.detail["edges"] = edges_json(*q.workload, partitioner.edges(*found));
+  out.detail["partitions"] =
+      found->exact ? "all into connected parts" : "grown along edges that gain";
+  out.detail["groups_priced"] = found->priced;
+  out.detail["assumed"] = r->assumed;
+  out.search_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  out.detail["search_seconds"] = *out.search_seconds;
+  return out;
+}
+
+Result<Price> price(const Question& q, const Plan& plan, const Settings& settings) {
+  const Result<Rates> r = rates_of(q);
+  if (!r) return price_elsewhere(q, plan, settings);
+  const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
+  if (!schedule) return Reason{schedule.reason()};
+  std::vector<KernelTime> times;
+  for (const ScheduledKernel& k : schedule->kernels) times.push_back(kernel_time(*schedule, k, *r));
+  Price out;
+  out.traffic = traffic_of(q, *q.workload, *r, q.level_of(plan), times);
+  out.detail["kernels_predicted"] = ordered_json::array();
+  for (std::size_t k = 0; k < times.size(); ++k) {
+    ordered_json one = {{"kernel", schedule->kernels[k].name}};
+    one.update(time_json(*r, times[k]));
+    out.detail["kernels_predicted"].push_back(std::move(one));
+  }
+  out.detail["assumed"] = r->assumed;
+  return out;
+}
+
+std::span<const OptionSpec> options() {
+  static const std::vector<OptionSpec> all = {
+      {.name = "why",
+       .kind = OptionKind::flag,
+       .help = "of each tensor between operators: whether they share a kernel, and what the other "
+               "choice would cost",
+       .in_answers = false}};
+  return all;
+}
+
+}  // namespace
+
+Model model() {
+  return {
+      .name = "tilewright",
+      .summary =
+          "the plan of least predicted seconds: kernels of our own search and of every "
+          "other model, of any workload",
+      .source = "this project (docs/planner.md)",
+      .assumptions = {"constants are the machine file's, as `calibrate` measures them; what it "
+                      "does not say is assumed and listed in the answer",
+                      "what a loop's body touches stays in a cache for the next iteration where "
+                      "it fits; of the waits that overlap, a quarter of the shorter ones is seen"},
+      .options = options(),
+      .times = true,
+      .propose = propose,
+      .price = price};
+}
+
+}  // namespace tilewright::quickest

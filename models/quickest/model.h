@@ -1,0 +1,13 @@
+// What the parts of the planner's record share.
+#pragma once
+
+#include "models/model.h"
+
+namespace tilewright::quickest {
+
+/// The plan where the machine is no processor: the fastest of what others propose, by one of those
+/// who know time.
+Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings);
+Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings& settings);
+
+}  // namespace tilewright::quickest

@@ -1,0 +1,365 @@
+#include "models/quickest/partition.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/workload/subgraph.h"
+
+namespace tilewright::quickest {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr std::size_t kMostExact = 7;       // parts of which every partition is considered
+constexpr std::size_t kMostOperators = 24;  // of a kernel
+constexpr int kMostProducts = 2;            // of a kernel
+
+}  // namespace
+
+Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find)
+    : w_(std::move(w)), find_(std::move(find)) {}
+
+/// Names replaced by their first appearance: groups of one signature have the same plans.
+std::string Partitioner::signature(const Workload& part) const {
+  std::string text;
+  const auto add = [&text](std::int64_t n) { text += std::to_string(n) + ","; };
+  for (const Loop& l : part.loops()) add(l.extent);
+  for (std::size_t t = 0; t < part.tensors().size(); ++t) {
+    text += "t";
+    for (std::int64_t n : part.tensors()[t].shape) add(n);
+    add(static_cast<int>(part.tensors()[t].dtype));
+    add(part.is_output(TensorId(t)));
+  }
+  const auto access = [&](const Access& a) {
+    text += "a";
+    add(a.tensor.value);
+    for (const Affine& i : a.index) {
+      text += "i";
+      for (const Term& t : i.terms) add(t.loop.value), add(t.coefficient);
+      add(i.offset), add(i.gathered);
+    }
+  };
+  const std::function<void(const Expr&)> expression = [&](const Expr& e) {
+    text += "e" + e.function;
+    add(static_cast<int>(e.kind)), add(e.input), add(e.loop.value);
+    for (const Expr& x : e.args) expression(x);
+  };
+  for (const Operator& op : part.operators()) {
+    text += op.running ? "r" : "o";
+    for (LoopId l : op.loops) add(l.value);
+    for (const Access& a : op.inputs) access(a);
+    for (const Output& o : op.outputs) {
+      access(o.target), add(static_cast<int>(o.combine)), expression(o.value);
+      if (o.rescale) expression(*o.rescale);
+    }
+  }
+  return text;
+}
+
+namespace {
+
+/// Names of one workload to those of another of the same structure.
+class Names {
+ public:
+  Names(const Workload& from, const Workload& to) {
+    for (std::size_t i = 0; i < from.loops().size(); ++i)
+      names_["l" + from.loops()[i].name] = to.loops()[i].name;
+    for (std::size_t i = 0; i < from.tensors().size(); ++i)
+      names_["t" + from.tensors()[i].name] = to.tensors()[i].name;
+    for (std::size_t i = 0; i < from.operators().size(); ++i)
+      names_["o" + from.operators()[i].name] = to.operators()[i].name;
+  }
+  std::string of(char kind, const std::string& name) const {
+    const auto found = names_.find(kind + name);
+    return found == names_.end() ? name : found->second;
+  }
+  /// A compute is named by its operator, or by the tensor that only it writes.
+  std::string compute(const std::string& name) const {
+    return names_.contains("o" + name) ? of('o', name) : of('t', name);
+  }
+  void rename(Node& n) const {
+    if (n.kind == Node::Kind::loop) n.name = of('l', n.name);
+    if (n.kind == Node::Kind::load || n.kind == Node::Kind::store) n.name = of('t', n.name);
+    if (n.kind == Node::Kind::compute) n.name = compute(n.name);
+    for (Node& c : n.children) rename(c);
+  }
+  Kernel rename(Kernel k) const {
+    k.name = compute(k.name);
+    for (std::string& o : k.operators) o = compute(o);
+    rename(k.tree);
+    const auto keys = [&](auto& map, char kind) {
+      std::decay_t<decltype(map)> out;
+      for (auto& [name, value] : map) out[of(kind, name)] = std::move(value);
+      map = std::move(out);
+    };
+    keys(k.tiles, 'l'), keys(k.pins, 't'), keys(k.flags, 't');
+    for (auto& [tensor, pin] : k.pins) pin.at = of('l', pin.at);
+    return k;
+  }
+
+ private:
+  std::map<std::string, std::string> names_;
+};
+
+}  // namespace
+
+std::optional<Best> Partitioner::renamed(const Best& known, const Workload& like,
+                                         const Workload& now) const {
+  if (!known.rewrites.empty()) return std::nullopt;  // what a rewrite adds has names of its own
+  const Names names(like, now);
+  Best best = known;
+  for (Kernel& k : best.plan.kernels) k = names.rename(std::move(k));
+  for (Choice& c : best.others) c.kernel = names.rename(std::move(c.kernel));
+  return best;
+}
+
+const Best* Partitioner::best_of(const Part& ops) {
+  const auto found = known_.find(ops);
+  if (found != known_.end()) return found->second ? &*found->second : nullptr;
+  Group group{ops, std::make_shared<const Workload>(subgraph(*w_, ops))};
+  const std::string shape = signature(*group.workload);
+  std::optional<Best> best;
+  const auto like = shapes_.find(shape);
+  if (like != shapes_.end() && (!like->second.second || like->second.second->rewrites.empty())) {
+    if (like->second.second)
+      best = renamed(*like->second.second, *like->second.first, *group.workload);
+  } else {
+    ++priced_;
+    best = find_(group);
+    shapes_[shape] = {group.workload, best};
+  }
+  auto& kept = known_[ops] = std::move(best);
+  return kept ? &*kept : nullptr;
+}
+
+double Partitioner::seconds(const Part& ops) {
+  const Best* best = best_of(ops);
+  return best == nullptr ? kNever : best->seconds;
+}
+
+bool Partitioner::may_join(const Part& ops) const {
+  if (ops.size() > kMostOperators) return false;
+  const auto products = std::ranges::count_if(ops, [&](OpId op) { return w_->is_contraction(op); });
+  return products <= kMostProducts && !no_subgraph(*w_, ops);
+}
+
+bool Partitioner::connected(const Part& ops) const {
+  std::set<OpId> seen{ops.front()};
+  std::vector<OpId> open{ops.front()};
+  const auto meet = [&](OpId op) {
+    if (std::ranges::binary_search(ops, op) && seen.insert(op).second) open.push_back(op);
+  };
+  while (!open.empty()) {
+    const OpId op = open.back();
+    open.pop_back();
+    for (const Access& a : w_->op(op).inputs)
+      if (const OpId p = w_->producer(a.tensor); p.valid()) meet(p);
+    for (const Output& o : w_->op(op).outputs)
+      for (OpId reader : w_->consumers(o.target.tensor)) meet(reader);
+  }
+  return seen.size() == ops.size();
+}
+
+Part Partitioner::joined(const Part& a, const Part& b) const {
+  Part all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  std::ranges::sort(all);
+  return all;
+}
+
+/// Dynamic programming over sets of parts that are done: a group may come next where all that it
+/// reads is done or in it.
+std::vector<Part> Partitioner::all_partitions_best(const std::vector<Part>& atoms) {
+  const std::size_t n = atoms.size();
+  const std::size_t all = (std::size_t{1} << n) - 1;
+  std::vector<std::size_t> before(n, 0);
+  std::map<OpId, std::size_t> atom_of;
+  for (std::size_t a = 0; a < n; ++a)
+    for (OpId op : atoms[a]) atom_of[op] = a;
+  for (std::size_t a = 0; a < n; ++a)
+    for (OpId op : atoms[a])
+      for (const Access& x : w_->op(op).inputs)
+        if (const OpId p = w_->producer(x.tensor); p.valid() && atom_of[p] != a)
+          before[a] |= std::size_t{1} << atom_of[p];
+  std::vector<double> least(all + 1, kNever);
+  std::vector<std::size_t> taken(all + 1, 0);
+  least[0] = 0;
+  for (std::size_t done = 0; done < all; ++done) {
+    if (least[done] == kNever) continue;
+    const std::size_t rest = all & ~done;
+    for (std::size_t group = rest; group > 0; group = (group - 1) & rest) {
+      bool ready = true;
+      Part ops;
+      for (std::size_t a = 0; a < n && ready; ++a)
+        if (group >> a & 1) {
+          ready = (before[a] & ~(done | group)) == 0;
+          ops.insert(ops.end(), atoms[a].begin(), atoms[a].end());
+        }
+      if (!ready) continue;
+      std::ranges::sort(ops);
+      const bool single = (group & (group - 1)) == 0;
+      if (!single && (!connected(ops) || !may_join(ops))) continue;
+      const double together = least[done] + seconds(ops);
+      if (together < least[done | group])
+        least[done | group] = together, taken[done | group] = group;
+    }
+  }
+  std::vector<Part> parts;
+  if (least[all] == kNever) return atoms;
+  for (std::size_t done = all; done != 0; done &= ~taken[done]) {
+    Part ops;
+    for (std::size_t a = 0; a < n; ++a)
+      if (taken[done] >> a & 1) ops.insert(ops.end(), atoms[a].begin(), atoms[a].end());
+    std::ranges::sort(ops);
+    parts.push_back(std::move(ops));
+  }
+  std::ranges::sort(parts);
+  return parts;
+}
+
+/// Whether no parts wait for one another.
+bool Partitioner::acyclic(const std::vector<Part>& parts) const {
+  std::map<OpId, std::size_t> part_of;
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    for (OpId op : parts[p]) part_of[op] = p;
+  std::vector<std::set<std::size_t>> after(parts.size());
+  std::vector<std::size_t> waits(parts.size(), 0);
+  for (const auto& [op, p] : part_of)
+    for (const Access& x : w_->op(op).inputs)
+      if (const OpId maker = w_->producer(x.tensor);
+          maker.valid() && part_of[maker] != p && after[part_of[maker]].insert(p).second)
+        ++waits[p];
+  std::vector<std::size_t> ready;
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    if (waits[p] == 0) ready.push_back(p);
+  std::size_t done = 0;
+  for (; !ready.empty(); ++done) {
+    const std::size_t p = ready.back();
+    ready.pop_back();
+    for (std::size_t next : after[p])
+      if (--waits[next] == 0) ready.push_back(next);
+  }
+  return done == parts.size();
+}
+
+/// Joins the two parts that gain most, until no two gain.
+std::vector<Part> Partitioner::grown(std::vector<Part> parts) {
+  std::map<std::pair<Part, Part>, double> gains;
+  for (;;) {
+    std::map<OpId, std::size_t> part_of;
+    for (std::size_t p = 0; p < parts.size(); ++p)
+      for (OpId op : parts[p]) part_of[op] = p;
+    double most = 0;
+    std::pair<std::size_t, std::size_t> which;
+    std::set<std::pair<std::size_t, std::size_t>> tried;
+    for (const auto& [op, p] : part_of)
+      for (const Access& x : w_->op(op).inputs) {
+        const OpId maker = w_->producer(x.tensor);
+        if (!maker.valid() || part_of[maker] == p || !tried.insert({part_of[maker], p}).second)
+          continue;
+        const Part& a = parts[part_of[maker]];
+        const Part& b = parts[p];
+        auto [gain, fresh] = gains.try_emplace({a, b}, 0.0);
+        if (fresh) {
+          const Part both = joined(a, b);
+          gain->second = may_join(both) ? seconds(a) + seconds(b) - seconds(both) : -1;
+        }
+        if (gain->second > most) most = gain->second, which = {part_of[maker], p};
+      }
+    if (most <= 0) return parts;
+    std::vector<Part> next = parts;
+    const std::size_t later = std::max(which.first, which.second);
+    next[std::min(which.first, which.second)] = joined(parts[which.first], parts[which.second]);
+    next.erase(next.begin() + static_cast<long>(later));
+    if (acyclic(next))
+      parts = std::move(next);
+    else
+      gains[{parts[which.first], parts[which.second]}] = -1;
+  }
+}
+
+/// Two products and what lies between, where that beats what they were taken apart into.
+void Partitioner::with_pairs(std::vector<Part>& parts) {
+  for (const Part& pair : cut_contractions(*w_)) {
+    if (pair.size() < 2 || !may_join(pair)) continue;
+    double apart = 0;
+    Part covered;
+    for (const Part& p : parts)
+      if (std::ranges::includes(pair, p)) {
+        apart += seconds(p);
+        covered.insert(covered.end(), p.begin(), p.end());
+      }
+    std::ranges::sort(covered);
+    if (covered != pair || seconds(pair) >= apart) continue;
+    std::vector<Part> next = parts;
+    std::erase_if(next, [&](const Part& p) { return std::ranges::includes(pair, p); });
+    next.push_back(pair);
+    if (acyclic(next)) parts = std::move(next);
+  }
+}
+
+Result<Partition> Partitioner::run() {
+  const std::vector<Part> atoms = cut_each(*w_);
+  Partition out;
+  out.exact = atoms.size() <= kMostExact;
+  std::vector<Part> parts = out.exact ? all_partitions_best(atoms) : grown(atoms);
+  if (!out.exact) {
+    with_pairs(parts);
+    parts = grown(std::move(parts));
+  }
+  std::ranges::sort(parts);
+  for (const Part& p : parts) {
+    const Best* best = best_of(p);
+    if (best == nullptr)
+      return Reason{"no kernel was found for operator " + w_->op(p.front()).name};
+    out.groups.push_back({p, std::make_shared<const Workload>(subgraph(*w_, p))});
+    out.best.push_back(*best);
+    out.seconds += best->seconds;
+  }
+  out.priced = priced_;
+  return out;
+}
+
+std::vector<Edge> Partitioner::edges(const Partition& p) {
+  std::map<OpId, std::size_t> part_of;
+  for (std::size_t g = 0; g < p.groups.size(); ++g)
+    for (OpId op : p.groups[g].ops) part_of[op] = g;
+  std::vector<Edge> all;
+  const auto known = [](double s) { return s == kNever ? std::nullopt : std::optional(s); };
+  for (OpId op : w_->topological_order())
+    for (const Access& x : w_->op(op).inputs) {
+      const OpId maker = w_->producer(x.tensor);
+      if (!maker.valid()) continue;
+      Edge e{x.tensor, maker, op, part_of[maker] == part_of[op]};
+      const Part& a = p.groups[part_of[maker]].ops;
+      const Part& b = p.groups[part_of[op]].ops;
+      if (e.fused) {
+        // Apart: what the maker needs within the group, and the rest.
+        Part first{maker}, second;
+        for (bool more = true; more;) {
+          more = false;
+          for (OpId o : Part(first))
+            for (const Access& y : w_->op(o).inputs)
+              if (const OpId q = w_->producer(y.tensor); q.valid() &&
+                                                         std::ranges::binary_search(a, q) &&
+                                                         std::ranges::find(first, q) == first.end())
+                first.push_back(q), more = true;
+        }
+        std::ranges::sort(first);
+        std::ranges::set_difference(a, first, std::back_inserter(second));
+        e.together = seconds(a);
+        if (!second.empty() && !no_subgraph(*w_, first) && !no_subgraph(*w_, second))
+          e.apart = known(seconds(first) + seconds(second));
+      } else {
+        e.apart = known(seconds(a) + seconds(b));
+        const Part both = joined(a, b);
+        if (may_join(both)) e.together = known(seconds(both));
+      }
+      if (std::ranges::none_of(all, [&](const Edge& o) {
+            return o.tensor == e.tensor && o.from == e.from && o.to == e.to;
+          }))
+        all.push_back(std::move(e));
+    }
+  return all;
+}
+
+}  // namespace tilewright::quickest

@@ -1,0 +1,76 @@
+// Which operators share a kernel: the partition of least predicted seconds.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/plan/join.h"
+#include "models/quickest/quickest.h"
+
+namespace tilewright::quickest {
+
+/// What is known of a group: the best plan of it, and others behind it.
+struct Best {
+  double seconds = 0;
+  std::string by = {};  ///< the model that proposed it; empty: our own search
+  Plan plan = {};       ///< of the group's workload, after `rewrites`
+  std::vector<std::string> rewrites = {};
+  std::vector<KernelTime> times = {};  ///< by kernel, where the machine is a processor
+  std::vector<Choice> others = {};     ///< single kernels that may stand in its place, best first
+};
+
+/// Finds the best plan of a group; nothing where it has none.
+using Finder = std::function<std::optional<Best>(const Group&)>;
+
+struct Edge {
+  TensorId tensor;
+  OpId from, to;
+  bool fused = false;
+  std::optional<double> together = {};  ///< seconds of the two kernels' operators as one
+  std::optional<double> apart = {};     ///< as two
+};
+
+struct Partition {
+  std::vector<Group> groups;
+  std::vector<Best> best;  ///< by group
+  double seconds = 0;
+  bool exact = false;      ///< every partition was considered
+  std::size_t priced = 0;  ///< groups that a plan was looked for
+};
+
+/// Groups of equal structure are looked up once.
+class Partitioner {
+ public:
+  Partitioner(std::shared_ptr<const Workload> w, Finder find);
+
+  /// A Reason where an operator has no plan at all. Every partition into connected parts where
+  /// there are few operators; else parts are joined along the edge that gains most, as long as one
+  /// gains, and what contractions and what lies between them would be together is tried.
+  Result<Partition> run();
+  /// Of every tensor between operators: whether they share a kernel, and what the other choice
+  /// would cost.
+  std::vector<Edge> edges(const Partition& p);
+
+ private:
+  const Best* best_of(const Part& ops);
+  double seconds(const Part& ops);  ///< infinity where there is no plan
+  bool may_join(const Part& ops) const;
+  bool connected(const Part& ops) const;
+  bool acyclic(const std::vector<Part>& parts) const;
+  Part joined(const Part& a, const Part& b) const;
+  std::string signature(const Workload& part) const;
+  std::vector<Part> all_partitions_best(const std::vector<Part>& atoms);
+  std::vector<Part> grown(std::vector<Part> parts);
+  void with_pairs(std::vector<Part>& parts);
+  std::optional<Best> renamed(const Best& known, const Workload& like, const Workload& now) const;
+
+  std::shared_ptr<const Workload> w_;
+  Finder find_;
+  std::map<Part, std::optional<Best>> known_;
+  std::map<std::string, std::pair<std::shared_ptr<const Workload>, std::optional<Best>>> shapes_;
+  std::size_t priced_ = 0;
+};
+
+}  // namespace tilewright::quickest

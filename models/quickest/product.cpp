@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <cmath>
+
+#include "models/quickest/quickest.h"
+
+namespace tilewright::quickest {
+namespace {
+
+bool has_loop(const Access& a, LoopId loop) {
+  for (const Affine& index : a.index)
+    for (const Term& t : index.terms)
+      if (t.loop == loop) return true;
+  return false;
+}
+
+/// A loop's coefficient beside others in one dimension: a window.
+bool through_window(const Access& a) {
+  return std::ranges::any_of(a.index, [](const Affine& i) { return i.terms.size() > 1; });
+}
+
+constexpr double kLatency = 4;  // cycles of a multiply-add
+constexpr std::int64_t kMostRows = 12;
+
+}  // namespace
+
+std::optional<Product> product_of(const Workload& w, OpId id,
+                                  const std::vector<std::int64_t>& extents) {
+  const Operator& op = w.op(id);
+  if (op.outputs.size() != 1 || op.inputs.size() != 2 || w.gathers(id)) return std::nullopt;
+  const Output& out = op.outputs[0];
+  const Expr& e = out.value;
+  if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
+      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
+      e.args[0].input == e.args[1].input)
+    return std::nullopt;
+  std::optional<Product> best;
+  std::int64_t best_size = -1;
+  const auto most = [&](int l) { return l < 0 ? 1 : extents[static_cast<std::size_t>(l)]; };
+  for (int left : {0, 1}) {
+    Product p{.left = e.args[static_cast<std::size_t>(left)].input,
+              .right = e.args[static_cast<std::size_t>(1 - left)].input};
+    const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
+    const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+    p.window = through_window(a) || through_window(b);
+    for (int l = 0; l < static_cast<int>(op.loops.size()); ++l) {
+      const LoopId loop = op.loops[static_cast<std::size_t>(l)];
+      const bool in_a = has_loop(a, loop), in_b = has_loop(b, loop);
+      const bool in_out = has_loop(out.target, loop);
+      const auto pick = [&](int& slot) {
+        if (slot < 0 || most(l) > most(slot)) slot = l;
+      };
+      if (in_out && in_b && !in_a && out.target.index.back().plain_loop() == loop) pick(p.columns);
+      if (in_out && in_a && !in_b) pick(p.rows);
+      if (!in_out && in_a && in_b) pick(p.depth);
+    }
+    if (p.columns < 0 || p.depth < 0) continue;
+    const std::int64_t size = most(p.columns) * most(p.rows);
+    if (size > best_size) best_size = size, best = p;
+  }
+  return best;
+}
+
+std::optional<Product> product_of(const Workload& w, OpId op) {
+  std::vector<std::int64_t> extents;
+  for (LoopId l : w.op(op).loops) extents.push_back(w.loop(l).extent);
+  return product_of(w, op, extents);
+}
+
+std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns) {
+  const auto lines = static_cast<std::int64_t>(std::ceil(rows));
+  const auto vectors = static_cast<std::int64_t>(std::ceil(columns / static_cast<double>(r.lanes)));
+  double least = 0;
+  std::array<std::int64_t, 2> best{};
+  for (const auto& [m, n] : r.micro_kernels) {
+    const std::int64_t panels = std::max<std::int64_t>(1, ceil_div(vectors, n));
+    const std::int64_t width = ceil_div(std::max<std::int64_t>(vectors, 1), panels);
+    const std::int64_t most = std::min<std::int64_t>(kMostRows, m * n / width);
+    const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(lines, most));
+    const std::int64_t height = ceil_div(std::max<std::int64_t>(lines, 1), groups);
+    const double cycles = static_cast<double>(panels * groups) *
+                          std::max({static_cast<double>(width * height) * r.fma / r.cycle,
+                                    static_cast<double>(width + height) / 2, kLatency});
+    if (best[0] == 0 || cycles < least) least = cycles, best = {height, width};
+  }
+  return best;
+}
+
+double product_seconds(const Rates& r, double rows, double columns, double depth) {
+  const auto [height, width] = block_of(r, rows, columns);
+  const double vectors = std::ceil(columns / static_cast<double>(r.lanes));
+  const double groups = std::ceil(rows / static_cast<double>(height));
+  const double panels = std::ceil(vectors / static_cast<double>(width));
+  // Groups and panels are as even as they can be: what is computed is what is there.
+  const double m = std::max(1.0, rows / groups), n = std::max(1.0, vectors / panels);
+  const double step = std::max({m * n * r.fma, (m + n) / 2 * r.cycle, kLatency * r.cycle});
+  const double block = depth * step + r.call + m * n * 2 * r.cycle;
+  return groups * panels * block;
+}
+
+}  // namespace tilewright::quickest

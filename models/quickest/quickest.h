@@ -1,0 +1,117 @@
+// Plans for the least predicted seconds: kernels of our own search and of every other model, priced
+// by one time model. Internal header of the folder.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/machine/machine.h"
+#include "core/plan/plan.h"
+#include "core/plan/schedule.h"
+#include "core/workload/cut.h"
+#include "core/workload/workload.h"
+#include "models/model.h"
+
+namespace tilewright::quickest {
+
+// ---- rates.cpp: what a processor's work costs ---------------------------------------------------
+
+/// A cache as one thread sees it.
+struct CacheRate {
+  std::string boundary;  ///< "L2/L1"
+  double capacity = 0;   ///< bytes that one thread may keep there: its share where threads share
+  double line = 64;      ///< bytes
+  std::int64_t ways = 0, sets = 0;
+  double core = 0;  ///< seconds a byte that comes in, one thread alone
+  double all = 0;   ///< seconds a byte, over all threads together; 0: not shared
+};
+
+/// Seconds of a processor's work. All constants are the machine file's; what it does not say is
+/// assumed and listed.
+struct Rates {
+  int threads = 1;
+  std::int64_t element = 4;  ///< bytes of the products' type in registers
+  std::int64_t lanes = 16;   ///< elements of a vector
+  double cycle = 0;
+  double fma = 0;                   ///< a vector's multiply-add
+  double call = 0;                  ///< a block of a product in registers, beside its multiply-adds
+  double light = 0, expensive = 0;  ///< a vector's operation
+  double library = 0;               ///< an element's, of a function that is called
+  double copy = 0;                  ///< a line that is packed
+  double region = 0;                ///< threads begin and end
+  std::vector<std::array<std::int64_t, 2>> micro_kernels;  ///< rows and vectors
+  std::vector<CacheRate> caches;                           ///< innermost first
+  std::vector<std::string> assumed;
+};
+
+/// A Reason where the machine is no processor.
+Result<Rates> rates_of(const Question& q);
+
+// ---- product.cpp: an operator as a matrix product -----------------------------------------------
+
+/// C[i,j] += A[i,k] * B[k,j]: positions in op.loops, -1: none, and in op.inputs.
+struct Product {
+  int rows = -1, columns = -1, depth = -1;
+  int left = 0, right = 1;
+  bool window = false;  ///< the right operand is read through a window: a convolution
+};
+/// The loops that are longest in `extents` (by position in op.loops); nothing where the operator is
+/// no sum of products of two inputs.
+std::optional<Product> product_of(const Workload& w, OpId op,
+                                  const std::vector<std::int64_t>& extents);
+std::optional<Product> product_of(const Workload& w, OpId op);
+
+/// Seconds of a product of rows x columns over a depth, operands at hand, one thread.
+double product_seconds(const Rates& r, double rows, double columns, double depth);
+/// Rows and columns of a block that stays in registers.
+std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns);
+
+// ---- walk.cpp: a kernel's seconds ---------------------------------------------------------------
+
+struct KernelTime {
+  double seconds = 0;
+  double arithmetic = 0;  ///< of the thread that has most to do
+  double packing = 0;
+  std::vector<double> bytes;    ///< by Rates::caches: into the cache, and out of it, all threads
+  std::vector<double> waiting;  ///< seconds of it
+  /// By Rates::caches, by tensor: bytes that come in, and that go out.
+  std::vector<std::vector<std::pair<double, double>>> tensors;
+  double share = 1;  ///< of the threads' time that is used
+};
+
+/// What a kernel of a resolved plan takes on a processor. Bytes into caches are counted by tiles:
+/// what a loop's body touches stays for its next iteration where it fits. Cost: two visits of every
+/// node a loop around it.
+KernelTime kernel_time(const Schedule& s, const ScheduledKernel& k, const Rates& r);
+
+// ---- kernels.cpp: kernels of our own for a group of operators -----------------------------------
+
+/// A kernel and what it takes.
+struct Choice {
+  Kernel kernel;
+  double seconds = 0;
+  KernelTime time = {};
+  std::string by = {};  ///< the model whose it is; empty: ours
+};
+
+/// A part of the workload to find one kernel for.
+struct Group {
+  Part ops;                                  ///< of the whole, ascending
+  std::shared_ptr<const Workload> workload;  ///< of these operators alone
+};
+
+/// Kernels that compute the whole group, fastest first; empty where none is legal. `effort`: how
+/// many kernels may be priced.
+std::vector<Choice> kernels_for(const Question& q, const Group& group, const Rates& r,
+                                const std::function<std::optional<Choice>(Kernel)>& priced,
+                                int effort);
+
+}  // namespace tilewright::quickest

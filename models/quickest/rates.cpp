@@ -1,0 +1,109 @@
+#include <algorithm>
+
+#include "core/base/format.h"
+#include "models/quickest/quickest.h"
+
+namespace tilewright::quickest {
+namespace {
+
+// Assumed where a machine file says nothing; `calibrate` measures each.
+constexpr double kClock = 3e9;
+constexpr double kVectorBytes = 32;
+constexpr double kFmaACycle = 1;        // of the widest vectors
+constexpr double kHomeBytesACycle = 4;  // from memory, one core
+constexpr double kLight = 1, kExpensive = 12, kLibrary = 40, kCopy = 4, kCall = 20, kRegion = 6000;
+
+double find_cycles(const ComputeUnit& u, const std::string& name, double standard,
+                   std::vector<std::string>& assumed) {
+  const auto known = u.cycles.find(name);
+  if (known != u.cycles.end()) return known->second;
+  assumed.push_back(formatted("cycles of {}: {}", name, standard));
+  return standard;
+}
+
+/// The type that products of a workload are computed in.
+DType computed_in(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
+
+void add_caches(const Machine& m, const ComputeUnit& u, Rates& r) {
+  const LevelId home = m.home();
+  for (std::size_t i = m.levels.size(); i-- > 1;) {
+    const Level& l = m.levels[i];
+    if (l.kind != LevelKind::cache && l.kind != LevelKind::scratchpad) continue;
+    CacheRate c;
+    const LevelId id(i);
+    const auto path = m.path(home, id);
+    c.boundary = path.empty() ? l.name : m.boundary(path.back().first, id);
+    const bool shared = l.private_to < Unit::grid;
+    const double instances = static_cast<double>(std::max<std::int64_t>(1, l.instances));
+    const double sharers = shared ? std::max(1.0, r.threads / instances) : 1.0;
+    c.capacity = static_cast<double>(l.capacity.value) / sharers;
+    c.line = static_cast<double>(l.line.value);
+    c.ways = l.kind == LevelKind::cache ? l.ways : 0;
+    c.sets = c.ways > 0 ? l.sets() : 0;
+    const bool from_home = !path.empty() && path.back().first == home;
+    const double bytes_a_cycle = from_home ? kHomeBytesACycle : r.caches.empty() ? 32.0 : 16.0;
+    if (l.bandwidth.value > 0) {
+      c.core = 1 / l.bandwidth.value;
+      // One core keeps fewer lines in flight than memory could bring to all of them.
+      if (const auto stream = u.cycles.find("stream"); from_home && stream != u.cycles.end())
+        c.core = stream->second * r.cycle / c.line;
+      if (shared) c.all = 1 / (l.bandwidth.value * std::min<double>(instances, r.threads));
+    } else {
+      c.core = r.cycle / bytes_a_cycle;
+      r.assumed.push_back(formatted("bandwidth {}: {} bytes a cycle", c.boundary, bytes_a_cycle));
+      if (from_home) c.all = c.core / 2;
+    }
+    r.caches.push_back(std::move(c));
+  }
+}
+
+}  // namespace
+
+Result<Rates> rates_of(const Question& q) {
+  const Machine& m = *q.machine;
+  if (m.kind != "cpu" && m.kind != "cache" && m.kind != "scratchpad")
+    return Reason{formatted("{} is no processor", m.name)};
+  Rates r;
+  r.threads = q.threads;
+  const DType type = computed_in(q.workload->dtype());
+  r.element = size_of(type);
+  static const ComputeUnit kUnknown;
+  const ComputeUnit& u = m.units.empty() ? kUnknown : m.units.front();
+  double clock = u.clock_hz;
+  if (clock <= 0) {
+    clock = kClock;
+    r.assumed.push_back(formatted("clock: {} GHz", clock * 1e-9));
+  }
+  r.cycle = 1 / clock;
+  double vector = static_cast<double>(u.vector_width.value);
+  if (q.needs.register_tile) vector = static_cast<double>(q.needs.register_tile->lanes * r.element);
+  if (vector <= 0) {
+    vector = kVectorBytes;
+    r.assumed.push_back(formatted("vectors: {} bytes", vector));
+  }
+  r.lanes = std::max<std::int64_t>(1, static_cast<std::int64_t>(vector) / r.element);
+  const auto peak = u.peak.find(std::string(name_of(type)));
+  if (peak != u.peak.end()) {
+    r.fma = 2.0 * static_cast<double>(r.lanes) *
+            static_cast<double>(std::max<std::int64_t>(1, u.count)) / peak->second.value;
+  } else {
+    r.fma = r.cycle / kFmaACycle;
+    r.assumed.push_back(formatted("multiply-adds: {} vectors a cycle", kFmaACycle));
+  }
+  r.light = r.cycle * find_cycles(u, "light", kLight, r.assumed);
+  r.expensive = r.cycle * find_cycles(u, "expensive", kExpensive, r.assumed);
+  r.library = r.cycle * find_cycles(u, "library", kLibrary, r.assumed);
+  r.copy = r.cycle * find_cycles(u, "copy", kCopy, r.assumed);
+  r.call = r.cycle * find_cycles(u, "call", kCall, r.assumed);
+  r.region = r.cycle * find_cycles(u, "region", kRegion, r.assumed);
+  // Blocks of as many accumulators as registers allow (Chimera, section V-B, lists them).
+  if (u.registers >= 32 ||
+      (q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16))
+    r.micro_kernels = {{6, 4}, {5, 5}};
+  else
+    r.micro_kernels = {{6, 2}, {4, 3}};
+  add_caches(m, u, r);
+  return r;
+}
+
+}  // namespace tilewright::quickest

@@ -1,0 +1,590 @@
+// A kernel's seconds: a walk over its tree that visits a loop's middle and last iteration and
+// multiplies. What of a tile stays in a cache from one iteration to the next is decided by what the
+// body touches.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/workload/expr.h"
+#include "models/quickest/quickest.h"
+
+namespace tilewright::quickest {
+namespace {
+
+/// Bytes by object: tensors where they lie at home, then buffers in their own arrays.
+using Objects = std::vector<double>;
+
+double sum(const Objects& o) { return std::accumulate(o.begin(), o.end(), 0.0); }
+
+/// What a subtree does in one run of it, one thread.
+struct Work {
+  double arithmetic = 0, packing = 0;
+  Objects foot;                 ///< bytes that it touches, whole lines
+  std::vector<Objects> moved;   ///< by cache: bytes that come in
+  std::vector<Objects> copied;  ///< by cache: bytes that loads bring in, beside `moved`
+};
+
+/// A load that is repeated only where its tile changes.
+struct Pending {
+  NodeId load;
+  double lines = 0;  ///< that are copied, in one run of the subtree
+  double bytes = 0;
+  bool changes = false;  ///< its buffer holds another tile at the end of an iteration
+};
+
+struct Visit {
+  Work part;
+  std::vector<Pending> loads;
+};
+
+/// How much of what is needed again stays, where so many bytes are touched between: all below the
+/// capacity, nothing well above it. Real caches have no edge either: sets fill unevenly.
+double kept(double needed, double capacity) {
+  return std::clamp((1.15 * capacity - needed) / (0.4 * capacity), 0.0, 1.0);
+}
+
+class Walk {
+ public:
+  Walk(const Schedule& s, const ScheduledKernel& k, const Rates& r)
+      : s_(s), k_(k), w_(*s.workload), r_(r), tensors_(w_.tensors().size()) {
+    objects_ = tensors_ + k.buffers.size();
+    tile_.assign(k.buffers.size(), 0);
+    written_.assign(objects_, false);
+    for (const ScheduleNode& n : k.nodes)
+      if (n.kind == NodeKind::compute)
+        for (const OutputUse& use : n.writes) written_[object_of(use.buffer)] = true;
+  }
+
+  KernelTime run() {
+    Visit all = visit_body(NodeId(0), whole_ranges(s_, k_));
+    for (const Pending& p : all.loads) finish_load(p, all.part);
+    return total(all.part);
+  }
+
+ private:
+  // ---- objects ----------------------------------------------------------------------------------
+
+  bool in_place(BufferId id) const {
+    const Buffer& b = k_.buffer(id);
+    const Level& level = s_.machine->level(b.level);
+    if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding)
+      return false;
+    const DType type = w_.tensor(b.tensor).dtype;
+    if (type != DType::f32 && type != DType::f64) return false;
+    if (level.managed == Managed::software) return false;
+    const auto known = packed_.find(id);
+    return known == packed_.end() || !known->second;
+  }
+  std::size_t object_of(BufferId id) const {
+    return in_place(id) ? k_.buffer(id).tensor.index() : tensors_ + id.index();
+  }
+  double line() const { return r_.caches.empty() ? 64 : r_.caches.front().line; }
+
+  /// Bytes of a box where its tensor lies: whole lines of each row.
+  double bytes_of_box(TensorId t, const Box& box, bool home) const {
+    const Tensor& tensor = w_.tensor(t);
+    const double element = static_cast<double>(home ? size_of(tensor.dtype) : r_.element);
+    double rows = 1, row = element;
+    bool contiguous = true;
+    for (int i = box.rank(); i-- > 0;) {
+      const auto d = static_cast<std::size_t>(i);
+      const double n = static_cast<double>(std::max<std::int64_t>(0, box[i].hi - box[i].lo));
+      if (contiguous) {
+        row *= n;
+        contiguous = !home || n == static_cast<double>(tensor.shape[d]);
+      } else {
+        rows *= n;
+      }
+    }
+    if (row <= 0 || rows <= 0) return 0;
+    return rows * (contiguous || rows == 1 ? row : std::max(row, line()));
+  }
+
+  /// Rows that lie a multiple of a cache's sets apart share them: such a tile is packed.
+  bool shares_sets(TensorId t, const Box& box, const CacheRate& c, bool whole) const {
+    if (c.sets == 0 || box.rank() < 2) return false;
+    const Tensor& tensor = w_.tensor(t);
+    const std::int64_t element = size_of(tensor.dtype);
+    std::int64_t stride = element, rows = 1;
+    const auto extent = [&](std::size_t i) {
+      return box[static_cast<int>(i)].hi - box[static_cast<int>(i)].lo;
+    };
+    auto d = static_cast<std::size_t>(box.rank() - 1);
+    std::int64_t row = extent(d) * element;
+    stride *= tensor.shape[d];
+    while (d > 0 && extent(d) == tensor.shape[d]) {
+      --d;
+      row *= extent(d);
+      stride *= tensor.shape[d];
+    }
+    if (d == 0) return false;
+    rows = extent(d - 1);
+    const auto line_bytes = static_cast<std::int64_t>(c.line);
+    const std::int64_t lines = row / line_bytes + 1;
+    const std::int64_t period = c.sets * line_bytes;
+    const std::int64_t apart = period / std::gcd(stride, period);  // rows until a set comes again
+    const std::int64_t used = std::min(c.sets, std::min(apart, rows) * lines);
+    const std::int64_t most = ceil_div(rows * lines, std::max<std::int64_t>(1, used));
+    const std::int64_t even = ceil_div(rows * lines, c.sets);
+    return most > std::max(c.ways / 2, whole ? even + even / 2 : even);
+  }
+
+  // ---- the tree ---------------------------------------------------------------------------------
+
+  Work nothing() const {
+    return {.foot = Objects(objects_, 0.0),
+            .moved = std::vector<Objects>(r_.caches.size(), Objects(objects_, 0.0)),
+            .copied = std::vector<Objects>(r_.caches.size(), Objects(objects_, 0.0))};
+  }
+
+  Visit visit_body(NodeId body, Ranges ranges) {
+    const ScheduleNode& n = k_.node(body);
+    for (const Inference& i : n.infer) infer(s_, k_, i, ranges);
+    for (BufferId b : n.fixes) note_tile(b, tile_of(s_, k_, k_.buffer(b), ranges));
+    return in_sequence(n.children, ranges);
+  }
+
+  void note_tile(BufferId b, const Box& box) {
+    tile_[b.index()] = std::max(tile_[b.index()], bytes_of_box(k_.buffer(b).tensor, box, false));
+  }
+
+  Visit in_sequence(const std::vector<NodeId>& children, const Ranges& ranges) {
+    Visit all{.part = nothing()};
+    std::vector<Work> parts;
+    for (NodeId c : children) {
+      Visit v = visit(c, ranges);
+      all.loads.insert(all.loads.end(), v.loads.begin(), v.loads.end());
+      parts.push_back(std::move(v.part));
+    }
+    if (parts.size() == 1) {
+      all.part = std::move(parts.front());
+      return all;
+    }
+    Work& sum_of = all.part;
+    for (const Work& p : parts) {
+      sum_of.arithmetic += p.arithmetic;
+      sum_of.packing += p.packing;
+      for (std::size_t o = 0; o < objects_; ++o)
+        sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
+      for (std::size_t c = 0; c < r_.caches.size(); ++c)
+        for (std::size_t o = 0; o < objects_; ++o) sum_of.moved[c][o] += p.moved[c][o];
+    }
+    const double needed = sum(sum_of.foot);
+    for (std::size_t c = 0; c < r_.caches.size(); ++c) {
+      const double stays = kept(needed, r_.caches[c].capacity);
+      for (std::size_t o = 0; o < objects_; ++o)
+        sum_of.moved[c][o] =
+            stays * std::min(sum_of.foot[o], sum_of.moved[c][o]) + (1 - stays) * sum_of.moved[c][o];
+    }
+    return all;
+  }
+
+  Visit visit(NodeId id, const Ranges& ranges) {
+    const ScheduleNode& n = k_.node(id);
+    switch (n.kind) {
+      case NodeKind::loop:
+        return visit_loop(id, ranges);
+      case NodeKind::sequence:
+      case NodeKind::pack:
+        return in_sequence(n.children, ranges);
+      case NodeKind::load:
+        return visit_load(id, ranges);
+      case NodeKind::compute:
+        return {.part = visit_compute(id, ranges)};
+      case NodeKind::store:
+      case NodeKind::sync:
+      case NodeKind::drop:  // hardware caches keep what they keep
+        break;
+    }
+    return {.part = nothing()};
+  }
+
+  static bool same_sizes(const Ranges& a, const Ranges& b) {
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (a[i].hi - a[i].lo != b[i].hi - b[i].lo) return false;
+    return true;
+  }
+
+  Visit visit_loop(NodeId id, const Ranges& ranges) {
+    const std::int64_t trips_now = trips(k_, id, ranges);
+    if (trips_now <= 0) return {.part = nothing()};
+    Ranges middle = ranges, last = ranges;
+    cut(k_, id, std::min<std::int64_t>(trips_now > 2 ? 1 : 0, trips_now - 1), ranges, middle);
+    cut(k_, id, trips_now - 1, ranges, last);
+    const double n = static_cast<double>(trips_now);
+    Visit body = visit_body(id, middle);
+    if (trips_now == 1) return body;
+    if (!same_sizes(middle, last)) {
+      const Visit edge = visit_body(id, last);
+      average(body.part, edge.part, n);
+    }
+    Visit all{.part = repeated(std::move(body.part), n, entry_foot(id, ranges))};
+    for (Pending& p : body.loads) {
+      // One buffer holds one tile: what a loop further in has replaced is loaded again.
+      p.changes = p.changes || depends(p.load, id);
+      if (p.changes) p.lines *= n, p.bytes *= n;
+      all.loads.push_back(p);
+    }
+    return all;
+  }
+
+  static void average(Work& middle, const Work& last, double n) {
+    const auto mean = [n](double& m, double l) { m = (m * (n - 1) + l) / n; };
+    mean(middle.arithmetic, last.arithmetic);
+    mean(middle.packing, last.packing);
+    for (std::size_t c = 0; c < middle.moved.size(); ++c)
+      for (std::size_t o = 0; o < middle.foot.size(); ++o)
+        mean(middle.moved[c][o], last.moved[c][o]);
+  }
+
+  /// `n` runs of a body that together touch `foot`.
+  Work repeated(Work body, double n, Objects foot) const {
+    for (std::size_t o = 0; o < foot.size(); ++o) foot[o] = std::max(foot[o], body.foot[o]);
+    Work all = std::move(body);
+    const double one = sum(all.foot), whole = sum(foot);
+    double changing = 0;
+    for (std::size_t o = 0; o < foot.size(); ++o)
+      if (foot[o] > all.foot[o]) changing += all.foot[o];
+    for (std::size_t c = 0; c < r_.caches.size(); ++c) {
+      const double capacity = r_.caches[c].capacity;
+      // All of it stays, or what one iteration leaves for the next.
+      const double stays = std::max(kept(whole, capacity), kept(one + changing, capacity));
+      for (std::size_t o = 0; o < foot.size(); ++o)
+        all.moved[c][o] =
+            stays * std::min(foot[o], n * all.moved[c][o]) + (1 - stays) * n * all.moved[c][o];
+    }
+    all.arithmetic *= n;
+    all.packing *= n;
+    all.foot = std::move(foot);
+    return all;
+  }
+
+  /// What the loop touches in all its iterations: every compute's boxes with the ranges around it.
+  Objects entry_foot(NodeId id, const Ranges& ranges) const {
+    Objects foot(objects_, 0.0);
+    entry_foot(id, ranges, foot);
+    return foot;
+  }
+  void entry_foot(NodeId id, const Ranges& ranges, Objects& foot) const {
+    const ScheduleNode& n = k_.node(id);
+    for (NodeId c : n.children) entry_foot(c, ranges, foot);
+    if (n.kind != NodeKind::compute) return;
+    for (const InputUse& use : n.reads) {
+      if (!use.buffer.valid()) continue;
+      add_foot(use.buffer, read_box(s_, k_, n.op, use, ranges), foot);
+    }
+    for (const OutputUse& use : n.writes)
+      add_foot(use.buffer, write_box(s_, k_, n.op, use.output, ranges), foot);
+  }
+  void add_foot(BufferId b, const Box& box, Objects& foot) const {
+    const std::size_t o = object_of(b);
+    double bytes = bytes_of_box(k_.buffer(b).tensor, box, o < tensors_);
+    if (o >= tensors_ && tile_[b.index()] > 0) bytes = std::min(bytes, tile_[b.index()]);
+    foot[o] = std::max(foot[o], bytes);
+  }
+
+  /// Whether a load's tile changes from one iteration of the loop to the next.
+  bool depends(NodeId load, NodeId loop) const {
+    const ScheduleNode& l = k_.node(loop);
+    for (const ReadRef& read : k_.node(load).reads_below) {
+      const Operator& op = w_.op(read.op);
+      const auto cut_here = std::ranges::find(l.cuts, read.op, &OpLoop::op);
+      if (cut_here == l.cuts.end()) {
+        // Its ranges follow from others' (rule 2): they may change.
+        if (w_.local_index(read.op, l.loop) < 0) return true;
+        continue;
+      }
+      const LoopId id = op.loops[static_cast<std::size_t>(cut_here->local)];
+      for (const Affine& index : op.inputs[static_cast<std::size_t>(read.input)].index)
+        for (const Term& t : index.terms)
+          if (t.loop == id) return true;
+    }
+    return false;
+  }
+
+  Visit visit_load(NodeId id, const Ranges& ranges) {
+    const ScheduleNode& n = k_.node(id);
+    Visit v{.part = nothing()};
+    const Box box = load_box(s_, k_, id, ranges);
+    decide(id, box, ranges);
+    if (in_place(n.buffer)) return v;
+    note_tile(n.buffer, box);
+    const double bytes = bytes_of_box(n.tensor, box, true);
+    v.loads.push_back({.load = id, .lines = bytes / line(), .bytes = bytes});
+    v.part.foot[object_of(n.buffer)] = bytes_of_box(n.tensor, box, false);
+    return v;
+  }
+
+  /// The first tile that is met says whether a buffer is packed, as its largest one would: where
+  /// its rows, or those that a micro-kernel walks together, share sets.
+  void decide(NodeId load, const Box& box, const Ranges& ranges) {
+    const ScheduleNode& n = k_.node(load);
+    if (packed_.contains(n.buffer)) return;
+    const CacheRate* level = nullptr;
+    for (const CacheRate& c : r_.caches)
+      if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(n.buffer).level).name)) level = &c;
+    bool packed = level != nullptr && shares_sets(n.tensor, box, *level, true);
+    for (const ReadRef& read : n.reads_below) {
+      if (packed || r_.caches.empty()) break;
+      packed = shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
+    }
+    packed_[n.buffer] = packed;
+  }
+
+  /// What a micro-kernel walks of an operand while a block of the output stays in registers.
+  Box panel(const ReadRef& read, Ranges ranges) const {
+    const Operator& op = w_.op(read.op);
+    std::vector<std::int64_t> extents;
+    for (const Interval& i : ranges_of(s_, k_, ranges, read.op)) extents.push_back(i.hi - i.lo);
+    const auto p = product_of(w_, read.op, extents);
+    if (!p || p->window) return Box(0);
+    const auto most = [&](int l) {
+      return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
+    };
+    const auto [height, width] = block_of(r_, most(p->rows), most(p->columns));
+    const std::size_t base = k_.range_base[read.op.index()];
+    for (std::size_t l = 0; l < op.loops.size(); ++l) {
+      const int local = static_cast<int>(l);
+      const std::int64_t walked = local == p->rows      ? height
+                                  : local == p->columns ? width * r_.lanes
+                                  : local == p->depth   ? extents[l]
+                                                        : 1;
+      Interval& i = ranges[base + l];
+      i.hi = std::min(i.hi, i.lo + walked);
+    }
+    return footprint(w_, op, op.inputs[static_cast<std::size_t>(read.input)],
+                     ranges_of(s_, k_, ranges, read.op));
+  }
+
+  /// What a load copies, in all its runs: from home, however often, into the tile's own array.
+  void finish_load(const Pending& p, Work& all) const {
+    const ScheduleNode& n = k_.node(p.load);
+    all.packing += p.lines * r_.copy;
+    const double tensor = static_cast<double>(w_.tensor(n.tensor).bytes().value);
+    for (std::size_t c = 0; c < r_.caches.size(); ++c) {
+      const double stays = kept(tensor * 2, r_.caches[c].capacity);
+      all.copied[c][n.tensor.index()] += stays * std::min(p.bytes, tensor) + (1 - stays) * p.bytes;
+    }
+  }
+
+  // ---- computes ---------------------------------------------------------------------------------
+
+  Work visit_compute(NodeId id, const Ranges& ranges) {
+    const ScheduleNode& n = k_.node(id);
+    const auto own = ranges_of(s_, k_, ranges, n.op);
+    std::vector<std::int64_t> extents;
+    double points = 1;
+    for (const Interval& i : own) {
+      extents.push_back(std::max<std::int64_t>(0, i.hi - i.lo));
+      points *= static_cast<double>(extents.back());
+    }
+    if (points == 0) return nothing();
+    if (const auto product = product_of(w_, n.op, extents))
+      return product->window ? window(n, ranges, *product, extents, points)
+                             : product_part(n, ranges, *product, extents);
+    return points_part(n, ranges, extents, points);
+  }
+
+  void touch_all(const ScheduleNode& n, const Ranges& ranges, Work& p) const {
+    for (const InputUse& use : n.reads) {
+      if (use.buffer.valid()) {
+        add_foot(use.buffer, read_box(s_, k_, n.op, use, ranges), p.foot);
+        continue;
+      }
+      const auto elements = gathered_elements(s_, k_, n.op, use.inputs.front(), ranges);
+      p.foot[use.tensor.index()] =
+          std::min(static_cast<double>(w_.tensor(use.tensor).bytes().value),
+                   static_cast<double>(elements) * line());
+    }
+    for (const OutputUse& use : n.writes)
+      add_foot(use.buffer, write_box(s_, k_, n.op, use.output, ranges), p.foot);
+  }
+
+  /// Once through everything.
+  void stream(Work& p) const {
+    for (auto& moved : p.moved) moved = p.foot;
+  }
+
+  /// Panels of columns around groups of rows around the depth, as micro-kernels go.
+  Work product_part(const ScheduleNode& n, const Ranges& ranges, const Product& x,
+                    const std::vector<std::int64_t>& extents) const {
+    Work whole = nothing();
+    touch_all(n, ranges, whole);
+    const auto most = [&](int l) {
+      return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
+    };
+    const double rows = most(x.rows), columns = most(x.columns), depth = most(x.depth);
+    double times = 1;  // products of loops that are left over
+    for (int l = 0; l < static_cast<int>(extents.size()); ++l)
+      if (l != x.rows && l != x.columns && l != x.depth) times *= most(l);
+    const auto [height, width] = block_of(r_, rows, columns);
+    const double groups = std::ceil(rows / static_cast<double>(height));
+    const double panels = std::ceil(columns / static_cast<double>(width * r_.lanes));
+    const std::size_t a = object_of(buffer_read(n, x.left)), b = object_of(buffer_read(n, x.right));
+    const std::size_t c = object_of(n.writes.front().buffer);
+    Work block = nothing();
+    block.foot[a] += whole.foot[a] / times / groups;
+    block.foot[b] += whole.foot[b] / times / panels;
+    block.foot[c] += whole.foot[c] / times / (groups * panels);
+    stream(block);
+    Objects panel(objects_, 0.0), all(objects_, 0.0);
+    panel[a] += whole.foot[a] / times, panel[b] += whole.foot[b] / times / panels;
+    panel[c] += whole.foot[c] / times / panels;
+    all[a] += whole.foot[a] / times, all[b] += whole.foot[b] / times,
+        all[c] += whole.foot[c] / times;
+    Work p = groups > 1 ? repeated(std::move(block), groups, panel) : std::move(block);
+    if (panels > 1) p = repeated(std::move(p), panels, all);
+    if (times > 1) p = repeated(std::move(p), times, whole.foot);
+    p.arithmetic = times * product_seconds(r_, rows, columns, depth);
+    return p;
+  }
+
+  BufferId buffer_read(const ScheduleNode& n, int input) const {
+    for (const InputUse& use : n.reads)
+      if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;
+    return n.reads.front().buffer;
+  }
+
+  Work window(const ScheduleNode& n, const Ranges& ranges, const Product& x,
+              const std::vector<std::int64_t>& extents, double points) const {
+    constexpr double kOfPeak = 0.85;  // assumed: edges of images, transposed sums
+    Work p = nothing();
+    touch_all(n, ranges, p);
+    stream(p);
+    // Lanes run along the channels, groups of two vectors; where there are fewer, some idle.
+    double channels = 1;
+    for (int l : {x.rows, x.columns})
+      if (l >= 0) channels = std::max(channels, 1.0);
+    const Operator& op = w_.op(n.op);
+    for (std::size_t l = 0; l < op.loops.size(); ++l) {
+      const Access& weights = op.inputs[static_cast<std::size_t>(x.left)];
+      for (const Affine& index : weights.index)
+        if (index.plain_loop() == op.loops[l] && !w_.is_reduction(n.op, op.loops[l]))
+          channels = std::max(channels, static_cast<double>(extents[l]));
+    }
+    const double lanes = static_cast<double>(r_.lanes);
+    const double fill = channels / (std::ceil(channels / lanes) * lanes);
+    p.arithmetic = points / lanes * r_.fma / (kOfPeak * fill);
+    return p;
+  }
+
+  /// What a point of an expression costs.
+  void count(const Expr& e, double& light, double& expensive, double& library) const {
+    for (const Expr& a : e.args) count(a, light, expensive, library);
+    if (e.kind != Expr::Kind::call) return;
+    static constexpr std::array kLibrary = {"log", "tanh", "erf", "gelu", "pow"};
+    if (std::ranges::find(kLibrary, e.function) != kLibrary.end())
+      library += 1;
+    else if (const ExprFunction* f = find_expr_function(e.function); f != nullptr && f->light == 1)
+      light += 1;
+    else
+      expensive += 1;
+  }
+
+  Work points_part(const ScheduleNode& n, const Ranges& ranges,
+                   const std::vector<std::int64_t>& extents, double points) const {
+    Work p = nothing();
+    touch_all(n, ranges, p);
+    stream(p);
+    const Operator& op = w_.op(n.op);
+    double light = 0, expensive = 0, library = 0;
+    for (const Output& out : op.outputs) {
+      count(out.value, light, expensive, library);
+      light += 1;  // combined, or stored
+      if (out.rescale) light += 1;
+    }
+    light += 0.5 * static_cast<double>(op.inputs.size());
+    const double lanes = static_cast<double>(r_.lanes);
+    // Vectors run along the last dimension; what it leaves over costs a vector, too.
+    double along = 1;
+    const Access& target = op.outputs.front().target;
+    for (std::size_t l = 0; l < op.loops.size(); ++l)
+      if (const bool reduced = w_.is_reduction(n.op, op.loops[l]);
+          reduced || (!target.index.empty() && target.index.back().plain_loop() == op.loops[l]))
+        along = std::max(along, static_cast<double>(extents[l]));
+    const double vectors = points / along * std::ceil(along / lanes);
+    p.arithmetic = vectors * (light * r_.light + expensive * r_.expensive) +
+                   points * library * r_.library + points / along * r_.call / 2;
+    return p;
+  }
+
+  // ---- the whole --------------------------------------------------------------------------------
+
+  /// How much of its threads' time the loop around everything uses, where they share it.
+  double share() const {
+    if (r_.threads <= 1) return 1;
+    double best = 1.0 / r_.threads;
+    for (NodeId at(0); at.valid();) {
+      NodeId next;
+      int inside = 0;
+      for (NodeId c : k_.node(at).children) {
+        if (k_.node(c).kind == NodeKind::load) continue;
+        ++inside;
+        if (k_.node(c).kind == NodeKind::loop || k_.node(c).kind == NodeKind::sequence) next = c;
+      }
+      if (inside != 1 || !next.valid()) break;
+      at = next;
+      const ScheduleNode& l = k_.node(at);
+      if (l.kind != NodeKind::loop) continue;
+      bool reduces = false;
+      for (const OpLoop& c : l.cuts)
+        reduces =
+            reduces || w_.is_reduction(c.op, w_.op(c.op).loops[static_cast<std::size_t>(c.local)]);
+      if (reduces) continue;
+      const double trips_here = static_cast<double>(l.max_trips);
+      const double even = trips_here / (std::ceil(trips_here / r_.threads) * r_.threads);
+      if (l.binding == Binding::grid) return even;  // blocks are what threads share
+      best = std::max(best, even);
+    }
+    return best;
+  }
+
+  KernelTime total(const Work& p) const {
+    KernelTime t;
+    t.share = share();
+    const double workers = t.share * r_.threads;
+    t.arithmetic = p.arithmetic / workers;
+    t.packing = p.packing / workers;
+    const double busy = t.arithmetic + t.packing;
+    double longest = busy, others = 0;
+    for (std::size_t c = 0; c < r_.caches.size(); ++c) {
+      double bytes = 0;
+      auto& tensors = t.tensors.emplace_back(tensors_);
+      for (std::size_t o = 0; o < objects_; ++o) {
+        const double in = p.moved[c][o] + p.copied[c][o], out = written_[o] ? in : 0;
+        const std::size_t tensor = o < tensors_ ? o : k_.buffers[o - tensors_].tensor.index();
+        tensors[tensor].first += in, tensors[tensor].second += out;
+        bytes += in + out;
+      }
+      const double alone = bytes / workers * r_.caches[c].core;
+      const double together = bytes * r_.caches[c].all;
+      t.bytes.push_back(bytes);
+      t.waiting.push_back(std::max(alone, together));
+      if (t.waiting.back() > longest)
+        others += longest, longest = t.waiting.back();
+      else
+        others += t.waiting.back();
+    }
+    // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden.
+    constexpr double kSeen = 0.25;
+    t.seconds = longest + kSeen * others + (r_.threads > 1 ? r_.region : 0);
+    return t;
+  }
+
+  const Schedule& s_;
+  const ScheduledKernel& k_;
+  const Workload& w_;
+  const Rates& r_;
+  std::size_t tensors_, objects_;
+  std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
+  std::vector<bool> written_;  ///< by object
+  std::map<BufferId, bool> packed_;
+};
+
+}  // namespace
+
+KernelTime kernel_time(const Schedule& s, const ScheduledKernel& k, const Rates& r) {
+  return Walk(s, k, r).run();
+}
+
+}  // namespace tilewright::quickest

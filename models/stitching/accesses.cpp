@@ -1,0 +1,127 @@
+#include "models/stitching/accesses.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace tilewright::stitching {
+namespace {
+
+using lowering::kLanes;
+using lowering::Linear;
+using lowering::ProgramIndex;
+
+constexpr std::int64_t kSector = 32, kLine = 128, kBanks = 32;
+constexpr std::int64_t kVector =
+    4;  // elements of shared memory that a thread moves at once, at most
+
+}  // namespace
+
+std::int64_t AccessCounts::in_lane(const Linear& x, std::int64_t lane) const {
+  std::int64_t value = x.constant;
+  for (const auto& [id, c] : x.terms) {
+    const ProgramIndex& i = p_.index(id);
+    if (i.kind == ProgramIndex::Kind::unit && i.unit != Binding::warp)
+      value += c * (lane / i.stride % i.size);
+  }
+  return value;
+}
+
+double AccessCounts::elements(const Linear& at, const std::vector<int>& dims) const {
+  double n = 1;
+  for (int id : dims)
+    if (at.terms.contains(id)) n *= static_cast<double>(p_.index(id).count);
+  return n;
+}
+
+Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>& dims,
+                            std::int64_t width, const lowering::Copies& copies,
+                            const std::vector<Linear>& inside) const {
+  const std::int64_t bytes = size_of(p_.workload->tensor(t).dtype);
+  std::set<std::int64_t> sectors, lines;
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+    if (copies.lane && in_lane(*copies.lane, lane) != lane) continue;
+    // What a lane lacks for itself alone: conditions on others are another's.
+    if (std::ranges::any_of(inside, [&](const Linear& x) {
+          return std::ranges::all_of(x.terms,
+                                     [&](const auto& term) {
+                                       return p_.index(term.first).kind == ProgramIndex::Kind::unit;
+                                     }) &&
+                 in_lane(x, lane) <= 0;
+        }))
+      continue;
+    const std::int64_t first = (in_lane(at, lane) - at.constant) * bytes;
+    for (std::int64_t b = first; b < first + width * bytes; b += std::min(bytes, kSector)) {
+      sectors.insert(b / kSector);
+      lines.insert(b / kLine);
+    }
+  }
+  Accesses x{.count = elements(at, dims)};
+  // A strip that is one access is no dimension of the address.
+  const bool whole = std::ranges::none_of(dims, [&](int id) {
+    const auto term = at.terms.find(id);
+    return term != at.terms.end() && term->second == 1 &&
+           p_.index(id).kind == ProgramIndex::Kind::element;
+  });
+  if (!whole) x.count /= static_cast<double>(width);
+  x.sectors = x.count * static_cast<double>(sectors.size());
+  x.wavefronts = x.count * static_cast<double>(lines.size());
+  return x;
+}
+
+Accesses AccessCounts::staged(const lowering::Step& s) const {
+  const std::int64_t bytes = size_of(p_.workload->tensor(p_.value(s.values.front()).tensor).dtype);
+  const int row = s.elements.empty() ? -1 : s.elements.back();
+  const std::int64_t apart = row < 0 || !s.from.terms.contains(row) ? 0 : s.from.terms.at(row);
+  const std::int64_t lanes = row < 0 ? 1 : std::min({p_.index(row).count, s.threads, kLanes});
+  // Of lanes with tiles of their own each is somewhere else.
+  const std::int64_t others = s.threads == 1 ? kLanes : 1;
+  const auto touched = [&](std::int64_t unit) {
+    return static_cast<double>((std::max<std::int64_t>(1, lanes - 1) * apart * bytes) / unit + 1);
+  };
+  const double most = static_cast<double>(lanes * others);
+  return {.count = 1,
+          .sectors = std::min(most, touched(kSector) * static_cast<double>(others)),
+          .wavefronts = 1 + std::min(most, touched(kLine) * static_cast<double>(others))};
+}
+
+Accesses AccessCounts::shared(const Linear& at, const std::vector<int>& dims) const {
+  std::int64_t width = 1;
+  for (int id : dims) {
+    const auto term = at.terms.find(id);
+    if (term == at.terms.end() || term->second != 1) continue;
+    while (width < kVector && p_.index(id).count % (2 * width) == 0) width *= 2;
+  }
+  const std::int64_t words = p_.element_bytes() / 4;
+  std::map<std::int64_t, std::set<std::int64_t>> banks;
+  for (std::int64_t lane = 0; lane < kLanes; ++lane)
+    for (std::int64_t w = 0; w < width * words; ++w) {
+      const std::int64_t word = (in_lane(at, lane) - at.constant) * words + w;
+      banks[word % kBanks].insert(word);
+    }
+  std::size_t most = 1;
+  for (const auto& [bank, all] : banks) most = std::max(most, all.size());
+  Accesses x{.count = elements(at, dims) / static_cast<double>(width)};
+  x.wavefronts = x.count * static_cast<double>(most);
+  return x;
+}
+
+double AccessCounts::of_block(const Linear& at, const std::vector<int>& dims) const {
+  double n = 1;
+  for (int id : dims) n *= static_cast<double>(p_.index(id).count);
+  for (const auto& [id, c] : at.terms)
+    if (p_.index(id).kind == ProgramIndex::Kind::unit) n *= static_cast<double>(p_.index(id).count);
+  return n;
+}
+
+Linear AccessCounts::row_of(const lowering::Read& by, std::int64_t stride) const {
+  Linear at = by.at;
+  if (by.from == lowering::Read::From::registers)
+    for (const Linear& x : p_.value(by.value).key) at = at + x;
+  Linear rows;
+  for (const auto& [id, c] : at.terms)
+    if (p_.index(id).kind == ProgramIndex::Kind::unit) rows.terms[id] = stride;
+  return rows;
+}
+
+}  // namespace tilewright::stitching

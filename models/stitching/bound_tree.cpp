@@ -1,0 +1,332 @@
+#include "models/stitching/bound_tree.h"
+
+#include "core/base/format.h"
+#include "models/stitching/bound_writer.h"
+
+namespace tilewright::stitching {
+namespace {
+
+constexpr std::int64_t kShortRounds = 4;  // a row of points that a warp goes over in so many is its
+
+}  // namespace
+
+Result<BoundTree> BoundTreeWriter::write() {
+  const Scheme scheme = s_.groups.front().scheme;
+  if (std::ranges::any_of(s_.groups, [&](const Group& x) { return x.scheme != scheme; }))
+    return Reason{"its groups are of different schemes"};
+  if (scheme == Scheme::thread && sums_columns(g_, c_)) return columns();
+  if (scheme == Scheme::thread && !c_.partial.empty())
+    return Reason{"a row a thread leaves no thread a column to sum up"};
+  if (scheme != Scheme::block && c_.rows.empty())
+    return Reason{"it has no rows to give to threads or warps"};
+  units(scheme);
+  make_passes(inner_);
+  place_values(scheme);
+  if (!refused_.empty()) return Reason{refused_};
+  if (spread()) count_loads();
+  out_.tree = c_.partial.empty() ? nest(cuts_, sequence(body())) : runs();
+  out_.kept = kept_;
+  out_.shared_bytes = shared_;
+  return std::move(out_);
+}
+
+std::vector<int> BoundTreeWriter::ordered(LoopSet loops) const {
+  std::vector<int> out;
+  for (std::size_t i = c_.vertices.size(); i-- > 0;)
+    for (LoopId l : op(c_.vertices[i]).loops)
+      if (loops.has(l) && std::ranges::find(out, static_cast<int>(l.index())) == out.end())
+        out.push_back(static_cast<int>(l.index()));
+  return out;
+}
+
+Node BoundTreeWriter::nest(std::span<const Cut> cuts, Node body) const {
+  for (std::size_t i = cuts.size(); i-- > 0;)
+    body = loop(name(cuts[i].loop), std::move(body), cuts[i].step, cuts[i].binding);
+  return body;
+}
+
+void BoundTreeWriter::units(Scheme scheme) {
+  std::vector<int> rows = ordered(c_.rows);
+  const auto grid = [&](int l, std::int64_t step) {
+    cuts_.push_back({l, std::min(step, extent(l)), Binding::grid});
+  };
+  inner_ = ~c_.rows;
+  if (!c_.partial.empty()) return units_of_runs(scheme, std::move(rows));
+  const bool points = std::ranges::all_of(
+      c_.vertices, [&](int v) { return g_.points(g_.vertex(v).loops & ~c_.rows) <= 1; });
+  if (scheme == Scheme::thread && points) return units_of_points(std::move(rows));
+  if (scheme == Scheme::block) {
+    for (int l : rows) grid(l, 1);
+    if (c_.along >= 0) grid(c_.along, c_.columns);
+    return bind_to_threads();
+  }
+  const int last = scheme == Scheme::thread ? last_of(rows) : rows.back();
+  std::erase(rows, last);
+  for (int l : rows) grid(l, 1);
+  grid(last, scheme == Scheme::thread ? threads_ : threads_ / kWarp);
+  cuts_.push_back({last, 1, scheme == Scheme::thread ? Binding::thread : Binding::warp});
+  bound_ = scheme == Scheme::thread ? Binding::seq : Binding::lane;
+}
+
+void BoundTreeWriter::bind_to_threads() {
+  bound_ = Binding::thread;
+  if (spread()) return;
+  const int along = contiguous_loop(g_, c_, inner_);
+  const std::int64_t trips = along < 0 ? 1 : ceil_div(extent(along), step_along(along));
+  in_warps_ = threads_ != kThreadsOfTrips && trips > threads_;
+}
+
+void BoundTreeWriter::units_of_runs(Scheme scheme, std::vector<int> rows) {
+  const int run = run_loop(g_, c_);
+  std::erase(rows, run);
+  for (int l : rows) cuts_.push_back({l, 1, Binding::grid});
+  cuts_.push_back({run, std::min(s_.rows_per_block, extent(run)), Binding::grid});
+  if (scheme == Scheme::block) return bind_to_threads();
+  warp_cuts_.push_back({run, s_.rows_in_turn, Binding::warp});
+  bound_ = Binding::lane;
+}
+
+int BoundTreeWriter::last_of(const std::vector<int>& rows) const {
+  const int l = contiguous_loop(g_, c_, c_.rows);
+  return l >= 0 ? l : rows.back();
+}
+
+void BoundTreeWriter::units_of_points(std::vector<int> rows) {
+  const int along = last_of(rows);
+  std::erase(rows, along);
+  inner_ |= bit(along);
+  bound_ = Binding::thread;
+  const bool is_short = !rows.empty() && extent(along) <= kShortRounds * kWarp * step_along(along);
+  // Each warp takes several of the last of them in turn where all warps have as many.
+  const std::int64_t warps = threads_ / kWarp;
+  const std::int64_t turns =
+      is_short && extent(rows.back()) % (warps * s_.turns) == 0 ? s_.turns : 1;
+  for (int l : rows)
+    cuts_.push_back(
+        {l, is_short && l == rows.back() ? std::min(warps * turns, extent(l)) : 1, Binding::grid});
+  if (is_short) {
+    cuts_.push_back({rows.back(), turns, Binding::warp});
+    if (turns > 1) cuts_.push_back({rows.back(), 1, Binding::seq});
+    bound_ = Binding::lane;
+    return;
+  }
+  if (reads_slices())
+    return bind_to_threads();  // a block has a row's slices, not the box around them
+  const std::int64_t block = threads_ * s_.turns * step_along(along);
+  cuts_.push_back({along, std::min(block, extent(along)), Binding::grid});
+  in_grid_ = true;
+  in_warps_ = threads_ != kThreadsOfTrips && (s_.turns > 1 || threads_ > kThreadsOfTrips);
+}
+
+std::int64_t BoundTreeWriter::step_along(int l) const {
+  std::int64_t step = s_.vector;
+  const std::int64_t all = w_.loops()[static_cast<std::size_t>(l)].extent;
+  while (step > 1 && (extent(l) % step != 0 || all % step != 0)) step /= 2;
+  return step;
+}
+
+std::vector<int> BoundTreeWriter::order() const {
+  std::vector<int> out;
+  for (const Group& group : s_.groups)
+    for (int v : group.vertices)
+      if (std::ranges::find(out, v) == out.end()) out.push_back(v);
+  return out;
+}
+
+bool BoundTreeWriter::needs_less(int v) {
+  const auto known = needs_less_.find(v);
+  if (known != needs_less_.end()) return known->second;
+  const Vertex& x = g_.vertex(v);
+  bool less = false;
+  for (const Output& o : op(v).outputs)
+    for (std::size_t dim = 0; dim < o.target.index.size(); ++dim)
+      less |= !x.leaves && !all_read(v, o.target.tensor, dim);
+  return needs_less_[v] = less;
+}
+
+bool BoundTreeWriter::all_read(int v, TensorId t, std::size_t dim) {
+  for (int r : g_.vertex(v).consumers) {
+    if (!in(c_.vertices, r)) return true;  // at home, whole
+    for (const Access& a : op(r).inputs) {
+      if (a.tensor != t) continue;
+      const auto plain = a.index[dim].plain_loop();
+      if (!plain || w_.tensor(t).shape[dim] != w_.loop(*plain).extent) continue;
+      if (g_.vertex(r).reduced.has(*plain) || !needs_less(r)) return true;
+    }
+  }
+  return false;
+}
+
+void BoundTreeWriter::make_passes(LoopSet inner) {
+  passes_.clear();
+  pass_of_.clear();
+  for (int v : order()) {
+    const LoopSet loops = g_.vertex(v).loops & inner;
+    const bool alone = needs_less(v);
+    Pass own{.loops = loops, .alone = alone};
+    const bool any_bound = spread() && share_loops(own, v);
+    std::size_t first = 0;
+    for (int e : g_.vertex(v).in) {
+      const Edge& edge = g_.edge(e);
+      const auto made = pass_of_.find(edge.from);
+      if (made == pass_of_.end()) continue;
+      const bool waits = !(g_.vertex(edge.from).reduced & loops).empty() || !(edge.bad & loops).empty() ||
+                         !(edge.bad & g_.vertex(edge.from).loops & inner).empty();
+      first = std::max(first, made->second + (waits ? 1 : 0));
+    }
+    std::size_t at = first;
+    while (at < passes_.size() && (alone || passes_[at].alone || passes_[at].loops != loops ||
+                                   passes_[at].fetches != own.fetches ||
+                                   (spread() && !any_bound && passes_[at].bound != own.bound)))
+      ++at;
+    if (at == passes_.size()) {
+      passes_.push_back(own);
+      Pass& p = passes_.back();
+      if (!spread()) {
+        p.bound = contiguous_loop(g_, c_, loops);
+        if (p.bound < 0 && !loops.empty()) p.bound = ordered(loops).back();
+        if (p.bound >= 0) p.step = step_along(p.bound);
+      }
+    }
+    passes_[at].vertices.push_back(v);
+    pass_of_[v] = at;
+  }
+}
+
+bool BoundTreeWriter::share_loops(Pass& p, int v) {
+  if (p.loops.empty()) return true;
+  const Contiguous own = contiguous_of(g_, c_, v, inner_);
+  const auto before = std::find_if(passes_.rbegin(), passes_.rend(),
+                                   [&](const Pass& q) { return q.loops == p.loops; });
+  p.bound = own.whole || before == passes_.rend() ? own.loop : before->bound;
+  const std::vector<int> loops = ordered(p.loops);
+  if (p.bound < 0) p.bound = loops.back();
+  p.step = step_along(p.bound);
+  const std::int64_t units = in_block() ? threads_ : kWarp;
+  while (p.step > 1 && g_.points(p.loops) < static_cast<double>(p.step * units)) p.step /= 2;
+  p.shares = share_out(g_, loops, p.bound, p.step, units / kWarp, s_.spread);
+  const auto& inputs = op(v).inputs;
+  p.fetches =
+      std::ranges::any_of(inputs, is_gather) && values_of(p.shares, p.loops) <= kKeptOfTensor;
+  return !own.whole;
+}
+
+Node BoundTreeWriter::runs() {
+  std::vector<Node> row = body();
+  std::vector<Node> in_warp = std::move(run_loads_);
+  if (s_.rows_in_turn > 1) {
+    // The next row's sums come where other warps may still read this one's.
+    if (std::ranges::any_of(syncs_, [](const auto& s) { return s.second == "block"; }))
+      row.push_back(sync("block"));
+    const Cut turn{run_loop(g_, c_)};
+    in_warp.push_back(nest({&turn, 1}, sequence(std::move(row))));
+  } else {
+    std::ranges::move(row, std::back_inserter(in_warp));
+  }
+  std::vector<Node> in_block;
+  if (warp_cuts_.empty())
+    in_block = std::move(in_warp);
+  else
+    in_block.push_back(nest(warp_cuts_, sequence(std::move(in_warp))));
+  for (int v : c_.partial)
+    for (const Output& o : op(v).outputs)
+      in_block.push_back(store(w_.tensor(o.target.tensor).name, {}, true));
+  return nest(cuts_, sequence(std::move(in_block)));
+}
+
+std::vector<Node> BoundTreeWriter::body() {
+  std::vector<Node> nodes = std::move(loads_);
+  for (std::size_t i = 0; i < passes_.size(); ++i) {
+    const Pass& p = passes_[i];
+    std::vector<Node> computes;
+    for (int v : p.vertices) computes.push_back(compute(op(v).name));
+    if (p.bound < 0) {
+      std::ranges::move(computes, std::back_inserter(nodes));
+    } else {
+      std::vector<Cut> cuts;
+      if (spread()) {
+        cuts = cuts_of(g_, p.shares, in_block());
+      } else {
+        for (int l : ordered(p.loops & ~bit(p.bound))) cuts.push_back({l});
+        bind(p, cuts);
+      }
+      nodes.push_back(nest(cuts, sequence(std::move(computes))));
+    }
+    if (const auto scope = syncs_.find(i); scope != syncs_.end())
+      nodes.push_back(sync(scope->second));
+    std::ranges::move(after_[i], std::back_inserter(nodes));
+  }
+  return nodes;
+}
+
+void BoundTreeWriter::bind(const Pass& p, std::vector<Cut>& cuts) const {
+  if (bound_ != Binding::thread || !in_warps_) return cuts.push_back({p.bound, p.step, bound_});
+  const std::int64_t run = run_of(p);
+  if (run < extent(p.bound) || in_grid_)
+    cuts.push_back({p.bound, std::min(run, extent(p.bound)), Binding::warp});
+  cuts.push_back({p.bound, p.step, Binding::lane});
+}
+
+std::int64_t BoundTreeWriter::run_of(const Pass& p) const {
+  const std::int64_t warps = threads_ / kWarp;
+  const std::int64_t round = kWarp * p.step;
+  if (in_grid_) return round * s_.turns;
+  return ceil_div(ceil_div(extent(p.bound), warps), round) * round;
+}
+
+Result<BoundTree> BoundTreeWriter::columns() {
+  make_passes(~c_.rows);
+  std::vector<int> rows = ordered(c_.rows);
+  const int along = last_of(rows), reduced = ordered(passes_.front().loops).front();
+  std::erase(rows, along);
+  std::vector<Cut> cuts;
+  for (int l : rows) cuts.push_back({l, 1, Binding::grid});
+  const std::int64_t step = step_along(along);
+  cuts.push_back({along, std::min(kWarp * step, extent(along)), Binding::grid});
+  std::int64_t part = extent(reduced);
+  if (s_.splits > 1) {
+    part = ceil_div(part, s_.splits);
+    cuts.push_back({reduced, part, Binding::grid});
+  }
+  const std::int64_t warps = std::min({threads_ / kWarp, kMostWarps, part});
+  std::vector<Node> computes;
+  for (int v : passes_.front().vertices) computes.push_back(compute(op(v).name));
+  const std::vector<Cut> within = {{reduced, ceil_div(part, warps), Binding::warp},
+                                   {along, step, Binding::lane},
+                                   {reduced, 1, Binding::seq}};
+  std::vector<Node> nodes = {nest(within, sequence(std::move(computes)))};
+  for (int v : passes_.front().vertices)
+    if (!g_.vertex(v).reduced.empty())
+      for (const Output& o : op(v).outputs)
+        nodes.push_back(store(w_.tensor(o.target.tensor).name, {}, s_.splits > 1));
+  return BoundTree{.tree = nest(cuts, sequence(std::move(nodes))), .kept = step};
+}
+
+namespace {
+
+/// How often a tree has C.name.
+std::int64_t computes(const Node& n, const std::string& name) {
+  std::int64_t count = n.kind == Node::Kind::compute && n.name == name ? 1 : 0;
+  for (const Node& child : n.children) count += computes(child, name);
+  return count;
+}
+
+}  // namespace
+
+Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
+                             std::int64_t threads) {
+  const Component& c = s.component;
+  const bool whole = c.along >= 0 && g.extent(c.along) != c.columns;
+  Result<BoundTree> out = whole ? BoundTreeWriter(g.in_block(c), d, s, threads).write()
+                                : BoundTreeWriter(g, d, s, threads).write();
+  // A schedule whose tree leaves something out cannot be said, whatever the reason.
+  if (out)
+    for (int v : s.component.vertices) {
+      const std::string& name = g.workload().op(g.vertex(v).op).name;
+      if (computes(out->tree, name) != 1)
+        return Reason{formatted("its tree computes {} {} times", name, computes(out->tree, name))};
+    }
+  return out;
+}
+
+}  // namespace tilewright::stitching

@@ -1,0 +1,507 @@
+// What a block asks of each resource, from what its threads do: for `--stitch latency=overlap`.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/lowering/gpu/thread_program.h"
+#include "models/stitching/accesses.h"
+#include "models/stitching/kept.h"
+#include "models/stitching/overlap.h"
+#include "models/stitching/part.h"
+
+namespace tilewright::stitching {
+namespace {
+
+using lowering::Linear;
+using lowering::Read;
+using lowering::Step;
+using lowering::Storage;
+using lowering::ThreadProgram;
+using lowering::Value;
+using lowering::Write;
+
+constexpr double kLoopsAhead = 4;   // turns of a loop whose loads are under way together
+constexpr double kLeastAhead = 3;   // loads under way, at least, where registers are short
+constexpr double kUnrolled = 8;     // turns of a loop over units that are unrolled whatever they do
+constexpr double kOfAccess = 2;     // instructions of an access: its address, itself
+constexpr double kOfBlock = 20;     // of a warp, once: indices of its block and thread
+constexpr double kIndependent = 4;  // instructions of a warp under way together
+// Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
+// warp.
+constexpr double kMeetings = 2;
+
+/// Steps of operators that share their loops, each with how often a thread comes to it.
+struct Pass {
+  std::vector<std::pair<const Step*, double>> steps;
+  std::vector<int> loops;  ///< indices of the program's loops
+  NodeId root;             ///< of the schedule
+  double turns = 1;        ///< of a thread, over all loops
+};
+
+class Tally {
+ public:
+  /// `kept`: what a walk before this one has found; {}: not known yet.
+  Tally(const Graph& g, std::span<const int> vertices, const Device& d, const ThreadProgram& p,
+        Kept kept)
+      : g_(g), d_(d), p_(p), k_(*p.kernel), accesses_(p), known_(std::move(kept)) {
+    for (int v : vertices) vertices_[g.workload().op(g.vertex(v).op).name] = v;
+    for (const Value& v : p.values)
+      if (v.storage == Storage::registers) indexed_.insert(v.dims.begin(), v.dims.end());
+    find_indexed(p.steps);
+  }
+
+  Demand take() {
+    out_.blocks = static_cast<double>(k_.blocks);
+    out_.warps = static_cast<double>(p_.warps);
+    out_.chain = d_.block + walk(p_.steps, 1) + alike_;
+    out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_));
+    out_.instructions += kOfBlock * out_.warps;
+    return out_;
+  }
+
+  Kept kept() const { return kept_.registers(); }
+
+ private:
+  const Value& only(const Step& s) const { return p_.value(s.values.front()); }
+  const Vertex& vertex(NodeId compute) const {
+    return g_.vertex(vertices_.at(p_.workload->op(k_.node(compute).op).name));
+  }
+  double size(const std::vector<int>& dims) const {
+    double n = 1;
+    for (int id : dims) n *= static_cast<double>(p_.index(id).count);
+    return n;
+  }
+  double warps(const Step& s) const {
+    return s.copies.warp ? 1 : s.warps == 0 ? out_.warps : s.warps;
+  }
+
+  /// What readers of arrays in registers call their indices.
+  void find_indexed(const std::vector<Step>& steps) {
+    for (const Step& s : steps) {
+      for (const Read& r : s.reads)
+        for (const auto& [made, used] : r.names) indexed_.insert(used);
+      find_indexed(s.body);
+    }
+  }
+
+  // ---- Passes -----------------------------------------------------------------------------------
+
+  /// Whether a load stands beside the computes that read it: the plan does not say where it is.
+  bool beside_readers(NodeId load) const {
+    const ScheduleNode& n = k_.node(load);
+    if (!n.parent.valid()) return false;
+    return std::ranges::all_of(n.reads_below, [&](const ReadRef& r) {
+      return std::ranges::any_of(k_.node(n.parent).children, [&](NodeId c) {
+        return k_.node(c).kind == NodeKind::compute && k_.node(c).op == r.op;
+      });
+    });
+  }
+
+  /// Whether loops hold nothing but other loops and, innermost, computes.
+  bool is_leaf(NodeId id) const {
+    const ScheduleNode& n = k_.node(id);
+    switch (n.kind) {
+      case NodeKind::compute:
+      case NodeKind::store:
+        return true;
+      case NodeKind::load:
+        return beside_readers(id);
+      case NodeKind::loop:
+        return n.binding != Binding::grid &&
+               (n.children.size() == 1 ? is_leaf(n.children.front())
+                                       : std::ranges::all_of(n.children, [&](NodeId c) {
+                                           return k_.node(c).kind != NodeKind::loop && is_leaf(c);
+                                         }));
+      case NodeKind::sequence:
+        return n.children.size() == 1 ? is_leaf(n.children.front())
+                                      : std::ranges::all_of(n.children, [&](NodeId c) {
+                                          return k_.node(c).kind != NodeKind::loop && is_leaf(c);
+                                        });
+      default:
+        return false;
+    }
+  }
+
+  /// The outermost node of the pass that a step belongs to; none: it is between passes.
+  NodeId pass_of(const Step& s) const {
+    if (!s.node.valid() || s.kind == Step::Kind::stage || s.kind == Step::Kind::blocks ||
+        s.kind == Step::Kind::hold)
+      return {};
+    const ScheduleNode& n = k_.node(s.node);
+    if (n.kind == NodeKind::pack) return {};
+    if (n.kind == NodeKind::load && (only(s).anchor != s.node || !beside_readers(s.node)))
+      return {};
+    const auto known = passes_.find(s.node);
+    if (known != passes_.end()) return known->second;
+    NodeId root;
+    for (NodeId at = s.node; at.valid() && (at == s.node || is_leaf(at)); at = k_.node(at).parent) {
+      const NodeKind kind = k_.node(at).kind;
+      if (kind == NodeKind::compute || kind == NodeKind::loop) root = at;
+      if (kind == NodeKind::loop && !is_leaf(at)) root = {};
+    }
+    if (n.kind == NodeKind::load && !root.valid())  // with the compute that reads it
+      for (NodeId c : k_.node(n.parent).children)
+        if (k_.node(c).kind == NodeKind::compute && k_.node(c).op == n.reads_below.front().op)
+          root = c;
+    return passes_[s.node] = root;
+  }
+
+  static bool costless(const Step& s) {
+    return s.kind == Step::Kind::declare || s.kind == Step::Kind::spread;
+  }
+
+  void collect(const Step& s, double times, Pass& pass) const {
+    if (s.kind == Step::Kind::compute) pass.turns = std::max(pass.turns, times);
+    if (s.kind != Step::Kind::loop) return pass.steps.emplace_back(&s, times), void();
+    pass.loops.push_back(s.index);
+    for (const Step& inner : s.body)
+      collect(inner, times * static_cast<double>(p_.index(s.index).count), pass);
+  }
+
+  // ---- The walk: cycles of a block's longest warp -----------------------------------------------
+
+  double walk(const std::vector<Step>& steps, double repeats) {
+    double cycles = 0, loading = 0;  // loads that follow one another are under way together
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Step& s = steps[i];
+      if (costless(s)) continue;
+      if (const NodeId root = pass_of(s); root.valid()) {
+        Pass pass{.root = root};
+        collect(s, 1, pass);
+        for (; i + 1 < steps.size() && (costless(steps[i + 1]) || pass_of(steps[i + 1]) == root);
+             ++i)
+          if (!costless(steps[i + 1])) collect(steps[i + 1], 1, pass);
+        if (pass.steps.size() == 1 && pass.steps.front().first->kind == Step::Kind::start) continue;
+        cycles += std::exchange(loading, 0) + run(pass, repeats);
+        continue;
+      }
+      switch (s.kind) {
+        case Step::Kind::load:
+          loading = std::max(loading, load(s, repeats));
+          break;
+        case Step::Kind::stage:
+          loading = std::max(loading, stage(s, repeats));
+          break;
+        case Step::Kind::hold:
+          add(accesses_.shared(s.read.at, s.dims), repeats * warps(s), 1, false);
+          break;
+        case Step::Kind::loop: {
+          const std::size_t begin = kept_.pass();
+          const auto turns = static_cast<double>(p_.index(s.index).count);
+          cycles += std::exchange(loading, 0) + turns * walk(s.body, repeats * turns);
+          kept_.stay_from(begin);
+          break;
+        }
+        case Step::Kind::barrier:
+          if (!s.warp) out_.meets = true;
+          cycles += std::exchange(loading, 0) + (s.warp ? 0 : d_.barrier);
+          break;
+        default:
+          cycles += std::exchange(loading, 0) + walk(s.body, repeats);
+      }
+    }
+    return cycles + loading;
+  }
+
+  void add(const Accesses& x, double times, double full, bool home) {
+    out_.instructions += kOfAccess * x.count * times;
+    out_.wavefronts += x.wavefronts * times * full;
+    if (home) out_.sectors += x.sectors * times * full;
+  }
+
+  /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
+  double latency(const Linear& at) const {
+    for (std::size_t i = 0; i < p_.indices.size(); ++i)
+      if (p_.indices[i].kind == lowering::ProgramIndex::Kind::block && p_.indices[i].count > 1 &&
+          !at.terms.contains(static_cast<int>(i)))
+        return d_.l2;
+    return d_.dram;
+  }
+
+  Accesses moved(const Step& s) const {
+    return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside);
+  }
+  /// Turns of loops whose elements a step moves at once.
+  double turns_within(const std::vector<int>& dims) const {
+    double turns = 1;
+    for (int id : dims)
+      if (p_.index(id).kind == lowering::ProgramIndex::Kind::loop)
+        turns *= static_cast<double>(p_.index(id).count);
+    return turns;
+  }
+
+  double load(const Step& s, double repeats) {
+    add(moved(s), repeats * warps(s), s.full, true);
+    out_.turns = std::max(out_.turns, turns_within(s.dims));
+    kept_.make(s.values.front(), size(only(s).dims));
+    return latency(s.at);
+  }
+
+  /// Threads bring the tile an element at a time, a row of it together.
+  double stage(const Step& s, double repeats) {
+    const auto threads = static_cast<double>(s.threads);
+    double turns = size(s.elements) * size(s.dims);
+    if (!s.elements.empty()) {
+      const auto row = static_cast<double>(p_.index(s.elements.back()).count);
+      turns *= ceil_over(row, threads) / row;
+    }
+    const double moving = threads > kWarp ? threads / kWarp : s.warps == 0 ? 1 : s.warps;
+    add(accesses_.staged(s), turns * repeats * moving, s.full, true);
+    return turns * latency(s.from);
+  }
+
+  /// Registers of a thread that are taken when the pass begins.
+  double before() const {
+    return kept_.pass() < known_.before.size() ? known_.before[kept_.pass()] : 0;
+  }
+
+  /// What a pass comes to.
+  struct Sum {
+    double depth = 0, most = 1, after = 0;
+    double loads = 0, loaded = 0, fetches = 0;  ///< cycles; values; accesses
+    bool dependent = false, meets = false;
+    std::set<int> own;  ///< values that it loads
+  };
+
+  double run(const Pass& pass, double repeats) {
+    kept_.next_pass(loops_of(pass));
+    Sum sum;
+    bool along = false;
+    for (const auto& [s, times] : pass.steps) {
+      along = along || s->warps > 0;
+      take(*s, times, repeats, pass, sum);
+    }
+    const bool unrolled =
+        !sum.meets && std::ranges::any_of(pass.loops, [&](int l) { return indexed_.contains(l); });
+    const double turns = pass.turns;
+    const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
+    const double together = sum.meets ? 1 : unrolled ? fitting : std::min(turns, ahead(pass));
+    // Several turns' loads are under way together, in registers; where nothing is kept, with
+    // temporaries.
+    double under_way = together * sum.loaded;
+    if (!unrolled && !sum.meets && along)
+      under_way = (fitting + (turns > 1 ? 0.25 : 0)) * sum.loaded + 2 * (sum.most - 1);
+    if (unrolled || turns <= kUnrolled)
+      ahead_registers_ = std::max(ahead_registers_, before() + under_way);
+    loading_ =
+        std::max(loading_, 2 * (sum.most - 1) + (turns > 1 && !unrolled ? sum.loaded / 2 : 0));
+    // What all threads read alike, outside of loops, is loaded before anything else.
+    if (!along) alike_ = std::max(alike_, std::exchange(sum.loads, 0));
+    const double rounds = ceil_over(turns, together) * (sum.dependent ? 2 : 1);
+    return rounds * sum.loads + sum.depth / std::min(kIndependent, sum.most * turns) + sum.after;
+  }
+
+  /// Loops of the schedule that the pass goes over.
+  std::size_t loops_of(const Pass& pass) const {
+    std::set<LoopId> loops;
+    for (const auto& [s, times] : pass.steps)
+      for (NodeId at = s->node; s->kind == Step::Kind::compute && at != pass.root;) {
+        at = k_.node(at).parent;
+        const ScheduleNode& n = k_.node(at);
+        if (n.kind == NodeKind::loop && (n.max_trips > 1 || unit_of(n.binding)))
+          loops.insert(n.loop);
+      }
+    return loops.size();
+  }
+
+  void take(const Step& s, double times, double repeats, const Pass& pass, Sum& sum) {
+    const double done = times * repeats;
+    switch (s.kind) {
+      case Step::Kind::load:
+        sum.own.insert(s.values.front());
+        return fetch(moved(s), s, s.at, times * turns_within(s.dims), done, size(s.dims), sum);
+      case Step::Kind::stage:
+        sum.after += times * stage(s, done);
+        return;
+      case Step::Kind::compute:
+        return compute(s, times, done, pass, sum);
+      case Step::Kind::lanes: {
+        double steps = 0;
+        for (int id : s.units) {
+          const auto& i = p_.index(id);
+          steps += std::log2(i.unit == Binding::thread ? kWarp : i.count);
+        }
+        const double sums = size(s.dims);
+        out_.instructions += 2 * steps * sums * done * warps(s);
+        out_.wavefronts += steps * sums * done * warps(s);
+        sum.after += steps * (d_.shuffle + d_.light) + sums * times - 1;
+        return;
+      }
+      case Step::Kind::exchange:
+        // A warp's sums go to shared memory, and every warp reads those of all.
+        out_.meets = true;
+        for (const Step::Joined& j : s.joined) {
+          const double sums = size(j.dims);
+          out_.instructions += sums * done * warps(s) * (2 + 2 * out_.warps);
+          out_.wavefronts += sums * done * warps(s) * (1 + out_.warps);
+          const double meetings = p_.value(j.value).uses.empty() ? 1 : kMeetings;
+          sum.after += times * (2 * d_.shared + meetings * d_.barrier) +
+                       sums * times * out_.warps * d_.light;
+        }
+        return;
+      case Step::Kind::keep:
+        add(accesses_.shared(s.at, s.dims), done * warps(s), s.full, false);
+        sum.after += d_.shared;
+        return;
+      case Step::Kind::store: {
+        add(moved(s), done * warps(s), s.full, true);
+        out_.turns = std::max(out_.turns, times * turns_within(s.dims));
+        if (s.atomic) out_.added += accesses_.of_block(s.at, s.dims) * home_bytes(s);
+        return;
+      }
+      case Step::Kind::barrier:
+        out_.meets = out_.meets || !s.warp;
+        sum.meets = sum.meets || times > 1;
+        sum.after += times * (d_.barrier + d_.shared);
+        return;
+      default:
+        return;
+    }
+  }
+
+  double home_bytes(const Step& s) const {
+    return static_cast<double>(size_of(p_.workload->tensor(only(s).tensor).dtype));
+  }
+
+  /// A load within a pass.
+  void fetch(const Accesses& x, const Step& s, const Linear& at, double turns, double done,
+             double values, Sum& sum) {
+    add(x, done * warps(s), s.full, true);
+    out_.turns = std::max(out_.turns, turns);
+    sum.loads = std::max(sum.loads, latency(at));
+    sum.loaded += values;
+    sum.fetches += x.count;
+  }
+
+  void compute(const Step& s, double times, double done, const Pass& pass, Sum& sum) {
+    const Vertex& x = vertex(s.node);
+    const double points = size(s.dims);
+    sum.most = std::max(sum.most, points);
+    const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
+    out_.instructions += done * warps(s) * points * (light + kOfExpensive * expensive);
+    out_.special += done * warps(s) * points * kSpecial * expensive;
+    sum.depth += times * points * (light * d_.light + expensive * d_.expensive);
+    for (const Read& r : s.reads) read(r, s, times, done, sum);
+    for (const Write& w : s.writes) {
+      const Value& v = p_.value(w.value);
+      if (v.storage == Storage::registers) {
+        if (w.sum && beyond(v.anchor, pass))
+          kept_.make_throughout(w.value, size(v.dims));
+        else
+          kept_.make(w.value, size(v.dims));
+      } else if (!w.sum && v.storage == Storage::shared) {
+        add(accesses_.shared(w.shared_at, s.dims), done * warps(s), s.full, false);
+        sum.after += d_.shared;
+      }
+      if (!w.sum && v.storage != Storage::registers && (v.storage == Storage::direct || w.leaves)) {
+        add(accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside), done * warps(s),
+            s.full, true);
+        out_.turns = std::max(out_.turns, times);
+      }
+    }
+  }
+
+  /// Whether a sum goes on over several turns of the pass.
+  bool beyond(NodeId anchor, const Pass& pass) const {
+    for (NodeId at = k_.node(pass.root).parent; at.valid(); at = k_.node(at).parent)
+      if (at == anchor) return true;
+    return false;
+  }
+
+  void read(const Read& r, const Step& s, double times, double done, Sum& sum) {
+    switch (r.from) {
+      case Read::From::registers:
+        kept_.read(r.value);
+        return;
+      case Read::From::shared:
+        add(accesses_.shared(r.at, s.dims), done * warps(s), s.full, false);
+        [[fallthrough]];
+      case Read::From::held:
+        sum.after += times * d_.shared / kIndependent;
+        return;
+      case Read::From::home: {
+        const Accesses x = accesses_.home(r.tensor, r.at, s.dims, 1, r.copies, r.inside);
+        return fetch(x, s, r.at, times, done, x.count, sum);
+      }
+      case Read::From::gather:
+      case Read::From::run: {
+        const lowering::Gather& g = s.run && r.from == Read::From::run ? s.run->gather : r.gather;
+        const std::int64_t width = r.from == Read::From::run ? s.run->width : 1;
+        Linear at;
+        for (const auto& dimension : g.dimensions) {
+          at = at + dimension.stride * dimension.index;
+          if (dimension.by < 0) continue;
+          const Read& by = s.reads[static_cast<std::size_t>(dimension.by)];
+          sum.dependent =
+              sum.dependent || by.from == Read::From::home || sum.own.contains(by.value);
+          // Rows that values name lie anywhere: lanes with values of their own touch other sectors.
+          at = at + accesses_.row_of(by, dimension.stride);
+        }
+        const Accesses x = accesses_.home(r.tensor, at, s.dims, width, g.copies, g.inside);
+        return fetch(x, s, at, times, done, x.count * static_cast<double>(width), sum);
+      }
+    }
+  }
+
+  /// Turns of unrolled loops whose loads are under way together; each has so many, of so many
+  /// values.
+  double known_ahead(double loads, double values) const {
+    const double fitting =
+        (registers_allowed(d_, kWarp * out_.warps, known_.most) - before()) / std::max(1.0, values);
+    const bool widest = values >= 4 * loads;  // ptxas fetches one more where it nearly fits
+    return std::max(std::floor(widest ? fitting + 0.5 : fitting),
+                    std::ceil(kLeastAhead / std::max(1.0, loads)));
+  }
+
+  /// Turns whose loads are under way together: a few; all, where a gather does nothing but fetch
+  /// what registers keep; none, where a long loop ends a sum in each turn or hands on values.
+  double ahead(const Pass& pass) const {
+    std::size_t computes = 0;
+    bool fetches = true, serial = false;
+    for (const auto& [s, times] : pass.steps) {
+      serial = serial || (s->kind == Step::Kind::start && times > 1);
+      if (s->kind != Step::Kind::compute) continue;
+      ++computes;
+      fetches = fetches && vertex(s->node).reduced.empty() &&
+                std::ranges::any_of(s->reads, [](const Read& r) {
+                  return r.from == Read::From::gather || r.from == Read::From::run;
+                });
+      for (const Write& w : s->writes) {
+        const bool shared = p_.value(w.value).storage == Storage::shared;
+        fetches = fetches && !shared;
+        serial = serial || shared;
+      }
+    }
+    return fetches && computes == 1           ? pass.turns
+           : serial && pass.turns > kUnrolled ? 1
+                                              : kLoopsAhead;
+  }
+
+  const Graph& g_;
+  const Device& d_;
+  const ThreadProgram& p_;
+  const ScheduledKernel& k_;
+  const AccessCounts accesses_;
+  std::map<std::string, int> vertices_;
+  std::set<int> indexed_;  ///< indices of arrays in registers
+  mutable std::map<NodeId, NodeId> passes_;
+  KeptValues kept_;
+  Kept known_;
+  double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
+  double alike_ = 0;            ///< cycles until what all threads read alike is there
+  double loading_ = 0;  ///< registers of the pass that needs most for what it loads and computes
+  Demand out_;
+};
+
+}  // namespace
+
+Demand demand_of(const Graph& g, std::span<const int> vertices, const Device& d,
+                 const ThreadProgram& p) {
+  Tally first(g, vertices, d, p, {});
+  first.take();
+  return Tally(g, vertices, d, p, first.kept()).take();
+}
+
+}  // namespace tilewright::stitching

@@ -1,0 +1,342 @@
+// The latency-evaluator: what a schedule needs of an SM, and the cycles of its warps.
+#include <cmath>
+
+#include "core/lowering/gpu/thread_program.h"
+#include "core/workload/subgraph.h"
+#include "models/stitching/column_roots.h"
+#include "models/stitching/part.h"
+
+namespace tilewright::stitching {
+namespace {
+
+constexpr std::int64_t kAddressing = 8;  // registers beside the values: indices, pointers (assumed)
+constexpr std::int64_t kMostRegisters = 255;  // of a thread: CUDA C++ Programming Guide
+
+bool has(std::span<const int> vertices, int v) {
+  return std::binary_search(vertices.begin(), vertices.end(), v);
+}
+
+std::int64_t words(const Vertex& v) { return (v.row_bytes + 3) / 4; }
+
+bool place_first(const Stitched& s, const Group& g, int v) {
+  for (const Group& other : s.groups) {
+    if (&other == &g) return true;
+    if (has(other.vertices, v)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t shared,
+                       std::int64_t threads) {
+  std::int64_t blocks = std::min(d.blocks_per_sm, d.threads_per_sm / threads);
+  blocks = std::min(blocks, d.registers_per_sm / (registers * threads));
+  if (shared > 0) blocks = std::min(blocks, d.shared_per_sm / shared);
+  return blocks * (threads / kWarp) * d.sms;
+}
+
+double resident_blocks(const Device& d, const Demand& w, std::int64_t shared) {
+  const auto threads = static_cast<std::int64_t>(w.warps) * kWarp;
+  const auto registers = 8 * ceil_div(static_cast<std::int64_t>(w.registers), std::int64_t{8});
+  const std::int64_t warps = occupancy(d, std::min(registers, kMostRegisters), shared, threads);
+  return std::max(1.0, static_cast<double>(warps) / w.warps / static_cast<double>(d.sms));
+}
+
+// ---- Resources
+// ------------------------------------------------------------------------------------
+
+void Part::rows_and_blocks(Stitched& s, std::int64_t threads) const {
+  s.rows_per_block = 1;
+  for (const Group& g : s.groups)
+    s.rows_per_block = std::max(s.rows_per_block, g.scheme == Scheme::thread ? threads
+                                                  : g.scheme == Scheme::warp ? threads / kWarp
+                                                                             : 1);
+  const bool columns = columns_ && s.groups.front().scheme == Scheme::thread;
+  if (columns) s.rows_per_block = kWarp;  // a block's warps share its columns' points
+  if (points_ || columns) s.rows_per_block *= s.vector * s.turns;
+  if (!c_.partial.empty()) return runs_and_blocks(s);
+  s.rows_per_block =
+      static_cast<std::int64_t>(std::min(static_cast<double>(s.rows_per_block), c_.row_count));
+  s.blocks = s.splits * static_cast<std::int64_t>(
+                            ceil_over(c_.row_count, static_cast<double>(s.rows_per_block)));
+  s.added_bytes = 0;
+  if (s.splits > 1)
+    for (int v : c_.vertices)
+      if (!g_.vertex(v).reduced.empty())
+        s.added_bytes += s.splits * static_cast<std::int64_t>(c_.row_count * tile(v)) *
+                         g_.vertex(v).row_bytes;
+}
+
+void Part::runs_and_blocks(Stitched& s) const {
+  const std::int64_t rows = g_.extent(run_loop(g_, c_));
+  s.rows_per_block = std::min(s.rows_per_block * s.rows_in_turn, rows);
+  s.blocks = static_cast<std::int64_t>(c_.row_count) / rows * ceil_div(rows, s.rows_per_block);
+  s.added_bytes = s.blocks * added_bytes(g_, c_);
+}
+
+/// What a block of a written schedule asks for; none: no threads can do as its tree says.
+std::optional<Demand> Part::demand(const BoundTree& tree) const {
+  Graph::Priced& priced = g_.priced();
+  if (priced.machine != d_.machine) priced = {.machine = d_.machine, .parts = {}, .schedules = {}};
+  std::string key = to_text(tree.tree);
+  for (const auto& [tensor, pin] : tree.pins) key += ' ' + tensor + ':' + pin.level + '@' + pin.at;
+  const auto [known, fresh] = priced.schedules.try_emplace(std::move(key));
+  if (!fresh) return known->second;
+  const auto [part, unseen] = priced.parts.try_emplace(c_.vertices);
+  if (unseen) {
+    std::vector<OpId> ops;
+    for (int v : c_.vertices) ops.push_back(g_.vertex(v).op);
+    if (!no_subgraph(g_.workload(), ops))
+      part->second = std::make_shared<const Workload>(subgraph(g_.workload(), ops));
+  }
+  if (part->second == nullptr) return std::nullopt;
+  Plan plan;
+  plan.kernels.push_back(
+      {.name = "part", .level = "registers", .tree = tree.tree, .pins = tree.pins});
+  const Result<Schedule> schedule = resolve(plan, part->second, d_.machine);
+  if (!schedule) return std::nullopt;
+  if (const auto program = lowering::lower(*schedule, 0))
+    known->second = demand_of(g_, c_.vertices, d_, *program);
+  return known->second;
+}
+
+/// Of running operators: their kernel goes in blocks of the reduction, which is no tree with units.
+/// A block's chain is L's cycles of a warp (try_one); its bytes are those of home, each once.
+Demand Part::by_cycles(const Stitched& s, std::int64_t threads) const {
+  const auto blocks = static_cast<double>(s.blocks);
+  return {.blocks = blocks,
+          .warps = ceil_over(static_cast<double>(threads), kWarp),
+          .meets = true,
+          .sectors = dram_bytes_ / kSectorBytes / blocks,
+          .registers = static_cast<double>(s.registers)};
+}
+
+/// Rows a block, registers, shared memory. False where they do not fit.
+bool Part::place(Stitched& s, std::int64_t threads) const {
+  rows_and_blocks(s, threads);
+  std::vector<SharedRequest> requests;
+  std::int64_t partials = 0;
+  for (const Group& g : s.groups) {
+    const Vertex& root = g_.vertex(g.root);
+    if (g.scheme == Scheme::block && root.kind == Kind::reduction)
+      partials = std::max(partials, threads / kWarp * root.row_bytes);
+    if (!g.sub_root || g.scheme != Scheme::block) continue;
+    const std::int64_t rows = c_.partial.empty() ? s.rows_per_block : 1;
+    const double bytes = tile(g.root) * static_cast<double>(rows * root.row_bytes);
+    if (bytes > static_cast<double>(d_.shared_per_sm)) return false;
+    requests.push_back({g.root, static_cast<std::int64_t>(bytes), {}});
+    each_reader(s, g.root, [&](const Group& r) { requests.back().readers.push_back(r.root); });
+  }
+  s.shared_unshared_bytes = partials;
+  for (const SharedRequest& r : requests) s.shared_unshared_bytes += r.bytes;
+  s.shared_bytes = share(g_, c_.vertices, requests).bytes + partials;
+  s.registers = registers(s);
+  if (s.written) {
+    const auto tree = bound_tree(g_, d_, s, threads);
+    if (!tree) return false;
+    s.registers += tree->kept;
+    s.shared_bytes = std::max(s.shared_bytes, tree->shared_bytes + partials);
+    s.shared_unshared_bytes = std::max(s.shared_unshared_bytes, s.shared_bytes);
+    const std::optional<Demand> demand = running_ ? by_cycles(s, threads) : this->demand(*tree);
+    if (!demand) return false;
+    s.demand = *demand;
+  }
+  return s.shared_bytes <= d_.shared_per_sm && s.registers <= kMostRegisters &&
+         occupancy(d_, s.registers, s.shared_bytes, threads) > 0;
+}
+
+/// The most values alive at once in a thread: a value lives from its operator to the last that
+/// reads it in the group; a sub-root's in registers, to the last group that does.
+std::int64_t Part::registers(const Stitched& s) const {
+  std::int64_t most = 0;
+  for (std::size_t at = 0; at < s.groups.size(); ++at) {
+    std::int64_t across = 0;
+    for (std::size_t i = 0; i < at; ++i) {
+      const Group& from = s.groups[i];
+      if (!from.sub_root || from.scheme == Scheme::block) continue;
+      bool later = false;
+      each_reader(s, from.root, [&](const Group& r) { later = later || &r >= &s.groups[at]; });
+      if (later) across += words(g_.vertex(from.root));
+    }
+    most = std::max(most, across + within(s.groups[at]));
+  }
+  return kAddressing + most * s.vector;
+}
+
+std::int64_t Part::within(const Group& g) const {
+  std::vector<std::int64_t> alive(g.vertices.size() + 1);
+  const auto at = [&g](int v) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(g.vertices, v) - g.vertices.begin());
+  };
+  for (std::size_t i = 0; i < g.vertices.size(); ++i) {
+    const Vertex& v = g_.vertex(g.vertices[i]);
+    std::size_t last = i;
+    for (int c : v.consumers)
+      if (has(g.vertices, c)) last = std::max(last, at(c));
+    for (std::size_t t = i; t <= last; ++t) alive[t] += words(v);
+    alive[i] += static_cast<std::int64_t>(g_.workload().op(v.op).inputs.size());  // being read
+  }
+  return *std::ranges::max_element(alive);
+}
+
+// ---- Latency
+// --------------------------------------------------------------------------------------
+
+Part::Rounds Part::rounds(const Stitched& s, Scheme scheme, double points,
+                          std::int64_t threads) const {
+  const auto rows = static_cast<double>(s.rows_per_block), wide = static_cast<double>(threads);
+  const auto vector = static_cast<double>(s.vector);
+  const auto of = [&](double times, double units) {
+    // Of a row of one value nothing is taken at once.
+    if (points <= 1) return Rounds{times, times};
+    const double accesses = times * ceil_over(ceil_over(points, vector), units);
+    return Rounds{accesses * vector, accesses};
+  };
+  switch (scheme) {
+    case Scheme::thread:
+      if (columns_) {
+        const double own = ceil_over(points, static_cast<double>(s.splits) * wide / kWarp);
+        return {own * vector, own};
+      }
+      if (points_) return {ceil_over(rows, wide), ceil_over(rows, wide * vector)};
+      return of(ceil_over(rows, wide), 1);
+    case Scheme::warp:
+      return of(ceil_over(rows, wide / kWarp), kWarp);
+    case Scheme::block:
+      return of(rows, wide);
+  }
+  return {};
+}
+
+/// Points of a row at which a group computes each of its operators: where its readers do, once
+/// for those that read at the same index, again for each other index; once where it is the row's.
+std::vector<double> Part::evaluations(const Group& g) const {
+  std::vector<double> out(g.vertices.size());
+  for (std::size_t i = g.vertices.size(); i-- > 0;) {
+    const int v = g.vertices[i];
+    double aligned = 0, others = 0;
+    for (int e : g_.vertex(v).out) {
+      const Edge& edge = g_.edge(e);
+      if (!has(g.vertices, edge.to)) continue;
+      const auto to = static_cast<std::size_t>(std::ranges::lower_bound(g.vertices, edge.to) -
+                                               g.vertices.begin());
+      if (edge.bad.empty())
+        aligned = std::max(aligned, out[to]);
+      else
+        others += out[to];
+    }
+    out[i] = inner(v) <= 1 ? 1 : aligned + others > 0 ? aligned + others : inner(v);
+  }
+  return out;
+}
+
+/// As the paper's: an operator in each group that needs it, what it reads from home with it.
+void Part::cost(Stitched& s, std::int64_t threads) const {
+  double cycles = 0, computed = 0, points = 0;
+  std::vector<bool> stored(c_.vertices.size());
+  for (const Group& g : s.groups) {
+    const std::vector<double> evaluated = evaluations(g);
+    for (std::size_t i = 0; i < g.vertices.size(); ++i) {
+      const int v = g.vertices[i];
+      const Vertex& x = g_.vertex(v);
+      double each = static_cast<double>(x.light) * d_.light +
+                    static_cast<double>(x.expensive) * d_.expensive +
+                    static_cast<double>(x.outside_inputs) * d_.global;
+      double once = 0;  // a row: values that do not change within it
+      for (int e : x.in) read(s, g, g_.edge(e).from, each, once);
+      if (written_home(v) && !stored[place_of(v)]) {
+        stored[place_of(v)] = true;
+        const double stores = static_cast<double>(x.outputs) * d_.global;
+        (x.kind == Kind::reduction ? once : each) += stores;
+      }
+      cycles += rounds(s, g.scheme, evaluated[i], threads).elements * each +
+                rounds(s, g.scheme, 1, threads).elements * once;
+      computed += evaluated[i] * c_.row_count;
+      if (place_first(s, g, v)) points += g_.points(x.loops);
+    }
+    cycles += exchange(s, g, threads);
+  }
+  s.cycles_per_warp = cycles;
+  s.recomputed = points > 0 ? computed / points : 1;
+}
+
+/// As bound_tree() says it: an operator once, an input once, several elements an access.
+void Part::cost_written(Stitched& s, std::int64_t threads) const {
+  const Scheme scheme = s.groups.front().scheme;
+  const Workload& w = g_.workload();
+  std::map<TensorId, double> loads;  // rounds
+  double cycles = 0;
+  for (int v : c_.vertices) {
+    const Vertex& x = g_.vertex(v);
+    const Rounds row = rounds(s, scheme, inner(v), threads);
+    cycles += row.elements * (static_cast<double>(x.light) * d_.light +
+                              static_cast<double>(x.expensive) * d_.expensive);
+    for (const Access& a : w.op(x.op).inputs) {
+      const OpId producer = w.producer(a.tensor);
+      const bool own = producer.valid() && std::ranges::any_of(c_.vertices, [&](int u) {
+                         return g_.vertex(u).op == producer;
+                       });
+      if (own) continue;
+      LoopSet indexed;
+      for (const Affine& index : a.index)
+        for (const Term& t : index.terms) indexed |= LoopSet(t.loop);
+      double& most = loads[a.tensor];
+      most = std::max(most,
+                      rounds(s, scheme, g_.points(x.loops & indexed & ~c_.rows), threads).accesses);
+    }
+    if (written_home(v))
+      cycles +=
+          static_cast<double>(x.outputs) * d_.global *
+          rounds(s, scheme, !x.reduced.empty() && !columns_ ? tile(v) : inner(v), threads).accesses /
+          (!x.reduced.empty() && columns_ ? std::max(1.0, row.accesses)
+           : partial(v)               ? static_cast<double>(s.rows_in_turn)
+                                      : 1);
+  }
+  for (const auto& [tensor, times] : loads) cycles += times * d_.global;
+  for (const Group& g : s.groups) {
+    double each = 0, once = 0;
+    if (g.sub_root) each_reader(s, g.root, [&](const Group& r) { read(s, r, g.root, each, once); });
+    cycles += rounds(s, scheme, tile(g.root), threads).accesses * each +
+              rounds(s, scheme, 1, threads).accesses * once + exchange(s, g, threads);
+  }
+  s.cycles_per_warp = cycles;
+  s.recomputed = 1;
+}
+
+/// Adds what reading a producer's value takes, where it is none of the group's own.
+void Part::read(const Stitched& s, const Group& own, int from, double& each, double& once) const {
+  if (has(own.vertices, from)) return;
+  if (!in(from)) {
+    each += d_.global;
+    return;
+  }
+  for (const Group& g : s.groups) {
+    if (g.root != from || !g.sub_root) continue;
+    const double cycles = g.scheme == Scheme::block  ? d_.shared
+                          : g.scheme == Scheme::warp ? d_.shuffle
+                                                     : 0;
+    (tile(from) > 1 ? each : once) += cycles;
+  }
+}
+
+/// Combining partial results, and handing on a sub-root's value.
+double Part::exchange(const Stitched& s, const Group& g, std::int64_t threads) const {
+  const double tree = 5 * (d_.shuffle + d_.light);
+  const Vertex& root = g_.vertex(g.root);
+  const auto rows = static_cast<double>(s.rows_per_block);
+  const double results = rounds(s, g.scheme, 1, threads).elements * tile(g.root);
+  double cycles = 0;
+  if (partial(g.root)) return 0;
+  if (root.kind == Kind::reduction && columns_ && threads > kWarp)  // over the warps of a block
+    cycles += static_cast<double>(s.vector) * static_cast<double>(threads / kWarp) * d_.shared +
+              2 * d_.barrier;
+  if (root.kind == Kind::reduction && g.scheme == Scheme::warp) cycles += results * tree;
+  if (root.kind == Kind::reduction && g.scheme == Scheme::block)
+    cycles += results * (2 * tree + 2 * d_.shared) + 2 * rows * d_.barrier;
+  if (g.sub_root && g.scheme == Scheme::block)
+    cycles += rounds(s, g.scheme, tile(g.root), threads).accesses * d_.shared + d_.barrier;
+  return cycles;
+}
+
+}  // namespace tilewright::stitching

@@ -1,0 +1,102 @@
+// Which loop of a part walks memory element after element, and what follows from that.
+#include <algorithm>
+#include <bit>
+
+#include "models/stitching/bound_tree.h"
+#include "models/stitching/loops.h"
+
+namespace tilewright::stitching {
+namespace {
+
+constexpr std::int64_t kAccess =
+    16;  // bytes: the widest access of a thread (CUDA C++ Programming Guide)
+
+/// Calls f(access) for what the part reads from home and writes there.
+template <class F>
+void each_home_access(const Graph& g, const Component& c, F&& f) {
+  const Workload& w = g.workload();
+  for (int v : c.vertices) {
+    const Operator& op = w.op(g.vertex(v).op);
+    for (const Access& a : op.inputs) {
+      const OpId producer = w.producer(a.tensor);
+      const bool own = producer.valid() && std::ranges::any_of(c.vertices, [&](int u) {
+                         return g.vertex(u).op == producer;
+                       });
+      if (!own) f(a);
+    }
+    for (const Output& o : op.outputs) {
+      const auto readers = w.consumers(o.target.tensor);
+      const bool leaves =
+          w.is_output(o.target.tensor) || std::ranges::any_of(readers, [&](OpId r) {
+            return std::ranges::none_of(c.vertices, [&](int u) { return g.vertex(u).op == r; });
+          });
+      if (leaves) f(o.target);
+    }
+  }
+}
+
+}  // namespace
+
+int contiguous_loop(const Graph& g, const Component& c, LoopSet among) {
+  const Workload& w = g.workload();
+  std::vector<std::int64_t> bytes(w.loops().size());
+  each_home_access(g, c, [&](const Access& a) {
+    if (a.index.empty()) return;
+    for (const Term& t : a.index.back().terms)
+      if (t.coefficient == 1) bytes[t.loop.index()] += w.tensor(a.tensor).bytes().value;
+  });
+  int best = -1;
+  for (std::size_t l = 0; l < bytes.size(); ++l)
+    if (among.has(l) && bytes[l] > 0 &&
+        (best < 0 || bytes[l] > bytes[static_cast<std::size_t>(best)]))
+      best = static_cast<int>(l);
+  return best;
+}
+
+bool runs_over_columns(const Graph& g, const Component& c) {
+  const int l = contiguous_loop(g, c, LoopSet::all());
+  const bool rows_of_points = std::ranges::all_of(
+      c.vertices, [&](int v) { return g.points(g.vertex(v).loops & ~c.rows) <= 1; });
+  return l >= 0 && c.rows.has(l) && !rows_of_points;
+}
+
+bool sums_columns(const Graph& g, const Component& c) {
+  if (!runs_over_columns(g, c)) return false;
+  LoopSet loops;
+  for (int v : c.vertices) loops |= g.vertex(v).loops & ~c.rows;
+  int count = 0;
+  loops.each([&](std::size_t) { ++count; });
+  if (count != 1) return false;
+  return std::ranges::all_of(c.vertices, [&](int v) {
+    const Vertex& x = g.vertex(v);
+    const bool read = std::ranges::any_of(x.consumers, [&](int r) { return in(c.vertices, r); });
+    return (x.loops & ~c.rows) == loops && !(!x.reduced.empty() && read);
+  });
+}
+
+bool may_split(const Graph& g, const Component& c) {
+  return sums_columns(g, c) && std::ranges::all_of(c.vertices, [&](int v) {
+           const auto& outputs = g.workload().op(g.vertex(v).op).outputs;
+           return g.vertex(v).reduced.empty() || std::ranges::all_of(outputs, [](const Output& o) {
+                    return o.combine == Combine::sum;
+                  });
+         });
+}
+
+std::int64_t widest_vector(const Graph& g, const Component& c) {
+  int l = contiguous_loop(g, c, LoopSet::all());
+  if (l < 0) return 1;
+  std::int64_t widest = kAccess / smallest_element(g, c);
+  while (widest > 1 && g.extent(l) % widest != 0) widest /= 2;
+  return widest;
+}
+
+std::int64_t smallest_element(const Graph& g, const Component& c) {
+  std::int64_t smallest = kAccess;
+  each_home_access(g, c, [&](const Access& a) {
+    smallest = std::min<std::int64_t>(smallest, size_of(g.workload().tensor(a.tensor).dtype));
+  });
+  return smallest;
+}
+
+}  // namespace tilewright::stitching

@@ -1,0 +1,86 @@
+// The latency-evaluator that lets latencies overlap: `--stitch latency=overlap`.
+#include "models/stitching/overlap.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/stitching/column_roots.h"
+#include "models/stitching/part.h"
+
+namespace tilewright::stitching {
+namespace {
+
+constexpr double kSchedulers =
+    4;  // of an SM, an instruction a cycle each: CUDA C++ Programming Guide
+constexpr double kSpecialLanes =
+    16;  // of an SM, a cycle: CUDA C++ Programming Guide, throughput of instructions
+constexpr double kSharpness = 5;
+constexpr double kAttained = 0.955;  // of DRAM's bandwidth, when its accesses lie best
+// More of DRAM's time a doubling of: turns, whose bytes lie a block's width apart; an SM's bytes of
+// one round, from so many on; warps of a block that do not wait for one another, and leave it one
+// by one.
+constexpr double kScattered = 0.0075, kSpread = 0.012, kSpreadFrom = 4096, kApart = 0.0075;
+constexpr double kAdding = 16;    // cycles of a block of the last round: all add to the same places
+constexpr double kExposed = 0.2;  // of a chain: at the kernel's end
+constexpr double kFilling = 0.055;  // of the time until every place has its first block
+constexpr double kInStep = 0.07;    // of a chain: between the first rounds of blocks
+constexpr double kUnfilled = 0.14;  // of a chain: where the last round leaves all places empty
+
+/// Seconds of the busiest SM over the mean: blocks are whole.
+double uneven(const Device& d, double blocks) {
+  const double each = blocks / static_cast<double>(d.sms);
+  return each > 0 ? std::ceil(each) / each : 1;
+}
+
+}  // namespace
+
+Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
+                double dram_bytes) {
+  const auto sms = static_cast<double>(d.sms);
+  Demand all;
+  double rounds = 0, apart = 1, adding = 0;
+  for (const Demand& p : parts) {
+    all.blocks += p.blocks;
+    all.instructions += p.blocks * p.instructions;
+    all.special += p.blocks * p.special;
+    all.wavefronts += p.blocks * p.wavefronts;
+    all.sectors += p.blocks * p.sectors;
+    if (p.added > 0) adding += p.blocks;
+    if (!p.meets) apart = std::max(apart, p.warps);
+    rounds += p.blocks * p.chain / (resident * sms);
+    all.chain = std::max(all.chain, p.chain);
+    all.turns = std::max(all.turns, p.turns);
+    all.registers = std::max(all.registers, p.registers);
+  }
+  const double of_sm = uneven(d, all.blocks) / sms / d.clock_hz;
+  const double places = resident * sms, waves = all.blocks / places;
+  const double of_round = dram_bytes / std::max(1.0, waves) / sms;
+  const double slower = kScattered * std::log2(all.turns) +
+                        kSpread * std::log2(1 + of_round / kSpreadFrom) + kApart * std::log2(apart);
+  Overlap t{
+      .launch = d.launch / d.clock_hz,
+      .dispatch = all.blocks * d.dispatch / d.clock_hz,
+      .dram = dram_bytes / (kAttained * d.dram_bytes_per_second) * (1 + slower),
+      .fill = all.sectors * kSectorBytes * uneven(d, all.blocks) / sms / d.fill_bytes_per_second,
+      .issue = all.instructions / kSchedulers * of_sm,
+      .special = all.special * kWarp / kSpecialLanes * of_sm,
+      .local = all.wavefronts * of_sm,
+      .latency = std::max(rounds, all.chain) / d.clock_hz};
+  // The second round of blocks waits for the first one's stores; after several they have drifted
+  // apart. The last one leaves places empty.
+  const double steps =
+      waves > 1 ? (kInStep + kUnfilled * (std::ceil(waves) - waves)) / std::floor(waves) : 0;
+  const double exposed =
+      (kExposed + steps) * all.chain + kFilling * std::min(all.blocks, places) * d.dispatch;
+  double sum = 0;
+  for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
+    sum += std::pow(x, kSharpness);
+  if (adding > 0) t.added = t.launch + std::min(adding, places) * kAdding / d.clock_hz;
+  t.seconds = t.launch + t.added +
+              std::max(t.dispatch, std::pow(sum, 1 / kSharpness) + exposed / d.clock_hz);
+  t.turns = all.turns;
+  t.blocks = all.blocks, t.resident = resident, t.chain = all.chain, t.registers = all.registers;
+  return t;
+}
+
+}  // namespace tilewright::stitching

@@ -1,0 +1,342 @@
+// The code generator's search: groups, the schemes of their sub-roots, launch dimensions.
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "core/base/format.h"
+#include "models/stitching/column_roots.h"
+#include "models/stitching/part.h"
+#include "models/stitching/passes.h"
+
+namespace tilewright::stitching {
+namespace {
+
+constexpr std::array<std::int64_t, 4> kBlockSizes = {128, 256, 512, 1024};
+constexpr std::array<std::int64_t, 7> kWrittenThreads = {32, 64, 128, 192, 256, 512, 1024};
+constexpr std::array<Scheme, 3> kThreeSchemes = {Scheme::thread, Scheme::warp, Scheme::block};
+constexpr double kSummedByBlock =
+    32;  // of a column, at least: its part is written for each 32 read
+constexpr std::int64_t kMostTurns = 8;
+constexpr std::size_t kMostGroups = 6;  // of which every combination of schemes is tried
+constexpr std::size_t kBeam = 64;       // combinations that are gone on with where there are more
+constexpr std::size_t kMostExpensive = 8;  // of which every subset is tried
+
+}  // namespace
+
+Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o)
+    : in_block_(c.along >= 0 ? std::optional(g.in_block(c)) : std::nullopt),
+      g_(in_block_ ? *in_block_ : g),
+      d_(d),
+      c_(c),
+      o_(o) {
+  points_ = std::ranges::all_of(c.vertices, [this](int v) { return inner(v) <= 1; });
+  if (!o.written) return;
+  dram_bytes_ = memory_bytes(g, c);
+  columns_ = sums_columns(g, c);
+  over_columns_ = runs_over_columns(g, c);
+  widest_ = widest_vector(g, c);
+  nested_ = has_nested_rows(g, c);
+  running_ = std::ranges::any_of(c.vertices,
+                                 [&](int v) { return g.workload().op(g.vertex(v).op).running; });
+}
+
+// ---- Groups
+// ---------------------------------------------------------------------------------------
+
+/// Which vertices are sub-roots: reductions that are read here always, expensive operators by
+/// choice.
+std::vector<std::vector<bool>> Part::groupings() const {
+  std::vector<bool> reductions(c_.vertices.size());
+  std::vector<std::size_t> expensive, widened;
+  for (std::size_t i = 0; i < c_.vertices.size(); ++i) {
+    const int v = c_.vertices[i];
+    if (!read_inside(v)) continue;
+    if (g_.vertex(v).kind == Kind::reduction) reductions[i] = true;
+    if (g_.vertex(v).kind != Kind::expensive) continue;
+    expensive.push_back(i);
+    const bool wider = std::ranges::any_of(g_.vertex(v).consumers,
+                                           [&](int c) { return in(c) && inner(c) > inner(v); });
+    if (wider) widened.push_back(i);
+  }
+  const auto with = [&](std::span<const std::size_t> more) {
+    std::vector<bool> all = reductions;
+    for (std::size_t i : more) all[i] = true;
+    return all;
+  };
+  std::vector<std::vector<bool>> out = {reductions};
+  if (o_.groupings == Groupings::each && expensive.size() <= kMostExpensive) {
+    for (std::size_t set = 1; set < std::size_t{1} << expensive.size(); ++set) {
+      std::vector<std::size_t> more;
+      for (std::size_t i = 0; i < expensive.size(); ++i)
+        if ((set >> i & 1) != 0) more.push_back(expensive[i]);
+      out.push_back(with(more));
+    }
+    return out;
+  }
+  for (const auto& more : {widened, expensive})
+    if (std::ranges::find(out, with(more)) == out.end()) out.push_back(with(more));
+  return out;
+}
+
+std::vector<Group> Part::groups_of(const std::vector<bool>& sub_roots) const {
+  std::vector<Group> out;
+  for (std::size_t i = 0; i < c_.vertices.size(); ++i) {
+    const int v = c_.vertices[i];
+    if (!sub_roots[i] && read_inside(v)) continue;
+    Group group{.root = v, .sub_root = sub_roots[i], .vertices = feeding(v, sub_roots)};
+    // Roots that run over the same points share a loop: kernel packing's loop fusion
+    // (section 4.1).
+    const auto same = std::ranges::find_if(out, [&](const Group& o) {
+      return !o.sub_root && !group.sub_root && g_.vertex(v).reduced.empty() &&
+             g_.vertex(o.root).reduced.empty() &&
+             (g_.vertex(o.root).loops & ~c_.rows) == (g_.vertex(v).loops & ~c_.rows);
+    });
+    if (same == out.end()) {
+      out.push_back(std::move(group));
+      continue;
+    }
+    std::vector<int> all;
+    std::ranges::set_union(same->vertices, group.vertices, std::back_inserter(all));
+    group.vertices = std::move(all);
+    out.erase(same);
+    out.push_back(std::move(group));
+  }
+  return out;
+}
+
+/// What is computed for a root: backwards up to the next sub-roots.
+std::vector<int> Part::feeding(int root, const std::vector<bool>& sub_roots) const {
+  std::vector<int> out = {root}, stack = {root};
+  while (!stack.empty()) {
+    const int v = stack.back();
+    stack.pop_back();
+    for (int e : g_.vertex(v).in) {
+      const int from = g_.edge(e).from;
+      if (!in(from) || sub_roots[place_of(from)]) continue;
+      if (std::ranges::find(out, from) != out.end()) continue;
+      out.push_back(from);
+      stack.push_back(from);
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+// ---- Schemes
+// --------------------------------------------------------------------------------------
+
+bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
+  if (!local(s) || !place(s, threads)) return false;
+  if (s.spread != Spread::turns)
+    cost_spread(s, threads);
+  else
+    s.written ? cost_written(s, threads) : cost(s, threads);
+  if (running_) s.demand.chain = d_.block + s.cycles_per_warp;
+  f(s);
+  return true;
+}
+
+void Part::each(std::int64_t threads, const Seen& f) const {
+  for (const std::vector<bool>& sub_roots : groupings()) {
+    Stitched s{.component = c_, .groups = groups_of(sub_roots), .written = o_.written};
+    if (s.written)
+      each_written(s, threads, f);
+    else if (c_.along >= 0)
+      return;  // the paper's schedules have whole rows
+    else if (s.groups.size() > kMostGroups)
+      each_by_beam(s, threads, f);
+    else
+      each_of_paper(s, threads, f);
+  }
+}
+
+/// Every combination of schemes.
+void Part::each_of_paper(Stitched& s, std::int64_t threads, const Seen& f) const {
+  std::size_t combinations = 1;
+  for (std::size_t i = 0; i < s.groups.size(); ++i) combinations *= kThreeSchemes.size();
+  for (std::size_t n = 0; n < combinations; ++n) {
+    std::size_t rest = n;
+    for (Group& g : s.groups) {
+      g.scheme = kThreeSchemes[rest % kThreeSchemes.size()];
+      rest /= kThreeSchemes.size();
+    }
+    try_one(s, threads, f);
+  }
+}
+
+/// From all roots alike and all sub-roots alike on, a group at a time: the best combinations so far
+/// with each scheme for that group, and for its readers where its value would stay in a register.
+void Part::each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const {
+  std::vector<std::pair<double, std::vector<Scheme>>> beam;
+  std::set<std::vector<Scheme>> seen;
+  const auto consider = [&](const std::vector<Scheme>& schemes) {
+    if (!seen.insert(schemes).second) return;
+    for (std::size_t i = 0; i < schemes.size(); ++i) s.groups[i].scheme = schemes[i];
+    if (try_one(s, threads, f)) beam.emplace_back(latency(s, threads), schemes);
+  };
+  for (Scheme of_roots : kThreeSchemes)
+    for (Scheme of_sub_roots : kThreeSchemes) {
+      std::vector<Scheme> schemes;
+      for (const Group& g : s.groups) schemes.push_back(g.sub_root ? of_sub_roots : of_roots);
+      consider(schemes);
+    }
+  for (std::size_t at = 0; at < s.groups.size(); ++at) {
+    const auto from = beam;
+    for (const auto& [cycles, schemes] : from)
+      for (Scheme scheme : kThreeSchemes) {
+        std::vector<Scheme> changed = schemes;
+        changed[at] = scheme;
+        if (s.groups[at].sub_root && scheme != Scheme::block)
+          each_reader(s, s.groups[at].root, [&](const Group& reader) {
+            changed[static_cast<std::size_t>(&reader - s.groups.data())] = scheme;
+          });
+        consider(changed);
+      }
+    std::ranges::stable_sort(beam, {}, [](const auto& state) { return state.first; });
+    if (beam.size() > kBeam) beam.resize(kBeam);
+  }
+}
+
+/// One scheme for all groups, every width of access, of points several turns a thread, of several
+/// loops within a row each way to share them out and, over columns, every number of blocks that the
+/// GPU may need. A warp or block along a column would take
+/// a sector for an element: left out.
+void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const {
+  const double most =
+      columns_ && may_split(g_, c_)
+          ? std::min(inner(c_.vertices.front()) / kSummedByBlock, static_cast<double>(4 * d_.sms))
+          : 1;
+  for (Scheme scheme : kThreeSchemes) {
+    // A row of a point is a thread's; a warp or block would have nothing else to do.
+    if (scheme != Scheme::thread && (points_ || (over_columns_ && columns_))) continue;
+    if (scheme != Scheme::block && c_.along >= 0) continue;
+    for (Group& g : s.groups) g.scheme = scheme;
+    if (!c_.partial.empty()) {
+      each_run(s, threads, f);
+      continue;
+    }
+    for (s.vector = 1; c_.along < 0 && s.vector <= widest_; s.vector *= 2)
+      for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
+        for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
+          try_one(s, threads, f);
+    s.turns = s.splits = 1;
+    if (!nested_ || scheme == Scheme::thread) continue;
+    for (Spread spread : {Spread::others, Spread::contiguous}) {
+      s.spread = spread;
+      for (s.vector = 1; s.vector <= widest_; s.vector *= 2) try_one(s, threads, f);
+    }
+    s.spread = Spread::turns;
+  }
+}
+
+/// Every width of access and every run of rows.
+void Part::each_run(Stitched& s, std::int64_t threads, const Seen& f) const {
+  const std::int64_t units = s.groups.front().scheme == Scheme::warp ? threads / kWarp : 1;
+  for (s.vector = 1; s.vector <= widest_; s.vector *= 2)
+    for (std::int64_t in_turn : row_runs(g_, d_, c_, units)) {
+      s.rows_in_turn = in_turn;
+      try_one(s, threads, f);
+    }
+}
+
+/// A value in a register is read by its own thread or warp only, and is a single one a row.
+bool Part::local(const Stitched& s) const {
+  for (const Group& g : s.groups) {
+    if (!g.sub_root || g.scheme == Scheme::block) continue;
+    if (tile(g.root) > 1) return false;
+    bool all = true;
+    each_reader(s, g.root, [&](const Group& r) { all = all && r.scheme == g.scheme; });
+    if (!all) return false;
+  }
+  return true;
+}
+
+double Part::latency(const Stitched& s, std::int64_t threads) const {
+  const auto resident = static_cast<double>(occupancy(d_, s.registers, s.shared_bytes, threads));
+  if (s.written && o_.latency == Latency::overlap)
+    return overlap(d_, {&s.demand, 1}, resident_blocks(d_, s.demand, s.shared_bytes), dram_bytes_)
+        .seconds;
+  return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp;
+}
+
+std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried) const {
+  std::optional<Stitched> best;
+  double least = 0;
+  each(threads, [&](const Stitched& s) {
+    ++tried;
+    const double cycles = latency(s, threads);
+    if (best && cycles >= least) return;
+    best = s;
+    least = cycles;
+  });
+  return best;
+}
+
+std::span<const std::int64_t> threads_of(const Options& o) {
+  if (o.written) return kWrittenThreads;
+  return kBlockSizes;
+}
+
+bool Part::any() const {
+  std::int64_t tried = 0;
+  return std::ranges::any_of(
+      threads_of(o_), [&](std::int64_t threads) { return best(threads, tried).has_value(); });
+}
+
+std::string Part::why_unwritten() const {
+  std::string why;
+  for (Scheme scheme : kThreeSchemes) {
+    Stitched s{.component = c_, .groups = groups(), .written = true};
+    for (Group& group : s.groups) group.scheme = scheme;
+    rows_and_blocks(s, kThreadsOfTrips);
+    if (const auto tree = bound_tree(g_, d_, s, kThreadsOfTrips); !tree) why = tree.reason();
+  }
+  return why.empty() ? "no schedule with units fits an SM" : why;
+}
+
+namespace {
+
+/// The best schedule of each packing of the pattern; none where nothing fits.
+std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Options& o,
+                                      std::span<const std::vector<Component>> packings,
+                                      std::int64_t& tried) {
+  std::optional<StitchedKernel> best;
+  for (const std::vector<Component>& parts : packings)
+    for (std::int64_t threads : threads_of(o)) {
+      std::vector<Stitched> chosen;
+      for (const Component& c : parts)
+        if (auto s = Part(g, d, c, o).best(threads, tried)) chosen.push_back(std::move(*s));
+      if (chosen.size() != parts.size()) continue;
+      StitchedKernel k = put_together(g, d, o, std::move(chosen), threads);
+      if (k.occupancy > 0 && (!best || price_of(k, o) < price_of(*best, o))) best = std::move(k);
+    }
+  return best;
+}
+
+}  // namespace
+
+Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o) {
+  const auto packings = packings_of(g, p, o.most_operators);
+  if (packings.empty()) return Reason{"the operators cannot be one kernel"};
+  std::int64_t tried = 0;
+  std::optional<StitchedKernel> best = best_of(g, d, o, packings, tried);
+  if (!best && o.written && o.latency == Latency::overlap) {
+    std::string why;  // else its parts have schedules, of no common number of threads
+    for (const Component& c : packings.front())
+      if (why.empty() && !Part(g, d, c, o).any()) why = Part(g, d, c, o).why_unwritten();
+    if (why.empty()) why = "its parts have no schedules for blocks of the same number of threads";
+    return without_units(g, d, p, o, std::move(why));
+  }
+  if (!best && o.written) {
+    Options of_paper = o;
+    of_paper.written = false;
+    return stitch(g, d, p, of_paper);
+  }
+  if (!best)
+    return Reason{
+        formatted("no schedule of {} fits an SM", g.workload().op(g.vertex(p.front()).op).name)};
+  best->schedules = tried;
+  return *best;
+}
+
+}  // namespace tilewright::stitching

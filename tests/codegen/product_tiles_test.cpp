@@ -1,0 +1,130 @@
+// What a product's tiles take, as estimated for models, against what the CUDA emitter lays out; the
+// best tile against all others; and sums that share registers because they are not alive together.
+#include "core/lowering/gpu/product_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/base/format.h"
+#include "core/plan/file.h"
+#include "tests/codegen/cuda_support.h"
+
+namespace tilewright {
+namespace {
+
+using lowering::ProductShape;
+using lowering::ProductTile;
+
+cuda::Source emitted(const Workload& w, Kernel kernel) {
+  const auto s = resolve({.kernels = {std::move(kernel)}}, std::make_shared<const Workload>(w),
+                         std::make_shared<const Machine>(named_machine("h200")));
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  const auto source = cuda::emit(*s, {});
+  if (!source.ok()) throw std::runtime_error(source.reason());
+  return *source;
+}
+
+TEST(ProductTiles, TakeWhatTheEmitterLaysOut) {
+  std::mt19937_64 random(20291);
+  const auto draw = [&](int from, int to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  for (int i = 0; i < 60; ++i) {
+    const bool half = i % 2 == 0;
+    // Rows begin at multiples of 16 bytes.
+    const ProductShape shape{.rows = draw(2, 1200),
+                             .columns = 8 * draw(1, 200),
+                             .depth = 8 * draw(2, 200),
+                             .element = half ? 2 : 4};
+    const Workload w = named_workload(formatted("gemm:m={},n={},k={},dtype={}", shape.rows,
+                                                shape.columns, shape.depth, half ? "f16" : "f32"));
+    const auto unit = lowering::product_unit(named_machine("h200"), w.dtype());
+    ASSERT_TRUE(unit);
+    const auto tile = lowering::best_tile(*unit, shape);
+    ASSERT_TRUE(tile) << w.name();
+    Kernel kernel{.name = "one"};
+    kernel.tree =
+        parse_tree(formatted("m/{}@grid n/{}@grid ( k/{} ( L.A@x{} L.B@x{} C.gemm ) S.C )",
+                             tile->rows, tile->columns, tile->depth, tile->stages, tile->stages));
+    kernel.launch.warps = tile->warps;
+    const cuda::Launch launch = emitted(w, kernel).launches.back();
+    EXPECT_EQ(launch.blocks, tile->blocks) << w.name();
+    EXPECT_EQ(launch.threads, tile->threads) << w.name();
+    EXPECT_EQ(launch.shared_bytes, tile->shared.value) << w.name() << " " << to_text(kernel.tree);
+  }
+}
+
+TEST(ProductTiles, NoOtherTileIsFaster) {
+  for (const ProductShape& shape :
+       {ProductShape{384, 768, 768}, ProductShape{384, 768, 3072}, ProductShape{384, 384, 64, 12},
+        ProductShape{17, 4096, 1000}, ProductShape{4096, 4096, 4096},
+        ProductShape{512, 512, 512, 1, 4}}) {
+    const auto unit =
+        lowering::product_unit(named_machine("h200"), shape.element == 2 ? DType::f16 : DType::f32);
+    const auto best = lowering::best_tile(*unit, shape);
+    ASSERT_TRUE(best);
+    EXPECT_LE(best->shared.value, unit->shared.value);
+    EXPECT_LE(best->threads * best->registers, unit->registers);
+    // Less than all the arithmetic or all the bytes takes no tile.
+    const double flops = 2.0 * static_cast<double>(shape.rows * shape.columns) *
+                         static_cast<double>(shape.depth * shape.batch);
+    EXPECT_GE(best->seconds, flops / unit->flops);
+    for (std::int64_t m : {16, 48, 64, 128})
+      for (std::int64_t n : {16, 64, 96, 128})
+        for (std::int64_t k : {16, 64}) {
+          ProductTile t{.rows = std::min(m, shape.rows),
+                        .columns = std::min(n, shape.columns),
+                        .depth = std::min(k, shape.depth)};
+          t.operands = {{t.rows, t.depth, shape.element}, {t.depth, t.columns, shape.element}};
+          t.steps = ceil_div(shape.depth, t.depth);
+          t.blocks =
+              shape.batch * ceil_div(shape.rows, t.rows) * ceil_div(shape.columns, t.columns);
+          if (lowering::estimate(*unit, t)) {
+            EXPECT_GE(t.seconds, best->seconds * (1 - 1e-12));
+          }
+        }
+  }
+}
+
+TEST(ProductTiles, SumsThatAreNotAliveTogetherShareRegisters) {
+  // Four tiles of 64 sums a thread: two of them would not fit.
+  const Workload w = workload_from_yaml(
+      "name: chain\ndtype: f16\nloops: {m: 128, n: 128, k: 64}\noperators:\n"
+      "  - C[m,n] += A[m,k] * B[k,n]\n  - D[m,n] = relu(C[m,n])\n  - E[m,n] = D[m,n] * 0.5\n"
+      "  - F[m,n] = exp(E[m,n] * 0.01)\n",
+      "test");
+  Kernel kernel{.name = "one"};
+  kernel.tree = parse_tree("m/128@grid n/128@grid ( k/32 ( L.A L.B C.C ) C.D C.E C.F S.F )");
+  kernel.launch.warps = 8;
+  const cuda::Source source = emitted(w, kernel);
+  for (const cuda::TileUse& t : source.tiles)
+    if (t.tensor != "A" && t.tensor != "B") {
+      EXPECT_EQ(t.place, "registers") << t.tensor << t.reason;
+    }
+  const auto module = testing::build_cuda({source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto run = testing::run_cuda(*module, source, w, 1);
+  ASSERT_TRUE(run) << run.reason();
+  EXPECT_TRUE(run->report.clean());
+  EXPECT_LT(run->error, 4e-3);
+}
+
+/// What is read again later is alive until then, also around a loop.
+TEST(ProductTiles, SumsThatAreAliveTogetherDoNot) {
+  const Workload w = workload_from_yaml(
+      "name: both\ndtype: f16\nloops: {m: 128, n: 128, k: 64}\noperators:\n"
+      "  - C[m,n] += A[m,k] * B[k,n]\n  - D[m,n] += A[m,k] * G[k,n]\n"
+      "  - E[m,n] = C[m,n] + D[m,n]\n",
+      "test");
+  Kernel kernel{.name = "one"};
+  kernel.tree = parse_tree("m/128@grid n/128@grid ( k/32 ( L.A L.B L.G C.C C.D ) C.E S.E )");
+  kernel.launch.warps = 8;
+  int in_shared = 0;
+  for (const cuda::TileUse& t : emitted(w, kernel).tiles)
+    in_shared += (t.tensor == "C" || t.tensor == "D") && t.place != "registers";
+  EXPECT_GT(in_shared, 0);
+}
+
+}  // namespace
+}  // namespace tilewright

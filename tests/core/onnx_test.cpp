@@ -1,0 +1,253 @@
+// Does an ONNX file become the workload that it says, and is every other file refused in one line?
+// tests/python/test_onnx.py holds each operator against another implementation.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "core/base/error.h"
+#include "core/workload/import/onnx_import.h"
+#include "core/workload/reference/evaluate.h"
+#include "core/workload/text.h"
+#include "tests/core/onnx_models.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace tilewright {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace onnx_test;  // NOLINT: the vocabulary of this test
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+/// A folder of this test's own.
+class Onnx : public testing::Test {
+ protected:
+  Onnx() : folder_(fs::temp_directory_path() / ("tilewright-onnx-" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_ / "model");
+  }
+  ~Onnx() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / "model" / name).string(); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+    return path(name);
+  }
+  OnnxImport import(const Graph& g, const OnnxOptions& options = {}) const {
+    return import_onnx(write("model.onnx", model(g)), options);
+  }
+  std::string error(const Graph& g, const OnnxOptions& options = {}) const {
+    try {
+      import(g, options);
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "taken";
+  }
+
+  fs::path folder_;
+};
+
+std::vector<double> values(const OnnxImport& made, const std::string& onnx,
+                           const TensorValues& inputs) {
+  const Workload& w = made.workload;
+  return evaluate(w, inputs).at(w.find_tensor(made.tensors.at(onnx)).value().index());
+}
+
+std::vector<std::string> operators(const Workload& w) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) out.push_back(to_text(w, OpId(i)));
+  return out;
+}
+
+Graph product() {
+  return {.nodes = {node("MatMul", {"x", "w"}, {"product"}), node("Relu", {"product"}, {"y"})},
+          .tensors = {floats("w", {2, 3}, {1, 2, 3, -4, -5, -6})},
+          .inputs = {value("x", {4, 2})},
+          .outputs = {value("y", {4, 3})}};
+}
+
+TEST_F(Onnx, AProductIsTheProductOfTheFilesWeights) {
+  const OnnxImport made = import(product());
+  EXPECT_THAT(operators(made.workload),
+              ElementsAre("product: product[i4,i3] += x[i4,i2] * w[i2,i3]",
+                          "y: y[i4,i3] = relu(product[i4,i3])"));
+  const Workload& w = made.workload;
+  TensorValues in = random_inputs(w, 1);
+  EXPECT_THAT(in[w.find_tensor("w")->index()], ElementsAre(1, 2, 3, -4, -5, -6));
+  in[w.find_tensor("x")->index()] = {1, 0, 0, 1, -1, -1, 2, 1};
+  EXPECT_THAT(values(made, "y", in), ElementsAre(1, 2, 3, 0, 0, 0, 3, 3, 3, 0, 0, 0));
+}
+
+TEST_F(Onnx, ThePlacesOfWeightsReadBack) {
+  const Workload w = import(product()).workload;
+  const std::string text = to_yaml(w);
+  EXPECT_THAT(text, HasSubstr("f32 at "));
+  EXPECT_EQ(workload_from_yaml(text, "again"), w);
+  EXPECT_EQ(workload_from_json(nlohmann::json::parse(to_json(w).dump()), "again"), w);
+  EXPECT_EQ(random_inputs(workload_from_yaml(text, "again"), 1), random_inputs(w, 1));
+}
+
+TEST_F(Onnx, NumbersAreReadHoweverTheyAreStored) {
+  std::ofstream(path("weights.bin"), std::ios::binary)
+      .write("\0\0\0\0\0\0\x80\x3f\0\0\0\x40", 12);  // 0, 1, 2
+  const Graph g{.nodes = {node("Add", {"x", "a"}, {"p"}), node("Add", {"p", "b"}, {"q"}),
+                          node("Add", {"q", "c"}, {"y"})},
+                .tensors = {floats("a", {2}, {1, 2}), packed_floats("b", {2}, {10, 20}),
+                            outside("c", {2}, "weights.bin", 4)},
+                .inputs = {value("x", {2})},
+                .outputs = {value("y", {2})}};
+  const OnnxImport made = import(g);
+  TensorValues in = random_inputs(made.workload, 1);
+  in[made.workload.find_tensor("x")->index()] = {100, 200};
+  EXPECT_THAT(values(made, "y", in), ElementsAre(112, 224));
+}
+
+TEST_F(Onnx, DataOutsideOfTheModelsFolderAreNotRead) {
+  std::ofstream(folder_ / "secret") << "12345678";
+  fs::create_symlink(folder_ / "secret", path("link"));
+  for (const std::string at : {"../secret", "link", "/etc/passwd", "a/../../secret", ""}) {
+    const Graph g{.nodes = {node("Add", {"x", "c"}, {"y"})},
+                  .tensors = {outside("c", {2}, at, 0)},
+                  .inputs = {value("x", {2})},
+                  .outputs = {value("y", {2})}};
+    EXPECT_THAT(error(g), HasSubstr("is no place for its data")) << at;
+  }
+}
+
+TEST_F(Onnx, EverySymbolicDimensionIsNamed) {
+  Graph g = product();
+  g.inputs = {value("x", {-1, 2}), value("other", {-2, -3})};
+  EXPECT_THAT(error(g), HasSubstr("dimensions: n, o, p are not bound"));
+  EXPECT_THAT(error(g, {.bind = {{"n", 4}, {"o", 1}}}), HasSubstr("dimensions: p is not bound"));
+  EXPECT_THAT(error(g, {.bind = {{"q", 4}}}), HasSubstr("q is no symbolic dimension"));
+  const OnnxImport made = import(g, {.bind = {{"n", 4}, {"o", 1}, {"p", 2}}});
+  EXPECT_THAT(made.unused, ElementsAre("other"));
+  EXPECT_EQ(named_workload(path("model.onnx") + ":n=4,o=1,p=2"), made.workload);
+}
+
+TEST_F(Onnx, EveryNodeThatIsNotSupportedIsNamed) {
+  Graph g = product();
+  g.nodes = {node("ArgMax", {"x"}, {"most"}), node("MatMul", {"x", "w"}, {"product"}),
+             node("Magic", {"product"}, {"z"}), node("Relu", {"z"}, {"y"})};
+  const std::string what = error(g);
+  EXPECT_THAT(what, HasSubstr("2 nodes cannot be imported"));
+  EXPECT_THAT(what, HasSubstr("\n  most: ArgMax: the operator is not supported"));
+  EXPECT_THAT(what, HasSubstr("\n  z: Magic: the operator is not supported"));
+  g.others = {value("z", {4, 3})};
+  const OnnxImport made = import(g, {.skip = true});
+  EXPECT_EQ(made.skipped.size(), 2u);
+  EXPECT_THAT(operators(made.workload),
+              testing::UnorderedElementsAre("y: y[i4,i3] = relu(z[i4,i3])",
+                                            "product: product[i4,i3] += x[i4,i2] * w[i2,i3]"));
+}
+
+// A transformer's heads are dimensions: no operator moves anything.
+TEST_F(Onnx, HeadsAreIndices) {
+  std::vector<float> weights(24, 0.5F);
+  weights[0] = 1;  // weights that are all the same are one number
+  const Graph g{
+      .nodes = {node("MatMul", {"x", "wq"}, {"q"}), node("Reshape", {"q", "heads"}, {"q4"}),
+                node("Transpose", {"q4"}, {"qt"}, {attribute_ints("perm", {0, 2, 1, 3})}),
+                node("MatMul", {"x", "wk"}, {"k"}), node("Reshape", {"k", "heads"}, {"k4"}),
+                node("Transpose", {"k4"}, {"kt"}, {attribute_ints("perm", {0, 2, 3, 1})}),
+                node("MatMul", {"qt", "kt"}, {"s"})},
+      .tensors = {floats("wq", {4, 6}, weights),
+                  floats("wk", {4, 6}, weights),
+                  integers("heads", {4}, {0, 0, 2, 3})},
+      .inputs = {value("x", {1, 5, 4})},
+      .outputs = {value("s", {1, 2, 5, 5})}};
+  EXPECT_THAT(operators(import(g).workload),
+              ElementsAre("q: q[i5,i2,i3] += x[i5,i4] * wq[i4,i2,i3]",
+                          "k: k[j5,i2,i3] += x[j5,i4] * wk[i4,i2,i3]",
+                          "s: s[i2,i5,j5] += q[i5,i2,i3] * k[j5,i2,i3]"));
+}
+
+// Outside of an image the largest of nothing is no zero.
+TEST_F(Onnx, TheLargestOfAWindowAtTheEdgeMayBeNegative) {
+  Graph g{.nodes = {node("MaxPool", {"x"}, {"y"},
+                         {attribute_ints("kernel_shape", {3}), attribute_ints("pads", {1, 1})})},
+          .inputs = {value("x", {1, 1, 3})},
+          .outputs = {value("y", {1, 1, 3})}};
+  const OnnxImport made = import(g);
+  TensorValues in(made.workload.tensors().size());
+  in[made.workload.find_tensor(made.tensors.at("x"))->index()] = {-3, -2, -1};
+  EXPECT_THAT(values(made, "y", in), ElementsAre(-2, -1, -1));
+}
+
+// Cuts that do not divide one another are read by a constant index.
+TEST_F(Onnx, AReshapeThatNoIndexSaysIsACopy) {
+  Graph g{.nodes = {node("Relu", {"x"}, {"a"}), node("Reshape", {"a", "to"}, {"b"}),
+                    node("Transpose", {"b"}, {"y"}, {attribute_ints("perm", {1, 0})})},
+          .tensors = {integers("to", {2}, {3, 2})},
+          .inputs = {value("x", {2, 3})},
+          .outputs = {value("y", {2, 3})}};
+  const OnnxImport made = import(g);
+  TensorValues in = random_inputs(made.workload, 1);
+  in[made.workload.find_tensor(made.tensors.at("x"))->index()] = {0, 1, 2, 3, 4, 5};
+  EXPECT_THAT(values(made, "y", in), ElementsAre(0, 2, 4, 1, 3, 5));
+}
+
+TEST_F(Onnx, WhatIsNoModelIsRefused) {
+  const std::string good = model(product());
+  for (const std::string& bytes :
+       {std::string(), std::string("no model"), good.substr(0, good.size() / 2)}) {
+    const std::string file = write("bad.onnx", bytes);
+    EXPECT_THROW(import_onnx(file), InputError);
+  }
+  EXPECT_THROW(import_onnx(path("missing.onnx")), InputError);
+  EXPECT_THROW(import_onnx(folder_.string()), InputError);
+  Graph g = product();
+  g.tensors = {floats("w", {std::int64_t{1} << 40, std::int64_t{1} << 40}, {1})};
+  EXPECT_THAT(error(g), HasSubstr("has too many elements"));
+  g.tensors = {floats("w", {1000000, 1000000}, {1})};
+  EXPECT_THAT(error(g), HasSubstr("4 bytes are not its shape's"));
+}
+
+// What make fuzz begins with, broken in 300 ways: each is taken or refused, in one line but for the
+// nodes that are named.
+TEST_F(Onnx, BrokenFilesAreRefused) {
+  std::vector<std::string> seeds;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(TILEWRIGHT_SOURCE_DIR) / "tests/fuzz/corpus/onnx")) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    seeds.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  std::ranges::sort(seeds);
+  ASSERT_GE(seeds.size(), 5u);
+  std::mt19937_64 draw(7);
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes = seeds[draw() % seeds.size()];
+    if (i % 3 == 0) bytes.resize(draw() % bytes.size());
+    for (std::size_t n = 1 + draw() % 8; !bytes.empty() && i % 3 != 0 && n > 0; --n) {
+      const std::size_t at = draw() % bytes.size();
+      if (draw() % 3 == 0)
+        bytes.erase(at, 1 + draw() % 4);
+      else if (draw() % 2 == 0)
+        bytes.insert(at, 1, static_cast<char>(draw()));
+      else
+        bytes[at] = static_cast<char>(draw());
+    }
+    SCOPED_TRACE("seed 7, case " + std::to_string(i));
+    try {
+      fuzz::use(import_onnx(bytes, "broken.onnx", {.bind = {}, .skip = i % 2 == 0}).workload);
+    } catch (const InputError& e) {
+      ++refused;
+      const std::string what = e.what();
+      EXPECT_THAT(what, HasSubstr("broken.onnx"));
+      if (what.find("cannot be imported") == what.npos) {
+        EXPECT_THAT(what, Not(HasSubstr("\n")));
+      }
+    }
+  }
+  EXPECT_GT(refused, 150);
+}
+
+}  // namespace
+}  // namespace tilewright

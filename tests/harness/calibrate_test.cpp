@@ -1,0 +1,85 @@
+// calibrate: what is believed, and what a machine file says of it.
+#include "harness/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include "core/machine/host_facts.h"
+
+namespace tilewright::harness {
+namespace {
+
+TEST(Calibrate, NumbersThatScatterAreRefusedWithTheNumbers) {
+  const Result<Gauged> good = gauged("copy", {1.02, 5.0, 1.0, 1.01, 1.03, 1.04, 9.0});
+  ASSERT_TRUE(good.ok()) << good.reason();
+  EXPECT_DOUBLE_EQ(good->seconds, 1.0);
+  EXPECT_NEAR(good->spread, 0.04, 1e-12);
+  EXPECT_EQ(good->samples, 7);
+  const Result<Gauged> bad = gauged("copy", {1.0, 1.3, 1.5, 1.7, 2.0, 2.5});
+  ASSERT_FALSE(bad.ok());
+  EXPECT_NE(bad.reason().find("copy"), std::string::npos);
+  EXPECT_NE(bad.reason().find("100 %"), std::string::npos) << bad.reason();
+  EXPECT_FALSE(gauged("copy", {1.0, 1.0, 1.0, 1.0}).ok());
+  EXPECT_FALSE(gauged("copy", {0.0, 0.0, 0.0, 0.0, 0.0}).ok());
+}
+
+std::map<std::string, Gauged> numbers() {
+  std::map<std::string, Gauged> all;
+  const auto add = [&](const char* name, double seconds) {
+    all[name] = {.seconds = seconds, .spread = 0.01, .samples = 40, .date = "2026-11-24T00:00:00Z"};
+  };
+  add("cycle", 0.25e-9);
+  add("bandwidth L2", 1e-11), add("bandwidth L3", 2e-11);
+  add("bandwidth home", 3e-11), add("bandwidth home, one core", 5e-11);
+  add("latency L2", 4e-9), add("latency L3", 20e-9), add("latency home", 90e-9);
+  add("copy", 1e-9);
+  // 96 x 128 in blocks of 6 rows and 4 vectors of 16 lanes: 768 vectors, 32 blocks; a vector's
+  // multiply-add a cycle, 20 cycles a block, a load and a store of every vector.
+  add("product deep", (512 * 768 + 32 * 20 + 2 * 768) * 0.25e-9);
+  add("product short", (32 * 768 + 32 * 20 + 2 * 768) * 0.25e-9);
+  add("points light", 3.5 * 0.25e-9), add("points expensive", 3e-9), add("points library", 10e-9);
+  add("region", 2e-6);
+  return all;
+}
+
+Machine a_host() {
+  HostTopology t{.caches = {{.level = 1, .size = 32 << 10, .line = 64, .ways = 8, .instances = 2},
+                            {.level = 2, .size = 1 << 20, .line = 64, .ways = 8, .instances = 2},
+                            {.level = 3, .size = 32 << 20, .line = 64, .ways = 16, .instances = 1}},
+                 .cores = 2,
+                 .source = "test"};
+  return machine_of_host(
+      t,
+      {.model = "test", .cores = 2, .vector_bytes = 64, .registers = 32, .vector_name = "AVX-512"});
+}
+
+TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
+  const Machine m = with_measured(a_host(), numbers());
+  const ComputeUnit& core = m.units.front();
+  EXPECT_NEAR(core.clock_hz, 4e9, 1);
+  EXPECT_NEAR(core.peak.at("f32").value, 2 * 4e9 * 32, 1e6);  // two cores, 16 lanes, 2 operations
+  EXPECT_NEAR(core.cycles.at("call"), 20, 0.01);
+  EXPECT_NEAR(core.cycles.at("light"), 1, 0.01);
+  EXPECT_NEAR(core.cycles.at("stream"), 12.8, 0.01);
+  EXPECT_NEAR(core.cycles.at("dram"), 360, 0.5);
+  EXPECT_NEAR(m.levels[1].bandwidth.value, 1 / 3e-11, 1);
+  EXPECT_NEAR(m.levels[2].bandwidth.value, 1 / 2e-11, 1);
+  EXPECT_NEAR(m.levels[3].bandwidth.value, 1 / 1e-11, 1);
+  for (const char* key : {"clock", "peak.f32", "cycles.call", "cycles.region"})
+    EXPECT_TRUE(core.sources.at(key).starts_with("measured 2026-11-24T00:00:00Z: ")) << key;
+  EXPECT_NE(m.levels[1].sources.at("bandwidth").find("within 1.0 %"), std::string::npos);
+  EXPECT_EQ(machine_from_yaml(to_yaml(m), "host.yaml"), m);
+}
+
+/// What was not measured keeps what the machine said.
+TEST(Calibrate, NothingIsMadeUp) {
+  auto some = numbers();
+  for (const char* name : {"cycle", "bandwidth home", "product deep"}) some.erase(name);
+  const Machine before = a_host(), m = with_measured(before, some);
+  EXPECT_EQ(m.units.front().clock_hz, before.units.front().clock_hz);
+  EXPECT_EQ(m.levels[1].bandwidth.value, 0);
+  EXPECT_FALSE(m.units.front().peak.contains("f32"));
+  EXPECT_FALSE(m.units.front().cycles.contains("call"));
+}
+
+}  // namespace
+}  // namespace tilewright::harness
