@@ -125,7 +125,7 @@ Reproduced reproduce_gir(const Experiment& e) {
   done.holds = true;
   Sheet sheet({"workload", "operators", "computation kernels", "memory kernels",
                "bytes (predicted)", "bytes, a kernel each", "compulsory bytes", "GIR bytes before",
-               "GIR bytes after", "syncs: warp", "block", "device", "us (predicted)", "search s"});
+               "GIR bytes after", "syncs: warp", "block", "device", "us (predicted)", "search ms"});
   std::string templates;
   for (const Field& row : top.at("rows").items()) {
     const std::string name = row.at("name").text(), workload = row.at("workload").text();
@@ -135,7 +135,7 @@ Reproduced reproduce_gir(const Experiment& e) {
                std::to_string(c.unfused), std::to_string(c.compulsory),
                formatted("{:.0f}", c.gir_before), formatted("{:.0f}", c.gir_after),
                std::to_string(c.syncs[1]), std::to_string(c.syncs[2]), std::to_string(c.syncs[3]),
-               formatted("{:.2f}", 1e6 * c.seconds), formatted("{:.2f}", c.search)});
+               formatted("{:.2f}", 1e6 * c.seconds), formatted("{:.0f}", 1e3 * c.search)});
     if (row.get("templates")) templates += "- " + name + ": " + c.templates + "\n";
     done.result["rows"][name] = {{"kernels", c.kernels},
                                  {"library", c.library},

@@ -183,6 +183,18 @@ Node product_tree(const Graph& g, int v, const ProductCuts& tile) {
   return nest(w, cuts, compute(op.name));
 }
 
+/// Whether each operand's tile is a matrix: its rows lie along the product's rows, columns or depth. The
+/// tiles of others (a convolution's weights end in its window) have rows of an element, which are padded.
+bool matrices(const Operator& op, const ProductLoops& l) {
+  return std::ranges::all_of(op.inputs, [&](const Access& a) {
+    if (a.index.empty()) return false;
+    for (const Affine& i : a.index)
+      if (!i.plain_loop()) return false;
+    const LoopId last = *a.index.back().plain_loop();
+    return last == l.row || last == l.column || last == l.depth;
+  });
+}
+
 /// A product by itself, in the tiles that the GPU does best with.
 std::optional<Kernel> product_kernel(const Graph& g, const Device& d, int v, std::string name) {
   const Workload& w = g.workload();
@@ -192,6 +204,7 @@ std::optional<Kernel> product_kernel(const Graph& g, const Device& d, int v, std
   const auto unit = lowering::product_unit(*d.machine, type);
   const ProductLoops l = product_loops(g, v);
   if (!unit || !l.row.valid() || !l.column.valid() || !l.depth.valid()) return {};
+  if (!matrices(op, l)) return {};
   lowering::ProductShape shape{.rows = w.loop(l.row).extent,
                                .columns = w.loop(l.column).extent,
                                .depth = w.loop(l.depth).extent,

@@ -52,8 +52,8 @@ TEST(Command, HelpNamesEveryRewrite) {
   EXPECT_EQ(none.status, 2);
   const std::string accepted = none.err.substr(none.err.find("accepted: ") + 10);
   EXPECT_THAT(help.out, HasSubstr(accepted.substr(0, accepted.find('\n'))));
-  const json j = document({"plan", "lstm-cell:batch=8,hidden=16", "-m", "h200", "--model",
-                           "fusionstitching"});
+  const json j =
+      document({"plan", "lstm-cell:batch=8,hidden=16", "-m", "h200", "--model", "fusionstitching"});
   EXPECT_EQ(j["plan"]["rewrites"], json({"compose"}));
   const Outcome bad = tilewright_command({"plan", kChain, "-m", "h200", "--rewrite", "compose"});
   EXPECT_EQ(bad.status, 2);
@@ -62,8 +62,7 @@ TEST(Command, HelpNamesEveryRewrite) {
 }
 
 TEST(Command, Lists) {
-  for (const char* verb :
-       {"models", "machines", "workloads", "targets", "meters", "experiments"}) {
+  for (const char* verb : {"models", "machines", "workloads", "targets", "meters", "experiments"}) {
     const json j = document({verb});
     ASSERT_TRUE(j.contains(verb)) << verb;
     EXPECT_FALSE(j[verb].empty()) << verb;
@@ -81,8 +80,9 @@ TEST(Command, HelpAndVersion) {
   EXPECT_THAT(tilewright_command({"--version"}).out, HasSubstr("tilewright "));
   const Outcome help = tilewright_command({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* verb : {"models", "machines", "workloads", "targets", "explain", "plan", "predict",
-                           "compare", "simulate", "emit", "run", "measure", "validate", "reproduce"}) {
+  for (const char* verb :
+       {"models", "machines", "workloads", "targets", "explain", "plan", "predict", "compare",
+        "simulate", "emit", "run", "measure", "validate", "reproduce"}) {
     EXPECT_THAT(help.out, HasSubstr(verb));
     const Outcome one = tilewright_command({verb, "--help"});
     EXPECT_EQ(one.status, 0);
@@ -97,12 +97,12 @@ TEST(Command, MeasuresOrSaysWhyNot) {
     SCOPED_TRACE(meter["name"].get<std::string>());
     // Kernels of target cpu are none for a meter of a GPU, usable or not.
     const bool usable = meter["usable"] && meter["target"] == "cpu";
-    const json j = document({"measure", kChain, "-m", "cache:1K/2,4K/4", "--tree",
-                             "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "--tiles", kTiles, "--meter",
-                             meter["name"]},
-                            usable ? 0 : 3);
-    Arguments validation = {"validate", kChain, "-m", "cache:1K/2,4K/4", "--samples", "1",
-                            "--truth", meter["name"]};
+    const json j = document(
+        {"measure", kChain, "-m", "cache:1K/2,4K/4", "--tree",
+         "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "--tiles", kTiles, "--meter", meter["name"]},
+        usable ? 0 : 3);
+    Arguments validation = {"validate",  kChain, "-m",      "cache:1K/2,4K/4",
+                            "--samples", "1",    "--truth", meter["name"]};
     if (meter["target"] != "npu")  // whose plans are drawn otherwise
       validation.insert(validation.end(), {"--orders", "mlkn", "--min-tile", "2"});
     const json v = document(validation, usable ? 0 : 3);
@@ -114,7 +114,8 @@ TEST(Command, MeasuresOrSaysWhyNot) {
     for (const json& answer : {j, v}) {
       EXPECT_FALSE(answer.contains("traffic") || answer.contains("points"));
       if (meter["usable"]) continue;
-      EXPECT_THAT(answer["reason"].get<std::string>(), HasSubstr(meter["reason"].get<std::string>()));
+      EXPECT_THAT(answer["reason"].get<std::string>(),
+                  HasSubstr(meter["reason"].get<std::string>()));
     }
   }
 }
@@ -152,8 +153,8 @@ TEST(Command, ExplainPricesEveryOrder) {
 }
 
 TEST(Command, ExplainAtTilesIsTable3) {
-  const json j = document({"explain", kChain, "-m", "scratchpad:4096B", "--order", "mlkn", "--tiles",
-                           kTiles, "--edges", "exact"});
+  const json j = document({"explain", kChain, "-m", "scratchpad:4096B", "--order", "mlkn",
+                           "--tiles", kTiles, "--edges", "exact"});
   ASSERT_EQ(j["orders"].size(), 1u);
   const json& t = j["orders"][0]["tensors"];
   EXPECT_EQ(t["A"]["movement_elements"], 10 * 7 * 2);
@@ -193,13 +194,14 @@ TEST(Command, ExplainsCurves) {
 }
 
 TEST(Command, PlansAtTheBound) {
-  const json best = document({"plan", "gemm-chain:m=512,k=64,l=512,n=64", "-m", "scratchpad:300K",
-                              "--model", "bounds"});
+  const json best = document(
+      {"plan", "gemm-chain:m=512,k=64,l=512,n=64", "-m", "scratchpad:300K", "--model", "bounds"});
   EXPECT_EQ(best["exact_bytes"], 4 * 131072);
   EXPECT_EQ(best["gap"], 1.0);
   EXPECT_EQ(best["volume_bytes"], best["exact_bytes"]);
-  EXPECT_EQ(document({"plan", kChain, "-m", "scratchpad:8B", "--model", "bounds"}, 3).contains("plan"),
-            false);
+  EXPECT_EQ(
+      document({"plan", kChain, "-m", "scratchpad:8B", "--model", "bounds"}, 3).contains("plan"),
+      false);
   EXPECT_TRUE(document({"predict", kChain, "-m", "scratchpad:1K", "--model", "bounds"}, 3)
                   .contains("reason"));
 }
@@ -222,9 +224,10 @@ TEST(Command, ReproducesBounds) {
 TEST(Command, PlanPredictSimulate) {
   const Folder folder;
   const std::string file = folder.path("plan.yaml");
-  const json plan = document({"plan", kChain, "-m", "scratchpad:1K", "--model", "chimera", "-o", file});
-  expect_keys(plan, {"plan", "volume_bytes", "bound_bytes", "bound", "gap", "search_seconds", "candidates",
-                     "memory", "memory_paper_bytes", "seconds"});
+  const json plan =
+      document({"plan", kChain, "-m", "scratchpad:1K", "--model", "chimera", "-o", file});
+  expect_keys(plan, {"plan", "volume_bytes", "bound_bytes", "bound", "gap", "search_seconds",
+                     "candidates", "memory", "memory_paper_bytes", "seconds"});
   EXPECT_GE(plan["gap"].get<double>(), 1.0);
   EXPECT_GE(plan["bound_bytes"], 4 * (70 + 63 + 54 + 60));
   EXPECT_EQ(plan["bounds"]["proven"]["bytes"], plan["bound_bytes"]);
@@ -255,8 +258,8 @@ TEST(Command, PlanPredictSimulate) {
 
 TEST(Command, WorkedRow) {
   const Arguments row = {"-m", "scratchpad:56e", "--tree", kTree, "--tiles", kTiles};
-  for (const Arguments& verb : {Arguments{"simulate", kChain},
-                                Arguments{"predict", kChain, "--model", "exact"}}) {
+  for (const Arguments& verb :
+       {Arguments{"simulate", kChain}, Arguments{"predict", kChain, "--model", "exact"}}) {
     Arguments a = verb;
     a.insert(a.end(), row.begin(), row.end());
     const json j = document(a);
@@ -284,8 +287,8 @@ TEST(Command, ChimeraPricesOrdersOnly) {
   EXPECT_THAT(none["reason"].get<std::string>(), HasSubstr("orders only"));
 }
 
-// Another model's plan has an order where its loops are an order's, wherever it loads and whatever runs
-// in parallel.
+// Another model's plan has an order where its loops are an order's, wherever it loads and whatever
+// runs in parallel.
 TEST(Command, ChimeraPricesTheOrderOfAnothersPlan) {
   const json j = document({"predict", "mcfuser/G4", "-m", "a100", "--expression", "mnlk", "--tiles",
                            "m=64,n=64,l=64,k=64", "--model", "chimera"});
@@ -328,8 +331,9 @@ TEST(Command, ExplainsSubprograms) {
               HasSubstr("9 expressions: 3 rely on many elements, 6 on one; 2 compute-intensive"));
   EXPECT_THAT(said.out, HasSubstr("1 kernels, 3 phases, 2 barriers of all blocks"));
   EXPECT_THAT(said.out, HasSubstr("kept on chip: X"));
-  const json two = document({"plan", "bert:layers=1", "-m", "a100", "--model", "souffle", "--split",
-                             TILEWRIGHT_SOURCE_DIR "/experiments/souffle/bert_layer_parts.yaml"});
+  const json two =
+      document({"plan", "bert:layers=1,dtype=f16", "-m", "a100", "--model", "souffle", "--split",
+                TILEWRIGHT_SOURCE_DIR "/experiments/souffle/bert_layer_parts.yaml"});
   EXPECT_EQ(two["parts"].size(), 2u);
   EXPECT_EQ(two["plan"]["kernels"].size(), 2u);
 }
@@ -337,8 +341,9 @@ TEST(Command, ExplainsSubprograms) {
 TEST(Command, CompareExplainsEveryDifference) {
   const json j = document({"compare", "gemm-chain:m=100,n=60,k=70,l=90", "-m", "a100"});
   expect_keys(j, {"bound_bytes", "plans", "models", "level"});
-  // chimera, mcfuser, mcfuser-chimera, bounds, fusionstitching, souffle, xla-rule, unfused
-  ASSERT_EQ(j["plans"].size(), 8u);
+  // chimera, mcfuser, mcfuser-chimera, bounds, fusionstitching, xla-rule, unfused, souffle,
+  // powerfusion, tilewright
+  ASSERT_EQ(j["plans"].size(), 10u);
   int differ = 0;
   for (const json& p : j["plans"]) {
     EXPECT_EQ(p["simulated_bytes"], p["exact_bytes"]) << p["model"];
@@ -353,43 +358,50 @@ TEST(Command, CompareExplainsEveryDifference) {
     }
   }
   EXPECT_GT(differ, 0);
-  const json one = document({"compare", "mcfuser/G1", "-m", "scratchpad:64K", "--models", "chimera"});
+  const json one =
+      document({"compare", "mcfuser/G1", "-m", "scratchpad:64K", "--models", "chimera"});
   EXPECT_EQ(one["models"], json::array({"chimera"}));
   document({"compare", "layernorm", "-m", "a100", "--models", "mcfuser"}, 3);
 }
 
 TEST(Command, OutcomesThatSayNo) {
   // Does not fit.
-  const json tight = document({"simulate", kChain, "-m", "scratchpad:55e", "--tree", kTree, "--tiles",
-                               kTiles}, 3);
+  const json tight =
+      document({"simulate", kChain, "-m", "scratchpad:55e", "--tree", kTree, "--tiles", kTiles}, 3);
   EXPECT_FALSE(tight["fits"]);
   EXPECT_FALSE(tight["reason"].get<std::string>().empty());
   // A consumer inside its producer's reduction.
   const json illegal = document({"simulate", kChain, "-m", "scratchpad:4K", "--tree",
-                                 "m l ( k ( C.gemm1 n ( C.gemm2 ) ) )", "--tiles", kTiles}, 3);
+                                 "m l ( k ( C.gemm1 n ( C.gemm2 ) ) )", "--tiles", kTiles},
+                                3);
   EXPECT_FALSE(illegal["legal"]);
   EXPECT_FALSE(illegal["reason"].get<std::string>().empty());
   // Nothing is small enough.
   document({"plan", kChain, "-m", "scratchpad:4B"}, 3);
   // A cache's traffic is not exact's to say.
   const json cache = document({"predict", kChain, "-m", "cache:4K/8", "--model", "exact", "--tree",
-                               kTree, "--tiles", kTiles}, 3);
+                               kTree, "--tiles", kTiles},
+                              3);
   EXPECT_THAT(cache["reason"].get<std::string>(), HasSubstr("not available"));
   const Folder folder;
   document({"emit", kChain, "-m", "host", "--order", "mlkn", "--target", "cuda", "-o",
-            folder.path("out")}, 3);
+            folder.path("out")},
+           3);
   EXPECT_TRUE(folder.names().empty());
   document({"validate", kChain, "-m", "cache:4K/8", "--orders", "mlkn", "--truth", "ncu"}, 3);
 }
 
 TEST(Command, OptionsInAnyOrder) {
-  const json a = document({"simulate", kChain, "-m", "scratchpad:4K", "--tree", kTree, "--tiles", kTiles});
-  const json b = document({"--tiles", kTiles, "--tree", kTree, "-m", "scratchpad:4K", "simulate", kChain});
+  const json a =
+      document({"simulate", kChain, "-m", "scratchpad:4K", "--tree", kTree, "--tiles", kTiles});
+  const json b =
+      document({"--tiles", kTiles, "--tree", kTree, "-m", "scratchpad:4K", "simulate", kChain});
   EXPECT_EQ(a, b);
 }
 
 TEST(Command, Run) {
-  const json j = document({"run", "gemm-chain:m=61,n=19,k=23,l=47", "-m", "host", "--model", "chimera"});
+  const json j =
+      document({"run", "gemm-chain:m=61,n=19,k=23,l=47", "-m", "host", "--model", "chimera"});
   expect_keys(j, {"verified", "relative_error", "seconds_median", "gflops", "peak_gflops", "isa",
                   "threads"});
   EXPECT_TRUE(j["verified"]);
@@ -397,8 +409,9 @@ TEST(Command, Run) {
 }
 
 // A chain whose tiles leave partial ones at every edge.
-const Arguments kCuda = {"gemm-chain:m=61,n=40,k=24,l=47,dtype=f16", "-m", "h200", "--tree",
-                         "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )", "--tiles", "m=32,l=32,k=16"};
+const Arguments kCuda = {
+    "gemm-chain:m=61,n=40,k=24,l=47,dtype=f16", "-m",      "h200",          "--tree",
+    "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )",   "--tiles", "m=32,l=32,k=16"};
 
 Arguments operator+(Arguments a, const Arguments& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -407,8 +420,9 @@ Arguments operator+(Arguments a, const Arguments& b) {
 
 TEST(Command, EmitCudaWritesSourceHeadersAndScript) {
   const Folder folder;
-  const json j = document(Arguments{"emit"} + kCuda + Arguments{"--target", "cuda", "-o", folder.path("k"),
-                                                                "--stages", "2", "--warps", "2"});
+  const json j = document(
+      Arguments{"emit"} + kCuda +
+      Arguments{"--target", "cuda", "-o", folder.path("k"), "--stages", "2", "--warps", "2"});
   std::set<std::string> kinds;
   for (const json& file : j["files"]) {
     const std::filesystem::path path = file.get<std::string>();
@@ -421,9 +435,9 @@ TEST(Command, EmitCudaWritesSourceHeadersAndScript) {
     if (build.contains("reason")) GTEST_SKIP() << build["reason"];
     EXPECT_GT(build["launches"][0]["registers"], 0) << build;
   }
-  const Outcome o = tilewright_command(Arguments{"emit"} + kCuda +
-                                       Arguments{"--target", "cuda", "-o", folder.path("bad"),
-                                                 "--micro-kernel", "6x4"});
+  const Outcome o = tilewright_command(
+      Arguments{"emit"} + kCuda +
+      Arguments{"--target", "cuda", "-o", folder.path("bad"), "--micro-kernel", "6x4"});
   EXPECT_EQ(o.status, 2);
   EXPECT_THAT(o.err, HasSubstr("mma"));
   EXPECT_FALSE(std::filesystem::exists(folder.path("bad")));
@@ -447,23 +461,26 @@ TEST(Command, RunCudaWithoutADriverSaysSo) {
   for (const json& t : targets["targets"])
     if (t["name"] == "cuda" && t["usable"]) GTEST_SKIP() << "there is a device here";
   const json j = document(Arguments{"run"} + kCuda + Arguments{"--target", "cuda"}, 3);
-  EXPECT_THAT(j["reason"].get<std::string>(), HasSubstr("target cuda is not available: no NVIDIA driver"));
+  EXPECT_THAT(j["reason"].get<std::string>(),
+              HasSubstr("target cuda is not available: no NVIDIA driver"));
   EXPECT_FALSE(j.contains("verified"));
   const Folder folder;
-  const std::string batch = folder.write("batch.jsonl", R"({"workload": "mcfuser/G1", "model": "mcfuser"})");
+  const std::string batch =
+      folder.write("batch.jsonl", R"({"workload": "mcfuser/G1", "model": "mcfuser"})");
   document({"run", "--target", "cuda", "-m", "h200", "--batch", batch}, 3);
 }
 
 TEST(Command, BatchBuildsEachLineAndKeepsTheOrder) {
   const Folder folder;
   const std::string tree = R"j("tree": "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )")j";
-  const std::string batch = folder.write(
-      "batch.jsonl", R"j({"name": "a", )j" + tree + R"j(, "tiles": {"m": 32, "l": 32, "k": 16}})j" +
-                         "\n\n" + R"j({"name": "b", )j" + tree + R"j(, "tiles": "m=99,l=32,k=16"})j" +
-                         "\n" + R"j({"name": "c", "model": "mcfuser", "stages": 1})j" + "\n");
-  const Outcome o = tilewright_command({"run", kCuda[0], "-m", "h200", "--target", "cuda", "--batch", batch,
-                                        "--build-only", "--arch", "sm_80", "-o", folder.path("out"),
-                                        "--cache", folder.path("cache"), "--json"});
+  const std::string batch =
+      folder.write("batch.jsonl",
+                   R"j({"name": "a", )j" + tree + R"j(, "tiles": {"m": 32, "l": 32, "k": 16}})j" +
+                       "\n\n" + R"j({"name": "b", )j" + tree + R"j(, "tiles": "m=99,l=32,k=16"})j" +
+                       "\n" + R"j({"name": "c", "model": "mcfuser", "stages": 1})j" + "\n");
+  const Outcome o = tilewright_command(
+      {"run", kCuda[0], "-m", "h200", "--target", "cuda", "--batch", batch, "--build-only",
+       "--arch", "sm_80", "-o", folder.path("out"), "--cache", folder.path("cache"), "--json"});
   if (o.err.find("nothing here builds CUDA") != std::string::npos) GTEST_SKIP() << o.err;
   ASSERT_EQ(o.status, 0) << o.err;
   const json j = json::parse(o.out);
@@ -492,13 +509,15 @@ TEST(Command, BatchRefusesWhatIsNoRequest) {
            {"{\"workload\": \"gemm\"}\n{\"stage\": 2}\n", "batch.jsonl:2: stage"},
            {"{\"stages\": 9}\n", "1 to 8"},
            {"{\"tiles\": 4}\n", "tiles"}}) {
-    const Outcome o = tilewright_command({"run", "--target", "cuda", "-m", "h200", "--build-only", "--batch",
-                                          folder.write("batch.jsonl", text)});
+    const Outcome o = tilewright_command({"run", "--target", "cuda", "-m", "h200", "--build-only",
+                                          "--batch", folder.write("batch.jsonl", text)});
     EXPECT_EQ(o.status, 2) << text;
     EXPECT_THAT(o.err, HasSubstr(part));
   }
   EXPECT_EQ(tilewright_command({"run", "--target", "cpu", "-m", "host", "--batch",
-                                folder.write("batch.jsonl", "{}")}).status, 2);
+                                folder.write("batch.jsonl", "{}")})
+                .status,
+            2);
 }
 
 TEST(Command, EmitWritesWhatBuilds) {
@@ -511,13 +530,16 @@ TEST(Command, EmitWritesWhatBuilds) {
 
 TEST(Command, Validate) {
   const Folder folder;
-  const Arguments base = {"validate", "gemm-chain:m=48,n=48,k=48,l=48", "-m", "cache:4K/8",
-                          "--orders", "mlkn,mlnk", "--samples", "6", "--truth", "simulator"};
+  const Arguments base = {"validate",  "gemm-chain:m=48,n=48,k=48,l=48",
+                          "-m",        "cache:4K/8",
+                          "--orders",  "mlkn,mlnk",
+                          "--samples", "6",
+                          "--truth",   "simulator"};
   Arguments a = base;
   a.insert(a.end(), {"--beyond", "--csv", folder.path("points.csv"), "--threads", "2"});
   const json j = document(a);
-  expect_keys(j, {"truth", "asked", "valid", "failed", "r2_identity", "r2_fit", "mape", "worst", "bias",
-                  "points", "beyond", "full_edges"});
+  expect_keys(j, {"truth", "asked", "valid", "failed", "r2_identity", "r2_fit", "mape", "worst",
+                  "bias", "points", "beyond", "full_edges"});
   EXPECT_EQ(j["asked"], j["valid"].get<int>() + j["failed"].get<int>());
   EXPECT_EQ(j["points"].size(), j["valid"]);
   for (const json& p : j["points"]) {
@@ -630,11 +652,12 @@ TEST(Command, ReproducesCountedMisses) {
   EXPECT_EQ(gemm["L2"]["ci_high"], 2000);
   EXPECT_EQ(j["errors"]["L1"]["dinero"]["median"], 0);
   EXPECT_EQ(j["errors"]["L1"]["simulated"]["kernels"], 30);
-  // The chains of GEMMs walked as plans: the same loops, but for the order in which one step's elements
-  // are touched and where arrays begin.
+  // The chains of GEMMs walked as plans: the same loops, but for the order in which one step's
+  // elements are touched and where arrays begin.
   ASSERT_EQ(j["plans"].size(), 2u);
   for (const json& plan : j["plans"]) {
-    EXPECT_EQ(plan["L1"]["recorded"], j["kernels"][plan["kernel"] == "2mm" ? 0 : 1]["L1"]["no-walks"]);
+    EXPECT_EQ(plan["L1"]["recorded"],
+              j["kernels"][plan["kernel"] == "2mm" ? 0 : 1]["L1"]["no-walks"]);
     EXPECT_NEAR(plan["L1"]["difference"].get<double>(), 0, 0.01);
     EXPECT_NEAR(plan["L2"]["difference"].get<double>(), 0, 0.01);
     EXPECT_GT(plan["L1"]["misses"], 5000);
@@ -676,7 +699,8 @@ TEST(Command, CountedMissesThatAreNotThereOrWrong) {
 
 TEST(Command, UnknownVerbsAreLookedForOnThePath) {
   const Folder folder;
-  const std::string script = folder.write("tilewright-hello", "#!/bin/sh\necho \"hello $1\"\nexit 5\n");
+  const std::string script =
+      folder.write("tilewright-hello", "#!/bin/sh\necho \"hello $1\"\nexit 5\n");
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   const std::string path = folder.path("") + ":/usr/bin:/bin";
   const Outcome o = tilewright_command({"hello", "two words"}, {{"PATH", path}});
@@ -698,7 +722,8 @@ TEST(Command, NeedsTheCLibraryOnly) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string line = text.substr(begin, end - begin);
     const bool known = [&line] {
-      for (const char* name : {"linux-vdso", "libc.so", "libm.so", "ld-linux", "libdl.so", "libpthread.so"})
+      for (const char* name :
+           {"linux-vdso", "libc.so", "libm.so", "ld-linux", "libdl.so", "libpthread.so"})
         if (line.find(name) != std::string::npos) return true;
       return false;
     }();
