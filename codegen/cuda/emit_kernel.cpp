@@ -304,11 +304,18 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
 
 void KernelEmitter::visit_drop(NodeId id) {
   const ScheduleNode& n = k_.node(id);
+  const TilePlace& p = places_[n.buffer.index()];
+  if (views_outer(n.buffer)) return;  // whoever uses it reads it again
   out_.comment("D." + tensor_name(n.tensor));
-  if (places_[n.buffer.index()].form == Form::ring)
+  steps_.push_back({.kind = BlockStep::Kind::drop, .node = id, .tile = n.buffer});
+  if (p.form == Form::ring) {
     out_.line(name(n.buffer) + (copying_ ? "_ring.full = false;" : "_ring.drop();"));
-  else
-    out_.line(name(n.buffer) + "_held.full = false;");
+  } else if (n.all_units && p.units > 1) {
+    out_.line("for (auto& held : " + name(n.buffer) + "_held) held.full = false;");
+  } else {
+    if (!n.all_units) settle(n.buffer, id);
+    out_.line(held(n.buffer) + ".full = false;");
+  }
 }
 
 /// Copies that the next phase needs and no phase makes, before all blocks wait: a ring that holds

@@ -36,7 +36,9 @@ void KernelEmitter::place_units() {
       const ScheduleNode& node = k_.nodes[n];
       const bool writes = node.kind == NodeKind::compute && !buffer(b).fixed_at.valid() &&
                           std::ranges::any_of(node.writes, [&](const OutputUse& w) { return w.buffer == b; });
-      if (writes || (node.kind == NodeKind::load && node.buffer == b)) places.emplace_back(n);
+      const bool fills =
+          node.kind == NodeKind::load || (node.kind == NodeKind::drop && !node.all_units);
+      if (writes || (fills && node.buffer == b)) places.emplace_back(n);
     }
     std::map<std::size_t, std::int64_t> most;
     bool back = places.size() > 1;  // whether a unit comes back to what it held
@@ -51,6 +53,8 @@ void KernelEmitter::place_units() {
                         k_.node(l).binding != Binding::grid && l < units.back() &&
                         std::ranges::find(units, l) == units.end());
     }
+    // What stands in no loop over units is another's than what stands in one, of a single turn too.
+    places_[i].own = places_[i].own || most.size() > 1;
     if (!places_[i].own) continue;
     if (places_[i].form == Form::ring) places_[i].form = Form::loaded;
     if (!back) continue;

@@ -297,36 +297,90 @@ TEST(Stitched, PlantedFaultsAreFound) {
   }
 }
 
-TEST(Stitched, RefusalsSayWhy) {
-  const auto refusal = [](const Case& c) {
-    const auto s = cuda::emit(schedule_of(c), c.options);
-    return s ? std::string() : s.reason();
+/// No thread program says these: the reason, and all warps of the block share the work.
+std::vector<std::pair<Case, std::string>> shared_work() {
+  return {
+      {{"name: columns\nloops: {r: 24, c: 4224}\noperators:\n  - s: s[c] += x[r,c]\n",
+        {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic )"}},
+       "a thread would sum up 132 values of s: at most 64"},
+      {{kTwo,
+        {"( r/4@grid r/1@thread ( c/1 ( C.sum ) c/1 ( C.y ) ) | "
+         "i/256@grid i/128@warp i/4@thread ( C.z ) )"}},
+       "bound to threads inside a loop that is bound to warps"},
+      {{"adam:size=1000",
+        {"i/16@lane ( C.first C.squared C.second C.mhat C.vhat C.root C.step C.update )"},
+        "registers",
+        {{"g2", {.level = "DRAM"}}}},
+       "goes home and back"},
+      {{"softmax:rows=24,cols=40",
+        {"r/8@grid ( r/1@warp ( c/16 c/4@lane ( C.rowmax ) c/16 c/4@lane ( C.exp "
+         "C.rowsum ) c/16 c/4@lane ( C.divide ) ) )"}},
+       "ends with a smaller piece"},
+      // Also where the loop has one iteration only: outside it, another buffer has the indices.
+      {{"name: one\nloops: {r: 1, c: 4}\ntensors: {T: [7, c], S: [7], ids: [r]}\n"
+        "dtypes: {ids: i32}\noperators:\n  - t: t[r] = tanh(S[ids[r]])\n"
+        "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
+        {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}},
+       "ids is loaded inside and outside of a loop bound to units"},
+      {{"name: columns\nloops: {r: 24, c: 40}\noperators:\n  - s: s[c] += x[r,c]\n"
+        "  - y: y[r,c] = x[r,c] - s[c]\n",
+        {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic ) Y.grid "
+         "r/8@grid ( L.s r/1@warp ( c/4@lane ( C.y ) ) )"},
+        "registers",
+        {{"s", {.level = "DRAM"}}}},
+       "Y.grid among loops bound to warps"},
   };
-  using ::testing::HasSubstr;
-  EXPECT_THAT(refusal({"name: columns\nloops: {r: 24, c: 4224}\noperators:\n"
-                       "  - s: s[c] += x[r,c]\n",
-                       {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic )"}}),
-              HasSubstr("a thread would sum up 132 values of s: at most 64"));
-  EXPECT_THAT(refusal({kTwo,
-                       {"( r/4@grid r/1@thread ( c/1 ( C.sum ) c/1 ( C.y ) ) | "
-                        "i/256@grid i/128@warp i/4@thread ( C.z ) )"}}),
-              HasSubstr("bound to threads inside a loop that is bound to warps"));
-  EXPECT_THAT(refusal({"adam:size=1000",
-                       {"i/16@lane ( C.first C.squared C.second C.mhat C.vhat C.root C.step "
-                        "C.update )"},
-                       "registers",
-                       {{"g2", {.level = "DRAM"}}}}),
-              HasSubstr("goes home and back"));
-  EXPECT_THAT(refusal({"softmax:rows=24,cols=40",
-                       {"r/8@grid ( r/1@warp ( c/16 c/4@lane ( C.rowmax ) c/16 c/4@lane ( C.exp "
-                        "C.rowsum ) c/16 c/4@lane ( C.divide ) ) )"}}),
-              HasSubstr("ends with a smaller piece"));
-  // Also where the loop has one iteration only: outside it, another buffer has the indices.
-  EXPECT_THAT(refusal({"name: one\nloops: {r: 1, c: 4}\ntensors: {T: [7, c], S: [7], ids: [r]}\n"
-                       "dtypes: {ids: i32}\noperators:\n  - t: t[r] = tanh(S[ids[r]])\n"
-                       "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
-                       {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}}),
-              HasSubstr("ids is loaded inside and outside of a loop bound to units"));
+}
+
+/// Results that blocks combine in other ways than by adding.
+std::vector<Case> combined_cases() {
+  const std::string most =
+      "name: most\nloops: {r: 9, c: 70}\noperators:\n  - \"y[r] max= x[r,c]\"\n";
+  return {
+      {most, {"c/32@grid ( L.x c/1@lane ( C.y ) S.y!atomic )"}},
+      {most, {"c/32@grid ( C.y S.y!atomic )"}, "shared"},
+  };
+}
+
+TEST(Stitched, WhatNoThreadProgramSaysIsSharedWork) {
+  std::vector<Case> all;
+  for (const auto& [c, reason] : shared_work()) {
+    const auto source = cuda::emit(schedule_of(c), c.options);
+    ASSERT_TRUE(source) << source.reason();
+    ASSERT_FALSE(source->notes.empty()) << reason;
+    EXPECT_THAT(source->notes.back(), ::testing::HasSubstr(reason));
+    all.push_back(c);
+  }
+  run_all(all);
+}
+
+TEST(Stitched, BlocksCombineOtherwiseThanByAdding) { run_all(combined_cases()); }
+
+TEST(Stitched, BarriersOfSharedWorkLeftOutAreFound) {
+  testing::BarriersLeftOut seen;
+  std::vector<Case> some = combined_cases();
+  for (const auto& [c, reason] : shared_work())
+    if (c.workload.find("4224") == std::string::npos) some.push_back(c);
+  run_all(some, &seen);
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 5);
+}
+
+/// Every kernel says what its warps do.
+TEST(Stitched, BlockKernelsSayWhatTheirWarpsDo) {
+  const auto source = cuda::emit(
+      schedule_of({"gemm:m=100,n=70,k=90,dtype=f16",
+                   {"m/64@grid n/64@grid ( k/32 ( L.A@sharedx2 L.B@sharedx2 m/32 n/32 "
+                    "( k/16 ( L.A@registers L.B@registers C.gemm ) S.C@shared ) ) S.C@DRAM )"}}),
+      {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  std::string text;
+  for (const std::string& line : source->program) text += line + "\n";
+  for (const char* part : {"copy: 4 warps from warp", "L.A into the next stage", "wait for A",
+                           "by mma, a warp an instruction", "S.C to another level's tile",
+                           "barrier of 128 threads"})
+    EXPECT_THAT(text, ::testing::HasSubstr(part));
 }
 
 TEST(Stitched, WhatAllThreadsReadAlikeNeedsNoBarrier) {

@@ -42,6 +42,7 @@ struct BlockStep {
     load,     ///< by the computing role together: from home, or from another level's tile
     compute,  ///< `body`: the barriers that it needs
     store,    ///< to home, or to another level's tile
+    drop,     ///< what a tile holds is given up: the next load brings it again
     barrier,  ///< `count` threads of the block; 0: all threads of all blocks
   };
   /// How a compute is carried out.

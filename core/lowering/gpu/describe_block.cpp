@@ -131,6 +131,9 @@ class BlockDescriber {
         line("S." + name(s.tile) + (s.atomic ? "!atomic" : "") +
              (s.other.valid() ? " to another level's tile" : "") + (s.kept ? ", where it has changed" : ""));
         break;
+      case Kind::drop:
+        line("D." + name(s.tile));
+        break;
       case Kind::barrier:
         line(s.count == 0 ? "barrier of all blocks" : "barrier of " + counted(s.count, "thread"));
         break;
