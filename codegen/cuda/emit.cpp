@@ -91,18 +91,18 @@ Result<KernelText> emit_block(Program& p, int index) {
 
 /// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where that
 /// cannot be, the block's warps together share the work of one iteration after the other.
-Result<KernelText> print_kernel(Program& p, int index, bool& stitched) {
+Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched) {
   auto program = lowering::lower(
       p.schedule, index,
       {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
   if (!program) {
-    auto shared = emit_block(p, index);
-    if (!shared)
-      return Reason{program.reason() + "; and where all warps share its work, " + shared.reason(),
-                    program.why().shortage};
-    KernelText text = std::move(shared).value();
-    text.notes.push_back("all warps share the work of loops over warps, lanes or threads: " +
-                         program.reason());
+    auto text = emit_block(p, index);
+    if (!text)
+      return Reason{program.reason() + "; and where all warps share its work, " + text.reason(),
+                    program.why().shortage ? program.why().shortage : text.why().shortage};
+    text.value().notes.push_back("all warps share the work of loops over warps, lanes or threads: " +
+                                 program.reason());
+    if (!source.shared_work) source.shared_work = program.why();
     return text;
   }
   stitched = true;
@@ -134,7 +134,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     if (s.kernels[k].launch.cluster.value_or(1) > 1)
       return Reason{s.kernels[k].name + " asks for clusters of thread blocks, which is not emitted"};
     const int index = static_cast<int>(k);
-    auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, stitched)
+    auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
                                                     : emit_block(p, index);
     if (!text) return text.why();
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))

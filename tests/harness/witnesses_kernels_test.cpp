@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>  // TEMPDBG
 #include <functional>
 #include <iomanip>
 #include <iostream>
@@ -361,6 +362,7 @@ class Plans {
                                    << what;
     for (const std::string& one : used(d)) ++uses_[one];
     const bool right = run->report.clean() && near && run->bytes == counted;
+    if (!right && std::getenv("DUMP")) std::ofstream(std::string(std::getenv("DUMP")) + "/" + d.source.prefix + ".cu") << d.source.text;  // TEMPDBG
     return !right ? &Counts::differ : again ? &Counts::again : &Counts::agreed;
   }
 
