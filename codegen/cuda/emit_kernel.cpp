@@ -77,7 +77,7 @@ void KernelEmitter::check() const {
   for (const Loop& l : workload_.loops())
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
-  check_blocks(k_, true);
+  check_blocks(workload_, k_, true);
   for (const ScheduleNode& n : k_.nodes) {
     if (n.kind == NodeKind::loop && n.binding == Binding::cluster)
       throw Refused{"loop " + workload_.loop(n.loop).name +
@@ -162,7 +162,10 @@ void KernelEmitter::walk() {
       out_.line("Ring<" + rank + ", " + std::to_string(p.stages) + "> " + name(b) + "_ring{" +
                 name(b) + "_barriers};");
     const std::string each = p.units > 1 ? "[" + std::to_string(p.units) + "]" : "";
-    if (has_record(b)) out_.line("Held<" + rank + "> " + name(b) + "_held" + each + ";");
+    const auto record = [&] { out_.line("Held<" + rank + "> " + name(b) + "_held" + each + ";"); };
+    const bool early = slides(b) && buffer(b).role == BufferRole::intermediate &&
+                       (copying_ || !is_written(b));
+    if (early && has_record(b)) record();
     if (const std::int64_t most = finished_boxes(b); most > 0)
       out_.line("Finished<" + rank + ", " + std::to_string(most) + "> " + name(b) + "_finished" +
                 each + ";");
@@ -172,6 +175,7 @@ void KernelEmitter::walk() {
       out_.line("Box<" + rank + "> " + name(b) + "_fixed{};");
     if (slides(b)) out_.line("int " + name(b) + "_place" + each + (each.empty() ? " = 0;" : " = {};"));
     if (p.form == Form::sums || p.form == Form::rows) out_.line(sums_type(b) + " " + name(b) + ";");
+    if (!early && has_record(b)) record();
   }
   enter_body(NodeId(0), ranges);
   visit_children(NodeId(0), ranges);
@@ -436,8 +440,8 @@ void KernelEmitter::visit_body(NodeId id, const Cut& c, const SymRanges& around)
         std::gcd(std::gcd(n.step, divisor(low)), divisor(around.at[slot(n.cuts.front())].hi));
   }
   SymRanges inside = inside_of(id, c, around);
-  enter_body(id, inside);
   open_.push_back({id, c.name, c.end, c.low, c.high, around});
+  enter_body(id, inside);
   visit_children(id, inside);
   open_.pop_back();
   defined_.pop_back();

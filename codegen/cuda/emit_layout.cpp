@@ -32,11 +32,18 @@ int KernelEmitter::phase_of(NodeId node) const {
 bool KernelEmitter::zero_filled(BufferId b) const {
   const TilePlace& p = places_[b.index()];
   if (p.form != Form::tile) return false;
-  return is_operand(b) || (!p.covered && std::ranges::any_of(k_.nodes, [&](const ScheduleNode& n) {
-           for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
-             if (f == b) return true;
-           return false;
-         }));
+  if (is_operand(b)) return true;
+  if (p.covered) return false;
+  // Stored in a loop below which it is fixed: perhaps before all of it is computed.
+  if (buffer(b).store.valid() && buffer(b).fixed_at.valid())
+    for (NodeId n = k_.node(buffer(b).store).parent; n.valid() && n != buffer(b).fixed_at;
+         n = k_.node(n).parent)
+      if (k_.node(n).kind == NodeKind::loop && k_.node(n).max_trips > 1) return true;
+  return std::ranges::any_of(k_.nodes, [&](const ScheduleNode& n) {
+    for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
+      if (f == b) return true;
+    return false;
+  });
 }
 
 /// From which phase to which a tile's place holds something of it.

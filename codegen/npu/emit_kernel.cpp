@@ -47,7 +47,7 @@ std::int64_t KernelEmitter::capacity(Memory m) const {
 
 /// What this target has no code for.
 void KernelEmitter::check() const {
-  codegen::check_blocks(k_);
+  codegen::check_blocks(w_, k_);
   lowering::refuse_once(w_, k_, "npu");
   codegen::check_sums(w_, k_, "npu");
   for (const ScheduleNode& n : k_.nodes) {

@@ -17,7 +17,7 @@ BufferId buffer_of_input(const ScheduleNode& compute, int input);
 void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target);
 /// Throws Refused for nodes that only one block of several would run; unless, with
 /// `first_block_alone`, the first block has all that shares a tile with them.
-void check_blocks(const ScheduledKernel& k, bool first_block_alone = false);
+void check_blocks(const Workload& w, const ScheduledKernel& k, bool first_block_alone = false);
 /// Throws Refused where a compute is !once, in a target that has no record of what is complete.
 void refuse_once(const Workload& w, const ScheduledKernel& k, const std::string& target);
 

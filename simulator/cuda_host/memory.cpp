@@ -1,5 +1,4 @@
 // Loads, stores, asynchronous copies and atomics: checked, counted and done.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -289,9 +288,9 @@ template <class Real>
 Real combined(std::uint32_t how, Real a, Real b) {
   switch (how) {
     case TW_LARGEST:
-      return std::max(a, b);
+      return std::fmax(a, b);
     case TW_SMALLEST:
-      return std::min(a, b);
+      return std::fmin(a, b);
     case TW_TIMES:
       return a * b;
     default:

@@ -586,11 +586,6 @@ TEST(CudaRefusals, SayWhy) {
       ::testing::HasSubstr("it has mma, wmma2x2, simt"));
   EXPECT_THAT(refusal({"", "gemm:m=512,n=512,k=512", {gemm}, "m=256,n=256,k=256"}),
               ::testing::HasSubstr("of shared memory"));
-  EXPECT_THAT(refusal({"",
-                       "gemm:m=64,n=64,k=64",
-                       {"m/16@grid n/8@thread ( n/1@lane ( k/16 ( C.gemm ) ) )"},
-                       ""}),
-              ::testing::HasSubstr("bound to lanes inside a loop of smaller units"));
   EXPECT_THROW((void)refusal({"", "gemm:m=64,n=64,k=64", {gemm}, "m=16,n=16,k=16", {.warps = 99}}),
                InputError);
 }

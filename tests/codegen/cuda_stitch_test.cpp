@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "codegen/cuda/build.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
@@ -332,14 +333,19 @@ std::vector<std::pair<Case, std::string>> shared_work() {
   };
 }
 
-/// Results that blocks combine in other ways than by adding.
+/// Results that blocks combine in other ways than by adding: a kernel of each kind, by type. An odd
+/// number of them, so that one of 16 bits has a word of its own.
 std::vector<Case> combined_cases() {
-  const std::string most =
-      "name: most\nloops: {r: 9, c: 70}\noperators:\n  - \"y[r] max= x[r,c]\"\n";
-  return {
-      {most, {"c/32@grid ( L.x c/1@lane ( C.y ) S.y!atomic )"}},
-      {most, {"c/32@grid ( C.y S.y!atomic )"}, "shared"},
-  };
+  std::vector<Case> all;
+  for (const char* type : {"f32", "f64", "f16", "bf16"})
+    for (const char* how : {"max=", "min=", "*="}) {
+      const std::string w = std::string("name: combined\ndtype: ") + type +
+                            "\nloops: {r: 9, c: 7}\noperators:\n  - \"y[r] " + how +
+                            " x[r,c]\"\n";
+      all.push_back({w, {"c/2@grid ( L.x r/1@lane ( C.y ) S.y!atomic )"}});
+      all.push_back({w, {"c/2@grid ( C.y S.y!atomic )"}, "shared"});
+    }
+  return all;
 }
 
 TEST(Stitched, WhatNoThreadProgramSaysIsSharedWork) {
@@ -356,15 +362,79 @@ TEST(Stitched, WhatNoThreadProgramSaysIsSharedWork) {
 
 TEST(Stitched, BlocksCombineOtherwiseThanByAdding) { run_all(combined_cases()); }
 
+/// What stands there from the run before is nothing to combine with.
+TEST(Stitched, CombiningBeginsAnewInEveryRun) {
+  const std::vector<Case> all = combined_cases();
+  for (std::size_t i = 0; i < all.size(); i += 5) {
+    const Schedule s = schedule_of(all[i]);
+    auto source = cuda::emit(s);
+    ASSERT_TRUE(source) << source.reason();
+    ASSERT_EQ(source->launches.size(), 2u);
+    const auto module = testing::build_cuda({*source});
+    ASSERT_TRUE(module) << module.reason();
+    const std::vector<cuda::Launch> once = source->launches;
+    std::vector<cuda::Launch>& launches = source.value().launches;
+    launches.insert(launches.end(), once.begin(), once.end());
+    const auto run = testing::run_cuda(*module, *source, *s.workload, 7);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_LT(run->error, 2e-3) << all[i].workload;
+  }
+}
+
+TEST(Stitched, CombiningCompilesForBothArchitectures) {
+  cuda::Source all;
+  all.prefix = "combined";
+  const std::vector<Case> cases = combined_cases();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    auto source = cuda::emit(schedule_of(cases[i]), {.prefix = "k" + std::to_string(i)});
+    ASSERT_TRUE(source) << source.reason();
+    all.text += source->text;
+  }
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    const auto built = cuda::build(all, {.architecture = architecture, .builder = "nvcc"});
+    if (!built && built.reason().starts_with("no nvcc"))
+      GTEST_SKIP() << "SKIPPED: " << built.reason();
+    ASSERT_TRUE(built) << architecture << ": " << built.reason();
+    EXPECT_EQ(built->kernels.size(), 2 * cases.size());
+  }
+}
+
 TEST(Stitched, BarriersOfSharedWorkLeftOutAreFound) {
   testing::BarriersLeftOut seen;
   std::vector<Case> some = combined_cases();
+  some.resize(2);
   for (const auto& [c, reason] : shared_work())
     if (c.workload.find("4224") == std::string::npos) some.push_back(c);
   run_all(some, &seen);
   seen.print();
   EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
   EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 5);
+}
+
+/// Tiles in shared memory and, of those, at registers: loaded, kept, written back, added to home.
+std::vector<Case> cases_at_several_levels() {
+  const std::string inner = "m/8 n/8 ( k/8 ( L.A@registers L.B@registers C.gemm ) S.C@shared )";
+  const std::string loads = "L.A@sharedx2 L.B@shared ";
+  return {
+      {"gemm:m=20,n=24,k=20,dtype=f16",
+       {"m/16@grid n/16@grid ( k/16 ( " + loads + inner + " ) S.C@DRAM )"}},
+      {"gemm:m=19,n=23,k=21", {"m/16@grid ( n/16 ( k/16 ( " + loads + inner + " ) ) )"}},
+      {"gemm:m=20,n=24,k=40,dtype=bf16",
+       {"k/20@grid ( m/16 n/16 ( " + loads + inner + " S.C@DRAM!atomic ) )"}},
+      {"gemm:m=20,n=24,k=20,dtype=f64",
+       {"m/16@grid n/8@warp ( k/16 ( " + loads + inner + " ) S.C@DRAM )"}},
+  };
+}
+
+TEST(Stitched, TilesAtSeveralLevels) { run_all(cases_at_several_levels()); }
+
+TEST(Stitched, BarriersBetweenLevelsLeftOutAreFound) {
+  testing::BarriersLeftOut seen;
+  const std::vector<Case> all = cases_at_several_levels();
+  run_all({all.begin(), all.begin() + 2}, &seen);
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 3);
 }
 
 /// Every kernel says what its warps do.

@@ -287,9 +287,13 @@ TW_DEVICE void atomic_add(bf16* p, float x) {
 }
 
 /// The same for other ways to combine (kLargest, kSmallest, kTimes): again until nobody came between.
-template <int How, class R>
-TW_DEVICE R combined_by(R a, R b) {
-  return How == 1 ? (a > b ? a : b) : How == 2 ? (a < b ? a : b) : a * b;
+template <int How>
+TW_DEVICE float combined_by(float a, float b) {
+  return How == 1 ? fmaxf(a, b) : How == 2 ? fminf(a, b) : a * b;
+}
+template <int How>
+TW_DEVICE double combined_by(double a, double b) {
+  return How == 1 ? fmax(a, b) : How == 2 ? fmin(a, b) : a * b;
 }
 template <int How>
 TW_DEVICE void atomic_combine(float* p, float x) {
