@@ -93,7 +93,7 @@ void KernelEmitter::check() const {
     if (level.private_to == Unit::cluster)
       throw Refused{what + ": clusters of thread blocks are not emitted"};
   }
-  check_sums(workload_, k_, "cuda");
+  check_sums(workload_, k_, "cuda", true);
 }
 
 void KernelEmitter::pass() {

@@ -233,10 +233,11 @@ void KernelEmitter::touch(BufferId b, const std::string& box, const std::string&
   out_.close();
   out_.line(held(b) + ".now(" + box + ");");
   out_.line(held(b) + ".fresh = " + fresh + ";");
+  // What blocks combine at home, none reads there; its own part is in the outer level's tile.
   if (fresh != "true" && buf.role == BufferRole::output && !buf.atomic) {
     out_.open("if (!" + held(b) + ".fresh)");
     const BufferId outer = buf.outer;
-    if (outer.valid() && is_written(outer)) {
+    if (outer.valid() && is_written(outer) && !buffer(outer).atomic) {
       out_.open("if (!" + held(outer) + ".is(" + name(outer) + "_fixed))");
       out_.open("if (" + held(outer) + ".changed)");
       write_out(outer, nullptr);

@@ -326,7 +326,10 @@ void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
                       .tile = n.buffer,
                       .other = buffer(n.buffer).outer,
                       .kept = true});
-    write_inner(n.buffer, initialises(n.op, ranges, false));
+    bool combined = false;
+    for (BufferId o = n.buffer; o.valid(); o = buffer(o).outer)
+      combined = combined || buffer(o).atomic;
+    write_inner(n.buffer, initialises(n.op, ranges, combined));
     return out_.close();
   }
   if (p.plain) {

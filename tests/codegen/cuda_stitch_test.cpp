@@ -22,7 +22,16 @@ struct Case {
   std::string level = "registers";
   std::map<std::string, Pin> pins = {};
   cuda::EmitOptions options = {};
+  bool through_shared = false;  ///< registers are filled from shared memory alone
 };
+
+/// A GPU whose registers are filled from shared memory alone.
+std::shared_ptr<const Machine> through_shared() {
+  Machine m = *machine();
+  for (Level& l : m.levels)
+    if (l.kind == LevelKind::registers) l.filled_by = {"shared"};
+  return std::make_shared<const Machine>(m);
+}
 
 Schedule schedule_of(const Case& c) {
   const bool file = c.workload.find('\n') != std::string::npos;
@@ -31,7 +40,7 @@ Schedule schedule_of(const Case& c) {
   Plan plan;
   for (const std::string& tree : c.trees)
     plan.kernels.push_back({.level = c.level, .tree = parse_tree(tree), .pins = c.pins});
-  auto s = resolve(plan, w, machine());
+  auto s = resolve(plan, w, c.through_shared ? through_shared() : machine());
   if (!s.ok()) throw std::runtime_error(c.workload + ": " + s.reason());
   return std::move(s).value();
 }
@@ -415,15 +424,18 @@ TEST(Stitched, BarriersOfSharedWorkLeftOutAreFound) {
 std::vector<Case> cases_at_several_levels() {
   const std::string inner = "m/8 n/8 ( k/8 ( L.A@registers L.B@registers C.gemm ) S.C@shared )";
   const std::string loads = "L.A@sharedx2 L.B@shared ";
-  return {
-      {"gemm:m=20,n=24,k=20,dtype=f16",
-       {"m/16@grid n/16@grid ( k/16 ( " + loads + inner + " ) S.C@DRAM )"}},
-      {"gemm:m=19,n=23,k=21", {"m/16@grid ( n/16 ( k/16 ( " + loads + inner + " ) ) )"}},
-      {"gemm:m=20,n=24,k=40,dtype=bf16",
-       {"k/20@grid ( m/16 n/16 ( " + loads + inner + " S.C@DRAM!atomic ) )"}},
-      {"gemm:m=20,n=24,k=20,dtype=f64",
-       {"m/16@grid n/8@warp ( k/16 ( " + loads + inner + " ) S.C@DRAM )"}},
-  };
+  std::vector<Case> all;
+  for (const bool chained : {false, true})
+    for (const auto& [workload, tree] : std::vector<std::pair<std::string, std::string>>{
+             {"gemm:m=20,n=24,k=20,dtype=f16",
+              "m/16@grid n/16@grid ( k/16 ( " + loads + inner + " ) S.C@DRAM )"},
+             {"gemm:m=19,n=23,k=21", "m/16@grid ( n/16 ( k/16 ( " + loads + inner + " ) ) )"},
+             {"gemm:m=20,n=24,k=40,dtype=bf16",
+              "k/20@grid ( m/16 n/16 ( " + loads + inner + " S.C@DRAM!atomic ) )"},
+             {"gemm:m=20,n=24,k=20,dtype=f64",
+              "m/16@grid n/8@warp ( k/16 ( " + loads + inner + " ) S.C@DRAM )"}})
+      all.push_back({.workload = workload, .trees = {tree}, .through_shared = chained});
+  return all;
 }
 
 TEST(Stitched, TilesAtSeveralLevels) { run_all(cases_at_several_levels()); }
