@@ -64,8 +64,8 @@ ordered_json or_null(const std::optional<double>& x) {
   return x ? ordered_json(*x) : ordered_json(nullptr);
 }
 
-/// What the model predicts of the plan with other kernels in the place of those that a target refused;
-/// nothing where it does not say that of each.
+/// What the model predicts of the plan with other kernels in the place of those that a target
+/// refused; nothing where it does not say that of each.
 std::optional<double> taken_seconds(const Proposal& best, const ordered_json& replaced) {
   if (!best.price.traffic.seconds) return std::nullopt;
   double seconds = *best.price.traffic.seconds;
@@ -222,7 +222,8 @@ Result<Taken> take(Proposal& best, Setting& setting, const codegen::Target& targ
   if (!taken->replaced.empty()) {
     best.plan = on.plan;
     best.price.traffic.seconds = taken_seconds(best, taken->replaced);
-    if (best.detail.contains("seconds")) best.detail["seconds"] = or_null(best.price.traffic.seconds);
+    if (best.detail.contains("seconds"))
+      best.detail["seconds"] = or_null(best.price.traffic.seconds);
   }
   return taken;
 }

@@ -89,8 +89,8 @@ Result<KernelText> emit_block(Program& p, int index) {
   }
 }
 
-/// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where that
-/// cannot be, the block's warps together share the work of one iteration after the other.
+/// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where
+/// that cannot be, the block's warps together share the work of one iteration after the other.
 Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched) {
   auto program = lowering::lower(
       p.schedule, index,
@@ -100,8 +100,8 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
     if (!text)
       return Reason{program.reason() + "; and where all warps share its work, " + text.reason(),
                     program.why().shortage ? program.why().shortage : text.why().shortage};
-    text.value().notes.push_back("all warps share the work of loops over warps, lanes or threads: " +
-                                 program.reason());
+    text.value().notes.push_back(
+        "all warps share the work of loops over warps, lanes or threads: " + program.reason());
     if (!source.shared_work) source.shared_work = program.why();
     return text;
   }
@@ -132,7 +132,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   bool stitched = false, cold = false;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     if (s.kernels[k].launch.cluster.value_or(1) > 1)
-      return Reason{s.kernels[k].name + " asks for clusters of thread blocks, which is not emitted"};
+      return Reason{s.kernels[k].name +
+                    " asks for clusters of thread blocks, which is not emitted"};
     const int index = static_cast<int>(k);
     auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
                                                     : emit_block(p, index);

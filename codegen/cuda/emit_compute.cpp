@@ -79,8 +79,7 @@ std::int64_t KernelEmitter::finished_boxes(BufferId b) const {
 
 /// The buffer's tile is now fixed_: what was finished in another one is gone.
 void KernelEmitter::begin_finished(BufferId b) {
-  if (finished_boxes(b) > 0)
-    out_.line(finished(b) + ".in(" + box_text(*fixed_[b.index()]) + ");");
+  if (finished_boxes(b) > 0) out_.line(finished(b) + ".in(" + box_text(*fixed_[b.index()]) + ");");
 }
 
 /// Whether every box that a compute would write is finished.
@@ -154,7 +153,8 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
         for (int l : group) n *= most[static_cast<std::size_t>(l)];
         return n;
       };
-      contracted_[id] += ceil_div(blocks(c.rows), 16) * ceil_div(blocks(c.columns), 16) * blocks(c.products);
+      contracted_[id] +=
+          ceil_div(blocks(c.rows), 16) * ceil_div(blocks(c.columns), 16) * blocks(c.products);
     }
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
@@ -184,8 +184,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     for (const Contraction& c : several) {
       way_.method = BlockStep::Method::contraction;
       way_.micro_kernel = micro_kernel().name;
-      way_.rows = largest(c.rows), way_.columns = largest(c.columns),
-      way_.depth = largest(c.depth);
+      way_.rows = largest(c.rows), way_.columns = largest(c.columns), way_.depth = largest(c.depth);
       contract(id, c, ranges, fresh);
     }
   else

@@ -23,8 +23,8 @@ KernelEmitter::KernelEmitter(Program& program, int index)
     if (k_.buffers[i].role != BufferRole::input) continue;
     const OpId producer = workload_.producer(k_.buffers[i].tensor);
     const bool own = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
-    places_[i].form = own || k_.buffers[i].sliding || k_.buffers[i].outer.valid() ? Form::loaded
-                                                                               : Form::ring;
+    places_[i].form =
+        own || k_.buffers[i].sliding || k_.buffers[i].outer.valid() ? Form::loaded : Form::ring;
   }
   place_units();
   choose_views();
@@ -134,7 +134,8 @@ void KernelEmitter::pass() {
       out_.comment("What is read of a tile but not computed: it adds nothing to products.");
     filled = true;
     out_.line("for (int i = thread; i < " +
-              std::to_string(p.need_rows * p.pitch * p.stages * p.units) + "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) +
+              std::to_string(p.need_rows * p.pitch * p.stages * p.units) +
+              "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) +
               "_data[i] = " + (p.narrow ? tile_type(BufferId(i)) + "{}" : "0") + ";");
   }
   if (filled) out_.line(meet());
@@ -163,8 +164,8 @@ void KernelEmitter::walk() {
                 name(b) + "_barriers};");
     const std::string each = p.units > 1 ? "[" + std::to_string(p.units) + "]" : "";
     const auto record = [&] { out_.line("Held<" + rank + "> " + name(b) + "_held" + each + ";"); };
-    const bool early = slides(b) && buffer(b).role == BufferRole::intermediate &&
-                       (copying_ || !is_written(b));
+    const bool early =
+        slides(b) && buffer(b).role == BufferRole::intermediate && (copying_ || !is_written(b));
     if (early && has_record(b)) record();
     if (const std::int64_t most = finished_boxes(b); most > 0)
       out_.line("Finished<" + rank + ", " + std::to_string(most) + "> " + name(b) + "_finished" +
@@ -173,7 +174,8 @@ void KernelEmitter::walk() {
     if (copying_) continue;
     if (chained(b) && buffer(b).fixed_at.valid())
       out_.line("Box<" + rank + "> " + name(b) + "_fixed{};");
-    if (slides(b)) out_.line("int " + name(b) + "_place" + each + (each.empty() ? " = 0;" : " = {};"));
+    if (slides(b))
+      out_.line("int " + name(b) + "_place" + each + (each.empty() ? " = 0;" : " = {};"));
     if (p.form == Form::sums || p.form == Form::rows) out_.line(sums_type(b) + " " + name(b) + ";");
     if (!early && has_record(b)) record();
   }
@@ -257,13 +259,14 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   switch (n.kind) {
     case NodeKind::loop:
-      return nest({.kind = n.binding == Binding::grid ? BlockStep::Kind::blocks : BlockStep::Kind::loop,
-                   .node = id,
-                   .index = workload_.loop(n.loop).name + "/" + std::to_string(n.step),
-                   .count = n.max_trips},
-                  [&] {
-                    n.binding == Binding::grid ? visit_grid_loop(id, ranges) : visit_loop(id, ranges);
-                  });
+      return nest(
+          {.kind = n.binding == Binding::grid ? BlockStep::Kind::blocks : BlockStep::Kind::loop,
+           .node = id,
+           .index = workload_.loop(n.loop).name + "/" + std::to_string(n.step),
+           .count = n.max_trips},
+          [&] {
+            n.binding == Binding::grid ? visit_grid_loop(id, ranges) : visit_loop(id, ranges);
+          });
     case NodeKind::sequence:
       return visit_children(id, ranges);
     case NodeKind::pack: {
@@ -278,8 +281,9 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
         out_.line("const int " + rest_ + " = " + outer + " - " + std::to_string(first) + ";");
         defined_.emplace_back();
         blocks_here_ = blocks;
-        nest({.kind = BlockStep::Kind::part, .node = c, .first = first, .count = blocks},
-             [&] { visit_by_blocks({&c, 1}, ranges); });
+        nest({.kind = BlockStep::Kind::part, .node = c, .first = first, .count = blocks}, [&] {
+          visit_by_blocks({&c, 1}, ranges);
+        });
         defined_.pop_back();
         out_.close();
       }
@@ -296,7 +300,8 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       return visit_store(id, ranges);
     case NodeKind::sync:
       if (n.scope == Unit::machine && copying_) load_ahead(id, ranges);
-      if (n.scope == Unit::machine) steps_.push_back({.kind = BlockStep::Kind::barrier, .node = id});
+      if (n.scope == Unit::machine)
+        steps_.push_back({.kind = BlockStep::Kind::barrier, .node = id});
       if (n.scope == Unit::machine)
         return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
       if (!copying_) out_.line(meet());
@@ -337,8 +342,9 @@ void KernelEmitter::load_ahead(NodeId barrier, const SymRanges& ranges) {
     out_.open("");
     defined_.emplace_back();
     const std::size_t known = variables_.count();
-    nest({.kind = BlockStep::Kind::ahead, .node = barrier},
-         [&] { visit_by_blocks({first, end}, ranges); });
+    nest({.kind = BlockStep::Kind::ahead, .node = barrier}, [&] {
+      visit_by_blocks({first, end}, ranges);
+    });
     variables_.forget(known);
     defined_.pop_back();
     out_.close();

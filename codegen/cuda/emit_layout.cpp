@@ -109,8 +109,7 @@ bool KernelEmitter::can_be_narrow(BufferId b) const {
   const TilePlace& p = places_[b.index()];
   const DType type = workload_.tensor(buffer(b).tensor).dtype;
   return p.form == Form::tile && !p.narrow && p.at_once && !slides(b) && !buffer(b).atomic &&
-         !chained(b) &&
-         micro_kernel().fragments && (type == DType::f16 || type == DType::bf16);
+         !chained(b) && micro_kernel().fragments && (type == DType::f16 || type == DType::bf16);
 }
 
 /// Everything in the block's shared memory: barriers, tiles, what warps exchange.
@@ -166,9 +165,9 @@ void KernelEmitter::lay_out() {
         for (std::size_t j = 0; j < i; ++j) {
           const TilePlace& q = places_[j];
           const std::int64_t end = q.offset + round_up(q.bytes, kSharedLine);
-          if (in_registers(q.form) || q.bytes == 0 || q.offset >= p.offset + round_up(p.bytes, kSharedLine) ||
-              end <= p.offset || spans[i].second < spans[j].first ||
-              spans[j].second < spans[i].first)
+          if (in_registers(q.form) || q.bytes == 0 ||
+              q.offset >= p.offset + round_up(p.bytes, kSharedLine) || end <= p.offset ||
+              spans[i].second < spans[j].first || spans[j].second < spans[i].first)
             continue;
           p.offset = end;
           moved = true;
@@ -237,11 +236,11 @@ BlockProgram KernelEmitter::program() const {
     using Where = BlockTile::Where;
     const auto [first, last] = alive(BufferId(i));
     p.tiles.push_back({.buffer = BufferId(i),
-                       .where = views_outer(BufferId(i))   ? Where::uses
-                                : of.form == Form::ring ? Where::ring
-                                : of.form == Form::sums ? Where::fragments
-                                : of.form == Form::rows ? Where::rows
-                                                        : Where::shared,
+                       .where = views_outer(BufferId(i)) ? Where::uses
+                                : of.form == Form::ring  ? Where::ring
+                                : of.form == Form::sums  ? Where::fragments
+                                : of.form == Form::rows  ? Where::rows
+                                                         : Where::shared,
                        .element = in_registers(of.form) ? real() : tile_type(BufferId(i)),
                        .stages = of.stages,
                        .units = of.units,
@@ -276,8 +275,8 @@ std::vector<TileUse> KernelEmitter::tile_uses() const {
                     .level = p_.machine().level(k_.buffers[i].level).name,
                     .place = views_outer(BufferId(i)) ? "registers, at each use"
                              : in_registers(p.form)   ? "registers"
-                             : p.form == Form::tile ? "shared, " + tile_type(BufferId(i))
-                                                    : "shared",
+                             : p.form == Form::tile   ? "shared, " + tile_type(BufferId(i))
+                                                      : "shared",
                     .stages = p.stages,
                     .bytes = p.bytes,
                     .reason = reason});

@@ -1,11 +1,12 @@
 // Buffers that units of a block have each for itself (rule 7), and tiles at several levels.
 //
-// The block's computing warps share the work of every iteration of a loop over warps, lanes or threads, one
-// iteration after the other. What an iteration holds of its own has a place of its own in shared memory, or, where
-// no iteration comes back to what it held, one place that passes from unit to unit and is then empty. So
-// what moves is what rule 7 says, whoever does it. An inner level's tile is a copy in shared memory, made from
-// the outer one and written back to it by the rules of any other level; inputs at registers are read where
-// they lie in the outer tile by whoever computes with them, which puts them there.
+// The block's computing warps share the work of every iteration of a loop over warps, lanes or
+// threads, one iteration after the other. What an iteration holds of its own has a place of its own
+// in shared memory, or, where no iteration comes back to what it held, one place that passes from
+// unit to unit and is then empty. So what moves is what rule 7 says, whoever does it. An inner
+// level's tile is a copy in shared memory, made from the outer one and written back to it by the
+// rules of any other level; inputs at registers are read where they lie in the outer tile by
+// whoever computes with them, which puts them there.
 #include <algorithm>
 
 #include "codegen/cuda/emitter.h"
@@ -34,8 +35,9 @@ void KernelEmitter::place_units() {
     if (buffer(b).fixed_at.valid()) places.push_back(buffer(b).fixed_at);
     for (std::size_t n = 0; n < k_.nodes.size(); ++n) {
       const ScheduleNode& node = k_.nodes[n];
-      const bool writes = node.kind == NodeKind::compute && !buffer(b).fixed_at.valid() &&
-                          std::ranges::any_of(node.writes, [&](const OutputUse& w) { return w.buffer == b; });
+      const bool writes =
+          node.kind == NodeKind::compute && !buffer(b).fixed_at.valid() &&
+          std::ranges::any_of(node.writes, [&](const OutputUse& w) { return w.buffer == b; });
       const bool fills =
           node.kind == NodeKind::load || (node.kind == NodeKind::drop && !node.all_units);
       if (writes || (fills && node.buffer == b)) places.emplace_back(n);
@@ -64,8 +66,9 @@ void KernelEmitter::place_units() {
       places_[i].units += n;
     }
     if (places_[i].units > kMostUnits)
-      throw Refused{std::to_string(places_[i].units) + " units of a block would each keep a tile of " +
-                    tensor_name(buffer(b).tensor) + ": at most " + std::to_string(kMostUnits)};
+      throw Refused{std::to_string(places_[i].units) +
+                    " units of a block would each keep a tile of " + tensor_name(buffer(b).tensor) +
+                    ": at most " + std::to_string(kMostUnits)};
   }
 }
 
@@ -76,18 +79,19 @@ std::string KernelEmitter::unit_text(BufferId b, NodeId place) const {
   for (const OpenLoop& l : open_) {
     if (std::ranges::find(units, l.id) == units.end()) continue;
     const ScheduleNode& n = k_.node(l.id);
-    const std::string index =
-        "(" + l.name + (l.first == "0" ? "" : " - (" + l.first + ")") + ") / " + std::to_string(n.step);
+    const std::string index = "(" + l.name + (l.first == "0" ? "" : " - (" + l.first + ")") +
+                              ") / " + std::to_string(n.step);
     text = text.empty() ? index : "(" + text + ") * " + std::to_string(n.max_trips) + " + " + index;
   }
   std::int64_t first = 0;
-  if (const auto of = first_unit_.find(b); of != first_unit_.end()) first = of->second.at(units.size());
+  if (const auto of = first_unit_.find(b); of != first_unit_.end())
+    first = of->second.at(units.size());
   if (text.empty()) return std::to_string(first);
   return (first == 0 ? "" : std::to_string(first) + " + ") + text;
 }
 
-/// From here on a place's unit has the buffer. Where units have one place in turn, the last one's content is
-/// written, if changed, and gone.
+/// From here on a place's unit has the buffer. Where units have one place in turn, the last one's
+/// content is written, if changed, and gone.
 void KernelEmitter::settle(BufferId b, NodeId place) {
   const TilePlace& p = places_[b.index()];
   if (!p.own) return;
@@ -109,7 +113,8 @@ void KernelEmitter::settle(BufferId b, NodeId place) {
 bool KernelEmitter::has_record(BufferId b) const {
   const TilePlace& p = places_[b.index()];
   if (views_outer(b)) return false;
-  if (slides(b) && buffer(b).role == BufferRole::intermediate && (copying_ || !is_written(b))) return true;
+  if (slides(b) && buffer(b).role == BufferRole::intermediate && (copying_ || !is_written(b)))
+    return true;
   return !copying_ && (p.form == Form::loaded || (is_written(b) && !p.plain));
 }
 
@@ -140,12 +145,13 @@ int KernelEmitter::levels_outside(BufferId b) const {
 std::vector<BufferId> KernelEmitter::innermost_first() const {
   std::vector<BufferId> all;
   for (std::size_t i = 0; i < places_.size(); ++i) all.emplace_back(i);
-  std::ranges::stable_sort(all, std::ranges::greater(), [&](BufferId b) { return levels_outside(b); });
+  std::ranges::stable_sort(all, std::ranges::greater(),
+                           [&](BufferId b) { return levels_outside(b); });
   return all;
 }
 
-/// Inputs at registers whose outer tile is there, with all that is read of it, wherever they are used: no
-/// other tile of the outer buffer is loaded between the load and its uses.
+/// Inputs at registers whose outer tile is there, with all that is read of it, wherever they are
+/// used: no other tile of the outer buffer is loaded between the load and its uses.
 void KernelEmitter::choose_views() {
   const auto is_in = [&](NodeId n, NodeId around) {
     for (; n.valid(); n = k_.node(n).parent)
@@ -197,9 +203,9 @@ std::string KernelEmitter::strides_text(BufferId b) const {
 void KernelEmitter::copy_part(BufferId to, const std::string& to_box, BufferId from,
                               const std::string& from_box, const std::string& part) {
   const std::string rank = std::to_string(places_[to.index()].most.size());
-  out_.line("copy_part<" + rank + ">(" + tile_text(to) + ", {" + strides_text(to) + "}, " + to_box + ", " +
-            tile_text(from) + ", {" + strides_text(from) + "}, " + from_box + ", " + part + ", thread, " +
-            std::to_string(threads()) + ");");
+  out_.line("copy_part<" + rank + ">(" + tile_text(to) + ", {" + strides_text(to) + "}, " + to_box +
+            ", " + tile_text(from) + ", {" + strides_text(from) + "}, " + from_box + ", " + part +
+            ", thread, " + std::to_string(threads()) + ");");
 }
 
 /// A load of what the outer level has; `box`: the name of what is to be held from now on.
@@ -209,7 +215,8 @@ void KernelEmitter::load_inner(NodeId id, const std::string& box) {
   std::string part = box;
   if (slides(b)) {
     part = "part";
-    out_.line("const Box<" + std::to_string(p.most.size()) + "> part = needed(" + held(b) + ", " + box + ");");
+    out_.line("const Box<" + std::to_string(p.most.size()) + "> part = needed(" + held(b) + ", " +
+              box + ");");
     slide(b, box);
   } else {
     out_.line(held(b) + ".now(" + box + ");");
@@ -223,8 +230,8 @@ void KernelEmitter::load_inner(NodeId id, const std::string& box) {
   out_.line(meet());
 }
 
-/// An output's buffer holds `box` from now on, and changes (rules 10 to 12): what it held is written if
-/// changed; unless it starts afresh, it is read from where it goes.
+/// An output's buffer holds `box` from now on, and changes (rules 10 to 12): what it held is
+/// written if changed; unless it starts afresh, it is read from where it goes.
 void KernelEmitter::touch(BufferId b, const std::string& box, const std::string& fresh) {
   const Buffer& buf = buffer(b);
   out_.open("if (!" + held(b) + ".is(" + box + "))");
@@ -266,20 +273,22 @@ void KernelEmitter::read_home(BufferId b, const std::string& box) {
   out_.line(held(b) + ".now(" + box + ");");
   out_.line(meet());
   out_.line("read_tile<" + element_type(buffer(b).tensor) + ">(" + tile_text(b) + ", thread, " +
-            std::to_string(threads()) + ", " + columns_text(b, nullptr) + ", " + row_lambda(b, nullptr, false) +
-            ");");
+            std::to_string(threads()) + ", " + columns_text(b, nullptr) + ", " +
+            row_lambda(b, nullptr, false) + ");");
   out_.line(meet());
 }
 
-/// An inner tile to the outer one, which begins another tile where it has not this one's box. `fresh`: of
-/// a store, whether sums begin there; else what the tile's record says.
+/// An inner tile to the outer one, which begins another tile where it has not this one's box.
+/// `fresh`: of a store, whether sums begin there; else what the tile's record says.
 void KernelEmitter::write_inner(BufferId b, const std::optional<std::string>& fresh) {
   const BufferId outer = buffer(b).outer;
   if (!buffer(outer).fixed_at.valid())
-    throw Refused{tensor_name(buffer(b).tensor) + " goes to a tile of another level that is not known"};
+    throw Refused{tensor_name(buffer(b).tensor) +
+                  " goes to a tile of another level that is not known"};
   if (is_written(outer)) {
     if (!fresh)
-      out_.open("if (!(" + held(outer) + ".full && within(" + held(b) + ".box, " + held(outer) + ".box)))");
+      out_.open("if (!(" + held(outer) + ".full && within(" + held(b) + ".box, " + held(outer) +
+                ".box)))");
     touch(outer, name(outer) + "_fixed", fresh ? *fresh : held(b) + ".fresh");
     if (!fresh) out_.close();
     out_.line(held(outer) + ".changed = true;");

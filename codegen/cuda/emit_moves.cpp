@@ -158,14 +158,15 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const std::string here = names_.fresh(identifier("", tensor) + "_box");
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
   const std::string columns = columns_text(n.buffer, &box);
-  steps_.push_back({.kind = p.form != Form::ring ? BlockStep::Kind::load
-                            : copying_           ? BlockStep::Kind::copy
-                                                 : BlockStep::Kind::take,
-                    .node = id,
-                    .tile = n.buffer,
-                    .other = buffer(n.buffer).outer,
-                    .asynchronous = aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)),
-                    .kept = true});
+  steps_.push_back(
+      {.kind = p.form != Form::ring ? BlockStep::Kind::load
+               : copying_           ? BlockStep::Kind::copy
+                                    : BlockStep::Kind::take,
+       .node = id,
+       .tile = n.buffer,
+       .other = buffer(n.buffer).outer,
+       .asynchronous = aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)),
+       .kept = true});
   if (p.form == Form::ring) {
     const std::string at = tile_text(n.buffer);
     if (!copying_)
@@ -217,16 +218,16 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     return out_.close();
   }
   if (slides(n.buffer)) {
-    out_.line("const " + type_of_box(box.size()) + " part = needed(" + held(n.buffer) + ", " + here +
-              ");");
+    out_.line("const " + type_of_box(box.size()) + " part = needed(" + held(n.buffer) + ", " +
+              here + ");");
     slide(n.buffer, here);
     std::string home_strides_text;
     const auto strides_home = home_strides(n.tensor);
     for (std::size_t d = 0; d < box.size(); ++d)
       home_strides_text += (d == 0 ? "" : ", ") + std::to_string(strides_home[d]);
     out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" +
-              strides_text(n.buffer) + "}, " + here + ", part, " + home(n.tensor) + ", {" + home_strides_text +
-              "}, thread, " + std::to_string(threads()) + ");");
+              strides_text(n.buffer) + "}, " + here + ", part, " + home(n.tensor) + ", {" +
+              home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
   } else {
     out_.line(held(n.buffer) + ".now(" + here + ");");
     out_.line(meet());
@@ -309,8 +310,8 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     if (!buf.atomic) {
       pairs = box != nullptr && aligned(b, *box, type == "float" ? 2 : 4) ? ", true" : ", false";
     }
-    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + how + pairs + ">(" +
-              sums.name + ", me, " + sums.first + ", " + columns + ", " + row + ");");
+    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + how + pairs +
+              ">(" + sums.name + ", me, " + sums.first + ", " + columns + ", " + row + ");");
   }
   if (!p.plain) out_.line(held(b) + ".changed = false;");
 }

@@ -1,7 +1,7 @@
 // The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live
-// (emit_forms.cpp, emit_layout.cpp), what is loaded and written (emit_moves.cpp), between levels too
-// (emit_levels.cpp), and its computes (emit_compute.cpp, emit_points.cpp, emit_product.cpp, emit_product_tiles.cpp,
-// emit_contraction.cpp, emit_rows.cpp).
+// (emit_forms.cpp, emit_layout.cpp), what is loaded and written (emit_moves.cpp), between levels
+// too (emit_levels.cpp), and its computes (emit_compute.cpp, emit_points.cpp, emit_product.cpp,
+// emit_product_tiles.cpp, emit_contraction.cpp, emit_rows.cpp).
 //
 // A block's warps walk the plan's tree twice over: some meet only the loads and copy tiles into
 // rings in shared memory, the others wait for the same tiles and compute. Every load is
@@ -65,8 +65,8 @@ struct TilePlace {
   bool at_once = true;                 ///< computed: every element by one compute, never added to
   bool narrow = false;                 ///< computed: elements as the tensor's type has them
   bool plain = false;                  ///< written: stored by its node each time, never read back
-  bool own = false;         ///< each unit of a loop within the block has a buffer of its own (rule 7)
-  std::int64_t units = 1;   ///< of them in shared memory: one that changes hands, or one a unit
+  bool own = false;  ///< each unit of a loop within the block has a buffer of its own (rule 7)
+  std::int64_t units = 1;  ///< of them in shared memory: one that changes hands, or one a unit
 };
 
 /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]; loops by position in op.loops.
@@ -211,8 +211,8 @@ class KernelEmitter : private RangeEmitter {
   bool views_outer(BufferId b) const;
   std::string box_of_tile(BufferId b) const;
   std::string strides_text(BufferId b) const;
-  void copy_part(BufferId to, const std::string& to_box, BufferId from,
-                 const std::string& from_box, const std::string& part);
+  void copy_part(BufferId to, const std::string& to_box, BufferId from, const std::string& from_box,
+                 const std::string& part);
   void load_inner(NodeId id, const std::string& box);
   void touch(BufferId b, const std::string& box, const std::string& fresh);
   void read_home(BufferId b, const std::string& box);
@@ -315,7 +315,8 @@ class KernelEmitter : private RangeEmitter {
   int index_;
   std::vector<TilePlace> places_;
   std::map<BufferId, BufferId> views_;  ///< read where they lie in another level's tile
-  std::map<BufferId, std::map<std::size_t, std::int64_t>> first_unit_;  ///< by loops of units around
+  std::map<BufferId, std::map<std::size_t, std::int64_t>>
+      first_unit_;  ///< by loops of units around
   std::vector<std::string> names_of_;
   /// As the first pass found them: one for each output, of the same rows, columns and depth.
   std::map<NodeId, std::vector<Product>> products_;

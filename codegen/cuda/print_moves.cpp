@@ -39,16 +39,15 @@ void ProgramPrinter::move(const Step& s) {
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, s.at);
   const Combine how = v.loaded() ? Combine::sum : p_.output_of(v).combine;
   const bool adds = how == Combine::sum || !s.atomic;
-  const std::string function = s.kind == Step::Kind::store
-                                   ? !s.atomic ? "store_several"
-                                     : adds    ? "add_several"
-                                               : "combine_several"
-                               : v.alike    ? "load_alike"
-                               : s.together ? "load_together"
-                                            : "load_several";
-  out_.line(function + "<" + std::to_string(run.width) + (adds ? "" : ", " + combining(how)) + ">(" +
-            (s.kind == Step::Kind::load ? values + ", " + place : place + ", " + values) + in +
-            ");");
+  const std::string function = s.kind == Step::Kind::store ? !s.atomic ? "store_several"
+                                                             : adds    ? "add_several"
+                                                                       : "combine_several"
+                               : v.alike                   ? "load_alike"
+                               : s.together                ? "load_together"
+                                                           : "load_several";
+  out_.line(function + "<" + std::to_string(run.width) + (adds ? "" : ", " + combining(how)) +
+            ">(" + (s.kind == Step::Kind::load ? values + ", " + place : place + ", " + values) +
+            in + ");");
   close_loops(opened);
 }
 

@@ -1,4 +1,5 @@
-// What of a schedule no kernel can be written for, and what every lowering asks of a compute's accesses.
+// What of a schedule no kernel can be written for, and what every lowering asks of a compute's
+// accesses.
 #pragma once
 
 #include <string>

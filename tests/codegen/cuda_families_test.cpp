@@ -59,7 +59,8 @@ const Case kRows = {
 std::string grouped_convolution(const std::string& type) {
   return R"(
 name: grouped
-dtype: )" + type + R"(
+dtype: )" +
+         type + R"(
 loops: {b: 2, g: 2, o: 12, y: 5, x: 9, c: 9, r: 3, s: 2}
 tensors: {I: [b, g, c, 9, 18], W: [g, o, c, r, s], O: [b, g, o, y, x]}
 operators:
@@ -68,7 +69,8 @@ outputs: [O]
 )";
 }
 
-/// Three products of one left operand by one operator, one of them of the other operand's transpose.
+/// Three products of one left operand by one operator, one of them of the other operand's
+/// transpose.
 const char* const kThreeProducts = R"(
 name: three-products
 dtype: bf16

@@ -139,11 +139,12 @@ const Pin kShared{.level = "shared"};
 
 /// 10 items of three warps, 4 each.
 Case dots() {
-  return {"name: dots\nloops: {b: 3, t: 10, d: 64}\noperators:\n"
-          "  - h: h[b,d] = q[b,d] * 2\n  - s: s[b,t] += k[b,t,d] * h[b,d]\n",
-          {"b/1@grid ( d/1@thread ( C.h ) Y.block t/4@warp t/1 d/2@lane ( C.s ) )"},
-          "registers",
-          {{"h", {.level = "shared"}}}};
+  return {
+      "name: dots\nloops: {b: 3, t: 10, d: 64}\noperators:\n"
+      "  - h: h[b,d] = q[b,d] * 2\n  - s: s[b,t] += k[b,t,d] * h[b,d]\n",
+      {"b/1@grid ( d/1@thread ( C.h ) Y.block t/4@warp t/1 d/2@lane ( C.s ) )"},
+      "registers",
+      {{"h", {.level = "shared"}}}};
 }
 
 std::vector<Case> block_cases() {
@@ -349,8 +350,7 @@ std::vector<Case> combined_cases() {
   for (const char* type : {"f32", "f64", "f16", "bf16"})
     for (const char* how : {"max=", "min=", "*="}) {
       const std::string w = std::string("name: combined\ndtype: ") + type +
-                            "\nloops: {r: 9, c: 7}\noperators:\n  - \"y[r] " + how +
-                            " x[r,c]\"\n";
+                            "\nloops: {r: 9, c: 7}\noperators:\n  - \"y[r] " + how + " x[r,c]\"\n";
       all.push_back({w, {"c/2@grid ( L.x r/1@lane ( C.y ) S.y!atomic )"}});
       all.push_back({w, {"c/2@grid ( C.y S.y!atomic )"}, "shared"});
     }
@@ -459,9 +459,9 @@ TEST(Stitched, BlockKernelsSayWhatTheirWarpsDo) {
   ASSERT_TRUE(source) << source.reason();
   std::string text;
   for (const std::string& line : source->program) text += line + "\n";
-  for (const char* part : {"copy: 4 warps from warp", "L.A into the next stage", "wait for A",
-                           "by mma, a warp an instruction", "S.C to another level's tile",
-                           "barrier of 128 threads"})
+  for (const char* part :
+       {"copy: 4 warps from warp", "L.A into the next stage", "wait for A",
+        "by mma, a warp an instruction", "S.C to another level's tile", "barrier of 128 threads"})
     EXPECT_THAT(text, ::testing::HasSubstr(part));
 }
 

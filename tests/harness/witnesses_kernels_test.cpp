@@ -320,7 +320,8 @@ class Plans {
     batch.clear();
   }
 
-  /// A sum that cancels may be far off relative to itself: what the rounding of each result explains.
+  /// A sum that cancels may be far off relative to itself: what the rounding of each result
+  /// explains.
   static bool explained(const Workload& w, std::uint64_t seed, const TensorValues& outputs) {
     const Bounded b = evaluate_bounded(w, random_inputs(w, seed));
     return std::ranges::all_of(w.outputs(), [&](TensorId t) {

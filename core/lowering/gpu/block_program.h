@@ -1,7 +1,7 @@
-// What the warps of one GPU kernel do where a block shares all work of a tile: which warps copy and which
-// compute, where tiles lie, and what each role does, in order, with every barrier. The emitter that
-// prints CUDA text makes it as it goes; `emit --explain` shows it. Its sibling, for kernels in which each
-// thread has its own iterations, is ThreadProgram.
+// What the warps of one GPU kernel do where a block shares all work of a tile: which warps copy and
+// which compute, where tiles lie, and what each role does, in order, with every barrier. The
+// emitter that prints CUDA text makes it as it goes; `emit --explain` shows it. Its sibling, for
+// kernels in which each thread has its own iterations, is ThreadProgram.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,10 @@ struct BlockTile {
   Where where = Where::shared;
   std::string element;  ///< "float", "f16": as it lies there
   int stages = 1;
-  std::int64_t units = 1;             ///< places, one for each unit that keeps a tile of its own
+  std::int64_t units = 1;              ///< places, one for each unit that keeps a tile of its own
   std::int64_t offset = 0, bytes = 0;  ///< shared memory of the block, all stages and units
-  int first_phase = 0, last_phase = 0;  ///< between barriers of all blocks: when its place is its own
+  int first_phase = 0,
+      last_phase = 0;  ///< between barriers of all blocks: when its place is its own
   std::string reason;
 };
 
@@ -55,12 +56,13 @@ struct BlockStep {
   Kind kind = Kind::loop;
   NodeId node;
   std::vector<BlockStep> body = {};
-  std::string index = {};          ///< loop, blocks: its name in the text
+  std::string index = {};  ///< loop, blocks: its name in the text
   std::int64_t first = 0, count = 0;
-  BufferId tile = {}, other = {};  ///< what is moved, and the tile of another level on the other side
-  bool asynchronous = false;       ///< copy: pieces of 16 bytes that no thread waits for
-  bool atomic = false;             ///< store
-  bool kept = false;  ///< copy, load, store: only where the record says that it is needed
+  BufferId tile = {},
+           other = {};        ///< what is moved, and the tile of another level on the other side
+  bool asynchronous = false;  ///< copy: pieces of 16 bytes that no thread waits for
+  bool atomic = false;        ///< store
+  bool kept = false;          ///< copy, load, store: only where the record says that it is needed
   Method method = Method::points;
   std::string micro_kernel = {};
   Unit unit = Unit::warp;  ///< product, contraction: who issues one matrix instruction together

@@ -18,8 +18,9 @@ class BlockDescriber {
   std::string text() {
     int warps = 0;
     for (const BlockRole& r : p_.roles) warps += r.warps;
-    line(p_.kernel->name + ": " + counted(p_.kernel->blocks, "block") + " of " + counted(warps, "warp") + ", " +
-         std::to_string(p_.shared_bytes) + " bytes of shared memory" +
+    line(p_.kernel->name + ": " + counted(p_.kernel->blocks, "block") + " of " +
+         counted(warps, "warp") + ", " + std::to_string(p_.shared_bytes) +
+         " bytes of shared memory" +
          (p_.cluster > 1 ? ", in clusters of " + std::to_string(p_.cluster) : ""));
     line("tiles");
     ++depth_;
@@ -40,7 +41,9 @@ class BlockDescriber {
     text_.append(2 * depth_, ' ');
     text_ += text + "\n";
   }
-  std::string name(BufferId b) const { return p_.workload->tensor(p_.kernel->buffer(b).tensor).name; }
+  std::string name(BufferId b) const {
+    return p_.workload->tensor(p_.kernel->buffer(b).tensor).name;
+  }
 
   std::string tile_text(const BlockTile& t) const {
     using Where = BlockTile::Where;
@@ -63,10 +66,12 @@ class BlockDescriber {
         break;
     }
     if (t.bytes > 0) {
-      text += " of " + t.element + ", " + std::to_string(t.bytes) + " bytes at byte " + std::to_string(t.offset);
+      text += " of " + t.element + ", " + std::to_string(t.bytes) + " bytes at byte " +
+              std::to_string(t.offset);
       if (t.units > 1) text += ", a place for each of " + counted(t.units, "unit");
       if (t.last_phase > 0)
-        text += ", in phases " + std::to_string(t.first_phase) + " to " + std::to_string(t.last_phase);
+        text +=
+            ", in phases " + std::to_string(t.first_phase) + " to " + std::to_string(t.last_phase);
     }
     return text + (t.reason.empty() ? "" : "; " + t.reason);
   }
@@ -84,9 +89,10 @@ class BlockDescriber {
     switch (s.method) {
       case Method::product:
       case Method::contraction:
-        text += std::string(s.method == Method::product ? "product" : "contraction") + " of at most " +
-                std::to_string(s.rows) + " x " + std::to_string(s.columns) + " x " + std::to_string(s.depth) +
-                " by " + s.micro_kernel + ", a " + std::string(name_of(s.unit)) + " an instruction";
+        text += std::string(s.method == Method::product ? "product" : "contraction") +
+                " of at most " + std::to_string(s.rows) + " x " + std::to_string(s.columns) +
+                " x " + std::to_string(s.depth) + " by " + s.micro_kernel + ", a " +
+                std::string(name_of(s.unit)) + " an instruction";
         break;
       case Method::fragments:
         text += "on values in registers";
@@ -122,14 +128,16 @@ class BlockDescriber {
         line("wait for " + name(s.tile) + record);
         break;
       case Kind::load:
-        line("L." + name(s.tile) + (s.other.valid() ? " from another level's tile" : " from home") + record);
+        line("L." + name(s.tile) + (s.other.valid() ? " from another level's tile" : " from home") +
+             record);
         break;
       case Kind::compute:
         line(compute_text(s));
         break;
       case Kind::store:
         line("S." + name(s.tile) + (s.atomic ? "!atomic" : "") +
-             (s.other.valid() ? " to another level's tile" : "") + (s.kept ? ", where it has changed" : ""));
+             (s.other.valid() ? " to another level's tile" : "") +
+             (s.kept ? ", where it has changed" : ""));
         break;
       case Kind::drop:
         line("D." + name(s.tile));
