@@ -70,16 +70,14 @@ void check_blocks(const Workload& w, const ScheduledKernel& k, bool first_block_
         n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
     const std::int64_t blocks = grid.valid() ? blocks_below(k, grid) : k.blocks;
     if (!acts || blocks <= 1) continue;
-    if (!first_block_alone)
-      throw Refused{text_of(w, n) +
-                    " stands outside a grid loop beside it, which only one of its "
-                    "blocks would run"};
-    if (const BufferId tile = shared_with_blocks(k, NodeId(i)); tile.valid())
-      throw Refused{text_of(w, n) +
-                    " stands outside a grid loop beside it, whose blocks use the "
-                    "same tile of " +
-                    w.tensor(k.buffer(tile).tensor).name +
-                    ": no block sees another's shared memory"};
+    const BufferId tile = shared_with_blocks(k, NodeId(i));
+    if (first_block_alone && !tile.valid()) continue;
+    throw Refused{text_of(w, n) +
+                  " stands outside a grid loop beside it, which only one of its blocks would run" +
+                  (tile.valid()
+                       ? ": others use its tile of " + w.tensor(k.buffer(tile).tensor).name +
+                             ", and no block sees another's shared memory"
+                       : "")};
   }
 }
 
