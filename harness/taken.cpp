@@ -10,18 +10,23 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// How a target is asked: `makeshift`: whether what has not the plan's own form will do.
+/// How a target is asked. `makeshift`: what has not the plan's own form will do. `met`: set where
+/// there was such a thing.
 struct Asking {
   const codegen::Target& target;
   const Settings& settings;
   int threads = 1;
+  bool* met = nullptr;
   bool makeshift = false;
 
   Result<std::unique_ptr<codegen::Emitted>> emit(const Schedule& schedule) const {
     auto emitted = target.emit(schedule, settings, threads);
-    if (emitted && !makeshift)
-      if (auto why = (*emitted)->makeshift()) return *why;
-    return emitted;
+    if (!emitted) return emitted;
+    const std::optional<Reason> why = (*emitted)->makeshift();
+    if (!why) return emitted;
+    *met = true;
+    if (makeshift) return emitted;
+    return *why;
   }
 };
 
@@ -195,9 +200,10 @@ Result<Taken> emit_asked(Scheduled& on, const Asking& asking) {
 
 Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
                          int threads) {
-  Asking asking{target, settings, threads};
+  bool met = false;
+  Asking asking{target, settings, threads, &met};
   Result<Taken> taken = emit_asked(on, asking);
-  if (taken) return taken;
+  if (taken || !met) return taken;
   asking.makeshift = true;
   return emit_asked(on, asking);
 }
