@@ -111,6 +111,9 @@ class Emitted {
   virtual std::vector<std::string> program() const { return {}; }
   /// What is launched, in order, as a profiler names it.
   virtual std::vector<NamedLaunch> launches() const { return {}; }
+  /// Right, but not in the form that the plan asks for, and why: a model's next choice that has
+  /// its own form is likely to be faster. None: as the plan says.
+  virtual std::optional<Reason> makeshift() const { return std::nullopt; }
   /// Tensors whose tiles are copied once more when they are loaded or written; none: the target
   /// says nothing of that.
   virtual std::optional<std::vector<std::string>> packed() const { return std::nullopt; }

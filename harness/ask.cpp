@@ -41,7 +41,7 @@ Question question_of(const Request& request, const Setting& setting, const Model
     q.refuses = [&target, settings = settings_for(target, request.target_options),
                  threads = q.threads](const Schedule& s) -> std::optional<Reason> {
       const auto emitted = target.emit(s, settings, threads);
-      return emitted ? std::nullopt : std::optional(emitted.why());
+      return emitted ? (*emitted)->makeshift() : std::optional(emitted.why());
     };
   }
   const bool all = request.level == "all";

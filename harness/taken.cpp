@@ -10,14 +10,32 @@ using nlohmann::ordered_json;
 
 namespace {
 
+/// How a target is asked. `makeshift`: what has not the plan's own form will do. `met`: set where
+/// there was such a thing.
+struct Asking {
+  const codegen::Target& target;
+  const Settings& settings;
+  int threads = 1;
+  bool* met = nullptr;
+  bool makeshift = false;
+
+  Result<std::unique_ptr<codegen::Emitted>> emit(const Schedule& schedule) const {
+    auto emitted = target.emit(schedule, settings, threads);
+    if (!emitted) return emitted;
+    const std::optional<Reason> why = (*emitted)->makeshift();
+    if (!why) return emitted;
+    *met = true;
+    if (makeshift) return emitted;
+    return *why;
+  }
+};
+
 /// Why the target does not take the kernel, whatever it makes of the others.
-std::optional<Reason> refused(const Schedule& schedule, std::size_t kernel,
-                              const codegen::Target& target, const Settings& settings,
-                              int threads) {
+std::optional<Reason> refused(const Schedule& schedule, std::size_t kernel, const Asking& asking) {
   Schedule alone = schedule;
   alone.kernels = {schedule.kernels[kernel]};
   alone.resolved.kernels = {schedule.resolved.kernels[kernel]};
-  const auto emitted = target.emit(alone, settings, threads);
+  const auto emitted = asking.emit(alone);
   if (emitted) return std::nullopt;
   return emitted.why();
 }
@@ -51,8 +69,8 @@ ordered_json or_null(const std::optional<double>& x) {
   return x ? ordered_json(*x) : ordered_json(nullptr);
 }
 
-/// What the model predicts of the plan with other kernels in the place of those that a target refused;
-/// nothing where it does not say that of each.
+/// What the model predicts of the plan with other kernels in the place of those that a target
+/// refused; nothing where it does not say that of each.
 std::optional<double> taken_seconds(const Proposal& best, const ordered_json& replaced) {
   if (!best.price.traffic.seconds) return std::nullopt;
   double seconds = *best.price.traffic.seconds;
@@ -64,35 +82,49 @@ std::optional<double> taken_seconds(const Proposal& best, const ordered_json& re
   return seconds;
 }
 
-/// emit_taken() of this plan and its kernels' choices.
-Result<Taken> emit_choices(Scheduled& on, const codegen::Target& target, const Settings& settings,
-                           int threads) {
+/// The first of the choices for a kernel that is legal and taken, and its number.
+std::optional<std::pair<Scheduled, std::size_t>> first_taken(
+    const Scheduled& on, std::size_t kernel, const std::vector<KernelChoice>& choices,
+    const Asking& asking) {
+  for (std::size_t c = 0; c < choices.size(); ++c) {
+    std::optional<Scheduled> other = with_choice(on, kernel, choices[c].kernel);
+    if (other && !refused(*other->schedule, kernel, asking)) return {{std::move(*other), c}};
+  }
+  return std::nullopt;
+}
+
+/// emit_taken() of this plan and its kernels' choices. A makeshift of a kernel is taken only where
+/// no choice for it has its own form.
+Result<Taken> emit_choices(Scheduled& on, const Asking& asking) {
   Taken taken;
-  auto emitted = target.emit(*on.schedule, settings, threads);
+  Asking strictly = asking;
+  strictly.makeshift = false;
+  auto emitted = strictly.emit(*on.schedule);
   if (!emitted && on.choices) {
     for (std::size_t k = 0; k < on.plan.kernels.size(); ++k) {
-      const auto why = refused(*on.schedule, k, target, settings, threads);
+      const auto why = refused(*on.schedule, k, strictly);
       if (!why) continue;
-      bool found = false;
       std::optional<double> own;
       const std::vector<KernelChoice> choices = choices_for(on, k, &own);
-      for (std::size_t c = 0; c < choices.size() && !found; ++c) {
-        std::optional<Scheduled> other = with_choice(on, k, choices[c].kernel);
-        if (!other || refused(*other->schedule, k, target, settings, threads)) continue;
-        found = true;
-        on = std::move(*other);
-        taken.replaced.push_back(
-            {{"kernel", on.schedule->kernels[k].name},
-             {"refused", why->text},
-             {"choice", c + 1},
-             {"refused_seconds", or_null(own)},
-             {"seconds", or_null(choices[c].seconds)},
-             {"note",
-              choices[c].note.empty() ? ordered_json(nullptr) : ordered_json(choices[c].note)}});
+      auto found = first_taken(on, k, choices, strictly);
+      if (!found && asking.makeshift) {
+        if (!refused(*on.schedule, k, asking)) continue;
+        found = first_taken(on, k, choices, asking);
       }
       if (!found) return *why;
+      const KernelChoice& choice = choices[found->second];
+      on = std::move(found->first);
+      taken.replaced.push_back(
+          {{"kernel", on.schedule->kernels[k].name},
+           {"refused", why->text},
+           {"choice", found->second + 1},
+           {"refused_seconds", or_null(own)},
+           {"seconds", or_null(choice.seconds)},
+           {"note", choice.note.empty() ? ordered_json(nullptr) : ordered_json(choice.note)}});
     }
-    emitted = target.emit(*on.schedule, settings, threads);
+    emitted = asking.emit(*on.schedule);
+  } else if (!emitted && asking.makeshift) {
+    emitted = asking.emit(*on.schedule);
   }
   if (!emitted) return emitted.why();
   taken.emitted = std::move(emitted).value();
@@ -105,12 +137,10 @@ constexpr int kTimesAsked = 8;
 constexpr double kMargin = 0.95, kFurther = 0.85;
 constexpr std::int64_t kLeastRoom = 1024;
 
-}  // namespace
-
-Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
-                         int threads) {
+/// emit_taken(), asked in one way.
+Result<Taken> emit_asked(Scheduled& on, const Asking& asking) {
   Scheduled tried = on;
-  Result<Taken> taken = emit_choices(tried, target, settings, threads);
+  Result<Taken> taken = emit_choices(tried, asking);
   if (taken) {
     on = std::move(tried);
     return taken;
@@ -154,7 +184,7 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
     next.schedule = std::move(schedule).value();
     tried = std::move(next);
     most = room;
-    taken = emit_choices(tried, target, settings, threads);
+    taken = emit_choices(tried, asking);
     if (!taken) continue;
     on = std::move(tried);
     taken.value().for_more_room = std::move(for_more_room);
@@ -164,6 +194,18 @@ Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Set
   }
   if (nothing) return *nothing;
   return for_more_room.empty() ? first : ended(most, taken.reason());
+}
+
+}  // namespace
+
+Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
+                         int threads) {
+  bool met = false;
+  Asking asking{target, settings, threads, &met};
+  Result<Taken> taken = emit_asked(on, asking);
+  if (taken || !met) return taken;
+  asking.makeshift = true;
+  return emit_asked(on, asking);
 }
 
 Result<Taken> take(Proposal& best, Setting& setting, const codegen::Target& target,
@@ -186,7 +228,8 @@ Result<Taken> take(Proposal& best, Setting& setting, const codegen::Target& targ
   if (!taken->replaced.empty()) {
     best.plan = on.plan;
     best.price.traffic.seconds = taken_seconds(best, taken->replaced);
-    if (best.detail.contains("seconds")) best.detail["seconds"] = or_null(best.price.traffic.seconds);
+    if (best.detail.contains("seconds"))
+      best.detail["seconds"] = or_null(best.price.traffic.seconds);
   }
   return taken;
 }

@@ -29,11 +29,13 @@ struct Taken {
 
 /// Emits the schedule. Where the target refuses a kernel, the first of the model's choices that is
 /// legal and that the target takes goes in its place. Where it has none and the refusal is for want
-/// of room, the model is asked again with as much less room as was short, a few times at most. `on`
-/// then has the plan that was taken. A Reason: the first refusal, where that has no end. What a
-/// target takes is found by emitting a kernel alone, so that no second set of rules can disagree
-/// with the emitter. Cost: emitting, and for each refused kernel a resolve and emitting that kernel
-/// for every choice that is tried; a search of the model each time that it is asked again.
+/// of room, the model is asked again with as much less room as was short, a few times at most. What
+/// the target emits as a makeshift (Emitted::makeshift) counts as refused, unless all of this comes
+/// to nothing. `on` then has the plan that was taken. A Reason: the first refusal, where that has
+/// no end. What a target takes is found by emitting a kernel alone, so that no second set of rules
+/// can disagree with the emitter. Cost: emitting, and for each refused kernel a resolve and
+/// emitting that kernel for every choice that is tried; a search of the model each time that it is
+/// asked again.
 Result<Taken> emit_taken(Scheduled& on, const codegen::Target& target, const Settings& settings,
                          int threads);
 

@@ -49,6 +49,8 @@ struct Source {
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
   std::vector<std::string> program;  ///< what the threads of each kernel do, for people
+  /// Why all warps share the work of a kernel whose loops are bound to units; none: of no kernel.
+  std::optional<Reason> shared_work;
 };
 
 /// A way for a block to compute C[i,j] += A[i,k] * B[k,j] on tiles in shared memory. One record a

@@ -80,12 +80,32 @@ std::string head(const Program& p, const Source& source) {
   return text;
 }
 
-/// A kernel whose loops are bound to warps, lanes or threads.
-Result<KernelText> print_kernel(Program& p, int index) {
+Result<KernelText> emit_block(Program& p, int index) {
+  try {
+    return KernelEmitter(p, index).emit();
+  } catch (const Refused& refused) {
+    return Reason{p.schedule.kernels[static_cast<std::size_t>(index)].name + ": " + refused.text,
+                  refused.shortage};
+  }
+}
+
+/// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where
+/// that cannot be, the block's warps together share the work of one iteration after the other.
+Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched) {
   auto program = lowering::lower(
       p.schedule, index,
       {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
-  if (!program) return program.why();
+  if (!program) {
+    auto text = emit_block(p, index);
+    if (!text)
+      return Reason{program.reason() + "; and where all warps share its work, " + text.reason(),
+                    program.why().shortage ? program.why().shortage : text.why().shortage};
+    text.value().notes.push_back(
+        "all warps share the work of loops over warps, lanes or threads: " + program.reason());
+    if (!source.shared_work) source.shared_work = program.why();
+    return text;
+  }
+  stitched = true;
   const int threads = static_cast<int>(lowering::kLanes * program->warps);
   const std::int64_t shared_bytes = program->shared_bytes;
   std::string description = lowering::describe(*program);
@@ -112,11 +132,11 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   bool stitched = false, cold = false;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     if (s.kernels[k].launch.cluster.value_or(1) > 1)
-      return Reason{s.kernels[k].name + " asks for clusters of thread blocks, which is not emitted"};
-    const bool stitch = lowering::binds_units(s.kernels[k]);
-    stitched = stitched || stitch;
+      return Reason{s.kernels[k].name +
+                    " asks for clusters of thread blocks, which is not emitted"};
     const int index = static_cast<int>(k);
-    auto text = stitch ? print_kernel(p, index) : KernelEmitter(p, index).emit();
+    auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
+                                                    : emit_block(p, index);
     if (!text) return text.why();
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
@@ -125,11 +145,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());
     source.tiles.insert(source.tiles.end(), text->tiles.begin(), text->tiles.end());
     source.notes.insert(source.notes.end(), text->notes.begin(), text->notes.end());
-    std::istringstream program(
-        !text->program.empty()
-            ? text->program
-            : s.kernels[k].name + ": " + std::to_string(text->launches.back().threads) +
-                  " threads; some warps copy tiles ahead, the others compute on them\n");
+    std::istringstream program(text->program);
     for (std::string line; std::getline(program, line);) source.program.push_back(line);
     if (text->launches.back().workspace)
       source.workspace_bytes =

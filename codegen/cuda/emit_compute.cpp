@@ -36,7 +36,13 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
           (!copying_ || has_copies(NodeId(i))))
         visit_load(NodeId(i), here);
   }
-  if (!copying_) compute(id, here);
+  if (!copying_) {
+    way_ = {.kind = BlockStep::Kind::compute, .node = id};
+    std::vector<BlockStep> around = std::exchange(steps_, {});
+    compute(id, here);
+    way_.body = std::exchange(steps_, std::move(around));
+    steps_.push_back(way_);
+  }
   if (n.once) {
     finish(id, here);
     defined_.pop_back();
@@ -73,8 +79,7 @@ std::int64_t KernelEmitter::finished_boxes(BufferId b) const {
 
 /// The buffer's tile is now fixed_: what was finished in another one is gone.
 void KernelEmitter::begin_finished(BufferId b) {
-  if (finished_boxes(b) > 0)
-    out_.line(name(b) + "_finished.in(" + box_text(*fixed_[b.index()]) + ");");
+  if (finished_boxes(b) > 0) out_.line(finished(b) + ".in(" + box_text(*fixed_[b.index()]) + ");");
 }
 
 /// Whether every box that a compute would write is finished.
@@ -85,10 +90,11 @@ std::string KernelEmitter::skipped(NodeId id, const SymRanges& ranges) {
     const BufferId b = n.writes[w].buffer;
     const SymBox box = access_box(n.op, output_of(id, static_cast<int>(w)).target, ranges);
     if (!buffer(b).fixed_at.valid()) {
+      settle(b, id);
       fixed_[b.index()] = box;
       begin_finished(b);
     }
-    text += (text.empty() ? "" : " && ") + name(b) + "_finished.has(" + box_text(box) + ")";
+    text += (text.empty() ? "" : " && ") + finished(b) + ".has(" + box_text(box) + ")";
   }
   return text;
 }
@@ -97,8 +103,8 @@ void KernelEmitter::finish(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const std::string complete = completes(n.op, ranges);
   for (std::size_t w = 0; w < n.writes.size(); ++w)
-    out_.line((complete.empty() ? "" : "if (" + complete + ") ") + name(n.writes[w].buffer) +
-              "_finished.add(" +
+    out_.line((complete.empty() ? "" : "if (" + complete + ") ") + finished(n.writes[w].buffer) +
+              ".add(" +
               box_text(access_box(n.op, output_of(id, static_cast<int>(w)).target, ranges)) + ");");
 }
 
@@ -110,6 +116,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     const SymBox box =
         access_box(n.op, op.outputs[static_cast<std::size_t>(w.output)].target, ranges);
     if (!buffer(w.buffer).fixed_at.valid()) {
+      if (!n.once) settle(w.buffer, id);
       record(w.buffer, box);
       fixed_[w.buffer.index()] = box;
     }
@@ -146,24 +153,40 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
         for (int l : group) n *= most[static_cast<std::size_t>(l)];
         return n;
       };
-      contracted_[id] += ceil_div(blocks(c.rows), 16) * ceil_div(blocks(c.columns), 16) * blocks(c.products);
+      contracted_[id] +=
+          ceil_div(blocks(c.rows), 16) * ceil_div(blocks(c.columns), 16) * blocks(c.products);
     }
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
   const auto product = products_.find(id);
+  const auto largest = [&](const std::vector<int>& loops) {
+    std::int64_t most = 1;
+    for (int l : loops) most *= mosts_.at(id)[static_cast<std::size_t>(l)];
+    return most;
+  };
   if (product != products_.end())
     for (const Product& p : product->second) {
+      way_.method = BlockStep::Method::product;
+      way_.micro_kernel = micro_kernel().name;
+      way_.rows = largest({p.rows}), way_.columns = largest({p.columns}),
+      way_.depth = largest({p.depth});
       product_fits(id, p, ranges);  // what it reads
       if (fragment_op(id))
         multiply(id, p, ranges, fresh);
       else
         multiply_tiles(id, p, ranges, fresh);
     }
-  else if (fragment_op(id))
+  else if (fragment_op(id)) {
+    way_.method = BlockStep::Method::fragments;
     row_computes(id, ranges, fresh);
-  else if (const auto several = contractions(id, ranges); !several.empty())
-    for (const Contraction& c : several) contract(id, c, ranges, fresh);
+  } else if (const auto several = contractions(id, ranges); !several.empty())
+    for (const Contraction& c : several) {
+      way_.method = BlockStep::Method::contraction;
+      way_.micro_kernel = micro_kernel().name;
+      way_.rows = largest(c.rows), way_.columns = largest(c.columns), way_.depth = largest(c.depth);
+      contract(id, c, ranges, fresh);
+    }
   else
     points(id, ranges, fresh);
   if (!adds.empty()) out_.close();

@@ -38,17 +38,18 @@ void KernelEmitter::choose_forms() {
     p.stride.assign(p.most.size(), 1);
     for (std::size_t d = p.most.size(); d-- > 2;) p.stride[d - 2] = p.stride[d - 1] * p.most[d - 1];
     p.plain = b.role == BufferRole::output && !b.sliding && b.store.valid() && b.fixed_at.valid() &&
-              fresh_at_fix_[i] == "true";
+              !chained(BufferId(i)) && fresh_at_fix_[i] == "true";
     for (std::size_t n = 0; n < k_.nodes.size() && p.plain; ++n) {
       for (const OutputUse& w : k_.nodes[n].writes)
         if (w.buffer == BufferId(i) && (b.store < NodeId(n) || k_.nodes[n].once)) p.plain = false;
       if (k_.nodes[n].flush == BufferId(i) && NodeId(n) < b.store) p.plain = false;
     }
+    if (p.plain) p.own = false, p.units = 1;
   }
   std::erase_if(products_, [&](const auto& of) { return !rows_are_neighbours(of.first); });
   for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i].form == Form::loaded && !k_.buffers[i].sliding &&
-        made_before_all_wait(BufferId(i)))
+    if (places_[i].form == Form::loaded && !k_.buffers[i].sliding && !places_[i].own &&
+        !k_.buffers[i].outer.valid() && made_before_all_wait(BufferId(i)))
       places_[i].form = Form::ring;
   std::set<BufferId> banned;
   for (;;) {
@@ -227,7 +228,9 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
     for (const OutputUse& w : n.writes) {
       TilePlace& p = places_[w.buffer.index()];
       const Access& a = o.outputs[static_cast<std::size_t>(w.output)].target;
-      if (banned.contains(w.buffer) || !p.covered || buffer(w.buffer).sliding) continue;
+      if (banned.contains(w.buffer) || !p.covered || buffer(w.buffer).sliding || p.own ||
+          chained(w.buffer))
+        continue;
       p.row_dim = dimension_of(a, *row);
       p.column_dim = column ? dimension_of(a, *column) : -1;
       if (p.row_dim < 0) continue;

@@ -23,8 +23,11 @@ KernelEmitter::KernelEmitter(Program& program, int index)
     if (k_.buffers[i].role != BufferRole::input) continue;
     const OpId producer = workload_.producer(k_.buffers[i].tensor);
     const bool own = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
-    places_[i].form = own || k_.buffers[i].sliding ? Form::loaded : Form::ring;
+    places_[i].form =
+        own || k_.buffers[i].sliding || k_.buffers[i].outer.valid() ? Form::loaded : Form::ring;
   }
+  place_units();
+  choose_views();
 }
 
 std::string KernelEmitter::literal_text(double value) const {
@@ -41,7 +44,7 @@ std::string KernelEmitter::expression_text(
   return expression(e, real(), of_index, of_output);
 }
 
-std::string KernelEmitter::ref(BufferId b) const { return name(b) + "_held"; }
+std::string KernelEmitter::ref(BufferId b) const { return held(b); }
 
 Result<KernelText> KernelEmitter::emit() {
   try {
@@ -63,6 +66,7 @@ Result<KernelText> KernelEmitter::emit() {
                                  .shared_bytes = shared_bytes_});
   text.tiles = tile_uses();
   text.notes = notes_;
+  text.program = describe(program());
   text.cold = cold();
   return text;
 }
@@ -73,21 +77,23 @@ void KernelEmitter::check() const {
   for (const Loop& l : workload_.loops())
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
-  check_blocks(k_, true);
+  check_blocks(workload_, k_, true);
   for (const ScheduleNode& n : k_.nodes) {
-    if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
-      throw Refused{"loop " + workload_.loop(n.loop).name + " is bound to " +
-                    std::string(name_of(n.binding)) +
-                    ": this target gives warps and threads their shares itself"};
+    if (n.kind == NodeKind::loop && n.binding == Binding::cluster)
+      throw Refused{"loop " + workload_.loop(n.loop).name +
+                    " is bound to clusters of thread blocks, which are not emitted"};
   }
   for (const Buffer& b : k_.buffers) {
     const Level& level = p_.machine().level(b.level);
     const std::string what = tensor_name(b.tensor) + " at " + level.name;
-    if (level.managed != Managed::software || level.private_to != Unit::grid)
-      throw Refused{what + ": tiles lie where software puts them and a block owns them"};
-    if (b.outer.valid()) throw Refused{what + " comes from another level's tile, not from home"};
+    if (level.managed != Managed::software)
+      throw Refused{what + ": hardware puts tiles there, and no kernel does"};
+    if (level.private_to < Unit::grid)
+      throw Refused{what + ": no memory that software manages is shared by blocks"};
+    if (level.private_to == Unit::cluster)
+      throw Refused{what + ": clusters of thread blocks are not emitted"};
   }
-  check_sums(workload_, k_, "cuda");
+  check_sums(workload_, k_, "cuda", true);
 }
 
 void KernelEmitter::pass() {
@@ -95,6 +101,8 @@ void KernelEmitter::pass() {
   variables_ = {};
   divisors_.clear();
   met_at_ = 0;
+  roles_.clear();
+  steps_.clear();
   half_bytes_ = join_floats_ = row_floats_ = 0;
   const Names kept = names_;
   out_.line("TW_SHARED(memory);");
@@ -108,10 +116,10 @@ void KernelEmitter::pass() {
     walk();
     out_.line("return;");
     out_.close();
-  } else if (std::ranges::any_of(k_.nodes, [](const ScheduleNode& n) {
-               return n.kind == NodeKind::sync && n.scope == Unit::machine;
-             })) {
-    throw Refused{"it waits for all blocks but loads nothing"};
+    roles_.push_back({.name = "copy",
+                      .first_warp = threads() / 32,
+                      .warps = copying_threads() / 32,
+                      .steps = std::exchange(steps_, {})});
   }
   names_ = kept;
   copying_ = false;
@@ -125,13 +133,16 @@ void KernelEmitter::pass() {
     if (!filled)
       out_.comment("What is read of a tile but not computed: it adds nothing to products.");
     filled = true;
-    out_.line("for (int i = thread; i < " + std::to_string(p.need_rows * p.pitch * p.stages) +
+    out_.line("for (int i = thread; i < " +
+              std::to_string(p.need_rows * p.pitch * p.stages * p.units) +
               "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) +
               "_data[i] = " + (p.narrow ? tile_type(BufferId(i)) + "{}" : "0") + ";");
   }
   if (filled) out_.line(meet());
   walk();
   names_ = kept;
+  roles_.push_back(
+      {.name = "compute", .warps = threads() / 32, .steps = std::exchange(steps_, {})});
 }
 
 void KernelEmitter::walk() {
@@ -151,26 +162,38 @@ void KernelEmitter::walk() {
     if (p.form == Form::ring)
       out_.line("Ring<" + rank + ", " + std::to_string(p.stages) + "> " + name(b) + "_ring{" +
                 name(b) + "_barriers};");
-    const bool sliding_region = slides(b) && buffer(b).role == BufferRole::intermediate;
-    if (sliding_region && (copying_ || !is_written(b)))
-      out_.line("Held<" + rank + "> " + name(b) + "_held;");
+    const std::string each = p.units > 1 ? "[" + std::to_string(p.units) + "]" : "";
+    const auto record = [&] { out_.line("Held<" + rank + "> " + name(b) + "_held" + each + ";"); };
+    const bool early =
+        slides(b) && buffer(b).role == BufferRole::intermediate && (copying_ || !is_written(b));
+    if (early && has_record(b)) record();
     if (const std::int64_t most = finished_boxes(b); most > 0)
-      out_.line("Finished<" + rank + ", " + std::to_string(most) + "> " + name(b) + "_finished;");
+      out_.line("Finished<" + rank + ", " + std::to_string(most) + "> " + name(b) + "_finished" +
+                each + ";");
+    if (p.own) out_.line("int " + name(b) + "_unit = " + (p.units > 1 ? "0;" : "-1;"));
     if (copying_) continue;
-    if (slides(b)) out_.line("int " + name(b) + "_place = 0;");
+    if (chained(b) && buffer(b).fixed_at.valid())
+      out_.line("Box<" + rank + "> " + name(b) + "_fixed{};");
+    if (slides(b))
+      out_.line("int " + name(b) + "_place" + each + (each.empty() ? " = 0;" : " = {};"));
     if (p.form == Form::sums || p.form == Form::rows) out_.line(sums_type(b) + " " + name(b) + ";");
-    if (p.form == Form::loaded || (is_written(b) && !p.plain))
-      out_.line("Held<" + rank + "> " + name(b) + "_held;");
+    if (!early && has_record(b)) record();
   }
   enter_body(NodeId(0), ranges);
   visit_children(NodeId(0), ranges);
   if (copying_) return;
-  for (std::size_t i = 0; i < places_.size(); ++i)
-    if (is_written(BufferId(i)) && !places_[i].plain) {
-      out_.open("if (" + name(BufferId(i)) + "_held.changed)");
-      write_out(BufferId(i), nullptr);
-      out_.close();
-    }
+  for (BufferId b : innermost_first()) {
+    const TilePlace& p = places_[b.index()];
+    if (!is_written(b) || p.plain) continue;
+    const std::string unit = name(b) + "_unit";
+    if (p.units > 1)
+      out_.open("for (" + unit + " = 0; " + unit + " < " + std::to_string(p.units) + "; ++" + unit +
+                ")");
+    out_.open("if (" + held(b) + ".changed)");
+    write_out(b, nullptr);
+    out_.close();
+    if (p.units > 1) out_.close();
+  }
 }
 
 bool KernelEmitter::is_written(BufferId b) const {
@@ -196,6 +219,7 @@ bool KernelEmitter::has_copies(NodeId id) const {
 
 void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
   const ScheduleNode& n = k_.node(body);
+  for (BufferId b : n.fixes) settle(b, body);
   for (const Inference& i : n.infer) infer(i, ranges, false);
   for (std::size_t i = 0; i < k_.buffers.size(); ++i)
     for (const BlockPart& part : k_.buffers[i].parts) {
@@ -209,14 +233,15 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
     const SymBox tile = tile_of(buffer(b), ranges);
     record(b, tile);
     fixed_[b.index()] = tile;
+    if (chained(b) && !copying_) out_.line(name(b) + "_fixed = " + box_text(tile) + ";");
     begin_finished(b);
     if (slides(b) && buffer(b).role == BufferRole::intermediate) {
       const std::string now = names_.fresh(name(b) + "_now");
       out_.line("const Box<" + std::to_string(tile.size()) + "> " + now + " = " + box_text(tile) +
                 ";");
-      out_.open("if (!" + name(b) + "_held.is(" + now + "))");
+      out_.open("if (!" + held(b) + ".is(" + now + "))");
       if (is_written(b) && !copying_) {
-        out_.open("if (" + name(b) + "_held.changed)");
+        out_.open("if (" + held(b) + ".changed)");
         write_out(b, nullptr);
         out_.close();
       }
@@ -234,7 +259,14 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   switch (n.kind) {
     case NodeKind::loop:
-      return n.binding == Binding::grid ? visit_grid_loop(id, ranges) : visit_loop(id, ranges);
+      return nest(
+          {.kind = n.binding == Binding::grid ? BlockStep::Kind::blocks : BlockStep::Kind::loop,
+           .node = id,
+           .index = workload_.loop(n.loop).name + "/" + std::to_string(n.step),
+           .count = n.max_trips},
+          [&] {
+            n.binding == Binding::grid ? visit_grid_loop(id, ranges) : visit_loop(id, ranges);
+          });
     case NodeKind::sequence:
       return visit_children(id, ranges);
     case NodeKind::pack: {
@@ -249,7 +281,9 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
         out_.line("const int " + rest_ + " = " + outer + " - " + std::to_string(first) + ";");
         defined_.emplace_back();
         blocks_here_ = blocks;
-        visit_by_blocks({&c, 1}, ranges);
+        nest({.kind = BlockStep::Kind::part, .node = c, .first = first, .count = blocks}, [&] {
+          visit_by_blocks({&c, 1}, ranges);
+        });
         defined_.pop_back();
         out_.close();
       }
@@ -267,6 +301,8 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
     case NodeKind::sync:
       if (n.scope == Unit::machine && copying_) load_ahead(id, ranges);
       if (n.scope == Unit::machine)
+        steps_.push_back({.kind = BlockStep::Kind::barrier, .node = id});
+      if (n.scope == Unit::machine)
         return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
       if (!copying_) out_.line(meet());
       return;
@@ -277,11 +313,18 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
 
 void KernelEmitter::visit_drop(NodeId id) {
   const ScheduleNode& n = k_.node(id);
+  const TilePlace& p = places_[n.buffer.index()];
+  if (views_outer(n.buffer)) return;  // whoever uses it reads it again
   out_.comment("D." + tensor_name(n.tensor));
-  if (places_[n.buffer.index()].form == Form::ring)
+  steps_.push_back({.kind = BlockStep::Kind::drop, .node = id, .tile = n.buffer});
+  if (p.form == Form::ring) {
     out_.line(name(n.buffer) + (copying_ ? "_ring.full = false;" : "_ring.drop();"));
-  else
-    out_.line(name(n.buffer) + "_held.full = false;");
+  } else if (n.all_units && p.units > 1) {
+    out_.line("for (auto& held : " + name(n.buffer) + "_held) held.full = false;");
+  } else {
+    if (!n.all_units) settle(n.buffer, id);
+    out_.line(held(n.buffer) + ".full = false;");
+  }
 }
 
 /// Copies that the next phase needs and no phase makes, before all blocks wait: a ring that holds
@@ -299,7 +342,9 @@ void KernelEmitter::load_ahead(NodeId barrier, const SymRanges& ranges) {
     out_.open("");
     defined_.emplace_back();
     const std::size_t known = variables_.count();
-    visit_by_blocks({first, end}, ranges);
+    nest({.kind = BlockStep::Kind::ahead, .node = barrier}, [&] {
+      visit_by_blocks({first, end}, ranges);
+    });
     variables_.forget(known);
     defined_.pop_back();
     out_.close();
@@ -401,8 +446,8 @@ void KernelEmitter::visit_body(NodeId id, const Cut& c, const SymRanges& around)
         std::gcd(std::gcd(n.step, divisor(low)), divisor(around.at[slot(n.cuts.front())].hi));
   }
   SymRanges inside = inside_of(id, c, around);
-  enter_body(id, inside);
   open_.push_back({id, c.name, c.end, c.low, c.high, around});
+  enter_body(id, inside);
   visit_children(id, inside);
   open_.pop_back();
   defined_.pop_back();

@@ -32,11 +32,18 @@ int KernelEmitter::phase_of(NodeId node) const {
 bool KernelEmitter::zero_filled(BufferId b) const {
   const TilePlace& p = places_[b.index()];
   if (p.form != Form::tile) return false;
-  return is_operand(b) || (!p.covered && std::ranges::any_of(k_.nodes, [&](const ScheduleNode& n) {
-           for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
-             if (f == b) return true;
-           return false;
-         }));
+  if (is_operand(b)) return true;
+  if (p.covered) return false;
+  // Stored in a loop below which it is fixed: perhaps before all of it is computed.
+  if (buffer(b).store.valid() && buffer(b).fixed_at.valid())
+    for (NodeId n = k_.node(buffer(b).store).parent; n.valid() && n != buffer(b).fixed_at;
+         n = k_.node(n).parent)
+      if (k_.node(n).kind == NodeKind::loop && k_.node(n).max_trips > 1) return true;
+  return std::ranges::any_of(k_.nodes, [&](const ScheduleNode& n) {
+    for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
+      if (f == b) return true;
+    return false;
+  });
 }
 
 /// From which phase to which a tile's place holds something of it.
@@ -47,15 +54,21 @@ std::pair<int, int> KernelEmitter::alive(BufferId b) const {
   const auto touch = [&](NodeId n) {
     span = {std::min(span.first, phase_of(n)), std::max(span.second, phase_of(n))};
   };
+  // What an inner level's tile comes from or goes to is touched with it.
+  const auto keeps_in = [&](BufferId inner) {
+    for (; inner.valid(); inner = buffer(inner).outer)
+      if (inner == b) return true;
+    return false;
+  };
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
-    if (n.buffer == b) touch(NodeId(i));
+    if (keeps_in(n.buffer)) touch(NodeId(i));
     if (loads_ahead_.contains(NodeId(i)) && n.buffer == b)
       span.first = std::min(span.first, phase_of(NodeId(i)) - 1);
     for (const InputUse& use : n.reads)
-      if (use.buffer == b) touch(NodeId(i));
+      if (keeps_in(use.buffer)) touch(NodeId(i));
     for (const OutputUse& use : n.writes)
-      if (use.buffer == b) touch(NodeId(i));
+      if (keeps_in(use.buffer)) touch(NodeId(i));
   }
   // Zeros are there from the beginning on; what has changed is written at the end.
   if (zero_filled(b)) span.first = 0;
@@ -96,7 +109,7 @@ bool KernelEmitter::can_be_narrow(BufferId b) const {
   const TilePlace& p = places_[b.index()];
   const DType type = workload_.tensor(buffer(b).tensor).dtype;
   return p.form == Form::tile && !p.narrow && p.at_once && !slides(b) && !buffer(b).atomic &&
-         micro_kernel().fragments && (type == DType::f16 || type == DType::bf16);
+         !chained(b) && micro_kernel().fragments && (type == DType::f16 || type == DType::bf16);
 }
 
 /// Everything in the block's shared memory: barriers, tiles, what warps exchange.
@@ -107,7 +120,7 @@ void KernelEmitter::lay_out() {
     for (std::size_t i = 0; i < places_.size(); ++i) {
       TilePlace& p = places_[i];
       p.bytes = 0;
-      if (in_registers(p.form)) continue;
+      if (in_registers(p.form) || views_outer(BufferId(i))) continue;
       const Tensor& t = workload_.tensor(k_.buffers[i].tensor);
       const bool four = (p.form == Form::tile && !p.narrow) || widened(k_.buffers[i].tensor);
       p.element_bytes = p.form == Form::tile && p_.f64 ? 8 : four ? 4 : size_of(t.dtype);
@@ -143,8 +156,8 @@ void KernelEmitter::lay_out() {
     scratch_offset_ = first;
     for (std::size_t i = 0; i < places_.size(); ++i) {
       TilePlace& p = places_[i];
-      if (in_registers(p.form)) continue;
-      p.bytes = p.need_rows * p.pitch * p.element_bytes * p.stages;
+      if (in_registers(p.form) || views_outer(BufferId(i))) continue;
+      p.bytes = p.need_rows * p.pitch * p.element_bytes * p.stages * p.units;
       // As low as the tiles before it allow that are alive in one of its phases.
       p.offset = first;
       for (bool moved = true; moved;) {
@@ -152,9 +165,9 @@ void KernelEmitter::lay_out() {
         for (std::size_t j = 0; j < i; ++j) {
           const TilePlace& q = places_[j];
           const std::int64_t end = q.offset + round_up(q.bytes, kSharedLine);
-          if (in_registers(q.form) || q.offset >= p.offset + round_up(p.bytes, kSharedLine) ||
-              end <= p.offset || spans[i].second < spans[j].first ||
-              spans[j].second < spans[i].first)
+          if (in_registers(q.form) || q.bytes == 0 ||
+              q.offset >= p.offset + round_up(p.bytes, kSharedLine) || end <= p.offset ||
+              spans[i].second < spans[j].first || spans[j].second < spans[i].first)
             continue;
           p.offset = end;
           moved = true;
@@ -165,9 +178,11 @@ void KernelEmitter::lay_out() {
     return scratch_offset_ + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
   };
   std::int64_t room = kMostShared;
-  const Level& level = p_.machine().level(k_.level);
-  if (p_.machine().kind == "gpu" && level.capacity.value > 0)
-    room = std::min(room, level.capacity.value - 1024);
+  // Also of a kernel at registers: what lies in shared memory is a block's.
+  for (const Level& level : p_.machine().levels)
+    if (p_.machine().kind == "gpu" && level.managed == Managed::software &&
+        level.private_to == Unit::grid && level.capacity.value > 0)
+      room = std::min(room, level.capacity.value - 1024);
   if (p_.options.shared_room > 0) room = p_.options.shared_room;
   shared_bytes_ = total();
   while (shared_bytes_ > room) {
@@ -208,6 +223,37 @@ void KernelEmitter::lay_out() {
   }
 }
 
+BlockProgram KernelEmitter::program() const {
+  BlockProgram p{.workload = &workload_,
+                 .kernel = &k_,
+                 .cluster = k_.launch.cluster.value_or(1),
+                 .warp_rows = warp_rows_,
+                 .warp_columns = warp_columns_,
+                 .shared_bytes = shared_bytes_};
+  const std::vector<TileUse> uses = tile_uses();
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const TilePlace& of = places_[i];
+    using Where = BlockTile::Where;
+    const auto [first, last] = alive(BufferId(i));
+    p.tiles.push_back({.buffer = BufferId(i),
+                       .where = views_outer(BufferId(i)) ? Where::uses
+                                : of.form == Form::ring  ? Where::ring
+                                : of.form == Form::sums  ? Where::fragments
+                                : of.form == Form::rows  ? Where::rows
+                                                         : Where::shared,
+                       .element = in_registers(of.form) ? real() : tile_type(BufferId(i)),
+                       .stages = of.stages,
+                       .units = of.units,
+                       .offset = of.offset,
+                       .bytes = of.bytes,
+                       .first_phase = first,
+                       .last_phase = last,
+                       .reason = uses[i].reason});
+  }
+  p.roles = roles_;
+  return p;
+}
+
 std::vector<TileUse> KernelEmitter::tile_uses() const {
   std::vector<TileUse> uses;
   for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -219,14 +265,18 @@ std::vector<TileUse> KernelEmitter::tile_uses() const {
     if (reason.empty() && p.form == Form::rows) reason = "one value a row";
     if (reason.empty() && p.form == Form::ring)
       reason = p.stages > 1 ? "copied ahead of its use" : "copied once";
+    if (reason.empty() && views_outer(BufferId(i))) reason = "read where it lies in the outer tile";
+    if (reason.empty() && k_.buffers[i].outer.valid()) reason = "a copy of part of the outer tile";
+    if (reason.empty() && p.own) reason = "each unit has its own";
     if (reason.empty() && p.form == Form::loaded) reason = "this kernel makes it";
     if (reason.empty() && p.narrow) reason = "rounded: there is no room for wider elements";
     if (reason.empty()) reason = "warps share it";
     uses.push_back({.tensor = tensor_name(k_.buffers[i].tensor),
                     .level = p_.machine().level(k_.buffers[i].level).name,
-                    .place = in_registers(p.form)   ? "registers"
-                             : p.form == Form::tile ? "shared, " + tile_type(BufferId(i))
-                                                    : "shared",
+                    .place = views_outer(BufferId(i)) ? "registers, at each use"
+                             : in_registers(p.form)   ? "registers"
+                             : p.form == Form::tile   ? "shared, " + tile_type(BufferId(i))
+                                                      : "shared",
                     .stages = p.stages,
                     .bytes = p.bytes,
                     .reason = reason});

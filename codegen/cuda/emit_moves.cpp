@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "codegen/cuda/emitter.h"
+#include "codegen/cuda/launch_text.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -63,7 +64,7 @@ void KernelEmitter::declare() {
     const BufferId b(i);
     const TilePlace& p = places_[i];
     const std::string n = name(b);
-    if (p.form == Form::sums || p.form == Form::rows) continue;
+    if (in_registers(p.form) || views_outer(b)) continue;
     const std::string type = tile_type(b);
     out_.line("using " + n + "_layout = Tile<" + type + ", " + std::to_string(p.need_rows) + ", " +
               std::to_string(p.need_columns) + ", " + std::to_string(p.pitch) + ", " +
@@ -98,11 +99,11 @@ std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_wri
   const std::string type = (to_write ? "" : "const ") + element_type(t);
   const auto low = [&](std::size_t d) {
     return box != nullptr ? variables_.text((*box)[d].lo)
-                          : name(b) + "_held.box.d[" + std::to_string(d) + "].lo";
+                          : held(b) + ".box.d[" + std::to_string(d) + "].lo";
   };
   const auto size = [&](std::size_t d) {
     return box != nullptr ? variables_.text((*box)[d].hi - (*box)[d].lo)
-                          : name(b) + "_held.box.d[" + std::to_string(d) + "].hi - " + low(d);
+                          : held(b) + ".box.d[" + std::to_string(d) + "].hi - " + low(d);
   };
   std::string address = home(t), condition;
   const auto add = [&](const std::string& index, std::int64_t by) {
@@ -135,7 +136,7 @@ std::string KernelEmitter::columns_text(BufferId b, const SymBox* box) const {
   const std::size_t rank = places_[b.index()].most.size();
   if (rank == 0) return "1";
   if (box != nullptr) return variables_.text(box->back().hi - box->back().lo);
-  const std::string last = name(b) + "_held.box.d[" + std::to_string(rank - 1) + "]";
+  const std::string last = held(b) + ".box.d[" + std::to_string(rank - 1) + "]";
   return last + ".hi - " + last + ".lo";
 }
 
@@ -149,12 +150,23 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const SymBox box = reads_box(n.reads_below, n.tensor, ahead);
   record(n.buffer, box);
   fixed_[n.buffer.index()] = box;
+  if (views_outer(n.buffer)) return;
+  settle(n.buffer, id);
   std::string condition = nonempty(box);
   if (!condition.empty()) condition += " && ";
   out_.comment("L." + tensor);
   const std::string here = names_.fresh(identifier("", tensor) + "_box");
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
   const std::string columns = columns_text(n.buffer, &box);
+  steps_.push_back(
+      {.kind = p.form != Form::ring ? BlockStep::Kind::load
+               : copying_           ? BlockStep::Kind::copy
+                                    : BlockStep::Kind::take,
+       .node = id,
+       .tile = n.buffer,
+       .other = buffer(n.buffer).outer,
+       .asynchronous = aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)),
+       .kept = true});
   if (p.form == Form::ring) {
     const std::string at = tile_text(n.buffer);
     if (!copying_)
@@ -194,28 +206,30 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     return out_.close();
   }
   for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) {
-    if (places_[f.index()].plain) continue;
-    out_.open("if (" + condition + name(f) + "_held.changed)");
+    if (places_[f.index()].plain || !is_written(f)) continue;
+    out_.open("if (" + condition + held(f) + ".changed)");
     out_.comment(tensor + " is spilled: written before it is read");
     write_out(f, nullptr);
     out_.close();
   }
-  out_.open("if (" + condition + "!" + tile + "_held.is(" + here + "))");
+  out_.open("if (" + condition + "!" + held(n.buffer) + ".is(" + here + "))");
+  if (buffer(n.buffer).outer.valid()) {
+    load_inner(id, here);
+    return out_.close();
+  }
   if (slides(n.buffer)) {
-    out_.line("const " + type_of_box(box.size()) + " part = needed(" + tile + "_held, " + here +
-              ");");
+    out_.line("const " + type_of_box(box.size()) + " part = needed(" + held(n.buffer) + ", " +
+              here + ");");
     slide(n.buffer, here);
-    std::string strides, home_strides_text;
+    std::string home_strides_text;
     const auto strides_home = home_strides(n.tensor);
-    for (std::size_t d = 0; d < box.size(); ++d) {
-      strides += (d == 0 ? "" : ", ") + std::to_string(d + 1 < box.size() ? p.stride[d] : 1);
+    for (std::size_t d = 0; d < box.size(); ++d)
       home_strides_text += (d == 0 ? "" : ", ") + std::to_string(strides_home[d]);
-    }
     out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" +
-              strides + "}, " + here + ", part, " + home(n.tensor) + ", {" + home_strides_text +
-              "}, thread, " + std::to_string(threads()) + ");");
+              strides_text(n.buffer) + "}, " + here + ", part, " + home(n.tensor) + ", {" +
+              home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
   } else {
-    out_.line(tile + "_held.now(" + here + ");");
+    out_.line(held(n.buffer) + ".now(" + here + ");");
     out_.line(meet());
     out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) +
               ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
@@ -241,7 +255,9 @@ std::string KernelEmitter::tile_text(BufferId b) const {
   std::string data = name(b) + "_data";
   if (p.form == Form::ring)
     data += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
-  if (slides(b)) data += " + " + name(b) + "_place * " + std::to_string(p.need_rows * p.pitch);
+  if (slides(b)) data += " + " + sliding_place(b) + " * " + std::to_string(p.need_rows * p.pitch);
+  if (p.units > 1)
+    data += " + " + name(b) + "_unit * " + std::to_string(p.need_rows * p.pitch * p.stages);
   return name(b) + "_layout{" + data + "}";
 }
 
@@ -249,38 +265,44 @@ std::string KernelEmitter::tile_text(BufferId b) const {
 /// other of the buffer's two places.
 void KernelEmitter::slide(BufferId b, const std::string& box) {
   const TilePlace& p = places_[b.index()];
-  const std::string n = name(b), rank = std::to_string(p.most.size());
+  const std::string n = name(b), rank = std::to_string(p.most.size()), place = sliding_place(b);
   if (!copying_) {
-    std::string strides;
-    for (std::size_t d = 0; d < p.most.size(); ++d)
-      strides += (d == 0 ? "" : ", ") + std::to_string(d + 1 < p.most.size() ? p.stride[d] : 1);
-    const std::string other = n + "_layout{" + n + "_data + (1 - " + n + "_place) * " +
-                              std::to_string(p.need_rows * p.pitch) + "}";
+    std::string other = n + "_layout{" + n + "_data + (1 - " + place + ") * " +
+                        std::to_string(p.need_rows * p.pitch);
+    if (p.units > 1)
+      other += " + " + n + "_unit * " + std::to_string(p.need_rows * p.pitch * p.stages);
+    other += "}";
     out_.line(meet());
-    out_.line("if (!equal(needed(" + n + "_held, " + box + "), " + box + ")) keep_shared<" + rank +
-              ">(" + other + ", " + tile_text(b) + ", {" + strides + "}, " + box + ", " + n +
-              "_held.box, thread, " + std::to_string(threads()) + ");");
-    out_.line(n + "_place = 1 - " + n + "_place;");
+    out_.line("if (!equal(needed(" + held(b) + ", " + box + "), " + box + ")) keep_shared<" + rank +
+              ">(" + other + ", " + tile_text(b) + ", {" + strides_text(b) + "}, " + box + ", " +
+              held(b) + ".box, thread, " + std::to_string(threads()) + ");");
+    out_.line(place + " = 1 - " + place + ";");
   }
-  out_.line(n + "_held.now(" + box + ");");
+  out_.line(held(b) + ".now(" + box + ");");
 }
 
 /// Writes a tile home (or adds it, where blocks share it). `box`: null: what its record says.
 void KernelEmitter::write_out(BufferId b, const SymBox* box) {
   const TilePlace& p = places_[b.index()];
   const Buffer& buf = buffer(b);
+  steps_.push_back({.kind = BlockStep::Kind::store,
+                    .node = {},
+                    .tile = b,
+                    .other = buf.outer,
+                    .atomic = buf.atomic,
+                    .kept = !p.plain});
+  if (buf.outer.valid()) return write_inner(b, std::nullopt);
   const std::string n = name(b), type = element_type(buf.tensor), t = std::to_string(threads());
   const std::string row = row_lambda(b, box, true), columns = columns_text(b, box);
-  if (buf.atomic)
-    for (const Output& o : workload_.op(workload_.producer(buf.tensor)).outputs)
-      if (o.target.tensor == buf.tensor && o.combine != Combine::sum)
-        throw Refused{"S." + tensor_name(buf.tensor) +
-                      "!atomic: the cuda target adds, and nothing else, at home"};
+  std::string how;
+  for (const Output& o : workload_.op(workload_.producer(buf.tensor)).outputs)
+    if (buf.atomic && o.target.tensor == buf.tensor && o.combine != Combine::sum)
+      how = ", " + combining(o.combine);
   if (p.form == Form::tile) {
-    out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + ">(" +
+    out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + how + ">(" +
               tile_text(b) + ", thread, " + t + ", " + columns + ", " + row + ");");
   } else if (p.form == Form::rows) {
-    out_.line(std::string(buf.atomic ? "add_rows" : "write_rows") + "<" + type + ">(" + n +
+    out_.line(std::string(buf.atomic ? "add_rows" : "write_rows") + "<" + type + how + ">(" + n +
               ", me, " + row + ");");
   } else {
     const Joined sums = joined(b);
@@ -288,19 +310,29 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     if (!buf.atomic) {
       pairs = box != nullptr && aligned(b, *box, type == "float" ? 2 : 4) ? ", true" : ", false";
     }
-    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + pairs + ">(" +
-              sums.name + ", me, " + sums.first + ", " + columns + ", " + row + ");");
+    out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + how + pairs +
+              ">(" + sums.name + ", me, " + sums.first + ", " + columns + ", " + row + ");");
   }
-  if (!p.plain) out_.line(n + "_held.changed = false;");
+  if (!p.plain) out_.line(held(b) + ".changed = false;");
 }
 
-void KernelEmitter::visit_store(NodeId id, const SymRanges&) {
+void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
-  if (n.level != p_.machine().home())
-    throw Refused{"S." + tensor_name(n.tensor) + " to " + p_.machine().level(n.level).name +
-                  ": the cuda target stores to " + p_.machine().level(p_.machine().home()).name};
   out_.comment("S." + tensor_name(n.tensor) + (n.atomic ? "!atomic" : ""));
   const TilePlace& p = places_[n.buffer.index()];
+  if (buffer(n.buffer).outer.valid()) {
+    out_.open("if (" + held(n.buffer) + ".changed)");
+    steps_.push_back({.kind = BlockStep::Kind::store,
+                      .node = id,
+                      .tile = n.buffer,
+                      .other = buffer(n.buffer).outer,
+                      .kept = true});
+    bool combined = false;
+    for (BufferId o = n.buffer; o.valid(); o = buffer(o).outer)
+      combined = combined || buffer(o).atomic;
+    write_inner(n.buffer, initialises(n.op, ranges, combined));
+    return out_.close();
+  }
   if (p.plain) {
     const SymBox box = *fixed_[n.buffer.index()];
     const std::string some = nonempty(box);
@@ -309,7 +341,7 @@ void KernelEmitter::visit_store(NodeId id, const SymRanges&) {
     if (!some.empty()) out_.close();
     return;
   }
-  out_.open("if (" + name(n.buffer) + "_held.changed)");
+  out_.open("if (" + held(n.buffer) + ".changed)");
   write_out(n.buffer, nullptr);
   out_.close();
 }
@@ -324,11 +356,12 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
                     t = std::to_string(threads());
   const std::string here = names_.fresh(n + "_now");
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
-  out_.open("if (!" + n + "_held.is(" + here + "))");
-  out_.open("if (" + n + "_held.changed)");
+  if (buf.outer.valid()) return touch(w.buffer, here, fresh);
+  out_.open("if (!" + held(w.buffer) + ".is(" + here + "))");
+  out_.open("if (" + held(w.buffer) + ".changed)");
   write_out(w.buffer, nullptr);
   out_.close();
-  out_.line(n + "_held.now(" + here + ");");
+  out_.line(held(w.buffer) + ".now(" + here + ");");
   const bool reads = fresh != "true" && buf.role == BufferRole::output && !buf.atomic;
   if (reads) {
     if (fresh != "false") out_.open("if (!(" + fresh + "))");
@@ -356,7 +389,7 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
     if (fresh != "false") out_.close();
   }
   out_.close();
-  out_.line(n + "_held.changed = true;");
+  out_.line(held(w.buffer) + ".changed = true;");
 }
 
 }  // namespace tilewright::cuda

@@ -1,7 +1,7 @@
 // The parts of `emit`: a kernel's two walks (emit_kernel.cpp), where its tiles live
-// (emit_forms.cpp, emit_layout.cpp), what is loaded and written (emit_moves.cpp), and its computes
-// (emit_compute.cpp, emit_points.cpp, emit_product.cpp, emit_product_tiles.cpp,
-// emit_contraction.cpp, emit_rows.cpp).
+// (emit_forms.cpp, emit_layout.cpp), what is loaded and written (emit_moves.cpp), between levels
+// too (emit_levels.cpp), and its computes (emit_compute.cpp, emit_points.cpp, emit_product.cpp,
+// emit_product_tiles.cpp, emit_contraction.cpp, emit_rows.cpp).
 //
 // A block's warps walk the plan's tree twice over: some meet only the loads and copy tiles into
 // rings in shared memory, the others wait for the same tiles and compute. Every load is
@@ -13,10 +13,12 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/common/range_emitter.h"
 #include "codegen/cuda/cuda.h"
+#include "core/lowering/gpu/block_program.h"
 
 namespace tilewright::cuda {
 
@@ -63,6 +65,8 @@ struct TilePlace {
   bool at_once = true;                 ///< computed: every element by one compute, never added to
   bool narrow = false;                 ///< computed: elements as the tensor's type has them
   bool plain = false;                  ///< written: stored by its node each time, never read back
+  bool own = false;  ///< each unit of a loop within the block has a buffer of its own (rule 7)
+  std::int64_t units = 1;  ///< of them in shared memory: one that changes hands, or one a unit
 };
 
 /// How an operator is a matrix product C[i,j] += A[i,k] * B[k,j]; loops by position in op.loops.
@@ -189,6 +193,31 @@ class KernelEmitter : private RangeEmitter {
   std::vector<std::int64_t> home_strides(TensorId t) const;
   bool is_written(BufferId b) const;
 
+  // emit_levels.cpp
+  void place_units();
+  std::vector<NodeId> units_around(BufferId b, NodeId place) const;
+  std::string unit_text(BufferId b, NodeId place) const;
+  void settle(BufferId b, NodeId place);
+  bool has_record(BufferId b) const;
+  bool keeps(BufferId b) const;
+  std::string held(BufferId b) const;
+  std::string finished(BufferId b) const;
+  std::string sliding_place(BufferId b) const;
+  bool chained(BufferId b) const;
+  int levels_outside(BufferId b) const;
+  std::vector<BufferId> innermost_first() const;
+  BufferId buffer_of_input(const ScheduleNode& compute, int input) const;
+  void choose_views();
+  bool views_outer(BufferId b) const;
+  std::string box_of_tile(BufferId b) const;
+  std::string strides_text(BufferId b) const;
+  void copy_part(BufferId to, const std::string& to_box, BufferId from, const std::string& from_box,
+                 const std::string& part);
+  void load_inner(NodeId id, const std::string& box);
+  void touch(BufferId b, const std::string& box, const std::string& fresh);
+  void read_home(BufferId b, const std::string& box);
+  void write_inner(BufferId b, const std::optional<std::string>& fresh);
+
   // emit_compute.cpp
   void visit_compute(NodeId id, const SymRanges& ranges);
   std::int64_t finished_boxes(BufferId b) const;
@@ -285,6 +314,9 @@ class KernelEmitter : private RangeEmitter {
   Program& p_;
   int index_;
   std::vector<TilePlace> places_;
+  std::map<BufferId, BufferId> views_;  ///< read where they lie in another level's tile
+  std::map<BufferId, std::map<std::size_t, std::int64_t>>
+      first_unit_;  ///< by loops of units around
   std::vector<std::string> names_of_;
   /// As the first pass found them: one for each output, of the same rows, columns and depth.
   std::map<NodeId, std::vector<Product>> products_;
@@ -302,6 +334,9 @@ class KernelEmitter : private RangeEmitter {
   std::set<NodeId> loads_ahead_;  ///< that begin before their phase does (launch's `ahead`)
 
   // of one pass
+  std::vector<BlockRole> roles_;
+  std::vector<BlockStep> steps_;  ///< of the role so far, within the body that it is in
+  BlockStep way_;                 ///< how the last compute is carried out
   bool copying_ = false;
   bool ahead_ = false;            ///< what is loaded before a barrier for the phase after it
   std::int64_t blocks_here_ = 1;  ///< that come to this place
@@ -324,7 +359,19 @@ class KernelEmitter : private RangeEmitter {
       BufferId b) const;  ///< the tile in shared memory that holds what is current
   void slide(BufferId b, const std::string& box);
   /// All computing threads of the block come together.
-  std::string meet() const { return "barrier(1, " + std::to_string(threads()) + ");"; }
+  std::string meet() {
+    steps_.push_back({.kind = BlockStep::Kind::barrier, .node = {}, .count = threads()});
+    return "barrier(1, " + std::to_string(threads()) + ");";
+  }
+  /// What `emit` puts down is the step's body.
+  template <class Emit>
+  void nest(BlockStep step, const Emit& emit) {
+    std::vector<BlockStep> around = std::exchange(steps_, {});
+    emit();
+    step.body = std::exchange(steps_, std::move(around));
+    steps_.push_back(std::move(step));
+  }
+  BlockProgram program() const;
   /// The same, but for a place that follows such a meeting at once.
   void meet_once();
   /// `emit` puts down what touches no tile and no thread passes by.

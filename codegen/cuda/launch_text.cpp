@@ -7,6 +7,25 @@ namespace {
 
 std::string home(const Tensor& t) { return identifier("", t.name) + "_home"; }
 
+/// What blocks that combine a tensor begin with.
+std::string beginning(const Workload& w, TensorId id) {
+  const std::string type = element_type(w.tensor(id).dtype);
+  Combine how = Combine::sum;
+  for (const Output& o : w.op(w.producer(id)).outputs)
+    if (o.target.tensor == id) how = o.combine;
+  const std::string real = w.tensor(id).dtype == DType::f64 ? "double" : "float";
+  switch (how) {
+    case Combine::max:
+      return "Rounded<" + type + ">::of(" + real + "(-kInfinity))";
+    case Combine::min:
+      return "Rounded<" + type + ">::of(" + real + "(kInfinity))";
+    case Combine::product:
+      return "Rounded<" + type + ">::of(" + real + "(1))";
+    default:
+      return type + "{}";
+  }
+}
+
 /// One kernel that zeroes all that the next one's blocks add to.
 void add_zeroing(const Workload& w, const std::vector<TensorId>& all, const std::string& symbol,
                  KernelText& text) {
@@ -22,7 +41,7 @@ void add_zeroing(const Workload& w, const std::vector<TensorId>& all, const std:
     list += (list.empty() ? "" : ", ") + element_type(t.dtype) + "* " + home(t);
     loops += "  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
              std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" +
-             home(t) + " + i, " + element_type(t.dtype) + "{});\n";
+             home(t) + " + i, " + beginning(w, id) + ");\n";
   }
   launch.blocks = std::min<std::int64_t>(1024, ceil_div(longest, 256));
   text.text += "// Blocks add to " + names + ": from nothing on.\nextern \"C\" __global__ void " +
@@ -54,6 +73,19 @@ std::string element_type(DType type) {
       return "signed char";
     default:
       return "float";
+  }
+}
+
+std::string combining(Combine c) {
+  switch (c) {
+    case Combine::max:
+      return "kLargest";
+    case Combine::min:
+      return "kSmallest";
+    case Combine::product:
+      return "kTimes";
+    default:
+      return "kSum";
   }
 }
 

@@ -13,6 +13,9 @@ struct KernelBody {
 /// Text and launches; tiles and notes are left to the caller. Marks what the kernel needs at home.
 KernelText launch_text(Program& program, int kernel, const KernelBody& body);
 
+/// The device headers' name for how blocks combine what they have of a result at home.
+std::string combining(Combine c);
+
 /// Blocks that must be resident on each multiprocessor: more than one where all wait for one
 /// another.
 std::int64_t resident_blocks(const Machine& m, const Launch& l);

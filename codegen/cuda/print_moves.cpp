@@ -1,6 +1,7 @@
 // Between home, registers and shared memory, and between the threads of a block.
 #include <algorithm>
 
+#include "codegen/cuda/launch_text.h"
 #include "codegen/cuda/print_program.h"
 
 namespace tilewright::cuda {
@@ -36,14 +37,17 @@ void ProgramPrinter::move(const Step& s) {
   if (v.alike && v.loaded()) in += ", " + only;
   const std::string values = "&" + (run.whole ? array(v, {}, run.element) + "[0]" : array(v));
   const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, s.at);
-  const std::string function = s.kind == Step::Kind::store
-                                   ? s.atomic ? "add_several" : "store_several"
-                               : v.alike    ? "load_alike"
-                               : s.together ? "load_together"
-                                            : "load_several";
-  out_.line(function + "<" + std::to_string(run.width) + ">(" +
-            (s.kind == Step::Kind::load ? values + ", " + place : place + ", " + values) + in +
-            ");");
+  const Combine how = v.loaded() ? Combine::sum : p_.output_of(v).combine;
+  const bool adds = how == Combine::sum || !s.atomic;
+  const std::string function = s.kind == Step::Kind::store ? !s.atomic ? "store_several"
+                                                             : adds    ? "add_several"
+                                                                       : "combine_several"
+                               : v.alike                   ? "load_alike"
+                               : s.together                ? "load_together"
+                                                           : "load_several";
+  out_.line(function + "<" + std::to_string(run.width) + (adds ? "" : ", " + combining(how)) +
+            ">(" + (s.kind == Step::Kind::load ? values + ", " + place : place + ", " + values) +
+            in + ");");
   close_loops(opened);
 }
 

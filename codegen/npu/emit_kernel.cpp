@@ -47,7 +47,7 @@ std::int64_t KernelEmitter::capacity(Memory m) const {
 
 /// What this target has no code for.
 void KernelEmitter::check() const {
-  codegen::check_blocks(k_);
+  codegen::check_blocks(w_, k_);
   lowering::refuse_once(w_, k_, "npu");
   codegen::check_sums(w_, k_, "npu");
   for (const ScheduleNode& n : k_.nodes) {
@@ -57,11 +57,13 @@ void KernelEmitter::check() const {
     if (n.kind == NodeKind::sync && n.scope == Unit::machine)
       throw Refused{"Y.grid: the npu target does not let blocks wait for one another"};
     if (n.kind == NodeKind::store && n.atomic)
-      throw Refused{"S." + tensor_name(n.tensor) + "!atomic: the npu target adds nothing up at home"};
+      throw Refused{"S." + tensor_name(n.tensor) +
+                    "!atomic: the npu target adds nothing up at home"};
   }
   for (OpId op : k_.ops)
     if (w_.op(op).running)
-      throw Refused{w_.op(op).name + " reads its sum while it runs, for which the npu target has "
+      throw Refused{w_.op(op).name +
+                    " reads its sum while it runs, for which the npu target has "
                     "no code"};
   for (const tilewright::Buffer& b : k_.buffers)
     if (b.sliding)
@@ -151,12 +153,14 @@ void KernelEmitter::declare(Program& p) const {
     for (const tilewright::Buffer& b : k_.buffers)
       if (b.tensor == TensorId(t) && b.role == BufferRole::intermediate && !b.leaves) used = false;
     if (!used) continue;
-    const bool kept = w_.is_output(TensorId(t)) ||
-                      std::ranges::any_of(w_.consumers(TensorId(t)), [&](OpId op) {
-                        return std::ranges::find(k_.ops, op) == k_.ops.end();
-                      });
+    const bool kept =
+        w_.is_output(TensorId(t)) || std::ranges::any_of(w_.consumers(TensorId(t)), [&](OpId op) {
+          return std::ranges::find(k_.ops, op) == k_.ops.end();
+        });
     p.tensors.push_back({.name = tensor.name,
-                         .role = !written ? Role::input : kept ? Role::output : Role::scratch,
+                         .role = !written ? Role::input
+                                 : kept   ? Role::output
+                                          : Role::scratch,
                          .type = tensor.dtype,
                          .shape = tensor.shape});
   }

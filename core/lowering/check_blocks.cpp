@@ -32,8 +32,8 @@ bool told_apart(const ScheduledKernel& k, NodeId inside, NodeId outside) {
   return false;
 }
 
-/// Whether all nodes that touch a tile of this one stand in the same grid loops as it.
-bool alone_with_its_tiles(const ScheduledKernel& k, NodeId node) {
+/// A tile of this node's that a node in other grid loops touches; none: it is alone with its tiles.
+BufferId shared_with_blocks(const ScheduledKernel& k, NodeId node) {
   const auto tiles = [&](NodeId id) {
     const ScheduleNode& n = k.node(id);
     std::set<BufferId> all;
@@ -44,26 +44,40 @@ bool alone_with_its_tiles(const ScheduledKernel& k, NodeId node) {
     return all;
   };
   const std::set<BufferId> own = tiles(node);
-  for (std::size_t i = 0; i < k.nodes.size(); ++i)
-    if ((grid_loop_around(k, NodeId(i)) != grid_loop_around(k, node) ||
-         told_apart(k, NodeId(i), node) || told_apart(k, node, NodeId(i))) &&
-        std::ranges::any_of(tiles(NodeId(i)), [&](BufferId b) { return own.contains(b); }))
-      return false;
-  return true;
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    if (grid_loop_around(k, NodeId(i)) == grid_loop_around(k, node) &&
+        !told_apart(k, NodeId(i), node) && !told_apart(k, node, NodeId(i)))
+      continue;
+    for (BufferId b : tiles(NodeId(i)))
+      if (own.contains(b)) return b;
+  }
+  return {};
+}
+
+/// As a plan has it: "L.A".
+std::string text_of(const Workload& w, const ScheduleNode& n) {
+  if (n.kind == NodeKind::compute) return "C." + w.op(n.op).name;
+  return (n.kind == NodeKind::load ? "L." : "S.") + w.tensor(n.tensor).name;
 }
 
 }  // namespace
 
-void check_blocks(const ScheduledKernel& k, bool first_block_alone) {
+void check_blocks(const Workload& w, const ScheduledKernel& k, bool first_block_alone) {
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& n = k.nodes[i];
     const NodeId grid = grid_loop_around(k, NodeId(i));
     const bool acts =
         n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
     const std::int64_t blocks = grid.valid() ? blocks_below(k, grid) : k.blocks;
-    if (acts && blocks > 1 && !(first_block_alone && alone_with_its_tiles(k, NodeId(i))))
-      throw Refused{
-          "a node stands outside a grid loop beside it, which only one of its blocks would run"};
+    if (!acts || blocks <= 1) continue;
+    const BufferId tile = shared_with_blocks(k, NodeId(i));
+    if (first_block_alone && !tile.valid()) continue;
+    throw Refused{text_of(w, n) +
+                  " stands outside a grid loop beside it, which only one of its blocks would run" +
+                  (tile.valid()
+                       ? ": others use its tile of " + w.tensor(k.buffer(tile).tensor).name +
+                             ", and no block sees another's shared memory"
+                       : "")};
   }
 }
 

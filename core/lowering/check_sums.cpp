@@ -18,7 +18,9 @@ void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
                   const OutputUse& out) {
   const std::string what = "S." + w.tensor(out.tensor).name + "!atomic: ";
   const OpId op = k.node(compute).op;
-  const NodeId store = k.buffer(out.buffer).store;
+  BufferId combined = out.buffer;  // the level whose tile goes home
+  while (!k.buffer(combined).atomic) combined = k.buffer(combined).outer;
+  const NodeId store = k.buffer(combined).store;
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& l = k.nodes[i];
     if (l.kind != NodeKind::loop || l.max_trips <= 1) continue;
@@ -40,14 +42,14 @@ void check_atomic(const Workload& w, const ScheduledKernel& k, NodeId compute,
 
 }  // namespace
 
-void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target) {
+void check_sums(const Workload& w, const ScheduledKernel& k, const std::string& target,
+                bool through_levels) {
   for (std::size_t i = 0; i < k.nodes.size(); ++i)
     for (const OutputUse& out : k.nodes[i].writes)
       if (out.atomic) check_atomic(w, k, NodeId(i), out);
+  if (through_levels) return;
   for (const Buffer& b : k.buffers)
-    if (b.atomic && (b.outer.valid() || std::ranges::any_of(k.buffers, [&](const Buffer& o) {
-                       return o.outer.valid() && &k.buffer(o.outer) == &b;
-                     })))
+    if (b.outer.valid() && k.buffer(b.outer).atomic)
       throw Refused{"S." + w.tensor(b.tensor).name +
                     "!atomic goes through several levels, which the " + target +
                     " target does not combine"};

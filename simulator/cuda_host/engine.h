@@ -150,7 +150,7 @@ class Engine {
   void cp_async_wait(Fiber& f, int groups, std::uint32_t place);
   void load_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place);
   void store_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place);
-  void atomic_add(Fiber& f, void* p, std::uint32_t type, double x, std::uint32_t place);
+  void atomic_add(Fiber& f, void* p, std::uint32_t what, double x, std::uint32_t place);
   void ldmatrix4(Fiber& f, std::uint32_t* r, const void* row, bool transposed, std::uint32_t place);
   void mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
            bool bfloat, std::uint32_t place);

@@ -283,13 +283,28 @@ namespace {
 /// atom.add).
 float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x; }
 
+/// What an atomic leaves of two numbers.
+template <class Real>
+Real combined(std::uint32_t how, Real a, Real b) {
+  switch (how) {
+    case TW_LARGEST:
+      return std::fmax(a, b);
+    case TW_SMALLEST:
+      return std::fmin(a, b);
+    case TW_TIMES:
+      return a * b;
+    default:
+      return a + b;
+  }
+}
+
 /// f16 and bf16: the addend rounded, then the sum. Rounding a float sum of two such numbers once
 /// more is the same as rounding their exact sum (24 bits are at least twice 11 plus 2).
 template <auto ToFloat, auto FromFloat>
-void add_half(void* p, float x) {
+void add_half(std::uint32_t how, void* p, float x) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, p, 2);
-  bits = FromFloat(ToFloat(bits) + ToFloat(FromFloat(x)));
+  bits = FromFloat(combined(how, ToFloat(bits), ToFloat(FromFloat(x))));
   std::memcpy(p, &bits, 2);
 }
 
@@ -302,7 +317,8 @@ T loaded(const void* p) {
 
 }  // namespace
 
-void Engine::atomic_add(Fiber& f, void* p, std::uint32_t type, double x, std::uint32_t place) {
+void Engine::atomic_add(Fiber& f, void* p, std::uint32_t what, double x, std::uint32_t place) {
+  const std::uint32_t type = what % TW_LARGEST, how = what - type;
   watch(f, place);
   const int bytes = type == TW_F64 ? 8 : type == TW_F32 ? 4 : 2;
   const int region = global_region(f, p, bytes, bytes, true, place, "adds to");
@@ -311,15 +327,17 @@ void Engine::atomic_add(Fiber& f, void* p, std::uint32_t type, double x, std::ui
   check_global(f, region, p, bytes, GlobalMemory::Kind::atomic, place, f.index,
                f.owner->clocks.now(f.index));
   if (type == TW_F64) {
-    const double sum = loaded<double>(p) + x;
+    const double sum = combined(how, loaded<double>(p), x);
     std::memcpy(p, &sum, 8);
   } else if (type == TW_F32) {
-    const float sum = flushed(flushed(loaded<float>(p)) + flushed(static_cast<float>(x)));
+    const float sum =
+        how == 0 ? flushed(flushed(loaded<float>(p)) + flushed(static_cast<float>(x)))
+                 : combined(how, loaded<float>(p), static_cast<float>(x));
     std::memcpy(p, &sum, 4);
   } else if (type == TW_F16) {
-    add_half<tw_half::float_of_f16, tw_half::f16_of_float>(p, static_cast<float>(x));
+    add_half<tw_half::float_of_f16, tw_half::f16_of_float>(how, p, static_cast<float>(x));
   } else {
-    add_half<tw_half::float_of_bf16, tw_half::bf16_of_float>(p, static_cast<float>(x));
+    add_half<tw_half::float_of_bf16, tw_half::bf16_of_float>(how, p, static_cast<float>(x));
   }
 }
 

@@ -136,6 +136,41 @@ TEST_F(ToyModel, WhatIsPlannedIsWhatTheTargetTakes) {
   EXPECT_EQ(emitted.json["replaced"], replaced);
 }
 
+/// A kernel whose work all warps would share stands in only where no choice has a form of its own.
+TEST_F(ToyModel, MakeshiftsAreTakenLast) {
+  Model toy = find_model("toy");
+  remove_model("toy");
+  bool choices = true;
+  toy.propose = [&choices](const Question& question, const Settings&) {
+    Result<Proposal> best =
+        find_model("chimera").propose(question, settings_of({}, find_model("chimera")));
+    if (!best) return best;
+    Kernel own = best->plan.kernels.front(), plain = own;
+    own.tiles = plain.tiles = {};
+    own.tree = parse_tree("m/16@grid n/8@thread ( n/1@lane ( k/16 ( C.gemm ) ) )");
+    plain.tree = parse_tree("m/16@grid n/8 ( k/16 ( C.gemm ) )");
+    best.value().plan.kernels = {own};
+    best.value().choices = {};
+    if (choices)
+      best.value().choices = [own, plain](std::size_t) {
+        return std::vector<KernelChoice>{{.kernel = own}, {.kernel = plain}};
+      };
+    return best;
+  };
+  add_model(std::move(toy));
+  const Request request{
+      .subject = "gemm:m=32,n=16,k=32", .machine = "h200", .model = "toy", .target = "cuda"};
+  const Answer a = harness::plan(request, std::nullopt);
+  ASSERT_TRUE(a.ok()) << a.json;
+  ASSERT_TRUE(a.json.contains("replaced")) << a.json;
+  EXPECT_THAT(a.json["replaced"][0]["refused"].get<std::string>(), HasSubstr("bound to lanes"));
+  choices = false;
+  const Answer alone = run(request, {.target = "cuda-emulated", .seconds = 0.0});
+  ASSERT_TRUE(alone.ok()) << alone.json;
+  EXPECT_FALSE(alone.json.contains("replaced"));
+  EXPECT_THAT(alone.json["notes"].dump(), HasSubstr("all warps share the work"));
+}
+
 /// A target without room for a plan says how much is missing: the model is asked again with less,
 /// and of what the user gave never with more. What the user wrote is not replaced.
 TEST_F(ToyModel, AsksAgainWithLessRoomForWhatTheTargetHasNoneFor) {

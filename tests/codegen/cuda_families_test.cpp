@@ -59,7 +59,8 @@ const Case kRows = {
 std::string grouped_convolution(const std::string& type) {
   return R"(
 name: grouped
-dtype: )" + type + R"(
+dtype: )" +
+         type + R"(
 loops: {b: 2, g: 2, o: 12, y: 5, x: 9, c: 9, r: 3, s: 2}
 tensors: {I: [b, g, c, 9, 18], W: [g, o, c, r, s], O: [b, g, o, y, x]}
 operators:
@@ -68,7 +69,8 @@ outputs: [O]
 )";
 }
 
-/// Three products of one left operand by one operator, one of them of the other operand's transpose.
+/// Three products of one left operand by one operator, one of them of the other operand's
+/// transpose.
 const char* const kThreeProducts = R"(
 name: three-products
 dtype: bf16
@@ -586,11 +588,6 @@ TEST(CudaRefusals, SayWhy) {
       ::testing::HasSubstr("it has mma, wmma2x2, simt"));
   EXPECT_THAT(refusal({"", "gemm:m=512,n=512,k=512", {gemm}, "m=256,n=256,k=256"}),
               ::testing::HasSubstr("of shared memory"));
-  EXPECT_THAT(refusal({"",
-                       "gemm:m=64,n=64,k=64",
-                       {"m/16@grid n/8@thread ( n/1@lane ( k/16 ( C.gemm ) ) )"},
-                       ""}),
-              ::testing::HasSubstr("bound to lanes inside a loop of smaller units"));
   EXPECT_THROW((void)refusal({"", "gemm:m=64,n=64,k=64", {gemm}, "m=16,n=16,k=16", {.warps = 99}}),
                InputError);
 }

@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "codegen/cuda/build.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
@@ -21,7 +22,16 @@ struct Case {
   std::string level = "registers";
   std::map<std::string, Pin> pins = {};
   cuda::EmitOptions options = {};
+  bool through_shared = false;  ///< registers are filled from shared memory alone
 };
+
+/// A GPU whose registers are filled from shared memory alone.
+std::shared_ptr<const Machine> through_shared() {
+  Machine m = *machine();
+  for (Level& l : m.levels)
+    if (l.kind == LevelKind::registers) l.filled_by = {"shared"};
+  return std::make_shared<const Machine>(m);
+}
 
 Schedule schedule_of(const Case& c) {
   const bool file = c.workload.find('\n') != std::string::npos;
@@ -30,7 +40,7 @@ Schedule schedule_of(const Case& c) {
   Plan plan;
   for (const std::string& tree : c.trees)
     plan.kernels.push_back({.level = c.level, .tree = parse_tree(tree), .pins = c.pins});
-  auto s = resolve(plan, w, machine());
+  auto s = resolve(plan, w, c.through_shared ? through_shared() : machine());
   if (!s.ok()) throw std::runtime_error(c.workload + ": " + s.reason());
   return std::move(s).value();
 }
@@ -129,11 +139,12 @@ const Pin kShared{.level = "shared"};
 
 /// 10 items of three warps, 4 each.
 Case dots() {
-  return {"name: dots\nloops: {b: 3, t: 10, d: 64}\noperators:\n"
-          "  - h: h[b,d] = q[b,d] * 2\n  - s: s[b,t] += k[b,t,d] * h[b,d]\n",
-          {"b/1@grid ( d/1@thread ( C.h ) Y.block t/4@warp t/1 d/2@lane ( C.s ) )"},
-          "registers",
-          {{"h", {.level = "shared"}}}};
+  return {
+      "name: dots\nloops: {b: 3, t: 10, d: 64}\noperators:\n"
+      "  - h: h[b,d] = q[b,d] * 2\n  - s: s[b,t] += k[b,t,d] * h[b,d]\n",
+      {"b/1@grid ( d/1@thread ( C.h ) Y.block t/4@warp t/1 d/2@lane ( C.s ) )"},
+      "registers",
+      {{"h", {.level = "shared"}}}};
 }
 
 std::vector<Case> block_cases() {
@@ -297,36 +308,161 @@ TEST(Stitched, PlantedFaultsAreFound) {
   }
 }
 
-TEST(Stitched, RefusalsSayWhy) {
-  const auto refusal = [](const Case& c) {
-    const auto s = cuda::emit(schedule_of(c), c.options);
-    return s ? std::string() : s.reason();
+/// No thread program says these: the reason, and all warps of the block share the work.
+std::vector<std::pair<Case, std::string>> shared_work() {
+  return {
+      {{"name: columns\nloops: {r: 24, c: 4224}\noperators:\n  - s: s[c] += x[r,c]\n",
+        {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic )"}},
+       "a thread would sum up 132 values of s: at most 64"},
+      {{kTwo,
+        {"( r/4@grid r/1@thread ( c/1 ( C.sum ) c/1 ( C.y ) ) | "
+         "i/256@grid i/128@warp i/4@thread ( C.z ) )"}},
+       "bound to threads inside a loop that is bound to warps"},
+      {{"adam:size=1000",
+        {"i/16@lane ( C.first C.squared C.second C.mhat C.vhat C.root C.step C.update )"},
+        "registers",
+        {{"g2", {.level = "DRAM"}}}},
+       "goes home and back"},
+      {{"softmax:rows=24,cols=40",
+        {"r/8@grid ( r/1@warp ( c/16 c/4@lane ( C.rowmax ) c/16 c/4@lane ( C.exp "
+         "C.rowsum ) c/16 c/4@lane ( C.divide ) ) )"}},
+       "ends with a smaller piece"},
+      // Also where the loop has one iteration only: outside it, another buffer has the indices.
+      {{"name: one\nloops: {r: 1, c: 4}\ntensors: {T: [7, c], S: [7], ids: [r]}\n"
+        "dtypes: {ids: i32}\noperators:\n  - t: t[r] = tanh(S[ids[r]])\n"
+        "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
+        {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}},
+       "ids is loaded inside and outside of a loop bound to units"},
+      {{"name: columns\nloops: {r: 24, c: 40}\noperators:\n  - s: s[c] += x[r,c]\n"
+        "  - y: y[r,c] = x[r,c] - s[c]\n",
+        {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic ) Y.grid "
+         "r/8@grid ( L.s r/1@warp ( c/4@lane ( C.y ) ) )"},
+        "registers",
+        {{"s", {.level = "DRAM"}}}},
+       "Y.grid among loops bound to warps"},
   };
-  using ::testing::HasSubstr;
-  EXPECT_THAT(refusal({"name: columns\nloops: {r: 24, c: 4224}\noperators:\n"
-                       "  - s: s[c] += x[r,c]\n",
-                       {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic )"}}),
-              HasSubstr("a thread would sum up 132 values of s: at most 64"));
-  EXPECT_THAT(refusal({kTwo,
-                       {"( r/4@grid r/1@thread ( c/1 ( C.sum ) c/1 ( C.y ) ) | "
-                        "i/256@grid i/128@warp i/4@thread ( C.z ) )"}}),
-              HasSubstr("bound to threads inside a loop that is bound to warps"));
-  EXPECT_THAT(refusal({"adam:size=1000",
-                       {"i/16@lane ( C.first C.squared C.second C.mhat C.vhat C.root C.step "
-                        "C.update )"},
-                       "registers",
-                       {{"g2", {.level = "DRAM"}}}}),
-              HasSubstr("goes home and back"));
-  EXPECT_THAT(refusal({"softmax:rows=24,cols=40",
-                       {"r/8@grid ( r/1@warp ( c/16 c/4@lane ( C.rowmax ) c/16 c/4@lane ( C.exp "
-                        "C.rowsum ) c/16 c/4@lane ( C.divide ) ) )"}}),
-              HasSubstr("ends with a smaller piece"));
-  // Also where the loop has one iteration only: outside it, another buffer has the indices.
-  EXPECT_THAT(refusal({"name: one\nloops: {r: 1, c: 4}\ntensors: {T: [7, c], S: [7], ids: [r]}\n"
-                       "dtypes: {ids: i32}\noperators:\n  - t: t[r] = tanh(S[ids[r]])\n"
-                       "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
-                       {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}}),
-              HasSubstr("ids is loaded inside and outside of a loop bound to units"));
+}
+
+/// Results that blocks combine in other ways than by adding: a kernel of each kind, by type. An odd
+/// number of them, so that one of 16 bits has a word of its own.
+std::vector<Case> combined_cases() {
+  std::vector<Case> all;
+  for (const char* type : {"f32", "f64", "f16", "bf16"})
+    for (const char* how : {"max=", "min=", "*="}) {
+      const std::string w = std::string("name: combined\ndtype: ") + type +
+                            "\nloops: {r: 9, c: 7}\noperators:\n  - \"y[r] " + how + " x[r,c]\"\n";
+      all.push_back({w, {"c/2@grid ( L.x r/1@lane ( C.y ) S.y!atomic )"}});
+      all.push_back({w, {"c/2@grid ( C.y S.y!atomic )"}, "shared"});
+    }
+  return all;
+}
+
+TEST(Stitched, WhatNoThreadProgramSaysIsSharedWork) {
+  std::vector<Case> all;
+  for (const auto& [c, reason] : shared_work()) {
+    const auto source = cuda::emit(schedule_of(c), c.options);
+    ASSERT_TRUE(source) << source.reason();
+    ASSERT_FALSE(source->notes.empty()) << reason;
+    EXPECT_THAT(source->notes.back(), ::testing::HasSubstr(reason));
+    all.push_back(c);
+  }
+  run_all(all);
+}
+
+TEST(Stitched, BlocksCombineOtherwiseThanByAdding) { run_all(combined_cases()); }
+
+/// What stands there from the run before is nothing to combine with.
+TEST(Stitched, CombiningBeginsAnewInEveryRun) {
+  const std::vector<Case> all = combined_cases();
+  for (std::size_t i = 0; i < all.size(); i += 5) {
+    const Schedule s = schedule_of(all[i]);
+    auto source = cuda::emit(s);
+    ASSERT_TRUE(source) << source.reason();
+    ASSERT_EQ(source->launches.size(), 2u);
+    const auto module = testing::build_cuda({*source});
+    ASSERT_TRUE(module) << module.reason();
+    const std::vector<cuda::Launch> once = source->launches;
+    std::vector<cuda::Launch>& launches = source.value().launches;
+    launches.insert(launches.end(), once.begin(), once.end());
+    const auto run = testing::run_cuda(*module, *source, *s.workload, 7);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_LT(run->error, 2e-3) << all[i].workload;
+  }
+}
+
+TEST(Stitched, CombiningCompilesForBothArchitectures) {
+  cuda::Source all;
+  all.prefix = "combined";
+  const std::vector<Case> cases = combined_cases();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    auto source = cuda::emit(schedule_of(cases[i]), {.prefix = "k" + std::to_string(i)});
+    ASSERT_TRUE(source) << source.reason();
+    all.text += source->text;
+  }
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    const auto built = cuda::build(all, {.architecture = architecture, .builder = "nvcc"});
+    if (!built && built.reason().starts_with("no nvcc"))
+      GTEST_SKIP() << "SKIPPED: " << built.reason();
+    ASSERT_TRUE(built) << architecture << ": " << built.reason();
+    EXPECT_EQ(built->kernels.size(), 2 * cases.size());
+  }
+}
+
+TEST(Stitched, BarriersOfSharedWorkLeftOutAreFound) {
+  testing::BarriersLeftOut seen;
+  std::vector<Case> some = combined_cases();
+  some.resize(2);
+  for (const auto& [c, reason] : shared_work())
+    if (c.workload.find("4224") == std::string::npos) some.push_back(c);
+  run_all(some, &seen);
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 5);
+}
+
+/// Tiles in shared memory and, of those, at registers: loaded, kept, written back, added to home.
+std::vector<Case> cases_at_several_levels() {
+  const std::string inner = "m/8 n/8 ( k/8 ( L.A@registers L.B@registers C.gemm ) S.C@shared )";
+  const std::string loads = "L.A@sharedx2 L.B@shared ";
+  std::vector<Case> all;
+  for (const bool chained : {false, true})
+    for (const auto& [workload, tree] : std::vector<std::pair<std::string, std::string>>{
+             {"gemm:m=20,n=24,k=20,dtype=f16",
+              "m/16@grid n/16@grid ( k/16 ( " + loads + inner + " ) S.C@DRAM )"},
+             {"gemm:m=19,n=23,k=21", "m/16@grid ( n/16 ( k/16 ( " + loads + inner + " ) ) )"},
+             {"gemm:m=20,n=24,k=40,dtype=bf16",
+              "k/20@grid ( m/16 n/16 ( " + loads + inner + " S.C@DRAM!atomic ) )"},
+             {"gemm:m=20,n=24,k=20,dtype=f64",
+              "m/16@grid n/8@warp ( k/16 ( " + loads + inner + " ) S.C@DRAM )"}})
+      all.push_back({.workload = workload, .trees = {tree}, .through_shared = chained});
+  return all;
+}
+
+TEST(Stitched, TilesAtSeveralLevels) { run_all(cases_at_several_levels()); }
+
+TEST(Stitched, BarriersBetweenLevelsLeftOutAreFound) {
+  testing::BarriersLeftOut seen;
+  const std::vector<Case> all = cases_at_several_levels();
+  run_all({all.begin(), all.begin() + 2}, &seen);
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 3);
+}
+
+/// Every kernel says what its warps do.
+TEST(Stitched, BlockKernelsSayWhatTheirWarpsDo) {
+  const auto source = cuda::emit(
+      schedule_of({"gemm:m=100,n=70,k=90,dtype=f16",
+                   {"m/64@grid n/64@grid ( k/32 ( L.A@sharedx2 L.B@sharedx2 m/32 n/32 "
+                    "( k/16 ( L.A@registers L.B@registers C.gemm ) S.C@shared ) ) S.C@DRAM )"}}),
+      {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  std::string text;
+  for (const std::string& line : source->program) text += line + "\n";
+  for (const char* part :
+       {"copy: 4 warps from warp", "L.A into the next stage", "wait for A",
+        "by mma, a warp an instruction", "S.C to another level's tile", "barrier of 128 threads"})
+    EXPECT_THAT(text, ::testing::HasSubstr(part));
 }
 
 TEST(Stitched, WhatAllThreadsReadAlikeNeedsNoBarrier) {

@@ -286,6 +286,47 @@ TW_DEVICE void atomic_add(bf16* p, float x) {
 #endif
 }
 
+/// The same for other ways to combine (kLargest, kSmallest, kTimes): again until nobody came between.
+template <int How>
+TW_DEVICE float combined_by(float a, float b) {
+  return How == 1 ? fmaxf(a, b) : How == 2 ? fminf(a, b) : a * b;
+}
+template <int How>
+TW_DEVICE double combined_by(double a, double b) {
+  return How == 1 ? fmax(a, b) : How == 2 ? fmin(a, b) : a * b;
+}
+template <int How>
+TW_DEVICE void atomic_combine(float* p, float x) {
+  u32* const word = reinterpret_cast<u32*>(p);
+  u32 old = *word, seen;
+  do {
+    seen = old;
+    old = atomicCAS(word, seen, __float_as_uint(combined_by<How>(__uint_as_float(seen), x)));
+  } while (old != seen);
+}
+template <int How>
+TW_DEVICE void atomic_combine(double* p, double x) {
+  u64* const word = reinterpret_cast<u64*>(p);
+  u64 old = *word, seen;
+  do {
+    seen = old;
+    old = atomicCAS(word, seen,
+                    u64(__double_as_longlong(combined_by<How>(__longlong_as_double(i64(seen)), x))));
+  } while (old != seen);
+}
+template <int How, class T>
+TW_DEVICE void atomic_combine(T* p, float x) {  // 16 bits, in the word that has them
+  u32* const word = reinterpret_cast<u32*>(reinterpret_cast<u64>(p) & ~u64(3));
+  const bool high = (reinterpret_cast<u64>(p) & 2) != 0;
+  u32 old = *word, seen;
+  do {
+    seen = old;
+    const T now{u16(high ? seen >> 16 : seen & 0xffffu)};
+    const u32 next = Rounded<T>::of(combined_by<How>(to_float(now), to_float(Rounded<T>::of(x)))).bits;
+    old = atomicCAS(word, seen, high ? (seen & 0xffffu) | (next << 16) : (seen & 0xffff0000u) | next);
+  } while (old != seen);
+}
+
 // ---- matrix instructions, by whole warps ---------------------------------------------------------
 /// Four 8x8 matrices of 16-bit elements: lane i gives the address of row i % 8 of matrix i / 8
 /// (16 bytes, aligned) and gets, in r[j], elements [lane / 4][lane % 4 * 2 .. + 1] of matrix j.

@@ -109,6 +109,13 @@ TW_DEVICE void add_several(T* to, const R* from, bool in = true) {
   TW_UNROLL
   for (int i = 0; i < N; ++i) atomic_add(to + i, from[i]);
 }
+/// The same in another way than by adding.
+template <int N, int How, class T, class R>
+TW_DEVICE void combine_several(T* to, const R* from, bool in = true) {
+  if (!in) return;
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) atomic_combine<How>(to + i, from[i]);
+}
 #if __CUDA_ARCH__ >= 900
 template <int N>
 TW_DEVICE void add_several(float* to, const float* from, bool in = true) {

@@ -206,7 +206,7 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const Place& p, int first, int co
       }
     }
 }
-template <class T, int M, int N, class Row>
+template <class T, int How = kSum, int M, int N, class Row>
 TW_DEVICE void add_sums(const Sums<M, N>& s, const Place& p, int first, int columns, const Row& row) {
   TW_UNROLL
   for (int i = 0; i < M; ++i)
@@ -219,7 +219,7 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const Place& p, int first, int colu
         TW_UNROLL
         for (int o = 0; o < 2; ++o)
           if (p.column_of(first, j, o) < columns)
-            atomic_add(to + p.column_of(first, j, o), s.x[i][j][2 * h + o]);
+            combine_at_home<How>(to + p.column_of(first, j, o), s.x[i][j][2 * h + o]);
     }
 }
 template <class T, bool Whole, int M, int N, class Row>
@@ -294,12 +294,12 @@ TW_DEVICE void read_rows(RowValues<M>& v, const Place& p, float* scratch, const 
   barrier(1, Threads);
   each_row<M>(p, [&](int i, int h, int row) { v.x[i][h] = scratch[row]; });
 }
-template <class T, int M, class Element>
+template <class T, int How = kSum, int M, class Element>
 TW_DEVICE void add_rows(const RowValues<M>& v, const Place& p, const Element& element) {
   if (p.column != 0 || p.lane % 4 != 0) return;
   each_row<M>(p, [&](int i, int h, int row) {
     T* const to = element(row);
-    if (to != nullptr) atomic_add(to, v.x[i][h]);
+    if (to != nullptr) combine_at_home<How>(to, v.x[i][h]);
   });
 }
 template <int M, int N, class Tile>

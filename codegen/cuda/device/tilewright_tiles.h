@@ -58,6 +58,13 @@ TW_DEVICE bool empty(const Box<R>& b) {
   return none;
 }
 template <int R>
+TW_DEVICE bool within(const Box<R>& a, const Box<R>& b) {
+  bool in = true;
+  TW_UNROLL
+  for (int i = 0; i < R; ++i) in = in && b.d[i].lo <= a.d[i].lo && a.d[i].hi <= b.d[i].hi;
+  return in;
+}
+template <int R>
 TW_DEVICE Box<R> hull(const Box<R>& a, const Box<R>& b) {
   if (empty(a)) return b;
   if (empty(b)) return a;
@@ -73,6 +80,7 @@ template <int R>
 struct Held {
   Box<R> box{};
   bool full = false, changed = false;
+  bool fresh = false;  // an output at several levels: it began as sums do, with nothing read
   TW_MEMBER bool is(const Box<R>& b) const { return full && equal(box, b); }
   TW_MEMBER void now(const Box<R>& b) { box = b, full = true, changed = false; }
 };
@@ -249,11 +257,18 @@ TW_DEVICE void write_tile(const Tile& tile, int thread, int threads, int columns
     if (to != nullptr) store_global(to, Rounded<T>::of(to_float(*from)));
   });
 }
-template <class T, class Tile, class Row>
+/// How blocks combine what each of them has of a result at home.
+constexpr int kSum = 0, kLargest = 1, kSmallest = 2, kTimes = 3;
+template <int How, class T, class R>
+TW_DEVICE void combine_at_home(T* p, R x) {
+  if constexpr (How == kSum) atomic_add(p, x);
+  else atomic_combine<How>(p, x);
+}
+template <class T, int How = kSum, class Tile, class Row>
 TW_DEVICE void add_tile(const Tile& tile, int thread, int threads, int columns, const Row& row) {
   using Element = typename Tile::Element;
   each_element(tile, thread, threads, columns, row, [](T* to, const Element* from) {
-    if (to != nullptr) atomic_add(to, to_float(*from));
+    if (to != nullptr) combine_at_home<How>(to, to_float(*from));
   });
 }
 
@@ -300,6 +315,45 @@ TW_DEVICE void load_part(const Tile& tile, const int (&stride)[R], const Box<R>&
     for (int d = 0; d < R; ++d) at += index[d] * home_stride[d];
     *element<R>(tile, stride, box, index) = typename Tile::Element(load_global(home + at));
   });
+}
+
+/// Rows of a tile between neighbours, by dimension.
+template <int R>
+struct Strides { int d[R > 0 ? R : 1]; };
+template <class To, class From> struct Element {
+  static TW_MEMBER To of(From x) { return Rounded<To>::of(to_float(x)); }
+};
+template <class T> struct Element<T, T> {
+  static TW_MEMBER T of(T x) { return x; }
+};
+/// Part of one tile, which holds from_box, to another one's place for it. Of both tiles what both hold.
+template <int R, class To, class From>
+TW_DEVICE void copy_part(const To& to, const Strides<R>& to_stride, const Box<R>& to_box, const From& from,
+                         const Strides<R>& from_stride, const Box<R>& from_box, const Box<R>& part, int thread,
+                         int threads) {
+  using T = typename To::Element;
+  using F = typename From::Element;
+  Box<R> here = part;
+  for (int d = 0; d < R; ++d)
+    here.d[d] = {most(part.d[d].lo, most(to_box.d[d].lo, from_box.d[d].lo)),
+                 least(part.d[d].hi, least(to_box.d[d].hi, from_box.d[d].hi))};
+  each_point(here, thread, threads, [&](const int (&index)[R > 0 ? R : 1]) {
+    int row = 0, from_row = 0, column = 0, from_column = 0;
+    for (int d = 0; d + 1 < R; ++d) {
+      row += (index[d] - to_box.d[d].lo) * to_stride.d[d];
+      from_row += (index[d] - from_box.d[d].lo) * from_stride.d[d];
+    }
+    if (R > 0) {
+      column = index[R > 0 ? R - 1 : 0] - to_box.d[R > 0 ? R - 1 : 0].lo;
+      from_column = index[R > 0 ? R - 1 : 0] - from_box.d[R > 0 ? R - 1 : 0].lo;
+    }
+    *to.at(row, column) = Element<T, F>::of(*from.at(from_row, from_column));
+  });
+}
+template <class Tile>
+TW_DEVICE void clear_tile(const Tile& tile, int thread, int threads) {
+  for (int i = thread; i < Tile::kRows * Tile::kColumns; i += threads)
+    *tile.at(i / Tile::kColumns, i % Tile::kColumns) = typename Tile::Element{};
 }
 
 /// Tiles of one tensor that the copying warps bring while the others compute: `Stages` of them in a

@@ -64,7 +64,7 @@ void Lowering::check() const {
   for (const Loop& l : workload_.loops())
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
-  check_blocks(k_);
+  check_blocks(workload_, k_);
   refuse_once(workload_, k_, options_.target);
   check_sums(workload_, k_, options_.target);
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
@@ -93,6 +93,9 @@ void Lowering::check() const {
     const std::string what = workload_.tensor(b.tensor).name + " at " + level.name;
     if (level.managed != Managed::software || level.private_to < Unit::grid)
       throw Refused{what + ": tiles lie where software puts them, in a block"};
+    if (b.role != BufferRole::input && b.outer.valid())
+      throw Refused{workload_.tensor(b.tensor).name + " is computed at " + level.name +
+                    " and goes to another level's tile"};
     if (b.sliding) throw Refused{what + ": it slides over loops bound to warps, lanes or threads"};
   }
 }

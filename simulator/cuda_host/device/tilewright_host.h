@@ -315,6 +315,14 @@ TW_DEVICE void atomic_add(float* p, float x) { TW_CALL(atomic_add, p, TW_F32, x)
 TW_DEVICE void atomic_add(double* p, double x) { TW_CALL(atomic_add, p, TW_F64, x); }
 TW_DEVICE void atomic_add(f16* p, float x) { TW_CALL(atomic_add, p, TW_F16, x); }
 TW_DEVICE void atomic_add(bf16* p, float x) { TW_CALL(atomic_add, p, TW_BF16, x); }
+template <int How>
+TW_DEVICE void atomic_combine(float* p, float x) { TW_CALL(atomic_add, p, TW_F32 + 16 * How, x); }
+template <int How>
+TW_DEVICE void atomic_combine(double* p, double x) { TW_CALL(atomic_add, p, TW_F64 + 16 * How, x); }
+template <int How>
+TW_DEVICE void atomic_combine(f16* p, float x) { TW_CALL(atomic_add, p, TW_F16 + 16 * How, x); }
+template <int How>
+TW_DEVICE void atomic_combine(bf16* p, float x) { TW_CALL(atomic_add, p, TW_BF16 + 16 * How, x); }
 
 TW_DEVICE void ldmatrix4(u32 (&r)[4], const void* row) { TW_CALL(ldmatrix4, r, row, 0); }
 TW_DEVICE void ldmatrix4_transposed(u32 (&r)[4], const void* row) { TW_CALL(ldmatrix4, r, row, 1); }
