@@ -199,8 +199,10 @@ class KernelEmitter : private RangeEmitter {
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
   std::string inside(OpId op, const Access& a, const std::vector<std::string>& loops) const;
-  void declare_input(NodeId id, std::size_t input, const std::vector<std::string>& loops);
-  void declare_gathered(NodeId id, std::size_t input, const std::vector<std::string>& loops);
+  void declare_input(NodeId id, std::size_t input, const std::vector<std::string>& loops,
+                     const SymRanges& ranges);
+  void declare_gathered(NodeId id, std::size_t input, const std::vector<std::string>& loops,
+                        const SymRanges& ranges);
   std::string index_text(OpId op, const Affine& a, const std::vector<std::string>& loops) const;
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
 
@@ -218,7 +220,8 @@ class KernelEmitter : private RangeEmitter {
   void open_strip(const Points& p);
   std::string in_block(const Points& p) const;
   void open_block(const Points& p, bool all);
-  void point_inputs(const Points& p, const std::vector<std::string>& at, bool in_strip);
+  void point_inputs(const Points& p, const std::vector<std::string>& at, bool in_strip,
+                    const Expr* of = nullptr);
   void exchange_parts(const Points& p, bool again);
   void strips_of_results(const Points& p);
   void begin_results(const Points& p, const std::string& fresh);
