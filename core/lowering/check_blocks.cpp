@@ -15,6 +15,18 @@ NodeId grid_loop_around(const ScheduledKernel& k, NodeId n) {
   return {};
 }
 
+/// How many blocks come to a node: those within an iteration of its innermost grid loop, or those
+/// of its part of a pack.
+std::int64_t blocks_coming(const ScheduledKernel& k, NodeId n) {
+  for (NodeId p = n; k.node(p).parent.valid(); p = k.node(p).parent) {
+    const NodeId around = k.node(p).parent;
+    if (k.node(around).kind == NodeKind::pack) return blocks_of(k, p);
+    if (k.node(around).kind == NodeKind::loop && k.node(around).binding == Binding::grid)
+      return blocks_below(k, around);
+  }
+  return k.blocks;
+}
+
 /// Whether a pack gives `inside` to other blocks than `outside`, which stands beside the pack and
 /// is the first block's.
 bool told_apart(const ScheduledKernel& k, NodeId inside, NodeId outside) {
@@ -57,11 +69,10 @@ bool alone_with_its_tiles(const ScheduledKernel& k, NodeId node) {
 void check_blocks(const ScheduledKernel& k, bool first_block_alone) {
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& n = k.nodes[i];
-    const NodeId grid = grid_loop_around(k, NodeId(i));
     const bool acts =
         n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
-    const std::int64_t blocks = grid.valid() ? blocks_below(k, grid) : k.blocks;
-    if (acts && blocks > 1 && !(first_block_alone && alone_with_its_tiles(k, NodeId(i))))
+    if (acts && blocks_coming(k, NodeId(i)) > 1 &&
+        !(first_block_alone && alone_with_its_tiles(k, NodeId(i))))
       throw Refused{
           "a node stands outside a grid loop beside it, which only one of its blocks would run"};
   }

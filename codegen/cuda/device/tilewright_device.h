@@ -240,6 +240,11 @@ TW_DEVICE T read_only(const T* p) {
   }
   return x;
 }
+/// What several threads read alike: L1 has it for all but one of them, the `first`, which alone is counted.
+template <class T>
+TW_DEVICE T read_alike(const T* p, bool) {
+  return read_only(p);
+}
 /// `store_global`: past L1; `store_home`: with the caching that the device thinks best.
 #define TW_STORE(NAME, HOW)                                                                                  \
   template <class T>                                                                                         \
