@@ -152,7 +152,7 @@ FAMILIES = {
                                            m=(m := d.size(1, 1024)), l=m + d.size(1, 1024) - 1,
                                            k=d.size(1, 256), n=d.size(1, 256), online=d.one(0, 1),
                                            scale=d.one(0, 1), causal=d.one(0, 1), dtype=d.type()),
-               ("heads", "m"), attention_work),
+               ("m", "k", "n"), lambda p: attention_work(dict(p, groups=1))),
         written(texts.masked_attention, "heads m l", lambda d: dict(
             heads=d.size(1, 32), m=d.size(1, 2048), l=d.size(16, 2048), k=head_size(d))),
         written(texts.grouped_queries, "groups heads m l", lambda d: dict(
