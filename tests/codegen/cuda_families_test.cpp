@@ -59,7 +59,8 @@ const Case kRows = {
 std::string grouped_convolution(const std::string& type) {
   return R"(
 name: grouped
-dtype: )" + type + R"(
+dtype: )" +
+         type + R"(
 loops: {b: 2, g: 2, o: 12, y: 5, x: 9, c: 9, r: 3, s: 2}
 tensors: {I: [b, g, c, 9, 18], W: [g, o, c, r, s], O: [b, g, o, y, x]}
 operators:
@@ -68,7 +69,8 @@ outputs: [O]
 )";
 }
 
-/// Three products of one left operand by one operator, one of them of the other operand's transpose.
+/// Three products of one left operand by one operator, one of them of the other operand's
+/// transpose.
 const char* const kThreeProducts = R"(
 name: three-products
 dtype: bf16
@@ -301,6 +303,17 @@ std::vector<Case> cases() {
        "layernorm-backward:rows=13,cols=20",
        {"r/1@grid ( C.centred C.normal C.scaled C.sum1 C.along C.sum2 C.dx C.weighted )",
         "( c/4@grid ( r/13 ( C.dgain ) ) | c/4@grid ( r/13 ( C.dbias ) ) )"},
+       ""},
+      {"a pack with a part of one block",
+       "layernorm-backward:rows=13,cols=20",
+       {"r/1@grid ( C.centred C.normal C.scaled C.sum1 C.along C.sum2 C.dx C.weighted )",
+        "( c/4@grid ( r/13 ( C.dgain ) ) | r/4 ( C.dbias ) )"},
+       ""},
+      {"a product of looked-up rows, each read by many threads and counted once",
+       "name: looked-up\nloops: {b: 9, d: 20, e: 12}\ntensors: {ids: [b], T: [7, d]}\n"
+       "dtypes: {ids: i32}\noperators:\n  - \"gemm: y[b,e] += T[ids[b],d] * W[d,e]\"\n"
+       "  - \"act: a[b,e] = relu(y[b,e])\"\n",
+       {"b/4@grid e/8@grid ( d/8 ( C.gemm ) C.act )"},
        ""},
       {"layer norm, f16",
        "layernorm:rows=13,cols=64,dtype=f16",

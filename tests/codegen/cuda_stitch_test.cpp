@@ -98,6 +98,11 @@ std::vector<Case> thread_cases() {
        "operators:\n  - t: t[r] = tanh(S[ids[r]])\n  - y: y[r,c] = t[r] * x[r,c]\n",
        {"r/2@grid r/1 ( C.t c/1@thread ( C.y ) )"},
        "shared"},
+      // a part of a pack in one block
+      {"name: beside\nloops: {r: 4, c: 47}\noperators:\n  - y: y[r,c] = tanh(x[r,c])\n"
+       "  - s: s[] += z[c]\n",
+       {"( r/1@grid c/1@thread ( C.y ) | c/1@thread ( C.s ) S.s )"},
+       "shared"},
       {"layernorm:rows=6,cols=40", {kBlockNorm}},
       {"layernorm:rows=3,cols=1500", {kBlockNorm}},
       {"layernorm:rows=3,cols=1500,dtype=f64", {kBlockNorm}, "registers", {}, {.warps = 3}},
@@ -129,11 +134,12 @@ const Pin kShared{.level = "shared"};
 
 /// 10 items of three warps, 4 each.
 Case dots() {
-  return {"name: dots\nloops: {b: 3, t: 10, d: 64}\noperators:\n"
-          "  - h: h[b,d] = q[b,d] * 2\n  - s: s[b,t] += k[b,t,d] * h[b,d]\n",
-          {"b/1@grid ( d/1@thread ( C.h ) Y.block t/4@warp t/1 d/2@lane ( C.s ) )"},
-          "registers",
-          {{"h", {.level = "shared"}}}};
+  return {
+      "name: dots\nloops: {b: 3, t: 10, d: 64}\noperators:\n"
+      "  - h: h[b,d] = q[b,d] * 2\n  - s: s[b,t] += k[b,t,d] * h[b,d]\n",
+      {"b/1@grid ( d/1@thread ( C.h ) Y.block t/4@warp t/1 d/2@lane ( C.s ) )"},
+      "registers",
+      {{"h", {.level = "shared"}}}};
 }
 
 std::vector<Case> block_cases() {
