@@ -153,6 +153,8 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
   const auto product = products_.find(id);
+  const bool unrolled = product == products_.end() ? fragment_op(id) : micro_kernel().name == "mma";
+  if (!unrolled) make_addresses(n);
   if (product != products_.end())
     for (const Product& p : product->second) {
       product_fits(id, p, ranges);  // what it reads
@@ -167,7 +169,24 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     for (const Contraction& c : several) contract(id, c, ranges, fresh);
   else
     points(id, ranges, fresh);
+  here_.clear();
   if (!adds.empty()) out_.close();
+}
+
+/// Addresses of the tiles that a compute's loops walk along, each from a beginning of its own:
+/// ptxas (13.0) takes what is computed from a register before a loop to move along where the loop
+/// steps it.
+void KernelEmitter::make_addresses(const ScheduleNode& n) {
+  const auto make = [this](BufferId b) {
+    if (!b.valid() || in_registers(places_[b.index()].form) || here_.contains(b)) return;
+    const std::string at = names_.fresh(name(b) + "_here");
+    const std::string type = tile_type(b);
+    out_.line(type + "* const " + at + " = reinterpret_cast<" + type +
+              "*>(memory_begin + made_here(" + std::to_string(places_[b.index()].offset) + "));");
+    here_[b] = at;
+  };
+  for (const InputUse& use : n.reads) make(use.buffer);
+  for (const OutputUse& use : n.writes) make(use.buffer);
 }
 
 std::string KernelEmitter::index_text(OpId id, const Affine& a,

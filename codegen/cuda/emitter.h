@@ -196,6 +196,7 @@ class KernelEmitter : private RangeEmitter {
   std::string skipped(NodeId id, const SymRanges& ranges);
   void finish(NodeId id, const SymRanges& ranges);
   void compute(NodeId id, const SymRanges& ranges);
+  void make_addresses(const ScheduleNode& n);
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
   std::string inside(OpId op, const Access& a, const std::vector<std::string>& loops) const;
@@ -310,6 +311,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t blocks_here_ = 1;  ///< that come to this place
   std::size_t met_at_ = 0;        ///< the text's size after the last meeting
   std::string rest_ = "0";        ///< of the block's number, within the grid loops so far
+  std::map<BufferId, std::string> here_;  ///< where a compute's tiles are, by names that it made
   std::vector<std::optional<SymBox>> fixed_;
   std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering
   std::map<int, std::int64_t> divisors_;   ///< of variables
