@@ -165,6 +165,8 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     for (int l : loops) most *= mosts_.at(id)[static_cast<std::size_t>(l)];
     return most;
   };
+  const bool unrolled = product == products_.end() ? fragment_op(id) : micro_kernel().name == "mma";
+  if (!unrolled) make_addresses(n);
   if (product != products_.end())
     for (const Product& p : product->second) {
       way_.method = BlockStep::Method::product;
@@ -189,7 +191,24 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     }
   else
     points(id, ranges, fresh);
+  here_.clear();
   if (!adds.empty()) out_.close();
+}
+
+/// Addresses of the tiles that a compute's loops walk along, each from a beginning of its own:
+/// ptxas (13.0) takes what is computed from a register before a loop to move along where the loop
+/// steps it.
+void KernelEmitter::make_addresses(const ScheduleNode& n) {
+  const auto make = [this](BufferId b) {
+    if (!b.valid() || in_registers(places_[b.index()].form) || here_.contains(b)) return;
+    const std::string at = names_.fresh(name(b) + "_here");
+    const std::string type = tile_type(b);
+    out_.line(type + "* const " + at + " = reinterpret_cast<" + type +
+              "*>(memory_begin + made_here(" + std::to_string(places_[b.index()].offset) + "));");
+    here_[b] = at;
+  };
+  for (const InputUse& use : n.reads) make(use.buffer);
+  for (const OutputUse& use : n.writes) make(use.buffer);
 }
 
 std::string KernelEmitter::index_text(OpId id, const Affine& a,
@@ -240,10 +259,10 @@ std::string KernelEmitter::point(OpId id, const Access& a, BufferId b,
 
 /// An input's value at a point, as x0, x1, ...
 void KernelEmitter::declare_input(NodeId id, std::size_t input,
-                                  const std::vector<std::string>& loops) {
+                                  const std::vector<std::string>& loops, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Access& a = workload_.op(n.op).inputs[input];
-  if (is_gather(a)) return declare_gathered(id, input, loops);
+  if (is_gather(a)) return declare_gathered(id, input, loops, ranges);
   const std::string in = inside(n.op, a, loops), r = real();
   const std::string element =
       "*" + point(n.op, a, buffer_of_input(n, static_cast<int>(input)), loops);
@@ -253,10 +272,12 @@ void KernelEmitter::declare_input(NodeId id, std::size_t input,
             (in.empty() ? value : in + " ? " + value + " : " + r + "(0)") + ";");
 }
 
-/// What is read by values that name no element is zero. Whoever is to read does so from home, each
-/// time.
+/// What is read by values that name no element is zero. Points that differ in other loops than
+/// those that say which element is read read it alike: one of them counts, the others find it in
+/// L1.
 void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
-                                     const std::vector<std::string>& loops) {
+                                     const std::vector<std::string>& loops,
+                                     const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
   const Access& a = op.inputs[input];
@@ -278,9 +299,17 @@ void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
     offset += " + i64" + (index.front() == '(' ? index : "(" + index + ")") +
               (strides[d] == 1 ? "" : " * " + std::to_string(strides[d]));
   }
-  const bool integer = is_integer(workload_.tensor(a.tensor).dtype);
+  std::string first;
+  const std::vector<int> naming = gather_loops(op, a);
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    const SymRange& of = range(ranges, n.op, static_cast<int>(l));
+    if (of.most > 1 && std::ranges::find(naming, static_cast<int>(l)) == naming.end())
+      first += (first.empty() ? "" : " && ") + loops[l] + " == " + variables_.text(of.lo, true);
+  }
+  const std::string at = home(a.tensor) + offset;
   out_.line("const " + real() + " x" + x + " = " + condition + " ? " +
-            (integer ? real() : "to_float") + "(load_global(" + home(a.tensor) + offset +
+            (is_integer(workload_.tensor(a.tensor).dtype) ? real() : "to_float") + "(" +
+            (first.empty() ? "load_global(" + at : "read_alike(" + at + ", " + first) +
             ")) : " + real() + "(0);");
 }
 

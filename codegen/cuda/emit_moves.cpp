@@ -111,7 +111,8 @@ std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_wri
     address += " + i64(" + index + ")" + (by == 1 ? "" : " * " + std::to_string(by));
   };
   const bool registers = p.form == Form::sums || p.form == Form::rows;
-  bool first = true;
+  bool first = true, whole = box != nullptr && !registers;
+  std::int64_t rows = 1;
   for (std::size_t d = 0; d < stride.size(); ++d) {
     add(low(d), stride[d]);
     std::string row;
@@ -125,11 +126,16 @@ std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_wri
         row = (p.stride[d] == 1 ? "r" : "(" + row + ")") + " % " + std::to_string(p.most[d]);
     }
     condition += (condition.empty() ? "" : " && ") + row + " < " + size(d);
+    whole = whole && size(d) == std::to_string(p.most[d]);
+    rows *= p.most[d];
     add(row, stride[d]);
     first = false;
   }
   if (condition.empty()) condition = "r < 1";
-  return "[&](int r) -> " + type + "* { return " + condition + " ? " + address + " : nullptr; }";
+  // A condition that holds for all rows costs nothing so.
+  if (whole && rows == p.need_rows)
+    return "[&](int r) -> " + type + "* { return " + condition + " ? " + address + " : nullptr; }";
+  return "[&](int r) -> " + type + "* { return there_if(" + condition + ", " + address + "); }";
 }
 
 std::string KernelEmitter::columns_text(BufferId b, const SymBox* box) const {
@@ -252,7 +258,8 @@ std::string KernelEmitter::put_text(BufferId b, const std::string& at,
 
 std::string KernelEmitter::tile_text(BufferId b) const {
   const TilePlace& p = places_[b.index()];
-  std::string data = name(b) + "_data";
+  const auto here = here_.find(b);
+  std::string data = here == here_.end() ? name(b) + "_data" : here->second;
   if (p.form == Form::ring)
     data += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
   if (slides(b)) data += " + " + sliding_place(b) + " * " + std::to_string(p.need_rows * p.pitch);

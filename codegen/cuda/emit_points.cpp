@@ -264,13 +264,17 @@ void KernelEmitter::open_block(const Points& p, bool all) {
   if (!all && !in.empty()) out_.line("if (!(" + in + ")) continue;");
 }
 
-void KernelEmitter::point_inputs(const Points& p, const std::vector<std::string>& at,
-                                 bool in_strip) {
+/// The inputs' values at a point; of those alone that an expression reads, where one is given.
+void KernelEmitter::point_inputs(const Points& p, const std::vector<std::string>& at, bool in_strip,
+                                 const Expr* of) {
   for (std::size_t i = 0; i < p.op.inputs.size(); ++i)
-    if (in_strip && p.strip->inputs[i])
+    if (of != nullptr && !reads_input(*of, static_cast<int>(i))) {
+      continue;
+    } else if (in_strip && p.strip->inputs[i]) {
       out_.line("const " + real() + " x" + std::to_string(i) + " = s" + std::to_string(i) + "[v];");
-    else
-      declare_input(p.id, i, at);
+    } else {
+      declare_input(p.id, i, at, p.ranges);
+    }
 }
 
 /// The first lane of each warp has its part of a sum: the first of all gets them together.
@@ -353,7 +357,7 @@ void KernelEmitter::begin_results(const Points& p, const std::string& fresh) {
     const std::string again = fresh == "false" ? "" : "!(" + fresh + ")";
     const std::string when = !shared ? again : again.empty() ? "writes" : "writes && " + again;
     out_.open(when.empty() ? "" : "if (" + when + ")");
-    point_inputs(p, at, false);
+    point_inputs(p, at, false, &*out.rescale);
     out_.line(p.result(o) + " *= " + expression_text(*out.rescale, p.n.op, at) + ";");
     out_.close();
   }

@@ -50,7 +50,7 @@ void KernelEmitter::rescale(NodeId id, const Product& p, const SymRanges& ranges
     if (form == Form::rows)
       out_.line("const float x" + std::to_string(x) + " = " + name(b) + ".x[i][h];");
     else
-      declare_input(id, x, loops);
+      declare_input(id, x, loops, ranges);
   }
   out_.line("const float by = " + expression_text(*by, n.op, loops) + ";");
   out_.line("TW_UNROLL");

@@ -225,11 +225,14 @@ class KernelEmitter : private RangeEmitter {
   std::string skipped(NodeId id, const SymRanges& ranges);
   void finish(NodeId id, const SymRanges& ranges);
   void compute(NodeId id, const SymRanges& ranges);
+  void make_addresses(const ScheduleNode& n);
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
   std::string inside(OpId op, const Access& a, const std::vector<std::string>& loops) const;
-  void declare_input(NodeId id, std::size_t input, const std::vector<std::string>& loops);
-  void declare_gathered(NodeId id, std::size_t input, const std::vector<std::string>& loops);
+  void declare_input(NodeId id, std::size_t input, const std::vector<std::string>& loops,
+                     const SymRanges& ranges);
+  void declare_gathered(NodeId id, std::size_t input, const std::vector<std::string>& loops,
+                        const SymRanges& ranges);
   std::string index_text(OpId op, const Affine& a, const std::vector<std::string>& loops) const;
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
 
@@ -247,7 +250,8 @@ class KernelEmitter : private RangeEmitter {
   void open_strip(const Points& p);
   std::string in_block(const Points& p) const;
   void open_block(const Points& p, bool all);
-  void point_inputs(const Points& p, const std::vector<std::string>& at, bool in_strip);
+  void point_inputs(const Points& p, const std::vector<std::string>& at, bool in_strip,
+                    const Expr* of = nullptr);
   void exchange_parts(const Points& p, bool again);
   void strips_of_results(const Points& p);
   void begin_results(const Points& p, const std::string& fresh);
@@ -342,6 +346,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t blocks_here_ = 1;  ///< that come to this place
   std::size_t met_at_ = 0;        ///< the text's size after the last meeting
   std::string rest_ = "0";        ///< of the block's number, within the grid loops so far
+  std::map<BufferId, std::string> here_;  ///< where a compute's tiles are, by names that it made
   std::vector<std::optional<SymBox>> fixed_;
   std::vector<std::string> fresh_at_fix_;  ///< of written buffers: initialises() on entering
   std::map<int, std::int64_t> divisors_;   ///< of variables

@@ -15,6 +15,18 @@ NodeId grid_loop_around(const ScheduledKernel& k, NodeId n) {
   return {};
 }
 
+/// How many blocks come to a node: those within an iteration of its innermost grid loop, or those
+/// of its part of a pack.
+std::int64_t blocks_coming(const ScheduledKernel& k, NodeId n) {
+  for (NodeId p = n; k.node(p).parent.valid(); p = k.node(p).parent) {
+    const NodeId around = k.node(p).parent;
+    if (k.node(around).kind == NodeKind::pack) return blocks_of(k, p);
+    if (k.node(around).kind == NodeKind::loop && k.node(around).binding == Binding::grid)
+      return blocks_below(k, around);
+  }
+  return k.blocks;
+}
+
 /// Whether a pack gives `inside` to other blocks than `outside`, which stands beside the pack and
 /// is the first block's.
 bool told_apart(const ScheduledKernel& k, NodeId inside, NodeId outside) {
@@ -65,11 +77,9 @@ std::string text_of(const Workload& w, const ScheduleNode& n) {
 void check_blocks(const Workload& w, const ScheduledKernel& k, bool first_block_alone) {
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {
     const ScheduleNode& n = k.nodes[i];
-    const NodeId grid = grid_loop_around(k, NodeId(i));
     const bool acts =
         n.kind == NodeKind::load || n.kind == NodeKind::compute || n.kind == NodeKind::store;
-    const std::int64_t blocks = grid.valid() ? blocks_below(k, grid) : k.blocks;
-    if (!acts || blocks <= 1) continue;
+    if (!acts || blocks_coming(k, NodeId(i)) <= 1) continue;
     const BufferId tile = shared_with_blocks(k, NodeId(i));
     if (first_block_alone && !tile.valid()) continue;
     throw Refused{text_of(w, n) +

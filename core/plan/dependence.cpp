@@ -70,6 +70,7 @@ class Finder {
       const OpId op = w_.producer(b.tensor);
       const NodeId compute = compute_of(op);
       const End writer = writer_of(b, compute);
+      if (auto reason = written_by_several(b, op)) return reason;
       for (NodeId l : path_to(k_, compute)) {
         if (unit_here(k_.node(l)) != Unit::grid || dimension(writer, l)) continue;
         const LoopId loop = k_.node(l).loop;
@@ -89,6 +90,20 @@ class Finder {
   }
 
   NodeId compute_of(OpId op) const { return compute_of_.at(op); }
+
+  /// Warps, lanes and threads with tiles of their own, all of which make the same one.
+  std::optional<Reason> written_by_several(const Buffer& b, OpId op) const {
+    const Unit owner = s_.machine->level(b.level).private_to;
+    for (NodeId l : path_to(k_, b.store.valid() ? b.store : compute_of(op))) {
+      const ScheduleNode& n = k_.node(l);
+      const auto unit = unit_here(n);
+      if (!unit || *unit <= Unit::grid || *unit > owner || w_.local_index(op, n.loop) >= 0)
+        continue;
+      return Reason{formatted("every {} of loop {}@{} would write {} home", name_of(n.binding),
+                              w_.loop(n.loop).name, name_of(n.binding), w_.tensor(b.tensor).name)};
+    }
+    return std::nullopt;
+  }
 
   End reader_of(NodeId node, std::span<const ReadRef> refs) const {
     End end{node, {}};
@@ -176,10 +191,9 @@ class Finder {
     const OpId op = writer.accesses.front().first;
     const NodeId compute = compute_of(op);
     std::vector<NodeId> making = path_to(k_, compute);
-    making.erase(making.begin(), making.begin() + static_cast<std::ptrdiff_t>(
-                                                      std::min(shared, making.size())));
-    if (!place.valid())
-      return any(making) || any(to) ? std::optional(Unit::grid) : std::nullopt;
+    making.erase(making.begin(),
+                 making.begin() + static_cast<std::ptrdiff_t>(std::min(shared, making.size())));
+    if (!place.valid()) return any(making) || any(to) ? std::optional(Unit::grid) : std::nullopt;
     if (!any(from)) return std::nullopt;  // made by all alike
     const bool threads = bound(from, Unit::thread) || bound(to, Unit::thread);
     const auto reduced = [&](Unit unit) {
@@ -214,7 +228,8 @@ class Finder {
         for (std::size_t d = 0; d < made.index.size(); ++d)
           for (const ReadRef& r : need.reads)
             if (made.index[d].plain_loop() == cut &&
-                (w_.op(r.op).inputs[static_cast<std::size_t>(r.input)].index[d].plain_loop() != cut ||
+                (w_.op(r.op).inputs[static_cast<std::size_t>(r.input)].index[d].plain_loop() !=
+                     cut ||
                  !follows(r.op, loop)))
               return false;
       }
@@ -307,8 +322,8 @@ class Finder {
   /// writes is not what this one still reads.
   bool places_differ(const Buffer& b, BufferId place, NodeId loop, const End& writer,
                      const End& reader) const {
-    if (place.valid() && (!b.fixed_at.valid() || !is_around(k_, b.fixed_at, loop) ||
-                          b.fixed_at == loop))
+    if (place.valid() &&
+        (!b.fixed_at.valid() || !is_around(k_, b.fixed_at, loop) || b.fixed_at == loop))
       return false;  // another tile takes the place of this one
     const auto dim = dimension(reader, loop);
     return dim && dimension(writer, loop) == dim;
@@ -347,13 +362,15 @@ std::optional<Reason> check_place(const Workload& w, const ScheduledKernel& k, N
   for (NodeId n = k.node(barrier).parent; n.valid(); n = k.node(n).parent) {
     const ScheduleNode& around = k.node(n);
     if (around.kind == NodeKind::pack && scope == Unit::machine)
-      return Reason{"Y.grid stands in a part of a pack: the other parts' blocks would not come to it"};
+      return Reason{
+          "Y.grid stands in a part of a pack: the other parts' blocks would not come to it"};
     const auto unit = around.kind == NodeKind::loop ? unit_of(around.binding) : std::nullopt;
     if (!unit || *unit <= scope) continue;
-    return Reason{formatted("Y.{} stands inside loop {}@{}: {} that have no iteration left would "
-                            "not come to it",
-                            barrier_name(scope), w.loop(around.loop).name, name_of(around.binding),
-                            *unit == Unit::grid ? "blocks" : "threads")};
+    return Reason{
+        formatted("Y.{} stands inside loop {}@{}: {} that have no iteration left would "
+                  "not come to it",
+                  barrier_name(scope), w.loop(around.loop).name, name_of(around.binding),
+                  *unit == Unit::grid ? "blocks" : "threads")};
   }
   return std::nullopt;
 }
@@ -371,8 +388,9 @@ NodeId barrier_of(const ScheduledKernel& k, const Dependence& d) {
     if (k.nodes[i].kind != NodeKind::sync || k.nodes[i].scope > d.scope ||
         !always_between(k, id, d.writer, d.reader))
       continue;
-    const bool between = d.loop.valid() ? is_around(k, d.loop, id) && (id > d.reader || id < d.writer)
-                                        : d.writer < id && id < d.reader;
+    const bool between = d.loop.valid()
+                             ? is_around(k, d.loop, id) && (id > d.reader || id < d.writer)
+                             : d.writer < id && id < d.reader;
     if (between) return id;
   }
   return {};
@@ -389,26 +407,27 @@ std::optional<Reason> check_barriers(const Schedule& s, const ScheduledKernel& k
     if (d.scope == Unit::machine && d.buffer.valid()) {
       const Level& level = s.machine->level(k.buffer(d.buffer).level);
       if (level.private_to != Unit::machine)
-        return Reason{formatted("{} lies in memory of the block that makes it at {}, and {} reads it "
-                                "in another: pin it to {}",
-                                tensor, level.name, reader,
-                                s.machine->level(s.machine->home()).name)};
+        return Reason{
+            formatted("{} lies in memory of the block that makes it at {}, and {} reads it "
+                      "in another: pin it to {}",
+                      tensor, level.name, reader, s.machine->level(s.machine->home()).name)};
     }
     const std::string others = d.scope == Unit::machine ? "other blocks"
                                : d.scope == Unit::grid  ? "other warps of its block"
                                                         : "other lanes of its warp";
     if (!d.writer.valid())
-      return Reason{formatted("{} reads what {} have of {}: S.{} and then Y.{} must stand before it",
-                              reader, others, tensor, tensor, barrier_name(d.scope))};
+      return Reason{
+          formatted("{} reads what {} have of {}: S.{} and then Y.{} must stand before it", reader,
+                    others, tensor, tensor, barrier_name(d.scope))};
     if (barrier_of(k, d).valid()) continue;
     const std::string writer = name_of_node(w, k, d.writer);
     if (d.loop.valid())
-      return Reason{formatted("{} writes {} again in the next iteration of {}, while {} may still be "
-                              "at {}: Y.{} must stand between",
-                              writer, tensor, w.loop(k.node(d.loop).loop).name, others, reader,
-                              barrier_name(d.scope))};
-    return Reason{formatted("{} reads what {} of {} has written: Y.{} must stand between", reader, writer,
-                            others, barrier_name(d.scope))};
+      return Reason{formatted(
+          "{} writes {} again in the next iteration of {}, while {} may still be "
+          "at {}: Y.{} must stand between",
+          writer, tensor, w.loop(k.node(d.loop).loop).name, others, reader, barrier_name(d.scope))};
+    return Reason{formatted("{} reads what {} of {} has written: Y.{} must stand between", reader,
+                            writer, others, barrier_name(d.scope))};
   }
   return std::nullopt;
 }

@@ -78,6 +78,36 @@ std::optional<Reason> check_made(const Draft& d) {
   return std::nullopt;
 }
 
+/// The tensor dimensions that a loop cuts through an access, with the step.
+std::vector<int> dimensions_cut(const Draft& d, NodeId loop, const Access& a) {
+  std::vector<int> dims;
+  for (std::size_t i = 0; i < a.index.size(); ++i)
+    for (const Term& t : a.index[i].terms)
+      if (t.loop == d.node(loop).loop) dims.push_back(static_cast<int>(i));
+  return dims;
+}
+
+/// An intermediate's tile is all that its readers need. Within a loop each of whose iterations
+/// makes a part of it, a store would write what is not made yet.
+std::optional<Reason> check_whole(const Draft& d, NodeId store) {
+  const ScheduleNode& n = d.node(store);
+  const Buffer& b = d.k.buffer(n.buffer);
+  if (b.role != BufferRole::intermediate) return std::nullopt;
+  const auto& outputs = d.w.op(n.op).outputs;
+  const Access& made = std::ranges::find_if(outputs, [&](const Output& o) {
+                         return o.target.tensor == n.tensor;
+                       })->target;
+  for (NodeId loop : loops_around(d, store, b.fixed_at)) {
+    const std::string& name = d.w.tensor(n.tensor).name;
+    if (d.node(loop).max_trips > 1 && !dimensions_cut(d, loop, made).empty())
+      return Reason{
+          formatted("S.{} is inside {}, each of whose iterations makes a part of the tile "
+                    "that {}'s readers share: S.{} after that loop stores it once",
+                    name, d.w.loop(d.node(loop).loop).name, name, name)};
+  }
+  return std::nullopt;
+}
+
 /// A store must follow what it stores, in parentheses that hold it.
 std::optional<Reason> check_stores(const Draft& d) {
   for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
@@ -88,6 +118,7 @@ std::optional<Reason> check_stores(const Draft& d) {
     if (NodeId(i) < compute || !d.inside(compute, d.body_of(NodeId(i))))
       return Reason{formatted("S.{} does not follow C.{} in parentheses around both", name,
                               d.w.op(n.op).name)};
+    if (auto reason = check_whole(d, NodeId(i))) return reason;
     const auto& chain = d.chain[n.tensor.index()];
     const auto at = std::ranges::find(chain, n.buffer);
     if (at == chain.begin()) continue;
@@ -149,15 +180,6 @@ std::vector<NodeId> private_loops(const Draft& d, NodeId n, NodeId place, LevelI
     if (unit && *unit <= owner) loops.push_back(l);
   }
   return loops;
-}
-
-/// The tensor dimensions that a loop cuts through an access, with the step.
-std::vector<int> dimensions_cut(const Draft& d, NodeId loop, const Access& a) {
-  std::vector<int> dims;
-  for (std::size_t i = 0; i < a.index.size(); ++i)
-    for (const Term& t : a.index[i].terms)
-      if (t.loop == d.node(loop).loop) dims.push_back(static_cast<int>(i));
-  return dims;
 }
 
 /// Rule 7: what lies in a unit's own memory is consumed by the unit that made it.

@@ -7,12 +7,17 @@ import math
 import random
 import typing
 
+import drawn_texts as texts
+
 
 class Draw:
     def __init__(self, rng):
         self.rng = rng
 
     def size(self, low, high):
+        """One in twelve is the least; half of the others are rounded down."""
+        if self.rng.random() < 1 / 12:
+            return low
         x = round(math.exp(self.rng.uniform(math.log(low), math.log(high))))
         if self.rng.random() < .5:
             for q in (64, 16, 8):
@@ -24,7 +29,7 @@ class Draw:
         return self.rng.choice(values)
 
     def type(self):
-        return self.one("f16", "f16", "bf16", "f32")
+        return self.one("f16", "f16", "f16", "bf16", "bf16", "f32", "f32", "f32", "f64")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Family:
     name: str
     draw: typing.Callable  # Draw -> {parameter: value}
     sizes: tuple           # parameters that may be made smaller
-    work: typing.Callable  # parameters -> points of the operators, about
+    work: typing.Optional[typing.Callable] = None  # parameters -> points of the operators, about; None: the text's
     text: typing.Optional[typing.Callable] = None  # parameters -> YAML; None: the built-in of that name
 
 
@@ -48,7 +53,10 @@ class Drawn:
 
     @property
     def work(self):
-        return self.family.work(self.parameters)
+        return self.work_of(self.parameters)
+
+    def work_of(self, p):
+        return self.family.work(p) if self.family.work else texts.points(self.family.text(p))
 
     def yaml(self):
         return None if self.family.text is None else self.family.text(self.parameters)
@@ -57,7 +65,7 @@ class Drawn:
         """The same with its largest sizes made smaller until the work is at most that. A size that was a
         multiple of 16 stays one, an odd one stays odd."""
         p = dict(self.parameters)
-        while self.family.work(p) > most:
+        while self.work_of(p) > most:
             name = max(self.family.sizes, key=lambda n: p[n])
             if p[name] <= 2:
                 break
@@ -70,139 +78,6 @@ class Drawn:
         return dataclasses.replace(self, parameters=p)
 
 
-def workload(name, p, loops, operators, tensors="", outputs="", dtypes=""):
-    extents = ", ".join(f'"{n}": {e}' for n, e in loops.items())
-    lines = [f"name: {name}", f"dtype: {p['dtype']}", f"loops: {{{extents}}}"]
-    lines += [f"tensors: {{{tensors}}}"] if tensors else []
-    lines += [f"dtypes: {{{dtypes}}}"] if dtypes else []
-    lines += ["operators:"] + [f'  - "{o}"' for o in operators]
-    lines += [f"outputs: [{outputs}]"] if outputs else []
-    return "\n".join(lines) + "\n"
-
-
-def out_size(extent, window, stride, pad):
-    return max(1, (extent + 2 * pad - window) // stride + 1)
-
-
-def grouped_convolution(p):
-    k, st, pad = p["k"], p["st"], p["pad"]
-    loops = {"b": p["batch"], "g": p["groups"], "o": p["oc"], "c": p["ic"],
-             "h": out_size(p["h"], k, st, pad), "w": out_size(p["w"], k, st, pad), "r": k, "s": k}
-    shift = f" - {pad}" if pad else ""
-    at = f"{st}*h + r{shift}, {st}*w + s{shift}"
-    return workload("grouped-convolution", p, loops, [
-        f"conv: C[b,g,o,h,w] += I[b,g,c,{at}] * W[g,o,c,r,s]",
-        "bias: O[b,g,o,h,w] = relu(C[b,g,o,h,w] + B[g,o])"],
-        tensors=f"I: [b, g, c, {p['h']}, {p['w']}]")
-
-
-def depthwise_separable(p):
-    k, st, pad = p["k"], p["st"], p["pad"]
-    loops = {"b": p["batch"], "c": p["ic"], "o": p["oc"],
-             "h": out_size(p["h"], k, st, pad), "w": out_size(p["w"], k, st, pad), "r": k, "s": k}
-    shift = f" - {pad}" if pad else ""
-    at = f"{st}*h + r{shift}, {st}*w + s{shift}"
-    return workload("depthwise-separable", p, loops, [
-        f"depthwise: D[b,c,h,w] += I[b,c,{at}] * V[c,r,s]",
-        "relu: R[b,c,h,w] = relu(D[b,c,h,w])",
-        "pointwise: O[b,o,h,w] += R[b,c,h,w] * W[o,c]"],
-        tensors=f"I: [b, c, {p['h']}, {p['w']}]")
-
-
-def padded_convolutions(p):
-    loops = {"b": p["batch"], "c": p["ic"], "m": p["mid"], "o": p["oc"], "y": p["h"], "x": p["w"],
-             "h": p["h"], "w": p["w"], "r": 3, "s": 3, "u": 3, "v": 3}
-    return workload("padded-convolutions", p, loops, [
-        "conv1: M[b,m,y,x] += I[b,c,y + r - 1,x + s - 1] * W[m,c,r,s]",
-        "relu: R[b,m,y,x] = relu(M[b,m,y,x])",
-        "conv2: O[b,o,h,w] += R[b,m,h + u - 1,w + v - 1] * V[o,m,u,v]"],
-        tensors="I: [b, c, y, x]")
-
-
-def projections(p):
-    loops = {"m": p["m"], "n": p["n"], "k": p["k"]}
-    return workload("projections", p, loops, [
-        "qkv: Q[m,n] += X[m,k] * Wq[k,n]; K[m,n] += X[m,k] * Wk[k,n]; V[m,n] += X[m,k] * Wv[k,n]"],
-        outputs="Q, K, V")
-
-
-def masked_attention(p):
-    loops = {"h": p["heads"], "m": p["m"], "l": p["l"], "k": p["k"], "n": p["k"]}
-    return workload("masked-attention", p, loops, [
-        "qk: S[h,m,l] += Q[h,m,k] * K[h,l,k]",
-        f"scale: T[h,m,l] = S[h,m,l] * {p['k'] ** -.5:.6f} + M[m,l]",
-        "rowmax: R[h,m] max= T[h,m,l]",
-        "exp: P[h,m,l] = exp(T[h,m,l] - R[h,m])",
-        "rowsum: Z[h,m] += P[h,m,l]",
-        "pv: U[h,m,n] += P[h,m,l] * V[h,l,n]",
-        "divide: O[h,m,n] = U[h,m,n] / Z[h,m]"])
-
-
-def grouped_queries(p):
-    loops = {"g": p["groups"], "h": p["heads"], "m": p["m"], "l": p["l"], "k": p["k"], "n": p["k"]}
-    return workload("grouped-queries", p, loops, [
-        "qk: S[g,h,m,l] += Q[g,h,m,k] * K[g,l,k]",
-        "rowmax: R[g,h,m] max= S[g,h,m,l]",
-        "exp: P[g,h,m,l] = exp(S[g,h,m,l] - R[g,h,m])",
-        "rowsum: Z[g,h,m] += P[g,h,m,l]",
-        "pv: U[g,h,m,n] += P[g,h,m,l] * V[g,l,n]",
-        "divide: O[g,h,m,n] = U[g,h,m,n] / Z[g,h,m]"])
-
-
-def embedding_norm(p):
-    return workload("embedding-norm", p, {"r": p["rows"], "c": p["cols"]}, [
-        "lookup: x[r,c] = table[ids[r],c]",
-        "sum: s[r] += x[r,c]",
-        f"centre: d[r,c] = x[r,c] - s[r] * {1 / p['cols']:.9f}",
-        "squares: q[r] += d[r,c] * d[r,c]",
-        f"norm: y[r,c] = d[r,c] * rsqrt(q[r] * {1 / p['cols']:.9f} + 0.001) * gain[c]"],
-        tensors="ids: [r], table: [1000, c]", dtypes="ids: i32")
-
-
-def cross_entropy(p):
-    return workload("cross-entropy", p, {"r": p["rows"], "c": p["cols"]}, [
-        "rowmax: m[r] max= x[r,c]",
-        "exp: e[r,c] = exp(x[r,c] - m[r])",
-        "sum: s[r] += e[r,c]",
-        "loss: y[r] = log(s[r]) + m[r] - x[r,label[r]]"],
-        tensors="x: [r, c], label: [r]", dtypes="label: i32", outputs="y")
-
-
-def rms_norm(p):
-    return workload("rms-norm", p, {"r": p["rows"], "c": p["cols"]}, [
-        "squares: s[r] += x[r,c] * x[r,c]",
-        f"norm: y[r,c] = x[r,c] * rsqrt(s[r] * {1 / p['cols']:.9f} + 0.00001) * g[c]"])
-
-
-def swiglu(p):
-    return workload("swiglu", p, {"m": p["m"], "k": p["k"], "f": p["f"], "n": p["n"]}, [
-        "gate: G[m,f] += X[m,k] * W1[k,f]",
-        "up: U[m,f] += X[m,k] * W2[k,f]",
-        "act: H[m,f] = G[m,f] * sigmoid(G[m,f]) * U[m,f]",
-        "down: Y[m,n] += H[m,f] * W3[f,n]"])
-
-
-def rotary(p):
-    half = p["d"]
-    return workload("rotary", p, {"t": p["t"], "h": p["heads"], "d": half}, [
-        f"low: a[t,h,d] = x[t,h,d] * c[t,d] - x[t,h,d + {half}] * s[t,d]",
-        f"high: b[t,h,d] = x[t,h,d + {half}] * c[t,d] + x[t,h,d] * s[t,d]"],
-        tensors=f"x: [t, h, {2 * half}]", outputs="a, b")
-
-
-def column_norm(p):
-    return workload("column-norm", p, {"r": p["rows"], "c": p["cols"]}, [
-        "sum: s[c] += x[r,c]",
-        f"centre: d[r,c] = x[r,c] - s[c] * {1 / p['rows']:.9f}",
-        "squares: q[c] += d[r,c] * d[r,c]",
-        f"norm: y[r,c] = d[r,c] * rsqrt(q[c] * {1 / p['rows']:.9f} + 0.001)"])
-
-
-def transposed_add(p):
-    return workload("transposed-add", p, {"r": p["rows"], "c": p["cols"]}, [
-        "add: y[r,c] = x[c,r] + z[r,c]", "sum: s[r] += y[r,c]"], outputs="y, s")
-
-
 def chain_work(p):
     return p.get("batch", 1) * p["m"] * p["l"] * (p["n"] + p["k"])
 
@@ -212,27 +87,23 @@ def attention_work(p):
 
 
 def conv_chain_work(p):
-    h, w = out_size(p["h"], p["k1"], p["st1"], 0), out_size(p["w"], p["k1"], p["st1"], 0)
+    h, w = texts.out_size(p["h"], p["k1"], p["st1"], 0), texts.out_size(p["w"], p["k1"], p["st1"], 0)
     return p["batch"] * h * w * p["oc1"] * (p["ic"] * p["k1"] ** 2 + p["oc2"] * p["k2"] ** 2)
 
 
-def conv_work(p):
-    h, w = (out_size(p[n], p["k"], p["st"], p["pad"]) for n in ("h", "w"))
-    return p["batch"] * h * w * p["ic"] * p["oc"] * p["groups"] * p["k"] ** 2
-
-
-def separable_work(p):
-    h, w = (out_size(p[n], p["k"], p["st"], p["pad"]) for n in ("h", "w"))
-    return p["batch"] * h * w * p["ic"] * (p["oc"] + p["k"] ** 2)
-
-
-def rows_work(operators):
-    return lambda p: operators * p["rows"] * p["cols"]
-
-
-def rows_family(name, operators, text=None, rows=16384, cols=8192):
+def rows_family(name, operators, rows=16384, cols=8192):
     return Family(name, lambda d: dict(rows=d.size(1, rows), cols=d.size(8, cols), dtype=d.type()),
-                  ("rows", "cols"), rows_work(operators), text)
+                  ("rows", "cols"), lambda p: operators * p["rows"] * p["cols"])
+
+
+def written(text, sizes, draw):
+    """A family that is a text, and named as its function. `sizes`: those that may be made smaller."""
+    return Family(text.__name__.replace("_", "-"), lambda d: dict(draw(d), dtype=d.type()), tuple(sizes.split()),
+                  text=text)
+
+
+def written_rows(text, rows=16384, cols=8192):
+    return written(text, "rows cols", lambda d: dict(rows=d.size(1, rows), cols=d.size(8, cols)))
 
 
 def window(d, p):
@@ -250,9 +121,14 @@ FAMILIES = {
         Family("gemm", lambda d: dict(m=d.size(1, 4096), n=d.size(1, 4096), k=d.size(1, 4096),
                                       batch=d.size(1, 16), dtype=d.type()),
                ("m", "n", "k", "batch"), lambda p: p["batch"] * p["m"] * p["n"] * p["k"]),
-        Family("projections", lambda d: dict(m=d.size(1, 4096), n=d.size(8, 2048), k=d.size(8, 2048),
-                                             dtype=d.type()),
-               ("m", "n", "k"), lambda p: 3 * p["m"] * p["n"] * p["k"], projections)],
+        written(texts.projections, "m n k", lambda d: dict(
+            m=d.size(1, 4096), n=d.size(8, 2048), k=d.size(8, 2048))),
+        written(texts.laid_out_product, "b m n k", lambda d: dict(
+            b=d.size(1, 16), m=d.size(1, 2048), n=d.size(1, 2048), k=d.size(1, 2048), ta=d.one(0, 1),
+            weights=d.one("shared", "transposed", "each"),
+            then=d.one("none", "gelu", "residual", "rows", "columns"))),
+        written(texts.gathered_product, "b d e", lambda d: dict(
+            b=d.size(1, 4096), d=d.size(1, 512), e=d.size(1, 1024), table=d.size(1, 5000)))],
     "chains": [
         Family("gemm-chain", lambda d: dict(m=d.size(8, 4096), n=d.size(8, 512), k=d.size(8, 512),
                                             l=d.size(8, 2048), batch=d.size(1, 16), relu=d.one(0, 1),
@@ -263,21 +139,29 @@ FAMILIES = {
                                              dtype=d.type()),
                ("m", "n", "k", "l", "p", "batch"),
                lambda p: chain_work(p) + p["batch"] * p["m"] * p["n"] * p["p"]),
-        Family("swiglu", lambda d: dict(m=d.size(1, 2048), k=d.size(16, 1024), f=d.size(16, 2048),
-                                        n=d.size(16, 1024), dtype=d.type()),
-               ("m", "k", "f", "n"), lambda p: p["m"] * p["f"] * (2 * p["k"] + p["n"] + 3), swiglu)],
+        written(texts.swiglu, "m k f n", lambda d: dict(
+            m=d.size(1, 2048), k=d.size(16, 1024), f=d.size(16, 2048), n=d.size(16, 1024))),
+        written(texts.perceptron, "m k f g n", lambda d: dict(
+            m=d.size(1, 4096), k=d.size(1, 512), f=d.size(1, 1024), g=d.size(1, 512), n=d.size(1, 256)))],
     "attention": [
         Family("attention", lambda d: dict(heads=d.size(1, 64), m=d.size(1, 4096), l=d.size(16, 4096),
                                            k=(k := head_size(d)), n=k, online=d.one(0, 1),
                                            scale=d.one(0, 1), dtype=d.type()),
                ("heads", "m", "l"), attention_work),
-        Family("masked-attention", lambda d: dict(heads=d.size(1, 32), m=d.size(1, 2048),
-                                                  l=d.size(16, 2048), k=head_size(d), dtype=d.type()),
-               ("heads", "m", "l"), attention_work, masked_attention),
-        Family("grouped-queries", lambda d: dict(groups=d.size(1, 8), heads=d.size(2, 8),
-                                                 m=d.size(1, 2048), l=d.size(16, 2048), k=head_size(d),
-                                                 dtype=d.type()),
-               ("groups", "heads", "m", "l"), attention_work, grouped_queries)],
+        Family("attention", lambda d: dict(heads=(g := d.one(1, 2, 4)) * d.size(1, 8), groups=g,
+                                           m=(m := d.size(1, 1024)), l=m + d.size(1, 1024) - 1,
+                                           k=d.size(1, 256), n=d.size(1, 256), online=d.one(0, 1),
+                                           scale=d.one(0, 1), causal=d.one(0, 1), dtype=d.type()),
+               ("m", "k", "n"), lambda p: attention_work(dict(p, groups=1))),
+        written(texts.masked_attention, "heads m l", lambda d: dict(
+            heads=d.size(1, 32), m=d.size(1, 2048), l=d.size(16, 2048), k=head_size(d))),
+        written(texts.grouped_queries, "groups heads m l", lambda d: dict(
+            groups=d.size(1, 8), heads=d.size(2, 8), m=d.size(1, 2048), l=d.size(16, 2048), k=head_size(d))),
+        written(texts.index_masked_attention, "groups heads m l", lambda d: dict(
+            groups=d.size(1, 8), heads=d.size(1, 8), m=d.size(1, 2048), l=d.size(1, 4096), k=head_size(d),
+            n=head_size(d), mask=d.one("all", "causal", "window"), window=d.size(1, 512))),
+        written(texts.paged_attention, "heads m l", lambda d: dict(
+            heads=d.size(1, 16), m=d.size(1, 256), l=d.size(1, 2048), k=head_size(d)))],
     "convolutions": [
         Family("conv-chain", lambda d: dict(ic=d.size(3, 256), h=d.size(12, 128), w=d.size(12, 128),
                                             oc1=d.size(8, 256), oc2=d.size(8, 256), st1=d.one(1, 2),
@@ -287,33 +171,52 @@ FAMILIES = {
         Family("conv1d-chain", lambda d: dict(h=d.size(10, 4096), r=d.one(1, 3, 5), s=d.one(1, 3, 5),
                                               dtype=d.type()),
                ("h",), lambda p: p["h"] * (p["r"] + p["s"])),
-        Family("grouped-convolution", lambda d: window(d, dict(
+        written(texts.grouped_convolution, "ic oc groups batch", lambda d: window(d, dict(
             batch=d.size(1, 4), groups=d.size(2, 8), ic=d.size(1, 32), oc=d.size(1, 32),
-            h=d.size(7, 64), w=d.size(7, 64), k=d.one(1, 3, 5), dtype=d.type())),
-            ("ic", "oc", "groups", "batch"), conv_work, grouped_convolution),
-        Family("depthwise-separable", lambda d: window(d, dict(
+            h=d.size(7, 64), w=d.size(7, 64), k=d.one(1, 3, 5)))),
+        written(texts.depthwise_separable, "ic oc batch", lambda d: window(d, dict(
             batch=d.size(1, 4), ic=d.size(8, 256), oc=d.size(8, 256), h=d.size(7, 64), w=d.size(7, 64),
-            k=d.one(3, 5), dtype=d.type())),
-            ("ic", "oc", "batch"), separable_work, depthwise_separable),
-        Family("padded-convolutions", lambda d: dict(
+            k=d.one(3, 5)))),
+        written(texts.padded_convolutions, "ic mid oc batch", lambda d: dict(
             batch=d.size(1, 4), ic=d.size(3, 128), mid=d.size(8, 128), oc=d.size(8, 128),
-            h=d.size(7, 64), w=d.size(7, 64), dtype=d.type()),
-            ("ic", "mid", "oc", "batch"),
-            lambda p: 9 * p["batch"] * p["h"] * p["w"] * p["mid"] * (p["ic"] + p["oc"]),
-            padded_convolutions)],
+            h=d.size(7, 64), w=d.size(7, 64))),
+        written(texts.convolution, "groups oc ic batch h w", lambda d: dict(
+            batch=d.size(1, 8), groups=d.one(1, 1, d.size(2, 256)), ic=(c := d.one(1, d.size(1, 128))),
+            oc=d.one(1, c, d.size(1, 128)), h=d.size(1, 128), w=d.size(1, 128), k=(k := d.one(1, 2, 3, 5, 7)),
+            j=d.one(1, k, k, 3), st=d.one(1, 1, 2, 3), di=d.one(1, 1, 1, 2, 3), pad=d.one(0, k // 2, k),
+            last=d.one(0, 1), then=d.one("none", "bias", "residual", "pool", "statistics"))),
+        written(texts.weight_gradient, "ic oc batch h w", lambda d: dict(
+            batch=d.size(1, 8), ic=d.size(1, 128), oc=d.size(1, 128), h=d.size(1, 64), w=d.size(1, 64),
+            k=d.one(1, 3, 5))),
+        written(texts.pooled_convolution, "ic oc batch h w", lambda d: dict(
+            batch=d.size(1, 8), ic=d.size(1, 256), oc=d.size(1, 256), h=d.size(4, 64), w=d.size(4, 64),
+            k=d.one(2, 3))),
+        written(texts.causal_convolution, "batch t c", lambda d: dict(
+            batch=d.size(1, 8), t=d.size(1, 4096), c=d.size(1, 1024), k=d.one(2, 3, 4)))],
     "graphs": [
         Family("random-graph", lambda d: dict(vertices=d.size(4, 24), rows=d.size(8, 8192),
                                               cols=d.size(8, 4096), seed=d.rng.randrange(1, 1000),
                                               dtype=d.type()),
                ("rows", "cols"), lambda p: p["vertices"] * p["rows"] * p["cols"]),
         rows_family("softmax", 3), rows_family("layernorm", 5), rows_family("layernorm-backward", 8),
-        rows_family("gelu", 2), rows_family("residual-layernorm", 7),
-        rows_family("rms-norm", 2, rms_norm), rows_family("embedding-norm", 4, embedding_norm),
-        rows_family("cross-entropy", 3, cross_entropy), rows_family("column-norm", 4, column_norm),
-        rows_family("transposed-add", 2, transposed_add, 4096, 4096),
-        Family("rotary", lambda d: dict(t=d.size(1, 4096), heads=d.size(1, 32), d=d.one(16, 32, 40, 64),
-                                        dtype=d.type()),
-               ("t", "heads"), lambda p: 2 * p["t"] * p["heads"] * p["d"], rotary),
+        rows_family("gelu", 2), rows_family("residual-layernorm", 7), rows_family("rmsnorm-backward", 8),
+        written_rows(texts.rms_norm), written_rows(texts.embedding_norm), written_rows(texts.cross_entropy),
+        written_rows(texts.column_norm), written_rows(texts.transposed_add, 4096, 4096),
+        written_rows(texts.loss), written_rows(texts.stencil, 4096, 4096), written_rows(texts.slices, 4096, 2048),
+        written_rows(texts.running_sum, 1024, 1024),
+        *(written(text, "t heads", lambda d: dict(t=d.size(1, 4096), heads=d.size(1, 32), d=d.one(16, 32, 40, 64)))
+          for text in (texts.rotary, texts.interleaved_rotary)),
+        written(texts.softmax_over, "a b c", lambda d: dict(
+            a=d.size(1, 256), b=d.size(1, 256), c=d.size(1, 1024), log=d.one(0, 1),
+            over=d.one("a", "b", "c", "ab", "bc", "ac", "abc"))),
+        written(texts.norm_over, "a b c", lambda d: dict(
+            a=d.size(1, 256), b=d.size(1, 256), c=d.size(1, 1024), along=d.one("c", "b", "b,c"),
+            over=d.one("b", "c", "bc", "ac", "ab"))),
+        written(texts.embedding_bag, "b t d", lambda d: dict(
+            b=d.size(1, 2048), t=d.size(1, 100), d=d.size(1, 512), table=d.size(1, 5000))),
+        *(written(texts.any_graph, "a b c d", lambda d: dict(
+            a=d.size(1, 128), b=d.size(1, 128), c=d.size(1, 128), d=d.size(1, 64), operators=d.rng.randint(2, 9),
+            seed=d.rng.randrange(10000))) for _ in range(12)),
         Family("adam", lambda d: dict(size=d.size(1, 1 << 24), dtype=d.type()), ("size",),
                lambda p: 4 * p["size"]),
         Family("lstm-cell", lambda d: dict(batch=d.size(1, 4096), hidden=d.size(8, 2048),

@@ -39,10 +39,9 @@ Mask loops_of(const Access& a) {
 }
 
 bool plain(const Access& a) {
-  return std::ranges::all_of(
-      a.index, [](const Affine& i) {
-        return i.plain_loop().has_value() || (i.terms.empty() && i.gathered < 0);
-      });
+  return std::ranges::all_of(a.index, [](const Affine& i) {
+    return i.plain_loop().has_value() || (i.terms.empty() && i.gathered < 0);
+  });
 }
 
 /// The reason why an operator is none of a chain's.
@@ -106,6 +105,27 @@ bool multiplies(const tilewright::Expr& e, int& inputs) {
          std::ranges::all_of(e.args, [&](const auto& a) { return multiplies(a, inputs); });
 }
 
+/// Whether a loop tells independent chains apart: it indexes all that products read and write. A
+/// bias or a mask may be the same for all of them.
+bool is_batch(const Workload& w, LoopId loop) {
+  const auto times = [loop](const Access& a) {  // dimensions that it indexes; 2: not plainly
+    int n = 0;
+    for (const Affine& i : a.index)
+      if (std::ranges::any_of(i.terms, [loop](const Term& t) { return t.loop == loop; }))
+        n += i.plain_loop() == loop ? 1 : 2;
+    return n;
+  };
+  for (OpId op : w.topological_order()) {
+    for (const Output& out : w.op(op).outputs)
+      if (times(out.target) != 1) return false;
+    for (const Access& in : w.op(op).inputs)
+      if (const int n = times(in);
+          n > 1 || (n == 0 && (detail::is_product(w, op) || !w.is_input(in.tensor))))
+        return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool detail::is_product(const Workload& w, OpId op) {
@@ -139,7 +159,7 @@ Result<Chain> chain_of(std::shared_ptr<const Workload> workload) {
     if (detail::is_product(w, op)) c.products.push_back(op);
   if (c.products.empty()) return Reason{formatted("{}: {} has no product", kOnly, w.name())};
   for (std::size_t l = 0; l < w.loops().size(); ++l)
-    (w.is_batch(LoopId(l)) ? c.batch : c.dims).push_back(LoopId(l));
+    (is_batch(w, LoopId(l)) ? c.batch : c.dims).push_back(LoopId(l));
   if (c.dims.size() > kMostLoops)
     return Reason{
         formatted("{} of at most {} loops; {} has {}", kOnly, kMostLoops, w.name(), c.dims.size())};

@@ -1,6 +1,7 @@
 // Expressions as plans and back, and the model's price of any plan.
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "core/base/format.h"
 #include "models/mcfuser/detail.h"
@@ -17,17 +18,51 @@ Node joined(std::vector<Node> parts) {
   return parts.size() == 1 ? std::move(parts.front()) : sequence(std::move(parts));
 }
 
+bool computes(const Node& node, const std::string& op) {
+  return (node.kind == Node::Kind::compute && node.name == op) ||
+         std::ranges::any_of(node.children, [&](const Node& c) { return computes(c, op); });
+}
+
+/// Out of a loop's body, the stores of tensors of which the loop makes a part an iteration and that
+/// are read outside of it too: the notation stores a tile once it is whole.
+std::vector<Node> later_stores(const Workload& w, LoopId loop, std::vector<Node>& body) {
+  const auto waits = [&](const Node& node) {
+    if (node.kind != Node::Kind::store) return false;
+    const TensorId t = *w.find_tensor(node.name);
+    const auto& outputs = w.op(w.producer(t)).outputs;
+    const auto made =
+        std::ranges::find_if(outputs, [t](const Output& o) { return o.target.tensor == t; });
+    const bool indexed = std::ranges::any_of(made->target.index, [loop](const Affine& i) {
+      return std::ranges::any_of(i.terms, [loop](const Term& x) { return x.loop == loop; });
+    });
+    return indexed && std::ranges::any_of(w.consumers(t), [&](OpId reader) {
+             return std::ranges::none_of(
+                 body, [&](const Node& n) { return computes(n, w.op(reader).name); });
+           });
+  };
+  std::vector<bool> late;
+  for (const Node& node : body) late.push_back(waits(node));
+  std::vector<Node> kept, later;
+  for (std::size_t i = 0; i < body.size(); ++i)
+    (late[i] ? later : kept).push_back(std::move(body[i]));
+  body = std::move(kept);
+  return later;
+}
+
 /// Items as nodes of a plan's tree, loops of one trip left out.
 std::vector<Node> nodes_of(const Workload& w, const std::vector<Item>& items, Mask once) {
   std::vector<Node> out;
   for (const Item& item : items) {
     if (item.loop.valid()) {
       std::vector<Node> body = nodes_of(w, item.body, once);
-      if (has(once, item.loop))
+      if (has(once, item.loop)) {
         std::ranges::move(body, std::back_inserter(out));
-      else
-        out.push_back(loop(w.loop(item.loop).name, joined(std::move(body)), 0,
-                           item.bound ? Binding::grid : Binding::seq));
+        continue;
+      }
+      std::vector<Node> later = later_stores(w, item.loop, body);
+      out.push_back(loop(w.loop(item.loop).name, joined(std::move(body)), 0,
+                         item.bound ? Binding::grid : Binding::seq));
+      std::ranges::move(later, std::back_inserter(out));
     } else if (item.kind == Kind::compute) {
       out.push_back(compute(w.op(item.op).name));
     } else if (item.kind == Kind::load) {
@@ -385,8 +420,8 @@ Result<BestPlan> best_plan(const Chain& c, const Machine& m, LevelId level, cons
   Result<Space> space = space_of(c, d, o);
   if (!space) return Reason{space.reason()};
   BestPlan out;
-  out.space = std::make_shared<const Space>(
-      only ? narrowed(c, std::move(space).value(), *only, o) : std::move(space).value());
+  out.space = std::make_shared<const Space>(only ? narrowed(c, std::move(space).value(), *only, o)
+                                                 : std::move(space).value());
   for (std::size_t keep : {std::size_t{32}, std::size_t{2048}, std::size_t{1} << 16}) {
     Result<Found> found =
         evolution ? evolve(c, *out.space, d, o, *evolution) : search_all(c, *out.space, d, o, keep);

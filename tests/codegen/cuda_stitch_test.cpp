@@ -108,6 +108,15 @@ std::vector<Case> thread_cases() {
        "operators:\n  - t: t[r] = tanh(S[ids[r]])\n  - y: y[r,c] = t[r] * x[r,c]\n",
        {"r/2@grid r/1 ( C.t c/1@thread ( C.y ) )"},
        "shared"},
+      // a warp's own tile, which an idle warp has not brought
+      {"name: idle\nloops: {a: 17, b: 50, d: 1}\ntensors: {s: [2]}\noperators:\n"
+       "  - y: y[d,a,b] = x[a] + s[2*d]\n",
+       {"d/1@grid a/6@grid a/1@warp ( L.x@registers L.s@registers b/2@lane ( C.y ) )"}},
+      // a part of a pack in one block
+      {"name: beside\nloops: {r: 4, c: 47}\noperators:\n  - y: y[r,c] = tanh(x[r,c])\n"
+       "  - s: s[] += z[c]\n",
+       {"( r/1@grid c/1@thread ( C.y ) | c/1@thread ( C.s ) S.s )"},
+       "shared"},
       {"layernorm:rows=6,cols=40", {kBlockNorm}},
       {"layernorm:rows=3,cols=1500", {kBlockNorm}},
       {"layernorm:rows=3,cols=1500,dtype=f64", {kBlockNorm}, "registers", {}, {.warps = 3}},

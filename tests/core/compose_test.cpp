@@ -365,7 +365,7 @@ TEST_P(Contract, DrawnGathersAndGraphs) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     std::mt19937_64 random(seed);
     testing::RandomOptions options;
-    options.gathers = testing::Gathers::any;
+    options.gathers = true;
     const std::string text = testing::random_trees::GatherMaker(random, options).text();
     SCOPED_TRACE("seed " + std::to_string(seed));
     applied += holds(GetParam(), workload_from_yaml(text, "drawn")) ? 1 : 0;

@@ -43,6 +43,15 @@ std::string refusal(const std::string& workload, const std::string& tree,
 
 const std::map<std::string, Pin> kHome = {{"C", {.level = "DRAM"}}};
 
+/// On the H200 registers are a thread's own, shared memory the block's.
+TEST(Dependences, UnitsDoNotWriteTheSameElementsHome) {
+  const std::string tree = "m/6@grid n/1@lane ( C.C C.E )";
+  EXPECT_THAT(refusal(kBoth, tree, {}, "registers"),
+              HasSubstr("every lane of loop n@lane would write C home"));
+  EXPECT_EQ(refusal(kBoth, tree, {}, "shared"), "");
+  EXPECT_EQ(refusal(kBoth, "m/6@grid ( C.C S.C n/1@lane ( C.E ) )", {}, "registers"), "");
+}
+
 /// Readers that need less than all of a tensor begin their blocks elsewhere: b of all columns, y of
 /// those that z reads at c + 1.
 TEST(Dependences, BlocksBeginWhereTheirReadersNeedThem) {

@@ -117,6 +117,23 @@ INSTANTIATE_TEST_SUITE_P(
         Illegal{"l@grid m ( k ( C.gemm1 ) n ( C.gemm2 ) )", "l reduces E over blocks"},
         Illegal{"l@grid m ( k ( C.gemm1 ) l/2 ( n ( C.gemm2 S.E!atomic ) ) )", "more than once"}));
 
+TEST(Resolve, StoresATileThatOthersReadOnceItIsWhole) {
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("loops: {r: 4, c: 12}\noperators:\n  - \"t: t[r,c] = x[r,c] + z[r,c]\"\n"
+                         "  - \"s: s[r] += t[r,c]\"\noutputs: [t, s]\n",
+                         "t"));
+  const auto m = std::make_shared<const Machine>(named_machine("scratchpad:4K"));
+  const auto of = [&](const char* tree) {
+    return resolve(Plan{.kernels = {{.tree = parse_tree(tree)}}}, w, m);
+  };
+  EXPECT_THAT(of("r/1 ( c/4 ( C.t S.t ) c/4 ( C.s ) )").reason(),
+              HasSubstr("S.t is inside c, each of whose iterations makes a part of the tile that "
+                        "t's readers share"));
+  EXPECT_TRUE(of("r/1 ( c/4 ( C.t ) S.t c/4 ( C.s ) )").ok());
+  EXPECT_TRUE(of("r/1 ( c/4 ( C.t S.t C.s ) )").ok());           // each iteration's own tile
+  EXPECT_TRUE(of("r/1 ( c/12 ( C.t S.t ) c/4 ( C.s ) )").ok());  // one iteration
+}
+
 Result<Schedule> resolve_gather(const std::string& operators, const Kernel& kernel,
                                 const std::string& tensors = "T: [9, d], ids: [b]") {
   const auto w = std::make_shared<const Workload>(
@@ -242,12 +259,12 @@ TEST(Resolve, OnceSkipsWhatIsCompleteAndItsLoads) {
 
 /// C is made in two kernels: the first writes it home for the third, the second for itself alone.
 TEST(Resolve, AnOperatorMayBeComputedInSeveralKernels) {
-  const auto workload = std::make_shared<const Workload>(workload_from_yaml(
-      "name: shared\nloops: {m: 6, k: 4, l: 5}\noperators:\n"
-      "  - \"gemm: C[m,l] += A[m,k] * B[k,l]\"\n"
-      "  - \"left: X[m,l] = relu(C[m,l])\"\n"
-      "  - \"right: Y[m,l] = C[m,l] * X[m,l]\"\n",
-      "test"));
+  const auto workload = std::make_shared<const Workload>(
+      workload_from_yaml("name: shared\nloops: {m: 6, k: 4, l: 5}\noperators:\n"
+                         "  - \"gemm: C[m,l] += A[m,k] * B[k,l]\"\n"
+                         "  - \"left: X[m,l] = relu(C[m,l])\"\n"
+                         "  - \"right: Y[m,l] = C[m,l] * X[m,l]\"\n",
+                         "test"));
   const auto machine = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1M"));
   Plan plan;
   const auto kernel = [&](const char* tree) { plan.kernels.push_back({.tree = parse_tree(tree)}); };
@@ -258,8 +275,7 @@ TEST(Resolve, AnOperatorMayBeComputedInSeveralKernels) {
   ASSERT_TRUE(s.ok()) << s.reason();
   const auto home = [&](std::size_t k) {
     for (const Buffer& b : s->kernels[k].buffers)
-      if (workload->tensor(b.tensor).name == "C")
-        return b.role == BufferRole::output || b.leaves;
+      if (workload->tensor(b.tensor).name == "C") return b.role == BufferRole::output || b.leaves;
     throw std::logic_error("no buffer");
   };
   EXPECT_TRUE(home(0));

@@ -313,6 +313,22 @@ std::string placed(const Chain& c, const std::string& expression, const std::str
   return to_text(c, place(c, s, mask, hoist, stores));
 }
 
+TEST(McfuserSpace, ALoopThatAMaskLacksStillTellsChainsApart) {
+  const auto batch = [](const char* mask, const char* keys) {
+    const Chain c = chain_of(std::make_shared<const Workload>(workload_from_yaml(
+                                 std::string("loops: {h: 6, m: 64, l: 64, k: 32, n: 32}\n"
+                                             "operators:\n  - \"qk: S[h,m,l] += Q[h,m,k] * ") +
+                                     keys + "\"\n  - \"mask: T[h,m,l] = S[h,m,l] + " + mask +
+                                     "\"\n  - \"pv: E[h,m,n] += T[h,m,l] * V[h,l,n]\"\n",
+                                 "t")))
+                        .value();
+    return c.batch.size();
+  };
+  EXPECT_EQ(batch("M[h,m,l]", "K[h,l,k]"), 1u);
+  EXPECT_EQ(batch("M[m,l]", "K[h,l,k]"), 1u);
+  EXPECT_EQ(batch("M[m,l]", "K[l,k]"), 0u);  // keys that all heads share are read again in each
+}
+
 TEST(McfuserStatements, AsThePaperPlacesThem) {
   const Chain c = example();  // its mhnk is our mnlk
   EXPECT_EQ(placed(c, "mnlk", "", Hoist::none), "mnl(k(L_A,L_B,C_C),L_D,C_E,S_E)");

@@ -48,7 +48,7 @@ def test_outcomes_are_told_apart(tmp_path, monkeypatch):
     c = coverage()
     (drawn,) = drawn_workloads.drawn(1, 1)
     options = type("Options", (), dict(tilewright="tilewright", machine="h200", timeout=9, points=1e9,
-                                       reduced_room="48K"))
+                                       reduced_room="48K", on="cuda-emulated", budget=1e9))
     asker = c.Asker(options, tmp_path)
 
     def says(document, status, errors=""):

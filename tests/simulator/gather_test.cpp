@@ -116,7 +116,7 @@ TEST(Gathers, AreFollowedPointByPoint) {
   std::mt19937_64 random(20261123);
   int seen = 0;
   for (int i = 0; i < 300; ++i) {
-    const auto c = testing::random_case(random, {.gathers = testing::Gathers::any});
+    const auto c = testing::random_case(random, {.gathers = true});
     if (!c) continue;
     std::optional<Schedule> s;
     try {
@@ -198,7 +198,7 @@ TEST(Gathers, SkippingAndThreadsCountTheSame) {
   for (int i = 0; i < 200 && compared < 40; ++i) {
     auto c = testing::random_case(
         random,
-        {.max_extent = 24, .two_levels = false, .units = false, .gathers = testing::Gathers::any});
+        {.max_extent = 24, .two_levels = false, .units = false, .gathers = true});
     if (!c) continue;
     Machine m = parse_synthetic_machine("cache:1K/2,4K/4");
     m.levels.back().name = c->machine->levels.back().name;

@@ -13,10 +13,7 @@ class GatherMaker : private Dice {
   GatherMaker(std::mt19937_64& random, const RandomOptions& options) : Dice(random), o_(options) {}
 
   std::string text() {
-    // Products run over rows that gathers do not ask for again: what `exact` counts once, a GPU's
-    // threads read each for itself.
-    const bool all = o_.gathers == Gathers::any;
-    switch (pick(0, all ? 6 : 4)) {
+    switch (pick(0, 6)) {
       case 0:
         return lookup();
       case 1:

@@ -48,9 +48,9 @@ class Maker : private Dice {
 
   std::optional<RandomCase> make() {
     try {
-      const std::string text = o_.planes                     ? ConvolutionMaker(random_).text()
-                               : o_.gathers != Gathers::none ? GatherMaker(random_, o_).text()
-                                                             : WorkloadMaker(random_, o_).text();
+      const std::string text = o_.planes    ? ConvolutionMaker(random_).text()
+                               : o_.gathers ? GatherMaker(random_, o_).text()
+                                            : WorkloadMaker(random_, o_).text();
       return make(workload_from_yaml(text, "random"));
     } catch (const InputError&) {
       return std::nullopt;
@@ -68,7 +68,7 @@ class Maker : private Dice {
       recompute(c.plan, ops);
       return c;
     }
-    const double cuts = o_.gathers == Gathers::none ? 0.1 : 0.4;  // a table is another kernel's
+    const double cuts = o_.gathers ? 0.4 : 0.1;  // a table is another kernel's
     const std::size_t cut =
         o_.kernels && ops.size() > 1 && chance(cuts) ? pick<std::size_t>(1, ops.size() - 1) : 0;
     if (cut > 0)

@@ -10,10 +10,6 @@
 
 namespace tilewright::testing {
 
-/// Workloads that read by other tensors' values: those that every target emits and counts alike, or
-/// also products over what is looked up and indices that an operator makes.
-enum class Gathers : std::uint8_t { none, emitted, any };
-
 struct RandomOptions {
   std::int64_t max_extent = 11;   ///< of a loop
   int most_operators = 3;         ///< contractions, 1 or more; element-wise ones come on top
@@ -24,16 +20,16 @@ struct RandomOptions {
   bool pins = true;               ///< spills, levels, `at`
   bool sliding = true;
   bool once = true;
-  bool grid = true;                 ///< @grid, and !atomic
-  bool units = true;                ///< @warp and levels private to a warp, Y.grid
-  bool kernels = true;              ///< sometimes several
-  bool recompute = false;           ///< several, always; the later ones make again what they read
-  bool planes = false;              ///< chains of two-dimensional convolutions only
-  Gathers gathers = Gathers::none;  ///< these only
-  bool indices = false;             ///< operators read their loops' indices
-  bool phases = false;              ///< several nests of blocks with Y.grid between, and packs
-  bool reloads = false;             ///< on two levels: intermediates stored outward and loaded back
-  bool drops = false;               ///< of tiles that loads bring
+  bool grid = true;        ///< @grid, and !atomic
+  bool units = true;       ///< @warp and levels private to a warp, Y.grid
+  bool kernels = true;     ///< sometimes several
+  bool recompute = false;  ///< several, always; the later ones make again what they read
+  bool planes = false;     ///< chains of two-dimensional convolutions only
+  bool gathers = false;    ///< workloads that read by other tensors' values only
+  bool indices = false;    ///< operators read their loops' indices
+  bool phases = false;     ///< several nests of blocks with Y.grid between, and packs
+  bool reloads = false;    ///< on two levels: intermediates stored outward and loaded back
+  bool drops = false;      ///< of tiles that loads bring
 };
 
 namespace random_trees {

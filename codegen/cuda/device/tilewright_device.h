@@ -143,6 +143,16 @@ TW_DEVICE int made_here(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
+/// An address, or null. Not by ?:, of which ptxas (13.0) makes a zero and a predicated addition, and then reads the
+/// zero before it is there.
+template <class T>
+TW_DEVICE T* there_if(bool in, T* p) {
+  u64 q;
+  asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; selp.b64 %0, %1, 0, in; }"
+      : "=l"(q)
+      : "l"(reinterpret_cast<u64>(p)), "r"(u32(in)));
+  return reinterpret_cast<T*>(q);
+}
 /// This thread arrives when all of its cp_async so far have landed.
 TW_DEVICE void mbarrier_arrive_after_copies(u64* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(b))
@@ -239,6 +249,11 @@ TW_DEVICE T read_only(const T* p) {
     x = *reinterpret_cast<T*>(&v);
   }
   return x;
+}
+/// What several threads read alike: L1 has it for all but one of them, the `first`, which alone is counted.
+template <class T>
+TW_DEVICE T read_alike(const T* p, bool) {
+  return read_only(p);
 }
 /// `store_global`: past L1; `store_home`: with the caching that the device thinks best.
 #define TW_STORE(NAME, HOW)                                                                                  \

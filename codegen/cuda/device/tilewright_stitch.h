@@ -42,18 +42,10 @@ TW_DEVICE T read_if(const T* p, bool in) {
   }
   return x;
 }
-template <class T>
-TW_DEVICE T read_alike(const T* p, bool) {
-  return read_only(p);
-}
 #else
 template <class T>
 TW_DEVICE T read_if(const T* p, bool in) {
   return in ? read_only(p) : T{};
-}
-template <class T>
-TW_DEVICE T read_alike(const T* p, bool first) {
-  return first ? read_only(p) : *p;
 }
 #endif
 

@@ -21,7 +21,8 @@
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define TW_DEVICE static inline __attribute__((always_inline, unused))
-#define TW_SHARED(name) unsigned char* const name = tw_host_self()->shared
+#define TW_SHARED(name) \
+  unsigned char *const name##_begin = tw_host_self()->shared, *const name = name##_begin
 #define TW_UNROLL
 #define TW_NO_UNROLL
 
@@ -278,6 +279,10 @@ TW_DEVICE void mbarrier_init(u64* b, u32 arrivals) { TW_CALL(mbarrier_init, b, a
 TW_DEVICE void mbarrier_arrive(u64* b) { TW_CALL(mbarrier_arrive, b); }
 TW_DEVICE void mbarrier_arrive_after_copies(u64* b) { TW_CALL(mbarrier_arrive_after_copies, b); }
 TW_DEVICE int made_here(int x) { return x; }
+template <class T>
+TW_DEVICE T* there_if(bool in, T* p) {
+  return in ? p : nullptr;
+}
 TW_DEVICE void mbarrier_wait(u64* b, u32 parity) { TW_CALL(mbarrier_wait, b, parity); }
 
 TW_DEVICE void cp_async16(void* shared, const void* global, int valid) {
@@ -301,6 +306,10 @@ TW_DEVICE T read_only(const T* p) {
   T x;
   TW_CALL(load_global, &x, p, u32(sizeof(T)));
   return x;
+}
+template <class T>
+TW_DEVICE T read_alike(const T* p, bool first) {
+  return first ? read_only(p) : *p;
 }
 template <class T>
 TW_DEVICE void store_global(T* p, T x) {

@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(256) chain_0(const f16* A_home, con
       }
     }
     // S.E
-    write_sums<f16, true>(E_tile, me, 0, 64, [&](int r) -> f16* { return r < 64 ? E_home + i64(l_m) * 64 + i64(r) * 64 : nullptr; });
+    write_sums<f16, true>(E_tile, me, 0, 64, [&](int r) -> f16* { return there_if(r < 64, E_home + i64(l_m) * 64 + i64(r) * 64); });
   }
 }
 
