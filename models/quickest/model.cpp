@@ -18,6 +18,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kChoices = 12;  // of a kernel that are kept
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
+constexpr double kNearLeast = 1.05;   // of least_seconds: nobody else is asked
 
 std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
                                  const Question& q) {
@@ -48,11 +49,12 @@ class Planner {
     const auto operators =
         static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
     effort_ = std::clamp(320 / operators, 16, 160);
+    others_ = cut_each(*q.workload).size() <= kMostExact;
   }
 
   std::optional<Best> find(const Group& group) {
     std::optional<Best> best = own(group);
-    if (asks(group))
+    if (asks(group, best))
       for (const Model* m : q_.others) try_model(*m, group, best);
     return best;
   }
@@ -82,8 +84,12 @@ class Planner {
     return best;
   }
 
-  /// Others are asked about what their papers plan: products with something around them.
-  bool asks(const Group& group) const {
+  /// Others are asked about what their papers plan: products with something around them. Their
+  /// searches take up to seconds a group, so that they are asked in small workloads only, and not
+  /// where no kernel can be much faster than the one that is known.
+  bool asks(const Group& group, const std::optional<Best>& best) const {
+    if (!others_ || (best && best->seconds < kNearLeast * least_seconds(*group.workload, r_)))
+      return false;
     const auto products =
         std::ranges::count_if(group.ops, [&](OpId op) { return q_.workload->is_contraction(op); });
     return products == 2 || (products == 1 && product_window(group));
@@ -131,6 +137,7 @@ class Planner {
   const Question& q_;
   const Rates& r_;
   int effort_;
+  bool others_ = true;  ///< whether other models are asked
 };
 
 /// Bytes into the level that is planned for, by tensor; those of other levels are in the detail.

@@ -9,7 +9,6 @@ namespace tilewright::quickest {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::size_t kMostExact = 7;       // parts of which every partition is considered
 constexpr std::size_t kMostOperators = 24;  // of a kernel
 constexpr int kMostProducts = 2;            // of a kernel
 

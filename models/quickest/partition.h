@@ -11,6 +11,9 @@
 
 namespace tilewright::quickest {
 
+/// Parts of a workload of which every partition is considered.
+constexpr std::size_t kMostExact = 7;
+
 /// What is known of a group: the best plan of it, and others behind it.
 struct Best {
   double seconds = 0;
