@@ -10,6 +10,7 @@
 #include "core/workload/cut.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
+#include "models/quickest/gpu.h"
 #include "models/quickest/model.h"
 
 namespace tilewright::quickest {
@@ -198,6 +199,7 @@ class Chooser {
 Result<Proposal> propose_elsewhere(const Question& q, const Settings&) { return Chooser(q).run(); }
 
 Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings&) {
+  if (q.machine->kind == "gpu") return price_on_gpu(q, plan);
   std::optional<Price> longest;
   for (const Model* m : q.others) {
     if (!m->times || m->price == nullptr) continue;
