@@ -1,5 +1,6 @@
 // How warps share a block's products and where its tiles lie, about as codegen/cuda chooses.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/base/format.h"
@@ -36,7 +37,7 @@ class Forms {
         banned_.insert(*victim);
         continue;
       }
-      f_.registers = std::min(each, 44 + ceil_div(5 * floats, std::int64_t{4}));
+      f_.registers = registers(floats, each);
       break;
     }
     for (BufferId b : banned_) f_.tiles.push_back(work_.tiles[b.index()].name);
@@ -61,7 +62,9 @@ class Forms {
   void apply() {
     in_sums_.clear();
     each_product([&](ProductRun& x) {
-      if (!x.by_elements) in_sums_.insert(x.result);
+      const BlockWork::Tile& t = work_.tiles[x.result.index()];
+      x.covers = x.points >= t.rows * t.columns;
+      if (!x.by_elements && x.covers) in_sums_.insert(x.result);
     });
     for (BlockPhase& p : work_.phases)
       for (PointsRun& x : p.points) {
@@ -82,21 +85,38 @@ class Forms {
     });
   }
 
-  /// Floats of a thread, by product's result.
-  std::vector<std::pair<BufferId, std::int64_t>> sums() {
-    std::vector<std::pair<BufferId, std::int64_t>> all;
-    each_product([&](const ProductRun& x) {
-      if (x.result_tile) return;
-      const bool part = x.left_sums && f_.warp_columns > 1;
-      const std::int64_t mine = ceil_div(x.rows, std::int64_t{f_.warp_rows}) *
-                                ceil_div(x.columns, std::int64_t{part ? 1 : f_.warp_columns}) * 4;
-      const auto known = std::ranges::find(all, x.result, &std::pair<BufferId, std::int64_t>::first);
-      if (known == all.end())
-        all.emplace_back(x.result, mine);
-      else
-        known->second = std::max(known->second, mine);
-    });
-    return all;
+  /// Floats of a thread in the phase that has most, by product's result.
+  std::vector<std::pair<BufferId, std::int64_t>> sums() const {
+    std::vector<std::pair<BufferId, std::int64_t>> most;
+    std::int64_t most_floats = 0;
+    for (const BlockPhase& p : work_.phases) {
+      std::map<BufferId, std::int64_t> own;
+      for (const ProductRun& x : p.products) {
+        if (x.result_tile) continue;
+        const bool part = x.left_sums && f_.warp_columns > 1;
+        std::int64_t& mine = own[x.result];
+        mine = std::max(mine, ceil_div(x.rows, std::int64_t{f_.warp_rows}) *
+                                  ceil_div(x.columns, std::int64_t{part ? 1 : f_.warp_columns}) * 4);
+      }
+      std::int64_t floats = 0;
+      for (const auto& [buffer, mine] : own) floats += mine;
+      if (floats <= most_floats) continue;
+      most_floats = floats;
+      most.assign(own.begin(), own.end());
+    }
+    return most;
+  }
+
+  /// About what ptxas gives a thread (kernels of h200-chains.json): sums that are the next product's
+  /// operand are rounded beside themselves, values of rows are kept.
+  std::int64_t registers(std::int64_t floats, std::int64_t each) const {
+    bool chained = false, rows = false;
+    for (const BlockPhase& p : work_.phases) {
+      for (const ProductRun& x : p.products) chained = chained || x.left_sums;
+      for (const PointsRun& x : p.points) rows = rows || (x.reduces && x.in_registers);
+    }
+    const std::int64_t all = chained ? 44 + ceil_div(5 * floats, std::int64_t{4}) : 40 + floats;
+    return std::min(each, all + (rows ? 20 : 0));
   }
 
   void choose_warps() {
@@ -177,10 +197,18 @@ class Forms {
         fixed += bytes(t, 4, false);
       }
     }
+    // Rings of one phase lie where another phase has its own.
     const auto total = [&] {
-      std::int64_t all = fixed + kLine;
-      for (std::size_t i = 0; i < ring.size(); ++i) all += ring[i] * turns[i];
-      return all;
+      std::int64_t most = 0;
+      for (const BlockPhase& p : work_.phases) {
+        std::set<std::size_t> here;
+        for (const CopyRun& c : p.copies) here.insert(c.buffer);
+        std::int64_t all = fixed + kLine;
+        for (std::size_t i = 0; i < ring.size(); ++i)
+          if (here.contains(i)) all += ring[i] * turns[i];
+        most = std::max(most, all);
+      }
+      return most;
     };
     while (total() > r_.shared - kReserved) {
       std::optional<std::size_t> most;

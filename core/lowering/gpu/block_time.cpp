@@ -164,7 +164,7 @@ class Pricer {
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
   void rounds(PhaseTime& t, std::int64_t resident) const {
-    const double alone = std::max({t.work, t.copies, t.waits}) + t.ends;
+    const double alone = r_.block + std::max({t.work, t.copies, t.waits}) + t.ends;
     const double busy = std::max({t.tensor, t.near, t.issue, t.fill});
     std::int64_t here = ceil_div(t.blocks, r_.sms);
     double cycles = 0;
@@ -218,7 +218,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   const double stays = kept(all, r.cached);
   t.memory = (1 - stays) * compulsory / r.memory / r.clock;
   const Pricer price(r, *forms, stays * r.l2 + (1 - stays) * r.dram);
-  double cycles = r.launch * (k.zeroed.empty() ? 1 : 2) + r.block;
+  double cycles = r.launch * (k.zeroed.empty() ? 1 : 2);
   double seconds = 0;
   for (const BlockPhase& p : work.phases) {
     if (k.co_resident && p.blocks > r.sms * t.resident)

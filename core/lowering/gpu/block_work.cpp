@@ -249,6 +249,7 @@ class BlockWalk {
     p.left = buffer_read(n, left);
     p.result = n.writes.front().buffer;
     p.joins = runs;
+    p.points = sizes[0] * sizes[1] * sizes[3];
     // Loops of the sum within one result.
     for (const Frame& f : path_)
       for (const OpLoop& c : k_.node(f.loop).cuts)

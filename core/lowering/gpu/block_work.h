@@ -20,6 +20,8 @@ struct ProductRun {
   double joins = 1;  ///< how often all of its sum is complete
   std::int64_t rows = 1, columns = 1, depth = 1;
   bool by_elements = false;  ///< rows, columns or depth are several loops
+  bool covers = true;        ///< it makes all of the result's tile at once
+  std::int64_t points = 0;   ///< of the result
   BufferId left, result;
   // Found by block_forms.
   bool left_sums = false, left_tile = false, result_tile = false;
