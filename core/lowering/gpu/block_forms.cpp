@@ -66,6 +66,10 @@ class Forms {
       x.covers = x.points >= t.rows * t.columns;
       if (!x.by_elements && x.covers) in_sums_.insert(x.result);
     });
+    // Sums in registers are no operand of a product whose own are in shared memory.
+    each_product([&](ProductRun& x) {
+      if (x.left.valid() && !in_sums(x.result)) in_sums_.erase(x.left);
+    });
     for (BlockPhase& p : work_.phases)
       for (PointsRun& x : p.points) {
         x.in_registers = std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&

@@ -93,7 +93,7 @@ class Pricer {
       t.issue += bytes / (16 * 32) * kOfCopy / kSchedulers;
     }
     t.work += p.turns * kOfTurn;
-    t.copies = copied / r_.fill;
+    t.copies = copied / r_.fill - first;  // the first tile is waited for
     for (const auto& [buffer, ring] : rings) {
       const auto [bytes, turns, stages] = ring;
       if (turns > stages)
@@ -124,7 +124,7 @@ class Pricer {
       tensor = rows * columns * one;
       near = 4 * (left + right);
       // Floats of a tile in shared memory are read pair by pair and rounded.
-      if (x.left_tile) near += 8 * rows, issue += 24 * rows;
+      if (x.left_tile) near += 8 * rows, issue += 48 * rows;
       issue += rows * columns + 2 * (left + right);
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {
