@@ -8,10 +8,10 @@
 #include "core/base/format.h"
 #include "core/plan/join.h"
 #include "core/workload/cut.h"
-#include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
 #include "models/quickest/gpu.h"
 #include "models/quickest/model.h"
+#include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -22,16 +22,6 @@ struct Candidate {
   PartPlan part;
   std::optional<double> seconds;  ///< the longest that a model gives it
 };
-
-std::shared_ptr<const Workload> after(std::shared_ptr<const Workload> w,
-                                      const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    const Result<Workload> next = tilewright::apply(name, *w);
-    if (!next) return nullptr;
-    w = std::make_shared<const Workload>(*next);
-  }
-  return w;
-}
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
   Question of = q;
@@ -124,7 +114,7 @@ class Chooser {
           refused_[m->name] = proposal.reason();
           continue;
         }
-        const auto own = after(w, proposal->rewrites);
+        const auto own = rewritten(w, proposal->rewrites);
         if (own == nullptr) continue;
         const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
         if (!s) continue;
@@ -196,7 +186,9 @@ class Chooser {
 
 }  // namespace
 
-Result<Proposal> propose_elsewhere(const Question& q, const Settings&) { return Chooser(q).run(); }
+Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) {
+  return q.machine->kind == "gpu" ? propose_on_gpu(q, settings) : Chooser(q).run();
+}
 
 Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings&) {
   if (q.machine->kind == "gpu") return price_on_gpu(q, plan);

@@ -11,9 +11,12 @@ using nlohmann::ordered_json;
 double micros(double cycles, double clock) { return 1e6 * cycles / clock; }
 
 ordered_json blocks_json(const lowering::BlockTime& t, double clock) {
-  ordered_json json = {{"blocks_a_multiprocessor", t.resident}, {"warps", t.warps},
-                       {"threads", t.threads},       {"registers", t.registers},
-                       {"shared_bytes", t.shared},   {"memory_us", 1e6 * t.memory}};
+  ordered_json json = {{"blocks_a_multiprocessor", t.resident},
+                       {"warps", t.warps},
+                       {"threads", t.threads},
+                       {"registers", t.registers},
+                       {"shared_bytes", t.shared},
+                       {"memory_us", 1e6 * t.memory}};
   if (!t.tiles.empty()) json["tiles_in_shared_memory"] = t.tiles;
   json["phases"] = ordered_json::array();
   for (const lowering::PhaseTime& p : t.phases)
@@ -32,11 +35,11 @@ ordered_json blocks_json(const lowering::BlockTime& t, double clock) {
 }
 
 ordered_json units_json(const stitching::Overlap& t) {
-  return {{"blocks", t.blocks},           {"blocks_a_multiprocessor", t.resident},
-          {"registers", t.registers},     {"launch_us", 1e6 * t.launch},
-          {"memory_us", 1e6 * t.dram},    {"fill_us", 1e6 * t.fill},
-          {"issue_us", 1e6 * t.issue},    {"special_us", 1e6 * t.special},
-          {"local_us", 1e6 * t.local},    {"latency_us", 1e6 * t.latency},
+  return {{"blocks", t.blocks},         {"blocks_a_multiprocessor", t.resident},
+          {"registers", t.registers},   {"launch_us", 1e6 * t.launch},
+          {"memory_us", 1e6 * t.dram},  {"fill_us", 1e6 * t.fill},
+          {"issue_us", 1e6 * t.issue},  {"special_us", 1e6 * t.special},
+          {"local_us", 1e6 * t.local},  {"latency_us", 1e6 * t.latency},
           {"atomics_us", 1e6 * t.added}};
 }
 

@@ -55,6 +55,7 @@ class Partitioner {
   /// Of every tensor between operators: whether they share a kernel, and what the other choice
   /// would cost.
   std::vector<Edge> edges(const Partition& p);
+  const Workload& workload() const { return *w_; }
 
  private:
   const Best* best_of(const Part& ops);
@@ -75,5 +76,19 @@ class Partitioner {
   std::map<std::string, std::pair<std::shared_ptr<const Workload>, std::optional<Best>>> shapes_;
   std::size_t priced_ = 0;
 };
+
+// ---- joined.cpp -----------------------------------------------------------------------------
+
+/// Nothing where the plan is none of the workload, illegal, or does not fit.
+std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
+                                 const Question& q);
+/// The workload after rewrites; nothing where one does not apply.
+std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
+                                          const std::vector<std::string>& names);
+/// The parts' plans as one, without its price. A Reason where they cannot be joined.
+Result<Proposal> joined_proposal(const Question& q, const Partition& found);
+/// How the partition was found and, asked why, of each edge what the other choice would cost.
+void describe(Partitioner& partitioner, const Partition& found, bool why,
+              nlohmann::ordered_json& detail);
 
 }  // namespace tilewright::quickest

@@ -51,8 +51,7 @@ class Forms {
       for (ProductRun& x : p.products) f(x);
   }
   bool copies() const {
-    return std::ranges::any_of(work_.phases,
-                               [](const BlockPhase& p) { return !p.copies.empty(); });
+    return std::ranges::any_of(work_.phases, [](const BlockPhase& p) { return !p.copies.empty(); });
   }
   /// What is computed here, of a product or of what reads one, and not said to lie elsewhere.
   bool in_sums(BufferId b) const {
@@ -72,8 +71,9 @@ class Forms {
     });
     for (BlockPhase& p : work_.phases)
       for (PointsRun& x : p.points) {
-        x.in_registers = std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
-                         std::ranges::none_of(x.touched, [&](BufferId b) { return banned_.contains(b); });
+        x.in_registers =
+            std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
+            std::ranges::none_of(x.touched, [&](BufferId b) { return banned_.contains(b); });
         if (x.in_registers)
           for (BufferId b : x.touched)
             if (work_.tiles[b.index()].made) in_sums_.insert(b);
@@ -99,8 +99,9 @@ class Forms {
         if (x.result_tile) continue;
         const bool part = x.left_sums && f_.warp_columns > 1;
         std::int64_t& mine = own[x.result];
-        mine = std::max(mine, ceil_div(x.rows, std::int64_t{f_.warp_rows}) *
-                                  ceil_div(x.columns, std::int64_t{part ? 1 : f_.warp_columns}) * 4);
+        mine =
+            std::max(mine, ceil_div(x.rows, std::int64_t{f_.warp_rows}) *
+                               ceil_div(x.columns, std::int64_t{part ? 1 : f_.warp_columns}) * 4);
       }
       std::int64_t floats = 0;
       for (const auto& [buffer, mine] : own) floats += mine;
@@ -111,8 +112,8 @@ class Forms {
     return most;
   }
 
-  /// About what ptxas gives a thread (kernels of h200-chains.json): sums that are the next product's
-  /// operand are rounded beside themselves, values of rows are kept.
+  /// About what ptxas gives a thread (kernels of h200-chains.json): sums that are the next
+  /// product's operand are rounded beside themselves, values of rows are kept.
   std::int64_t registers(std::int64_t floats, std::int64_t each) const {
     bool chained = false, rows = false;
     for (const BlockPhase& p : work_.phases) {
@@ -148,12 +149,12 @@ class Forms {
       return fewer;
     };
     f_.warp_rows = rows.empty() ? wanted : largest(wanted, rows, wanted);
-    f_.warp_columns =
-        rows.empty() ? 1
-                     : largest(static_cast<int>(ceil_div(wanted, f_.warp_rows)), columns,
-                               wanted / f_.warp_rows);
+    f_.warp_columns = rows.empty() ? 1
+                                   : largest(static_cast<int>(ceil_div(wanted, f_.warp_rows)),
+                                             columns, wanted / f_.warp_rows);
     const bool reduced = std::ranges::any_of(work_.phases, [](const BlockPhase& p) {
-      return std::ranges::any_of(p.points, [](const PointsRun& x) { return x.reduces && x.in_registers; });
+      return std::ranges::any_of(p.points,
+                                 [](const PointsRun& x) { return x.reduces && x.in_registers; });
     });
     if (!chained && !reduced) arrange(rows, columns);
   }
@@ -163,7 +164,8 @@ class Forms {
     const int warps = f_.warps();
     const auto read = [&](int r, int c) {
       std::int64_t all = 0;
-      for (std::size_t i = 0; i < rows.size(); ++i) all += fragments_read(rows[i], columns[i], r, c);
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        all += fragments_read(rows[i], columns[i], r, c);
       return all;
     };
     const auto even = [](const std::vector<std::int64_t>& blocks, int by) {
@@ -188,7 +190,8 @@ class Forms {
     std::int64_t joined = 0;
     each_product([&](const ProductRun& x) {
       if (x.left_sums && f_.warp_columns > 1)
-        parts = true, joined = std::max(joined, x.rows * 128 * f_.warp_columns * f_.warp_columns * 4);
+        parts = true,
+        joined = std::max(joined, x.rows * 128 * f_.warp_columns * f_.warp_columns * 4);
     });
     std::int64_t fixed = parts ? joined : 0;
     std::vector<std::int64_t> ring(work_.tiles.size(), 0), turns(work_.tiles.size(), 1);
@@ -217,7 +220,8 @@ class Forms {
     while (total() > r_.shared - kReserved) {
       std::optional<std::size_t> most;
       for (std::size_t i = 0; i < ring.size(); ++i)
-        if (turns[i] > 1 && stages_ == 0 && (!most || ring[i] * turns[i] > ring[*most] * turns[*most]))
+        if (turns[i] > 1 && stages_ == 0 &&
+            (!most || ring[i] * turns[i] > ring[*most] * turns[*most]))
           most = i;
       if (!most)
         return Reason{formatted("its tiles need {} bytes of shared memory; a block has {}", total(),
@@ -228,10 +232,9 @@ class Forms {
     for (BlockPhase& p : work_.phases)
       for (CopyRun& c : p.copies)
         c.stages = c.buffer < turns.size() ? static_cast<double>(turns[c.buffer]) : 4;
-    f_.resident =
-        std::min({r_.blocks, r_.threads / f_.threads,
-                  r_.registers / (f_.threads * round_up(f_.registers, 8)),
-                  r_.shared / (f_.shared + kReserved)});
+    f_.resident = std::min({r_.blocks, r_.threads / f_.threads,
+                            r_.registers / (f_.threads * round_up(f_.registers, 8)),
+                            r_.shared / (f_.shared + kReserved)});
     if (f_.resident < 1) return Reason{"its threads need more registers than an SM has"};
     return f_;
   }

@@ -111,9 +111,8 @@ class Pricer {
     const double rows = std::max(1.0, static_cast<double>(x.rows) / f_.warp_rows);
     // A warp has all columns of a part of the sum where its left operand is its own sums.
     const bool part = x.left_sums && f_.warp_columns > 1;
-    const double columns =
-        part ? static_cast<double>(x.columns)
-             : std::max(1.0, static_cast<double>(x.columns) / f_.warp_columns);
+    const double columns = part ? static_cast<double>(x.columns)
+                                : std::max(1.0, static_cast<double>(x.columns) / f_.warp_columns);
     const double steps = static_cast<double>(x.depth) / (part ? f_.warp_columns : 1);
     const double warps = f_.warps(), each = std::ceil(warps / kSchedulers);
     const bool matrix = r_.mma > 0;
@@ -152,11 +151,14 @@ class Pricer {
 
   void add(const PointsRun& x, PhaseTime& t) const {
     const double turns = std::ceil(x.points / (32.0 * f_.warps()));
-    const double issue = turns * (x.light + x.expensive * 4 + (x.in_registers ? 0 : kOfElement * 2));
+    const double issue =
+        turns * (x.light + x.expensive * 4 + (x.in_registers ? 0 : kOfElement * 2));
     const double each = f_.warps() / kSchedulers;
     const double alone = turns * (x.light * r_.light + x.expensive * r_.expensive) / kIndependent;
     double once = x.reduces ? 2 * (r_.shuffle + r_.light) * f_.rows_of_thread() : 0;
-    if ((x.reduces && f_.warp_columns > 1) || !x.in_registers) once += 2 * r_.barrier + r_.near;
+    // Warps that share rows exchange them: write, wait, read, wait.
+    if (x.reduces && f_.warp_columns > 1) once += 4 * (r_.barrier + r_.near);
+    if (!x.in_registers) once += 2 * r_.barrier + r_.near;
     t.work += x.runs * (std::max(alone, std::ceil(each) * issue) + once);
     t.issue += x.runs * issue * each;
     if (!x.in_registers) t.near += x.runs * turns * f_.warps() * 2;

@@ -5,8 +5,8 @@
 // by mma.sync (f16, bf16) or by fused multiply-adds, and keep sums in registers as long as there
 // is room. A block takes the longest of: its warps' work, one after the other where one waits for
 // the other; the copies; the latency of copies over the stages of a ring. Blocks of one SM overlap
-// until one of its resources is busy all the time. Where the forms of tiles are chosen differently by the
-// emitter, the price is of what is said here.
+// until one of its resources is busy all the time. Where the forms of tiles are chosen differently
+// by the emitter, the price is of what is said here.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ namespace tilewright::lowering {
 struct BlockRates {
   double clock = 1e9;  ///< cycles a second
   std::int64_t sms = 1, registers = 65536, threads = 2048, blocks = 32;
-  std::int64_t shared = 0;       ///< bytes of an SM
-  double mma = 0;                ///< multiply-adds a cycle of an SM, by mma.sync; 0: none
-  double fma = 0;                ///< the same by fused multiply-adds
-  double fill = 0;               ///< bytes a cycle from L2 into an SM
-  double memory = 0;             ///< bytes a cycle from memory, all SMs together
-  double cached = 0;             ///< bytes that L2 keeps
-  double l2 = 0, dram = 0;       ///< latencies
-  double near = 0;               ///< latency of shared memory
+  std::int64_t shared = 0;  ///< bytes of an SM
+  double mma = 0;           ///< multiply-adds a cycle of an SM, by mma.sync; 0: none
+  double fma = 0;           ///< the same by fused multiply-adds
+  double fill = 0;          ///< bytes a cycle from L2 into an SM
+  double memory = 0;        ///< bytes a cycle from memory, all SMs together
+  double cached = 0;        ///< bytes that L2 keeps
+  double l2 = 0, dram = 0;  ///< latencies
+  double near = 0;          ///< latency of shared memory
   double light = 0, expensive = 0, shuffle = 0, barrier = 0;
   double launch = 0, dispatch = 0, block = 0, grid_barrier = 0;
 };

@@ -127,8 +127,8 @@ class BlockWalk {
     return r;
   }
 
-  /// How often what `box` says changes in one block, by rule 8: each turn of the innermost loop that
-  /// changes it and of all around that.
+  /// How often what `box` says changes in one block, by rule 8: each turn of the innermost loop
+  /// that changes it and of all around that.
   template <class BoxOf>
   double changes(const BoxOf& box, const Ranges& ranges) const {
     const Box first = box(ranges);
@@ -160,7 +160,8 @@ class BlockWalk {
   void visit_store(NodeId id, double runs) {
     const ScheduleNode& n = k_.node(id);
     const BlockWork::Tile& t = out_.tiles[n.buffer.index()];
-    const double bytes = static_cast<double>(t.rows * t.columns * size_of(w_.tensor(n.tensor).dtype));
+    const double bytes =
+        static_cast<double>(t.rows * t.columns * size_of(w_.tensor(n.tensor).dtype));
     (n.atomic ? phase().added : phase().stored) += runs * bytes;
     stored_.insert(n.buffer);
     needs(n.tensor);
@@ -184,7 +185,8 @@ class BlockWalk {
     const auto own = ranges_of(s_, k_, ranges, n.op);
     std::vector<std::int64_t> extents;
     double points = 1;
-    for (const Interval& i : own) extents.push_back(extent(i)), points *= static_cast<double>(extents.back());
+    for (const Interval& i : own)
+      extents.push_back(extent(i)), points *= static_cast<double>(extents.back());
     if (points == 0) return;
     for (const OutputUse& use : n.writes) {
       const auto of = [&](const Ranges& r) { return write_box(s_, k_, n.op, use.output, r); };
@@ -193,7 +195,8 @@ class BlockWalk {
       // Written where another takes its place, or at the end, without a store node.
       const Buffer& b = k_.buffer(use.buffer);
       if ((b.role != BufferRole::output && !b.leaves) || b.store.valid()) continue;
-      const double bytes = static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
+      const double bytes =
+          static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
       (b.atomic ? phase().added : phase().stored) += changes(of, ranges) * bytes;
       needs(b.tensor);
     }
@@ -219,8 +222,9 @@ class BlockWalk {
     const Operator& op = w_.op(n.op);
     if (op.inputs.size() < 2 || n.writes.empty()) return false;
     const Expr& e = op.outputs.front().value;
-    if (op.outputs.front().combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
-        e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input)
+    if (op.outputs.front().combine != Combine::sum || e.kind != Expr::Kind::call ||
+        e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
+        e.args[1].kind != Expr::Kind::input)
       return false;
     int left = e.args[0].input, right = e.args[1].input;
     const Access& out = op.outputs.front().target;

@@ -70,9 +70,7 @@ struct BlockForms {
   std::int64_t threads = 0, registers = 0, shared = 0, resident = 0;
   std::vector<std::string> tiles;
   int warps() const { return warp_rows * warp_columns; }
-  double rows_of_thread() const {
-    return 2.0 * static_cast<double>(most_rows) / warp_rows;
-  }
+  double rows_of_thread() const { return 2.0 * static_cast<double>(most_rows) / warp_rows; }
 };
 /// Fills in what it finds in `work`. A Reason where a block has no room.
 Result<BlockForms> block_forms(BlockWork& work, const BlockRates& r, int warps, int stages);
