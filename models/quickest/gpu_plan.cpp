@@ -30,7 +30,6 @@ class GpuPlanner {
     const std::size_t parts = cut_each(*q.workload).size();
     // Fewer kernels for each group where there are more groups.
     effort_ = static_cast<int>(std::clamp<std::size_t>(12000 / parts, 120, 1500));
-    others_ = parts <= kMostExact;
   }
 
   std::optional<Best> find(const Group& group) {
@@ -44,7 +43,8 @@ class GpuPlanner {
       if (rewrites_ && products.size() == 2)
         if (auto w = rewritten(group.workload, {kOnline})) blocks(w, products, {kOnline}, best);
     }
-    if (!best || (others_ && products.size() == 2))
+    // Others' plans are of these forms, or slower; their searches take seconds.
+    if (!best)
       for (const Model* m : q_.others) ask(*m, group, best);
     return best;
   }
@@ -148,7 +148,6 @@ class GpuPlanner {
   bool rewrites_;
   double working_set_;
   int effort_ = 0;
-  bool others_ = false;
 };
 
 }  // namespace

@@ -66,6 +66,9 @@ namespace {
 
 // Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
 // turn of a loop; of an element between registers and shared memory, one by one.
+// As codegen/cuda has it: threads that copy, and elements that each has under way where they are
+// copied one by one.
+constexpr double kCopyThreads = 128, kElementsAtOnce = 4;
 constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
 // Assumed: how many instructions of a warp are under way at the same time where they are
 // independent.
@@ -81,7 +84,7 @@ class Pricer {
     PhaseTime t{.blocks = p.blocks};
     for (const ProductRun& x : p.products) add(x, t);
     for (const PointsRun& x : p.points) add(x, t);
-    double first = 0, copied = 0;
+    double first = 0, copied = 0, slow = 0;
     std::map<std::size_t, std::array<double, 3>> rings;  // bytes, turns, stages
     for (const CopyRun& c : p.copies) {
       const double bytes = c.bytes * c.runs;
@@ -89,11 +92,13 @@ class Pricer {
       first = std::max(first, c.bytes / r_.fill);
       auto& ring = rings[c.buffer];
       ring[0] += bytes, ring[1] += c.runs, ring[2] = c.stages;
+      slow +=
+          c.runs * std::ceil(c.elements / (kCopyThreads * kElementsAtOnce)) * (latency_ + r_.near);
       t.work += c.runs * (2 * r_.barrier + r_.near);
       t.issue += bytes / (16 * 32) * kOfCopy / kSchedulers;
     }
     t.work += p.turns * kOfTurn;
-    t.copies = copied / r_.fill - first;  // the first tile is waited for
+    t.copies = slow + copied / r_.fill - first;  // the first tile is waited for
     for (const auto& [buffer, ring] : rings) {
       const auto [bytes, turns, stages] = ring;
       if (turns > stages)

@@ -151,10 +151,26 @@ class BlockWalk {
     t.ring = true;
     for (const Frame& f : path_)
       t.again = t.again || (f.trips > 1 && k_.node(f.loop).binding != Binding::grid);
+    const auto points = static_cast<double>(volume(box));
     phase().copies.push_back({.runs = changes(of, ranges),
-                              .bytes = static_cast<double>(volume(box) * t.element),
+                              .bytes = points * static_cast<double>(t.element),
+                              .elements = aligned(n.tensor, box) ? 0 : points,
                               .buffer = n.buffer.index()});
     needs(n.tensor);
+  }
+
+  /// Whether rows of the box begin at multiples of 16 bytes at home.
+  bool aligned(TensorId id, const Box& box) const {
+    const Tensor& t = w_.tensor(id);
+    std::int64_t stride = size_of(t.dtype);
+    for (int d = box.rank(); d-- > 0;) {
+      // The last dimension's tiles, and the distance of what other dimensions tell apart.
+      const std::int64_t moves = d + 1 == box.rank() ? extent(box[d]) * stride : stride;
+      if (extent(box[d]) < t.shape[static_cast<std::size_t>(d)] && moves % 16 != 0) return false;
+      if (d + 1 < box.rank() && extent(box[d]) > 1 && stride % 16 != 0) return false;
+      stride *= t.shape[static_cast<std::size_t>(d)];
+    }
+    return true;
   }
 
   void visit_store(NodeId id, double runs) {

@@ -35,6 +35,7 @@ struct PointsRun {
 };
 struct CopyRun {
   double runs = 1, bytes = 0;
+  double elements = 0;  ///< that are copied one by one: rows that do not begin at 16 bytes
   std::size_t buffer = 0;
   double stages = 1;  ///< found by block_forms
 };
