@@ -2,9 +2,11 @@
 // and, in small workloads, other models'.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "models/quickest/gpu.h"
 #include "models/quickest/partition.h"
+#include "models/stitching/column_roots.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -14,6 +16,7 @@ using stitching::GpuPricer;
 
 constexpr std::size_t kChoices = 12;  // of a kernel that are kept
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
+constexpr int kMostStitched = 64;     // operators of a stitched kernel
 constexpr const char* kOnline = "online-softmax";
 
 double bytes_of(const Workload& w) {
@@ -29,7 +32,30 @@ class GpuPlanner {
     device_.machine = q.machine;
     const std::size_t parts = cut_each(*q.workload).size();
     // Fewer kernels for each group where there are more groups.
-    effort_ = static_cast<int>(std::clamp<std::size_t>(12000 / parts, 120, 1500));
+    effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / parts, 60, 700));
+    if (auto graph = stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}))) {
+      graph_ = std::make_shared<const stitching::Graph>(std::move(graph).value());
+      vertex_.assign(q.workload->operators().size(), -1);
+      for (int v = 0; v < graph_->size(); ++v) vertex_[graph_->vertex(v).op.index()] = v;
+    }
+  }
+
+  /// Of operators without products: a launch and their bytes at memory's rate. The search for a
+  /// stitched kernel takes tens of milliseconds.
+  std::optional<double> rough(const Part& ops) const {
+    if (graph_ == nullptr) return std::nullopt;
+    stitching::Pattern pattern;
+    for (OpId op : ops) {
+      if (graph_->vertex(vertex_[op.index()]).kind == stitching::Kind::product) return std::nullopt;
+      pattern.push_back(vertex_[op.index()]);
+    }
+    std::ranges::sort(pattern);
+    const auto parts = stitching::components_of(*graph_, pattern, kMostStitched);
+    if (!parts) return std::numeric_limits<double>::infinity();
+    double bytes = 0;
+    for (const stitching::Component& c : *parts) bytes += stitching::memory_bytes(*graph_, c);
+    return (device_.launch + device_.block + device_.dram) / device_.clock_hz +
+           bytes / device_.dram_bytes_per_second;
   }
 
   std::optional<Best> find(const Group& group) {
@@ -44,7 +70,7 @@ class GpuPlanner {
         if (auto w = rewritten(group.workload, {kOnline})) blocks(w, products, {kOnline}, best);
     }
     // Others' plans are of these forms, or slower; their searches take seconds.
-    if (!best)
+    if (!best && group.ops.size() == 1)
       for (const Model* m : q_.others) ask(*m, group, best);
     return best;
   }
@@ -148,6 +174,8 @@ class GpuPlanner {
   bool rewrites_;
   double working_set_;
   int effort_ = 0;
+  std::shared_ptr<const stitching::Graph> graph_;  ///< of the whole workload
+  std::vector<int> vertex_;                        ///< by operator
 };
 
 }  // namespace
@@ -162,7 +190,9 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   // Where the parts' rewrites make no rewrite of the whole, without them.
   for (const bool rewrites : {true, false}) {
     GpuPlanner planner(q, *device, rewrites);
-    Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
+    Partitioner partitioner(
+        q.workload, [&](const Group& g) { return planner.find(g); },
+        [&](const Part& ops) { return planner.rough(ops); });
     const Result<Partition> found = partitioner.run();
     if (!found) return Reason{found.reason()};
     Result<Proposal> joined = joined_proposal(q, *found);

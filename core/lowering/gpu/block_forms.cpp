@@ -232,9 +232,13 @@ class Forms {
     for (BlockPhase& p : work_.phases)
       for (CopyRun& c : p.copies)
         c.stages = c.buffer < turns.size() ? static_cast<double>(turns[c.buffer]) : 4;
-    f_.resident = std::min({r_.blocks, r_.threads / f_.threads,
-                            r_.registers / (f_.threads * round_up(f_.registers, 8)),
-                            r_.shared / (f_.shared + kReserved)});
+    const auto resident = [&](std::int64_t registers) {
+      return std::min({r_.blocks, r_.threads / f_.threads,
+                       r_.registers / (f_.threads * round_up(registers, 8)),
+                       r_.shared / (f_.shared + kReserved)});
+    };
+    f_.resident = resident(f_.registers);
+    f_.crowded = std::max<std::int64_t>(1, resident(ceil_div(6 * f_.registers, 5)));
     if (f_.resident < 1) return Reason{"its threads need more registers than an SM has"};
     return f_;
   }

@@ -64,11 +64,13 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
 
 namespace {
 
+// As codegen/cuda has it: threads that copy, and elements that each has under way where they are
+// copied one by one. Cycles of such a tile beside its elements', and times their latency: chosen by
+// the recording of 2026-11-24 (h200-planned.json, tensors whose rows begin anywhere).
+constexpr double kCopyThreads = 128, kElementsAtOnce = 4;
+constexpr double kElementTile = 1000, kElementLatency = 1.5;
 // Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
 // turn of a loop; of an element between registers and shared memory, one by one.
-// As codegen/cuda has it: threads that copy, and elements that each has under way where they are
-// copied one by one.
-constexpr double kCopyThreads = 128, kElementsAtOnce = 4;
 constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
 // Assumed: how many instructions of a warp are under way at the same time where they are
 // independent.
@@ -92,8 +94,10 @@ class Pricer {
       first = std::max(first, c.bytes / r_.fill);
       auto& ring = rings[c.buffer];
       ring[0] += bytes, ring[1] += c.runs, ring[2] = c.stages;
-      slow +=
-          c.runs * std::ceil(c.elements / (kCopyThreads * kElementsAtOnce)) * (latency_ + r_.near);
+      if (c.elements > 0)
+        slow +=
+            c.runs * (kElementTile + kElementLatency * (latency_ + r_.near) *
+                                         std::ceil(c.elements / (kCopyThreads * kElementsAtOnce)));
       t.work += c.runs * (2 * r_.barrier + r_.near);
       t.issue += bytes / (16 * 32) * kOfCopy / kSchedulers;
     }
@@ -232,7 +236,10 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
                               p.blocks, r.sms * t.resident)};
     t.phases.push_back(price.phase(p, t.resident));
-    seconds += t.phases.back().seconds;
+    // What ptxas gives a thread is known to a fifth: half the time as if it were that much more.
+    const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
+                                                       : t.phases.back().seconds;
+    seconds += (t.phases.back().seconds + crowded) / 2;
   }
   cycles += work.barriers * r.grid_barrier;
   t.seconds = cycles / r.clock + std::max(seconds, t.memory);

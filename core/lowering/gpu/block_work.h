@@ -69,6 +69,7 @@ struct BlockForms {
   int warp_rows = 1, warp_columns = 1;
   std::int64_t most_rows = 1;  ///< in blocks of 16
   std::int64_t threads = 0, registers = 0, shared = 0, resident = 0;
+  std::int64_t crowded = 0;  ///< resident, were it a fifth more registers
   std::vector<std::string> tiles;
   int warps() const { return warp_rows * warp_columns; }
   double rows_of_thread() const { return 2.0 * static_cast<double>(most_rows) / warp_rows; }
