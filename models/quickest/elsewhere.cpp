@@ -1,6 +1,6 @@
-// The plan where the machine is no processor: the fastest of what others propose of the whole and
-// of its parts, each at the longest of the times that models give it: what one leaves out, another
-// has.
+// The plan where the machine is no processor, nor a GPU whose file has the numbers of gpu_time.h:
+// the fastest of what others propose of the whole and of its parts, each at the longest of the
+// times that models give it: what one leaves out, another has.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -186,12 +186,21 @@ class Chooser {
 
 }  // namespace
 
+/// GPUs whose machine file has the numbers of models/stitching/gpu_time.h.
+static bool has_own_time(const Question& q) {
+  return q.machine->kind == "gpu" && stitching::GpuPricer::of(q.workload, *q.machine).ok();
+}
+
 Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) {
-  return q.machine->kind == "gpu" ? propose_on_gpu(q, settings) : Chooser(q).run();
+  if (!has_own_time(q)) return Chooser(q).run();
+  Result<Proposal> own = propose_on_gpu(q, settings);
+  if (own) return own;
+  Result<Proposal> others = Chooser(q).run();
+  return others ? others : own;
 }
 
 Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings&) {
-  if (q.machine->kind == "gpu") return price_on_gpu(q, plan);
+  if (has_own_time(q)) return price_on_gpu(q, plan);
   std::optional<Price> longest;
   for (const Model* m : q.others) {
     if (!m->times || m->price == nullptr) continue;

@@ -32,7 +32,7 @@ class GpuPlanner {
     device_.machine = q.machine;
     const std::size_t parts = cut_each(*q.workload).size();
     // Fewer kernels for each group where there are more groups.
-    effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / parts, 60, 700));
+    effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / parts, 60, 800));
     if (auto graph = stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}))) {
       graph_ = std::make_shared<const stitching::Graph>(std::move(graph).value());
       vertex_.assign(q.workload->operators().size(), -1);
@@ -93,7 +93,7 @@ class GpuPlanner {
       if (!t) return std::nullopt;
       return Choice{.kernel = std::move(k), .seconds = t->seconds};
     };
-    std::vector<Choice> all = Descent<Choice>(priced, effort_).run(forms);
+    std::vector<Choice> all = Descent<Choice>(priced, effort_).all_or_run(forms);
     int refused = 0;
     while (!all.empty() && refused < kMostRefused) {
       if (best && all.front().seconds >= best->seconds) return;

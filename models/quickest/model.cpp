@@ -239,7 +239,9 @@ Model model() {
       .assumptions = {"constants are the machine file's, as `calibrate` measures them; what it "
                       "does not say is assumed and listed in the answer",
                       "what a loop's body touches stays in a cache for the next iteration where "
-                      "it fits; of the waits that overlap, a quarter of the shorter ones is seen"},
+                      "it fits; of the waits that overlap, a quarter of the shorter ones is seen",
+                      "on a GPU: blocks' tiles lie about as the CUDA target lays them out; tensors "
+                      "that fit L2 together are there when a kernel begins"},
       .options = options(),
       .times = true,
       .propose = propose,

@@ -49,6 +49,21 @@ class Descent {
   Descent(std::function<std::optional<Found>(Kernel)> priced, int effort)
       : priced_(std::move(priced)), left_(effort) {}
 
+  /// Every kernel of the forms where they are few enough; else every form once as it begins, those
+  /// within three times the best further. Fastest first.
+  std::vector<Found> all_or_run(std::vector<Form>& forms) {
+    std::size_t count = 0;
+    for (const Form& f : forms) {
+      std::size_t own = 1;
+      for (const Variable& v : f.variables) own *= v.steps.size();
+      count += own;
+    }
+    if (std::cmp_greater(count, left_)) return run(forms);
+    for (Form& f : forms) every(f, 0);
+    std::ranges::stable_sort(found_, {}, &Found::seconds);
+    return std::move(found_);
+  }
+
   /// Every form once as it begins, those within three times the best further. Fastest first.
   std::vector<Found> run(std::vector<Form>& forms) {
     std::vector<std::pair<double, std::size_t>> order;
@@ -64,6 +79,14 @@ class Descent {
   }
 
  private:
+  void every(Form& f, std::size_t v) {
+    if (v == f.variables.size()) return void(price(f));
+    for (f.variables[v].at = 0; f.variables[v].at < f.variables[v].steps.size();
+         ++f.variables[v].at)
+      every(f, v + 1);
+    f.variables[v].at = 0;
+  }
+
   std::optional<double> price(const Form& f) {
     Kernel kernel = f.kernel(f.variables);
     std::string text = to_text(kernel.tree);
