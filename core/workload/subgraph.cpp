@@ -76,8 +76,14 @@ std::vector<TensorId> tensors_of_one_block(const Workload& w, const Operator& op
 
 /// A running operator and what makes the factors that it rescales by are on one side or the other.
 std::optional<Fault> parted_rescaling(const Workload& w, const std::vector<bool>& in) {
+  const auto near = [&](OpId op) {
+    return in[op.index()] || std::ranges::any_of(w.op(op).inputs, [&](const Access& a) {
+             const OpId producer = w.producer(a.tensor);
+             return producer.valid() && in[producer.index()];
+           });
+  };
   for (OpId op : w.topological_order())
-    for (TensorId t : tensors_of_one_block(w, w.op(op))) {
+    for (TensorId t : near(op) ? tensors_of_one_block(w, w.op(op)) : std::vector<TensorId>()) {
       const OpId producer = w.producer(t);
       if (in[producer.index()] == in[op.index()]) continue;
       return Fault{op,

@@ -1,6 +1,6 @@
-// The plan where the machine is no processor: the fastest of what others propose of the whole and
-// of its parts, each at the longest of the times that models give it: what one leaves out, another
-// has.
+// The plan where the machine is no processor, nor a GPU whose file has the numbers of gpu_time.h:
+// the fastest of what others propose of the whole and of its parts, each at the longest of the
+// times that models give it: what one leaves out, another has.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -8,9 +8,10 @@
 #include "core/base/format.h"
 #include "core/plan/join.h"
 #include "core/workload/cut.h"
-#include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
+#include "models/quickest/gpu.h"
 #include "models/quickest/model.h"
+#include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -21,16 +22,6 @@ struct Candidate {
   PartPlan part;
   std::optional<double> seconds;  ///< the longest that a model gives it
 };
-
-std::shared_ptr<const Workload> after(std::shared_ptr<const Workload> w,
-                                      const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    const Result<Workload> next = tilewright::apply(name, *w);
-    if (!next) return nullptr;
-    w = std::make_shared<const Workload>(*next);
-  }
-  return w;
-}
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
   Question of = q;
@@ -123,7 +114,7 @@ class Chooser {
           refused_[m->name] = proposal.reason();
           continue;
         }
-        const auto own = after(w, proposal->rewrites);
+        const auto own = rewritten(w, proposal->rewrites);
         if (own == nullptr) continue;
         const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
         if (!s) continue;
@@ -195,9 +186,21 @@ class Chooser {
 
 }  // namespace
 
-Result<Proposal> propose_elsewhere(const Question& q, const Settings&) { return Chooser(q).run(); }
+/// GPUs whose machine file has the numbers of models/stitching/gpu_time.h.
+static bool has_own_time(const Question& q) {
+  return q.machine->kind == "gpu" && stitching::GpuPricer::of(q.workload, *q.machine).ok();
+}
+
+Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) {
+  if (!has_own_time(q)) return Chooser(q).run();
+  Result<Proposal> own = propose_on_gpu(q, settings);
+  if (own) return own;
+  Result<Proposal> others = Chooser(q).run();
+  return others ? others : own;
+}
 
 Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings&) {
+  if (has_own_time(q)) return price_on_gpu(q, plan);
   std::optional<Price> longest;
   for (const Model* m : q.others) {
     if (!m->times || m->price == nullptr) continue;

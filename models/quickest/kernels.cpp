@@ -5,22 +5,10 @@
 
 #include "core/base/format.h"
 #include "models/quickest/quickest.h"
+#include "models/quickest/search.h"
 
 namespace tilewright::quickest {
 namespace {
-
-/// A loop of the tree whose step is searched for.
-struct Variable {
-  std::string loop;
-  std::vector<std::int64_t> steps;  ///< to try, descending
-  std::size_t at = 0;
-};
-
-/// A tree with holes: steps are those of the variables.
-struct Form {
-  std::vector<Variable> variables;
-  std::function<Kernel(const std::vector<Variable>&)> kernel;
-};
 
 /// As even as pieces can be, rounded up to whole multiples.
 std::vector<std::int64_t> steps_of(std::int64_t extent, std::int64_t multiple, std::int64_t least,
@@ -37,68 +25,18 @@ std::vector<std::int64_t> steps_of(std::int64_t extent, std::int64_t multiple, s
   return {steps.begin(), steps.end()};
 }
 
-/// The step nearest to a size.
-std::size_t nearest_step(const std::vector<std::int64_t>& steps, std::int64_t size) {
-  std::size_t best = 0;
-  for (std::size_t i = 0; i < steps.size(); ++i)
-    if (std::abs(steps[i] - size) < std::abs(steps[best] - size)) best = i;
-  return best;
-}
-
 class Search {
  public:
   Search(const Question& q, const Group& g, const Rates& r,
          const std::function<std::optional<Choice>(Kernel)>& priced, int effort)
-      : q_(q), w_(*g.workload), r_(r), priced_(priced), left_(effort) {}
+      : q_(q), w_(*g.workload), r_(r), priced_(priced), effort_(effort) {}
 
   std::vector<Choice> run() {
     std::vector<Form> forms = all_forms();
-    // Every form once as it begins, the best ones further.
-    std::vector<std::pair<double, std::size_t>> order;
-    for (std::size_t f = 0; f < forms.size() && left_ > 0; ++f)
-      if (const auto seconds = price(forms[f])) order.emplace_back(*seconds, f);
-    std::ranges::sort(order);
-    for (const auto& [seconds, f] : order) {
-      if (left_ <= 0) break;
-      if (seconds > 3 * order.front().first) break;
-      descend(forms[f], seconds);
-    }
-    std::ranges::stable_sort(found_, {}, &Choice::seconds);
-    return std::move(found_);
+    return Descent<Choice>(priced_, effort_).run(forms);
   }
 
  private:
-  std::optional<double> price(const Form& f) {
-    Kernel kernel = f.kernel(f.variables);
-    if (!seen_.insert(to_text(kernel.tree)).second) return std::nullopt;
-    --left_;
-    auto choice = priced_(std::move(kernel));
-    if (!choice) return std::nullopt;
-    found_.push_back(std::move(*choice));
-    return found_.back().seconds;
-  }
-
-  /// Along one loop after the other, until no other step of any is better.
-  void descend(Form& f, double best) {
-    for (bool better = true; better && left_ > 0;) {
-      better = false;
-      for (std::size_t v = 0; v < f.variables.size() && left_ > 0; ++v) {
-        Variable& x = f.variables[v];
-        const std::size_t from = x.at;
-        std::size_t at = from;
-        for (const int way : {1, -1})
-          for (std::size_t next = from, tries = 0; tries < 3 && left_ > 0; ++tries) {
-            if (way < 0 ? next == 0 : next + 1 == x.steps.size()) break;
-            next = way < 0 ? next - 1 : next + 1;
-            x.at = next;
-            const auto seconds = price(f);
-            if (seconds && *seconds < best) best = *seconds, at = next, better = true;
-          }
-        x.at = at;
-      }
-    }
-  }
-
   // ---- forms ------------------------------------------------------------------------------------
 
   std::string name() const { return w_.op(w_.topological_order().back()).name; }
@@ -149,12 +87,6 @@ class Search {
     Variable v{loop_name(l), steps_of(extent(l), 1, 1, INT64_MAX)};
     v.at = nearest_step(v.steps, begin);
     return v;
-  }
-
-  static Node nest(const std::vector<std::pair<const Variable*, Binding>>& loops, Node body) {
-    for (auto l = loops.rbegin(); l != loops.rend(); ++l)
-      body = loop(l->first->loop, std::move(body), l->first->steps[l->first->at], l->second);
-    return body;
   }
 
   /// One product: every order of its loops in which threads can share the outermost one.
@@ -295,10 +227,8 @@ class Search {
   const Workload& w_;
   const Rates& r_;
   const std::function<std::optional<Choice>(Kernel)>& priced_;
-  int left_;
+  int effort_;
   std::string level_;
-  std::set<std::string> seen_;
-  std::vector<Choice> found_;
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <chrono>
 
 #include "core/base/format.h"
-#include "core/workload/rewrite/rewrite.h"
 #include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
@@ -18,28 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kChoices = 12;  // of a kernel that are kept
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
-
-std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
-                                 const Question& q) {
-  try {
-    Result<Schedule> s = resolve(plan, std::move(w), q.machine);
-    if (!s || misfit(*s)) return std::nullopt;
-    return std::move(s).value();
-  } catch (const InputError&) {
-    return std::nullopt;  // a tree that is no plan of this workload
-  }
-}
-
-/// The workload after rewrites; nothing where one does not apply.
-std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
-                                          const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    const Result<Workload> next = tilewright::apply(name, *w);
-    if (!next) return nullptr;
-    w = std::make_shared<const Workload>(*next);
-  }
-  return w;
-}
+constexpr double kNearLeast = 1.05;   // of least_seconds: nobody else is asked
 
 class Planner {
  public:
@@ -48,11 +26,12 @@ class Planner {
     const auto operators =
         static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
     effort_ = std::clamp(320 / operators, 16, 160);
+    others_ = cut_each(*q.workload).size() <= kMostExact;
   }
 
   std::optional<Best> find(const Group& group) {
     std::optional<Best> best = own(group);
-    if (asks(group))
+    if (asks(group, best))
       for (const Model* m : q_.others) try_model(*m, group, best);
     return best;
   }
@@ -82,8 +61,12 @@ class Planner {
     return best;
   }
 
-  /// Others are asked about what their papers plan: products with something around them.
-  bool asks(const Group& group) const {
+  /// Others are asked about what their papers plan: products with something around them. Their
+  /// searches take up to seconds a group, so that they are asked in small workloads only, and not
+  /// where no kernel can be much faster than the one that is known.
+  bool asks(const Group& group, const std::optional<Best>& best) const {
+    if (!others_ || (best && best->seconds < kNearLeast * least_seconds(*group.workload, r_)))
+      return false;
     const auto products =
         std::ranges::count_if(group.ops, [&](OpId op) { return q_.workload->is_contraction(op); });
     return products == 2 || (products == 1 && product_window(group));
@@ -131,6 +114,7 @@ class Planner {
   const Question& q_;
   const Rates& r_;
   int effort_;
+  bool others_ = true;  ///< whether other models are asked
 };
 
 /// Bytes into the level that is planned for, by tensor; those of other levels are in the detail.
@@ -173,27 +157,6 @@ ordered_json time_json(const Rates& r, const KernelTime& t) {
   return json;
 }
 
-ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges) {
-  ordered_json all = ordered_json::array();
-  for (const Edge& e : edges) {
-    std::string why = "one kernel would not be legal, or is none that is searched for";
-    if (e.together && e.apart)
-      why = formatted("{} {:.3g} us, {} {:.3g} us", e.fused ? "fused" : "apart",
-                      1e6 * (e.fused ? *e.together : *e.apart), e.fused ? "apart" : "fused",
-                      1e6 * (e.fused ? *e.apart : *e.together));
-    else if (e.together)
-      why = "the operators cannot be parted";
-    all.push_back({{"tensor", w.tensor(e.tensor).name},
-                   {"from", w.op(e.from).name},
-                   {"to", w.op(e.to).name},
-                   {"fused", e.fused},
-                   {"seconds_fused", or_null(e.together)},
-                   {"seconds_apart", or_null(e.apart)},
-                   {"why", why}});
-  }
-  return all;
-}
-
 Result<Proposal> propose(const Question& q, const Settings& settings) {
   const auto begun = std::chrono::steady_clock::now();
   const Result<Rates> r = rates_of(q);
@@ -202,21 +165,9 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   const Result<Partition> found = partitioner.run();
   if (!found) return Reason{found.reason()};
-  std::vector<PartPlan> parts;
-  for (std::size_t g = 0; g < found->groups.size(); ++g) {
-    const auto w = rewritten(found->groups[g].workload, found->best[g].rewrites);
-    TW_CHECK(w != nullptr, "a rewrite applied once and not again");
-    parts.push_back({.part = *w,
-                     .plan = found->best[g].plan,
-                     .rewrites = found->best[g].rewrites,
-                     .by = found->best[g].by.empty() ? "tilewright" : found->best[g].by});
-  }
-  Result<JoinedPlan> joined = join_plans(*q.workload, parts);
+  Result<Proposal> joined = joined_proposal(q, *found);
   if (!joined) return Reason{joined.reason()};
-  Proposal out;
-  out.plan = joined->plan;
-  out.rewrites = joined->rewrites;
-  out.level = q.planned_level();
+  Proposal out = std::move(joined).value();
   if (!q.level && !out.plan.kernels.empty() && !out.plan.kernels.front().level.empty())
     if (const auto named = q.machine->find(out.plan.kernels.front().level)) out.level = *named;
   const auto whole = rewritten(q.workload, out.rewrites);
@@ -225,16 +176,6 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   std::vector<KernelTime> times;
   for (const ScheduledKernel& k : schedule->kernels) times.push_back(kernel_time(*schedule, k, *r));
   out.price.traffic = traffic_of(q, *whole, *r, out.level, times);
-  out.choices = [best = found->best, part_of = joined->part_of,
-                 plan = out.plan](std::size_t kernel) {
-    std::vector<KernelChoice> all;
-    const Best& b = best[part_of[kernel]];
-    if (b.plan.kernels.size() > 1) return all;
-    for (const Choice& c : b.others) all.push_back({.kernel = c.kernel, .seconds = c.seconds});
-    for (KernelChoice& c : all)
-      c.kernel.name = plan.kernels[kernel].name, c.kernel.by = plan.kernels[kernel].by;
-    return all;
-  };
   double bytes = 0;
   for (const KernelTime& t : times)
     if (!t.bytes.empty()) bytes += t.bytes.back();
@@ -249,11 +190,7 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
     one.update(time_json(*r, times[k]));
     out.detail["kernels_predicted"].push_back(std::move(one));
   }
-  if (settings.flag("why"))
-    out.detail["edges"] = edges_json(*q.workload, partitioner.edges(*found));
-  out.detail["partitions"] =
-      found->exact ? "all into connected parts" : "grown along edges that gain";
-  out.detail["groups_priced"] = found->priced;
+  describe(partitioner, *found, settings.flag("why"), out.detail);
   out.detail["assumed"] = r->assumed;
   out.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
@@ -302,7 +239,9 @@ Model model() {
       .assumptions = {"constants are the machine file's, as `calibrate` measures them; what it "
                       "does not say is assumed and listed in the answer",
                       "what a loop's body touches stays in a cache for the next iteration where "
-                      "it fits; of the waits that overlap, a quarter of the shorter ones is seen"},
+                      "it fits; of the waits that overlap, a quarter of the shorter ones is seen",
+                      "on a GPU: blocks' tiles lie about as the CUDA target lays them out; tensors "
+                      "that fit L2 together are there when a kernel begins"},
       .options = options(),
       .times = true,
       .propose = propose,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <queue>
+#include <tuple>
 
 #include "core/plan/names.h"
 #include "core/workload/subgraph.h"
@@ -10,14 +12,13 @@ namespace tilewright::quickest {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::size_t kMostExact = 7;       // parts of which every partition is considered
 constexpr std::size_t kMostOperators = 24;  // of a kernel
 constexpr int kMostProducts = 2;            // of a kernel
 
 }  // namespace
 
-Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find)
-    : w_(std::move(w)), find_(std::move(find)) {}
+Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough)
+    : w_(std::move(w)), find_(std::move(find)), rough_(std::move(rough)) {}
 
 /// Names replaced by their first appearance: groups of one signature have the same plans.
 std::string Partitioner::signature(const Workload& part) const {
@@ -90,11 +91,21 @@ double Partitioner::seconds(const Part& ops) {
   return best == nullptr ? kNever : best->seconds;
 }
 
-bool Partitioner::may_join(const Part& ops) const {
+double Partitioner::about(const Part& ops) {
+  if (!rough_) return seconds(ops);
+  const auto known = rough_known_.find(ops);
+  if (known != rough_known_.end()) return known->second;
+  const auto guess = rough_(ops);
+  return rough_known_[ops] = guess ? *guess : seconds(ops);
+}
+
+bool Partitioner::small(const Part& ops) const {
   if (ops.size() > kMostOperators) return false;
   const auto products = std::ranges::count_if(ops, [&](OpId op) { return w_->is_contraction(op); });
-  return products <= kMostProducts && !no_subgraph(*w_, ops);
+  return products <= kMostProducts;
 }
+
+bool Partitioner::may_join(const Part& ops) const { return small(ops) && !no_subgraph(*w_, ops); }
 
 bool Partitioner::connected(const Part& ops) const {
   std::set<OpId> seen{ops.front()};
@@ -195,40 +206,140 @@ bool Partitioner::acyclic(const std::vector<Part>& parts) const {
   return done == parts.size();
 }
 
+namespace {
+
+/// Parts as nodes of a graph whose edges are tensors; parts are joined, and joined ones are dead.
+class Joining {
+ public:
+  Joining(const Workload& w, std::vector<Part> parts)
+      : w_(w), parts_(std::move(parts)), alive_(parts_.size(), true) {
+    std::size_t at = 0;
+    position_.resize(w.operators().size());
+    part_of_.resize(w.operators().size());
+    for (OpId op : w.topological_order()) position_[op.index()] = at++;
+    for (std::size_t p = 0; p < parts_.size(); ++p) enter(p);
+  }
+
+  const Part& part(std::size_t p) const { return parts_[p]; }
+  bool alive(std::size_t p) const { return alive_[p]; }
+  std::size_t size() const { return parts_.size(); }
+
+  std::set<std::size_t> after(std::size_t p) const {
+    std::set<std::size_t> all;
+    for (OpId op : parts_[p])
+      for (const Output& o : w_.op(op).outputs)
+        for (OpId reader : w_.consumers(o.target.tensor))
+          if (part_of_[reader.index()] != p) all.insert(part_of_[reader.index()]);
+    return all;
+  }
+  std::set<std::size_t> before(std::size_t p) const {
+    std::set<std::size_t> all;
+    for (OpId op : parts_[p])
+      for (const Access& x : w_.op(op).inputs)
+        if (const OpId maker = w_.producer(x.tensor); maker.valid() && part_of_[maker.index()] != p)
+          all.insert(part_of_[maker.index()]);
+    return all;
+  }
+
+  /// Whether a way leads from a to b through another part: as one, they would wait for it.
+  bool around(std::size_t a, std::size_t b) const {
+    std::vector<std::size_t> open;
+    std::set<std::size_t> seen{a, b};
+    const auto meet = [&](std::size_t from) {
+      for (std::size_t next : after(from)) {
+        if (next == b && from != a) return true;
+        // What begins after all of b does not lead to it.
+        if (first_[next] < last_[b] && seen.insert(next).second) open.push_back(next);
+      }
+      return false;
+    };
+    if (meet(a)) return true;
+    while (!open.empty()) {
+      const std::size_t p = open.back();
+      open.pop_back();
+      if (meet(p)) return true;
+    }
+    return false;
+  }
+
+  std::size_t join(std::size_t a, std::size_t b, Part both) {
+    alive_[a] = alive_[b] = false;
+    parts_.push_back(std::move(both));
+    alive_.push_back(true);
+    enter(parts_.size() - 1);
+    return parts_.size() - 1;
+  }
+
+  std::vector<Part> left() const {
+    std::vector<Part> all;
+    for (std::size_t p = 0; p < parts_.size(); ++p)
+      if (alive_[p]) all.push_back(parts_[p]);
+    return all;
+  }
+
+ private:
+  void enter(std::size_t p) {
+    std::size_t first = w_.operators().size(), last = 0;
+    for (OpId op : parts_[p]) {
+      part_of_[op.index()] = p;
+      first = std::min(first, position_[op.index()]);
+      last = std::max(last, position_[op.index()]);
+    }
+    first_.push_back(first), last_.push_back(last);
+  }
+
+  const Workload& w_;
+  std::vector<Part> parts_;
+  std::vector<bool> alive_;
+  std::vector<std::size_t> position_, part_of_, first_, last_;
+};
+
+}  // namespace
+
 /// Joins the two parts that gain most, until no two gain.
 std::vector<Part> Partitioner::grown(std::vector<Part> parts) {
-  std::map<std::pair<Part, Part>, double> gains;
-  for (;;) {
-    std::map<OpId, std::size_t> part_of;
-    for (std::size_t p = 0; p < parts.size(); ++p)
-      for (OpId op : parts[p]) part_of[op] = p;
-    double most = 0;
-    std::pair<std::size_t, std::size_t> which;
-    std::set<std::pair<std::size_t, std::size_t>> tried;
-    for (const auto& [op, p] : part_of)
-      for (const Access& x : w_->op(op).inputs) {
-        const OpId maker = w_->producer(x.tensor);
-        if (!maker.valid() || part_of[maker] == p || !tried.insert({part_of[maker], p}).second)
-          continue;
-        const Part& a = parts[part_of[maker]];
-        const Part& b = parts[p];
-        auto [gain, fresh] = gains.try_emplace({a, b}, 0.0);
-        if (fresh) {
-          const Part both = joined(a, b);
-          gain->second = may_join(both) ? seconds(a) + seconds(b) - seconds(both) : -1;
-        }
-        if (gain->second > most) most = gain->second, which = {part_of[maker], p};
-      }
-    if (most <= 0) return parts;
-    std::vector<Part> next = parts;
-    const std::size_t later = std::max(which.first, which.second);
-    next[std::min(which.first, which.second)] = joined(parts[which.first], parts[which.second]);
-    next.erase(next.begin() + static_cast<long>(later));
-    if (acyclic(next))
-      parts = std::move(next);
-    else
-      gains[{parts[which.first], parts[which.second]}] = -1;
+  Joining all(*w_, std::move(parts));
+  struct Pair {
+    double gain;
+    std::size_t a, b;
+    bool operator<(const Pair& o) const {
+      return std::tuple(gain, o.a, o.b) < std::tuple(o.gain, a, b);  // ties: the first ones
+    }
+  };
+  std::priority_queue<Pair> pairs;
+  const auto consider = [&](std::size_t a, std::size_t b) {
+    const Part both = joined(all.part(a), all.part(b));
+    if (!small(both) || all.around(a, b)) return;
+    const double gain = about(all.part(a)) + about(all.part(b)) - about(both);
+    if (gain > 0) pairs.push({gain, a, b});
+  };
+  for (std::size_t p = 0, count = all.size(); p < count; ++p)
+    for (std::size_t next : all.after(p)) consider(p, next);
+  while (!pairs.empty()) {
+    const auto [gain, a, b] = pairs.top();
+    pairs.pop();
+    if (!all.alive(a) || !all.alive(b) || all.around(a, b)) continue;
+    Part both = joined(all.part(a), all.part(b));
+    halves_[both] = {all.part(a), all.part(b)};
+    const std::size_t p = all.join(a, b, std::move(both));
+    for (std::size_t x : all.before(p)) consider(x, p);
+    for (std::size_t x : all.after(p)) consider(p, x);
   }
+  return all.left();
+}
+
+/// The part, or what it was joined of where that is faster after all.
+std::vector<Part> Partitioner::settled(const Part& part) {
+  constexpr double kBelieved = 1.25;  // times the rough seconds
+  const auto halves = halves_.find(part);
+  if (halves == halves_.end()) return {part};
+  const double whole = seconds(part);
+  if (whole < kBelieved * about(part)) return {part};
+  std::vector<Part> apart = settled(Part(halves->second.first));
+  for (Part& p : settled(Part(halves->second.second))) apart.push_back(std::move(p));
+  double sum = 0;
+  for (const Part& p : apart) sum += seconds(p);
+  return sum < whole ? apart : std::vector<Part>{part};
 }
 
 /// Two products and what lies between, where that beats what they were taken apart into.
@@ -239,11 +350,11 @@ void Partitioner::with_pairs(std::vector<Part>& parts) {
     Part covered;
     for (const Part& p : parts)
       if (std::ranges::includes(pair, p)) {
-        apart += seconds(p);
+        apart += about(p);
         covered.insert(covered.end(), p.begin(), p.end());
       }
     std::ranges::sort(covered);
-    if (covered != pair || seconds(pair) >= apart) continue;
+    if (covered != pair || about(pair) >= apart) continue;
     std::vector<Part> next = parts;
     std::erase_if(next, [&](const Part& p) { return std::ranges::includes(pair, p); });
     next.push_back(pair);
@@ -259,6 +370,12 @@ Result<Partition> Partitioner::run() {
   if (!out.exact) {
     with_pairs(parts);
     parts = grown(std::move(parts));
+  }
+  if (rough_ && !out.exact) {
+    std::vector<Part> all;
+    for (const Part& p : parts)
+      for (Part& s : settled(p)) all.push_back(std::move(s));
+    parts = std::move(all);
   }
   std::ranges::sort(parts);
   for (const Part& p : parts) {

@@ -11,6 +11,9 @@
 
 namespace tilewright::quickest {
 
+/// Parts of a workload of which every partition is considered.
+constexpr std::size_t kMostExact = 7;
+
 /// What is known of a group: the best plan of it, and others behind it.
 struct Best {
   double seconds = 0;
@@ -23,6 +26,8 @@ struct Best {
 
 /// Finds the best plan of a group; nothing where it has none.
 using Finder = std::function<std::optional<Best>(const Group&)>;
+/// About what a group takes, infinity where it is no kernel; nothing where the Finder alone knows.
+using Rough = std::function<std::optional<double>(const Part&)>;
 
 struct Edge {
   TensorId tensor;
@@ -43,19 +48,23 @@ struct Partition {
 /// Groups of equal structure are looked up once.
 class Partitioner {
  public:
-  Partitioner(std::shared_ptr<const Workload> w, Finder find);
+  Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough = {});
 
   /// A Reason where an operator has no plan at all. Every partition into connected parts where
   /// there are few operators; else parts are joined along the edge that gains most, as long as one
-  /// gains, and what contractions and what lies between them would be together is tried.
+  /// gains, and what contractions and what lies between them would be together is tried. Where
+  /// there is a Rough, it says what gains, and what it was wrong about is taken apart again.
   Result<Partition> run();
   /// Of every tensor between operators: whether they share a kernel, and what the other choice
   /// would cost.
   std::vector<Edge> edges(const Partition& p);
+  const Workload& workload() const { return *w_; }
 
  private:
   const Best* best_of(const Part& ops);
   double seconds(const Part& ops);  ///< infinity where there is no plan
+  double about(const Part& ops);    ///< the same, by Rough where it knows
+  bool small(const Part& ops) const;
   bool may_join(const Part& ops) const;
   bool connected(const Part& ops) const;
   bool acyclic(const std::vector<Part>& parts) const;
@@ -64,13 +73,31 @@ class Partitioner {
   std::vector<Part> all_partitions_best(const std::vector<Part>& atoms);
   std::vector<Part> grown(std::vector<Part> parts);
   void with_pairs(std::vector<Part>& parts);
+  std::vector<Part> settled(const Part& part);
   std::optional<Best> renamed(const Best& known, const Workload& like, const Workload& now) const;
 
   std::shared_ptr<const Workload> w_;
   Finder find_;
+  Rough rough_;
+  std::map<Part, double> rough_known_;
+  std::map<Part, std::pair<Part, Part>> halves_;  ///< what a part was joined of
   std::map<Part, std::optional<Best>> known_;
   std::map<std::string, std::pair<std::shared_ptr<const Workload>, std::optional<Best>>> shapes_;
   std::size_t priced_ = 0;
 };
+
+// ---- joined.cpp -----------------------------------------------------------------------------
+
+/// Nothing where the plan is none of the workload, illegal, or does not fit.
+std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
+                                 const Question& q);
+/// The workload after rewrites; nothing where one does not apply.
+std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
+                                          const std::vector<std::string>& names);
+/// The parts' plans as one, without its price. A Reason where they cannot be joined.
+Result<Proposal> joined_proposal(const Question& q, const Partition& found);
+/// How the partition was found and, asked why, of each edge what the other choice would cost.
+void describe(Partitioner& partitioner, const Partition& found, bool why,
+              nlohmann::ordered_json& detail);
 
 }  // namespace tilewright::quickest

@@ -97,4 +97,23 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
   return groups * panels * block;
 }
 
+double least_seconds(const Workload& w, const Rates& r) {
+  double vectors = 0, bytes = 0;
+  for (std::size_t o = 0; o < w.operators().size(); ++o) {
+    if (!product_of(w, OpId(o))) continue;
+    double points = 1;
+    for (LoopId l : w.operators()[o].loops) points *= static_cast<double>(w.loop(l).extent);
+    vectors += points / static_cast<double>(r.lanes);
+  }
+  for (std::size_t t = 0; t < w.tensors().size(); ++t)
+    if (!w.producer(TensorId(t)).valid() || w.is_output(TensorId(t)))
+      bytes += static_cast<double>(w.tensors()[t].bytes().value);
+  double moved = 0;
+  if (!r.caches.empty()) {
+    const CacheRate& home = r.caches.back();
+    moved = bytes * std::max(home.core / r.threads, home.all);
+  }
+  return std::max(vectors * r.fma / r.threads, moved);
+}
+
 }  // namespace tilewright::quickest

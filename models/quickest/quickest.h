@@ -71,6 +71,9 @@ std::optional<Product> product_of(const Workload& w, OpId op);
 
 /// Seconds of a product of rows x columns over a depth, operands at hand, one thread.
 double product_seconds(const Rates& r, double rows, double columns, double depth);
+/// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,
+/// and inputs and outputs once from and to memory.
+double least_seconds(const Workload& w, const Rates& r);
 /// Rows and columns of a block that stays in registers.
 std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns);
 

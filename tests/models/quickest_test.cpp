@@ -7,6 +7,7 @@
 
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
+#include "models/quickest/gpu.h"
 #include "models/quickest/partition.h"
 #include "models/registry.h"
 
@@ -249,6 +250,119 @@ TEST(Planner, MoreWorkTakesLonger) {
     EXPECT_LE(t, product_seconds(*r, m, n, k + 8)) << m << " " << n << " " << k;
     EXPECT_LE(t, 1.001 * product_seconds(*r, 2 * m, n, k)) << m << " " << n << " " << k;
   }
+}
+
+/// A rough price may be wrong: what it joined for nothing is taken apart again, what it was right
+/// about stays.
+TEST(Planner, WhatARoughPriceWasWrongAboutIsTakenApart) {
+  const Ptr w = workload("random-graph:vertices=18,rows=8,cols=8,reach=4,seed=5");
+  for (const double dear : {100.0, 0.5}) {
+    const auto truth = [&](const Part& ops) {
+      return static_cast<double>(ops.size()) * (ops.size() > 1 ? dear : 1.0);
+    };
+    Partitioner search(
+        w,
+        [&](const Group& g) {
+          Best b{.seconds = truth(g.ops)};
+          b.rewrites = {"none"};
+          return std::optional(b);
+        },
+        [&](const Part& ops) { return std::optional(ops.size() > 1 ? 0.5 * ops.size() : 1.0); });
+    const Result<Partition> found = search.run();
+    ASSERT_TRUE(found.ok()) << found.reason();
+    const auto operators = static_cast<double>(w->operators().size());
+    if (dear > 1)
+      EXPECT_DOUBLE_EQ(found->seconds, operators);
+    else
+      EXPECT_LT(found->seconds, operators);
+    std::size_t covered = 0;
+    for (const Group& g : found->groups) covered += g.ops.size();
+    EXPECT_EQ(covered, w->operators().size());
+  }
+}
+
+double seconds_of(const Question& q, const Kernel& k) {
+  const auto s = resolved({.kernels = {k}}, q.workload, q);
+  const auto pricer = stitching::GpuPricer::of(q.workload, *q.machine);
+  if (!s || !pricer.ok()) return 1e300;
+  const auto t = pricer->kernel(*s, 0);
+  return t ? t->seconds : 1e300;
+}
+
+/// Small chains: no kernel of any form is faster than the plan.
+TEST(GpuPlanner, SmallChainsGetTheBestOfAllTheirKernels) {
+  for (const char* name : {"gemm-chain:m=16,l=16,k=16,n=16,batch=1,dtype=f16",
+                           "gemm-chain:m=16,l=16,k=16,n=16,batch=5,relu=1,dtype=f16"}) {
+    const Question q = question(name, "h200");
+    const Result<Proposal> p = planner().propose(q, standard());
+    ASSERT_TRUE(p.ok()) << name << ": " << p.reason();
+    int priced = 0;
+    double least = 1e300;
+    for (Form& f : gpu_forms(*q.workload, gpu_products(*q.workload))) {
+      std::function<void(std::size_t)> go = [&](std::size_t v) {
+        if (v == f.variables.size()) {
+          least = std::min(least, seconds_of(q, f.kernel(f.variables)));
+          ++priced;
+          return;
+        }
+        for (f.variables[v].at = 0; f.variables[v].at < f.variables[v].steps.size();
+             ++f.variables[v].at)
+          go(v + 1);
+        f.variables[v].at = 0;
+      };
+      go(0);
+    }
+    EXPECT_GT(priced, 20) << name;
+    ASSERT_LT(least, 1e299) << name;
+    EXPECT_LE(*p->price.traffic.seconds, least * (1 + 1e-9)) << name;
+  }
+}
+
+TEST(GpuPlanner, EqualQuestionsHaveEqualAnswersAndFusingNeverLoses) {
+  for (const char* name :
+       {"gemm-chain:m=512,l=256,k=64,n=64,dtype=f16",
+        "gemm-chain:m=200,l=2000,k=900,n=300,dtype=f16", "attention:heads=4,m=256,l=256,dtype=f16",
+        "softmax", "layernorm", "transformer-block:dtype=f16"}) {
+    const Question q = question(name, "h200");
+    const Result<Proposal> a = planner().propose(q, standard()),
+                           b = planner().propose(q, standard());
+    ASSERT_TRUE(a.ok() && b.ok()) << name << (a.ok() ? "" : a.reason());
+    EXPECT_EQ(a->plan, b->plan) << name;
+    const Ptr whole = rewritten(q.workload, a->rewrites);
+    ASSERT_NE(whole, nullptr) << name;
+    EXPECT_TRUE(resolve(a->plan, whole, q.machine).ok()) << name;
+    double apart = 0;
+    for (const Part& part : cut_each(*q.workload)) {
+      Question one = q;
+      one.workload = std::make_shared<const Workload>(subgraph(*q.workload, part));
+      const Result<Proposal> own = planner().propose(one, standard());
+      ASSERT_TRUE(own.ok()) << name << ": " << own.reason();
+      apart += *own->price.traffic.seconds;
+    }
+    EXPECT_LE(*a->price.traffic.seconds, apart * 1.001) << name;
+  }
+}
+
+/// What a target refuses is in no plan: here every kernel with
+/// more than one operator.
+TEST(GpuPlanner, NothingThatIsRefusedIsInAPlan) {
+  Question q = question("gemm-chain:m=512,l=256,k=64,n=64,dtype=f16", "h200");
+  int asked = 0;
+  const auto refused = [&](const Schedule& s) {
+    ++asked;
+    return std::ranges::any_of(s.kernels,
+                               [](const ScheduledKernel& k) { return k.ops.size() > 1; });
+  };
+  q.refuses = [&](const Schedule& s) {
+    return refused(s) ? std::optional(Reason{"too much in one kernel"}) : std::nullopt;
+  };
+  const Result<Proposal> p = planner().propose(q, standard());
+  ASSERT_TRUE(p.ok()) << p.reason();
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(p->plan.kernels.size(), 2u);
+  const auto s = resolve(p->plan, q.workload, q.machine);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  EXPECT_FALSE(refused(*s));
 }
 
 }  // namespace

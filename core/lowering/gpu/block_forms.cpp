@@ -1,0 +1,259 @@
+// How warps share a block's products and where its tiles lie, about as codegen/cuda chooses.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/base/format.h"
+#include "core/lowering/gpu/block_time.h"
+#include "core/lowering/gpu/block_work.h"
+#include "core/lowering/gpu/product_tiles.h"
+
+namespace tilewright::lowering {
+namespace {
+
+constexpr int kCopying = 4, kMostWarps = 16;  // as codegen/cuda has them
+constexpr std::int64_t kLine = 128, kReserved = 1024;
+constexpr std::int64_t kMostRegisters = 255, kOtherRegisters = 72;
+
+class Forms {
+ public:
+  Forms(BlockWork& work, const BlockRates& r, int warps, int stages)
+      : work_(work), r_(r), warps_(warps), stages_(stages) {}
+
+  Result<BlockForms> run() {
+    for (;;) {
+      apply();
+      choose_warps();
+      std::int64_t floats = 0, most = 0;
+      std::optional<BufferId> victim;
+      for (const auto& [buffer, mine] : sums()) {
+        floats += mine;
+        if (mine > most) most = mine, victim = buffer;
+      }
+      f_.threads = 32 * (f_.warps() + (copies() ? kCopying : 0));
+      const std::int64_t each =
+          std::min(kMostRegisters, r_.registers / round_up(f_.threads, 128) / 8 * 8);
+      if (floats > each - kOtherRegisters && victim) {
+        banned_.insert(*victim);
+        continue;
+      }
+      f_.registers = registers(floats, each);
+      break;
+    }
+    for (BufferId b : banned_) f_.tiles.push_back(work_.tiles[b.index()].name);
+    return room();
+  }
+
+ private:
+  template <class F>
+  void each_product(const F& f) {
+    for (BlockPhase& p : work_.phases)
+      for (ProductRun& x : p.products) f(x);
+  }
+  bool copies() const {
+    return std::ranges::any_of(work_.phases, [](const BlockPhase& p) { return !p.copies.empty(); });
+  }
+  /// What is computed here, of a product or of what reads one, and not said to lie elsewhere.
+  bool in_sums(BufferId b) const {
+    return b.valid() && in_sums_.contains(b) && !banned_.contains(b);
+  }
+
+  void apply() {
+    in_sums_.clear();
+    each_product([&](ProductRun& x) {
+      const BlockWork::Tile& t = work_.tiles[x.result.index()];
+      x.covers = x.points >= t.rows * t.columns;
+      if (!x.by_elements && x.covers) in_sums_.insert(x.result);
+    });
+    // Sums in registers are no operand of a product whose own are in shared memory.
+    each_product([&](ProductRun& x) {
+      if (x.left.valid() && !in_sums(x.result)) in_sums_.erase(x.left);
+    });
+    for (BlockPhase& p : work_.phases)
+      for (PointsRun& x : p.points) {
+        x.in_registers =
+            std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
+            std::ranges::none_of(x.touched, [&](BufferId b) { return banned_.contains(b); });
+        if (x.in_registers)
+          for (BufferId b : x.touched)
+            if (work_.tiles[b.index()].made) in_sums_.insert(b);
+        if (!x.in_registers)
+          for (BufferId b : x.touched)
+            if (in_sums(b)) in_sums_.erase(b);
+      }
+    each_product([&](ProductRun& x) {
+      const bool made = x.left.valid() && !work_.tiles[x.left.index()].ring;
+      x.left_sums = made && in_sums(x.left);
+      x.left_tile = made && !x.left_sums;
+      x.result_tile = !in_sums(x.result);
+    });
+  }
+
+  /// Floats of a thread in the phase that has most, by product's result.
+  std::vector<std::pair<BufferId, std::int64_t>> sums() const {
+    std::vector<std::pair<BufferId, std::int64_t>> most;
+    std::int64_t most_floats = 0;
+    for (const BlockPhase& p : work_.phases) {
+      std::map<BufferId, std::int64_t> own;
+      for (const ProductRun& x : p.products) {
+        if (x.result_tile) continue;
+        const bool part = x.left_sums && f_.warp_columns > 1;
+        std::int64_t& mine = own[x.result];
+        mine =
+            std::max(mine, ceil_div(x.rows, std::int64_t{f_.warp_rows}) *
+                               ceil_div(x.columns, std::int64_t{part ? 1 : f_.warp_columns}) * 4);
+      }
+      std::int64_t floats = 0;
+      for (const auto& [buffer, mine] : own) floats += mine;
+      if (floats <= most_floats) continue;
+      most_floats = floats;
+      most.assign(own.begin(), own.end());
+    }
+    return most;
+  }
+
+  /// About what ptxas gives a thread (kernels of h200-chains.json): sums that are the next
+  /// product's operand are rounded beside themselves, values of rows are kept.
+  std::int64_t registers(std::int64_t floats, std::int64_t each) const {
+    bool chained = false, rows = false;
+    for (const BlockPhase& p : work_.phases) {
+      for (const ProductRun& x : p.products) chained = chained || x.left_sums;
+      for (const PointsRun& x : p.points) rows = rows || (x.reduces && x.in_registers);
+    }
+    const std::int64_t all = chained ? 44 + ceil_div(5 * floats, std::int64_t{4}) : 40 + floats;
+    return std::min(each, all + (rows ? 20 : 0));
+  }
+
+  void choose_warps() {
+    std::vector<std::int64_t> rows, columns;
+    std::int64_t area = 0;
+    bool chained = false;
+    f_.most_rows = 1;
+    each_product([&](const ProductRun& x) {
+      rows.push_back(x.rows), columns.push_back(x.columns / 2);
+      area = std::max(area, x.rows * x.columns / 2);
+      f_.most_rows = std::max(f_.most_rows, x.rows);
+      chained = chained || x.left_sums;
+    });
+    const int wanted = warps_ > 0 ? warps_ : area >= 32 ? 8 : 4;
+    const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
+      const auto even = [&](int w) {
+        return (warps_ == 0 || divides % w == 0) &&
+               std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; });
+      };
+      int fewer = most;
+      while (fewer > 1 && !even(fewer)) --fewer;
+      if (warps_ > 0 || 2 * fewer >= most) return fewer;
+      for (int w = most + 1; w <= kMostWarps; ++w)
+        if (even(w)) return w;
+      return fewer;
+    };
+    f_.warp_rows = rows.empty() ? wanted : largest(wanted, rows, wanted);
+    f_.warp_columns = rows.empty() ? 1
+                                   : largest(static_cast<int>(ceil_div(wanted, f_.warp_rows)),
+                                             columns, wanted / f_.warp_rows);
+    const bool reduced = std::ranges::any_of(work_.phases, [](const BlockPhase& p) {
+      return std::ranges::any_of(p.points,
+                                 [](const PointsRun& x) { return x.reduces && x.in_registers; });
+    });
+    if (!chained && !reduced) arrange(rows, columns);
+  }
+
+  /// Another grid of as many warps, where they read fewer fragments of operands.
+  void arrange(const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns) {
+    const int warps = f_.warps();
+    const auto read = [&](int r, int c) {
+      std::int64_t all = 0;
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        all += fragments_read(rows[i], columns[i], r, c);
+      return all;
+    };
+    const auto even = [](const std::vector<std::int64_t>& blocks, int by) {
+      return std::ranges::all_of(blocks, [by](std::int64_t b) { return b % by == 0; });
+    };
+    for (int r = 1; r <= warps; ++r)
+      if (const int c = warps / r; r * c == warps && even(rows, r) && even(columns, c) &&
+                                   read(r, c) < read(f_.warp_rows, f_.warp_columns))
+        f_.warp_rows = r, f_.warp_columns = c;
+  }
+
+  std::int64_t bytes(const BlockWork::Tile& t, std::int64_t element, bool blocks) const {
+    const std::int64_t vector = 16 / element;
+    const std::int64_t rows = blocks ? round_up(t.rows, 16) : t.rows;
+    const std::int64_t columns = round_up(blocks ? round_up(t.columns, 16) : t.columns, vector);
+    const std::int64_t chunks = columns / vector;
+    return round_up(rows * (chunks == 1 ? 1 : round_up(chunks, 2)) * 16, kLine);
+  }
+
+  Result<BlockForms> room() {
+    bool parts = false;
+    std::int64_t joined = 0;
+    each_product([&](const ProductRun& x) {
+      if (x.left_sums && f_.warp_columns > 1)
+        parts = true,
+        joined = std::max(joined, x.rows * 128 * f_.warp_columns * f_.warp_columns * 4);
+    });
+    std::int64_t fixed = parts ? joined : 0;
+    std::vector<std::int64_t> ring(work_.tiles.size(), 0), turns(work_.tiles.size(), 1);
+    for (std::size_t i = 0; i < work_.tiles.size(); ++i) {
+      const BlockWork::Tile& t = work_.tiles[i];
+      if (t.ring) {
+        ring[i] = bytes(t, t.element, r_.mma > 0);
+        turns[i] = !t.again ? 1 : stages_ > 0 ? stages_ : std::max(2, t.copies);
+      } else if (t.made && !in_sums(BufferId(i))) {
+        fixed += bytes(t, 4, false);
+      }
+    }
+    // Rings of one phase lie where another phase has its own.
+    const auto total = [&] {
+      std::int64_t most = 0;
+      for (const BlockPhase& p : work_.phases) {
+        std::set<std::size_t> here;
+        for (const CopyRun& c : p.copies) here.insert(c.buffer);
+        std::int64_t all = fixed + kLine;
+        for (std::size_t i = 0; i < ring.size(); ++i)
+          if (here.contains(i)) all += ring[i] * turns[i];
+        most = std::max(most, all);
+      }
+      return most;
+    };
+    while (total() > r_.shared - kReserved) {
+      std::optional<std::size_t> most;
+      for (std::size_t i = 0; i < ring.size(); ++i)
+        if (turns[i] > 1 && stages_ == 0 &&
+            (!most || ring[i] * turns[i] > ring[*most] * turns[*most]))
+          most = i;
+      if (!most)
+        return Reason{formatted("its tiles need {} bytes of shared memory; a block has {}", total(),
+                                r_.shared - kReserved)};
+      --turns[*most];
+    }
+    f_.shared = total();
+    for (BlockPhase& p : work_.phases)
+      for (CopyRun& c : p.copies)
+        c.stages = c.buffer < turns.size() ? static_cast<double>(turns[c.buffer]) : 4;
+    const auto resident = [&](std::int64_t registers) {
+      return std::min({r_.blocks, r_.threads / f_.threads,
+                       r_.registers / (f_.threads * round_up(registers, 8)),
+                       r_.shared / (f_.shared + kReserved)});
+    };
+    f_.resident = resident(f_.registers);
+    f_.crowded = std::max<std::int64_t>(1, resident(ceil_div(6 * f_.registers, 5)));
+    if (f_.resident < 1) return Reason{"its threads need more registers than an SM has"};
+    return f_;
+  }
+
+  BlockWork& work_;
+  const BlockRates& r_;
+  int warps_, stages_;
+  BlockForms f_;
+  std::set<BufferId> in_sums_, banned_;
+};
+
+}  // namespace
+
+Result<BlockForms> block_forms(BlockWork& work, const BlockRates& r, int warps, int stages) {
+  return Forms(work, r, warps, stages).run();
+}
+
+}  // namespace tilewright::lowering

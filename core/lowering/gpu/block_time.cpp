@@ -1,0 +1,249 @@
+#include "core/lowering/gpu/block_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/base/format.h"
+#include "core/lowering/gpu/block_work.h"
+
+namespace tilewright::lowering {
+namespace {
+
+// mma.sync passes 62 % of the dense peak, which wgmma reaches: Luo et al., Benchmarking and
+// Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, tables of tensor core
+// throughput. Its latency: the same tables, m16n8k16 with sums of 32 bits.
+constexpr double kOfPeak = 0.62, kMmaLatency = 33;
+constexpr double kSchedulers = 4;  // of an SM: CUDA C++ Programming Guide
+
+double find(const ComputeUnit& u, const std::string& name, std::string& lacks) {
+  const auto known = u.cycles.find(name);
+  if (known != u.cycles.end()) return known->second;
+  if (lacks.empty()) lacks = "cycles: " + name;
+  return 0;
+}
+
+}  // namespace
+
+Result<BlockRates> block_rates(const Machine& m, DType type) {
+  const auto shared = m.find("shared");
+  if (m.kind != "gpu" || m.units.empty() || !shared)
+    return Reason{formatted("{} is no GPU with shared memory", m.name)};
+  const ComputeUnit& u = m.units.front();
+  std::string lacks;
+  const auto needs = [&](double value, const char* what) {
+    if (value <= 0 && lacks.empty()) lacks = what;
+    return value;
+  };
+  BlockRates r;
+  r.clock = needs(u.clock_hz, "clock");
+  r.sms = std::max<std::int64_t>(1, u.count);
+  r.registers = u.registers > 0 ? u.registers : r.registers;
+  r.blocks = u.blocks > 0 ? u.blocks : r.blocks;
+  r.shared = m.level(*shared).capacity.value;
+  const double an_sm = 2 * static_cast<double>(r.sms) * r.clock;
+  const auto peak = [&](DType t) {
+    const auto at = u.peak.find(std::string(name_of(t)));
+    return at == u.peak.end() ? 0.0 : at->second.value / an_sm;
+  };
+  if (type == DType::f16 || type == DType::bf16) r.mma = kOfPeak * peak(type);
+  r.fma = needs(peak(type == DType::f64 ? type : DType::f32), "peak: f32");
+  r.fill = needs(m.level(*shared).bandwidth.value, "bandwidth of shared") / r.clock;
+  const auto path = m.path(m.home(), *shared);
+  const Level& outer = m.level(path.front().second);
+  r.memory = needs(outer.bandwidth.value, "bandwidth from memory") / r.clock;
+  if (outer.kind == LevelKind::cache) r.cached = static_cast<double>(outer.capacity.value);
+  r.l2 = find(u, "l2", lacks), r.dram = find(u, "dram", lacks), r.near = find(u, "shared", lacks);
+  r.light = find(u, "light", lacks), r.expensive = find(u, "expensive", lacks);
+  r.shuffle = find(u, "shuffle", lacks), r.barrier = find(u, "barrier", lacks);
+  r.launch = find(u, "launch", lacks), r.dispatch = find(u, "dispatch", lacks);
+  r.block = find(u, "block", lacks), r.grid_barrier = find(u, "grid_barrier", lacks);
+  if (!lacks.empty()) return Reason{formatted("{} has no {}", m.name, lacks)};
+  return r;
+}
+
+namespace {
+
+// As codegen/cuda has it: threads that copy, and elements that each has under way where they are
+// copied one by one. Cycles of such a tile beside its elements', and times their latency: chosen by
+// the recording of 2026-11-24 (h200-planned.json, tensors whose rows begin anywhere).
+constexpr double kCopyThreads = 128, kElementsAtOnce = 4;
+constexpr double kElementTile = 1000, kElementLatency = 1.5;
+// Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
+// turn of a loop; of an element between registers and shared memory, one by one.
+constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
+// Assumed: how many instructions of a warp are under way at the same time where they are
+// independent.
+constexpr double kIndependent = 2;
+constexpr double kElementwise = 10;  // a product by elements, as product_tiles.cpp has it
+
+class Pricer {
+ public:
+  Pricer(const BlockRates& r, const BlockForms& f, double latency)
+      : r_(r), f_(f), latency_(latency) {}
+
+  PhaseTime phase(const BlockPhase& p, std::int64_t resident) const {
+    PhaseTime t{.blocks = p.blocks};
+    for (const ProductRun& x : p.products) add(x, t);
+    for (const PointsRun& x : p.points) add(x, t);
+    double first = 0, copied = 0, slow = 0;
+    std::map<std::size_t, std::array<double, 3>> rings;  // bytes, turns, stages
+    for (const CopyRun& c : p.copies) {
+      const double bytes = c.bytes * c.runs;
+      copied += bytes;
+      first = std::max(first, c.bytes / r_.fill);
+      auto& ring = rings[c.buffer];
+      ring[0] += bytes, ring[1] += c.runs, ring[2] = c.stages;
+      if (c.elements > 0)
+        slow +=
+            c.runs * (kElementTile + kElementLatency * (latency_ + r_.near) *
+                                         std::ceil(c.elements / (kCopyThreads * kElementsAtOnce)));
+      t.work += c.runs * (2 * r_.barrier + r_.near);
+      t.issue += bytes / (16 * 32) * kOfCopy / kSchedulers;
+    }
+    t.work += p.turns * kOfTurn;
+    t.copies = slow + copied / r_.fill - first;  // the first tile is waited for
+    for (const auto& [buffer, ring] : rings) {
+      const auto [bytes, turns, stages] = ring;
+      if (turns > stages)
+        t.waits = std::max(t.waits, (turns * latency_ + bytes / r_.fill + t.work) / stages);
+    }
+    t.fill = (copied + p.stored + 2 * p.added) / r_.fill;
+    t.ends = (copied > 0 ? latency_ + first : 0) +
+             (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
+    rounds(t, resident);
+    return t;
+  }
+
+ private:
+  void add(const ProductRun& x, PhaseTime& t) const {
+    const double rows = std::max(1.0, static_cast<double>(x.rows) / f_.warp_rows);
+    // A warp has all columns of a part of the sum where its left operand is its own sums.
+    const bool part = x.left_sums && f_.warp_columns > 1;
+    const double columns = part ? static_cast<double>(x.columns)
+                                : std::max(1.0, static_cast<double>(x.columns) / f_.warp_columns);
+    const double steps = static_cast<double>(x.depth) / (part ? f_.warp_columns : 1);
+    const double warps = f_.warps(), each = std::ceil(warps / kSchedulers);
+    const bool matrix = r_.mma > 0;
+    const double left = x.left_sums ? 0 : rows, right = columns / 2;
+    double alone = 0, tensor = 0, near = 0, issue = 0;
+    if (matrix) {
+      const double one = 2048 * kSchedulers / r_.mma;  // a scheduler's units, m16n8k16
+      tensor = rows * columns * one;
+      near = 4 * (left + right);
+      // Floats of a tile in shared memory are read pair by pair and rounded.
+      if (x.left_tile) near += 8 * rows, issue += 48 * rows;
+      issue += rows * columns + 2 * (left + right);
+      alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
+    } else {
+      // A thread's sums lie in two rows and two columns of each block of 16 x 8.
+      tensor = 16 * rows * columns * 128 / (r_.fma / kSchedulers);
+      near = 16 * 2 * (rows + columns);
+      issue = near;
+      alone = std::max(tensor + issue, 16 * 4.0) + r_.near;
+    }
+    if (x.by_elements) alone *= kElementwise, issue = alone / 2;
+    const double all = x.runs * steps;
+    double work = all * std::max({alone, each * tensor, each * issue, warps * near});
+    if (x.result_tile) {
+      // Sums come from shared memory and go back, between two barriers.
+      const double words = static_cast<double>(x.rows * x.columns) * 128;
+      near += 2 * words / 32 / warps / steps;
+      work += x.runs * (2 * words / 32 * kOfElement + 2 * r_.barrier);
+    }
+    if (part) work += x.joins * (4 * rows * columns * 2 * warps + 2 * r_.barrier);
+    t.work += work;
+    t.tensor += all * warps * tensor / kSchedulers;
+    t.near += all * warps * near;
+    t.issue += all * warps * issue / kSchedulers;
+  }
+
+  void add(const PointsRun& x, PhaseTime& t) const {
+    const double turns = std::ceil(x.points / (32.0 * f_.warps()));
+    const double issue =
+        turns * (x.light + x.expensive * 4 + (x.in_registers ? 0 : kOfElement * 2));
+    const double each = f_.warps() / kSchedulers;
+    const double alone = turns * (x.light * r_.light + x.expensive * r_.expensive) / kIndependent;
+    double once = x.reduces ? 2 * (r_.shuffle + r_.light) * f_.rows_of_thread() : 0;
+    // Warps that share rows exchange them: write, wait, read, wait.
+    if (x.reduces && f_.warp_columns > 1) once += 4 * (r_.barrier + r_.near);
+    if (!x.in_registers) once += 2 * r_.barrier + r_.near;
+    t.work += x.runs * (std::max(alone, std::ceil(each) * issue) + once);
+    t.issue += x.runs * issue * each;
+    if (!x.in_registers) t.near += x.runs * turns * f_.warps() * 2;
+  }
+
+  /// Blocks are resident together until an SM has no room; what they share is busy longer.
+  void rounds(PhaseTime& t, std::int64_t resident) const {
+    const double alone = r_.block + std::max({t.work, t.copies, t.waits}) + t.ends;
+    const double busy = std::max({t.tensor, t.near, t.issue, t.fill});
+    std::int64_t here = ceil_div(t.blocks, r_.sms);
+    double cycles = 0;
+    t.rounds = static_cast<double>(ceil_div(here, resident));
+    for (; here > 0; here -= resident) {
+      const auto together = static_cast<double>(std::min(here, resident));
+      cycles += std::max(alone, together * busy);
+      if (here > 2 * resident) {  // all alike but the last
+        const auto more = static_cast<double>((here - resident - 1) / resident);
+        cycles += (more - 1) * std::max(alone, together * busy);
+        here -= static_cast<std::int64_t>(more - 1) * resident;
+      }
+    }
+    cycles = std::max(cycles, static_cast<double>(t.blocks) * r_.dispatch);
+    t.seconds = cycles / r_.clock;
+  }
+
+  const BlockRates& r_;
+  const BlockForms& f_;
+  double latency_;
+};
+
+/// How much of what is used again stays in L2: all below three quarters of it, nothing above it.
+double kept(double bytes, double capacity) {
+  return capacity <= 0 ? 0 : std::clamp((capacity - bytes) / (0.25 * capacity), 0.0, 1.0);
+}
+
+}  // namespace
+
+Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
+                             const BlockOptions& o) {
+  const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(kernel)];
+  Result<BlockWork> found = block_work(s, k);
+  if (!found) return Reason{found.reason()};
+  BlockWork work = std::move(found).value();
+  const int warps = o.warps > 0 ? o.warps : k.launch.warps.value_or(0);
+  const int stages = o.stages > 0 ? o.stages : k.launch.stages.value_or(0);
+  Result<BlockForms> forms = block_forms(work, r, warps, stages);
+  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason())};
+  BlockTime t{.warps = forms->warps(),
+              .threads = forms->threads,
+              .registers = forms->registers,
+              .shared = forms->shared,
+              .resident = forms->resident,
+              .barriers = work.barriers,
+              .tiles = forms->tiles};
+  double all = o.working_set, compulsory = 0;
+  if (all <= 0)
+    for (const Tensor& x : s.workload->tensors()) all += static_cast<double>(x.bytes().value);
+  for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
+  const double stays = kept(all, r.cached);
+  t.memory = (1 - stays) * compulsory / r.memory / r.clock;
+  const Pricer price(r, *forms, stays * r.l2 + (1 - stays) * r.dram);
+  double cycles = r.launch * (k.zeroed.empty() ? 1 : 2);
+  double seconds = 0;
+  for (const BlockPhase& p : work.phases) {
+    if (k.co_resident && p.blocks > r.sms * t.resident)
+      return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
+                              p.blocks, r.sms * t.resident)};
+    t.phases.push_back(price.phase(p, t.resident));
+    // What ptxas gives a thread is known to a fifth: half the time as if it were that much more.
+    const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
+                                                       : t.phases.back().seconds;
+    seconds += (t.phases.back().seconds + crowded) / 2;
+  }
+  cycles += work.barriers * r.grid_barrier;
+  t.seconds = cycles / r.clock + std::max(seconds, t.memory);
+  return t;
+}
+
+}  // namespace tilewright::lowering

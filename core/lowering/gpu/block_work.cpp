@@ -1,0 +1,324 @@
+#include "core/lowering/gpu/block_work.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "core/base/format.h"
+#include "core/workload/expr.h"
+
+namespace tilewright::lowering {
+namespace {
+
+std::int64_t extent(const Interval& i) { return std::max<std::int64_t>(0, i.hi - i.lo); }
+std::int64_t volume(const Box& b) {
+  std::int64_t n = 1;
+  for (int d = 0; d < b.rank(); ++d) n *= extent(b[d]);
+  return n;
+}
+bool same(const Box& a, const Box& b) {
+  for (int d = 0; d < a.rank(); ++d)
+    if (a[d].lo != b[d].lo || a[d].hi != b[d].hi) return false;
+  return true;
+}
+bool has_loop(const Access& a, LoopId loop) {
+  return std::ranges::any_of(a.index, [&](const Affine& i) {
+    return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
+  });
+}
+
+/// The first block's work, by a walk of the tree in which every loop's first iteration stands for
+/// all: tiles have one size as emitted, the last one is computed whole.
+class BlockWalk {
+ public:
+  BlockWalk(const Schedule& s, const ScheduledKernel& k) : s_(s), k_(k), w_(*s.workload) {}
+
+  Result<BlockWork> run() {
+    for (const ScheduleNode& n : k_.nodes)
+      if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
+        return Reason{formatted("{}: loop {} is bound to {}", k_.name, w_.loop(n.loop).name,
+                                name_of(n.binding))};
+    out_.tiles.resize(k_.buffers.size());
+    for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
+      BlockWork::Tile& t = out_.tiles[i];
+      const Tensor& tensor = w_.tensor(k_.buffers[i].tensor);
+      t.name = tensor.name;
+      t.element = size_of(tensor.dtype);
+      t.copies = k_.buffers[i].copies;
+    }
+    out_.phases.emplace_back();
+    body(NodeId(0), whole_ranges(s_, k_), 1);
+    finish_phase();
+    return std::move(out_);
+  }
+
+ private:
+  struct Frame {
+    NodeId loop;
+    double trips;
+  };
+
+  void body(NodeId id, Ranges ranges, double runs) {
+    const ScheduleNode& n = k_.node(id);
+    for (const Inference& i : n.infer) infer(s_, k_, i, ranges);
+    for (BufferId b : n.fixes) note(b, tile_of(s_, k_, k_.buffer(b), ranges));
+    for (NodeId c : n.children) visit(c, ranges, runs);
+  }
+
+  void visit(NodeId id, const Ranges& ranges, double runs) {
+    const ScheduleNode& n = k_.node(id);
+    switch (n.kind) {
+      case NodeKind::loop:
+        return visit_loop(id, ranges, runs);
+      case NodeKind::sequence:
+      case NodeKind::pack:
+        for (NodeId c : n.children) visit(c, ranges, runs);
+        return;
+      case NodeKind::load:
+        return visit_load(id, ranges);
+      case NodeKind::compute:
+        return visit_compute(id, ranges, runs);
+      case NodeKind::store:
+        return visit_store(id, runs);
+      case NodeKind::sync:
+        if (n.scope != Unit::machine) return;
+        out_.barriers += static_cast<int>(runs);
+        finish_phase();
+        out_.phases.emplace_back();
+        return;
+      case NodeKind::drop:
+        return;
+    }
+  }
+
+  void visit_loop(NodeId id, const Ranges& ranges, double runs) {
+    const ScheduleNode& n = k_.node(id);
+    const std::int64_t count = trips(k_, id, ranges);
+    if (count <= 0) return;
+    Ranges inner = ranges;
+    cut(k_, id, 0, ranges, inner);
+    const bool grid = n.binding == Binding::grid;
+    if (grid) phase().blocks = std::max(phase().blocks, blocks_with(id));
+    const double more = grid ? 1 : static_cast<double>(count);
+    if (!grid) phase().turns += runs * more;
+    path_.push_back({id, static_cast<double>(count)});
+    body(id, std::move(inner), runs * more);
+    path_.pop_back();
+  }
+
+  /// Blocks of the loop's nest: with those of the grid loops around it.
+  std::int64_t blocks_with(NodeId id) const {
+    std::int64_t all = blocks_of(k_, id);
+    for (const Frame& f : path_)
+      if (k_.node(f.loop).binding == Binding::grid) all *= k_.node(f.loop).max_trips;
+    return all;
+  }
+
+  /// The ranges at the innermost body of the path where one loop is in another iteration.
+  Ranges other(std::size_t changed) const {
+    Ranges r = whole_ranges(s_, k_);
+    for (const Inference& i : k_.node(NodeId(0)).infer) infer(s_, k_, i, r);
+    for (std::size_t d = 0; d < path_.size(); ++d) {
+      Ranges inner = r;
+      cut(k_, path_[d].loop, d == changed ? 1 : 0, r, inner);
+      for (const Inference& i : k_.node(path_[d].loop).infer) infer(s_, k_, i, inner);
+      r = std::move(inner);
+    }
+    return r;
+  }
+
+  /// How often what `box` says changes in one block, by rule 8: each turn of the innermost loop
+  /// that changes it and of all around that.
+  template <class BoxOf>
+  double changes(const BoxOf& box, const Ranges& ranges) const {
+    const Box first = box(ranges);
+    double runs = 1;
+    bool counts = false;
+    for (std::size_t d = path_.size(); d-- > 0;) {
+      if (k_.node(path_[d].loop).binding == Binding::grid || path_[d].trips <= 1) continue;
+      counts = counts || !same(first, box(other(d)));
+      if (counts) runs *= path_[d].trips;
+    }
+    return runs;
+  }
+
+  void visit_load(NodeId id, const Ranges& ranges) {
+    const ScheduleNode& n = k_.node(id);
+    const auto of = [&](const Ranges& r) { return load_box(s_, k_, id, r); };
+    const Box box = of(ranges);
+    note(n.buffer, box);
+    BlockWork::Tile& t = out_.tiles[n.buffer.index()];
+    t.ring = true;
+    for (const Frame& f : path_)
+      t.again = t.again || (f.trips > 1 && k_.node(f.loop).binding != Binding::grid);
+    const auto points = static_cast<double>(volume(box));
+    phase().copies.push_back({.runs = changes(of, ranges),
+                              .bytes = points * static_cast<double>(t.element),
+                              .elements = aligned(n.tensor, box) ? 0 : points,
+                              .buffer = n.buffer.index()});
+    needs(n.tensor);
+  }
+
+  /// Whether rows of the box begin at multiples of 16 bytes at home.
+  bool aligned(TensorId id, const Box& box) const {
+    const Tensor& t = w_.tensor(id);
+    std::int64_t stride = size_of(t.dtype);
+    for (int d = box.rank(); d-- > 0;) {
+      // The last dimension's tiles, and the distance of what other dimensions tell apart.
+      const std::int64_t moves = d + 1 == box.rank() ? extent(box[d]) * stride : stride;
+      if (extent(box[d]) < t.shape[static_cast<std::size_t>(d)] && moves % 16 != 0) return false;
+      if (d + 1 < box.rank() && extent(box[d]) > 1 && stride % 16 != 0) return false;
+      stride *= t.shape[static_cast<std::size_t>(d)];
+    }
+    return true;
+  }
+
+  void visit_store(NodeId id, double runs) {
+    const ScheduleNode& n = k_.node(id);
+    const BlockWork::Tile& t = out_.tiles[n.buffer.index()];
+    const double bytes =
+        static_cast<double>(t.rows * t.columns * size_of(w_.tensor(n.tensor).dtype));
+    (n.atomic ? phase().added : phase().stored) += runs * bytes;
+    stored_.insert(n.buffer);
+    needs(n.tensor);
+  }
+
+  void needs(TensorId t) {
+    if (needed_.insert(t).second)
+      phase().compulsory += static_cast<double>(w_.tensor(t).bytes().value);
+  }
+
+  void note(BufferId b, const Box& box) {
+    BlockWork::Tile& t = out_.tiles[b.index()];
+    std::int64_t rows = 1;
+    for (int d = 0; d + 1 < box.rank(); ++d) rows *= extent(box[d]);
+    t.rows = std::max(t.rows, rows);
+    if (box.rank() > 0) t.columns = std::max(t.columns, extent(box[box.rank() - 1]));
+  }
+
+  void visit_compute(NodeId id, const Ranges& ranges, double runs) {
+    const ScheduleNode& n = k_.node(id);
+    const auto own = ranges_of(s_, k_, ranges, n.op);
+    std::vector<std::int64_t> extents;
+    double points = 1;
+    for (const Interval& i : own)
+      extents.push_back(extent(i)), points *= static_cast<double>(extents.back());
+    if (points == 0) return;
+    for (const OutputUse& use : n.writes) {
+      const auto of = [&](const Ranges& r) { return write_box(s_, k_, n.op, use.output, r); };
+      note(use.buffer, of(ranges));
+      out_.tiles[use.buffer.index()].made = true;
+      // Written where another takes its place, or at the end, without a store node.
+      const Buffer& b = k_.buffer(use.buffer);
+      if ((b.role != BufferRole::output && !b.leaves) || b.store.valid()) continue;
+      const double bytes =
+          static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
+      (b.atomic ? phase().added : phase().stored) += changes(of, ranges) * bytes;
+      needs(b.tensor);
+    }
+    for (const InputUse& use : n.reads)
+      if (!use.buffer.valid()) {
+        const auto each = gathered_elements(s_, k_, n.op, use.inputs.front(), ranges);
+        phase().copies.push_back({.runs = 1,
+                                  .bytes = runs * static_cast<double>(each) * 32,
+                                  .buffer = k_.buffers.size() + use.tensor.index()});
+      }
+    if (product(n, extents, runs)) return;
+    points_of(n, extents, points, runs);
+  }
+
+  BufferId buffer_read(const ScheduleNode& n, int input) const {
+    for (const InputUse& use : n.reads)
+      if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;
+    return {};
+  }
+
+  /// Loops of several iterations by what they index: rows and columns of the result, the depth.
+  bool product(const ScheduleNode& n, const std::vector<std::int64_t>& extents, double runs) {
+    const Operator& op = w_.op(n.op);
+    if (op.inputs.size() < 2 || n.writes.empty()) return false;
+    const Expr& e = op.outputs.front().value;
+    if (op.outputs.front().combine != Combine::sum || e.kind != Expr::Kind::call ||
+        e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
+        e.args[1].kind != Expr::Kind::input)
+      return false;
+    int left = e.args[0].input, right = e.args[1].input;
+    const Access& out = op.outputs.front().target;
+    // Columns run along the result's last dimension.
+    if (!out.index.empty())
+      if (const auto last = out.index.back().plain_loop();
+          last && has_loop(op.inputs[static_cast<std::size_t>(left)], *last) &&
+          !has_loop(op.inputs[static_cast<std::size_t>(right)], *last))
+        std::swap(left, right);
+    std::array<std::int64_t, 4> sizes{1, 1, 1, 1};
+    std::array<int, 4> loops{};
+    for (std::size_t l = 0; l < op.loops.size(); ++l) {
+      const bool a = has_loop(op.inputs[static_cast<std::size_t>(left)], op.loops[l]);
+      const bool b = has_loop(op.inputs[static_cast<std::size_t>(right)], op.loops[l]);
+      const bool c = has_loop(out, op.loops[l]);
+      const std::size_t role = c && a && !b ? 0 : c && b && !a ? 1 : !c ? 2 : 3;
+      sizes[role] *= extents[l];
+      loops[role] += extents[l] > 1 ? 1 : 0;
+    }
+    ProductRun p;
+    p.runs = runs * static_cast<double>(sizes[3]);
+    p.rows = ceil_div(sizes[0], std::int64_t{16});
+    p.columns = 2 * ceil_div(sizes[1], std::int64_t{16});
+    p.depth = ceil_div(sizes[2], std::int64_t{16});
+    p.by_elements = loops[0] > 1 || loops[1] > 1 || loops[2] > 1;
+    p.left = buffer_read(n, left);
+    p.result = n.writes.front().buffer;
+    p.joins = runs;
+    p.points = sizes[0] * sizes[1] * sizes[3];
+    // Loops of the sum within one result.
+    for (const Frame& f : path_)
+      for (const OpLoop& c : k_.node(f.loop).cuts)
+        if (c.op == n.op && k_.node(f.loop).binding != Binding::grid &&
+            w_.is_reduction(n.op, op.loops[static_cast<std::size_t>(c.local)]))
+          p.joins /= f.trips;
+    phase().products.push_back(p);
+    return true;
+  }
+
+  static void count(const Expr& e, double& light, double& expensive) {
+    for (const Expr& a : e.args) count(a, light, expensive);
+    if (e.kind != Expr::Kind::call) return;
+    const ExprFunction* f = find_expr_function(e.function);
+    (f != nullptr && f->light == 1 ? light : expensive) += 1;
+  }
+
+  void points_of(const ScheduleNode& n, const std::vector<std::int64_t>& extents, double points,
+                 double runs) {
+    const Operator& op = w_.op(n.op);
+    PointsRun p{.runs = runs, .points = points};
+    for (const Output& out : op.outputs) {
+      count(out.value, p.light, p.expensive);
+      p.light += out.rescale ? 2 : 1;
+    }
+    for (std::size_t l = 0; l < op.loops.size(); ++l)
+      p.reduces = p.reduces || (extents[l] > 1 && w_.is_reduction(n.op, op.loops[l]));
+    for (const InputUse& use : n.reads)
+      if (use.buffer.valid()) p.touched.push_back(use.buffer);
+    for (const OutputUse& use : n.writes) p.touched.push_back(use.buffer);
+    phase().points.push_back(std::move(p));
+  }
+
+  BlockPhase& phase() { return out_.phases.back(); }
+  void finish_phase() { needed_.clear(); }
+
+  const Schedule& s_;
+  const ScheduledKernel& k_;
+  const Workload& w_;
+  BlockWork out_;
+  std::vector<Frame> path_;
+  std::set<TensorId> needed_;
+  std::set<BufferId> stored_;
+};
+
+}  // namespace
+
+Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k) {
+  return BlockWalk(s, k).run();
+}
+
+}  // namespace tilewright::lowering

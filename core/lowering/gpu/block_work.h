@@ -1,0 +1,80 @@
+// What one block of a kernel without units does, counted on the resolved schedule: products, points
+// of other operators, copies. Internal to block_time.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/plan/schedule.h"
+
+namespace tilewright::lowering {
+
+struct BlockRates;
+
+/// `runs`: how often in one block. Rows in blocks of 16, columns in blocks of 8, depth in blocks of
+/// 16.
+struct ProductRun {
+  double runs = 1;
+  double joins = 1;  ///< how often all of its sum is complete
+  std::int64_t rows = 1, columns = 1, depth = 1;
+  bool by_elements = false;  ///< rows, columns or depth are several loops
+  bool covers = true;        ///< it makes all of the result's tile at once
+  std::int64_t points = 0;   ///< of the result
+  BufferId left, result;
+  // Found by block_forms.
+  bool left_sums = false, left_tile = false, result_tile = false;
+};
+struct PointsRun {
+  double runs = 1, points = 1;
+  double light = 0, expensive = 0;  ///< instructions of a point
+  bool reduces = false;
+  std::vector<BufferId> touched;
+  bool in_registers = false;  ///< found by block_forms
+};
+struct CopyRun {
+  double runs = 1, bytes = 0;
+  double elements = 0;  ///< that are copied one by one: rows that do not begin at 16 bytes
+  std::size_t buffer = 0;
+  double stages = 1;  ///< found by block_forms
+};
+struct BlockPhase {
+  std::int64_t blocks = 1;
+  double turns = 0;  ///< of loops
+  double stored = 0, added = 0;
+  double compulsory = 0;  ///< bytes of all blocks, each once
+  std::vector<ProductRun> products;
+  std::vector<PointsRun> points;
+  std::vector<CopyRun> copies;
+};
+struct BlockWork {
+  std::vector<BlockPhase> phases;
+  int barriers = 0;
+  /// By buffer: its largest tile. Rows are all dimensions but the last.
+  struct Tile {
+    std::int64_t rows = 1, columns = 1, element = 4;
+    bool ring = false, again = false, made = false;
+    int copies = 1;
+    std::string name;
+  };
+  std::vector<Tile> tiles;
+};
+/// A Reason where a loop is bound below blocks.
+Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k);
+
+/// How warps share the products, what stays in registers, and what a block needs of an SM, about as
+/// codegen/cuda chooses (emit_forms.cpp, emit_layout.cpp).
+struct BlockForms {
+  int warp_rows = 1, warp_columns = 1;
+  std::int64_t most_rows = 1;  ///< in blocks of 16
+  std::int64_t threads = 0, registers = 0, shared = 0, resident = 0;
+  std::int64_t crowded = 0;  ///< resident, were it a fifth more registers
+  std::vector<std::string> tiles;
+  int warps() const { return warp_rows * warp_columns; }
+  double rows_of_thread() const { return 2.0 * static_cast<double>(most_rows) / warp_rows; }
+};
+/// Fills in what it finds in `work`. A Reason where a block has no room.
+Result<BlockForms> block_forms(BlockWork& work, const BlockRates& r, int warps, int stages);
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,30 @@
+// The planner on a GPU: the same partition, kernels of our own for products, stitched ones for the
+// rest, all priced by models/stitching/gpu_time.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "models/quickest/quickest.h"
+#include "models/quickest/search.h"
+#include "models/stitching/gpu_time.h"
+
+namespace tilewright::quickest {
+
+/// A product of matrices by the names of its loops.
+struct GpuProduct {
+  std::string op, rows, columns, depth;
+};
+std::vector<GpuProduct> gpu_products(const Workload& w);
+/// Trees for a group with one or two of them: none for more. `w` may be rewritten: what the loops
+/// and products are called stays.
+std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& products);
+
+/// What a kernel takes, by what; for display.
+nlohmann::ordered_json gpu_time_json(const stitching::GpuTime& t, double clock);
+/// Of any plan: the seconds of its kernels. Bytes are what `exact` says.
+Result<Price> price_on_gpu(const Question& q, const Plan& plan);
+Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings);
+
+}  // namespace tilewright::quickest

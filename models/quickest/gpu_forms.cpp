@@ -1,0 +1,179 @@
+// Trees for products on a GPU: blocks of the last result, every product in steps of its depth, and
+// a second product within the first one's columns.
+#include <algorithm>
+
+#include "models/quickest/gpu.h"
+
+namespace tilewright::quickest {
+namespace {
+
+/// Steps that are no larger than the extent, and the extent where it is small.
+Variable variable(const std::string& loop, std::int64_t extent,
+                  std::initializer_list<std::int64_t> sizes, std::int64_t begin) {
+  Variable v{loop, {}};
+  for (std::int64_t s : sizes)
+    if (s < extent) v.steps.push_back(s);
+  if (v.steps.size() < sizes.size()) v.steps.push_back(extent);
+  v.at = nearest_step(v.steps, begin);
+  return v;
+}
+
+class Forms {
+ public:
+  Forms(const Workload& w, const std::vector<GpuProduct>& products) : w_(w), products_(products) {}
+
+  std::vector<Form> run() {
+    for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
+    for (const GpuProduct& p : products_)
+      if (place(p.op) == order_.size()) return {};  // a rewrite has made something else of it
+    const std::vector<std::string> outer = outer_loops();
+    for (std::int64_t rows : {64, 16, 128}) {
+      add(outer, rows, false);
+      if (chained()) add(outer, rows, true);
+      if (outer.size() > 1 && columns_last(outer)) {
+        const std::vector<std::string> without(outer.begin(), outer.end() - 1);
+        add(without, rows, false);
+        if (chained()) add(without, rows, true);
+      }
+    }
+    return std::move(forms_);
+  }
+
+ private:
+  std::int64_t extent(const std::string& loop) const { return w_.loop(*w_.find_loop(loop)).extent; }
+  std::size_t place(const std::string& op) const {
+    return static_cast<std::size_t>(std::ranges::find(order_, op) - order_.begin());
+  }
+
+  /// Loops of the last result that no operator adds up over.
+  std::vector<std::string> outer_loops() const {
+    std::vector<std::string> loops;
+    const auto order = w_.topological_order();
+    for (const Affine& index : w_.op(order.back()).outputs.front().target.index)
+      for (const Term& t : index.terms) {
+        const bool reduced =
+            std::ranges::any_of(order, [&](OpId op) { return w_.is_reduction(op, t.loop); });
+        const std::string& name = w_.loop(t.loop).name;
+        if (!reduced && std::ranges::find(loops, name) == loops.end()) loops.push_back(name);
+      }
+    return loops;
+  }
+  bool columns_last(const std::vector<std::string>& outer) const {
+    return outer.back() == products_.back().columns;
+  }
+  /// The first product's columns are the second one's depth.
+  bool chained() const {
+    return products_.size() == 2 && products_[0].columns == products_[1].depth;
+  }
+
+  void add(const std::vector<std::string>& outer, std::int64_t rows, bool within) {
+    Form f;
+    // The longest of the loops but the columns' are the rows; of others, blocks have one each.
+    std::string longest;
+    for (const std::string& l : outer)
+      if (l != products_.back().columns && (longest.empty() || extent(l) > extent(longest)))
+        longest = l;
+    for (const std::string& l : outer)
+      f.variables.push_back(
+          l == products_.back().columns
+              ? variable(l, extent(l), {16, 32, 48, 64, 96, 128, 192, 256}, 64)
+          : l == longest ? variable(l, extent(l), {16, 32, 48, 64, 80, 96, 128, 192, 256}, rows)
+                         : Variable{l, {1}});
+    const std::size_t blocks = f.variables.size();
+    std::vector<std::size_t> depth;
+    std::size_t shared = 0;
+    if (within) {
+      shared = f.variables.size();
+      const std::string& l = products_[1].depth;
+      f.variables.push_back(variable(l, extent(l), {16, 32, 64, 96, 128, 192, 256, 512}, 128));
+    }
+    for (const GpuProduct& p : products_) {
+      depth.push_back(f.variables.size());
+      if (within && &p != &products_.front())
+        depth.back() = shared;
+      else
+        f.variables.push_back(variable(p.depth, extent(p.depth), {16, 32, 64, 96, 128, 256}, 64));
+    }
+    const std::size_t launch = f.variables.size();
+    f.variables.push_back({"", {0, 2, 4, 8}});
+    f.variables.push_back({"", {0, 2, 3, 4, 6}});
+    f.kernel = [blocks, depth, within, shared, launch,
+                parts = parts(within)](const std::vector<Variable>& all) {
+      return kernel(all, blocks, depth, within ? &all[shared] : nullptr, launch, parts);
+    };
+    forms_.push_back(std::move(f));
+  }
+
+  /// Operators before the shared loop, in it, and after it.
+  struct Parts {
+    std::vector<std::string> before, inside, after;
+    std::vector<std::string> products, stored;
+  };
+  Parts parts(bool within) const {
+    Parts p;
+    for (const GpuProduct& x : products_) p.products.push_back(x.op);
+    for (const std::string& op : order_) {
+      const std::size_t at = place(op);
+      std::vector<std::string>& to = !within || at > place(products_[1].op) ? p.after
+                                     : at < place(products_[0].op)          ? p.before
+                                                                            : p.inside;
+      to.push_back(op);
+      if (&to != &p.after && !(within && op == products_[1].op)) continue;
+      for (const Output& o : w_.op(*w_.find_op(op)).outputs)
+        if (w_.is_output(o.target.tensor)) p.stored.push_back(w_.tensor(o.target.tensor).name);
+    }
+    return p;
+  }
+
+  static Kernel kernel(const std::vector<Variable>& all, std::size_t blocks,
+                       const std::vector<std::size_t>& depth, const Variable* shared,
+                       std::size_t launch, const Parts& p) {
+    const auto one = [&](const std::string& op) {
+      const auto at = std::ranges::find(p.products, op);
+      if (at == p.products.end() || (shared != nullptr && at != p.products.begin()))
+        return compute(op);
+      const auto d = static_cast<std::size_t>(at - p.products.begin());
+      return nest({{&all[depth[d]], Binding::seq}}, compute(op));
+    };
+    std::vector<Node> body, inside;
+    for (const std::string& op : p.before) body.push_back(one(op));
+    for (const std::string& op : p.inside) inside.push_back(one(op));
+    if (shared != nullptr)
+      body.push_back(nest({{shared, Binding::seq}}, sequence(std::move(inside))));
+    for (const std::string& op : p.after) body.push_back(one(op));
+    for (const std::string& t : p.stored) body.push_back(store(t));
+    std::vector<std::pair<const Variable*, Binding>> loops;
+    for (std::size_t v = 0; v < blocks; ++v) loops.emplace_back(&all[v], Binding::grid);
+    Kernel k{.name = p.products.back(), .tree = nest(loops, sequence(std::move(body)))};
+    if (const auto n = static_cast<int>(all[launch].step()); n > 0) k.launch.warps = n;
+    if (const auto n = static_cast<int>(all[launch + 1].step()); n > 0) k.launch.stages = n;
+    return k;
+  }
+
+  const Workload& w_;
+  const std::vector<GpuProduct>& products_;
+  std::vector<std::string> order_;
+  std::vector<Form> forms_;
+};
+
+}  // namespace
+
+std::vector<GpuProduct> gpu_products(const Workload& w) {
+  std::vector<GpuProduct> all;
+  for (OpId op : w.topological_order()) {
+    const auto p = product_of(w, op);
+    if (!p || p->rows < 0 || p->columns < 0 || p->depth < 0) continue;
+    const auto name = [&](int l) {
+      return w.loop(w.op(op).loops[static_cast<std::size_t>(l)]).name;
+    };
+    all.push_back({w.op(op).name, name(p->rows), name(p->columns), name(p->depth)});
+  }
+  return all;
+}
+
+std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& products) {
+  if (products.empty() || products.size() > 2) return {};
+  return Forms(w, products).run();
+}
+
+}  // namespace tilewright::quickest

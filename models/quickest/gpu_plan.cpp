@@ -1,0 +1,220 @@
+// Plans on a GPU: the partition of least predicted seconds, of kernels of our own, stitched ones
+// and, in small workloads, other models'.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "models/quickest/gpu.h"
+#include "models/quickest/partition.h"
+#include "models/stitching/column_roots.h"
+
+namespace tilewright::quickest {
+namespace {
+
+using nlohmann::ordered_json;
+using stitching::GpuPricer;
+
+constexpr std::size_t kChoices = 12;  // of a kernel that are kept
+constexpr int kMostRefused = 8;       // kernels that a target is asked about
+constexpr int kMostStitched = 64;     // operators of a stitched kernel
+constexpr const char* kOnline = "online-softmax";
+
+double bytes_of(const Workload& w) {
+  double all = 0;
+  for (const Tensor& t : w.tensors()) all += static_cast<double>(t.bytes().value);
+  return all;
+}
+
+class GpuPlanner {
+ public:
+  GpuPlanner(const Question& q, const stitching::Device& d, bool rewrites)
+      : q_(q), device_(d), rewrites_(rewrites), working_set_(bytes_of(*q.workload)) {
+    device_.machine = q.machine;
+    const std::size_t parts = cut_each(*q.workload).size();
+    // Fewer kernels for each group where there are more groups.
+    effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / parts, 60, 800));
+    if (auto graph = stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}))) {
+      graph_ = std::make_shared<const stitching::Graph>(std::move(graph).value());
+      vertex_.assign(q.workload->operators().size(), -1);
+      for (int v = 0; v < graph_->size(); ++v) vertex_[graph_->vertex(v).op.index()] = v;
+    }
+  }
+
+  /// Of operators without products: a launch and their bytes at memory's rate. The search for a
+  /// stitched kernel takes tens of milliseconds.
+  std::optional<double> rough(const Part& ops) const {
+    if (graph_ == nullptr) return std::nullopt;
+    stitching::Pattern pattern;
+    for (OpId op : ops) {
+      if (graph_->vertex(vertex_[op.index()]).kind == stitching::Kind::product) return std::nullopt;
+      pattern.push_back(vertex_[op.index()]);
+    }
+    std::ranges::sort(pattern);
+    const auto parts = stitching::components_of(*graph_, pattern, kMostStitched);
+    if (!parts) return std::numeric_limits<double>::infinity();
+    double bytes = 0;
+    for (const stitching::Component& c : *parts) bytes += stitching::memory_bytes(*graph_, c);
+    return (device_.launch + device_.block + device_.dram) / device_.clock_hz +
+           bytes / device_.dram_bytes_per_second;
+  }
+
+  std::optional<Best> find(const Group& group) {
+    const auto pricer = GpuPricer::of(group.workload, *q_.machine, working_set_);
+    if (!pricer) return std::nullopt;
+    const std::vector<GpuProduct> products = gpu_products(*group.workload);
+    std::optional<Best> best;
+    if (products.empty() || group.ops.size() == 1) stitched(group, best);
+    if (!products.empty()) {
+      blocks(group.workload, products, {}, best);
+      if (rewrites_ && products.size() == 2)
+        if (auto w = rewritten(group.workload, {kOnline})) blocks(w, products, {kOnline}, best);
+    }
+    // Others' plans are of these forms, or slower; their searches take seconds.
+    if (!best && group.ops.size() == 1)
+      for (const Model* m : q_.others) ask(*m, group, best);
+    return best;
+  }
+
+ private:
+  /// Refused by nobody, and faster than what there is.
+  bool takes(const Schedule& s, double seconds, const std::optional<Best>& best) const {
+    return (!best || seconds < best->seconds) && (!q_.refuses || !q_.refuses(s));
+  }
+
+  void blocks(std::shared_ptr<const Workload> w, const std::vector<GpuProduct>& products,
+              std::vector<std::string> rewrites, std::optional<Best>& best) const {
+    const auto pricer = GpuPricer::of(w, *q_.machine, working_set_);
+    std::vector<Form> forms = gpu_forms(*w, products);
+    if (!pricer || forms.empty()) return;
+    const auto priced = [&](Kernel k) -> std::optional<Choice> {
+      const auto s = resolved({.kernels = {k}}, w, q_);
+      if (!s) return std::nullopt;
+      const auto t = pricer->kernel(*s, 0);
+      if (!t) return std::nullopt;
+      return Choice{.kernel = std::move(k), .seconds = t->seconds};
+    };
+    std::vector<Choice> all = Descent<Choice>(priced, effort_).all_or_run(forms);
+    int refused = 0;
+    while (!all.empty() && refused < kMostRefused) {
+      if (best && all.front().seconds >= best->seconds) return;
+      const auto s = resolved({.kernels = {all.front().kernel}}, w, q_);
+      if (s && (!q_.refuses || !q_.refuses(*s))) break;
+      all.erase(all.begin());
+      ++refused;
+    }
+    if (all.empty() || refused == kMostRefused) return;
+    if (all.size() > kChoices) all.resize(kChoices);
+    best = Best{.seconds = all.front().seconds,
+                .plan = {.kernels = {all.front().kernel}},
+                .rewrites = std::move(rewrites)};
+    best->others = std::move(all);
+  }
+
+  /// One kernel with units, or of a single product in the tiles of models/stitching.
+  void stitched(const Group& group, std::optional<Best>& best) const {
+    const stitching::Options options;
+    const auto graph =
+        stitching::Graph::create(group.workload, stitching::ridge_of(device_, options));
+    if (!graph) return;
+    stitching::Pattern all;
+    for (int v = 0; v < graph->size(); ++v) all.push_back(v);
+    const std::vector<stitching::Pattern> patterns{all};
+    const auto price = stitching::price(*graph, device_, patterns, options);
+    if (!price || price->kernels.size() != 1) return;
+    const Plan plan = stitching::write_plan(*graph, device_, *price, q_.machine).plan;
+    const auto s = resolved(plan, group.workload, q_);
+    const auto pricer = GpuPricer::of(group.workload, *q_.machine, working_set_);
+    if (!s || !pricer) return;
+    const auto seconds = pricer->seconds(*s);
+    if (!seconds) return;
+    Best its{.seconds = *seconds, .plan = plan};
+    its.others.push_back({.kernel = plan.kernels.front(), .seconds = *seconds});
+    if (takes(*s, *seconds, best)) {
+      best = std::move(its);
+      return;
+    }
+    if (best || !q_.refuses) return;
+    int asked = 0;
+    for (const stitching::WrittenKernel& k :
+         stitching::kernel_choices(*graph, device_, *price, 0, options)) {
+      if (++asked > kMostRefused) return;
+      const auto other = resolved({.kernels = {k.kernel}}, group.workload, q_);
+      if (!other) continue;
+      const auto its_seconds = pricer->seconds(*other);
+      if (!its_seconds || !takes(*other, *its_seconds, best)) continue;
+      best = Best{.seconds = *its_seconds, .plan = {.kernels = {k.kernel}}};
+      best->others.push_back({.kernel = k.kernel, .seconds = *its_seconds});
+      return;
+    }
+  }
+
+  void ask(const Model& m, const Group& group, std::optional<Best>& best) const {
+    if (m.propose == nullptr) return;
+    Question asked = q_;
+    asked.workload = group.workload;
+    asked.others.clear();
+    try {
+      const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
+      if (!p || (!rewrites_ && !p->rewrites.empty())) return;
+      const auto w = rewritten(group.workload, p->rewrites);
+      if (w == nullptr) return;
+      const auto s = resolved(p->plan, w, q_);
+      const auto pricer = GpuPricer::of(w, *q_.machine, working_set_);
+      if (!s || !pricer) return;
+      const auto seconds = pricer->seconds(*s);
+      if (seconds && takes(*s, *seconds, best))
+        best = Best{.seconds = *seconds, .by = m.name, .plan = p->plan, .rewrites = p->rewrites};
+    } catch (const InputError&) {
+      return;  // what the model cannot read
+    }
+  }
+
+  const Question& q_;
+  stitching::Device device_;
+  bool rewrites_;
+  double working_set_;
+  int effort_ = 0;
+  std::shared_ptr<const stitching::Graph> graph_;  ///< of the whole workload
+  std::vector<int> vertex_;                        ///< by operator
+};
+
+}  // namespace
+
+Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
+  const auto begun = std::chrono::steady_clock::now();
+  const Result<stitching::Device> device = stitching::device_of(*q.machine);
+  if (!device) return Reason{device.reason()};
+  if (const auto pricer = GpuPricer::of(q.workload, *q.machine); !pricer)
+    return Reason{pricer.reason()};
+  std::string why;
+  // Where the parts' rewrites make no rewrite of the whole, without them.
+  for (const bool rewrites : {true, false}) {
+    GpuPlanner planner(q, *device, rewrites);
+    Partitioner partitioner(
+        q.workload, [&](const Group& g) { return planner.find(g); },
+        [&](const Part& ops) { return planner.rough(ops); });
+    const Result<Partition> found = partitioner.run();
+    if (!found) return Reason{found.reason()};
+    Result<Proposal> joined = joined_proposal(q, *found);
+    why = joined ? "" : joined.reason();
+    if (!joined) continue;
+    Proposal out = std::move(joined).value();
+    Question whole = q;
+    whole.workload = rewritten(q.workload, out.rewrites);
+    Result<Price> price = price_on_gpu(whole, out.plan);
+    if (!price) return Reason{price.reason()};
+    out.price = std::move(price).value();
+    out.detail = {{"seconds", or_null(out.price.traffic.seconds)}};
+    out.detail.update(out.price.detail);
+    for (std::size_t k = 0; k < out.plan.kernels.size(); ++k)
+      out.detail["kernels_predicted"][k]["by"] = out.plan.kernels[k].by;
+    describe(partitioner, *found, settings.flag("why"), out.detail);
+    out.search_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    out.detail["search_seconds"] = *out.search_seconds;
+    return out;
+  }
+  return Reason{why};
+}
+
+}  // namespace tilewright::quickest

@@ -1,0 +1,91 @@
+// A partition as a proposal, and what it says of itself.
+#include "core/base/format.h"
+#include "core/plan/join.h"
+#include "core/workload/rewrite/rewrite.h"
+#include "models/quickest/partition.h"
+
+namespace tilewright::quickest {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges) {
+  ordered_json all = ordered_json::array();
+  for (const Edge& e : edges) {
+    std::string why = "one kernel would not be legal, or is none that is searched for";
+    if (e.together && e.apart)
+      why = formatted("{} {:.3g} us, {} {:.3g} us", e.fused ? "fused" : "apart",
+                      1e6 * (e.fused ? *e.together : *e.apart), e.fused ? "apart" : "fused",
+                      1e6 * (e.fused ? *e.apart : *e.together));
+    else if (e.together)
+      why = "the operators cannot be parted";
+    all.push_back({{"tensor", w.tensor(e.tensor).name},
+                   {"from", w.op(e.from).name},
+                   {"to", w.op(e.to).name},
+                   {"fused", e.fused},
+                   {"seconds_fused", or_null(e.together)},
+                   {"seconds_apart", or_null(e.apart)},
+                   {"why", why}});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
+                                 const Question& q) {
+  try {
+    Result<Schedule> s = resolve(plan, std::move(w), q.machine);
+    if (!s || misfit(*s)) return std::nullopt;
+    return std::move(s).value();
+  } catch (const InputError&) {
+    return std::nullopt;  // a tree that is no plan of this workload
+  }
+}
+
+std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
+                                          const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const Result<Workload> next = tilewright::apply(name, *w);
+    if (!next) return nullptr;
+    w = std::make_shared<const Workload>(*next);
+  }
+  return w;
+}
+
+Result<Proposal> joined_proposal(const Question& q, const Partition& found) {
+  std::vector<PartPlan> parts;
+  for (std::size_t g = 0; g < found.groups.size(); ++g) {
+    const auto w = rewritten(found.groups[g].workload, found.best[g].rewrites);
+    TW_CHECK(w != nullptr, "a rewrite applied once and not again");
+    parts.push_back({.part = *w,
+                     .plan = found.best[g].plan,
+                     .rewrites = found.best[g].rewrites,
+                     .by = found.best[g].by.empty() ? "tilewright" : found.best[g].by});
+  }
+  Result<JoinedPlan> joined = join_plans(*q.workload, parts);
+  if (!joined) return Reason{joined.reason()};
+  Proposal out;
+  out.plan = joined->plan;
+  out.rewrites = joined->rewrites;
+  out.level = q.planned_level();
+  out.choices = [best = found.best, part_of = joined->part_of,
+                 plan = out.plan](std::size_t kernel) {
+    std::vector<KernelChoice> all;
+    const Best& b = best[part_of[kernel]];
+    if (b.plan.kernels.size() > 1) return all;
+    for (const Choice& c : b.others) all.push_back({.kernel = c.kernel, .seconds = c.seconds});
+    for (KernelChoice& c : all)
+      c.kernel.name = plan.kernels[kernel].name, c.kernel.by = plan.kernels[kernel].by;
+    return all;
+  };
+  return out;
+}
+
+void describe(Partitioner& partitioner, const Partition& found, bool why, ordered_json& detail) {
+  if (why) detail["edges"] = edges_json(partitioner.workload(), partitioner.edges(found));
+  detail["partitions"] = found.exact ? "all into connected parts" : "grown along edges that gain";
+  detail["groups_priced"] = found.priced;
+}
+
+}  // namespace tilewright::quickest

@@ -1,0 +1,65 @@
+#include "models/stitching/gpu_time.h"
+
+#include <algorithm>
+
+#include "core/lowering/gpu/thread_program.h"
+#include "models/stitching/column_roots.h"
+#include "models/stitching/part.h"
+
+namespace tilewright::stitching {
+
+Result<GpuPricer> GpuPricer::of(std::shared_ptr<const Workload> w, const Machine& m,
+                                double working_set) {
+  GpuPricer p;
+  const Result<Device> device = device_of(m);
+  if (!device) return Reason{device.reason()};
+  const Result<lowering::BlockRates> rates = lowering::block_rates(m, w->dtype());
+  if (!rates) return Reason{rates.reason()};
+  p.w_ = std::move(w);
+  p.device_ = *device;
+  p.device_.machine = std::make_shared<const Machine>(m);
+  p.rates_ = *rates;
+  p.working_set_ = working_set;
+  return p;
+}
+
+Result<GpuTime> GpuPricer::kernel(const Schedule& s, std::size_t kernel) const {
+  const ScheduledKernel& k = s.kernels[kernel];
+  if (!lowering::binds_units(k)) {
+    auto t = lowering::block_time(s, static_cast<int>(kernel), rates_,
+                                  {.working_set = working_set_});
+    if (!t) return Reason{t.reason()};
+    return GpuTime{.seconds = t->seconds, .blocks = std::move(t).value()};
+  }
+  const auto program = lowering::lower(s, static_cast<int>(kernel));
+  if (!program) return Reason{program.reason()};
+  if (graph_ == nullptr) {
+    Result<Graph> graph = Graph::create(w_);
+    if (!graph) return Reason{graph.reason()};
+    graph_ = std::make_shared<const Graph>(std::move(graph).value());
+  }
+  Pattern ops;
+  for (const Vertex& v : graph_->vertices())
+    if (std::ranges::find(k.ops, v.op) != k.ops.end())
+      ops.push_back(static_cast<int>(&v - graph_->vertices().data()));
+  const auto parts = components_of(*graph_, ops, 1 << 20);
+  if (!parts) return Reason{k.name + ": its operators need one another's blocks"};
+  double moved = 0;
+  for (const Component& c : *parts) moved += memory_bytes(*graph_, c);
+  const Demand demand = demand_of(*graph_, ops, device_, *program);
+  const double resident = resident_blocks(device_, demand, program->shared_bytes);
+  const Overlap t = overlap(device_, {&demand, 1}, resident, moved);
+  return GpuTime{.seconds = t.seconds, .units = t};
+}
+
+Result<double> GpuPricer::seconds(const Schedule& s) const {
+  double all = 0;
+  for (std::size_t k = 0; k < s.kernels.size(); ++k) {
+    const Result<GpuTime> t = kernel(s, k);
+    if (!t) return Reason{t.reason()};
+    all += t->seconds;
+  }
+  return all;
+}
+
+}  // namespace tilewright::stitching

@@ -1,0 +1,101 @@
+// The time of blocks with tiles: does more of anything take longer, and does a block need what the
+// emitted kernel was recorded to need?
+#include "core/lowering/gpu/block_time.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/workload/text.h"
+
+namespace tilewright::lowering {
+namespace {
+
+Machine h200() { return named_machine("h200"); }
+
+Result<BlockTime> timed(const std::string& w, const std::string& tree, const Machine& m,
+                        const Launch& launch = {}) {
+  const auto workload = std::make_shared<const Workload>(named_workload(w));
+  Kernel k{.name = "k", .tree = parse_tree(tree)};
+  k.launch = launch;
+  const auto s = resolve({.kernels = {k}}, workload, std::make_shared<const Machine>(m));
+  if (!s) return Reason{s.reason()};
+  const auto rates = block_rates(m, workload->dtype());
+  if (!rates) return Reason{rates.reason()};
+  return block_time(*s, 0, *rates);
+}
+
+constexpr const char* kChain =
+    "b/1@grid m/32@grid n/64@grid ( l/256 ( k/64 ( C.gemm1 ) C.gemm2 ) S.E )";
+
+/// experiments/results/h200-chains.json, "chimera/G1 mnlk m=32,l=256,k=64,n=64": 128 blocks of 384
+/// threads, 151680 bytes of shared memory, one block an SM, 4.4 us.
+TEST(BlockTime, ABlockNeedsWhatTheRecordedKernelNeeds) {
+  const auto t = timed("chimera/G1:dtype=f16", kChain, h200());
+  ASSERT_TRUE(t.ok()) << t.reason();
+  EXPECT_EQ(t->threads, 384);
+  EXPECT_EQ(t->resident, 1);
+  EXPECT_EQ(t->phases.at(0).blocks, 128);
+  EXPECT_NEAR(static_cast<double>(t->shared), 151680, 0.05 * 151680);
+  EXPECT_TRUE(t->tiles.empty());
+  EXPECT_NEAR(t->seconds, 4.4e-6, 0.4 * 4.4e-6);
+}
+
+TEST(BlockTime, MoreWorkTakesLonger) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 40; ++i) {
+    const auto draw = [&](int most) { return 16 * (1 + static_cast<int>(random() % most)); };
+    const int m = draw(20), n = draw(20), k = draw(30);
+    const auto seconds = [&](int rows, int depth, int batch) {
+      const auto t = timed(
+          "gemm:m=" + std::to_string(rows) + ",n=" + std::to_string(n) +
+              ",k=" + std::to_string(depth) + ",batch=" + std::to_string(batch) + ",dtype=f16",
+          std::string(batch > 1 ? "b/1@grid " : "") + "m/16@grid n/16@grid ( k/16 ( C.gemm ) S.C )",
+          h200());
+      EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+      return t.ok() ? t->seconds : 0;
+    };
+    const double once = seconds(m, k, 1);
+    EXPECT_GT(once, 0);
+    EXPECT_LE(once, seconds(m, k + 64, 1)) << "seed 11: " << m << " " << n << " " << k;
+    EXPECT_LE(once, seconds(4 * m, k, 1)) << "seed 11: " << m << " " << n << " " << k;
+  }
+}
+
+TEST(BlockTime, ASlowerMachineIsNotFaster) {
+  const auto at = [](auto change) {
+    Machine m = h200();
+    change(m);
+    const auto t = timed("chimera/G1:dtype=f16", kChain, m);
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->seconds : 0;
+  };
+  const double now = at([](Machine&) {});
+  EXPECT_LT(now, at([](Machine& m) {
+              for (Level& l : m.levels)
+                if (l.name == "shared") l.bandwidth.value /= 8;
+            }));
+  EXPECT_LT(now, at([](Machine& m) { m.units.front().clock_hz /= 2; }));
+  EXPECT_LT(now, at([](Machine& m) { m.units.front().count /= 4; }));
+  EXPECT_LT(now, at([](Machine& m) { m.units.front().cycles["launch"] *= 2; }));
+  EXPECT_LT(now, at([](Machine& m) {
+              for (Level& l : m.levels)
+                if (l.name == "L2") l.capacity.value = 1 << 20, l.bandwidth.value /= 16;
+            }));
+}
+
+TEST(BlockTime, WhatHasNoRoomOrOtherUnitsHasAReason) {
+  const auto room = timed("gemm:m=4096,n=4096,k=4096,dtype=f16",
+                          "m/1024@grid n/1024@grid ( k/512 ( C.gemm ) S.C )", h200());
+  ASSERT_FALSE(room.ok());
+  EXPECT_NE(room.reason().find("shared"), std::string::npos) << room.reason();
+  Machine lacks = h200();
+  lacks.units.front().cycles.erase("l2");
+  const auto none = block_rates(lacks, DType::f16);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.reason().find("l2"), std::string::npos) << none.reason();
+  EXPECT_FALSE(block_rates(named_machine("epyc-zen5"), DType::f32).ok());
+}
+
+}  // namespace
+}  // namespace tilewright::lowering
