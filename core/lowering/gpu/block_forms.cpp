@@ -11,11 +11,11 @@
 namespace tilewright::lowering {
 namespace {
 
-constexpr int kCopying = 4, kMostWarps = 16;  // as codegen/cuda has them
-constexpr std::int64_t kLine = 128, kReserved = 1024;
-constexpr std::int64_t kMostRegisters = 255, kOtherRegisters = 72;
-
 class Forms {
+  static constexpr int kCopying = 4, kMostWarps = 16;  // as codegen/cuda has them
+  static constexpr std::int64_t kLine = 128, kReserved = 1024;
+  static constexpr std::int64_t kMostRegisters = 255, kOtherRegisters = 72;
+
  public:
   Forms(BlockWork& work, const BlockRates& r, int warps, int stages)
       : work_(work), r_(r), warps_(warps), stages_(stages) {}
