@@ -15,6 +15,7 @@
 #include "core/workload/reference/elements.h"
 #include "core/workload/subgraph.h"
 #include "harness/beside.h"
+#include "harness/files.h"
 #include "harness/parallel.h"
 #include "harness/statistics.h"
 
@@ -403,6 +404,7 @@ class Run {
 
   std::optional<Reason> made() {
     settings_for(target_, request_.target_options);  // bad input before anything is planned
+    if (options_.trace) trace_.emplace(*options_.trace, "--trace");
     auto start = Clock::now();
     Result<ProgramPlan> plan = program_plan(request_, options_.split);
     if (!plan) return plan.why();
@@ -492,7 +494,8 @@ class Run {
     json_["predicted_seconds"] = all ? ordered_json(predicted) : ordered_json(nullptr);
     if (options_.profile) json_["profile"] = kernels;
     if (options_.trace) {
-      write_file(*options_.trace, trace_of(program_, kernels), "--trace");
+      trace_->stream() << trace_of(program_, kernels);
+      trace_->finish();
       json_["trace"] = *options_.trace;
     }
   }
@@ -523,6 +526,8 @@ class Run {
   const codegen::Target& target_;
   ordered_json json_ = document();
   std::optional<ProgramPlan> plan_;
+  std::optional<OutputFile>
+      trace_;  ///< opened before the work, so that a wrong path is said at once
   Program program_;
 };
 
