@@ -280,15 +280,12 @@ ordered_json inputs_json(const Workload& w) {
 
 /// The least that a machine takes for these bytes and operations; none where its file has no rates.
 std::optional<double> roof(const Machine& m, std::int64_t bytes, double flops, DType type) {
-  double seconds = 0;
+  const LevelId first = m.path(m.home(), m.default_level()).front().second;
+  std::optional<double> seconds = seconds_into(m, first, Bytes(bytes));
   for (const ComputeUnit& unit : m.units)
     if (const auto peak = unit.peak.find(std::string(name_of(type))); peak != unit.peak.end())
-      seconds = std::max(seconds, flops / peak->second.value);
-  const auto moved = seconds_into(m, m.default_level(), Bytes(bytes));
-  const LevelId first = m.path(m.home(), m.default_level()).front().second;
-  const auto from_home = seconds_into(m, first, Bytes(bytes));
-  if (!moved && !from_home && seconds == 0) return std::nullopt;
-  return std::max(seconds, from_home.value_or(0));
+      seconds = std::max(seconds.value_or(0), flops / peak->second.value);
+  return seconds;
 }
 
 ordered_json kernels_json(const Program& program, const Machine& m) {
