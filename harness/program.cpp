@@ -15,6 +15,7 @@
 #include "core/workload/reference/elements.h"
 #include "core/workload/subgraph.h"
 #include "harness/beside.h"
+#include "harness/files.h"
 #include "harness/parallel.h"
 #include "harness/statistics.h"
 
@@ -279,15 +280,12 @@ ordered_json inputs_json(const Workload& w) {
 
 /// The least that a machine takes for these bytes and operations; none where its file has no rates.
 std::optional<double> roof(const Machine& m, std::int64_t bytes, double flops, DType type) {
-  double seconds = 0;
+  const LevelId first = m.path(m.home(), m.default_level()).front().second;
+  std::optional<double> seconds = seconds_into(m, first, Bytes(bytes));
   for (const ComputeUnit& unit : m.units)
     if (const auto peak = unit.peak.find(std::string(name_of(type))); peak != unit.peak.end())
-      seconds = std::max(seconds, flops / peak->second.value);
-  const auto moved = seconds_into(m, m.default_level(), Bytes(bytes));
-  const LevelId first = m.path(m.home(), m.default_level()).front().second;
-  const auto from_home = seconds_into(m, first, Bytes(bytes));
-  if (!moved && !from_home && seconds == 0) return std::nullopt;
-  return std::max(seconds, from_home.value_or(0));
+      seconds = std::max(seconds.value_or(0), flops / peak->second.value);
+  return seconds;
 }
 
 ordered_json kernels_json(const Program& program, const Machine& m) {
@@ -403,6 +401,7 @@ class Run {
 
   std::optional<Reason> made() {
     settings_for(target_, request_.target_options);  // bad input before anything is planned
+    if (options_.trace) trace_.emplace(*options_.trace, "--trace");
     auto start = Clock::now();
     Result<ProgramPlan> plan = program_plan(request_, options_.split);
     if (!plan) return plan.why();
@@ -492,7 +491,8 @@ class Run {
     json_["predicted_seconds"] = all ? ordered_json(predicted) : ordered_json(nullptr);
     if (options_.profile) json_["profile"] = kernels;
     if (options_.trace) {
-      write_file(*options_.trace, trace_of(program_, kernels), "--trace");
+      trace_->stream() << trace_of(program_, kernels);
+      trace_->finish();
       json_["trace"] = *options_.trace;
     }
   }
@@ -523,6 +523,8 @@ class Run {
   const codegen::Target& target_;
   ordered_json json_ = document();
   std::optional<ProgramPlan> plan_;
+  std::optional<OutputFile>
+      trace_;  ///< opened before the work, so that a wrong path is said at once
   Program program_;
 };
 

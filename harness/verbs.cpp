@@ -465,7 +465,9 @@ Verb run_verb() {
       .subject = "PLAN",
       .details =
           std::string(kPlanHelp) +
-          "\nSpeed counts the workload's own operations, recomputation not. On cpu the peak is\n"
+          "\nA workload with none of these, and an ONNX file, runs as a network: in parts, each "
+          "kernel and\nthe whole verified.\nSpeed counts the workload's own operations, "
+          "recomputation not. On cpu the peak is\n"
           "measured in the same run, turn by turn with the kernel; on cuda it is the machine\n"
           "file's, and runs are timed inside a CUDA graph. --batch takes no PLAN: each line of "
           "the\n"
