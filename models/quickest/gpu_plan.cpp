@@ -87,7 +87,8 @@ class GpuPlanner {
     std::vector<Form> forms = gpu_forms(*w, products);
     if (!pricer || forms.empty()) return;
     const auto priced = [&](Kernel k) -> std::optional<Choice> {
-      const auto s = resolved({.kernels = {k}}, w, q_);
+      // Whether it fits is said by its price, and once more of what is chosen.
+      const auto s = legal({.kernels = {k}}, w, q_);
       if (!s) return std::nullopt;
       const auto t = pricer->kernel(*s, 0);
       if (!t) return std::nullopt;
