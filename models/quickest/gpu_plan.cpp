@@ -59,8 +59,6 @@ class GpuPlanner {
   }
 
   std::optional<Best> find(const Group& group) {
-    const auto pricer = GpuPricer::of(group.workload, *q_.machine, working_set_);
-    if (!pricer) return std::nullopt;
     const std::vector<GpuProduct> products = gpu_products(*group.workload);
     std::optional<Best> best;
     if (products.empty() || group.ops.size() == 1) stitched(group, best);
