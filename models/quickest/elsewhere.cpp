@@ -162,11 +162,11 @@ class Chooser {
     out.price.traffic.seconds = seconds;
     out.detail = {{"seconds", seconds},
                   {"seconds_are", "of each part, the longest that a model gives its plan"}};
-    out.detail["asked"] = ordered_json::array();
+    out.detail["parts_planned"] = ordered_json::array();
     for (const Candidate* c : best) {
       ordered_json operators = ordered_json::array();
       for (const Operator& op : c->part.part.operators()) operators.push_back(op.name);
-      out.detail["asked"].push_back(
+      out.detail["parts_planned"].push_back(
           {{"operators", operators}, {"by", c->part.by}, {"seconds", or_null(c->seconds)}});
     }
     return out;

@@ -59,8 +59,6 @@ class GpuPlanner {
   }
 
   std::optional<Best> find(const Group& group) {
-    const auto pricer = GpuPricer::of(group.workload, *q_.machine, working_set_);
-    if (!pricer) return std::nullopt;
     const std::vector<GpuProduct> products = gpu_products(*group.workload);
     std::optional<Best> best;
     if (products.empty() || group.ops.size() == 1) stitched(group, best);
@@ -87,7 +85,8 @@ class GpuPlanner {
     std::vector<Form> forms = gpu_forms(*w, products);
     if (!pricer || forms.empty()) return;
     const auto priced = [&](Kernel k) -> std::optional<Choice> {
-      const auto s = resolved({.kernels = {k}}, w, q_);
+      // Whether it fits is said by its price, and once more of what is chosen.
+      const auto s = legal({.kernels = {k}}, w, q_);
       if (!s) return std::nullopt;
       const auto t = pricer->kernel(*s, 0);
       if (!t) return std::nullopt;

@@ -32,15 +32,21 @@ ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges) {
 
 }  // namespace
 
-std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
-                                 const Question& q) {
+std::optional<Schedule> legal(const Plan& plan, std::shared_ptr<const Workload> w,
+                              const Question& q) {
   try {
     Result<Schedule> s = resolve(plan, std::move(w), q.machine);
-    if (!s || misfit(*s)) return std::nullopt;
+    if (!s) return std::nullopt;
     return std::move(s).value();
   } catch (const InputError&) {
     return std::nullopt;  // a tree that is no plan of this workload
   }
+}
+
+std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
+                                 const Question& q) {
+  std::optional<Schedule> s = legal(plan, std::move(w), q);
+  return s && misfit(*s) ? std::nullopt : std::move(s);
 }
 
 std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,

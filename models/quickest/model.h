@@ -5,8 +5,8 @@
 
 namespace tilewright::quickest {
 
-/// The plan where the machine is no processor. On a GPU: gpu.h. Elsewhere the fastest of what others
-/// propose, at the longest of the times that models give it.
+/// The plan where the machine is no processor. On a GPU: gpu.h. Elsewhere the fastest of what
+/// others propose, at the longest of the times that models give it.
 Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings);
 Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings& settings);
 

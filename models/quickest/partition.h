@@ -88,7 +88,10 @@ class Partitioner {
 
 // ---- joined.cpp -----------------------------------------------------------------------------
 
-/// Nothing where the plan is none of the workload, illegal, or does not fit.
+/// Nothing where the plan is none of the workload, or illegal.
+std::optional<Schedule> legal(const Plan& plan, std::shared_ptr<const Workload> w,
+                              const Question& q);
+/// The same, and nothing where it does not fit. Cost: a walk of the plan.
 std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
                                  const Question& q);
 /// The workload after rewrites; nothing where one does not apply.

@@ -26,8 +26,8 @@ Result<GpuPricer> GpuPricer::of(std::shared_ptr<const Workload> w, const Machine
 Result<GpuTime> GpuPricer::kernel(const Schedule& s, std::size_t kernel) const {
   const ScheduledKernel& k = s.kernels[kernel];
   if (!lowering::binds_units(k)) {
-    auto t = lowering::block_time(s, static_cast<int>(kernel), rates_,
-                                  {.working_set = working_set_});
+    auto t =
+        lowering::block_time(s, static_cast<int>(kernel), rates_, {.working_set = working_set_});
     if (!t) return Reason{t.reason()};
     return GpuTime{.seconds = t->seconds, .blocks = std::move(t).value()};
   }

@@ -52,7 +52,7 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
   const auto path = m.path(m.home(), *shared);
   const Level& outer = m.level(path.front().second);
   r.memory = needs(outer.bandwidth.value, "bandwidth from memory") / r.clock;
-  if (outer.kind == LevelKind::cache) r.kept = static_cast<double>(outer.capacity.value);
+  if (outer.kind == LevelKind::cache) r.l2_bytes = static_cast<double>(outer.capacity.value);
   r.l2 = find(u, "l2", lacks), r.dram = find(u, "dram", lacks), r.near = find(u, "shared", lacks);
   r.light = find(u, "light", lacks), r.expensive = find(u, "expensive", lacks);
   r.shuffle = find(u, "shuffle", lacks), r.barrier = find(u, "barrier", lacks);
@@ -226,7 +226,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   if (all <= 0)
     for (const Tensor& x : s.workload->tensors()) all += static_cast<double>(x.bytes().value);
   for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
-  const double stays = kept(all, r.kept);
+  const double stays = kept(all, r.l2_bytes);
   t.memory = (1 - stays) * compulsory / r.memory / r.clock;
   const Pricer price(r, *forms, stays * r.l2 + (1 - stays) * r.dram);
   double cycles = r.launch * (k.zeroed.empty() ? 1 : 2);

@@ -30,7 +30,7 @@ struct BlockRates {
   double fma = 0;           ///< the same by fused multiply-adds
   double fill = 0;          ///< bytes a cycle from L2 into an SM
   double memory = 0;        ///< bytes a cycle from memory, all SMs together
-  double kept = 0;          ///< bytes that L2 keeps
+  double l2_bytes = 0;      ///< that L2 keeps
   double l2 = 0, dram = 0;  ///< latencies
   double near = 0;          ///< latency of shared memory
   double light = 0, expensive = 0, shuffle = 0, barrier = 0;

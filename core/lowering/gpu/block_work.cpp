@@ -179,7 +179,6 @@ class BlockWalk {
     const double bytes =
         static_cast<double>(t.rows * t.columns * size_of(w_.tensor(n.tensor).dtype));
     (n.atomic ? phase().added : phase().stored) += runs * bytes;
-    stored_.insert(n.buffer);
     needs(n.tensor);
   }
 
@@ -312,7 +311,6 @@ class BlockWalk {
   BlockWork out_;
   std::vector<Frame> path_;
   std::set<TensorId> needed_;
-  std::set<BufferId> stored_;
 };
 
 }  // namespace

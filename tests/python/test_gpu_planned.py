@@ -1,0 +1,53 @@
+"""Do fidelity's statistics agree with a count by hand, and are planned's shapes and ratios what they say?"""
+import importlib.machinery
+import importlib.util
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPU = ROOT / "experiments" / "gpu"
+sys.path.insert(0, str(GPU))
+import fidelity  # noqa: E402
+
+
+def planned():
+    loader = importlib.machinery.SourceFileLoader("planned_shapes", str(GPU / "planned"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_rank_correlation_by_hand():
+    assert fidelity.correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert fidelity.correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    # Ranks 0 1 2 3 and 0 2 1 3: 1 - 6 * 2 / (4 * 15).
+    assert fidelity.correlation([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
+    assert fidelity.correlation([1, 1, 1], [1, 2, 3]) is None
+    assert fidelity.correlation([1, 2], [1, 2]) is None
+    assert fidelity.ranks([5, 5, 1]) == [1.5, 1.5, 0]
+
+
+def test_a_row_says_what_choosing_by_price_loses():
+    row = fidelity.row_of("r", [("a", 2.0, 4.0), ("b", 1.0, 5.0), ("c", 3.0, 3.0)])
+    assert row["chosen"] == "b" and row["regret"] == pytest.approx(5 / 3)
+    assert row["mean_error"] == pytest.approx((0.5 + 0.8 + 0) / 3)
+    assert row["worst"]["name"] == "b"
+
+
+def test_shapes_are_seeded_and_ratios_are_over_the_first_model():
+    module = planned()
+    rows = module.drawn(12, 3)
+    assert rows == module.drawn(12, 3) and rows != module.drawn(12, 4)
+    assert sum(name.startswith("attention") for name in rows) == 4
+    document = {"models": ["us", "them"], "rows": {
+        "x": {"ours": {"us": {"verified": True, "seconds_median": 2.0, "predicted_seconds": 1.0},
+                       "them": {"seconds_median": 8.0}},
+              "peers": {"eager": {"seconds": 1.0}, "flash": {"reason": "no"}}},
+        "wrong": {"ours": {"us": {"verified": False, "seconds_median": 1.0}, "them": {"seconds_median": 1.0}},
+                  "peers": {"eager": {"seconds": 1.0}}}}}
+    means = module.means(document)
+    assert means["them/us"]["geometric_mean"] == pytest.approx(4) and means["them/us"]["rows"] == 1
+    assert means["best peer/us"]["geometric_mean"] == pytest.approx(0.5)
+    assert means["predicted/us"]["geometric_mean"] == pytest.approx(0.5)
