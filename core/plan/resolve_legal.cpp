@@ -132,6 +132,92 @@ std::optional<Reason> check_stores(const Draft& d) {
   return std::nullopt;
 }
 
+/// The ranges at a node: of each loop around it the iteration that `pick` says.
+template <class Pick>
+Ranges ranges_at(const Draft& d, NodeId n, const Pick& pick) {
+  std::vector<NodeId> path;
+  for (NodeId p = n; p.valid(); p = d.node(p).parent) path.insert(path.begin(), p);
+  Ranges r = whole_ranges(d.schedule, d.k);
+  for (NodeId id : path) {
+    if (d.node(id).kind == NodeKind::loop) {
+      const Ranges around = r;
+      cut(d.k, id, pick(id, trips(d.k, id, around)), around, r);
+    }
+    for (const Inference& i : d.node(id).infer) infer(d.schedule, d.k, i, r, nullptr);
+  }
+  return r;
+}
+
+/// Loops below the place of a buffer around its maker and a reader, each of whose iterations makes
+/// a part of it, outermost first. Those over units are check_private()'s and the barriers'.
+std::vector<NodeId> loops_that_make(const Draft& d, NodeId maker, NodeId reader, const Buffer& b,
+                                    const Access& made) {
+  std::vector<NodeId> loops;
+  for (NodeId l : loops_around(d, reader, b.fixed_at))
+    if (d.inside(maker, l) && d.node(l).binding == Binding::seq && d.node(l).max_trips > 1 &&
+        !dimensions_cut(d, l, made).empty())
+      loops.insert(loops.begin(), l);
+  return loops;
+}
+
+/// The loop whose iterations have not made yet what the reader takes; none: all is there. Looked at
+/// in the first and in a middle iteration of those loops.
+NodeId reads_ahead(const Draft& d, const OutputUse& out, NodeId reader, int input,
+                   const std::vector<NodeId>& loops, const Access& made) {
+  const OpId producer = d.w.producer(out.tensor);
+  const NodeId maker = d.compute_of[producer.index()];
+  const Operator& op = d.w.op(d.node(reader).op);
+  for (const bool middle : {false, true}) {
+    const auto boxes = [&](bool last) {
+      const auto pick = [&](NodeId loop, std::int64_t count) -> std::int64_t {
+        if (std::ranges::find(loops, loop) != loops.end()) return middle ? count / 2 : 0;
+        return last && !(d.inside(maker, loop) && d.inside(reader, loop))
+                   ? std::max<std::int64_t>(count - 1, 0)
+                   : 0;
+      };
+      const Ranges at_maker = ranges_at(d, maker, pick), at_reader = ranges_at(d, reader, pick);
+      return std::pair(write_box(d.schedule, d.k, producer, out.output, at_maker),
+                       footprint(d.w, op, op.inputs[static_cast<std::size_t>(input)],
+                                 ranges_of(d.schedule, d.k, at_reader, d.node(reader).op)));
+    };
+    const auto [made_first, read_first] = boxes(false);
+    const auto [made_last, read_last] = boxes(true);
+    const Box there = hull(made_first, made_last), taken = hull(read_first, read_last);
+    if (there.empty() || taken.empty()) continue;
+    for (NodeId loop : loops) {
+      const std::vector<int> dims = dimensions_cut(d, loop, made);
+      if (std::ranges::any_of(dims, [&](int i) { return taken[i].hi <= there[i].lo; })) break;
+      if (std::ranges::any_of(dims, [&](int i) { return taken[i].hi > there[i].hi; })) return loop;
+    }
+  }
+  return {};
+}
+
+/// A reader must not run ahead of what the loops around it and the maker have made so far.
+std::optional<Reason> check_ahead(const Draft& d) {
+  for (std::size_t i = 0; i < d.k.nodes.size(); ++i)
+    for (const InputUse& use : d.k.nodes[i].reads) {
+      if (!use.buffer.valid() || d.k.buffer(use.buffer).role != BufferRole::intermediate) continue;
+      const OpId producer = d.w.producer(use.tensor);
+      if (!d.computed_here(producer)) continue;
+      const NodeId maker = d.compute_of[producer.index()];
+      const auto& writes = d.node(maker).writes;
+      const auto out = std::ranges::find(writes, use.buffer, &OutputUse::buffer);
+      if (out == writes.end()) continue;
+      const Access& made = d.w.op(producer).outputs[static_cast<std::size_t>(out->output)].target;
+      const auto loops = loops_that_make(d, maker, NodeId(i), d.k.buffer(use.buffer), made);
+      if (loops.empty()) continue;
+      for (int input : use.inputs)
+        if (const NodeId loop = reads_ahead(d, *out, NodeId(i), input, loops, made); loop.valid())
+          return Reason{
+              formatted("{} reads {} further along {} than that loop has made it by then: "
+                        "C.{} before that loop makes all of it",
+                        d.w.op(d.k.nodes[i].op).name, d.w.tensor(use.tensor).name,
+                        d.w.loop(d.node(loop).loop).name, d.w.op(producer).name)};
+    }
+  return std::nullopt;
+}
+
 bool stores_inside(const Draft& d, const OutputUse& out, NodeId loop) {
   return std::ranges::any_of(d.chain[out.tensor.index()], [&](BufferId b) {
     const NodeId store = d.k.buffer(b).store;
@@ -285,8 +371,8 @@ std::optional<Reason> check_barriers(const Draft& d) {
 
 std::optional<Reason> check_legal(const Draft& d) {
   for (const auto check :
-       {check_orders, check_made, check_running, check_stores, check_grid_reductions, check_private,
-        check_barriers, check_co_residence})
+       {check_orders, check_made, check_running, check_stores, check_ahead, check_grid_reductions,
+        check_private, check_barriers, check_co_residence})
     if (auto reason = check(d)) return reason;
   return std::nullopt;
 }

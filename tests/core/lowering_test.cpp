@@ -146,6 +146,43 @@ Result<Schedule> resolve_gather(const std::string& operators, const Kernel& kern
 
 const char* const kLookup = "  - \"look: y[b,d] = T[ids[b],d] + q[d]\"\n  - \"u: u[r] = w[r]\"\n";
 
+/// Why `resolve` takes no such plan; empty: it does.
+std::string refusal(const std::string& workload, const std::string& tree) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(workload, "test"));
+  const auto m = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1M"));
+  const auto s = resolve({.kernels = {{.tree = parse_tree(tree, "tree")}}}, w, m);
+  return s.ok() ? "" : s.reason();
+}
+
+TEST(Resolve, ReadersDoNotRunAheadOfWhatALoopAroundBothHasMade) {
+  const auto reads_at = [](const std::string& at) {
+    return "loops: {r: 20}\ntensors: {x: [30], t: [20]}\noperators:\n  - \"t: t[r] = -x[r]\"\n"
+           "  - \"u: u[r] = t[" +
+           at + "]\"\n  - \"v: v[r] = -t[r]\"\noutputs: [u, v]\n";
+  };
+  const std::string tree = "r/2 ( r/1 ( C.t ) r/1 ( C.u ) ) r/9 ( C.v )";
+  EXPECT_THAT(refusal(reads_at("r+1"), tree), HasSubstr("u reads t further along r"));
+  EXPECT_EQ(refusal(reads_at("r"), tree), "");
+  EXPECT_EQ(refusal(reads_at("r-1"), tree), "");
+  EXPECT_EQ(refusal(reads_at("r+1"), "r/2 ( C.t ) r/2 ( C.u ) r/9 ( C.v )"), "");
+  // Within one turn's tile the producer makes what its readers need.
+  EXPECT_EQ(refusal(reads_at("r+1"), "r/2 ( C.t C.u C.v )"), "");
+}
+
+TEST(Resolve, RowsThatAreCompleteMayBeReadToTheirEnd) {
+  const auto reads_at = [](const std::string& at) {
+    return "loops: {r: 6, c: 8}\ntensors: {x: [r, c], t: [r, c]}\noperators:\n"
+           "  - \"t: t[r,c] = -x[r,c]\"\n  - \"u: u[r,c] = t[" +
+           at +
+           "]\"\n"
+           "  - \"v: v[r,c] = -t[r,c]\"\noutputs: [u, v]\n";
+  };
+  const std::string tree = "r/1 c/2 ( C.t C.u ) r/3 ( C.v )";
+  EXPECT_EQ(refusal(reads_at("r-1,c+1"), tree), "");
+  EXPECT_THAT(refusal(reads_at("r,c+1"), tree), HasSubstr("u reads t further along c"));
+  EXPECT_THAT(refusal(reads_at("r+1,c"), tree), HasSubstr("u reads t further along r"));
+}
+
 TEST(Resolve, AGatherIsReadAtHomeAndItsIndicesAreLoaded) {
   const auto s = resolve_gather(kLookup, {.tree = parse_tree("( b/2 ( C.look ) C.u )")});
   ASSERT_TRUE(s.ok()) << s.reason();

@@ -349,12 +349,11 @@ class Plans {
   std::map<std::string, int> refused_, uses_;
 };
 
-/// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others, 1,000 for the table in docs/gpu.md. Seed
-/// 20261123 finds a plan that resolve should refuse: docs/gpu.md says which.
+/// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others, 1,000 for the table in docs/gpu.md.
 TEST(WitnessesAndKernels, AgreeToTheByteOnRandomPlans) {
   const char* const seed = std::getenv("TILEWRIGHT_SEED");
   const char* const count = std::getenv("TILEWRIGHT_CASES");
-  Plans plans(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 777);
+  Plans plans(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 20261123);
   plans.look(count != nullptr ? std::atoi(count) : 48);
   plans.print();
 }
