@@ -80,7 +80,7 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         models: the models to compare, with commas between (default all)
         split: a network's layers, as plan split has them, priced one by one: each, contractions, followed (default of an ONNX file followed)
         level: the level planned for (default: the innermost on-chip one), or all
@@ -131,7 +131,7 @@ def emit(
     Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -198,7 +198,7 @@ def explain(
     'tensors'}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -287,7 +287,7 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -363,7 +363,7 @@ def plan(
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
@@ -416,7 +416,7 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -495,7 +495,7 @@ def run(
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -565,7 +565,7 @@ def simulate(
     (subject None, trace=FILE).
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -644,7 +644,7 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         orders: the orders to validate (default the model's best)
         samples: tilings an order (default 60)
@@ -666,10 +666,15 @@ def validate(
     """
 
 def workloads(
-    *, check: bool = ...
+    workload: str | PathLike[str] | Mapping[str, Any] | None = ..., *, rewrite: str |
+    Sequence[str] | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
-    """The built-in workloads and their parameters.
+    """The built-in workloads and their parameters, or one as a file to start from.
+
+    Returns {'workloads': [...]}, or {'workload', 'file'}: the file's text.
 
     Options:
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        out: the workload file to write
         check: raise Refused where the outcome says no (default False)
     """
