@@ -23,7 +23,7 @@ bool is_comparable(const ordered_json& plan) {
 /// Of a plan's prices the one by that model; null where it has none.
 ordered_json price_by(const ordered_json& plan, const std::string& model) {
   for (const ordered_json& price : plan["prices"])
-    if (price["by"] == model && price.contains("volume_bytes")) return price;
+    if (price["by"] == model && price.contains("seconds")) return price;
   return nullptr;
 }
 
@@ -74,7 +74,8 @@ std::string prices_text(const ordered_json& j) {
   std::vector<std::string> pricing, header{"plan of"};
   for (const ordered_json& m : j["models"])
     for (const ordered_json& p : j["plans"])
-      if (p.contains("prices") && !price_by(p, m.get<std::string>()).is_null()) {
+      if (p.contains("prices") &&
+          !get(price_by(p, m.get<std::string>()), "volume_bytes").is_null()) {
         pricing.push_back(m.get<std::string>());
         header.push_back("by " + pricing.back());
         break;
@@ -91,9 +92,21 @@ std::string prices_text(const ordered_json& j) {
   return "\nbytes as each model prices each plan, over exact:\n" + table.text();
 }
 
-std::string plan_text(const ordered_json& p) {
-  std::string out =
-      formatted("\n{}: {}\n  tiles {}\n", text(p, "model"), text(p, "tree"), pairs(p["tiles"]));
+bool same_plan(const ordered_json& a, const ordered_json& b) {
+  return a.contains("prices") && b.contains("prices") && a["tree"] == b["tree"] &&
+         a["tiles"] == b["tiles"];
+}
+
+/// A plan, once for all the models whose it is; empty where it was printed for one before.
+std::string plan_text(const ordered_json& plans, const ordered_json& p) {
+  std::string names;
+  for (const ordered_json& other : plans) {
+    if (!same_plan(other, p)) continue;
+    if (names.empty() && other["model"] != p["model"]) return "";
+    names += (names.empty() ? "" : ", ") + text(other, "model");
+  }
+  std::string out = formatted("\n{}: {}\n", names, text(p, "tree"));
+  if (!p["tiles"].empty()) out += formatted("  tiles {}\n", pairs(p["tiles"]));
   for (const auto& [op, again] : p["recomputed"].items())
     out += formatted("  {} is computed {:.2f} times over\n", op, again.get<double>());
   if (!p["fits"].get<bool>()) out += "  " + text(p, "simulated_reason") + "\n";
@@ -138,7 +151,7 @@ std::string compare_table(const ordered_json& j) {
                               text(j, "bound_bytes"), text(j, "bound"), text(j, "bound_is"));
   out += verdict(j) + "\n" + plans_text(j) + prices_text(j);
   for (const ordered_json& p : j["plans"])
-    if (p.contains("prices")) out += plan_text(p);
+    if (p.contains("prices")) out += plan_text(j["plans"], p);
   out += without_plan(j);
   return out +
          "\nEach model's time is its own and no other's measure; --json has every price by every "

@@ -128,8 +128,12 @@ ordered_json priced(const Model& by, const Request& request, const Setting& sett
                                        settings_with(request, by, "edges", "exact", true));
     if (cut) no_edges = by_tensor(cut->traffic);
   }
-  json["volume_bytes"] = total(model);
   json["seconds"] = or_null(said->traffic.seconds);
+  if (model.empty()) {  // a model of time alone
+    json["volume_bytes"] = nullptr;
+    return json;
+  }
+  json["volume_bytes"] = total(model);
   json["difference_bytes"] = total(model) - total(p.exact);
   json["causes"] = causes_of(*setting.workload, model, no_edges, p);
   const auto memory = said->traffic.memory.find(setting.machine->level(p.level).name);
