@@ -62,6 +62,14 @@ std::string human_bytes(std::int64_t n) {
   return formatted("{} B", n);
 }
 
+std::string seconds(const nlohmann::ordered_json& value) {
+  if (!value.is_number()) return "-";
+  const double s = value.get<double>();
+  if (s < 1e-3) return formatted("{:.3g} us", s * 1e6);
+  if (s < 1) return formatted("{:.3g} ms", s * 1e3);
+  return formatted("{:.3g} s", s);
+}
+
 std::string microseconds(const nlohmann::ordered_json& seconds, int digits) {
   return seconds.is_number() ? formatted("{:.{}f}", seconds.get<double>() * 1e6, digits) : "-";
 }

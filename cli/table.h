@@ -27,6 +27,8 @@ std::string grouped(std::int64_t n);
 std::string human_bytes(std::int64_t n);
 /// Seconds as microseconds, "-" where the value is no number.
 std::string microseconds(const nlohmann::ordered_json& seconds, int digits = 2);
+/// Seconds as "12.3 us", "4.56 ms" or "7.89 s"; "-" where the value is no number.
+std::string seconds(const nlohmann::ordered_json& value);
 /// Strings bare, whole numbers grouped, reals with four digits, lists joined, null as "-".
 std::string cell(const nlohmann::ordered_json& value);
 /// The value, or null where the document has none (a refusal's lacks most keys); and its cell.

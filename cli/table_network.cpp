@@ -16,14 +16,6 @@ std::string line(const char* name, const std::string& value) {
   return formatted("{:<16} {}\n", name, value);
 }
 
-std::string seconds(const ordered_json& value) {
-  if (!value.is_number()) return "-";
-  const double s = value.get<double>();
-  if (s < 1e-3) return formatted("{:.3g} us", s * 1e6);
-  if (s < 1) return formatted("{:.3g} ms", s * 1e3);
-  return formatted("{:.3g} s", s);
-}
-
 std::string number(const ordered_json& value, const char* form) {
   return value.is_number() ? formatted(fmt::runtime(form), value.get<double>()) : "-";
 }

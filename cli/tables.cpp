@@ -24,14 +24,6 @@ std::string fixed(const ordered_json& value, int digits) {
   return value.is_number() ? formatted("{:.{}f}", value.get<double>(), digits) : "-";
 }
 
-std::string seconds(const ordered_json& value) {
-  if (!value.is_number()) return "-";
-  const double s = value.get<double>();
-  if (s < 1e-3) return formatted("{:.3g} us", s * 1e6);
-  if (s < 1) return formatted("{:.3g} ms", s * 1e3);
-  return formatted("{:.3g} s", s);
-}
-
 /// "name   value" lines, keys of the document that are there.
 class Lines {
  public:
