@@ -26,6 +26,8 @@ std::string expressions_table(const nlohmann::ordered_json& j);
 std::string stitched_table(const nlohmann::ordered_json& j);
 /// explain with Souffle.
 std::string subprograms_table(const nlohmann::ordered_json& j);
+/// explain with PowerFusion.
+std::string gir_table(const nlohmann::ordered_json& j);
 std::string compare_table(const nlohmann::ordered_json& j);
 std::string plan_table(const nlohmann::ordered_json& j);
 /// predict, and simulate's first part
