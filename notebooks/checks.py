@@ -179,6 +179,22 @@ def bytes_of_a_barrier():
     return (1e-6 + (seconds[0] - seconds[1]) / 2) * levels["L2"]["bandwidth_bytes_per_second"]
 
 
+def shuffled():
+    """The GIR of a ShuffleNet unit before rewriting and after it, in lines."""
+    part = tw.explain("shuffle-unit", "h200", model="powerfusion")["kernels"][0]["parts"][0]
+    return [gir.splitlines() for gir in (part["gir_before"], part["rewrites"][-1]["gir"])]
+
+
+def dram_instructions(lines):
+    tier = {line.split()[1]: line[line.index("(") + 1:].split(",")[0] for line in lines if line.startswith("slice")}
+    return sum("dram" in [tier.get(word) for word in line.split()] for line in lines if "->" in line)
+
+
+def bytes_of(workload, model):
+    plans = tw.compare(workload, "h200", models=model)["plans"]
+    return plans[0]["exact_bytes"]
+
+
 # id -> (truth, how far off an answer may be as a fraction of it, what to think of)
 CHECKS = {
     "0.1": (lambda: moved(nest("k m n ( C.gemm )", m=16, n=16, k=16), "A", "read_bytes"), 0,
@@ -214,6 +230,12 @@ CHECKS = {
     "12.2": (lambda: moved(squeezed("D.X"), side="read_bytes") / moved(squeezed(""), side="read_bytes"), 0.01,
              "read_bytes of both frames"),
     "12.3": (bytes_of_a_barrier, 0.02, "cycles over clock is seconds"),
+    "13.1": (lambda: tw.explain("shuffle-unit", "h200", model="powerfusion")["unfused_bytes"], 0,
+             "left and right each read half of the channels"),
+    "13.2": (lambda: dram_instructions(shuffled()[0]) - dram_instructions(shuffled()[1]), 0,
+             "count the lines that say dram, before and after"),
+    "13.3": (lambda: bytes_of("shuffle-unit", "xla-rule") / bytes_of("shuffle-unit", "powerfusion"), 0.01,
+             "compare() has exact_bytes of every plan"),
 }
 
 
