@@ -17,6 +17,7 @@ std::string machines_table(const nlohmann::ordered_json& j);
 std::string workloads_table(const nlohmann::ordered_json& j);
 /// targets and meters
 std::string availability_table(const nlohmann::ordered_json& j);
+std::string doctor_table(const nlohmann::ordered_json& j);
 std::string experiments_table(const nlohmann::ordered_json& j);
 std::string import_table(const nlohmann::ordered_json& j);
 std::string explain_table(const nlohmann::ordered_json& j);

@@ -116,6 +116,11 @@ std::vector<Verb> lists() {
       {.name = "meters",
        .summary = "what can measure traffic, and whether it is usable here",
        .run = [](const Request&, const Settings&) { return list_meters(); }},
+      {.name = "doctor",
+       .summary = "what works on this machine, what is missing, and what to try next",
+       .returns =
+           "Returns {'host', 'parts': [{'name', 'kind', 'usable', 'reason', 'help'}], 'next'}.",
+       .run = [](const Request&, const Settings&) { return doctor(); }},
   };
 }
 
