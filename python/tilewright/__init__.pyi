@@ -91,6 +91,17 @@ def compare(
     Options of models: help(tilewright.compare).
     """
 
+def doctor(
+    *, check: bool = ...
+) -> Answer:
+    """What works on this machine, what is missing, and what to try next.
+
+    Returns {'host', 'parts': [{'name', 'kind', 'usable', 'reason', 'help'}], 'next'}.
+
+    Options:
+        check: raise Refused where the outcome says no (default False)
+    """
+
 def emit(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
