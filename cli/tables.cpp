@@ -328,6 +328,7 @@ std::string explain_table(const ordered_json& j) {
     return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "model")) +
            gir_table(j);
+  if (j.contains("funnel")) return clusters_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "level"), text(j, "capacity_elements")) +

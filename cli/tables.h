@@ -29,6 +29,8 @@ std::string stitched_table(const nlohmann::ordered_json& j);
 std::string subprograms_table(const nlohmann::ordered_json& j);
 /// explain with PowerFusion.
 std::string gir_table(const nlohmann::ordered_json& j);
+/// explain of plans in clusters of thread blocks.
+std::string clusters_table(const nlohmann::ordered_json& j);
 std::string compare_table(const nlohmann::ordered_json& j);
 std::string plan_table(const nlohmann::ordered_json& j);
 /// predict, and simulate's first part

@@ -3,12 +3,13 @@
 #include <vector>
 
 // One line a model: its folder's namespace, and the function that makes its record.
-#define TILEWRIGHT_MODELS(model_of)                                                         \
-  model_of(chimera, model) model_of(mcfuser, model) model_of(mcfuser, nested_model)         \
-      model_of(exact_count, model) model_of(cached, model) model_of(bounds, model)          \
-          model_of(fusionstitching, model) model_of(fusionstitching, xla_model)             \
-              model_of(fusionstitching, unfused_model) model_of(souffle, model)             \
-                  model_of(powerfusion, model) model_of(quickest, model)
+#define TILEWRIGHT_MODELS(model_of)                                                 \
+  model_of(chimera, model) model_of(mcfuser, model) model_of(mcfuser, nested_model) \
+      model_of(exact_count, model) model_of(cached, model) model_of(bounds, model)  \
+          model_of(fusionstitching, model) model_of(fusionstitching, xla_model)     \
+              model_of(fusionstitching, unfused_model) model_of(souffle, model)     \
+                  model_of(powerfusion, model) model_of(flashfuser, model)          \
+                      model_of(quickest, model)
 
 namespace tilewright {
 

@@ -32,7 +32,7 @@ std::vector<std::string> operator_texts(const Workload& w) {
 using Texts = std::vector<std::string>;
 
 TEST(Builtin, EveryRecordHolds) {
-  EXPECT_EQ(builtin_workloads().size(), 42u + 12 + 8 + 12 + 9 + 11);
+  EXPECT_EQ(builtin_workloads().size(), 43u + 12 + 8 + 12 + 9 + 11 + 10 + 8 + 8);
   for (const BuiltinWorkload& b : builtin_workloads()) {
     SCOPED_TRACE(b.name);
     EXPECT_FALSE(b.summary.empty());

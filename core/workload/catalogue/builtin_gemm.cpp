@@ -35,6 +35,20 @@ RawWorkload gemm_chain(const Values& v) {
   return d.take();
 }
 
+RawWorkload gated_ffn(const Values& v) {
+  const std::string b = batched(v);
+  return draft(v)
+      .loop("m", v["m"]).loop("n", v["n"]).loop("k", v["k"]).loop("l", v["l"])
+      .tensor("A", b + "m,k").tensor("B", b + "k,l").tensor("F", b + "k,l")
+      .tensor("U", b + "m,l").tensor("G", b + "m,l").tensor("H", b + "m,l")
+      .tensor("D", b + "l,n").tensor("E", b + "m,n")
+      .op("up: U[" + b + "m,l] += A[" + b + "m,k] * B[" + b + "k,l]")
+      .op("gate: G[" + b + "m,l] += A[" + b + "m,k] * F[" + b + "k,l]")
+      .op("silu: H[" + b + "m,l] = U[" + b + "m,l] * G[" + b + "m,l] * sigmoid(G[" + b + "m,l])")
+      .op("down: E[" + b + "m,n] += H[" + b + "m,l] * D[" + b + "l,n]")
+      .take();
+}
+
 RawWorkload gemm_chain3(const Values& v) {
   const std::string b = batched(v);
   return draft(v)
@@ -58,6 +72,8 @@ std::vector<Family> gemm_families() {
        "Chimera, section IV; MCFuser, section II, with its N as l and its H as n",
        {{"m", 512}, {"n", 64}, {"k", 64}, {"l", 512}, {"batch", 1}, {"relu", 0, 0, 1}},
        gemm_chain},
+      {"gated-ffn", "gated feed-forward network: E = (A B * silu(A F)) D", "FlashFuser, table of gated FFNs",
+       {{"m", 128}, {"n", 1024}, {"k", 1024}, {"l", 3072}, {"batch", 1}}, gated_ffn},
       {"gemm-chain3", "three GEMMs: C = A B, E = C D, G = E F", "",
        {{"m", 512}, {"n", 64}, {"k", 64}, {"l", 512}, {"p", 64}, {"batch", 1}}, gemm_chain3},
   };
