@@ -23,12 +23,11 @@ std::string funnel_text(const ordered_json& rows) {
 }
 
 std::string candidate_text(const char* title, const ordered_json& c) {
-  std::string out =
-      formatted("\n{}: loops | spatial {}; clusters {}; tiles {}; {} blocks, {} us\n", title,
-                cell(c["schedule"]), pairs(c["cluster"]), pairs(c["tiles"]), cell(c["blocks"]),
-                microseconds(get(c, "seconds")));
+  std::string out = formatted("\n{}: loops | spatial {}; clusters {}; tiles {}; {} blocks, {} us\n",
+                              title, cell(c["schedule"]), pairs(c["cluster"]), pairs(c["tiles"]),
+                              cell(c["blocks"]), microseconds(get(c, "seconds")));
   Table levels({"level", "bytes", "us"});
-  for (const ordered_json& l : c["levels"])
+  for (const ordered_json& l : c["by_level"])
     levels.add({cell(l["level"]), scientific(l["bytes"]), microseconds(get(l, "seconds"))});
   Table placed({"tensor", "held in", "bytes a block"});
   for (const ordered_json& p : c["placed"])

@@ -175,8 +175,7 @@ std::vector<Count> funnel_of(const Chain& c, const Device& d, const Options& o);
 /// together, then the order of the space. Cost: linear in the candidates.
 Found search(const Chain& c, const Device& d, const Options& o, std::size_t keep);
 
-/// The same tiles and loops in blocks without clusters: a cluster's blocks along a dimension are
-/// further blocks or iterations of it.
+/// One block a cluster, k a loop.
 Candidate without_clusters(const Candidate& one);
 /// A candidate without clusters as a loop tree; `p`: its price, which says what spills.
 Plan plan_of(const Chain& c, const Machine& m, LevelId level, const Candidate& one, const Price& p);

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 
+#include "core/plan/file.h"
+
 namespace tilewright::flashfuser {
 namespace {
 
 using nlohmann::ordered_json;
 
-/// The paper measures its best 11 candidates; we price that many without clusters.
-constexpr std::size_t kFinalists = 11, kAlone = 2048;
+/// Candidates of one block a cluster whose trees are tried in turn.
+constexpr std::size_t kAlone = 2048;
 constexpr const char* kNote =
-    "loop trees have no clusters: the plan is the same tiles in blocks of their own, and bytes at "
-    "cluster/shared are the model's alone";
+    "loop trees have no clusters: the plan is the best of single blocks, and clustered, with its "
+    "bytes "
+    "at cluster/shared, is what the model would run";
 
 Bytes rounded(double bytes) { return Bytes(static_cast<std::int64_t>(std::min(bytes, 9.2e18))); }
 
@@ -56,9 +59,9 @@ ordered_json price_json(const Asked& on, const Candidate& one, const flashfuser:
           {"shuffle_group", shuffle_group(one.cluster)},
           {"reduce_group", reduce_group(one.cluster)},
           {"tiles", by_loop(on.chain, one.tiles)},
-          {"blocks", p.blocks},
+          {"blocks", static_cast<std::int64_t>(p.blocks)},
           {"seconds", s(p.seconds)},
-          {"levels",
+          {"by_level",
            {{{"level", "global"}, {"bytes", p.global}, {"seconds", s(p.global_s)}},
             {{"level", "dsm"}, {"bytes", p.dsm_bytes()}, {"seconds", s(p.dsm_s)}},
             {{"level", "shared"}, {"bytes", p.shared}, {"seconds", s(p.shared_s)}}}},
@@ -67,10 +70,10 @@ ordered_json price_json(const Asked& on, const Candidate& one, const flashfuser:
           {"placed",
            {{{"tensor", w.tensor(on.chain.joint).name},
              {"at", name_of(p.joint)},
-             {"block_bytes", p.joint_bytes}},
+             {"block_bytes", rounded(p.joint_bytes).value}},
             {{"tensor", w.tensor(on.chain.partial).name},
              {"at", name_of(p.partial)},
-             {"block_bytes", p.partial_bytes}}}},
+             {"block_bytes", rounded(p.partial_bytes).value}}}},
           {"shared_bytes", p.shared_used},
           {"register_bytes", p.registers_used}};
 }
@@ -96,26 +99,17 @@ std::optional<Alone> alone_of(const Question& q, const Asked& on, const Candidat
   return out;
 }
 
-/// Trees of the finalists, else of the best candidates of one block a cluster.
-std::vector<Alone> trees_of(const Question& q, const Asked& on, const Found& found,
-                            std::size_t most) {
+/// Trees of the best candidates of one block a cluster.
+std::vector<Alone> trees_of(const Question& q, const Asked& on, std::size_t most) {
   std::vector<Alone> out;
-  const auto add = [&](const Candidate& one) {
-    if (auto a = alone_of(q, on, one);
+  Asked single = on;
+  single.options.cluster = 1;
+  for (const Ranked& r : search(on.chain, on.device, single.options, kAlone).best) {
+    if (out.size() == most) break;
+    if (auto a = alone_of(q, on, r.candidate);
         a && std::ranges::find(out, a->plan, &Alone::plan) == out.end())
       out.push_back(std::move(*a));
-  };
-  for (std::size_t i = 0; i < std::min(found.best.size(), kFinalists); ++i)
-    add(found.best[i].candidate);
-  if (out.empty() || most > 1) {
-    Asked single = on;
-    single.options.cluster = 1;
-    for (const Ranked& r : search(on.chain, on.device, single.options, kAlone).best) {
-      if (out.size() >= most) break;
-      add(r.candidate);
-    }
   }
-  std::ranges::stable_sort(out, {}, [](const Alone& a) { return a.price.seconds; });
   return out;
 }
 
@@ -123,7 +117,7 @@ tilewright::Price shown(const Question& q, const Asked& on, const Candidate& one
                         const flashfuser::Price& p, const Settings& settings) {
   tilewright::Price out;
   out.traffic = as_traffic(q, on, p);
-  out.detail["volume_bytes"] = p.global;
+  out.detail["volume_bytes"] = rounded(p.global).value;
   out.detail.update(price_json(on, one, p));
   out.detail["options"] = settings.to_json();
   return out;
@@ -132,30 +126,30 @@ tilewright::Price shown(const Question& q, const Asked& on, const Candidate& one
 Result<Proposal> propose(const Question& q, const Settings& settings) {
   const Result<Asked> on = asked_of(q, settings);
   if (!on) return Reason{on.reason()};
-  const auto found =
-      std::make_shared<const Found>(search(on->chain, on->device, on->options, kFinalists));
-  if (found->best.empty())
+  const Found found = search(on->chain, on->device, on->options, 1);
+  if (found.best.empty())
     return Reason{"no candidate's tiles fit " + q.machine->level(on->level).name};
-  const std::vector<Alone> trees = trees_of(q, *on, *found, 1);
+  const std::vector<Alone> trees = trees_of(q, *on, 1);
   if (trees.empty())
     return Reason{"no candidate without clusters has a loop tree that fits " +
                   q.machine->level(on->level).name};
-  const Candidate& best = found->best.front().candidate;
+  const Candidate& best = found.best.front().candidate;
   const auto clustered = price(on->chain, on->device, on->options, best, true);
   Proposal out;
   out.plan = trees.front().plan;
   out.level = on->level;
-  out.search_seconds = found->seconds;
+  out.search_seconds = found.seconds;
   out.price = shown(q, *on, trees.front().candidate, trees.front().price, settings);
   out.detail = out.price.detail;
   out.detail["clustered"] = price_json(*on, best, *clustered);
+  out.detail["clustered"]["traffic"] = to_json(as_traffic(q, *on, *clustered));
   out.detail["note"] = kNote;
-  out.detail["candidates"] = {{"priced", found->priced}, {"feasible", found->feasible}};
-  out.detail["search_seconds"] = found->seconds;
+  out.detail["candidates"] = {{"priced", found.priced}, {"feasible", found.feasible}};
+  out.detail["search_seconds"] = found.seconds;
   // Whatever a target refuses, another candidate's tree may stand in its place.
-  out.choices = [q, on = *on, found](std::size_t) {
+  out.choices = [q, on = *on](std::size_t) {
     std::vector<KernelChoice> choices;
-    for (const Alone& a : trees_of(q, on, *found, 16))
+    for (const Alone& a : trees_of(q, on, 16))
       choices.push_back(
           {.kernel = a.plan.kernels.front(),
            .seconds = on.device.timed ? std::optional(a.price.seconds) : std::nullopt});
@@ -187,7 +181,7 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings& settin
   json["source"] = "predicted";
   json["level"] = q.machine->level(on->level).name;
   json["funnel"] = funnel_json(funnel_of(on->chain, on->device, on->options));
-  const Found found = search(on->chain, on->device, on->options, kFinalists);
+  const Found found = search(on->chain, on->device, on->options, 1);
   json["rules"] = {{"schedules", all_schedules().size()}, {"priced", found.priced}};
   json["search_seconds"] = found.seconds;
   json["cluster_shapes"] = ordered_json::object();
@@ -200,7 +194,7 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings& settin
   const Candidate& best = found.best.front().candidate;
   json["chosen"] = price_json(*on, best, *price(on->chain, on->device, on->options, best));
   json["spills"] = found.spills;
-  if (const auto trees = trees_of(q, *on, found, 1); !trees.empty()) {
+  if (const auto trees = trees_of(q, *on, 1); !trees.empty()) {
     json["without_clusters"] = price_json(*on, trees.front().candidate, trees.front().price);
     json["tree"] = to_text(trees.front().plan.kernels.front().tree);
   }
@@ -247,7 +241,7 @@ Model model() {
            "a cluster's blocks load inputs each for itself; operands are read from shared memory",
            "a result is held whole at one level: the join first, then the partial sums",
            "partial sums take 4 bytes; arithmetic and latency take no time",
-           "loop trees have no clusters: the plan is the best candidate's tiles in blocks alone"},
+           "loop trees have no clusters: the plan is the best of single blocks"},
       .options = option_specs(),
       .times = true,
       .propose = propose,

@@ -81,7 +81,11 @@ class Pricing {
     if (room < 0) return false;
     p_.shared_used += staged();
     const bool group = cls[kM] * cls[kJ] * cls[kK] > 1;
-    const double held = tile(kM) * tile(kJ) * size_ * inside(kN, 1U << kM | 1U << kJ);
+    double held = tile(kM) * tile(kJ) * size_ * inside(kN, 1U << kM | 1U << kJ);
+    // Without registers the product's sums are themselves the tile that is read.
+    const bool same =
+        d_.registers.value == 0 && c_.between.empty() && inside(kN, 1U << kM | 1U << kJ) == 1;
+    if (same) held = 0;
     p_.joint =
         take(held * shuffle, shuffle == 1 ? held * shuffle : INFINITY,
              group ? held + tile(kM) * tile(kJ) * size_ * shuffle : INFINITY, registers, room);

@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <yaml-cpp/yaml.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <yaml-cpp/yaml.h>
 
 #include "core/plan/file.h"
 
@@ -108,6 +108,13 @@ TEST(Builtin, GemmChain) {
   EXPECT_EQ(g7.dtype(), DType::f16);
   EXPECT_EQ(g7.find_loop("b"), std::nullopt);
   EXPECT_EQ(g7.loop(*g7.find_loop("m")).extent, 208);
+}
+
+TEST(Builtin, GatedFfn) {
+  EXPECT_EQ(operator_texts(named_workload("gated-ffn:batch=2")),
+            (Texts{"up: U[b,m,l] += A[b,m,k] * B[b,k,l]", "gate: G[b,m,l] += A[b,m,k] * F[b,k,l]",
+                   "silu: H[b,m,l] = U[b,m,l] * G[b,m,l] * sigmoid(G[b,m,l])",
+                   "down: E[b,m,n] += H[b,m,l] * D[b,l,n]"}));
 }
 
 TEST(Builtin, Attention) {
@@ -222,6 +229,34 @@ TEST(Builtin, RowsAreThePapersTables) {
   compare(tables["mcfuser"]["table3"], "mcfuser/", {"heads", "m", "l", "k", "n"});
 }
 
+TEST(Builtin, FlashFuserRowsAreItsTables) {
+  const std::string file = shared_data() + "/data/flashfuser.yaml";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not here";
+  const YAML::Node tables = YAML::LoadFile(file);
+  const auto compare = [&](const char* table, const std::string& family,
+                           const std::vector<std::string>& columns) {
+    int rows = 0;
+    for (const auto& row : tables[table]) {
+      const std::string name = "flashfuser/" + row.first.as<std::string>();
+      SCOPED_TRACE(name);
+      std::string text = family + "dtype=f16";
+      for (std::size_t c = 0; c < columns.size(); ++c)
+        text += "," + columns[c] + "=" + row.second[c].as<std::string>();
+      WorkloadSpec expected = named_workload(text).spec();
+      expected.name = name;
+      EXPECT_EQ(named_workload(name).spec(), expected);
+      ++rows;
+    }
+    return rows;
+  };
+  // FlashFuser's columns are M, N, K, L: its N is our l, its L our n.
+  EXPECT_EQ(compare("gemm_chain", "gemm-chain:", {"m", "l", "k", "n"}), 10);
+  EXPECT_EQ(compare("gated_ffn", "gated-ffn:", {"m", "l", "k", "n"}), 8);
+  EXPECT_EQ(
+      compare("conv_chain", "conv-chain:st1=1,st2=1,", {"ic", "h", "w", "oc1", "oc2", "k1", "k2"}),
+      8);
+}
+
 TEST(Builtin, BadNames) {
   const struct {
     std::string name;
@@ -255,8 +290,8 @@ TEST(Builtin, BadNames) {
 }
 
 TEST(Builtin, ReadsAFile) {
-  const std::filesystem::path file = std::filesystem::temp_directory_path() /
-                                     ("tilewright_" + std::to_string(getpid()) + ".yaml");
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("tilewright_" + std::to_string(getpid()) + ".yaml");
   std::ofstream(file) << to_yaml(named_workload("chimera/G2"));
   EXPECT_EQ(named_workload(file.string()), named_workload("chimera/G2"));
   std::ofstream(file) << "loops: {m: 0}\noperators: []\n";
