@@ -135,6 +135,9 @@ std::vector<std::string> counters_files(const Experiment& e, const ReproduceOpti
 Reproduced reproduce_gir(const Experiment& e);
 Reproduced reproduce_gir_text(const Experiment& e);
 Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run);
+/// FlashFuser's: candidates rule by rule; chains' best plans in clusters and the search's time.
+Reproduced reproduce_cluster_space(const Experiment& e);
+Reproduced reproduce_cluster_plans(const Experiment& e);
 /// MCFuser's: section II-A's ratio, the counts of the space, the compared works, the rows of a
 /// configuration table with both models' plans, tuning times beside ours. "table" and "columns" in the
 /// result hold the cells.

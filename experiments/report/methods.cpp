@@ -41,6 +41,8 @@ constexpr Method kMethods[] = {
     {"graphs", Reproduction::analysis, plain<reproduce_graphs>},
     {"units", Reproduction::analysis, plain<reproduce_units>},
     {"steps", Reproduction::analysis, plain<reproduce_steps>},
+    {"cluster-space", Reproduction::analysis, plain<reproduce_cluster_space>},
+    {"cluster-plans", Reproduction::analysis, plain<reproduce_cluster_plans>},
     {"gir", Reproduction::analysis, plain<reproduce_gir>},
     {"gir-text", Reproduction::analysis, plain<reproduce_gir_text>},
     {"breakdown", Reproduction::analysis, plain<reproduce_breakdown>},
