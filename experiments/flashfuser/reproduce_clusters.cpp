@@ -79,7 +79,7 @@ Reproduced reproduce_cluster_plans(const Experiment& e) {
   Sheet sheet({"workload", "loops | spatial", "blocks a cluster", "global bytes", "DSM bytes",
                "compulsory bytes", "bytes, a kernel each", "us (predicted)", "priced",
                "search ms"});
-  double logs = 0;
+  double logs = 0, least_logs = 0;
   std::int64_t rows = 0;
   for (const Field& row : top.at("rows").items()) {
     const std::string name = row.at("name").text();
@@ -107,6 +107,7 @@ Reproduced reproduce_cluster_plans(const Experiment& e) {
                                  {"seconds", p->seconds}};
     if (p->global < least) fail(done, name + ": fewer bytes than compulsory");
     logs += std::log(p->global / apart);
+    least_logs += std::log(least / apart);
     ++rows;
     if (const auto paper = row.get("paper_seconds"))
       done.compared.push_back({.what = name + ": search",
@@ -116,12 +117,20 @@ Reproduced reproduce_cluster_plans(const Experiment& e) {
                                .paper = paper->real()});
   }
   sheet.into(done);
-  if (const auto means = top.get("paper_means"); means && rows > 0)
-    for (const auto& [name, value] : means->entries())
-      done.compared.push_back({.what = name,
-                               .ours = 1 - std::exp(logs / static_cast<double>(rows)),
-                               .ours_source = "predicted (flashfuser), a kernel an operator",
-                               .paper = value.real()});
+  if (const auto means = top.get("paper_means"); means && rows > 0) {
+    const auto fewer = [rows](double sum) { return 1 - std::exp(sum / static_cast<double>(rows)); };
+    for (const auto& [name, value] : means->entries()) {
+      done.compared.push_back(
+          {.what = name,
+           .ours = fewer(least_logs),
+           .ours_source = "the most that any fusion can save (compulsory bytes)",
+           .paper = value.real()});
+      done.compared.push_back({.what = name + ", blocks' own loads",
+                               .ours = fewer(logs),
+                               .ours_source = "predicted (flashfuser)"});
+    }
+    if (fewer(logs) > fewer(least_logs)) fail(done, "saves more than all that can be saved");
+  }
   return done;
 }
 

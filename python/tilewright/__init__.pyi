@@ -72,7 +72,9 @@ def compare(
     float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
     ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
     int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
+    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -135,7 +137,9 @@ def emit(
     ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
     str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
     ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str |
+    None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -201,7 +205,9 @@ def explain(
     float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
     ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
     int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
+    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -288,8 +294,10 @@ def measure(
     sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
     | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
     ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
-    kernel_us: float | None = ..., pack: str | None = ..., why: bool | None = ..., check: bool =
-    ...
+    kernel_us: float | None = ..., pack: str | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -367,7 +375,9 @@ def plan(
     float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
     ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
     int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
+    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
@@ -419,7 +429,9 @@ def predict(
     ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
     str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
     ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str |
+    None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -498,8 +510,10 @@ def run(
     sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
     | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
     ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
-    kernel_us: float | None = ..., pack: str | None = ..., why: bool | None = ..., check: bool =
-    ...
+    kernel_us: float | None = ..., pack: str | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -568,7 +582,9 @@ def simulate(
     float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
     ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
     int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
+    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -647,7 +663,9 @@ def validate(
     ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
     str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
     ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str |
+    None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
