@@ -9,6 +9,7 @@
 #include "harness/ask.h"
 #include "harness/program.h"
 #include "harness/split.h"
+#include "harness/taken.h"
 
 namespace tilewright::harness {
 namespace {
@@ -27,6 +28,18 @@ Result<ProgramPlan> in_parts(const Request& request, const std::string& how, Set
   return ProgramPlan{.setting = std::move(setting),
                      .plan = std::move(split->plan),
                      .parts = std::move(split->parts)};
+}
+
+/// The whole's plan, with the model's next choice for each kernel that the target refuses. Where a
+/// kernel has none, the plan as it is: what is refused is planned again when it is emitted.
+ProgramPlan taken(const Request& request, Scheduled on) {
+  const codegen::Target& target = target_named(request.target);
+  std::vector<std::string> notes;
+  if (const Result<Taken> what =
+          emit_taken(on, target, settings_for(target, request.target_options),
+                     request.threads.value_or(1)))
+    notes = what->notes();
+  return {.setting = std::move(on.setting), .plan = std::move(on.plan), .notes = std::move(notes)};
 }
 
 void computes_of(const Node& node, std::vector<std::string>& names) {
@@ -137,20 +150,26 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
   Setting setting = setting_of(request);
   if (split) return in_parts(request, *split, std::move(setting));
   std::vector<std::string> notes;
-  if (request.model || says_plan(request, setting)) {
+  const bool said = says_plan(request, setting);
+  // Where software manages what is on the chip the planner groups over all operators; where caches
+  // do, its parts are the better plan.
+  const Machine& m = *setting.machine;
+  Request of = request;
+  if (!of.model && !said && m.level(m.default_level()).managed == Managed::software)
+    of.model = planning_model().name;
+  if (of.model || said) {
     std::string refused;
     try {
-      Scheduled on = schedule_of(request);
-      if (on.schedule)
-        return ProgramPlan{.setting = std::move(on.setting), .plan = std::move(on.plan)};
+      Scheduled on = schedule_of(of);
+      if (on.schedule) return taken(request, std::move(on));
       refused = on.refusal.json.value("reason", "no plan");
     } catch (const InputError& e) {
-      if (says_plan(request, setting)) throw;
+      if (said) throw;
       refused = e.what();
     }
-    if (says_plan(request, setting)) return Reason{refused};
+    if (said) return Reason{refused};
     notes.push_back(formatted("the network is planned in parts: {} does not plan it whole: {}",
-                              *request.model, refused));
+                              *of.model, refused));
   }
   Result<ProgramPlan> made = in_parts(request, "followed", std::move(setting));
   if (made) made.value().notes = std::move(notes);

@@ -82,7 +82,7 @@ Answer tuned(const Job& planned) {
 /// ONNX file, or a workload without a plan and without a model that makes one.
 bool is_network(const Request& request, const RunOptions& options) {
   if (options.tune || options.count) return false;
-  if (target_named(options.target ? options.target : request.target).build_together == nullptr)
+  if (target_named(options.target ? options.target : request.target).sequence == nullptr)
     return false;
   if (options.split || options.profile || options.trace) return true;
   if (names_onnx(request.subject) && !request.subject_text) return true;

@@ -7,6 +7,7 @@
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/loaded.h"
 #include "codegen/cpu/options.h"
+#include "codegen/common/host_sequence.h"
 #include "codegen/micro_kernels.h"
 #include "core/base/toolchain.h"
 
@@ -159,6 +160,7 @@ const Target kCpu = {
     .threads = true,
     .emit = cpu::emit_for,
     .build_together = cpu::build_together,
+    .sequence = codegen::host_sequence,
     .needs = cpu::needs,
     .meters =
         [] {
