@@ -323,12 +323,13 @@ std::optional<double> roof(const Machine& m, std::int64_t bytes, double flops, D
 
 ordered_json kernels_json(const Program& program, const Machine& m) {
   ordered_json all = ordered_json::array();
+  const std::vector<bool> constant = constant_operators(*program.workload);
   for (const Launch& l : program.launches) {
     const ProgramKernel& kernel = program.kernels[l.kernel];
     const Workload& w = *kernel.workload;
     ordered_json operators = ordered_json::array();
     for (OpId op : l.operators) operators.push_back(program.workload->op(op).name);
-    const bool once = l.seconds.empty();
+    const bool once = std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; });
     const auto least = roof(m, w.compulsory_bytes().value, w.flops(), w.dtype());
     ordered_json line = {{"kernel", l.name},
                          {"operators", std::move(operators)},
@@ -341,7 +342,7 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
                          {"compulsory_bytes", w.compulsory_bytes().value},
                          {"exact_bytes", kernel.bytes ? ordered_json(*kernel.bytes) : nullptr},
                          {"roof", nullptr}};
-    if (!once) {
+    if (!once && !l.seconds.empty()) {
       const double seconds = median(l.seconds);
       line["seconds"] = seconds;
       if (least && seconds > 0) line["roof"] = *least / seconds;

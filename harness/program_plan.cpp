@@ -1,10 +1,12 @@
 // From a network to a plan of it, whole or in parts, and to kernels of which each is emitted once.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "core/plan/names.h"
+#include "core/workload/merge_loops.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
 #include "harness/program.h"
@@ -70,6 +72,11 @@ class Maker {
     Launch launch{.name = kernel.name, .by = kernel.by, .operators = ops};
     for (const Tensor& t : part.tensors()) launch.tensors.push_back(*w.find_tensor(t.name));
     const Result<std::size_t> made = kernel_of(part, kernel);
+    if (again)
+      if (const Whole* better = with_merged_loops(part, made ? &program.kernels[*made] : nullptr)) {
+        add_planned(*better, launch);
+        return std::nullopt;
+      }
     if (made) {
       launch.kernel = *made;
       program.launches.push_back(std::move(launch));
@@ -79,9 +86,100 @@ class Maker {
     return add_apart(part, kernel, made.reason());
   }
 
+  /// Leaves out kernels that nothing launches in the end.
+  Program finished() && {
+    std::vector<std::size_t> to(program.kernels.size(), 0);
+    for (const Launch& l : program.launches) to[l.kernel] = 1;
+    std::vector<ProgramKernel> kept;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if (to[i] == 0) continue;
+      to[i] = kept.size();
+      kept.push_back(std::move(program.kernels[i]));
+    }
+    program.kernels = std::move(kept);
+    for (Launch& l : program.launches) l.kernel = to[l.kernel];
+    return std::move(program);
+  }
+
   Program program;
 
  private:
+  /// Another plan of a part: kernels over a workload that has the part's operators and tensors in
+  /// the part's order.
+  struct Whole {
+    std::shared_ptr<const Workload> workload;
+    std::vector<std::size_t> kernels;         ///< positions in Program::kernels
+    std::vector<std::vector<OpId>> operators;  ///< of each kernel
+    std::vector<std::vector<TensorId>> tensors;
+  };
+
+  /// The planner's kernels for the part where loops that always go together are one, where they
+  /// are predicted to be faster than the kernel that there is; null: they are not. Rows and columns
+  /// of an image that no window moves over are the case: a tile of the network's own loops is a
+  /// rectangle of them.
+  const Whole* with_merged_loops(const Workload& part, const ProgramKernel* plain) {
+    const Machine& m = *setting_.machine;
+    if (m.level(m.default_level()).managed != Managed::software) return nullptr;
+    if (plain != nullptr && !plain->predicted) return nullptr;
+    const Workload named = without_names(part);
+    std::string key = to_yaml(named);
+    if (plain != nullptr) key += to_json(Plan{{plain->plan}}).dump();
+    const auto known = merged_.find(key);
+    if (known != merged_.end()) return known->second ? &*known->second : nullptr;
+    std::optional<Whole>& found = merged_[key];
+    std::optional<Workload> w = merged_loops(named);
+    if (!w) return nullptr;
+    constexpr double kFaster = 0.95;
+    found = planned_whole(std::make_shared<const Workload>(std::move(*w)),
+                          plain == nullptr ? HUGE_VAL : kFaster * *plain->predicted);
+    return found ? &*found : nullptr;
+  }
+
+  /// What the planner makes of it and the target takes, in less than so many predicted seconds.
+  std::optional<Whole> planned_whole(const std::shared_ptr<const Workload>& w, double most) {
+    Request of = request_;
+    of.model.reset(), of.rewrites.clear(), of.progress = {};
+    Setting setting{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
+    const Setting before = setting;
+    const Model& planner = planning_model();
+    Result<Proposal> best = propose(planner, of, setting);
+    if (!best || !best->rewrites.empty()) return std::nullopt;
+    if (!best->price.traffic.seconds || *best->price.traffic.seconds >= most) return std::nullopt;
+    const Result<Taken> taken =
+        take(best.value(), setting, target_, of, asked_again(planner, of, before));
+    if (!taken || !best->price.traffic.seconds || *best->price.traffic.seconds >= most)
+      return std::nullopt;
+    Whole whole{.workload = w};
+    double seconds = 0;
+    for (const Kernel& kernel : best->plan.kernels) {
+      std::vector<std::string> names;
+      computes_of(kernel.tree, names);
+      const std::vector<OpId> ops = operators_named(*w, names, "plan");
+      const Workload part = subgraph(*w, ops);
+      const Result<std::size_t> made = kernel_of(part, kernel);
+      if (!made) return std::nullopt;
+      seconds += program.kernels[*made].predicted.value_or(HUGE_VAL);
+      whole.kernels.push_back(*made);
+      whole.operators.push_back(ops);
+      whole.tensors.emplace_back();
+      for (const Tensor& t : part.tensors())
+        whole.tensors.back().push_back(*w->find_tensor(t.name));
+    }
+    if (seconds >= most) return std::nullopt;
+    return whole;
+  }
+
+  /// Launches of that plan, for the part that `of` is a launch of.
+  void add_planned(const Whole& plan, const Launch& of) {
+    for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+      Launch launch{.kernel = plan.kernels[k], .name = of.name, .by = planning_model().name};
+      if (k > 0) launch.name += formatted("_{}", k + 1);
+      for (OpId op : plan.operators[k]) launch.operators.push_back(of.operators[op.index()]);
+      for (TensorId t : plan.tensors[k]) launch.tensors.push_back(of.tensors[t.index()]);
+      program.launches.push_back(std::move(launch));
+    }
+  }
+
   /// The kernel without names: one that is there already, or a new one.
   Result<std::size_t> kernel_of(const Workload& part, const Kernel& kernel) {
     auto w = std::make_shared<const Workload>(without_names(part));
@@ -142,6 +240,7 @@ class Maker {
   Settings settings_;
   int threads_;
   std::map<std::string, std::size_t> known_;
+  std::map<std::string, std::optional<Whole>> merged_;
 };
 
 }  // namespace
@@ -181,7 +280,7 @@ Result<Program> program_of(const Request& request, const ProgramPlan& made) {
   maker.program.notes = made.notes;
   for (const Kernel& kernel : made.plan.kernels)
     if (auto reason = maker.add(kernel)) return *reason;
-  return std::move(maker.program);
+  return std::move(maker).finished();
 }
 
 std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& tensors) {
