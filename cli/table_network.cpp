@@ -167,6 +167,10 @@ std::string network_table(const ordered_json& j) {
     out += line("", "the whole, of its largest element:");
   }
   if (j.contains("outputs")) out += outputs(j["outputs"], "tensor");
+  if (j.contains("kernels_tuned"))
+    out += line("tuned", formatted("{} of {} kernels are another choice of the planner's, which "
+                                   "took less time alone",
+                                   text(j, "kernels_tuned"), text(j, "compiled")));
   out += line("drawn", names(j["drawn"], 6) + formatted(" (seed {})", text(j, "seed")));
   if (j["weights"] != 0)
     out += line("weights",

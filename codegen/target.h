@@ -99,9 +99,9 @@ struct NamedLaunch {
 
 /// What timed launches of a sequence took.
 struct SequenceTiming {
-  Timing whole;                             ///< all of them
+  Timing whole;                               ///< all of them
   std::vector<std::vector<double>> launches;  ///< of each: seconds a run
-  std::string launches_timed_by = {};       ///< in the runs of the whole, or how else
+  std::string launches_timed_by = {};         ///< in the runs of the whole, or how else
 };
 
 /// Launches of loaded kernels, one after the other, over memory that they share: what a program of

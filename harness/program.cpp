@@ -50,6 +50,13 @@ std::optional<Reason> build(Program& program, const codegen::Target& target, boo
   constexpr std::size_t kMost = 12;  // kernels a unit: more share more, fewer run side by side
   const std::size_t n = program.kernels.size();
   const auto all = static_cast<std::size_t>(cores());
+  std::vector<ProgramKernel*> others;
+  for (ProgramKernel& kernel : program.kernels)
+    for (ProgramKernel& other : kernel.others) others.push_back(&other);
+  parallel_for(others.size(), cores(), [&](std::size_t i) {
+    ordered_json ignored;
+    if (others[i]->emitted->build(for_device, ignored)) others[i]->emitted.reset();
+  });
   const bool together = target.build_together != nullptr && for_device;
   const std::size_t size = together ? std::clamp<std::size_t>((n + all - 1) / all, 1, kMost) : 1;
   const std::size_t units = (n + size - 1) / size;
@@ -97,6 +104,49 @@ bool is_finite(const Reference& reference) {
          std::ranges::all_of(reference.bounds, finite);
 }
 
+Result<VerifyResult> verified(const ProgramKernel& kernel,
+                              const std::shared_ptr<codegen::Device>& device,
+                              const Reference& reference) {
+  ordered_json ignored;
+  auto loaded = kernel.emitted->load(device, ignored);
+  if (!loaded) return loaded.why();
+  const codegen::TargetKernel& running = **loaded;
+  std::optional<Reason> fault;
+  VerifyResult result = verify(
+      std::move(loaded).value(), *kernel.workload, reference, [&] { fault = running.fault(true); },
+      &kernel.schedule);
+  if (result.kernel && fault) return *fault;
+  return result;
+}
+
+/// The fastest of the verified kernel and of its others that are right, each timed for a moment.
+void tune(ProgramKernel& kernel, const std::shared_ptr<codegen::Device>& device,
+          const Reference& reference) {
+  const auto seconds = [](VerifiedKernel& timed) {
+    constexpr double kSeconds = 0.02;
+    const Result<codegen::Timing> timing = timed.kernel().time(kSeconds, {});
+    return timing ? median(timing->seconds) : HUGE_VAL;
+  };
+  if (kernel.others.empty()) return;
+  double best = seconds(*kernel.verified);
+  for (ProgramKernel& other : kernel.others) {
+    if (!other.emitted) continue;
+    Result<VerifyResult> checked = verified(other, device, reference);
+    if (!checked || !checked->kernel) continue;
+    const double its = seconds(*checked->kernel);
+    if (its >= best) continue;
+    best = its;
+    kernel.plan = std::move(other.plan);
+    kernel.schedule = std::move(other.schedule);
+    kernel.emitted = std::move(other.emitted);
+    kernel.predicted = other.predicted;
+    kernel.bytes = other.bytes;
+    kernel.verified = std::move(checked.value().kernel);
+    kernel.tuned = true;
+  }
+  kernel.others.clear();
+}
+
 /// Verifies every kernel on inputs drawn by seed, and where these make no numbers on those that it
 /// has in the network. Weights that are all equal, as synthetic models have them, would show less.
 std::optional<Reason> verify_kernels(Program& program,
@@ -108,21 +158,12 @@ std::optional<Reason> verify_kernels(Program& program,
     if (progress)
       progress("verifying kernels",
                static_cast<double>(i) / static_cast<double>(program.kernels.size()));
-    std::optional<Reason> fault;
-    const auto tried = [&](const Reference& reference) -> Result<VerifyResult> {
-      ordered_json ignored;
-      auto loaded = kernel.emitted->load(device, ignored);
-      if (!loaded) return loaded.why();
-      const codegen::TargetKernel& running = **loaded;
-      return verify(
-          std::move(loaded).value(), *kernel.workload, reference,
-          [&] { fault = running.fault(true); }, &kernel.schedule);
-    };
-    const Reference drawn = reference_of(*kernel.workload, seed);
-    Result<VerifyResult> checked = tried(drawn);
+    Reference reference = reference_of(*kernel.workload, seed);
+    Result<VerifyResult> checked = verified(kernel, device, reference);
     if (checked && !checked->failure && !checked->kernel &&
-        (!is_finite(drawn) || checked->verification.worst <= 1)) {
-      checked = tried(reference_of(*kernel.workload, values_at(program, i, values)));
+        (!is_finite(reference) || checked->verification.worst <= 1)) {
+      reference = reference_of(*kernel.workload, values_at(program, i, values));
+      checked = verified(kernel, device, reference);
       kernel.on_network_values = true;
     }
     const auto named = [&](const std::string& why) {
@@ -133,9 +174,9 @@ std::optional<Reason> verify_kernels(Program& program,
     if (checked->failure) return named("failed: " + checked->failure->text);
     if (!checked->kernel)
       return named("verification failed: " + reason_of(checked->verification, *kernel.workload));
-    if (fault) return named(fault->text);
     worst = std::max(worst, checked->verification.relative_error);
     kernel.verified = std::move(checked.value().kernel);
+    tune(kernel, device, reference);
   }
   return std::nullopt;
 }
@@ -237,8 +278,8 @@ class Running {
   }
   /// Everything once.
   std::optional<Reason> run() {
-    for (const auto& [first, last] : {std::pair(std::size_t{0}, prepared_),
-                                      std::pair(prepared_, order_.size())})
+    for (const auto& [first, last] :
+         {std::pair(std::size_t{0}, prepared_), std::pair(prepared_, order_.size())})
       if (const Result<double> seconds = sequence_.run(first, last); !seconds)
         return Reason{"the program failed: " + seconds.reason()};
     return std::nullopt;
@@ -329,7 +370,8 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
     const Workload& w = *kernel.workload;
     ordered_json operators = ordered_json::array();
     for (OpId op : l.operators) operators.push_back(program.workload->op(op).name);
-    const bool once = std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; });
+    const bool once =
+        std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; });
     const auto least = roof(m, w.compulsory_bytes().value, w.flops(), w.dtype());
     ordered_json line = {{"kernel", l.name},
                          {"operators", std::move(operators)},
@@ -436,6 +478,11 @@ class Run {
   }
 
   std::optional<Reason> made() {
+    if (options_.tune && (target_.clock == codegen::Clock::none || options_.build_only))
+      throw InputError({.where = "--tune",
+                        .value = std::to_string(*options_.tune),
+                        .problem = "is for kernels that are timed",
+                        .accepted = "a target whose kernels are timed, without --build-only"});
     settings_for(target_, request_.target_options);  // bad input before anything is planned
     if (options_.trace) trace_.emplace(*options_.trace, "--trace");
     auto start = Clock::now();
@@ -449,7 +496,8 @@ class Run {
     json_["plan_seconds"] = since(start);
     start = Clock::now();
     say("emitting");
-    Result<Program> program = program_of(request_, *plan_);
+    Result<Program> program =
+        program_of(request_, *plan_, static_cast<std::size_t>(options_.tune.value_or(0)));
     if (!program) return program.why();
     program_ = std::move(program).value();
     json_["launches"] = program_.launches.size();
@@ -488,6 +536,8 @@ class Run {
     json_["kernels_on_network_values"] =
         std::ranges::count_if(program_.kernels, &ProgramKernel::on_network_values);
     json_["kernels_relative_error"] = worst;
+    if (options_.tune)
+      json_["kernels_tuned"] = std::ranges::count_if(program_.kernels, &ProgramKernel::tuned);
     json_["verify_seconds"] = since(start);
     const Result<std::unique_ptr<codegen::LaunchSequence>> sequence = target_.sequence(*device);
     if (!sequence) return sequence.why();

@@ -37,9 +37,8 @@ Result<ProgramPlan> in_parts(const Request& request, const std::string& how, Set
 ProgramPlan taken(const Request& request, Scheduled on) {
   const codegen::Target& target = target_named(request.target);
   std::vector<std::string> notes;
-  if (const Result<Taken> what =
-          emit_taken(on, target, settings_for(target, request.target_options),
-                     request.threads.value_or(1)))
+  if (const Result<Taken> what = emit_taken(
+          on, target, settings_for(target, request.target_options), request.threads.value_or(1)))
     notes = what->notes();
   return {.setting = std::move(on.setting), .plan = std::move(on.plan), .notes = std::move(notes)};
 }
@@ -52,8 +51,9 @@ void computes_of(const Node& node, std::vector<std::string>& names) {
 /// Makes kernels and launches of a plan's kernels.
 class Maker {
  public:
-  Maker(const Request& request, const Setting& setting)
+  Maker(const Request& request, const Setting& setting, std::size_t tune)
       : request_(request),
+        tune_(tune),
         setting_(setting),
         target_(target_named(request.target)),
         settings_(settings_for(target_, request.target_options)),
@@ -108,7 +108,7 @@ class Maker {
   /// the part's order.
   struct Whole {
     std::shared_ptr<const Workload> workload;
-    std::vector<std::size_t> kernels;         ///< positions in Program::kernels
+    std::vector<std::size_t> kernels;          ///< positions in Program::kernels
     std::vector<std::vector<OpId>> operators;  ///< of each kernel
     std::vector<std::vector<TensorId>> tensors;
   };
@@ -189,8 +189,9 @@ class Maker {
     const std::string key = to_json(Plan{{plan}}).dump() + to_yaml(*w);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    Result<ProgramKernel> made = emitted(std::move(w), std::move(plan));
+    Result<ProgramKernel> made = emitted(w, plan);
     if (!made) return made.why();
+    add_others(*w, plan, made.value());
     program.kernels.push_back(std::move(made).value());
     return known_[key] = program.kernels.size() - 1;
   }
@@ -217,6 +218,30 @@ class Maker {
     return made;
   }
 
+  /// What the planner would choose of this kernel's operators in one kernel, and the target takes.
+  void add_others(const Workload& part, const Kernel& plan, ProgramKernel& made) {
+    if (tune_ == 0) return;
+    Request of = request_;
+    of.model.reset(), of.rewrites.clear(), of.progress = {};
+    const auto w = std::make_shared<const Workload>(part);
+    Setting setting{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
+    const Result<Proposal> best = propose(planning_model(), of, setting);
+    if (!best || !best->rewrites.empty() || best->plan.kernels.size() != 1) return;
+    std::vector<Kernel> all = best->plan.kernels;
+    if (best->choices)
+      for (KernelChoice& choice : best->choices(0)) all.push_back(std::move(choice.kernel));
+    std::vector<Kernel> tried = {plan};
+    for (Kernel& kernel : all) {
+      if (made.others.size() == tune_) return;
+      kernel.name = plan.name;
+      kernel.by.clear();
+      if (std::ranges::find(tried, kernel) != tried.end()) continue;
+      tried.push_back(kernel);
+      Result<ProgramKernel> other = emitted(w, kernel);
+      if (other && !other->emitted->makeshift()) made.others.push_back(std::move(other).value());
+    }
+  }
+
   /// The kernel's operators, each planned by whoever takes it.
   std::optional<Reason> add_apart(const Workload& part, const Kernel& kernel,
                                   const std::string& why) {
@@ -235,6 +260,7 @@ class Maker {
   }
 
   const Request& request_;
+  std::size_t tune_;
   const Setting& setting_;
   const codegen::Target& target_;
   Settings settings_;
@@ -275,8 +301,8 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
   return made;
 }
 
-Result<Program> program_of(const Request& request, const ProgramPlan& made) {
-  Maker maker(request, made.setting);
+Result<Program> program_of(const Request& request, const ProgramPlan& made, std::size_t tune) {
+  Maker maker(request, made.setting, tune);
   maker.program.notes = made.notes;
   for (const Kernel& kernel : made.plan.kernels)
     if (auto reason = maker.add(kernel)) return *reason;

@@ -49,9 +49,8 @@ class HostSequence final : public LaunchSequence {
     timing.launches.resize(last - first);
     std::vector<double>& all = timing.whole.seconds;
     const auto start = Clock::now();
-    while (all.size() < kMost &&
-           (all.size() < kLeast ? since(start) < 4 * budget || all.size() < 3
-                                : since(start) < budget)) {
+    while (all.size() < kMost && (all.size() < kLeast ? since(start) < 4 * budget || all.size() < 3
+                                                      : since(start) < budget)) {
       const auto run = Clock::now();
       for (std::size_t i = first; i < last; ++i) {
         const Result<double> seconds = launch(i);

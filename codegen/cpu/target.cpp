@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <thread>
 
+#include "codegen/common/host_sequence.h"
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/loaded.h"
 #include "codegen/cpu/options.h"
-#include "codegen/common/host_sequence.h"
 #include "codegen/micro_kernels.h"
 #include "core/base/toolchain.h"
 

@@ -287,9 +287,9 @@ std::optional<Reason> Device::upload_to(std::uint64_t address, const void* from,
   // In the kernels' stream and waited for: a copy from pageable memory may return before its last
   // part has arrived, and a kernel in a stream that waits for no other could run before it.
   const Table& t = *driver();
-  if (auto why = failed(
-          t.cuMemcpyHtoDAsync_v2(address, from, static_cast<std::size_t>(bytes), stream_),
-          "copying to the device"))
+  if (auto why =
+          failed(t.cuMemcpyHtoDAsync_v2(address, from, static_cast<std::size_t>(bytes), stream_),
+                 "copying to the device"))
     return why;
   return failed(t.cuStreamSynchronize(stream_), "copying to the device");
 }

@@ -48,9 +48,9 @@ class LoadedKernel final : public codegen::TargetKernel {
   Kernel kernel_;
 };
 
-/// At least 20 batches of at least 200 us, then more until `budget` has passed, at most 200 batches.
-/// A run enqueues nodes(i) where i counts up to `copies` again and again. Before the batches runs go
-/// on for some milliseconds, so that clocks and caches are warm.
+/// At least 20 batches of at least 200 us, then more until `budget` has passed, at most 200
+/// batches. A run enqueues nodes(i) where i counts up to `copies` again and again. Before the
+/// batches runs go on for some milliseconds, so that clocks and caches are warm.
 Result<codegen::Timing> time_runs(cuda::Device& device,
                                   const std::function<std::vector<GraphNode>(int)>& nodes,
                                   int copies, double budget, double warm_seconds = 20e-3);

@@ -42,16 +42,16 @@ class DeviceSequence final : public codegen::LaunchSequence {
                                        const codegen::Progress& progress) override {
     codegen::SequenceTiming timing;
     // Half of the time for the whole, the rest for launches.
-    Result<codegen::Timing> whole =
-        time_runs(*device_, [&](int) { return nodes(first, last); }, 1, budget / 2);
+    Result<codegen::Timing> whole = time_runs(
+        *device_, [&](int) { return nodes(first, last); }, 1, budget / 2);
     if (!whole) return whole.why();
     timing.whole = std::move(whole).value();
     timing.launches_timed_by = "each in CUDA graphs of its own, on the same tensors again";
     const double each = budget / 2 / static_cast<double>(std::max<std::size_t>(last - first, 1));
     for (std::size_t i = first; i < last; ++i) {
       constexpr double kWarmSeconds = 1e-3;  // what came before has warmed the clocks
-      Result<codegen::Timing> one =
-          time_runs(*device_, [&](int) { return launches_[i]; }, 1, each, kWarmSeconds);
+      Result<codegen::Timing> one = time_runs(
+          *device_, [&](int) { return launches_[i]; }, 1, each, kWarmSeconds);
       if (!one) return one.why();
       timing.launches.push_back(std::move(one->seconds));
       if (progress)
@@ -77,8 +77,8 @@ class DeviceSequence final : public codegen::LaunchSequence {
 
 Result<std::unique_ptr<codegen::LaunchSequence>> device_sequence(
     const std::shared_ptr<codegen::Device>& device) {
-  return std::unique_ptr<codegen::LaunchSequence>(std::make_unique<DeviceSequence>(
-      dynamic_cast<const OpenDevice&>(*device).device()));
+  return std::unique_ptr<codegen::LaunchSequence>(
+      std::make_unique<DeviceSequence>(dynamic_cast<const OpenDevice&>(*device).device()));
 }
 
 }  // namespace tilewright::cuda

@@ -81,8 +81,7 @@ class Merger {
     for (std::size_t d = 0; d < a.index.size(); ++d) {
       uses += has(a.index[d], outer_) + has(a.index[d], inner_);
       if (d + 1 < a.index.size() && a.index[d].plain_loop() == outer_ &&
-          a.index[d + 1].plain_loop() == inner_ &&
-          shape[d] == spec_.loops[outer_.index()].extent &&
+          a.index[d + 1].plain_loop() == inner_ && shape[d] == spec_.loops[outer_.index()].extent &&
           shape[d + 1] == spec_.loops[inner_.index()].extent)
         found = static_cast<int>(d);
     }

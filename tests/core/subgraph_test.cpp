@@ -140,12 +140,12 @@ std::vector<std::string> texts(const Workload& w, const std::vector<Part>& parts
 
 TEST(Cut, ATransformerBlockIsCutAroundItsContractions) {
   const Workload w = named_workload("transformer-block");
-  EXPECT_EQ(texts(w, cut_contractions(w)),
-            (std::vector<std::string>{
-                "query", "key", "value", "qk+scaled+rowmax+exp+rowsum+pv+divide", "project",
-                "residual1+sum1+mean1+sub1+sq1+varsum1+rstd1+norm1",
-                "fc1+biased+cubic+bent+gelu+fc2",
-                "residual2+sum2+mean2+sub2+sq2+varsum2+rstd2+norm2"}));
+  EXPECT_EQ(
+      texts(w, cut_contractions(w)),
+      (std::vector<std::string>{"query", "key", "value", "qk+scaled+rowmax+exp+rowsum+pv+divide",
+                                "project", "residual1+sum1+mean1+sub1+sq1+varsum1+rstd1+norm1",
+                                "fc1+biased+cubic+bent+gelu+fc2",
+                                "residual2+sum2+mean2+sub2+sq2+varsum2+rstd2+norm2"}));
   // With many tokens attention's scores are more than what the MLP has between its products; the
   // parts are the same, since neither excludes the other.
   const Workload more = named_workload("transformer-block:tokens=512");

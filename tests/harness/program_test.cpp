@@ -162,20 +162,23 @@ std::string drawn_network(std::mt19937_64& random) {
       return formatted("bert:layers=1,seq={},hidden={},heads=2,ffn={},standard={},dtype={}",
                        one({9, 16, 20}), one({16, 32, 48}), one({40, 64}), one({0, 1}), type);
     case 1:
-      return formatted("gpt2:batch={},past={},layers=1,hidden={},heads=2,mlp=48,vocabulary={},"
-                       "dtype={}",
-                       one({1, 2, 3}), one({3, 8, 13}), one({16, 32}), one({10, 33}), type);
+      return formatted(
+          "gpt2:batch={},past={},layers=1,hidden={},heads=2,mlp=48,vocabulary={},"
+          "dtype={}",
+          one({1, 2, 3}), one({3, 8, 13}), one({16, 32}), one({10, 33}), type);
     case 2:
       return formatted("lstm:steps={},layers=2,hidden={},wavefront={},dtype={}", one({2, 3}),
                        one({8, 16, 20}), one({0, 1}), type);
     case 3:
-      return formatted("resnext101:size={},channels=16,groups={},width=4,stages=1,blocks=1,"
-                       "classes=10,dtype={}",
-                       one({24, 32}), one({1, 4}), type);
+      return formatted(
+          "resnext101:size={},channels=16,groups={},width=4,stages=1,blocks=1,"
+          "classes=10,dtype={}",
+          one({24, 32}), one({1, 4}), type);
     default:
-      return formatted("shufflenet-v2:size={},stem=8,channels=16,stages=1,blocks=1,head=16,"
-                       "classes=10,dtype={}",
-                       one({16, 24}), type);
+      return formatted(
+          "shufflenet-v2:size={},stem=8,channels=16,stages=1,blocks=1,head=16,"
+          "classes=10,dtype={}",
+          one({16, 24}), type);
   }
 }
 

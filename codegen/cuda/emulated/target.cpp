@@ -1,11 +1,11 @@
 // Target cuda-emulated: the CUDA text executed on the CPU, every access checked.
-#include "codegen/common/host_sequence.h"
-#include "codegen/cuda/options.h"
 #include "codegen/cuda/target.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "codegen/common/host_sequence.h"
+#include "codegen/cuda/options.h"
 #include "core/base/format.h"
 #include "core/base/toolchain.h"
 #include "simulator/cuda_host/cuda_host.h"
@@ -74,12 +74,10 @@ class EmulatedKernel final : public codegen::TargetKernel {
 
  private:
   ordered_json traffic_json() const;
-  std::size_t at(TensorId tensor) const {
-    return static_cast<std::size_t>(index_[tensor.index()]);
-  }
+  std::size_t at(TensorId tensor) const { return static_cast<std::size_t>(index_[tensor.index()]); }
   cuda_host::Module module_;
   Source source_;
-  std::vector<int> index_;  ///< by TensorId: into the rest; -1: not needed
+  std::vector<int> index_;                   ///< by TensorId: into the rest; -1: not needed
   std::vector<std::vector<std::byte>> own_;  ///< empty: lies where place() said
   std::vector<std::byte*> memory_;
   std::vector<std::size_t> bytes_;
