@@ -347,8 +347,8 @@ bool adds_at_home(const Node& n) {
   return n.atomic || std::ranges::any_of(n.children, adds_at_home);
 }
 
-/// A long sum of few results keeps a GPU busy where blocks share it. Sums in 16 bits would be rounded
-/// by each block, and what follows in the kernel needs the whole sum.
+/// A long sum of few results keeps a GPU busy where blocks share it. Sums in 16 bits would be
+/// rounded by each block, and what follows in the kernel needs the whole sum.
 TEST(GpuPlanner, LongSumsOfFewResultsAreSharedAmongBlocks) {
   const auto proposed = [](const std::string& name) {
     return planner().propose(question(name, "h200"), standard());
