@@ -57,7 +57,7 @@ std::optional<Reason> build(Program& program, const codegen::Target& target, boo
     ordered_json ignored;
     if (others[i]->emitted->build(for_device, ignored)) others[i]->emitted.reset();
   });
-  const bool together = target.build_together != nullptr && for_device;
+  const bool together = target.build_together != nullptr;
   const std::size_t size = together ? std::clamp<std::size_t>((n + all - 1) / all, 1, kMost) : 1;
   const std::size_t units = (n + size - 1) / size;
   std::vector<std::optional<Reason>> failed(units);

@@ -272,14 +272,17 @@ TEST(MergedLoops, RowsAndColumnsThatNoWindowMovesOverAreOne) {
 }
 
 TEST(MergedLoops, WhatIsNotWholeOrNotInOrderStays) {
-  for (const char* op : {"b[y,x] = i[y,x] + g[y]", "b[y,x] = i[x,y]", "b[y,x] = i[y,x+1]",
-                         "b[y,x] = select(lt(y, x), 0, i[y,x])", "b[y] += i[y,x]"}) {
-    const Workload w = workload_from_yaml(
-        std::string("name: t\nloops: {y: 4, x: 5}\ntensors: {i: [5, 6]}\noperators:\n  - 'op: ") +
-            op + "'\n",
-        "t");
-    EXPECT_FALSE(merged_loops(w)) << op;
-  }
+  const auto merged = [](const char* op, const char* tensors) {
+    return merged_loops(workload_from_yaml(std::string("name: t\nloops: {y: 4, x: 5}\n") + tensors +
+                                               "operators:\n  - 'op: " + op + "'\n",
+                                           "t"));
+  };
+  EXPECT_TRUE(merged("b[y,x] = i[y,x]", ""));
+  for (const char* op :
+       {"b[y,x] = i[y,x] + g[y]", "b[y,x] = i[x,y]", "b[y,x] = i[y,x+1]", "b[y] += i[y,x]",
+        "b[y,x] = select(lt(y, x), 0, i[y,x])", "b[y,x] = i[y,x] + i[y,0]"})
+    EXPECT_FALSE(merged(op, "")) << op;
+  EXPECT_FALSE(merged("b[y,x] = i[y,x]", "tensors: {i: [4, 6]}\n"));
 }
 
 TEST(MergedLoops, PartsOfNetworksComputeTheSame) {
