@@ -202,6 +202,7 @@ class KernelEmitter : private RangeEmitter {
   std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
                           const SymRanges& ranges);
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
+  bool slides(NodeId id, const Window& x, const SymRanges& ranges);  // emit_points.cpp
 
   // emit_depth.cpp
   class Depth;
