@@ -299,7 +299,7 @@ class KernelEmitter::Points : PointText {
 /// Whether a product read through a window has so few rows, as depthwise convolutions have one,
 /// that vectors of its points beat vectors of rows.
 bool KernelEmitter::slides(NodeId id, const Window& x, const SymRanges& ranges) {
-  constexpr std::int64_t kFewRows = 4;
+  constexpr std::int64_t kFewRows = 3;
   const OpId op = k_.node(id).op;
   return !x.direct && (x.rows < 0 || range(ranges, op, x.rows).most <= kFewRows) &&
          Points(*this, id, ranges).runs_along(x.columns);

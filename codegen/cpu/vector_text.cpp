@@ -192,9 +192,22 @@ TILEWRIGHT_BY_LANE(f_tanh)
 TILEWRIGHT_BY_LANE(f_erf)
 TILEWRIGHT_BY_LANE(f_gelu)
 #undef TILEWRIGHT_BY_LANE
-TILEWRIGHT_TARGET inline Vector f_pow(Vector a, Vector b) {
+)";
+
+constexpr const char* kPower = R"(
+TILEWRIGHT_TARGET inline Vector pow_by_lane(Vector a, Vector b) {
   for (int i = 0; i < kLanes; ++i) a[i] = std::pow(Real(a[i]), Real(b[i]));
   return a;
+}
+// Exponents that are the same in all lanes and have a short way: normalisations have 1/2 and 3/4.
+TILEWRIGHT_TARGET inline Vector f_pow(Vector a, Vector b) {
+  const Real exponent = b[0];
+  const Vector others = b - exponent;
+  if (across_max(others) != 0 || across_min(others) != 0) return pow_by_lane(a, b);
+  if (exponent == Real(0.5)) return f_sqrt(a);
+  if (exponent == Real(0.75)) return f_sqrt(a) * f_sqrt(f_sqrt(a));
+  if (exponent == Real(2)) return a * a;
+  return pow_by_lane(a, b);
 }
 )";
 
@@ -287,7 +300,7 @@ std::string vector_functions_text(int vector_bytes, bool f64) {
          strips(vector_bytes, f64) + exponential(f64) + kVectorFunctions +
          "// One value of a vector's.\n" + across("sum", "f_add", lanes) +
          across("product", "f_mul", lanes) + across("max", "f_max", lanes) +
-         across("min", "f_min", lanes);
+         across("min", "f_min", lanes) + kPower;
 }
 
 }  // namespace tilewright::cpu
