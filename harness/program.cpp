@@ -288,6 +288,13 @@ std::optional<double> roof(const Machine& m, std::int64_t bytes, double flops, D
   return seconds;
 }
 
+/// Bytes of weights that the target packs before the first run and keeps.
+std::int64_t packed_once(const ProgramKernel& kernel) {
+  ordered_json json;
+  kernel.emitted->describe(json);
+  return json.contains("packing") ? json["packing"].value("once_bytes", std::int64_t{0}) : 0;
+}
+
 ordered_json kernels_json(const Program& program, const Machine& m) {
   ordered_json all = ordered_json::array();
   for (const Launch& l : program.launches) {
@@ -302,6 +309,7 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
                          {"model", l.by.empty() ? ordered_json(nullptr) : ordered_json(l.by)},
                          {"compiled", l.kernel},
                          {"once", once},
+                         {"packed_once_bytes", packed_once(kernel)},
                          {"predicted_seconds", number_or_null(kernel.predicted)},
                          {"seconds", nullptr},
                          {"flops", w.flops()},

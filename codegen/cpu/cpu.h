@@ -67,6 +67,9 @@ struct EmitOptions {
   /// Asks for the lines of tiles in place before they are used: of loaded ones at their load, of
   /// written ones before the compute that adds to them. Off: it gains nothing where hardware streams.
   bool prefetch = false;
+  /// Inputs, by name, that are the same in every run (weights): what is packed of them is packed
+  /// once (Source::kept_bytes), not at every run.
+  std::vector<std::string> constant = {};
 };
 
 /// Where a tile at a level lies: packed into an array of its own, or used where the tensor has it.
@@ -79,8 +82,9 @@ struct TileUse {
 /// Emitted source and what its user must know. The exported symbols, C ABI, are
 ///   int64_t PREFIX_workspace(void)                     bytes that `run` needs, 4096-aligned
 ///   void PREFIX_run(void* const* tensors, void* workspace, int64_t* counts)
+///   void PREFIX_prepare(void* const* tensors)          where Source::kept_bytes is not 0
 /// `tensors`: one pointer a tensor of the workload, row-major as declared (on-chip intermediates may
-/// be null). `counts`: null, or with counting int64 [tensor][boundary][read, written], added to.
+/// be null); with kept_bytes, one more to so many bytes, which `prepare` fills. `counts`: null, or with counting int64 [tensor][boundary][read, written], added to.
 struct Source {
   std::string file_name;               ///< "gemm_chain.cpp"
   std::string text;                    ///< compiles alone with -O3 -std=c++17
@@ -98,6 +102,8 @@ struct Source {
   std::string micro_kernel;            ///< those that its products run on, "6x4, 5x5"
   std::vector<TileUse> tiles;          ///< what became of every buffer that is loaded or written
   std::vector<std::string> notes;      ///< e.g. why it stays on one thread
+  std::int64_t kept_bytes = 0;         ///< of what is packed once for all runs
+  std::vector<bool> constant;          ///< by TensorId: EmitOptions::constant
 };
 
 /// Translates any schedule, loop by loop and load by load. A tile at a level that software manages is
@@ -120,7 +126,10 @@ class Kernel {
  public:
   /// Runs on tensors by TensorId, each row-major with Tensor::bytes() bytes. What run() does not
   /// need (Source::needed) may be null; a missing one is an InputError.
-  void run(std::span<void* const> tensors);
+  /// `kept`: what prepare() filled; null only where Source::kept_bytes is 0.
+  void run(std::span<void* const> tensors, void* kept = nullptr);
+  /// Packs the constant tensors into Source::kept_bytes bytes.
+  void prepare(std::span<void* const> tensors, void* kept);
   /// Runs a counting build and says what it copied, sorted by boundary, then tensor; tensors and
   /// boundaries that moved nothing are left out. A Reason without counting.
   Result<std::vector<TrafficEntry>> run_counted(std::span<void* const> tensors);
@@ -130,13 +139,14 @@ class Kernel {
   friend Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
                                                const struct BuildOptions& options);
   Kernel() = default;
-  void call(std::span<void* const> tensors, std::int64_t* counts);
+  std::vector<void*> all(std::span<void* const> tensors, void* kept) const;
 
   using RunFunction = void (*)(void* const*, void*, std::int64_t*);
   Source source_;
   std::shared_ptr<Library> library_;
   std::shared_ptr<void> workspace_;
   RunFunction run_ = nullptr;
+  void (*prepare_)(void* const*) = nullptr;
 };
 
 struct BuildOptions {

@@ -94,7 +94,13 @@ std::string entry(const Source& source, std::size_t kernels, std::int64_t worksp
   for (std::size_t k = 0; k < kernels; ++k)
     text += "  " + source.prefix + "_code::kernel_" + std::to_string(k) +
             "(tensors, static_cast<char*>(workspace), counts);\n";
-  return text + "}\n}\n";
+  text += "}\n";
+  if (source.kept_bytes > 0)
+    text += "// Packs what is the same in every run: tensors[" +
+            std::to_string(source.tensors.size()) + "] has room for " +
+            std::to_string(source.kept_bytes) + " bytes.\nvoid " + source.prefix +
+            "_prepare(void* const* tensors) { " + source.prefix + "_code::prepare(tensors); }\n";
+  return text + "}\n";
 }
 
 constexpr const char* kThread = R"(
@@ -115,6 +121,20 @@ void zero(Tile<R>& t, int64_t elements) {
   t.steps.written(elements * static_cast<int64_t>(sizeof(Home)));
 }
 )";
+
+/// By TensorId. A counting build packs as the plan says, in every run. Throws InputError for a name
+/// that is no input.
+std::vector<bool> constant_of(const Workload& w, const EmitOptions& options) {
+  std::vector<bool> constant(w.tensors().size(), false);
+  for (const std::string& name : options.constant) {
+    const auto t = w.find_tensor(name);
+    if (!t || !w.is_input(*t))
+      throw InputError({.field = "constant", .value = name, .problem = "is no input of the workload",
+                        .accepted = "names of inputs"});
+    constant[t->index()] = !options.count;
+  }
+  return constant;
+}
 
 }  // namespace
 
@@ -137,6 +157,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   p.vector_bytes = asked ? asked->vector_bytes : micro_kernel_for(options.isa, "")->vector_bytes;
   p.boundaries = boundaries_of(s);
   p.needed.assign(s.workload->tensors().size(), false);
+  p.constant = constant_of(*s.workload, options);
   p.prelude.count = options.count;
   p.prelude.f64 = *type == DType::f64;
   p.prelude.bf16 = *type == DType::bf16;
@@ -167,6 +188,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
                               source.file_name + " -o " + harmless(s.workload->name()) + ".so";
   for (const Tensor& t : s.workload->tensors()) source.tensors.push_back(t.name);
   source.needed = p.needed;
+  source.constant = p.constant;
+  source.kept_bytes = p.kept * p.element_bytes;
   if (options.count) source.boundaries = p.boundaries;
   source.threads = parallel ? options.threads : 1;
   source.isa = options.isa;
@@ -202,6 +225,11 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     text += "TILEWRIGHT_TARGET void kernel_" + std::to_string(k) +
             "(void* const* tensors, char* workspace, int64_t* counts) {\n  (void)counts;\n" +
             kernels[k].text + "}\n\n";
+  }
+  if (source.kept_bytes > 0) {
+    text += "\nvoid prepare(void* const* tensors) {\n";
+    for (const KernelText& k : kernels) text += k.prepare;
+    text += "}\n\n";
   }
   text += entry(source, kernels.size(), workspace) + "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n#undef TILEWRIGHT_ALWAYS\n";
   source.text = std::move(text);
