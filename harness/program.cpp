@@ -326,6 +326,29 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
   return all;
 }
 
+/// How far predicted seconds are from measured ones, by kernel: |predicted / measured - 1|. Null
+/// where no kernel has both.
+ordered_json prediction_json(const ordered_json& kernels) {
+  double sum = 0, weighted = 0, predicted = 0, measured = 0, worst = -1;
+  std::size_t count = 0;
+  std::string name;
+  for (const ordered_json& k : kernels) {
+    if (k["seconds"].is_null() || k["predicted_seconds"].is_null()) continue;
+    const double s = k["seconds"].get<double>(), p = k["predicted_seconds"].get<double>();
+    if (!(s > 0)) continue;
+    const double error = std::abs(p / s - 1);
+    ++count, sum += error, weighted += error * s, predicted += p, measured += s;
+    if (error > worst) worst = error, name = k["kernel"].get<std::string>();
+  }
+  if (count == 0) return nullptr;
+  return {{"kernels", count},
+          {"whole", predicted / measured},
+          {"mean_error", sum / static_cast<double>(count)},
+          {"mean_error_by_seconds", weighted / measured},
+          {"worst_error", worst},
+          {"worst_kernel", name}};
+}
+
 /// The median run as Chrome's trace events: microseconds, kernel after kernel.
 std::string trace_of(const Program& program, const ordered_json& kernels) {
   ordered_json events = ordered_json::array();
@@ -497,7 +520,10 @@ class Run {
         if (all) predicted += k["predicted_seconds"].get<double>();
       }
     json_["predicted_seconds"] = all ? ordered_json(predicted) : ordered_json(nullptr);
-    if (options_.profile) json_["profile"] = kernels;
+    if (options_.profile) {
+      json_["profile"] = kernels;
+      json_["prediction"] = prediction_json(kernels);
+    }
     if (options_.trace) {
       trace_->stream() << trace_of(program_, kernels);
       trace_->finish();
