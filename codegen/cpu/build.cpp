@@ -131,8 +131,8 @@ Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
                     " bytes of working memory"};
     k.run_ = reinterpret_cast<Kernel::RunFunction>(run);
     if (s.kept_bytes > 0)
-      k.prepare_ = reinterpret_cast<void (*)(void* const*)>(
-          k.library_->symbol(s.prefix + "_prepare"));
+      k.prepare_ =
+          reinterpret_cast<void (*)(void* const*)>(k.library_->symbol(s.prefix + "_prepare"));
     kernels.push_back(std::move(k));
   }
   return kernels;
@@ -148,8 +148,10 @@ Result<Kernel> build(const Source& source, const BuildOptions& options) {
 std::vector<void*> Kernel::all(std::span<void* const> tensors, void* kept) const {
   for (std::size_t t = 0; t < source_.tensors.size(); ++t)
     if (source_.needed[t] && (t >= tensors.size() || tensors[t] == nullptr))
-      throw InputError({.field = "tensors", .value = source_.tensors[t],
-                        .problem = "has no memory", .accepted = "an array for every tensor used"});
+      throw InputError({.field = "tensors",
+                        .value = source_.tensors[t],
+                        .problem = "has no memory",
+                        .accepted = "an array for every tensor used"});
   std::vector<void*> all(tensors.begin(), tensors.end());
   all.resize(source_.tensors.size(), nullptr);
   all.push_back(kept);

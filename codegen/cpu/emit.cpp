@@ -63,17 +63,23 @@ Result<DType> type_of(const Workload& w) {
 void check(const EmitOptions& o) {
   check_prefix(o.prefix);
   if (o.threads < 1 || o.threads > 4096)
-    throw InputError({.field = "threads", .value = std::to_string(o.threads),
-                      .problem = "is no number of threads", .accepted = "1..4096"});
+    throw InputError({.field = "threads",
+                      .value = std::to_string(o.threads),
+                      .problem = "is no number of threads",
+                      .accepted = "1..4096"});
 }
 
 std::string head(const Program& p, const Source& source) {
   std::string text = program_head(p.schedule, source.build_command_text);
-  text += "// A packed tile is copied at its load into an array of its own, and written tiles are copied"
-          " back;\n// the lines of others come into the cache as they are used.\n";
+  text +=
+      "// A packed tile is copied at its load into an array of its own, and written tiles are "
+      "copied"
+      " back;\n// the lines of others come into the cache as they are used.\n";
   for (const TileUse& t : source.tiles)
-    text += "//   " + one_line(t.tensor + " at " + t.level + ": " +
-                               (t.packed ? "packed: " : "in place: ") + t.reason) + "\n";
+    text += "//   " +
+            one_line(t.tensor + " at " + t.level + ": " + (t.packed ? "packed: " : "in place: ") +
+                     t.reason) +
+            "\n";
   if (!source.micro_kernel.empty())
     text += "// Matrix products run on micro-kernels " + source.micro_kernel + " for " +
             std::string(name_of(p.options.isa)) + ".\n";
@@ -129,7 +135,9 @@ std::vector<bool> constant_of(const Workload& w, const EmitOptions& options) {
   for (const std::string& name : options.constant) {
     const auto t = w.find_tensor(name);
     if (!t || !w.is_input(*t))
-      throw InputError({.field = "constant", .value = name, .problem = "is no input of the workload",
+      throw InputError({.field = "constant",
+                        .value = name,
+                        .problem = "is no input of the workload",
                         .accepted = "names of inputs"});
     constant[t->index()] = !options.count;
   }
@@ -231,7 +239,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     for (const KernelText& k : kernels) text += k.prepare;
     text += "}\n\n";
   }
-  text += entry(source, kernels.size(), workspace) + "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n#undef TILEWRIGHT_ALWAYS\n";
+  text += entry(source, kernels.size(), workspace) +
+          "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n#undef TILEWRIGHT_ALWAYS\n";
   source.text = std::move(text);
   return source;
 }

@@ -35,8 +35,7 @@ bool KernelEmitter::can_prepare(NodeId id, const Window& x, const SymRanges& ran
     const SymRange& r = range(ranges, n.op, l);
     const std::int64_t extent = p_.workload().loop(op.loops[static_cast<std::size_t>(l)]).extent;
     if (extent == 1) continue;
-    const bool whole =
-        r.lo == number(0) && r.hi.is_constant() && r.hi.constant == extent;
+    const bool whole = r.lo == number(0) && r.hi.is_constant() && r.hi.constant == extent;
     if (!whole && !outermost) return false;
     outermost = false;
   }
@@ -86,8 +85,8 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
   const auto strides = home_strides(a.tensor);
   std::string from;
   const auto loop = [&](int l, const std::string& name) {
-    text.open("for (int64_t " + name + " = 0; " + name + " < " + std::to_string(extent(l)) + "; ++" +
-              name + ")");
+    text.open("for (int64_t " + name + " = 0; " + name + " < " + std::to_string(extent(l)) +
+              "; ++" + name + ")");
   };
   const auto add = [&](int l, const std::string& name) {
     from += times(loop_stride(a, op.loops[static_cast<std::size_t>(l)], strides), name) + " + ";

@@ -1,5 +1,5 @@
-// Matrix products whose right operand is read through a window, as convolutions read their input: its
-// columns are points of two loops, its depth those of several.
+// Matrix products whose right operand is read through a window, as convolutions read their input:
+// its columns are points of two loops, its depth those of several.
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
 

@@ -524,6 +524,7 @@ class Walk {
     const Access& left = op.inputs[static_cast<std::size_t>(x.left)];
     const Access& right = op.inputs[static_cast<std::size_t>(x.right)];
     double rows = 1, depth = 1, along = 1;
+    bool apart = false;
     for (std::size_t l = 0; l < op.loops.size(); ++l) {
       const auto extent = static_cast<double>(extents[l]);
       if (w_.is_reduction(n.op, op.loops[l])) {
@@ -531,11 +532,17 @@ class Walk {
         continue;
       }
       if (moves(left, op.loops[l]) && !moves(right, op.loops[l])) rows = std::max(rows, extent);
-      if (op.outputs.front().target.index.back().plain_loop() == op.loops[l]) along = extent;
+      if (op.outputs.front().target.index.back().plain_loop() != op.loops[l]) continue;
+      along = extent;
+      for (const Affine& index : right.index)
+        for (const Term& t : index.terms)
+          apart = apart || (t.loop == op.loops[l] && t.coefficient > 1);
     }
     const double lanes = static_cast<double>(r_.lanes);
     if (rows <= kFewRows) {
-      p.arithmetic = points / along * std::ceil(along / lanes) * 3 * r_.light;
+      // A load and a multiply-add a tap; elements that lie apart are two loads and put together.
+      const double tap = apart ? 2.5 : 1.5;
+      p.arithmetic = points / along * std::ceil(along / lanes) * tap * r_.light;
       return p;
     }
     const double vectors = std::ceil(rows / lanes), groups = std::ceil(vectors / 2);
