@@ -78,6 +78,15 @@ std::string profile(const ordered_json& kernels) {
          (once == 0 ? "" : formatted("{} kernels of weights alone ran once, before\n", once));
 }
 
+std::string prediction(const ordered_json& p) {
+  return formatted(
+      "predicted seconds of {} kernels are off by {:.0f} % on average, {:.0f} % by seconds, and at "
+      "worst {:.0f} % ({}); of all together they are {:.2f} of the measured\n",
+      text(p, "kernels"), 100 * p["mean_error"].get<double>(),
+      100 * p["mean_error_by_seconds"].get<double>(), 100 * p["worst_error"].get<double>(),
+      text(p, "worst_kernel"), p["whole"].get<double>());
+}
+
 /// "-" where the model refuses the layer, or bytes are not known.
 std::string plan_bytes(const ordered_json& plan) {
   return plan.contains("bytes") ? cell(plan["bytes"]) : "-";
@@ -190,6 +199,7 @@ std::string network_table(const ordered_json& j) {
   if (j.contains("onnxruntime")) out += beside(j["onnxruntime"]);
   if (j.contains("trace")) out += line("trace", text(j, "trace"));
   if (j.contains("profile")) out += profile(j["profile"]);
+  if (j.contains("prediction") && !j["prediction"].is_null()) out += prediction(j["prediction"]);
   return out;
 }
 

@@ -362,6 +362,13 @@ std::optional<double> roof(const Machine& m, std::int64_t bytes, double flops, D
   return seconds;
 }
 
+/// Bytes of weights that the target packs before the first run and keeps.
+std::int64_t packed_once(const ProgramKernel& kernel) {
+  ordered_json json;
+  kernel.emitted->describe(json);
+  return json.contains("packing") ? json["packing"].value("once_bytes", std::int64_t{0}) : 0;
+}
+
 ordered_json kernels_json(const Program& program, const Machine& m) {
   ordered_json all = ordered_json::array();
   const std::vector<bool> constant = constant_operators(*program.workload);
@@ -378,6 +385,7 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
                          {"model", l.by.empty() ? ordered_json(nullptr) : ordered_json(l.by)},
                          {"compiled", l.kernel},
                          {"once", once},
+                         {"packed_once_bytes", packed_once(kernel)},
                          {"predicted_seconds", number_or_null(kernel.predicted)},
                          {"seconds", nullptr},
                          {"flops", w.flops()},
@@ -392,6 +400,29 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
     all.push_back(std::move(line));
   }
   return all;
+}
+
+/// How far predicted seconds are from measured ones, by kernel: |predicted / measured - 1|. Null
+/// where no kernel has both.
+ordered_json prediction_json(const ordered_json& kernels) {
+  double sum = 0, weighted = 0, predicted = 0, measured = 0, worst = -1;
+  std::size_t count = 0;
+  std::string name;
+  for (const ordered_json& k : kernels) {
+    if (k["seconds"].is_null() || k["predicted_seconds"].is_null()) continue;
+    const double s = k["seconds"].get<double>(), p = k["predicted_seconds"].get<double>();
+    if (!(s > 0)) continue;
+    const double error = std::abs(p / s - 1);
+    ++count, sum += error, weighted += error * s, predicted += p, measured += s;
+    if (error > worst) worst = error, name = k["kernel"].get<std::string>();
+  }
+  if (count == 0) return nullptr;
+  return {{"kernels", count},
+          {"whole", predicted / measured},
+          {"mean_error", sum / static_cast<double>(count)},
+          {"mean_error_by_seconds", weighted / measured},
+          {"worst_error", worst},
+          {"worst_kernel", name}};
 }
 
 /// The median run as Chrome's trace events: microseconds, kernel after kernel.
@@ -576,7 +607,10 @@ class Run {
         if (all) predicted += k["predicted_seconds"].get<double>();
       }
     json_["predicted_seconds"] = all ? ordered_json(predicted) : ordered_json(nullptr);
-    if (options_.profile) json_["profile"] = kernels;
+    if (options_.profile) {
+      json_["profile"] = kernels;
+      json_["prediction"] = prediction_json(kernels);
+    }
     if (options_.trace) {
       trace_->stream() << trace_of(program_, kernels);
       trace_->finish();

@@ -56,7 +56,7 @@ class Maker {
         tune_(tune),
         setting_(setting),
         target_(target_named(request.target)),
-        settings_(settings_for(target_, request.target_options)),
+        constant_(constant_operators(*setting.workload)),
         threads_(request.threads.value_or(1)) {
     program.workload = setting.workload;
   }
@@ -71,7 +71,11 @@ class Maker {
     const Workload part = subgraph(w, ops);
     Launch launch{.name = kernel.name, .by = kernel.by, .operators = ops};
     for (const Tensor& t : part.tensors()) launch.tensors.push_back(*w.find_tensor(t.name));
-    const Result<std::size_t> made = kernel_of(part, kernel);
+    std::vector<std::string> weights;
+    for (std::size_t t = 0; t < part.tensors().size(); ++t)
+      if (part.is_input(TensorId(t)) && is_weight(launch.tensors[t]))
+        weights.push_back(part.tensors()[t].name);
+    const Result<std::size_t> made = kernel_of(part, kernel, weights);
     if (again)
       if (const Whole* better = with_merged_loops(part, made ? &program.kernels[*made] : nullptr)) {
         add_planned(*better, launch);
@@ -156,7 +160,7 @@ class Maker {
       computes_of(kernel.tree, names);
       const std::vector<OpId> ops = operators_named(*w, names, "plan");
       const Workload part = subgraph(*w, ops);
-      const Result<std::size_t> made = kernel_of(part, kernel);
+      const Result<std::size_t> made = kernel_of(part, kernel, {});
       if (!made) return std::nullopt;
       seconds += program.kernels[*made].predicted.value_or(HUGE_VAL);
       whole.kernels.push_back(*made);
@@ -181,29 +185,47 @@ class Maker {
   }
 
   /// The kernel without names: one that is there already, or a new one.
-  Result<std::size_t> kernel_of(const Workload& part, const Kernel& kernel) {
+  /// `weights`: inputs of it that no run changes.
+  Result<std::size_t> kernel_of(const Workload& part, const Kernel& kernel,
+                                const std::vector<std::string>& weights) {
     auto w = std::make_shared<const Workload>(without_names(part));
-    Kernel plan = Names(part, *w).rename(kernel);
+    const Names names(part, *w);
+    Kernel plan = names.rename(kernel);
     plan.name = "kernel";
     plan.by.clear();
-    const std::string key = to_json(Plan{{plan}}).dump() + to_yaml(*w);
+    std::vector<std::string> constant;
+    for (const std::string& name : weights)
+      constant.push_back(w->tensor(*part.find_tensor(name)).name);
+    const std::string key = to_json(Plan{{plan}}).dump() + to_yaml(*w) + join(constant);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    Result<ProgramKernel> made = emitted(w, plan);
+    Result<ProgramKernel> made = emitted(w, plan, constant);
     if (!made) return made.why();
-    add_others(*w, plan, made.value());
+    add_others(*w, plan, constant, made.value());
     program.kernels.push_back(std::move(made).value());
     return known_[key] = program.kernels.size() - 1;
   }
 
-  Result<ProgramKernel> emitted(std::shared_ptr<const Workload> w, Kernel kernel) {
+  /// What a file holds or depends on that alone.
+  bool is_weight(TensorId t) const {
+    const Workload& w = *setting_.workload;
+    const OpId producer = w.producer(t);
+    return producer.valid() ? constant_[producer.index()] : static_cast<bool>(w.tensor(t).values);
+  }
+
+  Result<ProgramKernel> emitted(std::shared_ptr<const Workload> w, Kernel kernel,
+                                const std::vector<std::string>& constant) {
     Setting alone{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
     if (target_.threads && threads_ > 1)
       kernel = shared_by_threads({{kernel}}, alone, threads_).kernels.front();
     const Plan plan{{kernel}};
     Result<Schedule> schedule = resolve(plan, w, setting_.machine);
     if (!schedule) return schedule.why();
-    auto source = target_.emit(*schedule, settings_, threads_);
+    OptionValues options = request_.target_options;
+    options.erase("constant");
+    if (!constant.empty() && find_option(target_.options(), "constant") != nullptr)
+      options["constant"] = {join(constant, ",")};
+    auto source = target_.emit(*schedule, settings_for(target_, options), threads_);
     if (!source) return source.why();
     ProgramKernel made{.workload = w,
                        .plan = kernel,
@@ -219,7 +241,8 @@ class Maker {
   }
 
   /// What the planner would choose of this kernel's operators in one kernel, and the target takes.
-  void add_others(const Workload& part, const Kernel& plan, ProgramKernel& made) {
+  void add_others(const Workload& part, const Kernel& plan,
+                  const std::vector<std::string>& constant, ProgramKernel& made) {
     if (tune_ == 0) return;
     Request of = request_;
     of.model.reset(), of.rewrites.clear(), of.progress = {};
@@ -237,7 +260,7 @@ class Maker {
       kernel.by.clear();
       if (std::ranges::find(tried, kernel) != tried.end()) continue;
       tried.push_back(kernel);
-      Result<ProgramKernel> other = emitted(w, kernel);
+      Result<ProgramKernel> other = emitted(w, kernel, constant);
       if (other && !other->emitted->makeshift()) made.others.push_back(std::move(other).value());
     }
   }
@@ -263,7 +286,7 @@ class Maker {
   std::size_t tune_;
   const Setting& setting_;
   const codegen::Target& target_;
-  Settings settings_;
+  std::vector<bool> constant_;  ///< by operator: it depends on weights alone
   int threads_;
   std::map<std::string, std::size_t> known_;
   std::map<std::string, std::optional<Whole>> merged_;

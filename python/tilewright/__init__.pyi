@@ -111,31 +111,32 @@ def emit(
     None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
     = ..., seed: int | None = ..., explain: bool | None = ..., out: str | PathLike[str] | None =
     ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None = ...,
-    warps: int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
-    PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ..., reading:
-    str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None =
-    ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None =
-    ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str
-    | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
-    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
-    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
-    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
-    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
-    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
-    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
-    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
-    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
-    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
-    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
-    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
-    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
-    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., why: bool | None = ..., check: bool = ...
+    constant: str | Sequence[str] | None = ..., warps: int | None = ..., stages: int | None =
+    ..., arch: str | None = ..., cache: str | PathLike[str] | None = ..., published: bool | None
+    = ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
+    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
+    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
+    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
+    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
+    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
+    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
+    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
+    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
+    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
+    kernel_us: float | None = ..., pack: str | None = ..., why: bool | None = ..., check: bool =
+    ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -264,32 +265,32 @@ def measure(
     ..., cold_only: bool | None = ..., build_only: bool | None = ..., executed: bool | None =
     ..., threads: int | None = ..., seed: int | None = ..., batch: str | PathLike[str] | None =
     ..., out: str | PathLike[str] | None = ..., isa: str | None = ..., micro_kernel: str | None
-    = ..., prefetch: bool | None = ..., warps: int | None = ..., stages: int | None = ..., arch:
-    str | None = ..., cache: str | PathLike[str] | None = ..., published: bool | None = ...,
-    ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str |
-    None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
-    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
-    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
-    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
-    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
-    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
-    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
-    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
-    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
-    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
-    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
-    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
-    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
-    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
-    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
-    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
-    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
-    kernel_us: float | None = ..., pack: str | None = ..., why: bool | None = ..., check: bool =
-    ...
+    = ..., prefetch: bool | None = ..., constant: str | Sequence[str] | None = ..., warps: int |
+    None = ..., stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] |
+    None = ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None =
+    ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
+    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
+    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
+    pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -473,33 +474,33 @@ def run(
     str | None = ..., profile: bool | None = ..., trace: str | PathLike[str] | None = ...,
     beside: str | None = ..., build_only: bool | None = ..., count: bool | None = ..., batch:
     str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., isa: str | None =
-    ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., warps: int | None = ...,
-    stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ...,
-    cold: bool | None = ..., timeline: str | PathLike[str] | None = ..., published: bool | None
-    = ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
-    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
-    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
-    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
-    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
-    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
-    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
-    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
-    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
-    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
-    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
-    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
-    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
-    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
-    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
-    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
-    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
-    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
-    kernel_us: float | None = ..., pack: str | None = ..., why: bool | None = ..., check: bool =
-    ...
+    ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., constant: str |
+    Sequence[str] | None = ..., warps: int | None = ..., stages: int | None = ..., arch: str |
+    None = ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ..., timeline: str
+    | PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ...,
+    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
+    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
+    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
+    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
+    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
+    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
+    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
+    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
+    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
+    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
+    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
+    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
+    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
+    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
+    None = ..., pack: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
