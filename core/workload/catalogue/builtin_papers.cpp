@@ -115,8 +115,8 @@ constexpr std::array kFlashConv = {
     ConvRow{"C8", 512, 7, 7, 512, 2048, 1, 1, 3, 1},
 };
 
-Row conv_row(const char* paper, const ConvRow& r, std::string source, DType dtype) {
-  return {std::string(paper) + "/" + r.name, "conv-chain", "convolution chain", std::move(source),
+Row conv_row(std::string name, const ConvRow& r, std::string source, DType dtype) {
+  return {std::move(name), "conv-chain", "convolution chain", std::move(source),
           dtype,
           {{"ic", r.ic}, {"h", r.h}, {"w", r.w}, {"oc1", r.oc1}, {"oc2", r.oc2},
            {"st1", r.st1}, {"st2", r.st2}, {"k1", r.k1}, {"k2", r.k2}}};
@@ -131,7 +131,7 @@ std::vector<Row> paper_rows() {
                    std::string("GEMM chain of ") + r.network, "Chimera, table IV", DType::f32,
                    {{"batch", r.batch}, {"m", r.m}, {"n", r.n}, {"k", r.k}, {"l", r.l}}});
   for (const ConvRow& r : kChimeraConv)
-    out.push_back(conv_row("chimera", r, "Chimera, table V", DType::f32));
+    out.push_back(conv_row(std::string("chimera/") + r.name, r, "Chimera, table V", DType::f32));
   for (const FuserRow& r : kFuserGemm)
     out.push_back({std::string("mcfuser/") + r.name, "gemm-chain", "GEMM chain",
                    "MCFuser, table II", DType::f16,
@@ -149,7 +149,8 @@ std::vector<Row> paper_rows() {
                    "FlashFuser, the table of gated feed-forward layers", DType::f16,
                    {{"m", r.m}, {"n", r.l}, {"k", r.k}, {"l", r.n}}});
   for (const ConvRow& r : kFlashConv)
-    out.push_back(conv_row("flashfuser", r, "FlashFuser, the table of convolution chains", DType::f16));
+    out.push_back(conv_row(std::string("flashfuser/") + r.name, r,
+                           "FlashFuser, the table of convolution chains", DType::f16));
   return out;
 }
 
