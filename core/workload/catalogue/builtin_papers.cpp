@@ -88,11 +88,11 @@ struct FlashRow {
 
 // FlashFuser, the table of GEMM chains.
 constexpr std::array kFlashGemm = {
-    FlashRow{"G1", 128, 512, 32, 256},     FlashRow{"G2", 128, 256, 512, 64},
-    FlashRow{"G3", 128, 512, 416, 256},    FlashRow{"G4", 128, 3072, 768, 768},
+    FlashRow{"G1", 128, 512, 32, 256},      FlashRow{"G2", 128, 256, 512, 64},
+    FlashRow{"G3", 128, 512, 416, 256},     FlashRow{"G4", 128, 3072, 768, 768},
     FlashRow{"G5", 128, 16384, 4096, 4096}, FlashRow{"G6", 128, 4096, 1024, 1024},
-    FlashRow{"G7", 128, 768, 768, 768},    FlashRow{"G8", 128, 8192, 2048, 2048},
-    FlashRow{"G9", 128, 2048, 512, 512},   FlashRow{"G10", 128, 1536, 384, 384},
+    FlashRow{"G7", 128, 768, 768, 768},     FlashRow{"G8", 128, 8192, 2048, 2048},
+    FlashRow{"G9", 128, 2048, 512, 512},    FlashRow{"G10", 128, 1536, 384, 384},
 };
 
 // FlashFuser, the table of gated feed-forward layers.
@@ -116,10 +116,20 @@ constexpr std::array kFlashConv = {
 };
 
 Row conv_row(std::string name, const ConvRow& r, std::string source, DType dtype) {
-  return {std::move(name), "conv-chain", "convolution chain", std::move(source),
+  return {std::move(name),
+          "conv-chain",
+          "convolution chain",
+          std::move(source),
           dtype,
-          {{"ic", r.ic}, {"h", r.h}, {"w", r.w}, {"oc1", r.oc1}, {"oc2", r.oc2},
-           {"st1", r.st1}, {"st2", r.st2}, {"k1", r.k1}, {"k2", r.k2}}};
+          {{"ic", r.ic},
+           {"h", r.h},
+           {"w", r.w},
+           {"oc1", r.oc1},
+           {"oc2", r.oc2},
+           {"st1", r.st1},
+           {"st2", r.st2},
+           {"k1", r.k1},
+           {"k2", r.k2}}};
 }
 
 }  // namespace
@@ -141,12 +151,18 @@ std::vector<Row> paper_rows() {
                    "MCFuser, table III", DType::f16,
                    {{"heads", r.batch}, {"m", r.m}, {"n", r.h}, {"k", r.k}, {"l", r.n}}});
   for (const FlashRow& r : kFlashGemm)
-    out.push_back({std::string("flashfuser/") + r.name, "gemm-chain", "GEMM chain",
-                   "FlashFuser, the table of GEMM chains", DType::f16,
+    out.push_back({std::string("flashfuser/") + r.name,
+                   "gemm-chain",
+                   "GEMM chain",
+                   "FlashFuser, the table of GEMM chains",
+                   DType::f16,
                    {{"m", r.m}, {"n", r.l}, {"k", r.k}, {"l", r.n}}});
   for (const FlashRow& r : kFlashGated)
-    out.push_back({std::string("flashfuser/") + r.name, "gated-ffn", "gated feed-forward layer",
-                   "FlashFuser, the table of gated feed-forward layers", DType::f16,
+    out.push_back({std::string("flashfuser/") + r.name,
+                   "gated-ffn",
+                   "gated feed-forward layer",
+                   "FlashFuser, the table of gated feed-forward layers",
+                   DType::f16,
                    {{"m", r.m}, {"n", r.l}, {"k", r.k}, {"l", r.n}}});
   for (const ConvRow& r : kFlashConv)
     out.push_back(conv_row(std::string("flashfuser/") + r.name, r,
