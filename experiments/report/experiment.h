@@ -149,6 +149,9 @@ Reproduced reproduce_shared(const Experiment& e);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e, const Run& run);
 
+/// FlashFuser's: how many plans its pruning rules leave, in each reading.
+Reproduced reproduce_cluster_space(const Experiment& e);
+
 /// FusionStitching's: graphs and what they are made of; the printed table's sums and our own table in its
 /// form; kernels of XLA's rule and stitched; speedups; how long the explorer takes by size.
 Reproduced reproduce_graphs(const Experiment& e);

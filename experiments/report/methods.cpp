@@ -33,6 +33,7 @@ constexpr Method kMethods[] = {
     {"searches", Reproduction::analysis, reproduce_searches},
     {"intensity", Reproduction::analysis, plain<reproduce_intensity>},
     {"space", Reproduction::analysis, plain<reproduce_space>},
+    {"cluster-space", Reproduction::analysis, plain<reproduce_cluster_space>},
     {"works", Reproduction::analysis, plain<reproduce_works>},
     {"configurations", Reproduction::analysis, plain<reproduce_configurations>},
     {"tuning", Reproduction::analysis, plain<reproduce_tuning>},

@@ -32,7 +32,7 @@ std::vector<std::string> operator_texts(const Workload& w) {
 using Texts = std::vector<std::string>;
 
 TEST(Builtin, EveryRecordHolds) {
-  EXPECT_EQ(builtin_workloads().size(), 42u + 12 + 8 + 12 + 9 + 11);
+  EXPECT_EQ(builtin_workloads().size(), 43u + 12 + 8 + 12 + 9 + 10 + 8 + 8 + 11);
   for (const BuiltinWorkload& b : builtin_workloads()) {
     SCOPED_TRACE(b.name);
     EXPECT_FALSE(b.summary.empty());
@@ -108,6 +108,29 @@ TEST(Builtin, GemmChain) {
   EXPECT_EQ(g7.dtype(), DType::f16);
   EXPECT_EQ(g7.find_loop("b"), std::nullopt);
   EXPECT_EQ(g7.loop(*g7.find_loop("m")).extent, 208);
+}
+
+TEST(Builtin, GatedFeedForwardLayer) {
+  EXPECT_EQ(operator_texts(named_workload("gated-ffn:batch=2")),
+            (Texts{"gate: G[b,m,l] += A[b,m,k] * B[b,k,l]", "up: U[b,m,l] += A[b,m,k] * V[b,k,l]",
+                   "gated: H[b,m,l] = G[b,m,l] * sigmoid(G[b,m,l]) * U[b,m,l]",
+                   "down: E[b,m,n] += H[b,m,l] * D[b,l,n]"}));
+}
+
+/// FlashFuser's n is the chain's l and its l the chain's n.
+TEST(Builtin, FlashFusersRows) {
+  const auto extents = [](const char* name, const Texts& loops) {
+    const Workload w = named_workload(name);
+    EXPECT_EQ(w.dtype(), DType::f16);
+    std::vector<std::int64_t> out;
+    for (const std::string& l : loops) out.push_back(w.loop(*w.find_loop(l)).extent);
+    return out;
+  };
+  using Extents = std::vector<std::int64_t>;
+  EXPECT_EQ(extents("flashfuser/G5", {"m", "l", "k", "n"}), (Extents{128, 16384, 4096, 4096}));
+  EXPECT_EQ(extents("flashfuser/S3", {"m", "l", "k", "n"}), (Extents{128, 11008, 4096, 4096}));
+  EXPECT_EQ(extents("flashfuser/C8", {"ic", "h", "w", "oc1", "oc2", "r1", "r2"}),
+            (Extents{512, 7, 7, 512, 2048, 3, 1}));
 }
 
 TEST(Builtin, Attention) {
