@@ -1,4 +1,5 @@
-// The page's engine: one command line in, what `tilewright ... --json` prints out, by the same code.
+// The page's engine: one command line in, what `tilewright ... --json` prints out, by the same
+// code.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -46,8 +47,8 @@ extern "C" __attribute__((export_name("room"))) char* room(int bytes) {
   return text.data();
 }
 
-/// `words`: the command line as a JSON list of texts. Returns the answer's text, which ends with a zero byte and is
-/// valid until the next call.
+/// `words`: the command line as a JSON list of texts. Returns the answer's text, which ends with a
+/// zero byte and is valid until the next call.
 extern "C" __attribute__((export_name("ask"))) const char* ask(const char* words, int bytes) {
   answer_text = answer(std::string(words, static_cast<std::size_t>(bytes))).dump();
   return answer_text.c_str();

@@ -1,5 +1,5 @@
-// What the libraries for wasm32-wasi leave out. The page's engine is one thread: a "thread" runs to its end where it
-// begins, and locks are always free. Included before every source.
+// What the libraries for wasm32-wasi leave out. The page's engine is one thread: a "thread" runs to
+// its end where it begins, and locks are always free. Included before every source.
 #pragma once
 #ifdef __cplusplus
 #include <__config>
@@ -28,8 +28,7 @@ class thread {
  public:
   thread() = default;
   template <class F, class... A>
-    requires(!is_same_v<remove_cvref_t<F>, thread>)
-  explicit thread(F&& f, A&&... a) {
+  requires(!is_same_v<remove_cvref_t<F>, thread>) explicit thread(F&& f, A&&... a) {
     invoke(std::forward<F>(f), std::forward<A>(a)...);
   }
   bool joinable() const { return true; }

@@ -4,8 +4,8 @@
 #include "core/base/mapped_file.h"
 #include "core/base/toolchain.h"
 #include "core/machine/host_facts.h"
-#include "harness/meters.h"
 #include "harness/metered_kernel.h"
+#include "harness/meters.h"
 #include "harness/registry.h"
 #include "harness/taken.h"
 #include "harness/validate_cuda.h"
@@ -27,7 +27,9 @@ namespace {
 void leftover(const std::filesystem::path&) {}
 void no_leftover(const std::filesystem::path&) {}
 MappedFile::MappedFile(const std::string& path, std::string_view) { not_here(path); }
-TemporaryDirectory::TemporaryDirectory(const std::filesystem::path&) { not_here("a folder of files"); }
+TemporaryDirectory::TemporaryDirectory(const std::filesystem::path&) {
+  not_here("a folder of files");
+}
 TemporaryDirectory::~TemporaryDirectory() {}
 bool on_path(const std::string&) { return false; }
 std::string text_of(const std::filesystem::path& file) { not_here(file.string()); }
@@ -63,7 +65,8 @@ TargetNeeds target_needs(const Request& request, DType) {
   if (request.target) not_here("target " + *request.target);
   return {};
 }
-const profilers::MeterRecord& find_meter(std::string_view name, std::string_view, std::string_view) {
+const profilers::MeterRecord& find_meter(std::string_view name, std::string_view,
+                                         std::string_view) {
   not_here("meter " + std::string(name));
 }
 std::optional<Reason> absent(const profilers::MeterRecord&) { return Reason{"no meter"}; }

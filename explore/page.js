@@ -61,8 +61,12 @@ function showPlan(subject, common, order) {
   const resolved = answered('tree', ['explain', ...plan, '--resolved']);
   byId('tree').textContent = resolved ? resolved.trees.join('\n') : '';
   const said = answered('simulated', ['simulate', ...plan]);
-  const exact = ask(['predict', subject, ...common,
-    ...(resolved ? ['--tree', resolved.trees[0]] : []), '--model', 'exact']);
+  // exact prices what is said in a notation, or the one kernel of a model's plan with its pins.
+  const kernels = resolved?.resolved.kernels || [];
+  const pins = Object.entries(kernels[0]?.pins || {}).filter(p => typeof p[1] === 'string');
+  const words = own.includes('--order') ? [...(order ? ['--order', order.order] : options('order')), ...options('tiles')] :
+    kernels.length === 1 ? ['--tree', kernels[0].tree, ...pins.flatMap(p => ['--pin', p.join('=')])] : null;
+  const exact = said && words ? ask(['predict', subject, ...common, ...words, '--model', 'exact']) : {};
   const predicted = new Map();
   for (const t of exact.answer?.traffic || [])
     predicted.set(t.tensor + ' ' + t.boundary, t.read_bytes + t.written_bytes);
@@ -95,7 +99,14 @@ function changed() {
 async function begin() {
   const coded = Uint8Array.from(atob(TW_MODULE), c => c.charCodeAt(0));
   const plain = new Blob([coded]).stream().pipeThrough(new DecompressionStream('gzip'));
-  ask = await TwEngine.start(await new Response(plain).arrayBuffer());
+  const engine = await TwEngine.start(await new Response(plain).arrayBuffer());
+  ask = words => {
+    try {
+      return engine(words);
+    } catch (e) {
+      return {status: 1, error: 'The engine stopped (' + e.message + '). Load the page again.'};
+    }
+  };
   for (const [name, value] of new URLSearchParams(location.hash.slice(1)))
     if (kFields.includes(name)) byId(name).value = value;
   const fill = (id, names) => byId(id).replaceChildren(...names.map(n => element('option', {value: n})));

@@ -5,11 +5,10 @@
 namespace tilewright::mcfuser {
 namespace {
 
-// WebAssembly's linker needs the whole type of a function whose address is taken, as choice() takes these.
-static_assert(sizeof(std::optional<Hoist>) > 0 &&
-              sizeof(std::optional<Blocks>) > 0 &&
-              sizeof(std::optional<Shared>) > 0 &&
-              sizeof(std::optional<Stores>) > 0 &&
+// WebAssembly's linker needs the whole type of a function whose address is taken, as choice() takes
+// these.
+static_assert(sizeof(std::optional<Hoist>) > 0 && sizeof(std::optional<Blocks>) > 0 &&
+              sizeof(std::optional<Shared>) > 0 && sizeof(std::optional<Stores>) > 0 &&
               sizeof(std::optional<Ratio>) > 0);
 
 void choose_rules(const Settings& settings, bool (&rules)[4]) {
@@ -20,8 +19,7 @@ void choose_rules(const Settings& settings, bool (&rules)[4]) {
     const bool rule = text[i] >= '1' && text[i] <= '4';
     const bool comma = i + 1 == text.size() || (i + 2 < text.size() && text[i + 1] == ',');
     if (!rule || !comma)
-      settings.refuse("rules", "is not accepted",
-                      find_option(option_specs(), "rules")->accepted);
+      settings.refuse("rules", "is not accepted", find_option(option_specs(), "rules")->accepted);
     rules[text[i] - '1'] = true;
   }
 }
