@@ -68,8 +68,7 @@ std::vector<OptionSpec> search_options() {
 
 std::vector<OptionSpec> kernel_options() {
   return {
-      choice("groupings", {"few", "each"},
-             "expensive operators as sub-roots: few subsets, or each"),
+      choice("groupings", {"few", "each"}, "expensive operators as sub-roots: few subsets, or each"),
       choice("product", {"ridge", "points"},
              "contractions that are products: above the ridge point of f32, or of more points than "
              "elements"),
@@ -80,8 +79,7 @@ std::vector<OptionSpec> kernel_options() {
                "latency published: a kernel takes at least its compulsory bytes over DRAM's "
                "bandwidth"),
       switched("compose", true,
-               "plan also what slices and gathers are of in each reader; the faster is taken",
-               "no"),
+               "plan also what slices and gathers are of in each reader; the faster is taken", "no"),
       // --schedule is how the simulator runs blocks.
       with(whole("schedule-rank", 1, 1 << 20, "1",
                  "the schedule taken, by its time, of the kernel that takes longest; 1: the best"),

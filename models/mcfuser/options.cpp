@@ -19,7 +19,8 @@ void choose_rules(const Settings& settings, bool (&rules)[4]) {
     const bool rule = text[i] >= '1' && text[i] <= '4';
     const bool comma = i + 1 == text.size() || (i + 2 < text.size() && text[i + 1] == ',');
     if (!rule || !comma)
-      settings.refuse("rules", "is not accepted", find_option(option_specs(), "rules")->accepted);
+      settings.refuse("rules", "is not accepted",
+                      find_option(option_specs(), "rules")->accepted);
     rules[text[i] - '1'] = true;
   }
 }
