@@ -5,6 +5,7 @@
 # make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all
 # make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
 # make docs   the documentation as a site, out/site/index.html
+# make explore  a page that answers without the command, out/site/explore/index.html (a quarter of an hour of one core)
 # make bench  speeds beside oneDNN, OpenBLAS, BLIS and the machine's own limits; ARGS="--rows G2 --json FILE"
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
@@ -13,7 +14,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 VENV := .venv
 
-.PHONY: docs build everything demo test test-long bench setup python clean dev sanitize fuzz format
+.PHONY: docs explore build everything demo test test-long bench setup python clean dev sanitize fuzz format
 
 setup:
 	@scripts/setup system
@@ -43,6 +44,10 @@ test-long: everything
 
 docs: build python
 	@scripts/site
+
+explore: setup
+	@scripts/setup explore
+	@scripts/explore $(JOBS)
 
 bench: setup
 	@scripts/setup bench

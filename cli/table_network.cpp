@@ -78,6 +78,15 @@ std::string profile(const ordered_json& kernels) {
          (once == 0 ? "" : formatted("{} kernels of weights alone ran once, before\n", once));
 }
 
+std::string prediction(const ordered_json& p) {
+  return formatted(
+      "predicted seconds of {} kernels are off by {:.0f} % on average, {:.0f} % by seconds, and at "
+      "worst {:.0f} % ({}); of all together they are {:.2f} of the measured\n",
+      text(p, "kernels"), 100 * p["mean_error"].get<double>(),
+      100 * p["mean_error_by_seconds"].get<double>(), 100 * p["worst_error"].get<double>(),
+      text(p, "worst_kernel"), p["whole"].get<double>());
+}
+
 /// "-" where the model refuses the layer, or bytes are not known.
 std::string plan_bytes(const ordered_json& plan) {
   return plan.contains("bytes") ? cell(plan["bytes"]) : "-";
@@ -167,6 +176,10 @@ std::string network_table(const ordered_json& j) {
     out += line("", "the whole, of its largest element:");
   }
   if (j.contains("outputs")) out += outputs(j["outputs"], "tensor");
+  if (j.contains("kernels_tuned"))
+    out += line("tuned", formatted("{} of {} kernels are another choice of the planner's, which "
+                                   "took less time alone",
+                                   text(j, "kernels_tuned"), text(j, "compiled")));
   out += line("drawn", names(j["drawn"], 6) + formatted(" (seed {})", text(j, "seed")));
   if (j["weights"] != 0)
     out += line("weights",
@@ -175,13 +188,18 @@ std::string network_table(const ordered_json& j) {
   out += line("memory", formatted("{} between kernels, in an arena of {}",
                                   bytes(j["handed_on_bytes"]), bytes(j["arena_bytes"])));
   out += line("time",
-              formatted("median {}, least {}, of {} runs on {}; predicted {}",
+              formatted("median {}, least {}, of {} runs {}; predicted {}",
                         seconds(j["seconds_median"]), seconds(j["seconds_min"]), text(j, "runs"),
-                        threads(j["threads"]), seconds(j["predicted_seconds"])));
+                        j.contains("device") ? "on " + text(j["device"], "name")
+                                             : "on " + threads(j["threads"]),
+                        seconds(j["predicted_seconds"])));
+  if (j.contains("timed_by"))
+    out += line("", text(j, "timed_by") + "; launches " + text(j, "launches_timed_by"));
   out += line("speed", number(j["gflops"], "{:.1f}") + " GFLOP/s");
   if (j.contains("onnxruntime")) out += beside(j["onnxruntime"]);
   if (j.contains("trace")) out += line("trace", text(j, "trace"));
   if (j.contains("profile")) out += profile(j["profile"]);
+  if (j.contains("prediction") && !j["prediction"].is_null()) out += prediction(j["prediction"]);
   return out;
 }
 

@@ -130,6 +130,9 @@ Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
       return Reason{"no room for the kernel's " + std::to_string(bytes) +
                     " bytes of working memory"};
     k.run_ = reinterpret_cast<Kernel::RunFunction>(run);
+    if (s.kept_bytes > 0)
+      k.prepare_ =
+          reinterpret_cast<void (*)(void* const*)>(k.library_->symbol(s.prefix + "_prepare"));
     kernels.push_back(std::move(k));
   }
   return kernels;
@@ -141,26 +144,34 @@ Result<Kernel> build(const Source& source, const BuildOptions& options) {
   return std::move(all.value().front());
 }
 
-void Kernel::call(std::span<void* const> tensors, std::int64_t* counts) {
+/// All that the emitted function takes.
+std::vector<void*> Kernel::all(std::span<void* const> tensors, void* kept) const {
   for (std::size_t t = 0; t < source_.tensors.size(); ++t)
     if (source_.needed[t] && (t >= tensors.size() || tensors[t] == nullptr))
-      throw InputError({.field = "tensors", .value = source_.tensors[t],
-                        .problem = "has no memory", .accepted = "an array for every tensor used"});
+      throw InputError({.field = "tensors",
+                        .value = source_.tensors[t],
+                        .problem = "has no memory",
+                        .accepted = "an array for every tensor used"});
   std::vector<void*> all(tensors.begin(), tensors.end());
   all.resize(source_.tensors.size(), nullptr);
-  run_(all.data(), workspace_.get(), counts);
+  all.push_back(kept);
+  return all;
 }
 
-void Kernel::run(std::span<void* const> tensors) {
+void Kernel::run(std::span<void* const> tensors, void* kept) {
   std::vector<std::int64_t> counts(2 * source_.tensors.size() * source_.boundaries.size());
-  call(tensors, counts.data());
+  run_(all(tensors, kept).data(), workspace_.get(), counts.data());
+}
+
+void Kernel::prepare(std::span<void* const> tensors, void* kept) {
+  prepare_(all(tensors, kept).data());
 }
 
 Result<std::vector<TrafficEntry>> Kernel::run_counted(std::span<void* const> tensors) {
   if (source_.boundaries.empty()) return Reason{"the kernel was emitted without counting"};
   const std::size_t boundaries = source_.boundaries.size();
   std::vector<std::int64_t> counts(2 * source_.tensors.size() * boundaries);
-  call(tensors, counts.data());
+  run_(all(tensors, nullptr).data(), workspace_.get(), counts.data());
   std::vector<TrafficEntry> entries;
   for (std::size_t b = 0; b < boundaries; ++b)
     for (std::size_t t = 0; t < source_.tensors.size(); ++t) {

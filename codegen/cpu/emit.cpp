@@ -63,17 +63,23 @@ Result<DType> type_of(const Workload& w) {
 void check(const EmitOptions& o) {
   check_prefix(o.prefix);
   if (o.threads < 1 || o.threads > 4096)
-    throw InputError({.field = "threads", .value = std::to_string(o.threads),
-                      .problem = "is no number of threads", .accepted = "1..4096"});
+    throw InputError({.field = "threads",
+                      .value = std::to_string(o.threads),
+                      .problem = "is no number of threads",
+                      .accepted = "1..4096"});
 }
 
 std::string head(const Program& p, const Source& source) {
   std::string text = program_head(p.schedule, source.build_command_text);
-  text += "// A packed tile is copied at its load into an array of its own, and written tiles are copied"
-          " back;\n// the lines of others come into the cache as they are used.\n";
+  text +=
+      "// A packed tile is copied at its load into an array of its own, and written tiles are "
+      "copied"
+      " back;\n// the lines of others come into the cache as they are used.\n";
   for (const TileUse& t : source.tiles)
-    text += "//   " + one_line(t.tensor + " at " + t.level + ": " +
-                               (t.packed ? "packed: " : "in place: ") + t.reason) + "\n";
+    text += "//   " +
+            one_line(t.tensor + " at " + t.level + ": " + (t.packed ? "packed: " : "in place: ") +
+                     t.reason) +
+            "\n";
   if (!source.micro_kernel.empty())
     text += "// Matrix products run on micro-kernels " + source.micro_kernel + " for " +
             std::string(name_of(p.options.isa)) + ".\n";
@@ -94,7 +100,13 @@ std::string entry(const Source& source, std::size_t kernels, std::int64_t worksp
   for (std::size_t k = 0; k < kernels; ++k)
     text += "  " + source.prefix + "_code::kernel_" + std::to_string(k) +
             "(tensors, static_cast<char*>(workspace), counts);\n";
-  return text + "}\n}\n";
+  text += "}\n";
+  if (source.kept_bytes > 0)
+    text += "// Packs what is the same in every run: tensors[" +
+            std::to_string(source.tensors.size()) + "] has room for " +
+            std::to_string(source.kept_bytes) + " bytes.\nvoid " + source.prefix +
+            "_prepare(void* const* tensors) { " + source.prefix + "_code::prepare(tensors); }\n";
+  return text + "}\n";
 }
 
 constexpr const char* kThread = R"(
@@ -115,6 +127,22 @@ void zero(Tile<R>& t, int64_t elements) {
   t.steps.written(elements * static_cast<int64_t>(sizeof(Home)));
 }
 )";
+
+/// By TensorId. A counting build packs as the plan says, in every run. Throws InputError for a name
+/// that is no input.
+std::vector<bool> constant_of(const Workload& w, const EmitOptions& options) {
+  std::vector<bool> constant(w.tensors().size(), false);
+  for (const std::string& name : options.constant) {
+    const auto t = w.find_tensor(name);
+    if (!t || !w.is_input(*t))
+      throw InputError({.field = "constant",
+                        .value = name,
+                        .problem = "is no input of the workload",
+                        .accepted = "names of inputs"});
+    constant[t->index()] = !options.count;
+  }
+  return constant;
+}
 
 }  // namespace
 
@@ -137,6 +165,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   p.vector_bytes = asked ? asked->vector_bytes : micro_kernel_for(options.isa, "")->vector_bytes;
   p.boundaries = boundaries_of(s);
   p.needed.assign(s.workload->tensors().size(), false);
+  p.constant = constant_of(*s.workload, options);
   p.prelude.count = options.count;
   p.prelude.f64 = *type == DType::f64;
   p.prelude.bf16 = *type == DType::bf16;
@@ -167,6 +196,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
                               source.file_name + " -o " + harmless(s.workload->name()) + ".so";
   for (const Tensor& t : s.workload->tensors()) source.tensors.push_back(t.name);
   source.needed = p.needed;
+  source.constant = p.constant;
+  source.kept_bytes = p.kept * p.element_bytes;
   if (options.count) source.boundaries = p.boundaries;
   source.threads = parallel ? options.threads : 1;
   source.isa = options.isa;
@@ -203,7 +234,13 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
             "(void* const* tensors, char* workspace, int64_t* counts) {\n  (void)counts;\n" +
             kernels[k].text + "}\n\n";
   }
-  text += entry(source, kernels.size(), workspace) + "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n#undef TILEWRIGHT_ALWAYS\n";
+  if (source.kept_bytes > 0) {
+    text += "\nvoid prepare(void* const* tensors) {\n";
+    for (const KernelText& k : kernels) text += k.prepare;
+    text += "}\n\n";
+  }
+  text += entry(source, kernels.size(), workspace) +
+          "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n#undef TILEWRIGHT_ALWAYS\n";
   source.text = std::move(text);
   return source;
 }

@@ -32,8 +32,8 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     SymRange& r = here.at[k_.range_base[n.op.index()] + l];
     if (!r.nonempty)
-      condition += (condition.empty() ? "" : " && ") + variables_.text(r.lo) + " < " +
-                   variables_.text(r.hi);
+      condition +=
+          (condition.empty() ? "" : " && ") + variables_.text(r.lo) + " < " + variables_.text(r.hi);
     r.nonempty = true;
   }
   out_.open(condition.empty() ? "" : "if (" + condition + ")");
@@ -73,7 +73,10 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   count_gathers(id, ranges);
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
-  if (const auto window = as_window(id, ranges))
+  const auto window = as_window(id, ranges);
+  if (window && slides(id, *window, ranges))
+    point_loops(id, ranges);
+  else if (window)
     convolve(id, *window, ranges);
   else if (const auto product = as_product(id, ranges))
     outer_products(id, *product, ranges);

@@ -109,7 +109,7 @@ std::int64_t KernelEmitter::Depth::room(std::int64_t packed_rows) const {
 }
 
 std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& room,
-                                       const std::string& kept) {
+                                       const std::string& kept, const std::string& prepared) {
   const auto declare = [&](const std::string& type, const std::string& base,
                            const std::vector<int>& loops) {
     const std::string name = e_.names_.fresh(base);
@@ -138,7 +138,8 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& 
   e_.out_.line("const Depth " + depth + " = {" + size(channels_) + ", " + size(taps_) + ", " +
                next + ", " + channel + ", " + tap + ", " + step + ",");
   e_.out_.line("    reinterpret_cast<Read*>(" + room + "), reinterpret_cast<Real*>(" + room +
-               " + " + std::to_string(kListBytes * count(steps_)) + "), " + kept + "};");
+               " + " + std::to_string(kListBytes * count(steps_)) + "), " + prepared + ", " + kept +
+               "};");
   return depth;
 }
 

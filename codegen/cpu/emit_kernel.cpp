@@ -51,11 +51,14 @@ Result<KernelText> KernelEmitter::emit() {
   for (const Buffer& b : k_.buffers)
     if (!b.outer.valid() && (b.role != BufferRole::intermediate || b.leaves))
       p_.needed[b.tensor.index()] = true;
+  std::string prepare;
+  for (const auto& [compute, prepared] : prepared_) prepare += prepared.text;
   return KernelText{.text = out_.text(),
                     .workspace = workspace_,
                     .parallel = split_ || parallel_grid_,
                     .notes = notes_,
-                    .tiles = tile_uses()};
+                    .tiles = tile_uses(),
+                    .prepare = prepare};
 }
 
 void KernelEmitter::pass() {

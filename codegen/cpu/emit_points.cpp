@@ -22,11 +22,14 @@ class KernelEmitter::Points : PointText {
     if (vector_ >= 0) e_.p_.prelude.vectors = true;
   }
 
+  /// Whether vectors run along that loop.
+  bool runs_along(int loop) const { return vector_ == loop; }
+
   void emit() {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) input_array(i);
     for (std::size_t o = 0; o < n_.writes.size(); ++o)
       array(n_.writes[o].buffer, name_out(o), false);
-    if (vector_ >= 0 && !reduces_)
+    if (vector_ >= 0 && !is_reduction(vector_) && n_.writes.size() == 1)
       followers_ = std::make_unique<Followers>(e_, id_, vector_, ranges_, names_);
     if (followers_ && followers_->empty()) followers_.reset();
     if (followers_) followers_->begin();
@@ -71,30 +74,38 @@ class KernelEmitter::Points : PointText {
   /// its end.
   int vector_loop() const {
     if (e_.p_.vector_bytes == 0) return -1;
-    for (const Access& a : op_.inputs)
-      if (can_leave(w_, op_, a)) return -1;
     int best = -1;
     for (int l = 0; l < static_cast<int>(op_.loops.size()); ++l) {
       if (range_of(l).most < 2 || (best >= 0 && range_of(l).most <= range_of(best).most)) continue;
-      bool contiguous = true, walks = false;
+      bool fits = true, walks = false;
       for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
         const std::int64_t step = input_stride(i, l);
-        contiguous = contiguous && (step == 0 || step == 1);
+        fits = fits && reads_along(i, l, step);
         walks = walks || step == 1;
       }
       for (std::size_t o = 0; o < n_.writes.size(); ++o) {
-        contiguous = contiguous &&
-                     stride(output(o).target, n_.writes[o].buffer, l) == (is_reduction(l) ? 0 : 1);
+        fits =
+            fits && stride(output(o).target, n_.writes[o].buffer, l) == (is_reduction(l) ? 0 : 1);
         if (!is_reduction(l)) continue;
         if (names_outputs(output(o).value))
           for (std::size_t i = 0; i < op_.inputs.size(); ++i)
-            contiguous = contiguous && !reads_input(output(o).value, static_cast<int>(i));
+            fits = fits && !reads_input(output(o).value, static_cast<int>(i));
         else
-          contiguous = contiguous && output(o).combine != Combine::assign;
+          fits = fits && output(o).combine != Combine::assign;
       }
-      if (contiguous && (walks || !is_reduction(l))) best = l;
+      if (fits && (walks || !is_reduction(l))) best = l;
     }
     return best;
+  }
+
+  /// Whether vectors along a loop read that input: still, densely, or as a strip. What is outside
+  /// is zero as an input, but would be no part of a reduction's lanes.
+  bool reads_along(std::size_t i, int l, std::int64_t step) const {
+    const Access& a = op_.inputs[i];
+    const bool dense = step == 0 || step == 1;
+    if (!can_leave(w_, op_, a) && dense) return true;
+    if (is_gather(a) || is_reduction(l)) return false;
+    return step == 0 ? true : strip(i, l).has_value();
   }
 
   /// Of all outputs whose values do not name outputs.
@@ -140,7 +151,8 @@ class KernelEmitter::Points : PointText {
     }
     if (size.is_constant() && size.constant % lanes == 0) return;
     e_.out_.open("if (" + p + " < " + high + ")");
-    e_.out_.line("const Lanes lanes = first_lanes(" + high + " - " + p + ");");
+    e_.out_.line("const int64_t count = " + high + " - " + p + ";");
+    e_.out_.line("const Lanes lanes = first_lanes(count);");
     body(Width::part);
     e_.out_.close();
   }
@@ -205,9 +217,49 @@ class KernelEmitter::Points : PointText {
     finish(width);
   }
 
-  /// Vectors of points.
+  /// Vectors of points; those within all tensors need not look where these end.
   void along() const {
-    by_vectors([this](Width width) { point(width); });
+    const std::string condition = within_all();
+    by_vectors([&](Width width) {
+      if (condition.empty() || width != Width::whole) return point(width);
+      e_.out_.open("if (" + condition + ")");
+      middle_ = true;
+      point(width);
+      middle_ = false;
+      e_.out_.close();
+      e_.out_.open("else");
+      point(width);
+      e_.out_.close();
+    });
+  }
+
+  /// The condition under which no lane of a whole vector is outside of what it reads, whatever the
+  /// reductions are at; empty: none ever is.
+  std::string within_all() const {
+    std::string text;
+    for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
+      const Access& a = op_.inputs[i];
+      const auto along = strip(i, vector_);
+      if (!along || !along->leaves) continue;
+      std::string low, high;
+      for (const Term& t : a.index[along->dim].terms) {
+        const auto l = static_cast<int>(std::ranges::find(op_.loops, t.loop) - op_.loops.begin());
+        std::string first = names_[static_cast<std::size_t>(l)], last = first;
+        if (is_reduction(l)) {
+          first = "(" + e_.variables_.text(range_of(l).lo) + ")";
+          last = "(" + e_.variables_.text(range_of(l).hi) + " - 1)";
+          if (t.coefficient < 0) std::swap(first, last);
+        } else if (l == vector_) {
+          last = "(" + last + " + kLanes - 1)";
+        }
+        low += times(t.coefficient, first) + " + ";
+        high += times(t.coefficient, last) + " + ";
+      }
+      const std::string offset = std::to_string(a.index[along->dim].offset);
+      text += (text.empty() ? "" : " && ") + low + offset + " >= 0 && " + high + offset + " < " +
+              std::to_string(w_.tensor(a.tensor).shape[along->dim]);
+    }
+    return text;
   }
 
   /// One point at a time; vectors run along its reduction, and their lanes are joined at its end.
@@ -240,9 +292,18 @@ class KernelEmitter::Points : PointText {
   }
 
   bool reduces_;
-  bool runs_ = false;  ///< some output names what another was
+  bool runs_ = false;                     ///< some output names what another was
   std::unique_ptr<Followers> followers_;  ///< none: nothing takes its values from registers
 };
+
+/// Whether a product read through a window has so few rows, as depthwise convolutions have one,
+/// that vectors of its points beat vectors of rows.
+bool KernelEmitter::slides(NodeId id, const Window& x, const SymRanges& ranges) {
+  constexpr std::int64_t kFewRows = 3;
+  const OpId op = k_.node(id).op;
+  return !x.direct && (x.rows < 0 || range(ranges, op, x.rows).most <= kFewRows) &&
+         Points(*this, id, ranges).runs_along(x.columns);
+}
 
 void KernelEmitter::point_loops(NodeId id, const SymRanges& ranges) {
   Points(*this, id, ranges).emit();

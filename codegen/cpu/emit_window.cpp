@@ -193,7 +193,7 @@ void KernelEmitter::convolve(NodeId id, const Window& x, const SymRanges& ranges
   std::vector<int> inner = {x.rows, x.columns, x.outer};
   inner.insert(inner.end(), x.depth.begin(), x.depth.end());
   const Surroundings s = surround(id, inner, ranges);
-  if (x.direct)
+  if (x.direct && !wastes_lanes(id, x, ranges))
     multiply_through(id, x, s, ranges);
   else
     read_through(id, x, s, ranges);
@@ -247,12 +247,14 @@ void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings&
   const std::string kept = kept_for(id, x, bytes);
   const std::string room = kept.empty() ? scratch(bytes, offset, "char")
                                         : "memory + " + std::to_string(hoists_.at(id).offset);
+  const std::string prepared = prepared_left(id, x, group, s, ranges);
   const std::string steps =
-      depth.emit(offset, "(" + room + ")", kept.empty() ? "nullptr" : "&" + kept);
+      depth.emit(offset, "(" + room + ")", kept.empty() ? "nullptr" : "&" + kept,
+                 prepared.empty() ? "nullptr, 0" : prepared);
   std::string left = corner(op, a, in_a, s.at);
   std::string left_row = std::to_string(stride_of(op, a, in_a, x.rows));
   std::int64_t left_step = x.left_step;
-  if (!x.left_dense) {
+  if (!x.left_dense && prepared.empty()) {
     left = pack_left(id, x, ranges, offset);
     left_row = depth.steps(), left_step = 1;
   }

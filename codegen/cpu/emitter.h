@@ -43,6 +43,7 @@ struct KernelText {
   bool parallel = false;
   std::vector<std::string> notes;
   std::vector<TileUse> tiles;
+  std::string prepare;  ///< statements that pack what is packed once; empty: nothing is
 };
 
 /// What kernels share.
@@ -55,6 +56,8 @@ struct Program {
   std::vector<std::string> boundaries;  ///< in the order that `counts` has them
   PreludeOptions prelude;               ///< filled in by the kernels
   std::vector<bool> needed;             ///< by TensorId
+  std::vector<bool> constant;           ///< by TensorId: the same in every run
+  std::int64_t kept = 0;                ///< elements that are packed once for all runs
   bool pairs = false;                   ///< products take pairs of bfloat16
   std::vector<std::string> used = {};   ///< micro-kernels, as they are met
   const Workload& workload() const { return *schedule.workload; }
@@ -198,10 +201,17 @@ class KernelEmitter : private RangeEmitter {
   void multiply_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   void read_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   std::pair<int, int> point_shape();
+  bool wastes_lanes(NodeId id, const Window& x, const SymRanges& ranges) const;
   std::string kept_for(NodeId id, const Window& x, std::int64_t bytes);
   std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
                           const SymRanges& ranges);
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
+  bool slides(NodeId id, const Window& x, const SymRanges& ranges);  // emit_points.cpp
+
+  // emit_prepared.cpp
+  bool can_prepare(NodeId id, const Window& x, const SymRanges& ranges) const;
+  std::string prepared_left(NodeId id, const Window& x, std::int64_t group, const Surroundings& s,
+                            const SymRanges& ranges);
 
   // emit_depth.cpp
   class Depth;
@@ -231,8 +241,15 @@ class KernelEmitter : private RangeEmitter {
     std::size_t rank = 0;  ///< of the tensor that it is made from
   };
 
+  /// A left operand that never changes, packed once for all runs.
+  struct Prepared {
+    std::int64_t offset = 0, elements = 0;  ///< in the memory that is kept
+    std::string text;                       ///< that packs it
+  };
+
   Program& p_;
   int index_;
+  std::map<NodeId, Prepared> prepared_;   ///< by compute
   std::map<NodeId, Kept> lanes_of_rows_;  ///< lanes of rows that are not joined yet
   std::map<NodeId, Kept> pairs_;          ///< a product's right operand, while its tile is held
   std::map<NodeId, Hoist> hoists_;        ///< by compute

@@ -1,5 +1,7 @@
 #include "codegen/cpu/loaded.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -9,13 +11,16 @@
 namespace tilewright::cpu {
 namespace {
 
-constexpr std::size_t kAlignment = 4096;
+constexpr std::size_t kAlignment = 4096, kLargePage = std::size_t{1} << 21;
 
 std::shared_ptr<void> allocate(std::size_t bytes) {
+  const std::size_t alignment = bytes < kLargePage ? kAlignment : kLargePage;
   const std::size_t whole =
-      (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = std::aligned_alloc(kAlignment, whole);
+      (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, whole);
   if (memory == nullptr) throw std::bad_alloc();
+  // A hint: where it is not taken, pages are small.
+  if (alignment == kLargePage) madvise(memory, whole, MADV_HUGEPAGE);
   return {memory, std::free};
 }
 
@@ -44,6 +49,7 @@ LoadedKernel::LoadedKernel(Kernel kernel, std::shared_ptr<Tensors> tensors)
 
 std::optional<Reason> LoadedKernel::write(TensorId tensor, const void* elements) {
   std::memcpy(tensors_[tensor.index()], elements, memory_->bytes(tensor));
+  if (source().constant[tensor.index()]) kept_.clear();
   return std::nullopt;
 }
 
@@ -53,14 +59,30 @@ std::optional<Reason> LoadedKernel::read(TensorId tensor, void* elements) {
 }
 
 bool LoadedKernel::place(TensorId tensor, void* elements) {
+  if (tensors_[tensor.index()] != elements && memory_->has(tensor)) kept_.clear();
   tensors_[tensor.index()] = elements;
   memory_->give_up(tensor);
   return true;
 }
 
+/// Packed where it has not been yet; null where nothing is packed once.
+void* LoadedKernel::kept() {
+  if (source().kept_bytes == 0) return nullptr;
+  std::vector<void*> where;
+  for (std::size_t t = 0; t < tensors_.size(); ++t)
+    if (source().constant[t]) where.push_back(tensors_[t]);
+  std::shared_ptr<void>& memory = kept_[where];
+  if (memory == nullptr) {
+    memory = allocate(static_cast<std::size_t>(source().kept_bytes));
+    kernel_.prepare(tensors_, memory.get());
+  }
+  return memory.get();
+}
+
 Result<double> LoadedKernel::run() {
+  void* const packed = kept();
   const auto start = std::chrono::steady_clock::now();
-  kernel_.run(tensors_);
+  kernel_.run(tensors_, packed);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

@@ -1,6 +1,7 @@
 // The CPU target's kernels, their tensors in page-aligned memory.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,7 @@ class Tensors {
   explicit Tensors(const Workload& workload);
   /// A tensor's first element, Tensor::bytes() of them. Throws std::bad_alloc.
   void* at(TensorId tensor);
+  bool has(TensorId tensor) const { return storage_[tensor.index()] != nullptr; }
   void give_up(TensorId tensor) { storage_[tensor.index()] = nullptr; }
   std::size_t bytes(TensorId tensor) const { return bytes_[tensor.index()]; }
 
@@ -40,8 +42,12 @@ class LoadedKernel final : public codegen::TargetKernel {
   const Source& source() const { return kernel_.source(); }
 
  private:
+  void* kept();
+
   Kernel kernel_;
   std::shared_ptr<Tensors> memory_;
+  /// What is packed once, by where the constant tensors lie.
+  std::map<std::vector<void*>, std::shared_ptr<void>> kept_;
   std::vector<void*> tensors_;  ///< by TensorId; null: not needed
 };
 

@@ -18,7 +18,13 @@ std::vector<OptionSpec> make_specs() {
           codegen::micro_kernel_option("cpu"),
           {.name = "prefetch",
            .kind = OptionKind::flag,
-           .help = "ask for the lines of tiles in place before they are used"}};
+           .help = "ask for the lines of tiles in place before they are used"},
+          {.name = "constant",
+           .kind = OptionKind::list,
+           .accepted = "names of inputs with commas between",
+           .fallback = "none; in a network its weights",
+           .value = "W1,W2",
+           .help = "inputs that are the same in every run: packed once, untimed"}};
 }
 
 }  // namespace

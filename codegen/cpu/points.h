@@ -63,6 +63,36 @@ class KernelEmitter::PointText {
     const std::int64_t step = loop_stride(a, loop, e_.home_strides(a.tensor));
     return step != 0 && (e_.p_.prelude.bf16 || is_integer(w_.tensor(a.tensor).dtype)) ? kFar : step;
   }
+  /// How vectors along a loop read an input that lies neither still nor densely within its tensor:
+  /// the one dimension that the loop moves, and elements from one lane to the next.
+  struct Strip {
+    std::size_t dim = 0;
+    std::int64_t step = 1;
+    bool leaves = false;  ///< some lanes may lie outside the dimension, and are zero
+  };
+  /// Nothing where the loop does not move the input, or not along its rows by a few elements.
+  std::optional<Strip> strip(std::size_t i, int l) const {
+    constexpr std::int64_t kMostStep = 8;
+    const Access& a = op_.inputs[i];
+    const LoopId loop = op_.loops[static_cast<std::size_t>(l)];
+    std::optional<Strip> found;
+    if (is_gather(a)) return found;
+    for (std::size_t d = 0; d < a.index.size(); ++d)
+      for (const Term& t : a.index[d].terms) {
+        if (t.loop != loop) continue;
+        if (found || t.coefficient < 1 || t.coefficient > kMostStep ||
+            e_.layouts_[in(i).index()].stride[d] != 1)
+          return std::nullopt;
+        found = Strip{.dim = d, .step = t.coefficient, .leaves = leaves(a, d)};
+      }
+    return found;
+  }
+  bool leaves(const Access& a, std::size_t d) const {
+    std::vector<Interval> whole;
+    for (LoopId l : op_.loops) whole.push_back({0, w_.loop(l).extent});
+    return !contains(Interval{0, w_.tensor(a.tensor).shape[d]}, footprint(op_, a.index[d], whole));
+  }
+
   static std::string type(Width width) { return width == Width::one ? "Real" : "Vector"; }
   static std::string real(Width width) { return width == Width::one ? "Real" : "splat"; }
   static std::string across(Combine combine, const std::string& vector) {
@@ -135,11 +165,13 @@ class KernelEmitter::PointText {
     return text + (a.offset < 0 ? " - " : " + ") + std::to_string(std::abs(a.offset));
   }
 
-  /// The condition under which the access lies within its tensor; empty: always.
-  std::string inside(const Access& a) const {
+  /// The condition under which the access lies within its tensor, all dimensions but one; empty:
+  /// always.
+  std::string inside(const Access& a, std::optional<std::size_t> except = std::nullopt) const {
     std::string text;
     if (!can_leave(w_, op_, a)) return text;
     for (std::size_t d = 0; d < a.index.size(); ++d) {
+      if (d == except || !leaves(a, d)) continue;
       const std::string index = index_text(a.index[d]);
       text += (text.empty() ? "" : " && ") + index + " >= 0 && " + index + " < " +
               std::to_string(w_.tensor(a.tensor).shape[d]);
@@ -224,13 +256,27 @@ class KernelEmitter::PointText {
         gathered_input(width, i);
         continue;
       }
-      const std::string outside = inside(op_.inputs[i]);
-      const std::string at = element(in(i), op_.inputs[i], name_in(i));
-      const bool walks = vector_ >= 0 && stride(op_.inputs[i], in(i), vector_) == 1;
-      e_.out_.line(
-          "const " + type(width) + " x" + std::to_string(i) + " = " +
-          (outside.empty() ? taken(width, at, walks) : outside + " ? " + at + " : Real(0)") + ";");
+      const Access& a = op_.inputs[i];
+      const std::string at = element(in(i), a, name_in(i));
+      const auto along = width == Width::one ? std::nullopt : strip(i, vector_);
+      const std::string within = along ? inside(a, along->dim) : inside(a);
+      const std::string zero = width == Width::one ? "Real(0)" : "splat(Real(0))";
+      const std::string there = along ? taken_of(*along, width, at, a) : taken(width, at, false);
+      e_.out_.line("const " + type(width) + " x" + std::to_string(i) + " = " +
+                   (within.empty() ? there : within + " ? " + there + " : " + zero) + ";");
     }
+  }
+
+  /// The vector of a strip that begins with that element.
+  std::string taken_of(const Strip& s, Width width, const std::string& at, const Access& a) const {
+    const std::string step = std::to_string(s.step);
+    if (s.leaves && !middle_)
+      return "between<" + step + ">(&" + at + ", " + index_text(a.index[s.dim]) + ", " +
+             std::to_string(w_.tensor(a.tensor).shape[s.dim]) + ", " +
+             (width == Width::whole ? "kLanes" : "count") + ")";
+    if (s.step == 1) return taken(width, at, true);
+    if (width == Width::whole) return "every<" + step + ">(&" + at + ")";
+    return "between<" + step + ">(&" + at + ", 0, " + step + " * kLanes, count)";
   }
 
   KernelEmitter& e_;
@@ -243,6 +289,7 @@ class KernelEmitter::PointText {
   /// By output: whether this block of the reductions is the first.
   std::vector<std::string> fresh_;
   int vector_ = -1;                 ///< the loop that vectors run along
+  mutable bool middle_ = false;     ///< no lane of any strip is outside its tensor
   std::vector<std::string> names_;  ///< by op.loops
 };
 

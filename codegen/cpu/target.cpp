@@ -2,8 +2,10 @@
 #include "codegen/target.h"
 
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
+#include "codegen/common/host_sequence.h"
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/loaded.h"
 #include "codegen/cpu/options.h"
@@ -37,7 +39,7 @@ class CpuEmitted final : public codegen::Emitted {
     json["threads"] = source_.threads;
     json["micro_kernel"] = source_.micro_kernel;
     json["prefetch"] = options_.prefetch;
-    json["packing"] = {{"tiles", ordered_json::array()}};
+    json["packing"] = {{"once_bytes", source_.kept_bytes}, {"tiles", ordered_json::array()}};
     for (const TileUse& t : source_.tiles)
       json["packing"]["tiles"].push_back(
           {{"tensor", t.tensor}, {"level", t.level}, {"packed", t.packed}, {"reason", t.reason}});
@@ -56,6 +58,7 @@ class CpuEmitted final : public codegen::Emitted {
     json["build"] = source_.build_command_text;
     json["flags"] = source_.flags;
     json["symbols"] = {source_.prefix + "_workspace", source_.prefix + "_run"};
+    if (source_.kept_bytes > 0) json["symbols"].push_back(source_.prefix + "_prepare");
   }
   std::optional<std::vector<std::string>> packed() const override {
     std::vector<std::string> tensors;
@@ -99,6 +102,13 @@ class CpuEmitted final : public codegen::Emitted {
   std::optional<Kernel> kernel_;
 };
 
+std::vector<std::string> names_in_list(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream all(text);
+  for (std::string name; std::getline(all, name, ',');) names.push_back(name);
+  return names;
+}
+
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int threads) {
   const Isa isa = settings.given("isa") ? settings.choice("isa", isa_from_name)
@@ -109,7 +119,8 @@ Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
   const EmitOptions options{.isa = isa,
                             .threads = threads,
                             .micro_kernel = micro_kernel.value_or(""),
-                            .prefetch = settings.flag("prefetch")};
+                            .prefetch = settings.flag("prefetch"),
+                            .constant = names_in_list(settings.find_text("constant").value_or(""))};
   Result<Source> source = emit(schedule, options);
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
@@ -159,6 +170,7 @@ const Target kCpu = {
     .threads = true,
     .emit = cpu::emit_for,
     .build_together = cpu::build_together,
+    .sequence = codegen::host_sequence,
     .needs = cpu::needs,
     .meters =
         [] {

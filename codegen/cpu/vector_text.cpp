@@ -15,6 +15,9 @@ typedef __mmaskBITS Lanes;
 TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
   return static_cast<Lanes>((1u << n) - 1);
 }
+TILEWRIGHT_TARGET inline Lanes lanes_between(int64_t first, int64_t last) {
+  return first < last ? static_cast<Lanes>(first_lanes(last) & ~first_lanes(first)) : Lanes{};
+}
 TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
   return (Vector)_mm512_maskz_loadu_SUFFIX(lanes, p);
 }
@@ -31,6 +34,9 @@ typedef Real Unaligned __attribute__((vector_size(32), aligned(sizeof(Real)), ma
 typedef __m256i Lanes;
 TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
   return FIRST;
+}
+TILEWRIGHT_TARGET inline Lanes lanes_between(int64_t first, int64_t last) {
+  return _mm256_andnot_si256(first_lanes(first), first_lanes(last));
 }
 TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
   return (Vector)_mm256_maskload_SUFFIX(p, lanes);
@@ -99,6 +105,49 @@ TILEWRIGHT_TARGET inline Vector times_power_of_two(Vector a, Vector n) {
 }
 )";
 
+constexpr const char* kStrips512 = R"(
+// Elements STEP apart, of lanes [first, last); the others are zero, and nothing of them is touched.
+template <int STEP>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, int64_t last) {
+  if constexpr (STEP == 1) return load_part(p, lanes_between(first, last));
+  if constexpr (STEP == 2) {
+    const std::uint64_t one = 1;
+    const std::uint64_t read = first < last ? ((one << (2 * last - 1)) - (one << 2 * first)) : 0;
+    return (Vector)_mm512_permutex2var_SUFFIX(
+        (REGISTER)load_part(p, static_cast<Lanes>(read)), PLACES2,
+        (REGISTER)load_part(p + kLanes, static_cast<Lanes>(read >> kLanes)));
+  }
+  return (Vector)_mm512_mask_iWIDTHgather_SUFFIX((REGISTER)Vector{}, lanes_between(first, last),
+                                              PLACES, p, sizeof(Real));
+}
+)";
+
+constexpr const char* kStrips256 = R"(
+// Elements STEP apart, of lanes [first, last); the others are zero, and nothing of them is touched.
+template <int STEP>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, int64_t last) {
+  const Lanes lanes = lanes_between(first, last);
+  if constexpr (STEP == 1) return load_part(p, lanes);
+  return (Vector)_mm256_mask_iWIDTHgather_SUFFIX((REGISTER)Vector{}, p, PLACES, (REGISTER)lanes,
+                                              sizeof(Real));
+}
+)";
+
+constexpr const char* kStrips = R"(
+template <int STEP>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p) {
+  return every<STEP>(p, 0, kLanes);
+}
+// The first `count` lanes, of them those whose index, STEP apart from `index` on, is in [0, extent).
+template <int STEP>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector between(const Real* p, int64_t index, int64_t extent,
+                                                   int64_t count) {
+  const int64_t first = index >= 0 ? 0 : (STEP - 1 - index) / STEP;
+  const int64_t last = extent > index ? (extent - index + STEP - 1) / STEP : 0;
+  return every<STEP>(p, min(first, kLanes), min(last, count));
+}
+)";
+
 // f32: a polynomial of degree 6, within 3.1e-9 of e^r on |r| <= ln(2)/2, relative (fitted by
 // iteratively reweighted least squares). f64: the Taylor polynomial of degree 13, within 4.3e-18.
 constexpr const char* kExponential = R"(
@@ -143,9 +192,22 @@ TILEWRIGHT_BY_LANE(f_tanh)
 TILEWRIGHT_BY_LANE(f_erf)
 TILEWRIGHT_BY_LANE(f_gelu)
 #undef TILEWRIGHT_BY_LANE
-TILEWRIGHT_TARGET inline Vector f_pow(Vector a, Vector b) {
+)";
+
+constexpr const char* kPower = R"(
+TILEWRIGHT_TARGET inline Vector pow_by_lane(Vector a, Vector b) {
   for (int i = 0; i < kLanes; ++i) a[i] = std::pow(Real(a[i]), Real(b[i]));
   return a;
+}
+// Exponents that are the same in all lanes and have a short way: normalisations have 1/2 and 3/4.
+TILEWRIGHT_TARGET inline Vector f_pow(Vector a, Vector b) {
+  const Real exponent = b[0];
+  const Vector others = b - exponent;
+  if (across_max(others) != 0 || across_min(others) != 0) return pow_by_lane(a, b);
+  if (exponent == Real(0.5)) return f_sqrt(a);
+  if (exponent == Real(0.75)) return f_sqrt(a) * f_sqrt(f_sqrt(a));
+  if (exponent == Real(2)) return a * a;
+  return pow_by_lane(a, b);
 }
 )";
 
@@ -170,12 +232,30 @@ std::string specialised(std::string text, int vector_bytes, bool f64) {
                         "                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))");
 }
 
+/// Vectors of elements that are some apart.
+std::string strips(int vector_bytes, bool f64) {
+  const int lanes = vector_bytes / (f64 ? 8 : 4);
+  std::string twice, places;
+  for (int i = 0; i < lanes; ++i) {
+    twice += (i == 0 ? "" : ", ") + std::to_string(2 * i);
+    places += (i == 0 ? "" : ", ") + (i == 0 ? "0" : std::to_string(i) + " * STEP");
+  }
+  const std::string set = std::string(vector_bytes == 64 ? "_mm512_setr_epi" : "_mm256_setr_epi") +
+                          (f64 ? "64" : "32") + (f64 && vector_bytes == 32 ? "x(" : "(");
+  std::string text = vector_bytes == 64 ? kStrips512 : kStrips256;
+  text = replaced(text, "PLACES2", set + twice + ")");
+  text = replaced(text, "PLACES", set + places + ")");
+  text = replaced(text, "WIDTH", f64 ? "64" : "32");
+  return specialised(text, vector_bytes, f64) + kStrips;
+}
+
 std::string exponential(bool f64) {
   std::string text = kExponential;
   text = replaced(text, "EXP_LOW", f64 ? "-746" : "-104");
   text = replaced(text, "EXP_HIGH", f64 ? "710" : "89");
   text = replaced(text, "LN2_HIGH", f64 ? "6.93147180369123816490e-01" : "0.693359375");
-  text = replaced(text, "LN2_LOW", f64 ? "1.90821492927058770002e-10" : "(-2.12194440054690583e-4)");
+  text =
+      replaced(text, "LN2_LOW", f64 ? "1.90821492927058770002e-10" : "(-2.12194440054690583e-4)");
   const char* const single =
       "Real(1.3814539415761828e-3), Real(8.36874544620514e-3), Real(4.166838899254799e-2),\n"
       "                             Real(1.666652113199234e-1), Real(4.999999403953552e-1)";
@@ -217,9 +297,10 @@ std::string vector_functions_text(int vector_bytes, bool f64) {
          "TILEWRIGHT_TARGET inline void store(Real* p, Vector v) {\n"
          "  *reinterpret_cast<Unaligned*>(p) = v;\n}\n" +
          specialised(vector_bytes == 64 ? kHardware512 : kHardware256, vector_bytes, f64) +
-         exponential(f64) + kVectorFunctions + "// One value of a vector's.\n" +
-         across("sum", "f_add", lanes) + across("product", "f_mul", lanes) +
-         across("max", "f_max", lanes) + across("min", "f_min", lanes);
+         strips(vector_bytes, f64) + exponential(f64) + kVectorFunctions +
+         "// One value of a vector's.\n" + across("sum", "f_add", lanes) +
+         across("product", "f_mul", lanes) + across("max", "f_max", lanes) +
+         across("min", "f_min", lanes) + kPower;
 }
 
 }  // namespace tilewright::cpu

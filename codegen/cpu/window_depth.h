@@ -16,8 +16,10 @@ class KernelEmitter::Depth {
   Depth(KernelEmitter& e, NodeId id, const Window& x, const SymRanges& ranges);
   /// What convolve needs to pack that many rows of the left operand in and to list steps in.
   std::int64_t room(std::int64_t packed_rows) const;
-  /// Arrays that say what every step reads, and a `Depth` of them with `room` and `kept`; its name.
-  std::string emit(std::int64_t& offset, const std::string& room, const std::string& kept);
+  /// Arrays that say what every step reads, and a `Depth` of them with `room`, `kept` and
+  /// `prepared` ("nullptr, 0": nothing is); its name.
+  std::string emit(std::int64_t& offset, const std::string& room, const std::string& kept,
+                   const std::string& prepared);
   /// All its steps, as text.
   std::string steps() const { return size(steps_); }
 

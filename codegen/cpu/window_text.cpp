@@ -1,5 +1,5 @@
-// Matrix products whose right operand is read through a window, as convolutions read their input: its
-// columns are points of two loops, its depth those of several.
+// Matrix products whose right operand is read through a window, as convolutions read their input:
+// its columns are points of two loops, its depth those of several.
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
 
@@ -50,20 +50,31 @@ struct Depth {
   const Step* step;
   Read* reads;   // room for kLists lists of `steps`
   Real* packed;  // room for all rows of A, a whole number of groups
+  const Real* prepared;  // they are packed here, groups `group` elements apart; null: they are not
+  int64_t group;
   Kept* kept;    // whether both may still hold something; null: they never do
+};
+
+// What will be read next of A: lines to ask for, so many bytes further at every step.
+struct Ahead {
+  const char* next;
+  int64_t bytes;
 };
 
 // The micro-kernel (Chimera, Algorithm 2) with the roles of its operands exchanged: MI points of B are
 // broadcast to NI vectors of A's rows. So no point has to be moved, however far they are apart.
+// Meanwhile a line `ahead` is asked for every few steps.
 template <int MI, int NI, int STEP>
 TILEWRIGHT_TARGET void point_product(int64_t steps, const Read* read, const Real* packed,
-                                     const Real* point, bool fresh, Vector* sums) {
+                                     const Real* point, bool fresh, Vector* sums, Ahead& ahead) {
   Vector acc[MI][NI];
 #pragma GCC unroll 16
   for (int m = 0; m < MI; ++m)
 #pragma GCC unroll 16
     for (int n = 0; n < NI; ++n) acc[m][n] = fresh ? Vector{} : sums[m * NI + n];
-  for (const Read* const end = read + steps; read != end; ++read) {
+  const char* next = ahead.next;
+  for (const Read* const end = read + steps; read != end; ++read, next += ahead.bytes) {
+    __builtin_prefetch(next, 0, 2);
     const Real* const from = point + read->source;
     const Real* const left = packed + read->left;
     Vector row[NI];
@@ -80,8 +91,9 @@ TILEWRIGHT_TARGET void point_product(int64_t steps, const Read* read, const Real
   for (int m = 0; m < MI; ++m)
 #pragma GCC unroll 16
     for (int n = 0; n < NI; ++n) sums[m * NI + n] = acc[m][n];
+  ahead.next = next;
 }
-typedef void (*PointProduct)(int64_t, const Read*, const Real*, const Real*, bool, Vector*);
+typedef void (*PointProduct)(int64_t, const Read*, const Real*, const Real*, bool, Vector*, Ahead&);
 template <int MI, int NI, int STEP>
 PointProduct of_points(int64_t points) {
   if constexpr (MI > 1)
@@ -147,12 +159,13 @@ inline int list_of(uint64_t taps, int64_t apart, const Window& w, const Depth& d
 template <int MI, int NI, int STEP>
 TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, const Window& w,
                                        const Depth& d, Lists& lists, uint64_t inside, int64_t y,
-                                       int64_t x, int64_t points, Vector* sums) {
+                                       int64_t x, int64_t points, Vector* sums, Ahead& ahead) {
   const Real* const from = w.source + y * w.row_step * w.source_row + x * STEP;
   const auto run = [&](uint64_t taps, int64_t low, int64_t high, bool fresh) {
     const int i = list_of(taps, NI * kLanes, w, d, lists);
     of_shape<MI, NI, STEP>(high - low, vectors)(lists.size[i], d.reads + i * d.steps, packed,
-                                                from + low * STEP, fresh, sums + low * vectors);
+                                                from + low * STEP, fresh, sums + low * vectors,
+                                                ahead);
   };
   const auto first_inside = [&](int64_t column) {
     return column >= 0 ? 0 : min((STEP - 1 - column) / STEP, points);
@@ -181,8 +194,7 @@ TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, cons
 }
 
 // C[i,j] += A[i,k] * B[k,j] with B read through a window where it lies. Rows of points are c_line
-// apart in C. Groups of NI vectors of A's rows are packed, so that all vectors are full; a row of
-// points passes all of them before the next.
+// apart in C. Groups of NI vectors of A's rows are packed, so that all vectors are full.
 template <int MI, int NI, int STEP>
 TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
                                 const Window& w, const Depth& d, Real* c, int64_t c_row,
@@ -192,30 +204,46 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
   const int64_t groups = (rows + kGroup - 1) / kGroup, blocks = (w.width + MI - 1) / MI;
   Kept own = {};
   Kept& kept = d.kept ? *d.kept : own;
+  const Real* const packed = d.prepared ? d.prepared : d.packed;
+  const int64_t group = d.prepared ? d.group : kGroup * d.steps;
   if (kept.left != a || kept.rows != rows || kept.steps != d.steps) {
-    for (int64_t g = 0; g < groups; ++g)
+    for (int64_t g = 0; g < groups && !d.prepared; ++g)
       pack(min(rows - g * kGroup, kGroup), d.steps, a + g * kGroup * a_row, a_k, a_row,
            d.packed + g * kGroup * d.steps, kGroup);
     kept = {a, rows, d.steps, {}};
   }
   Vector sums[MI * NI];
-  for (int64_t y = 0; y < w.height; ++y) {
+  Ahead ahead = {reinterpret_cast<const char*>(packed), 0};
+  const auto row_of_group = [&](int64_t y, int64_t g) {
     uint64_t inside = 0;
     for (int64_t t = 0; t < d.taps; ++t) {
       const int64_t row = w.first_row + y * w.row_step + d.tap[t].row;
       if (row >= 0 && row < w.rows) inside |= uint64_t{1} << t;
     }
+    const int64_t here = min(rows - g * kGroup, kGroup), vectors = (here + kLanes - 1) / kLanes;
+    for (int64_t b = 0; b < blocks; ++b) {
+      const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
+      multiply_points<MI, NI, STEP>(vectors, packed + g * group, w, d, kept.lists, inside, y, x,
+                                    points, sums, ahead);
+      Real* const to = c + g * kGroup * c_row + y * c_line + x;
+      for (int64_t n = 0; n < vectors; ++n)
+        deliver(sums + n, vectors, points, min(here - n * kLanes, kLanes), to + n * kLanes * c_row,
+                c_row, fresh);
+    }
+  };
+  // Of A and B, the one that a cache can hold passes more often.
+  constexpr int64_t kStays = (1 << 18) / sizeof(Real);
+  if (rows * d.steps <= kStays) {
+    for (int64_t y = 0; y < w.height; ++y)
+      for (int64_t g = 0; g < groups; ++g) row_of_group(y, g);
+  } else {
+    // While the points of one group are made, the next one comes into the second cache: what is
+    // prepared goes on behind these rows.
     for (int64_t g = 0; g < groups; ++g) {
-      const int64_t here = min(rows - g * kGroup, kGroup), vectors = (here + kLanes - 1) / kLanes;
-      for (int64_t b = 0; b < blocks; ++b) {
-        const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
-        multiply_points<MI, NI, STEP>(vectors, d.packed + g * kGroup * d.steps, w, d, kept.lists,
-                                      inside, y, x, points, sums);
-        Real* const to = c + g * kGroup * c_row + y * c_line + x;
-        for (int64_t n = 0; n < vectors; ++n)
-          deliver(sums + n, vectors, points, min(here - n * kLanes, kLanes),
-                  to + n * kLanes * c_row, c_row, fresh);
-      }
+      ahead.next = reinterpret_cast<const char*>(packed + (g + 1) * group);
+      ahead.bytes = kGroup * static_cast<int64_t>(sizeof(Real)) / (w.height * blocks) + 1;
+      if (g + 1 == groups && !d.prepared) ahead = {reinterpret_cast<const char*>(packed), 0};
+      for (int64_t y = 0; y < w.height; ++y) row_of_group(y, g);
     }
   }
 }

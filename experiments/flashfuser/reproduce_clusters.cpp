@@ -1,4 +1,4 @@
-// The methods `cluster-space` and `cluster-plans`: FlashFuser's pruned space, and its chains'
+// The methods `cluster-rules` and `cluster-plans`: FlashFuser's pruned space, and its chains'
 // plans.
 #include <cmath>
 
@@ -40,7 +40,7 @@ double bytes_apart(const Workload& w) {
 }  // namespace
 
 /// Candidates after each rule, beside the paper's.
-Reproduced reproduce_cluster_space(const Experiment& e) {
+Reproduced reproduce_cluster_rules(const Experiment& e) {
   const Field top = document_of(e, {"workload", "machine", "must_hold", "paper"});
   const flashfuser::Asked on = clusters_asked(top.at("workload").text(), top.at("machine").text());
   Reproduced done;

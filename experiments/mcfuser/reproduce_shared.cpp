@@ -7,6 +7,8 @@
 #include "core/base/format.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
+#include "harness/ask.h"
+#include "harness/registry.h"
 #include "models/mcfuser/model.h"
 
 namespace tilewright::harness {

@@ -136,7 +136,7 @@ Reproduced reproduce_gir(const Experiment& e);
 Reproduced reproduce_gir_text(const Experiment& e);
 Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run);
 /// FlashFuser's: candidates rule by rule; chains' best plans in clusters and the search's time.
-Reproduced reproduce_cluster_space(const Experiment& e);
+Reproduced reproduce_cluster_rules(const Experiment& e);
 Reproduced reproduce_cluster_plans(const Experiment& e);
 /// MCFuser's: section II-A's ratio, the counts of the space, the compared works, the rows of a
 /// configuration table with both models' plans, tuning times beside ours. "table" and "columns" in the
@@ -151,6 +151,9 @@ Reproduced reproduce_tuning(const Experiment& e);
 Reproduced reproduce_shared(const Experiment& e);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e, const Run& run);
+
+/// FlashFuser's: how many plans its pruning rules leave, in each reading.
+Reproduced reproduce_cluster_space(const Experiment& e);
 
 /// FusionStitching's: graphs and what they are made of; the printed table's sums and our own table in its
 /// form; kernels of XLA's rule and stitched; speedups; how long the explorer takes by size.

@@ -263,8 +263,8 @@ Answer reproduce(const Request& request, const ReproduceOptions& options) {
   std::vector<const Experiment*> several;
   if (options.all)
     for (const Experiment& e : experiments()) several.push_back(&e);
-  else if (named(options.id).size() > 1)
-    several = named(options.id);
+  else if (const auto all = named(options.id); all.size() > 1 || all.front()->id != options.id)
+    several = all;
   if (options.all && !options.id.empty())
     throw InputError({.where = "--all",
                       .value = options.id,

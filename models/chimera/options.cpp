@@ -2,6 +2,11 @@
 
 namespace tilewright::chimera {
 
+// WebAssembly's linker needs the whole type of a function whose address is taken, as choice() takes
+// these.
+static_assert(sizeof(std::optional<Reading>) > 0 && sizeof(std::optional<Edges>) > 0 &&
+              sizeof(std::optional<Memory>) > 0 && sizeof(std::optional<Objective>) > 0);
+
 std::span<const OptionSpec> option_specs() {
   static const std::vector<OptionSpec> specs = {
       {.name = "reading",

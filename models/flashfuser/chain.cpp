@@ -119,7 +119,7 @@ class Reader {
     } else if (roles == (m | n)) {
       c_.after.push_back(op);
     } else {
-      return refuse("has neither the first product's results nor the second's");
+      return refuse("has neither the loops of the first product's result nor of the second's");
     }
     const TensorId made = o.outputs.front().target.tensor;
     if (w_.is_output(made) && (!w_.consumers(made).empty() || (roles & n) == 0))
@@ -136,7 +136,8 @@ class Reader {
         ++made;
         c_.joint = a.tensor;
       }
-    if (made != 1) return Reason{formatted("{}: {} does not read one result", kOnly, two.name)};
+    if (made != 1)
+      return Reason{formatted("{}: {} does not read exactly one result", kOnly, two.name)};
     // Everything before the second product must lead to what it reads.
     std::vector<OpId> before = c_.first;
     before.insert(before.end(), c_.between.begin(), c_.between.end());
@@ -144,9 +145,10 @@ class Reader {
       const TensorId t = w_.op(op).outputs.front().target.tensor;
       for (OpId reader : w_.consumers(t))
         if (std::ranges::find(c_.after, reader) != c_.after.end())
-          return Reason{formatted("{}: {} reads before both", kOnly, w_.op(reader).name)};
+          return Reason{formatted("{}: {} reads the first product behind the second", kOnly,
+                                  w_.op(reader).name)};
       if (t != c_.joint && std::ranges::find(w_.consumers(t), c_.second) != w_.consumers(t).end())
-        return Reason{formatted("{}: the second reads two results", kOnly)};
+        return Reason{formatted("{}: {} reads two results", kOnly, two.name)};
     }
     for (OpId op : c_.after) {
       bool follows = false;
@@ -155,7 +157,9 @@ class Reader {
         follows |= from.valid() &&
                    (from == c_.second || std::ranges::find(c_.after, from) != c_.after.end());
       }
-      if (!follows) return Reason{formatted("{}: {} follows neither", kOnly, w_.op(op).name)};
+      if (!follows)
+        return Reason{
+            formatted("{}: {} does not follow the second product", kOnly, w_.op(op).name)};
     }
     return std::nullopt;
   }

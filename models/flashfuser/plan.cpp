@@ -57,8 +57,7 @@ class Writer {
     return a;
   }
 
-  /// The second product in the loops from position `i` on, `split`: j's loops among them are its
-  /// own.
+  /// The second product in the loops from `i` on.
   std::vector<Node> second(std::size_t i) const {
     if (i == loops_.size()) {
       std::vector<Node> out{one(c_.second)};

@@ -3,6 +3,12 @@
 namespace tilewright::fusionstitching {
 namespace {
 
+// WebAssembly's linker needs the whole type of a function whose address is taken, as choice() takes
+// these.
+static_assert(sizeof(std::optional<LastStep>) > 0 && sizeof(std::optional<Penalty>) > 0 &&
+              sizeof(std::optional<Pick>) > 0 && sizeof(std::optional<Groupings>) > 0 &&
+              sizeof(std::optional<Products>) > 0 && sizeof(std::optional<Latency>) > 0);
+
 OptionSpec whole(const char* name, int low, int high, const char* standard, const char* help) {
   return {.name = name,
           .kind = OptionKind::integer,

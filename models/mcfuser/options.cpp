@@ -5,6 +5,12 @@
 namespace tilewright::mcfuser {
 namespace {
 
+// WebAssembly's linker needs the whole type of a function whose address is taken, as choice() takes
+// these.
+static_assert(sizeof(std::optional<Hoist>) > 0 && sizeof(std::optional<Blocks>) > 0 &&
+              sizeof(std::optional<Shared>) > 0 && sizeof(std::optional<Stores>) > 0 &&
+              sizeof(std::optional<Ratio>) > 0);
+
 void choose_rules(const Settings& settings, bool (&rules)[4]) {
   const std::string& text = settings.text("rules");
   std::fill(std::begin(rules), std::end(rules), false);

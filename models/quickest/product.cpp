@@ -18,7 +18,6 @@ bool through_window(const Access& a) {
   return std::ranges::any_of(a.index, [](const Affine& i) { return i.terms.size() > 1; });
 }
 
-constexpr double kLatency = 4;  // cycles of a multiply-add
 constexpr std::int64_t kMostRows = 12;
 
 }  // namespace

@@ -37,6 +37,8 @@ struct Visit {
   std::vector<Pending> loads;
 };
 
+constexpr double kTurned = 1.06;  // of seconds: vectors of rows are turned into rows of points
+
 /// How much of what is needed again stays, where so many bytes are touched between: all below the
 /// capacity, nothing well above it. Real caches have no edge either: sets fill unevenly.
 double kept(double needed, double capacity) {
@@ -50,6 +52,7 @@ class Walk {
     objects_ = tensors_ + k.buffers.size();
     tile_.assign(k.buffers.size(), 0);
     written_.assign(objects_, false);
+    joins_parts_ = joins_parts();
     for (const ScheduleNode& n : k.nodes)
       if (n.kind == NodeKind::compute)
         for (const OutputUse& use : n.writes) written_[object_of(use.buffer)] = true;
@@ -214,7 +217,9 @@ class Walk {
     const double n = static_cast<double>(trips_now);
     Visit body = visit_body(id, middle);
     if (trips_now == 1) return body;
-    if (!same_sizes(middle, last)) {
+    if (joins_parts_ && trips_now > 3) {
+      sample(id, ranges, trips_now, body);
+    } else if (!same_sizes(middle, last)) {
       const Visit edge = visit_body(id, last);
       average(body.part, edge.part, n);
     }
@@ -226,6 +231,41 @@ class Walk {
       all.loads.push_back(p);
     }
     return all;
+  }
+
+  /// Iterations of a loop over a joined tensor are not alike: each has the producer of its own
+  /// part. The mean of some of them instead.
+  void sample(NodeId id, const Ranges& ranges, std::int64_t trips_now, Visit& body) {
+    constexpr std::int64_t kSamples = 6;
+    const std::int64_t count = std::min(kSamples, trips_now);
+    for (std::int64_t i = 0; i < count; ++i) {
+      Ranges at = ranges;
+      cut(k_, id, (2 * i + 1) * trips_now / (2 * count), ranges, at);
+      const Visit one = visit_body(id, at);
+      if (i == 0)
+        body.part = one.part;
+      else
+        average(body.part, one.part, static_cast<double>(i + 1));
+    }
+  }
+
+  /// Whether some operator reads an input well outside of it, without summing there, as one that
+  /// joins several tensors along a dimension does.
+  bool joins_parts() const {
+    for (const ScheduleNode& n : k_.nodes) {
+      if (n.kind != NodeKind::compute) continue;
+      const Operator& op = w_.op(n.op);
+      std::vector<Interval> whole;
+      for (LoopId l : op.loops) whole.push_back({0, w_.loop(l).extent});
+      for (const Access& a : op.inputs)
+        for (std::size_t d = 0; d < a.index.size(); ++d) {
+          const auto extent = w_.tensor(a.tensor).shape[d];
+          const Interval reach = footprint(op, a.index[d], whole);
+          if (a.index[d].gathered < 0 && std::max(-reach.lo, reach.hi - extent) > extent / 4 + 8)
+            return true;
+        }
+    }
+    return false;
   }
 
   static void average(Work& middle, const Work& last, double n) {
@@ -436,7 +476,32 @@ class Walk {
     if (panels > 1) p = repeated(std::move(p), panels, all);
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     p.arithmetic = times * product_seconds(r_, rows, columns, depth);
+    if (const double together = columns_together(n.op, x, extents); together > columns) {
+      // Rows of points are columns of one product, or its rows where vectors would be emptier.
+      const double once = times * columns / together;
+      p.arithmetic = once * std::min(product_seconds(r_, rows, together, depth),
+                                     kTurned * product_seconds(r_, together, rows, depth));
+    }
     return p;
+  }
+
+  /// Columns of a product on whole images, whose rows of points follow one another: all their
+  /// points.
+  double columns_together(OpId id, const Product& x,
+                          const std::vector<std::int64_t>& extents) const {
+    const Operator& op = w_.op(id);
+    const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+    const Access& c = op.outputs.front().target;
+    const auto width = extents[static_cast<std::size_t>(x.columns)];
+    const std::size_t in_b = b.index.size(), in_c = c.index.size();
+    if (in_b < 2 || in_c < 2 || b.index[in_b - 1] != c.index[in_c - 1] ||
+        b.index[in_b - 2] != c.index[in_c - 2] || w_.tensor(b.tensor).shape[in_b - 1] != width ||
+        w_.tensor(c.tensor).shape[in_c - 1] != width)
+      return 0;
+    const auto outer = c.index[in_c - 2].plain_loop();
+    if (!outer) return 0;
+    const auto height = extents[static_cast<std::size_t>(w_.local_index(id, *outer))];
+    return height == w_.tensor(c.tensor).shape[in_c - 2] ? static_cast<double>(width * height) : 0;
   }
 
   BufferId buffer_read(const ScheduleNode& n, int input) const {
@@ -445,27 +510,55 @@ class Walk {
     return n.reads.front().buffer;
   }
 
+  /// A convolution: vectors of the channels that it makes, by points of a row of its image, or
+  /// vectors of points where the channels are few, as in a depthwise one.
   Work window(const ScheduleNode& n, const Ranges& ranges, const Product& x,
               const std::vector<std::int64_t>& extents, double points) const {
-    constexpr double kOfPeak = 0.85;  // assumed: edges of images, transposed sums
+    constexpr double kFewRows = 3, kPoints = 14;
+    constexpr double kTurn = 130;  // cycles: a square of lanes turned, and written as rows
+    constexpr double kRun = 20;    // cycles: taps that find the same points inside begin
     Work p = nothing();
     touch_all(n, ranges, p);
     stream(p);
-    // Lanes run along the channels, groups of two vectors; where there are fewer, some idle.
-    double channels = 1;
-    for (int l : {x.rows, x.columns})
-      if (l >= 0) channels = std::max(channels, 1.0);
     const Operator& op = w_.op(n.op);
+    const Access& left = op.inputs[static_cast<std::size_t>(x.left)];
+    const Access& right = op.inputs[static_cast<std::size_t>(x.right)];
+    double rows = 1, depth = 1, along = 1;
+    bool apart = false;
     for (std::size_t l = 0; l < op.loops.size(); ++l) {
-      const Access& weights = op.inputs[static_cast<std::size_t>(x.left)];
-      for (const Affine& index : weights.index)
-        if (index.plain_loop() == op.loops[l] && !w_.is_reduction(n.op, op.loops[l]))
-          channels = std::max(channels, static_cast<double>(extents[l]));
+      const auto extent = static_cast<double>(extents[l]);
+      if (w_.is_reduction(n.op, op.loops[l])) {
+        depth *= extent;
+        continue;
+      }
+      if (moves(left, op.loops[l]) && !moves(right, op.loops[l])) rows = std::max(rows, extent);
+      if (op.outputs.front().target.index.back().plain_loop() != op.loops[l]) continue;
+      along = extent;
+      for (const Affine& index : right.index)
+        for (const Term& t : index.terms)
+          apart = apart || (t.loop == op.loops[l] && t.coefficient > 1);
     }
     const double lanes = static_cast<double>(r_.lanes);
-    const double fill = channels / (std::ceil(channels / lanes) * lanes);
-    p.arithmetic = points / lanes * r_.fma / (kOfPeak * fill);
+    if (rows <= kFewRows) {
+      // A load and a multiply-add a tap; elements that lie apart are two loads and put together.
+      const double tap = apart ? 2.5 : 1.5;
+      p.arithmetic = points / along * std::ceil(along / lanes) * tap * r_.light;
+      return p;
+    }
+    const double vectors = std::ceil(rows / lanes), groups = std::ceil(vectors / 2);
+    const double blocks = std::ceil(along / kPoints);
+    const double m = along / blocks, v = vectors / groups;
+    const double step = std::max({m * v * r_.fma, (v + m / 2) * r_.cycle, kLatency * r_.cycle});
+    const double beside = v * kTurn + 3 * (kRun + 2 * m * v);
+    p.arithmetic =
+        points / (rows * depth * along) * groups * blocks * (depth * step + beside * r_.cycle);
     return p;
+  }
+
+  static bool moves(const Access& a, LoopId loop) {
+    return std::ranges::any_of(a.index, [&](const Affine& index) {
+      return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == loop; });
+    });
   }
 
   /// What a point of an expression costs.
@@ -473,7 +566,13 @@ class Walk {
     for (const Expr& a : e.args) count(a, light, expensive, library);
     if (e.kind != Expr::Kind::call) return;
     static constexpr std::array kLibrary = {"log", "tanh", "erf", "gelu", "pow"};
-    if (std::ranges::find(kLibrary, e.function) != kLibrary.end())
+    // Roots and squares have instructions.
+    const bool short_power =
+        e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
+        (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 || e.args[1].constant == 2);
+    if (short_power)
+      expensive += 1;
+    else if (std::ranges::find(kLibrary, e.function) != kLibrary.end())
       library += 1;
     else if (const ExprFunction* f = find_expr_function(e.function); f != nullptr && f->light == 1)
       light += 1;
@@ -578,6 +677,7 @@ class Walk {
   std::size_t tensors_, objects_;
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
   std::vector<bool> written_;  ///< by object
+  bool joins_parts_ = false;   ///< iterations of its loops are not alike
   std::map<BufferId, bool> packed_;
 };
 

@@ -113,33 +113,34 @@ def emit(
     None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
     = ..., seed: int | None = ..., explain: bool | None = ..., out: str | PathLike[str] | None =
     ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch: bool | None = ...,
-    warps: int | None = ..., stages: int | None = ..., arch: str | None = ..., cache: str |
-    PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ..., reading:
-    str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str | None =
-    ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None =
-    ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str
-    | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
-    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
-    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
-    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
-    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
-    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
-    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
-    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
-    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
-    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
-    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
-    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
-    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
-    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str |
-    None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    constant: str | Sequence[str] | None = ..., warps: int | None = ..., stages: int | None =
+    ..., arch: str | None = ..., cache: str | PathLike[str] | None = ..., published: bool | None
+    = ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
+    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
+    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
+    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
+    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
+    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
+    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
+    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
+    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
+    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
+    kernel_us: float | None = ..., pack: str | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -270,34 +271,34 @@ def measure(
     ..., cold_only: bool | None = ..., build_only: bool | None = ..., executed: bool | None =
     ..., threads: int | None = ..., seed: int | None = ..., batch: str | PathLike[str] | None =
     ..., out: str | PathLike[str] | None = ..., isa: str | None = ..., micro_kernel: str | None
-    = ..., prefetch: bool | None = ..., warps: int | None = ..., stages: int | None = ..., arch:
-    str | None = ..., cache: str | PathLike[str] | None = ..., published: bool | None = ...,
-    ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str |
-    None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
-    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
-    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
-    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
-    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
-    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
-    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
-    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
-    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
-    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
-    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
-    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
-    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
-    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
-    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
-    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
-    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
-    kernel_us: float | None = ..., pack: str | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    = ..., prefetch: bool | None = ..., constant: str | Sequence[str] | None = ..., warps: int |
+    None = ..., stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] |
+    None = ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None =
+    ..., edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
+    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
+    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
+    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
+    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
+    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
+    pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str |
+    None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -485,35 +486,35 @@ def run(
     str | None = ..., profile: bool | None = ..., trace: str | PathLike[str] | None = ...,
     beside: str | None = ..., build_only: bool | None = ..., count: bool | None = ..., batch:
     str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., isa: str | None =
-    ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., warps: int | None = ...,
-    stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ...,
-    cold: bool | None = ..., timeline: str | PathLike[str] | None = ..., published: bool | None
-    = ..., ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory:
-    str | None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile:
-    int | None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None =
-    ..., rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str |
-    None = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None =
-    ..., search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
-    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
-    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
-    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
-    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
-    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
-    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
-    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
-    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
-    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
-    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
-    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
-    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
-    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
-    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
-    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
-    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
-    kernel_us: float | None = ..., pack: str | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., constant: str |
+    Sequence[str] | None = ..., warps: int | None = ..., stages: int | None = ..., arch: str |
+    None = ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ..., timeline: str
+    | PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ...,
+    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
+    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
+    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
+    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
+    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
+    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
+    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
+    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
+    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
+    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
+    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
+    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
+    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
+    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
+    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
+    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
+    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
+    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
+    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
+    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -533,8 +534,8 @@ def run(
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
-        tune: time so many of the plans that the model offers and take the fastest; MCFuser's paper: 8
-        split: a network's parts, as plan has them (default the whole by model; else, or where that refuses, followed)
+        tune: time so many of the plans that the model offers and take the fastest; of a network, for each kernel; MCFuser's paper: 8
+        split: a network's parts, as plan has them (default the whole by model, on a GPU by our planner; else, or where that refuses, followed)
         profile: of a network: a line a kernel: predicted, measured, bytes, share of the roof
         trace: of a network: when each kernel ran, for Perfetto and chrome://tracing
         beside: of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing (default python3)

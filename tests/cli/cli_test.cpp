@@ -606,6 +606,20 @@ TEST(Command, ReproducesMcfusersTables) {
   }
 }
 
+TEST(Command, CountsFlashFusersSpaceByReading) {
+  const Folder folder;
+  const json j = document({"reproduce", "flashfuser/table3", "--out", folder.path("out")});
+  EXPECT_TRUE(j["holds"]) << j["reason"];
+  // By hand: 41 schedules, 5^4 cluster sizes; 16 x 1024 x 256 x 256 tiles, of which 5 x 11 x 9 x 9
+  // divide.
+  EXPECT_EQ(j["compared"][0]["ours"], 41. * 625 * 16 * 1024 * 256 * 256);
+  EXPECT_EQ(j["compared"][1]["ours"], 41. * 625 * 5 * 11 * 9 * 9);
+  // 140 cluster sizes: of each k (15, 10, 6, 3, 1 pairs of m and n), as many l as are no smaller.
+  EXPECT_EQ(j["compared"][2]["ours"], 41. * (15 * 5 + 10 * 4 + 6 * 3 + 3 * 2 + 1) * 4455);
+  EXPECT_EQ(j["compared"][3]["ours"], 26. * 140 * 4455);
+  EXPECT_EQ(j["compared"][4]["ours"], 16. * 140 * 4455);
+}
+
 TEST(Command, ReproducesFig8InSmall) {
   const Folder folder;
   const Outcome o = tilewright_command(

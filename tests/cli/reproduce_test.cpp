@@ -42,7 +42,8 @@ TEST(Experiments, EveryTableAndResultsFigureHasAnEntryWithItsStatus) {
                          "mcfuser/table4",       "mcfuser/fig2",           "mcfuser/fig7",
                          "mcfuser/fig8",         "mcfuser/fig9",           "mcfuser/fig10",
                          "mcfuser/fig11",        "fusionstitching/table1", "fusionstitching/table2",
-                         "fusionstitching/fig1", "fusionstitching/fig7"})
+                         "fusionstitching/fig1", "fusionstitching/fig7",   "flashfuser/table3",
+                         "flashfuser/speedups"})
     EXPECT_TRUE(by_id.contains(id)) << id;
   const std::set<std::string> statuses{"analysis", "simulation", "recorded", "measurement",
                                          "needs"};

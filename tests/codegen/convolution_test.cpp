@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/base/format.h"
+#include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/worked.h"
@@ -148,6 +149,89 @@ TEST(Convolutions, ChainsDrawnAtRandom) {
   for (std::size_t i = 0; i < all.size(); ++i)
     EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i]), 1e-5)
         << "seed " << kSeed << ": " << all[i].workload << " " << all[i].tree << " " << all[i].tiles;
+}
+
+/// Depthwise convolutions and poolings at random: steps, dilations, edges, images narrower than a
+/// vector and wider than several.
+std::string drawn_strip(std::mt19937& random, bool f64) {
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  const int c = draw(1, 5), size = draw(1, 5), step = draw(1, 4), apart = draw(1, 2);
+  const int h = draw(1, 9), w = draw(1, 70), pad = draw(0, size * apart);
+  const int rows = (h - 1) / step + 1, columns = (w - 1) / step + 1;
+  const std::string at = formatted("x[c,{0}*y+{1}*r-{2},{0}*j+{1}*s-{2}]", step, apart, pad);
+  const std::string op = draw(0, 2) == 0   ? "d[c,y,j] max= " + at
+                         : draw(0, 1) == 0 ? "d[c,y,j] += " + at + " * k[c,r,s]"
+                                           : "d[c,y,j] += " + at;
+  return formatted(
+      "name: strip\ndtype: {}\nloops: {{c: {}, y: {}, j: {}, r: {}, s: {}}}\n"
+      "tensors: {{x: [{}, {}, {}], k: [c, r, s], b: [c], d: [c, y, j], e: [c, y, j]}}\n"
+      "operators:\n  - d: {}\n  - e: e[c,y,j] = relu(d[c,y,j] + b[c] * k[c,0,0])\n",
+      f64 ? "f64" : "f32", c, rows, columns, size, size, c, h, w, op);
+}
+
+TEST_P(OnEveryIsa, StripsWithStepsAndEdges) {
+  constexpr std::uint32_t kSeed = 24;
+  if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
+  std::mt19937 random(kSeed);
+  for (const bool f64 : {false, true}) {
+    std::vector<cpu::Source> sources;
+    std::vector<Schedule> schedules;
+    std::vector<std::string> texts;
+    for (int i = 0; i < 12; ++i) {
+      texts.push_back(drawn_strip(random, f64));
+      auto w = std::make_shared<const Workload>(workload_from_yaml(texts.back(), "strip"));
+      const auto tile = [&](const char* loop, std::int64_t most) {
+        return std::min(most, w->loop(*w->find_loop(loop)).extent);
+      };
+      const std::string tree =
+          i % 2 == 0 ? formatted("c/{} y/{} ( C.d C.e )", tile("c", 2), tile("y", 3))
+                     : formatted("y/{} j/{} ( C.d C.e )", tile("y", 3), tile("j", 21));
+      auto s = resolve(Plan{.kernels = {{.tree = parse_tree(tree)}}}, w,
+                       testing::cached(*testing::worked_machine("scratchpad:4M")));
+      ASSERT_TRUE(s.ok()) << s.reason();
+      schedules.push_back(std::move(s).value());
+      sources.push_back(
+          cpu::emit(schedules.back(), {.isa = GetParam(), .prefix = "k" + std::to_string(i)})
+              .value());
+    }
+    auto kernels = cpu::build_all(sources, {.optimisation = "-O1"});
+    ASSERT_TRUE(kernels.ok()) << kernels.reason();
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const Workload& w = *schedules[i].workload;
+      EXPECT_LT(
+          f64 ? error_of<double>(w, kernels.value()[i]) : error_of<float>(w, kernels.value()[i]),
+          f64 ? 1e-13 : 1e-5)
+          << "seed " << kSeed << ", drawn " << i << ":\n"
+          << texts[i];
+    }
+  }
+}
+
+TEST(Convolutions, WeightsThatNeverChangeArePackedOnce) {
+  for (const Case& c : {cases()[0], cases()[7], cases()[9]}) {
+    const Schedule s = schedule_of(c, true);
+    const Workload& w = *s.workload;
+    const bool f64 = c.workload.find("f64") != std::string::npos;
+    const auto source = cpu::emit(s, {.constant = {"W1", "W2"}});
+    ASSERT_TRUE(source.ok()) << source.reason();
+    ASSERT_GT(source->kept_bytes, 0) << c.workload;
+    auto kernel = cpu::build(*source, {.optimisation = "-O0"});
+    ASSERT_TRUE(kernel.ok()) << kernel.reason();
+    const TensorValues inputs = random_inputs(w, 9);
+    const auto error = [&](auto arrays) {
+      std::vector<std::byte> kept(static_cast<std::size_t>(source->kept_bytes));
+      kernel.value().prepare(arrays.pointers(), kept.data());
+      kernel.value().run(arrays.pointers(), kept.data());
+      return testing::worst_error(w, arrays, evaluate(w, inputs));
+    };
+    EXPECT_LT(
+        f64 ? error(testing::Arrays<double>(w, inputs)) : error(testing::Arrays<float>(w, inputs)),
+        f64 ? 1e-13 : 1e-5)
+        << c.workload;
+  }
+  EXPECT_THROW((void)cpu::emit(schedule_of(cases()[0], true), {.constant = {"M"}}), InputError);
 }
 
 TEST(Convolutions, CopyWhatExactCountsWithHalosComputedAgain) {

@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
-#include <yaml-cpp/yaml.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <yaml-cpp/yaml.h>
 
 #include "core/plan/file.h"
 
@@ -32,7 +32,7 @@ std::vector<std::string> operator_texts(const Workload& w) {
 using Texts = std::vector<std::string>;
 
 TEST(Builtin, EveryRecordHolds) {
-  EXPECT_EQ(builtin_workloads().size(), 43u + 12 + 8 + 12 + 9 + 11 + 10 + 8 + 8);
+  EXPECT_EQ(builtin_workloads().size(), 43u + 12 + 8 + 12 + 9 + 10 + 8 + 8 + 11);
   for (const BuiltinWorkload& b : builtin_workloads()) {
     SCOPED_TRACE(b.name);
     EXPECT_FALSE(b.summary.empty());
@@ -110,11 +110,27 @@ TEST(Builtin, GemmChain) {
   EXPECT_EQ(g7.loop(*g7.find_loop("m")).extent, 208);
 }
 
-TEST(Builtin, GatedFfn) {
+TEST(Builtin, GatedFeedForwardLayer) {
   EXPECT_EQ(operator_texts(named_workload("gated-ffn:batch=2")),
-            (Texts{"up: U[b,m,l] += A[b,m,k] * B[b,k,l]", "gate: G[b,m,l] += A[b,m,k] * F[b,k,l]",
-                   "silu: H[b,m,l] = U[b,m,l] * G[b,m,l] * sigmoid(G[b,m,l])",
+            (Texts{"gate: G[b,m,l] += A[b,m,k] * B[b,k,l]", "up: U[b,m,l] += A[b,m,k] * V[b,k,l]",
+                   "gated: H[b,m,l] = G[b,m,l] * sigmoid(G[b,m,l]) * U[b,m,l]",
                    "down: E[b,m,n] += H[b,m,l] * D[b,l,n]"}));
+}
+
+/// FlashFuser's n is the chain's l and its l the chain's n.
+TEST(Builtin, FlashFusersRows) {
+  const auto extents = [](const char* name, const Texts& loops) {
+    const Workload w = named_workload(name);
+    EXPECT_EQ(w.dtype(), DType::f16);
+    std::vector<std::int64_t> out;
+    for (const std::string& l : loops) out.push_back(w.loop(*w.find_loop(l)).extent);
+    return out;
+  };
+  using Extents = std::vector<std::int64_t>;
+  EXPECT_EQ(extents("flashfuser/G5", {"m", "l", "k", "n"}), (Extents{128, 16384, 4096, 4096}));
+  EXPECT_EQ(extents("flashfuser/S3", {"m", "l", "k", "n"}), (Extents{128, 11008, 4096, 4096}));
+  EXPECT_EQ(extents("flashfuser/C8", {"ic", "h", "w", "oc1", "oc2", "r1", "r2"}),
+            (Extents{512, 7, 7, 512, 2048, 3, 1}));
 }
 
 TEST(Builtin, Attention) {
@@ -290,8 +306,8 @@ TEST(Builtin, BadNames) {
 }
 
 TEST(Builtin, ReadsAFile) {
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / ("tilewright_" + std::to_string(getpid()) + ".yaml");
+  const std::filesystem::path file = std::filesystem::temp_directory_path() /
+                                     ("tilewright_" + std::to_string(getpid()) + ".yaml");
   std::ofstream(file) << to_yaml(named_workload("chimera/G2"));
   EXPECT_EQ(named_workload(file.string()), named_workload("chimera/G2"));
   std::ofstream(file) << "loops: {m: 0}\noperators: []\n";

@@ -22,6 +22,7 @@ const std::map<std::string, std::vector<std::string>> kSizes = {
     {"gemm", {"m=67,n=53,k=190", "m=3,n=130,k=4099"}},
     {"gemm-chain", {"m=61,n=40,k=48,l=131", "m=33,n=35,k=20,l=64,relu=1,batch=3"}},
     {"gemm-chain3", {"m=40,n=33,k=37,l=60,p=31"}},
+    {"gated-ffn", {"m=40,n=33,k=37,l=60", "m=21,n=35,k=20,l=64,batch=3"}},
     {"attention",
      {"heads=2,m=40,l=130,k=16,n=24", "m=70,l=96,k=64,n=16,scale=1",
       "m=33,l=140,k=32,n=20,online=1", "heads=6,groups=3,m=20,l=70,k=16,n=24",

@@ -173,7 +173,7 @@ void set_parameters(Named& n, std::string_view name, std::string_view text) {
                     .problem = "is unknown" + hint,
                     .accepted = join(known) +
                                 ", a row (chimera/G1..G12, chimera/C1..C8, mcfuser/G1..G12, "
-                                "mcfuser/S1..S9, flashfuser/G1..G10, flashfuser/S1..S8, flashfuser/C1..C8, se-module/M0..M9, bert-large), or a .yaml or .onnx file"});
+                                "mcfuser/S1..S9, se-module/M0..M9, bert-large), or a .yaml or .onnx file"});
 }
 
 }  // namespace

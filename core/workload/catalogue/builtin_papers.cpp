@@ -80,34 +80,56 @@ constexpr std::array kFuserAttention = {
     FuserRow{"S9", 1, 1024, 512, 64, 64},
 };
 
-// FlashFuser's tables of GEMM chains and gated FFNs: its N is our l, its L our n.
+// FlashFuser's own columns: its N is our l, its L our n.
+struct FlashRow {
+  const char* name;
+  std::int64_t m, n, k, l;
+};
+
+// FlashFuser, the table of GEMM chains.
 constexpr std::array kFlashGemm = {
-    FuserRow{"G1", 1, 128, 512, 32, 256},     FuserRow{"G2", 1, 128, 256, 512, 64},
-    FuserRow{"G3", 1, 128, 512, 416, 256},    FuserRow{"G4", 1, 128, 3072, 768, 768},
-    FuserRow{"G5", 1, 128, 16384, 4096, 4096}, FuserRow{"G6", 1, 128, 4096, 1024, 1024},
-    FuserRow{"G7", 1, 128, 768, 768, 768},    FuserRow{"G8", 1, 128, 8192, 2048, 2048},
-    FuserRow{"G9", 1, 128, 2048, 512, 512},   FuserRow{"G10", 1, 128, 1536, 384, 384},
+    FlashRow{"G1", 128, 512, 32, 256},      FlashRow{"G2", 128, 256, 512, 64},
+    FlashRow{"G3", 128, 512, 416, 256},     FlashRow{"G4", 128, 3072, 768, 768},
+    FlashRow{"G5", 128, 16384, 4096, 4096}, FlashRow{"G6", 128, 4096, 1024, 1024},
+    FlashRow{"G7", 128, 768, 768, 768},     FlashRow{"G8", 128, 8192, 2048, 2048},
+    FlashRow{"G9", 128, 2048, 512, 512},    FlashRow{"G10", 128, 1536, 384, 384},
 };
+
+// FlashFuser, the table of gated feed-forward layers.
 constexpr std::array kFlashGated = {
-    FuserRow{"S1", 1, 128, 8192, 3072, 3072},  FuserRow{"S2", 1, 128, 5632, 2048, 2048},
-    FuserRow{"S3", 1, 128, 11008, 4096, 4096}, FuserRow{"S4", 1, 128, 8192, 2048, 2048},
-    FuserRow{"S5", 1, 128, 11008, 2048, 2048}, FuserRow{"S6", 1, 128, 8960, 1536, 1536},
-    FuserRow{"S7", 1, 128, 9728, 2560, 2560},  FuserRow{"S8", 1, 128, 3072, 1024, 1024},
+    FlashRow{"S1", 128, 8192, 3072, 3072},  FlashRow{"S2", 128, 5632, 2048, 2048},
+    FlashRow{"S3", 128, 11008, 4096, 4096}, FlashRow{"S4", 128, 8192, 2048, 2048},
+    FlashRow{"S5", 128, 11008, 2048, 2048}, FlashRow{"S6", 128, 8960, 1536, 1536},
+    FlashRow{"S7", 128, 9728, 2560, 2560},  FlashRow{"S8", 128, 3072, 1024, 1024},
 };
+
+// FlashFuser, the table of convolution chains; all of stride 1.
 constexpr std::array kFlashConv = {
-    ConvRow{"C1", 64, 56, 56, 256, 64, 1, 1, 1, 1},   ConvRow{"C2", 128, 28, 28, 512, 128, 1, 1, 1, 1},
-    ConvRow{"C3", 256, 14, 14, 1024, 256, 1, 1, 1, 1}, ConvRow{"C4", 512, 7, 7, 2048, 512, 1, 1, 1, 1},
-    ConvRow{"C5", 64, 56, 56, 64, 256, 1, 1, 3, 1},   ConvRow{"C6", 128, 28, 28, 128, 512, 1, 1, 3, 1},
-    ConvRow{"C7", 256, 14, 14, 256, 1024, 1, 1, 3, 1}, ConvRow{"C8", 512, 7, 7, 512, 2048, 1, 1, 3, 1},
+    ConvRow{"C1", 64, 56, 56, 256, 64, 1, 1, 1, 1},
+    ConvRow{"C2", 128, 28, 28, 512, 128, 1, 1, 1, 1},
+    ConvRow{"C3", 256, 14, 14, 1024, 256, 1, 1, 1, 1},
+    ConvRow{"C4", 512, 7, 7, 2048, 512, 1, 1, 1, 1},
+    ConvRow{"C5", 64, 56, 56, 64, 256, 1, 1, 3, 1},
+    ConvRow{"C6", 128, 28, 28, 128, 512, 1, 1, 3, 1},
+    ConvRow{"C7", 256, 14, 14, 256, 1024, 1, 1, 3, 1},
+    ConvRow{"C8", 512, 7, 7, 512, 2048, 1, 1, 3, 1},
 };
 
-std::map<std::string, std::int64_t> sizes_of(const ConvRow& r) {
-  return {{"ic", r.ic}, {"h", r.h}, {"w", r.w}, {"oc1", r.oc1}, {"oc2", r.oc2},
-          {"st1", r.st1}, {"st2", r.st2}, {"k1", r.k1}, {"k2", r.k2}};
-}
-
-std::map<std::string, std::int64_t> sizes_of(const FuserRow& r) {
-  return {{"batch", r.batch}, {"m", r.m}, {"n", r.h}, {"k", r.k}, {"l", r.n}};
+Row conv_row(std::string name, const ConvRow& r, std::string source, DType dtype) {
+  return {std::move(name),
+          "conv-chain",
+          "convolution chain",
+          std::move(source),
+          dtype,
+          {{"ic", r.ic},
+           {"h", r.h},
+           {"w", r.w},
+           {"oc1", r.oc1},
+           {"oc2", r.oc2},
+           {"st1", r.st1},
+           {"st2", r.st2},
+           {"k1", r.k1},
+           {"k2", r.k2}}};
 }
 
 }  // namespace
@@ -119,25 +141,32 @@ std::vector<Row> paper_rows() {
                    std::string("GEMM chain of ") + r.network, "Chimera, table IV", DType::f32,
                    {{"batch", r.batch}, {"m", r.m}, {"n", r.n}, {"k", r.k}, {"l", r.l}}});
   for (const ConvRow& r : kChimeraConv)
-    out.push_back({std::string("chimera/") + r.name, "conv-chain", "convolution chain",
-                   "Chimera, table V", DType::f32,
-                   sizes_of(r)});
+    out.push_back(conv_row(std::string("chimera/") + r.name, r, "Chimera, table V", DType::f32));
   for (const FuserRow& r : kFuserGemm)
     out.push_back({std::string("mcfuser/") + r.name, "gemm-chain", "GEMM chain",
-                   "MCFuser, table II", DType::f16, sizes_of(r)});
+                   "MCFuser, table II", DType::f16,
+                   {{"batch", r.batch}, {"m", r.m}, {"n", r.h}, {"k", r.k}, {"l", r.n}}});
   for (const FuserRow& r : kFuserAttention)
     out.push_back({std::string("mcfuser/") + r.name, "attention", "self-attention",
                    "MCFuser, table III", DType::f16,
                    {{"heads", r.batch}, {"m", r.m}, {"n", r.h}, {"k", r.k}, {"l", r.n}}});
-  for (const FuserRow& r : kFlashGemm)
-    out.push_back({std::string("flashfuser/") + r.name, "gemm-chain", "GEMM chain",
-                   "FlashFuser, table of GEMM chains", DType::f16, sizes_of(r)});
-  for (const FuserRow& r : kFlashGated)
-    out.push_back({std::string("flashfuser/") + r.name, "gated-ffn", "gated feed-forward network",
-                   "FlashFuser, table of gated FFNs", DType::f16, sizes_of(r)});
+  for (const FlashRow& r : kFlashGemm)
+    out.push_back({std::string("flashfuser/") + r.name,
+                   "gemm-chain",
+                   "GEMM chain",
+                   "FlashFuser, the table of GEMM chains",
+                   DType::f16,
+                   {{"m", r.m}, {"n", r.l}, {"k", r.k}, {"l", r.n}}});
+  for (const FlashRow& r : kFlashGated)
+    out.push_back({std::string("flashfuser/") + r.name,
+                   "gated-ffn",
+                   "gated feed-forward layer",
+                   "FlashFuser, the table of gated feed-forward layers",
+                   DType::f16,
+                   {{"m", r.m}, {"n", r.l}, {"k", r.k}, {"l", r.n}}});
   for (const ConvRow& r : kFlashConv)
-    out.push_back({std::string("flashfuser/") + r.name, "conv-chain", "convolution chain",
-                   "FlashFuser, table of convolution chains", DType::f16, sizes_of(r)});
+    out.push_back(conv_row(std::string("flashfuser/") + r.name, r,
+                           "FlashFuser, the table of convolution chains", DType::f16));
   return out;
 }
 

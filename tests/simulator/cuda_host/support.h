@@ -25,19 +25,23 @@ inline std::string contents(const std::string& path) {
   return text.str();
 }
 
-inline Header device_header() {
-  return {"tilewright_device.h", contents("codegen/cuda/device/tilewright_device.h")};
+inline Header device_header(const std::string& name = "tilewright_device.h") {
+  return {name, contents("codegen/cuda/device/" + name)};
 }
 
-/// A .cu file of this folder, built for the kernels that it names in `names`.
+/// A .cu file of this folder, built for the kernels that it names in `names`; `more`: device
+/// headers that it includes beside tilewright_device.h.
 struct Built {
   std::string text;
   Module module;
 
-  Built(const std::string& file, const std::vector<std::string>& names)
+  Built(const std::string& file, const std::vector<std::string>& names,
+        const std::vector<std::string>& more = {})
       : text(contents("tests/simulator/cuda_host/" + file)) {
-    auto result = Module::build(
-        {.file_name = file, .text = text, .headers = {device_header()}, .kernels = names});
+    std::vector<Header> headers = {device_header()};
+    for (const std::string& name : more) headers.push_back(device_header(name));
+    auto result =
+        Module::build({.file_name = file, .text = text, .headers = headers, .kernels = names});
     EXPECT_TRUE(result) << (result ? "" : result.reason());
     if (result) module = *result;
   }

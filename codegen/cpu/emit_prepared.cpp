@@ -1,0 +1,135 @@
+// Left operands that are the same in every run: packed once, as `convolve` takes them, into memory
+// that the kernel keeps.
+#include <algorithm>
+#include <set>
+
+#include "codegen/cpu/window_depth.h"
+
+namespace tilewright::cpu {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 34;
+/// A group of rows and the next one are in the second cache together: larger ones would come from
+/// memory again for every row of points, and packing them beside is faster.
+constexpr std::int64_t kMostGroup = 192 << 10;
+
+}  // namespace
+
+/// Whether the operand lies at home, never changes, and steps of this compute's depth follow one
+/// another when the whole depth is packed.
+bool KernelEmitter::can_prepare(NodeId id, const Window& x, const SymRanges& ranges) const {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
+  const BufferId in_a = buffer_of_input(n, x.left);
+  if (!p_.constant[a.tensor.index()] || !is_plain(in_a) || !packed_[in_a.index()].empty() ||
+      buffer(in_a).role != BufferRole::input)
+    return false;
+  std::set<LoopId> loops;
+  for (const Affine& index : a.index) {
+    const auto loop = index.plain_loop();
+    if (!loop || !loops.insert(*loop).second) return false;
+  }
+  bool outermost = true;
+  for (int l : x.depth) {
+    const SymRange& r = range(ranges, n.op, l);
+    const std::int64_t extent = p_.workload().loop(op.loops[static_cast<std::size_t>(l)]).extent;
+    if (extent == 1) continue;
+    const bool whole = r.lo == number(0) && r.hi.is_constant() && r.hi.constant == extent;
+    if (!whole && !outermost) return false;
+    outermost = false;
+  }
+  return true;
+}
+
+/// "where it is packed, elements from one group of rows to the next", for convolve; empty: it is
+/// not prepared. Rows that begin within a group find nothing there, and are packed as ever.
+std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_t group,
+                                         const Surroundings& s, const SymRanges& ranges) {
+  if (!can_prepare(id, x, ranges)) return "";
+  const ScheduleNode& n = k_.node(id);
+  const Workload& w = p_.workload();
+  const Operator& op = w.op(n.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
+  const auto extent = [&](int l) {
+    return l < 0 ? 1 : w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
+  };
+  std::vector<int> others;  // their iterations have panels of their own
+  for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
+    if (l != x.rows && has_loop(a, op.loops[static_cast<std::size_t>(l)]) &&
+        std::ranges::find(x.depth, l) == x.depth.end())
+      others.push_back(l);
+  std::int64_t steps = 1, panels = 1;
+  for (int l : x.depth) steps *= extent(l);
+  for (int l : others) panels *= extent(l);
+  const std::int64_t panel = ceil_div(extent(x.rows), group) * group * steps;
+  const auto elements = checked_mul(panel, panels);
+  if (!elements || *elements > kMostElements) return "";
+  if (!x.direct && group * steps * p_.element_bytes > kMostGroup) return "";
+
+  Prepared& made = prepared_[id];
+  if (made.elements == 0) made.offset = p_.kept, made.elements = *elements, p_.kept += *elements;
+  const std::string kept = std::to_string(w.tensors().size());
+  const auto at = [&](const std::string& number, int l) {
+    const std::string low = l < 0 ? "0" : "(" + s.at[static_cast<std::size_t>(l)] + ")";
+    return number == "0" ? low : "(" + number + ") * " + std::to_string(extent(l)) + " + " + low;
+  };
+  std::string number = "0", step = "0";
+  for (int l : others) number = at(number, l);
+  for (int l : x.depth) step = at(step, l);
+  const std::string row = x.rows < 0 ? "0" : "(" + s.at[static_cast<std::size_t>(x.rows)] + ")";
+  const std::string width = std::to_string(group);
+
+  // The text that packs all of it.
+  Lines text(1);
+  const auto strides = home_strides(a.tensor);
+  std::string from;
+  const auto loop = [&](int l, const std::string& name) {
+    text.open("for (int64_t " + name + " = 0; " + name + " < " + std::to_string(extent(l)) +
+              "; ++" + name + ")");
+  };
+  const auto add = [&](int l, const std::string& name) {
+    from += times(loop_stride(a, op.loops[static_cast<std::size_t>(l)], strides), name) + " + ";
+  };
+  text.open("");
+  text.comment(w.tensor(a.tensor).name + " by groups of " + op.name + "'s rows");
+  text.line("const Real* const from = static_cast<const Real*>(tensors[" +
+            std::to_string(a.tensor.value) + "]);");
+  text.line("Real* to = static_cast<Real*>(tensors[" + kept + "]) + " +
+            std::to_string(made.offset) + ";");
+  int opened = 2;
+  for (int l : others) loop(l, "l" + std::to_string(l)), add(l, "l" + std::to_string(l)), ++opened;
+  text.open("for (int64_t g = 0; g < " + std::to_string(extent(x.rows)) + "; g += " + width + ")");
+  for (int l : x.depth) loop(l, "l" + std::to_string(l)), add(l, "l" + std::to_string(l)), ++opened;
+  if (x.rows >= 0) add(x.rows, "(g + i)");
+  text.line("for (int64_t i = 0; i < " + width + "; ++i) *to++ = g + i < " +
+            std::to_string(extent(x.rows)) + " ? from[" + from + "0] : Real(0);");
+  for (; opened > 0; --opened) text.close();
+  made.text = text.text();
+
+  const std::string first = "static_cast<const Real*>(tensors[" + kept + "]) + " +
+                            std::to_string(made.offset) + " + " + std::to_string(panel) + " * (" +
+                            number + ") + " + row + " * " + std::to_string(steps) + " + " + width +
+                            " * (" + step + ")";
+  const std::string aligned = row == "0" || row == "(0)" ? "" : row + " % " + width + " == 0 ? ";
+  return aligned + first + (aligned.empty() ? "" : " : nullptr") + ", " +
+         std::to_string(group * steps);
+}
+
+/// Whether points, a vector of which a plain product has as its columns, leave more lanes idle than
+/// rows do that are packed already.
+bool KernelEmitter::wastes_lanes(NodeId id, const Window& x, const SymRanges& ranges) const {
+  constexpr double kTurned = 1.06;  // what it costs to turn vectors of rows into rows of points
+  const OpId op = k_.node(id).op;
+  if (p_.micro_kernel || !can_prepare(id, x, ranges)) return false;
+  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
+  const auto waste = [&](std::int64_t n) {
+    return static_cast<double>(ceil_div(n, lanes) * lanes) / static_cast<double>(n);
+  };
+  const std::int64_t rows = x.rows < 0 ? 1 : range(ranges, op, x.rows).most;
+  const std::int64_t points =
+      range(ranges, op, x.columns).most * (x.outer < 0 ? 1 : range(ranges, op, x.outer).most);
+  return waste(points) > kTurned * waste(rows);
+}
+
+}  // namespace tilewright::cpu

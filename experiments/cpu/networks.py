@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Networks and drawn layers on this machine's processor beside onnxruntime, and predicted seconds by kernel.
+
+    experiments/cpu/networks.py --tilewright build/tilewright --machine host.yaml --out networks.json [FILE.onnx ...]
+
+Files: those given, else the light models in the onnx package's wheel. Drawn: convolutional layers by seed
+(--drawn N), each a file of its own: plain, strided, dilated, grouped, depthwise with multipliers, 1 x 1, odd
+sizes, batches of one to eight, poolings, with or without a bias and an activation. Each file runs --rounds times
+as `tilewright run FILE --profile` with --beside this Python, so that ours and onnxruntime's runs take turns, on
+one and on two threads. Of the rounds the least seconds of each side are compared: what else the machine does
+only adds. Load averages before and after stand beside every row. `--machine`: of `tilewright calibrate -o`.
+Needs onnx, onnxruntime and numpy.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+NAMES = ("squeezenet", "shufflenet", "resnet50", "inception_v1", "densenet121", "vgg19")
+
+
+def layer(seed):
+    """A drawn layer as a model."""
+    rng = numpy.random.default_rng([seed, 24])
+
+    def pick(*values):
+        return values[int(rng.integers(len(values)))]
+
+    form = pick("plain", "plain", "strided", "dilated", "grouped", "depthwise", "depthwise", "point", "point", "pool")
+    batch = pick(1, 1, 1, 2, 4, 8)
+    side = int(rng.integers(7, 57 if batch < 4 else 29))
+    channels, out = int(rng.integers(3, 257)), int(rng.integers(8, 257))
+    size, stride, dilation, groups = pick(3, 3, 5, 7), 1, 1, 1
+    if form == "strided":
+        stride = 2
+    if form == "dilated":
+        dilation, size = pick(2, 3), 3
+    if form == "grouped":
+        groups = pick(2, 4, 8)
+        channels, out = groups * int(rng.integers(4, 33)), groups * int(rng.integers(4, 33))
+    if form == "depthwise":
+        groups, stride, size = channels, pick(1, 2), pick(3, 5)
+        out = channels * pick(1, 1, 1, 2)
+    if form == "point":
+        size, stride = 1, pick(1, 1, 2)
+    pad = dilation * (size - 1) // 2
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, channels, side, side])
+    weights = []
+    shape = dict(kernel_shape=[size, size], strides=[stride] * 2, pads=[pad] * 4)
+    if form == "pool":
+        size = pick(2, 3)
+        pad = pick(0, size // 2)
+        nodes = [helper.make_node(pick("MaxPool", "AveragePool"), ["x"], ["y"], kernel_shape=[size, size],
+                                  strides=[pick(1, 2)] * 2, pads=[pad] * 4)]
+    else:
+        drawn = rng.uniform(-1, 1, [out, channels // groups, size, size]) / math.sqrt(channels // groups * size * size)
+        weights.append(numpy_helper.from_array(drawn.astype("f4"), "w"))
+        inputs = ["x", "w"]
+        if pick(0, 1):
+            weights.append(numpy_helper.from_array(rng.uniform(-1, 1, [out]).astype("f4"), "b"))
+            inputs.append("b")
+        relu = pick(0, 1)
+        nodes = [helper.make_node("Conv", inputs, ["c" if relu else "y"], group=groups,
+                                  dilations=[dilation] * 2, **shape)]
+        if relu:
+            nodes.append(helper.make_node("Relu", ["c"], ["y"]))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, f"{form}_{seed}", [x], [y], weights)
+    return onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+
+def run(a, path, threads):
+    command = [a.tilewright, "run", path, "--machine", a.machine, "--profile", "--json", "--threads", str(threads),
+               "--seconds", str(a.seconds), "--beside", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        return json.loads(done.stdout)
+    except json.JSONDecodeError:
+        return {"reason": done.stderr.strip() or f"exit {done.returncode}"}
+
+
+def row(a, path, name, threads):
+    """One file on so many threads: the least seconds of each side, and the prediction of the quietest round."""
+    load = os.getloadavg()[0]
+    rounds = [run(a, path, threads) for _ in range(a.rounds)]
+    wrong = [r for r in rounds if not r.get("verified") or not r.get("onnxruntime", {}).get("available")]
+    if wrong:
+        return {"name": name, "threads": threads, "reason": str(wrong[0].get("reason") or wrong[0]["onnxruntime"])}
+    quiet = min(rounds, key=lambda r: r["seconds_min"])
+    ours, theirs = quiet["seconds_min"], min(r["onnxruntime"]["seconds_min"] for r in rounds)
+    return {"name": name, "threads": threads, "seconds": ours, "onnxruntime_seconds": theirs, "ratio": ours / theirs,
+            "ratios_of_medians": [r["onnxruntime"]["ratio"] for r in rounds],
+            "gflops": quiet["flops"] / ours * 1e-9, "kernels": quiet["compiled"],
+            "packed_once_bytes": sum(k.get("packed_once_bytes", 0) for k in quiet["profile"]),
+            "prediction": quiet["prediction"], "load": [load, os.getloadavg()[0]]}
+
+
+def geomean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def summary(rows, kind, threads):
+    all_rows = [r for r in rows if r["kind"] == kind and r["threads"] == threads]
+    good = [r for r in all_rows if "ratio" in r]
+    if not good:
+        return None
+    worst = max(good, key=lambda r: r["ratio"])
+    predicted = [r for r in good if r["prediction"]]
+    kernels = sum(r["prediction"]["kernels"] for r in predicted)
+    return {"kind": kind, "threads": threads, "files": len(all_rows), "failed": len(all_rows) - len(good),
+            "geomean_ratio": geomean([r["ratio"] for r in good]),
+            "worst_ratio": worst["ratio"], "worst": worst["name"],
+            "mean_error_of_kernels": sum(r["prediction"]["mean_error"] * r["prediction"]["kernels"]
+                                         for r in predicted) / kernels if kernels else None,
+            "mean_error_by_seconds": sum(r["prediction"]["mean_error_by_seconds"] for r in predicted)
+            / len(predicted) if predicted else None}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("files", nargs="*")
+    p.add_argument("--tilewright", default="build/tilewright")
+    p.add_argument("--machine", default="host")
+    p.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--seconds", type=float, default=0.5, help="of timing, each side and round")
+    p.add_argument("--drawn", type=int, default=24, help="layers")
+    p.add_argument("--seed", type=int, default=1, help="of the first drawn layer")
+    p.add_argument("--out")
+    a = p.parse_args()
+    light = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
+    files = a.files or [os.path.join(light, f"light_{name}.onnx") for name in NAMES]
+    with tempfile.TemporaryDirectory() as folder:
+        work = [("network", f, os.path.basename(f)) for f in files]
+        for seed in range(a.seed, a.seed + a.drawn):
+            model = layer(seed)
+            path = os.path.join(folder, model.graph.name + ".onnx")
+            onnx.save(model, path)
+            work.append(("drawn layer", path, model.graph.name))
+        rows = []
+        for kind, path, name in work:
+            for threads in a.threads:
+                r = row(a, path, name, threads)
+                rows.append({"kind": kind, **r})
+                said = (f"{r['ratio']:6.2f} of onnxruntime's  {r['seconds'] * 1e6:10.1f} us  {r['gflops']:6.1f} GFLOP/s"
+                        if "ratio" in r else r["reason"])
+                print(f"{name:26} {threads} thread(s)  {said}", flush=True)
+    sums = [s for kind in ("network", "drawn layer") for t in a.threads if (s := summary(rows, kind, t))]
+    for s in sums:
+        print(f"{s['kind']}s, {s['threads']} thread(s): geomean {s['geomean_ratio']:.2f}, worst "
+              f"{s['worst_ratio']:.2f} ({s['worst']}), {s['failed']} of {s['files']} failed; predicted seconds off by "
+              f"{100 * (s['mean_error_by_seconds'] or 0):.0f} % weighted by seconds, "
+              f"{100 * (s['mean_error_of_kernels'] or 0):.0f} % a kernel")
+    if a.out:
+        with open(a.out, "w") as f:
+            json.dump({"what": "seconds of ours over onnxruntime's, least of the rounds",
+                       "onnxruntime": onnxruntime.__version__, "cores": os.cpu_count(), "machine": a.machine
+                       if not os.path.exists(a.machine) else "calibrated", "rounds": a.rounds,
+                       "seed": a.seed, "summary": sums, "rows": rows}, f, indent=1)
+            f.write("\n")
+
+
+main()

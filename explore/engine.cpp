@@ -1,0 +1,55 @@
+// The page's engine: one command line in, what `tilewright ... --json` prints out, by the same
+// code.
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/parse.h"
+#include "core/base/error.h"
+#include "harness/verb.h"
+
+namespace {
+
+using nlohmann::ordered_json;
+using namespace tilewright;
+
+std::string answer_text;
+
+const std::vector<harness::Verb>& verbs() {
+  static const std::vector<harness::Verb> all = harness::harness_verbs();
+  return all;
+}
+
+/// {"status": as the command's exit status, "answer": its document, or "error": its line}.
+ordered_json answer(const std::string& words) {
+  try {
+    auto arguments = nlohmann::json::parse(words).get<std::vector<std::string>>();
+    const std::string name = arguments.empty() ? "" : arguments.front();
+    for (const harness::Verb& v : verbs()) {
+      if (v.name != name) continue;
+      arguments.erase(arguments.begin());
+      const harness::Answer said = harness::ask(v, cli::parse_arguments(v, arguments).asked);
+      return {{"status", said.ok() ? 0 : 3}, {"answer", said.json}};
+    }
+    throw InputError({.where = "verb", .value = name, .problem = "is no verb"});
+  } catch (const InputError& e) {
+    return {{"status", 2}, {"error", e.what()}};
+  } catch (const std::exception& e) {
+    return {{"status", 1}, {"error", e.what()}};
+  }
+}
+
+}  // namespace
+
+/// Room for a text that the page is about to write.
+extern "C" __attribute__((export_name("room"))) char* room(int bytes) {
+  static std::string text;
+  text.resize(static_cast<std::size_t>(bytes));
+  return text.data();
+}
+
+/// `words`: the command line as a JSON list of texts. Returns the answer's text, which ends with a
+/// zero byte and is valid until the next call.
+extern "C" __attribute__((export_name("ask"))) const char* ask(const char* words, int bytes) {
+  answer_text = answer(std::string(words, static_cast<std::size_t>(bytes))).dump();
+  return answer_text.c_str();
+}
