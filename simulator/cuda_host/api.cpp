@@ -110,6 +110,52 @@ void wmma_multiply(tw_thread* t, float* s, const std::uint32_t* a, const std::ui
   TW_ENTER(t);
   e.wmma_multiply(f, s, a, b, a_transposed != 0, b_transposed != 0, place);
 }
+void mbarriers_made(tw_thread* t) {
+  TW_ENTER(t);
+  e.mbarriers_made(f, place);
+}
+void mbarrier_arrive_expecting(tw_thread* t, void* p, std::uint32_t bytes) {
+  TW_ENTER(t);
+  e.mbarrier_arrive_expecting(f, p, bytes, place);
+}
+void load_box(tw_thread* t, void* shared, const tw_box_map* map, void* mbarrier, int x, int y,
+              int z) {
+  TW_ENTER(t);
+  e.load_box(f, shared, *map, mbarrier, {x, y, z}, place);
+}
+void store_box(tw_thread* t, const tw_box_map* map, const void* shared, int x, int y, int z) {
+  TW_ENTER(t);
+  e.store_box(f, *map, shared, {x, y, z}, place);
+}
+void store_boxes_commit(tw_thread* t) {
+  Fiber& f = *static_cast<Fiber*>(t->fiber);
+  f.owner->engine->store_boxes_commit(f);
+}
+void store_boxes_read(tw_thread* t, int groups) {
+  TW_ENTER(t);
+  e.store_boxes_read(f, groups, place);
+}
+void shared_for_async(tw_thread* t) {
+  TW_ENTER(t);
+  e.shared_for_async(f, place);
+}
+void wgmma_begin(tw_thread* t) {
+  TW_ENTER(t);
+  e.wgmma_begin(f, place);
+}
+void wgmma(tw_thread* t, float* d, int columns, std::uint64_t a, std::uint64_t b, int add,
+           int flags) {
+  TW_ENTER(t);
+  e.wgmma(f, d, columns, a, b, add != 0, flags, place);
+}
+void wgmma_commit(tw_thread* t) {
+  TW_ENTER(t);
+  e.wgmma_commit(f, place);
+}
+void wgmma_wait(tw_thread* t, int groups) {
+  TW_ENTER(t);
+  e.wgmma_wait(f, groups, place);
+}
 
 #undef TW_ENTER
 
@@ -137,6 +183,17 @@ constexpr tw_device_api kTable = {
     .wmma_load_sums = wmma_load_sums,
     .wmma_store_sums = wmma_store_sums,
     .wmma_multiply = wmma_multiply,
+    .mbarriers_made = mbarriers_made,
+    .mbarrier_arrive_expecting = mbarrier_arrive_expecting,
+    .load_box = load_box,
+    .store_box = store_box,
+    .store_boxes_commit = store_boxes_commit,
+    .store_boxes_read = store_boxes_read,
+    .shared_for_async = shared_for_async,
+    .wgmma_begin = wgmma_begin,
+    .wgmma = wgmma,
+    .wgmma_commit = wgmma_commit,
+    .wgmma_wait = wgmma_wait,
 };
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/lowering/gpu/box_map.h"
 
 namespace tilewright::cuda_host {
 
@@ -54,6 +55,7 @@ struct Launch {
   std::string kernel;
   std::vector<int> tensors;  ///< its pointer parameters: indices into the tensors
   bool workspace = false;    ///< one more parameter: the workspace
+  std::vector<lowering::BoxMap> maps = {};  ///< the last parameters; their tensors: indices, too
   std::int64_t blocks = 1;
   int threads = 128;  ///< a block, at most 1024
   std::int64_t shared_bytes = 0;
@@ -80,6 +82,8 @@ enum class Fault : std::uint8_t {
   divergent,         ///< a warp's threads at different collectives
   deadlock,          ///< all threads wait, or max_seconds have passed
   mbarrier_misuse,
+  not_fenced,    ///< read asynchronously without shared_for_async after the store
+  wgmma_misuse,  ///< sums that were not waited for, or begun without wgmma_begin
   bad_argument,  ///< a barrier id, a valid count, an operand that was loaded otherwise
 };
 std::string_view name_of(Fault fault);  ///< "out of bounds", "race", ...
@@ -135,6 +139,8 @@ struct LaunchCounts {
   std::vector<TensorBytes> tensors;  ///< by tensor; the workspace last
   std::int64_t shared_read = 0, shared_written = 0;
   std::int64_t ldmatrix = 0, mma = 0, wmma = 0, shuffles = 0, warp_syncs = 0;  ///< warps
+  std::int64_t wgmma = 0;  ///< warpgroups
+  std::int64_t boxes = 0;  ///< load_box and store_box
   std::int64_t block_barriers = 0;  ///< block_sync and barrier, completed
   std::int64_t grid_syncs = 0;
   std::int64_t mbarrier_phases = 0;

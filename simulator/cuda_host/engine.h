@@ -1,7 +1,7 @@
 // The running of one launch: blocks of warps of fibers, and what the device functions do to them.
 // The functions are grouped by file: threads.cpp (running, ending, waiting), barriers.cpp,
-// mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), warp.cpp and matrix.cpp
-// (collectives).
+// mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), tensor_copies.cpp, warp.cpp, matrix.cpp
+// and warpgroup.cpp (collectives).
 #pragma once
 
 #include <array>
@@ -27,9 +27,9 @@ namespace tilewright::cuda_host {
 class Engine;
 struct Block;
 
-constexpr int kWarp = 32;
+constexpr int kWarp = 32, kWarpgroup = 128;
 
-enum class Wait : std::uint8_t { none, block, barrier, warp, mbarrier, grid, ended };
+enum class Wait : std::uint8_t { none, block, barrier, warp, mbarrier, grid, warpgroup, ended };
 
 enum class Collective : std::uint8_t {
   warp_sync,
@@ -61,6 +61,9 @@ struct Fiber {
   std::int64_t wait_detail = 0;  ///< a barrier's id, an mbarrier's offset, a collective
   std::vector<PendingCopy> copies;
   std::vector<Clock> groups;  ///< of each committed group under way: its last copy's clock
+  std::vector<Clock> stores;  ///< the same of store_box
+  std::int64_t products = 0;  ///< groups of wgmma that it committed
+  bool registers_ready = false;  ///< wgmma_begin since sums last came to its registers
   int warp() const { return index / kWarp; }
   int lane() const { return index % kWarp; }
 };
@@ -82,6 +85,30 @@ struct Warp {
   std::array<Operand, kWarp> operands;
 };
 
+/// Sums of a warpgroup that nobody may look at: its threads' registers, and what will be in them.
+struct SumsUnderWay {
+  const float* of = nullptr;  ///< the first thread's
+  int columns = 0, landed = 0;
+  std::int64_t group = 0;  ///< of the last product that adds to them
+  std::array<float*, kWarpgroup> registers{};  ///< null: it has them
+  std::vector<float> values = {};              ///< 64 rows of `columns`
+  /// A thread's register as wgmma lays sums out.
+  float& at(int thread, int i) {
+    const int row = thread / kWarp * 16 + thread % kWarp / 4 + i / 2 % 2 * 8;
+    return values[static_cast<std::size_t>(row * columns + i / 4 * 8 + thread % 4 * 2 + i % 2)];
+  }
+};
+struct Warpgroup {
+  int arrived = 0, what = 0;
+  std::uint64_t detail = 0;
+  std::uint32_t place = 0;
+  std::array<float*, kWarpgroup> sums{};
+  std::vector<SumsUnderWay> under_way;
+  Clock last = 0;             ///< of its products' reads, which are copies of its first thread
+  std::vector<Clock> groups;  ///< that clock at each commit
+  std::vector<float> left, right;
+};
+
 struct NamedBarrier {
   int expected = 0;
   std::vector<int> threads;
@@ -91,6 +118,9 @@ struct NamedBarrier {
 struct MBarrier {
   std::int64_t offset = 0;
   std::uint32_t arrivals = 0, pending = 0;
+  std::int64_t bytes = 0;  ///< expected and not come, or negative: come and not expected
+  int maker = 0;
+  bool known = false;  ///< to the TMA unit
   std::uint64_t phase = 0;
   ClockVector arriving,
       complete;  ///< what arrivals had seen: of this phase, and of those that ended
@@ -108,6 +138,8 @@ struct Block {
   unsigned char* shared = nullptr;
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
+  std::vector<Warpgroup> groups;
+  ClockVector fenced;  ///< by thread: the clock of its last shared_for_async
   std::vector<int> everyone;
   std::array<NamedBarrier, 16> barriers;
   std::vector<MBarrier> mbarriers;
@@ -159,6 +191,20 @@ class Engine {
   void wmma_sums(Fiber& f, float* r, float* p, int stride, bool store, std::uint32_t place);
   void wmma_multiply(Fiber& f, float* s, const std::uint32_t* a, const std::uint32_t* b,
                      bool a_transposed, bool b_transposed, std::uint32_t place);
+  void mbarriers_made(Fiber& f, std::uint32_t place);
+  void mbarrier_arrive_expecting(Fiber& f, void* p, std::uint32_t bytes, std::uint32_t place);
+  void load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarrier,
+                const std::array<int, 3>& at, std::uint32_t place);
+  void store_box(Fiber& f, const tw_box_map& map, const void* shared, const std::array<int, 3>& at,
+                 std::uint32_t place);
+  void store_boxes_commit(Fiber& f);
+  void store_boxes_read(Fiber& f, int groups, std::uint32_t place);
+  void shared_for_async(Fiber& f, std::uint32_t place);
+  void wgmma_begin(Fiber& f, std::uint32_t place);
+  void wgmma(Fiber& f, float* d, int columns, std::uint64_t a, std::uint64_t b, bool add, int flags,
+             std::uint32_t place);
+  void wgmma_commit(Fiber& f, std::uint32_t place);
+  void wgmma_wait(Fiber& f, int groups, std::uint32_t place);
 
  private:
   // -- threads.cpp --
@@ -191,6 +237,19 @@ class Engine {
   MBarrier* find_mbarrier(Fiber& f, void* p, std::uint32_t place, const char* what);
   void end_phase(Block& block, MBarrier& b);
   void check_phase(Fiber& f, const MBarrier& b, std::int64_t meant, std::uint32_t place);
+  // -- tensor_copies.cpp --
+  void end_if_complete(Block& block, MBarrier& b);
+  template <class F>
+  static void each_row(const tw_box_map& map, const std::array<int, 3>& at, const F& f);
+  void read_asynchronously(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,
+                           int component, Clock clock);
+  // -- warpgroup.cpp --
+  Warpgroup& group_of(Fiber& f, std::uint32_t place);
+  bool meet_group(Fiber& f, int what, std::uint64_t detail, void* out, std::uint32_t place);
+  void release_group(Fiber& f);
+  void read_operand(Fiber& f, std::uint64_t bits, int outer, bool across, bool bfloat,
+                    std::vector<float>& values, std::uint32_t place, Clock clock);
+  void check_all_waited(Fiber& f);
   // -- memory.cpp --
   bool in_arena(const Block& b, std::uintptr_t p) const;
   /// The offset of [p, p+bytes) in shared memory, or -1 with a finding.
@@ -239,6 +298,7 @@ class Engine {
   std::string kernel_;
   const Entry* entry_ = nullptr;
   std::vector<void*> arguments_;
+  std::vector<tw_box_map> maps_;
   std::int64_t shared_bytes_ = 0;
   bool cooperative_ = false;
   std::uint32_t phase_ = 0;

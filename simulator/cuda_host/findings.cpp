@@ -28,6 +28,10 @@ std::string_view name_of(Fault fault) {
       return "deadlock";
     case Fault::mbarrier_misuse:
       return "mbarrier misuse";
+    case Fault::not_fenced:
+      return "not fenced";
+    case Fault::wgmma_misuse:
+      return "wgmma misuse";
     case Fault::bad_argument:
       return "bad argument";
   }

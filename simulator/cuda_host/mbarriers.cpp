@@ -33,6 +33,9 @@ void Engine::mbarrier_init(Fiber& f, void* p, std::uint32_t arrivals, std::uint3
   b.offset = offset;
   b.arrivals = b.pending = arrivals;
   b.phase = 0;
+  b.bytes = 0;
+  b.maker = f.index;
+  b.known = false;
   const auto components = static_cast<std::size_t>(block.clocks.components());
   b.arriving.assign(components, 0);
   b.complete.assign(components, 0);
@@ -71,7 +74,8 @@ void Engine::mbarrier_arrive(Fiber& f, void* p, bool after_copies, std::uint32_t
   // Also after copies, what the thread itself did before counts as published.
   block.clocks.join(b.arriving.data(), block.clocks.of(f.index));
   block.clocks.tick(f.index);
-  if (--b.pending == 0) end_phase(block, b);
+  --b.pending;
+  end_if_complete(block, b);
 }
 
 void Engine::end_phase(Block& block, MBarrier& b) {

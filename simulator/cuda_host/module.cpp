@@ -28,6 +28,10 @@ void check(const Launch& l, std::size_t tensors, std::int64_t workspace_bytes) {
     if (t < 0 || static_cast<std::size_t>(t) >= tensors)
       refuse(l.kernel + ": tensor", t, "an index of a tensor");
   // 22 bits of blocks and 11 of threads and their copies are what a cell of memory remembers.
+  for (const lowering::BoxMap& m : l.maps)
+    if (m.tensor.index() >= tensors || m.box[0] * size_of(m.type) != 128 || m.box[1] < 1 ||
+        m.box[1] > 256)
+      refuse(l.kernel + ": box of a tensor", m.box[0], "rows of 128 bytes, 1 to 256 of them");
   if (l.blocks < 1 || l.blocks > 0x7fffffff)
     refuse(l.kernel + ": blocks", l.blocks, "1 to 2147483647");
   if (l.threads < 1 || l.threads > 1024) refuse(l.kernel + ": threads", l.threads, "1 to 1024");
@@ -40,7 +44,7 @@ void check(const Launch& l, std::size_t tensors, std::int64_t workspace_bytes) {
 std::optional<Reason> check_parameters(const Image& image, const Launch& l) {
   const Entry* const entry = image.entry(l.kernel);
   if (entry == nullptr) return Reason{"the module has no kernel " + l.kernel};
-  const int given = static_cast<int>(l.tensors.size()) + (l.workspace ? 1 : 0);
+  const int given = static_cast<int>(l.tensors.size() + l.maps.size()) + (l.workspace ? 1 : 0);
   if (entry->parameters == given) return std::nullopt;
   return Reason{
       formatted("{} takes {} pointers, its launch gives {}", l.kernel, entry->parameters, given)};

@@ -151,6 +151,16 @@ SharedShadow::Outcome SharedShadow::write(std::int64_t offset, std::int64_t byte
   return outcome;
 }
 
+Accessor SharedShadow::unfenced(std::int64_t offset, std::int64_t bytes,
+                                std::span<const Clock> fenced) const {
+  for (std::int64_t c = offset / kCellBytes; c <= (offset + bytes - 1) / kCellBytes; ++c) {
+    const Cell& cell = cells_[static_cast<std::size_t>(c)];
+    if (cell.writer < fenced.size() && cell.write_clock > fenced[cell.writer])
+      return {cell.write_place, cell.writer};
+  }
+  return {};
+}
+
 void SharedShadow::mark_barrier(std::int64_t offset, bool is_barrier) {
   for (std::int64_t c = offset / kCellBytes; c < (offset + 8) / kCellBytes; ++c)
     cells_[static_cast<std::size_t>(c)].barrier = is_barrier;

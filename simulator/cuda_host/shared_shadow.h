@@ -35,6 +35,8 @@ class SharedShadow {
                std::uint32_t place);
   Outcome write(std::int64_t offset, std::int64_t bytes, int component, Clock now,
                 const Clock* seen, std::uint32_t place);
+  /// Who of the threads wrote one of the cells after its clock in `fenced`; nobody: all is well.
+  Accessor unfenced(std::int64_t offset, std::int64_t bytes, std::span<const Clock> fenced) const;
   /// The cells become (or stop being) part of an mbarrier.
   void mark_barrier(std::int64_t offset, bool is_barrier);
   /// Whether the barrier's initialisation is known to one who has seen `seen`.

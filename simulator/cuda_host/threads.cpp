@@ -31,11 +31,14 @@ std::string described(const Fiber& f) {
     case Wait::mbarrier:
       for (const MBarrier& b : f.owner->mbarriers)
         if (b.offset == f.wait_detail)
-          return formatted("in mbarrier_wait{} (phase {}, {} of {} arrivals missing)", at, b.phase,
-                           b.pending, b.arrivals);
+          return formatted("in mbarrier_wait{} (phase {}, {} of {} arrivals missing{})", at,
+                           b.phase, b.pending, b.arrivals,
+                           b.bytes == 0 ? std::string() : formatted(", {} bytes", b.bytes));
       return "in mbarrier_wait" + at;
     case Wait::grid:
       return "in grid_sync" + at;
+    case Wait::warpgroup:
+      return "in an instruction of a warpgroup" + at;
     case Wait::none:
     case Wait::ended:
       break;
@@ -54,6 +57,16 @@ std::string described(const std::vector<int>& threads) {
     i = j + 1;
   }
   return text;
+}
+
+/// As a kernel sees it, with the address of its tensor.
+tw_box_map map_of(const lowering::BoxMap& m, const GlobalMemory& memory) {
+  const auto base = memory.regions()[m.tensor.index()].base;
+  return {.base = reinterpret_cast<unsigned char*>(base),
+          .extent = {m.extent[0], m.extent[1], m.extent[2]},
+          .stride = {m.stride[0], m.stride[1], m.stride[2]},
+          .box = {m.box[0], m.box[1]},
+          .element_bytes = static_cast<std::int32_t>(size_of(m.type))};
 }
 
 }  // namespace
@@ -91,6 +104,9 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
         reinterpret_cast<void*>(memory_.regions()[static_cast<std::size_t>(t)].base));
   if (launch.workspace)
     arguments_.push_back(reinterpret_cast<void*>(memory_.regions().back().base));
+  maps_.clear();
+  for (const lowering::BoxMap& m : launch.maps) maps_.push_back(map_of(m, memory_));
+  for (const tw_box_map& m : maps_) arguments_.push_back(const_cast<tw_box_map*>(&m));
   const std::size_t together = cooperative_ ? grid_ : 1;
   const std::size_t stacks = together * static_cast<std::size_t>(launch.threads);
   if (stacks > stacks_count_) {
@@ -121,6 +137,8 @@ void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
   block.mbarriers.clear();
   for (NamedBarrier& b : block.barriers) b = {};
   block.clocks.reset(launch.threads);
+  block.groups.assign(static_cast<std::size_t>(launch.threads / kWarpgroup), Warpgroup{});
+  block.fenced.assign(static_cast<std::size_t>(launch.threads), 0);
   block.shadow.reset(shared_bytes_, block.clocks.components());
   // Not a number in every element type, so that what was never written shows in results.
   std::memset(block.shared, 0xff, static_cast<std::size_t>(shared_bytes_));
@@ -136,6 +154,9 @@ void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
     f.wait = Wait::none;
     f.copies.clear();
     f.groups.clear();
+    f.stores.clear();
+    f.products = 0;
+    f.registers_ready = false;
     Warp& w = block.warps[static_cast<std::size_t>(f.warp())];
     w.members |= 1u << f.lane();
     start(block, f, stacks_->stack(first + static_cast<std::size_t>(t)), launch);
@@ -165,6 +186,7 @@ void Engine::fiber_main(void* fiber) {
 void Engine::finish(Fiber& f) {
   Block& block = *f.owner;
   land_copies(f, ~Clock{0});
+  check_all_waited(f);
   f.wait = Wait::ended;
   ++block.ended;
   Warp& w = block.warps[static_cast<std::size_t>(f.warp())];

@@ -19,6 +19,16 @@ enum { TW_F32 = 0, TW_F64 = 1, TW_F16 = 2, TW_BF16 = 3 }; /* of `atomic_add` */
 enum { TW_LARGEST = 16, TW_SMALLEST = 32, TW_TIMES = 48 };
 
 /* The place in the kernel's text is the return address of each call. */
+/* A tensor of three dimensions, the innermost first, and the boxes that it is copied in. */
+typedef struct tw_box_map {
+  unsigned char* base;
+  int64_t extent[3]; /* elements */
+  int64_t stride[3]; /* bytes between neighbours */
+  int32_t box[2];    /* elements; of the third dimension one */
+  int32_t element_bytes;
+} tw_box_map;
+enum { TW_A_ACROSS = 1, TW_B_ACROSS = 2, TW_BFLOAT = 4 }; /* flags of `wgmma` */
+
 typedef struct tw_device_api {
   void (*access)(tw_thread*, const void*, uint64_t bytes, uint32_t flags, const void* place);
   void (*block_sync)(tw_thread*);
@@ -45,6 +55,18 @@ typedef struct tw_device_api {
   void (*wmma_store_sums)(tw_thread*, float*, const float* r, int stride);
   void (*wmma_multiply)(tw_thread*, float* s, const uint32_t* a, const uint32_t* b,
                         int a_transposed, int b_transposed);
+  void (*mbarriers_made)(tw_thread*);
+  void (*mbarrier_arrive_expecting)(tw_thread*, void*, uint32_t bytes);
+  void (*load_box)(tw_thread*, void* shared, const tw_box_map*, void* mbarrier, int x, int y,
+                   int z);
+  void (*store_box)(tw_thread*, const tw_box_map*, const void* shared, int x, int y, int z);
+  void (*store_boxes_commit)(tw_thread*);
+  void (*store_boxes_read)(tw_thread*, int groups);
+  void (*shared_for_async)(tw_thread*);
+  void (*wgmma_begin)(tw_thread*);
+  void (*wgmma)(tw_thread*, float* d, int columns, uint64_t a, uint64_t b, int add, int flags);
+  void (*wgmma_commit)(tw_thread*);
+  void (*wgmma_wait)(tw_thread*, int groups);
 } tw_device_api;
 
 /* Bytes of a fiber's stack, a power of two. */

@@ -23,6 +23,7 @@
 #define TW_DEVICE static inline __attribute__((always_inline, unused))
 #define TW_SHARED(name) \
   unsigned char *const name##_begin = tw_host_self()->shared, *const name = name##_begin
+#define TW_TENSOR_MAP(name) tw::TensorMap name
 #define TW_UNROLL
 #define TW_NO_UNROLL
 
@@ -367,6 +368,51 @@ template <bool A_transposed, bool B_transposed>
 TW_DEVICE void wmma_multiply(WmmaSums& s, const WmmaOperand& a, const WmmaOperand& b) {
   TW_CALL(wmma_multiply, s.r, a.r, b.r, A_transposed, B_transposed);
 }
+
+
+// What tilewright_hopper.h has.
+using TensorMap = const tw_box_map*;
+TW_DEVICE void mbarriers_made() { TW_CALL(mbarriers_made); }
+TW_DEVICE void mbarrier_arrive_expecting(u64* b, u32 bytes) {
+  TW_CALL(mbarrier_arrive_expecting, b, bytes);
+}
+TW_DEVICE void load_box(void* shared, TensorMap map, u64* b, int x, int y, int z) {
+  TW_CALL(load_box, shared, map, b, x, y, z);
+}
+TW_DEVICE void store_box(TensorMap map, const void* shared, int x, int y, int z) {
+  TW_CALL(store_box, map, shared, x, y, z);
+}
+TW_DEVICE void store_boxes_commit() { TW_CALL(store_boxes_commit); }
+template <int N>
+TW_DEVICE void store_boxes_read() {
+  TW_CALL(store_boxes_read, N);
+}
+TW_DEVICE void shared_for_async() { TW_CALL(shared_for_async); }
+template <int N>
+TW_DEVICE void fewer_registers() {}
+template <int N>
+TW_DEVICE void more_registers() {}
+TW_DEVICE u64 operand_at(const void* shared, u32 leading) {
+  return u64((shared_address(shared) & 0x3ffff) >> 4) | u64(leading >> 4) << 16 |
+         u64(1024 >> 4) << 32 | u64(1) << 62;
+}
+TW_DEVICE void wgmma_begin() { TW_CALL(wgmma_begin); }
+TW_DEVICE void wgmma_commit() { TW_CALL(wgmma_commit); }
+template <int N>
+TW_DEVICE void wgmma_wait() {
+  TW_CALL(wgmma_wait, N);
+}
+template <int N>
+TW_DEVICE void keep(float (&)[N]) {}
+template <int N>
+struct Wgmma {
+  template <class T, bool A_across, bool B_across>
+  static __forceinline__ void multiply(float (&d)[N / 2], u64 a, u64 b, int add) {
+    TW_CALL(wgmma, d, N, a, b, add,
+            (A_across ? TW_A_ACROSS : 0) | (B_across ? TW_B_ACROSS : 0) |
+                (Packed<T>::kBfloat ? TW_BFLOAT : 0));
+  }
+};
 
 #undef TW_CALL
 #undef TW_OWN_CALL

@@ -1,0 +1,223 @@
+// A whole kernel of a matrix product by Hopper's warpgroups: one warpgroup's first thread copies boxes of both
+// operands into a ring of stages by the TMA unit, the others multiply by wgmma and write results through
+// shared memory. Plain C++ on top of tilewright_hopper.h.
+#pragma once
+
+#include "tilewright_hopper.h"
+#include "tilewright_products.h"
+
+namespace tw {
+
+/// Extents of the product, and tiles down that follow one another before those across do: their operands
+/// meet in L2.
+struct ProductSize { int rows, columns, depth, count, group; };
+/// Where a tile of results begins: the first row and column, and which of the `count` products.
+struct ProductPlace { int row, column, product; };
+
+/// T: operands, Out: results at home. A tile of Groups * Blocks * 64 rows and Columns columns; a warpgroup has
+/// Blocks * 64 rows of it. LeftAcross: the left operand lies [depth][rows], else [rows][depth]; RightAcross:
+/// [depth][columns], else [columns][depth]. LeftAll, RightAll: all products have the same. Boxed: results leave in
+/// boxes, else in pieces of Vector elements (their rows begin at multiples of so many).
+template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
+          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector>
+struct WarpgroupProduct {
+  static constexpr int kRows = Groups * Blocks * 64;
+  static constexpr int kWarpgroup = 128, kBox = 64 * 128;  // threads; bytes of 64 rows
+  static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
+  static constexpr int kStage = Steps * kStep;
+  static constexpr int kAcross = 128 / int(sizeof(Out));  // columns of a box of results
+  static constexpr int kStaged = 2 * kBox;                // of a warpgroup, two boxes in turn
+  // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
+  static constexpr int kCopying = Groups == 2 ? 40 : 32, kComputing = Groups == 2 ? 232 : 160;
+  static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
+  static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
+
+  /// What lies behind the ring: barriers of full and of free stages.
+  struct Ring {
+    unsigned char* memory;
+    u64 *full, *empty;
+    int stage = 0;
+    u32 parity = 0;
+    TW_MEMBER void next() {
+      if (++stage == Stages) stage = 0, parity ^= 1;
+    }
+    TW_MEMBER unsigned char* left(int step) const { return memory + stage * kStage + step * kStep; }
+    TW_MEMBER unsigned char* right(int step) const { return left(step) + kLeft; }
+  };
+
+  /// Tiles in groups of rows of them.
+  static TW_MEMBER ProductPlace place(const ProductSize& s, int tile) {
+    const int across = (s.columns + Columns - 1) / Columns, down = (s.rows + kRows - 1) / kRows;
+    const int in = tile % (across * down), first = in / (s.group * across) * s.group;
+    const int high = least(down - first, s.group), at = in % (s.group * across);
+    return {(first + at % high) * kRows, at / high * Columns, tile / (across * down)};
+  }
+  static TW_MEMBER int tiles(const ProductSize& s) {
+    return (s.columns + Columns - 1) / Columns * ((s.rows + kRows - 1) / kRows) * s.count;
+  }
+
+  static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const ProductSize& s) {
+    for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x) {
+      const ProductPlace p = place(s, tile);
+      for (int k = 0; k < s.depth; k += 64 * Steps) {
+        mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
+        u64* const full = ring.full + ring.stage;
+        mbarrier_arrive_expecting(full, kStage);
+        TW_UNROLL
+        for (int step = 0; step < Steps; ++step) {
+          const int depth = k + step * 64, of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
+          if constexpr (LeftAcross) {
+            TW_UNROLL
+            for (int i = 0; i < kRows / 64; ++i)
+              load_box(ring.left(step) + i * kBox, left, full, p.row + i * 64, depth, of_left);
+          } else {
+            load_box(ring.left(step), left, full, depth, p.row, of_left);
+          }
+          if constexpr (RightAcross) {
+            TW_UNROLL
+            for (int i = 0; i < Columns / 64; ++i)
+              load_box(ring.right(step) + i * kBox, right, full, p.column + i * 64, depth, of_right);
+          } else {
+            load_box(ring.right(step), right, full, depth, p.column, of_right);
+          }
+        }
+        ring.next();
+      }
+    }
+  }
+
+  /// One tile's sums. A stage is given back when the products after those that read it are under way.
+  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, bool first) {
+    u64* behind = nullptr;
+    for (int k = 0; k < depth; k += 64 * Steps) {
+      mbarrier_wait(ring.full + ring.stage, ring.parity);
+      TW_UNROLL
+      for (int i = 0; i < Blocks; ++i) keep(sums[i]);
+      wgmma_begin();
+      TW_UNROLL
+      for (int step = 0; step < Steps; ++step) {
+        const u64 a = operand_at(ring.left(step) + group * Blocks * kBox, kBox),
+                  b = operand_at(ring.right(step), kBox);
+        // 16 of the depth further: 32 bytes along a row, or 16 rows; descriptors count in 16 bytes.
+        TW_UNROLL
+        for (int q = 0; q < 4; ++q)
+          TW_UNROLL
+          for (int i = 0; i < Blocks; ++i)
+            Wgmma<Columns>::template multiply<T, LeftAcross, RightAcross>(
+                sums[i], a + i * (kBox / 16) + q * (LeftAcross ? 128 : 2), b + q * (RightAcross ? 128 : 2),
+                k > 0 || step > 0 || q > 0);
+      }
+      wgmma_commit();
+      TW_UNROLL
+      for (int i = 0; i < Blocks; ++i) keep(sums[i]);
+      wgmma_wait<1>();
+      if (behind != nullptr && first) mbarrier_arrive(behind);
+      behind = ring.empty + ring.stage;
+      ring.next();
+    }
+    wgmma_wait<0>();
+    TW_UNROLL
+    for (int i = 0; i < Blocks; ++i) keep(sums[i]);
+    if (first) mbarrier_arrive(behind);
+  }
+
+  /// 64 rows and kAcross columns of results, where a box of them has its elements.
+  static TW_MEMBER unsigned char* staged(unsigned char* box, int row, int column) {
+    const int byte = column * int(sizeof(Out));
+    return box + row * 128 + ((byte / 16 ^ (row & 7)) << 4) + byte % 16;
+  }
+  /// A warpgroup's box to home, row by row, piece by piece.
+  static TW_MEMBER void write(unsigned char* box, Out* home, const ProductSize& s, int row, int column, int width,
+                              i64 pitch, int thread) {
+    const int across = width / Vector;
+    for (int i = thread; i < 64 * across; i += kWarpgroup) {
+      const int r = i / across, c = i % across * Vector;
+      if (row + r >= s.rows || column + c >= s.columns) continue;
+      Out* const to = home + (row + r) * pitch + column + c;
+      const unsigned char* const from = staged(box, r, c);
+      if constexpr (Vector * sizeof(Out) == 16) store_home(reinterpret_cast<b128*>(to), *reinterpret_cast<const b128*>(from));
+      else if constexpr (Vector * sizeof(Out) == 8) store_home(reinterpret_cast<b64*>(to), *reinterpret_cast<const b64*>(from));
+      else if constexpr (Vector * sizeof(Out) == 4) store_home(reinterpret_cast<u32*>(to), *reinterpret_cast<const u32*>(from));
+      else store_home(to, *reinterpret_cast<const Out*>(from));
+    }
+  }
+
+  template <class Results>
+  static TW_MEMBER void run(unsigned char* memory, const TensorMap& left, const TensorMap& right,
+                            const TensorMap& out, Out* home, i64 pitch, i64 apart, const ProductSize& s,
+                            const Results& results) {
+    unsigned char* const boxes = memory + Stages * kStage;
+    u64* const full = reinterpret_cast<u64*>(boxes + Groups * kStaged);
+    Ring ring{memory, full, full + Stages};
+    const int thread = threadIdx.x % kWarpgroup, role = threadIdx.x / kWarpgroup;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < Stages; ++i) {
+        mbarrier_init(ring.full + i, 1);
+        mbarrier_init(ring.empty + i, Groups);
+      }
+      mbarriers_made();
+    }
+    block_sync();
+    if (role == 0) {
+      if constexpr (Groups > 1) fewer_registers<kCopying>();
+      if (thread == 0) copy(ring, left, right, s);
+    } else {
+      if constexpr (Groups > 1) more_registers<kComputing>();
+      const int group = role - 1, g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+      unsigned char* const mine = boxes + group * kStaged;
+      int used = 0;
+      for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x) {
+        const ProductPlace p = place(s, tile);
+        float sums[Blocks][Columns / 2];
+        multiply(ring, sums, group, s.depth, thread == 0);
+        TW_UNROLL
+        for (int i = 0; i < Blocks; ++i) {
+          const int row = p.row + (group * Blocks + i) * 64;
+          TW_UNROLL
+          for (int c = 0; c < Columns; c += kAcross) {
+            constexpr int kEights = kAcross / 8;
+            const int width = Columns - c < kAcross ? Columns - c : kAcross;
+            unsigned char* const box = mine + (used++ & 1) * kBox;
+            // The box before the last has been read: its place is free.
+            if constexpr (Boxed) {
+              if (thread == 0) store_boxes_read<1>();
+              barrier(1 + group, kWarpgroup);
+            }
+            TW_UNROLL
+            for (int j = 0; j < kEights; ++j) {
+              if (j * 8 >= width) break;
+              TW_UNROLL
+              for (int h = 0; h < 2; ++h) {
+                const int r = warp * 16 + g + h * 8, at = j * 8 + t;
+                float x[2] = {sums[i][(c / 8 + j) * 4 + h * 2], sums[i][(c / 8 + j) * 4 + h * 2 + 1]};
+                results(x, row + r, p.column + c + at, p);
+                if constexpr (sizeof(Out) == 2)
+                  *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
+                else
+                  *reinterpret_cast<b64*>(staged(box, r, at)) =
+                      b64{*reinterpret_cast<u32*>(&x[0]), *reinterpret_cast<u32*>(&x[1])};
+              }
+            }
+            if constexpr (Boxed) {
+              shared_for_async();
+              barrier(1 + group, kWarpgroup);
+              if (thread == 0) {
+                store_box(out, box, p.column + c, row, p.product);
+                store_boxes_commit();
+              }
+            } else {
+              // A warpgroup that is here again has written the box before: one barrier a box suffices.
+              barrier(1 + group, kWarpgroup);
+              write(box, home + p.product * apart, s, row, p.column + c, width, pitch, thread);
+            }
+          }
+        }
+      }
+      if constexpr (Boxed) {
+        if (thread == 0) store_boxes_read<0>();
+      }
+    }
+  }
+};
+
+}  // namespace tw

@@ -1,0 +1,172 @@
+// Copies of boxes by the TMA unit, and the fence between ordinary stores and what reads shared memory
+// asynchronously. A copy is done as it is issued, but known only to those who waited for it: whoever
+// did not races with it.
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/format.h"
+#include "simulator/cuda_host/engine.h"
+
+namespace tilewright::cuda_host {
+namespace {
+
+constexpr std::int64_t kRow = 128;  // bytes of a box's row
+
+/// Where a piece of 16 bytes of a row lies, from the box's beginning.
+std::int64_t swizzled(std::int64_t row, std::int64_t piece) {
+  return row * kRow + ((piece ^ (row & 7)) << 4);
+}
+
+}  // namespace
+
+void Engine::mbarriers_made(Fiber& f, std::uint32_t place) {
+  if (left_out("mbarriers_made", place)) return;
+  for (MBarrier& b : f.owner->mbarriers)
+    if (b.maker == f.index) b.known = true;
+}
+
+void Engine::mbarrier_arrive_expecting(Fiber& f, void* p, std::uint32_t bytes,
+                                       std::uint32_t place) {
+  if (left_out("mbarrier_arrive_expecting", place)) return;
+  watch(f, place);
+  Block& block = *f.owner;
+  MBarrier& b = *find_mbarrier(f, p, place, "arrives at");
+  if (bytes >= 1u << 20) {
+    report(f, Fault::mbarrier_misuse, place,
+           formatted("expects {} bytes at an mbarrier: it counts to 1048575", bytes));
+    stop(f);
+  }
+  b.bytes += bytes;
+  block.clocks.join(b.arriving.data(), block.clocks.of(f.index));
+  block.clocks.tick(f.index);
+  --b.pending;
+  end_if_complete(block, b);
+}
+
+void Engine::end_if_complete(Block& block, MBarrier& b) {
+  if (b.pending == 0 && b.bytes == 0) end_phase(block, b);
+}
+
+/// The rows of a box that are in the tensor: F(row, first byte in the row, bytes, address).
+template <class F>
+void Engine::each_row(const tw_box_map& map, const std::array<int, 3>& at, const F& f) {
+  if (at[2] < 0 || at[2] >= map.extent[2]) return;
+  const std::int64_t first = std::max<std::int64_t>(at[0], 0);
+  const std::int64_t end = std::min<std::int64_t>(std::int64_t{at[0]} + map.box[0], map.extent[0]);
+  if (first >= end) return;
+  for (std::int64_t r = 0; r < map.box[1]; ++r) {
+    const std::int64_t y = at[1] + r;
+    if (y < 0 || y >= map.extent[1]) continue;
+    f(r, (first - at[0]) * map.element_bytes, (end - first) * map.element_bytes,
+      map.base + at[2] * map.stride[2] + y * map.stride[1] + first * map.stride[0]);
+  }
+}
+
+void Engine::load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarrier,
+                      const std::array<int, 3>& at, std::uint32_t place) {
+  watch(f, place);
+  Block& block = *f.owner;
+  const std::int64_t bytes = kRow * map.box[1];
+  const std::int64_t to = shared_offset(f, shared, bytes, 1024, true, place, "load_box writes");
+  MBarrier& b = *find_mbarrier(f, mbarrier, place, "load_box arrives at");
+  if (!b.known)
+    report(f, Fault::mbarrier_misuse, place,
+           "copies to an mbarrier that its maker has not made known by mbarriers_made");
+  if (to < 0) stop(f);
+  const Clock clock = block.clocks.issue_copy(f.index);
+  const int component = block.clocks.copier(f.index);
+  if (options_.checks) check_shared(f, to, bytes, true, place, component, clock);
+  unsigned char* const box = block.shared + to;
+  std::memset(box, 0, static_cast<std::size_t>(bytes));
+  each_row(map, at, [&](std::int64_t row, std::int64_t first, std::int64_t n, unsigned char* from) {
+    const int region = global_region(f, from, n, map.element_bytes, false, place, "load_box reads");
+    if (region < 0) return;
+    counts_->tensors[static_cast<std::size_t>(region)].read += n;
+    check_global(f, region, from, n, GlobalMemory::Kind::read, place, component, clock);
+    for (std::int64_t i = 0; i < n;) {
+      const std::int64_t in = (first + i) % 16, take = std::min(n - i, 16 - in);
+      std::memcpy(box + swizzled(row, (first + i) / 16) + in, from + i,
+                  static_cast<std::size_t>(take));
+      i += take;
+    }
+  });
+  counts_->shared_written += bytes;
+  ++counts_->boxes;
+  Clock& landed = b.arriving[static_cast<std::size_t>(component)];
+  landed = std::max(landed, clock);
+  b.bytes -= bytes;
+  end_if_complete(block, b);
+}
+
+void Engine::store_box(Fiber& f, const tw_box_map& map, const void* shared,
+                       const std::array<int, 3>& at, std::uint32_t place) {
+  watch(f, place);
+  Block& block = *f.owner;
+  const std::int64_t bytes = kRow * map.box[1];
+  const std::int64_t from = shared_offset(f, shared, bytes, 1024, false, place, "store_box reads");
+  if (from < 0) stop(f);
+  const Clock clock = block.clocks.issue_copy(f.index);
+  const int component = block.clocks.copier(f.index);
+  const unsigned char* const box = block.shared + from;
+  each_row(map, at, [&](std::int64_t row, std::int64_t first, std::int64_t n, unsigned char* to) {
+    const int region = global_region(f, to, n, map.element_bytes, true, place, "store_box writes");
+    if (region < 0) return;
+    counts_->tensors[static_cast<std::size_t>(region)].written += n;
+    check_global(f, region, to, n, GlobalMemory::Kind::write, place, component, clock);
+    for (std::int64_t i = 0; i < n;) {
+      const std::int64_t in = (first + i) % 16, take = std::min(n - i, 16 - in);
+      const std::int64_t offset = swizzled(row, (first + i) / 16) + in;
+      read_asynchronously(f, from + offset, take, place, component, clock);
+      std::memcpy(to + i, box + offset, static_cast<std::size_t>(take));
+      i += take;
+    }
+  });
+  ++counts_->boxes;
+}
+
+void Engine::store_boxes_commit(Fiber& f) {
+  f.stores.push_back(f.owner->clocks.copies(f.index));
+}
+
+void Engine::store_boxes_read(Fiber& f, int groups, std::uint32_t place) {
+  if (left_out("store_boxes_read", place)) return;
+  const auto keep = static_cast<std::size_t>(groups);
+  if (f.stores.size() <= keep) return;
+  const std::size_t done = f.stores.size() - keep;
+  Clock& seen = f.owner->clocks.of(f.index)[f.owner->clocks.copier(f.index)];
+  seen = std::max(seen, f.stores[done - 1]);
+  f.stores.erase(f.stores.begin(), f.stores.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+void Engine::shared_for_async(Fiber& f, std::uint32_t place) {
+  if (left_out("shared_for_async", place)) return;
+  Block& block = *f.owner;
+  block.fenced[static_cast<std::size_t>(f.index)] = block.clocks.now(f.index);
+  block.clocks.tick(f.index);  // what it writes from here on is not
+}
+
+void Engine::read_asynchronously(Fiber& f, std::int64_t offset, std::int64_t bytes,
+                                 std::uint32_t place, int component, Clock clock) {
+  counts_->shared_read += bytes;
+  if (!options_.checks) return;
+  check_shared(f, offset, bytes, false, place, component, clock);
+  const Accessor writer = f.owner->shadow.unfenced(offset, bytes, f.owner->fenced);
+  if (!writer || findings_.seen_before(Fault::not_fenced, place, writer.place, -2)) return;
+  findings_.add({.fault = Fault::not_fenced,
+                 .kernel = kernel_,
+                 .block = f.owner->index,
+                 .thread = f.index,
+                 .place = place,
+                 .other_place = writer.place,
+                 .other_block = f.owner->index,
+                 .other_thread = writer.component,
+                 .other_what = "wrote",
+                 .object = object_name(-2),
+                 .offset = offset,
+                 .what = formatted("reads byte {} of shared memory asynchronously, which a thread "
+                                   "wrote that has not called shared_for_async since",
+                                   offset)},
+                -2);
+}
+
+}  // namespace tilewright::cuda_host
