@@ -3,6 +3,7 @@
 // failed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/lowering/gpu/box_map.h"
 
 namespace tilewright::cuda {
 
@@ -68,10 +70,16 @@ class Module {
   void* handle_ = nullptr;
 };
 
+/// The driver's CUtensorMap.
+struct TensorMap {
+  std::array<std::uint64_t, 16> words{};
+};
+
 /// One launch, or filling memory with zeros, in a graph.
 struct GraphNode {
   void* function = nullptr;              ///< of Device::function; null: zeros
   std::vector<std::uint64_t> arguments;  ///< device addresses; zeros: {where}
+  std::vector<TensorMap> maps = {};      ///< parameters after them
   std::int64_t blocks = 1;
   int threads = 128;
   std::int64_t shared_bytes = 0;
@@ -122,6 +130,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Result<void*> function(const Module& module, const std::string& symbol,
                          std::int64_t shared_bytes);
   Result<FunctionFigures> figures(void* function);
+  /// Of a tensor at that address.
+  Result<TensorMap> tensor_map(const lowering::BoxMap& map, std::uint64_t address);
   /// Blocks of it that one multiprocessor holds.
   Result<int> resident_blocks(void* function, int threads, std::int64_t shared_bytes);
 

@@ -14,12 +14,14 @@ namespace tilewright::cuda {
 using codegen::File;
 using nlohmann::ordered_json;
 
-Result<Source> source_of(const Schedule& schedule, const Settings& settings) {
+Result<Source> source_of(const Schedule& schedule, const Settings& settings,
+                         const std::string& architecture) {
   const auto micro_kernel = settings.find_text("micro-kernel");
   codegen::check_micro_kernel("cuda", "", micro_kernel);
   return emit(schedule, {.micro_kernel = micro_kernel.value_or(""),
                          .warps = static_cast<int>(settings.find_integer("warps").value_or(0)),
                          .stages = static_cast<int>(settings.find_integer("stages").value_or(0)),
+                         .warpgroups = architecture == "sm_90a",
                          .prefix = settings.text("prefix")});
 }
 
@@ -205,7 +207,11 @@ void make_cache(const Settings& settings) {
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int) {
   make_cache(settings);
-  Result<Source> source = source_of(schedule, settings);
+  std::string arch = settings.find_text("arch").value_or("");
+  if (arch.empty())
+    if (const auto device = cuda::Device::describe())
+      arch = architecture_of(device->major, device->minor);
+  Result<Source> source = source_of(schedule, settings, arch);
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnDevice>(std::move(source).value(), schedule.workload, settings));
