@@ -74,6 +74,12 @@ ordered_json CudaEmitted::launches_of(const Binary* binary) const {
     for (TensorId t : source_.launches[i].tensors)
       json[i]["tensors"].push_back(workload_->tensor(t).name);
     json[i]["workspace"] = source_.launches[i].workspace;
+    for (const lowering::BoxMap& m : source_.launches[i].maps)
+      json[i]["maps"].push_back({{"tensor", workload_->tensor(m.tensor).name},
+                                 {"type", name_of(m.type)},
+                                 {"extents", m.extent},
+                                 {"stride_bytes", {m.stride[1], m.stride[2]}},
+                                 {"box", m.box}});
   }
   return json;
 }
