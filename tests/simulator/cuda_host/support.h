@@ -34,10 +34,12 @@ struct Built {
   std::string text;
   Module module;
 
-  Built(const std::string& file, const std::vector<std::string>& names)
+  Built(const std::string& file, const std::vector<std::string>& names,
+        std::vector<Header> headers = {})
       : text(contents("tests/simulator/cuda_host/" + file)) {
+    headers.push_back(device_header());
     auto result = Module::build(
-        {.file_name = file, .text = text, .headers = {device_header()}, .kernels = names});
+        {.file_name = file, .text = text, .headers = std::move(headers), .kernels = names});
     EXPECT_TRUE(result) << (result ? "" : result.reason());
     if (result) module = *result;
   }
