@@ -6,6 +6,7 @@
 #include <iostream>
 #include <random>
 
+#include "codegen/cuda/build.h"
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "core/plan/file.h"
@@ -147,6 +148,38 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   EXPECT_GE(barriers.barriers(), 16);
   EXPECT_EQ(barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled),
             0);
+}
+
+TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
+  if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
+  cuda::Source all{.file_name = "all.cu"};
+  for (const int rows : {64, 128, 192, 256})
+    for (const int columns : {64, 128, 192, 256}) {
+      const bool across = (rows + columns) / 64 % 2 == 0;
+      const Case c = make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
+                                         "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[{}] * B[{}]\n",
+                                         across ? "f32" : "f16", across ? "k,m" : "m,k",
+                                         across ? "n,k" : "k,n"),
+                               formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", rows, columns),
+                               132);
+      const auto product = lowering::warpgroup_product(c.schedule, 0);
+      if (!product) {
+        EXPECT_GT(rows * columns, 192 * 192) << product.reason();
+        continue;
+      }
+      const cuda::Source one = emitted(
+          c, {.warpgroups = true, .prefix = formatted("tile_{}_{}", rows, columns)});
+      all.text += one.text;
+      all.launches.push_back(one.launches.back());
+    }
+  EXPECT_EQ(all.launches.size(), 13u);
+  const auto built = cuda::build(all, {.architecture = "sm_90a"});
+  ASSERT_TRUE(built.ok()) << built.reason();
+  ASSERT_EQ(built->kernels.size(), all.launches.size());
+  for (const cuda::KernelFigures& k : built->kernels) {
+    EXPECT_EQ(k.spill_store_bytes + k.spill_load_bytes, 0) << k.symbol;
+    EXPECT_EQ(k.stack_bytes, 0) << k.symbol;
+  }
 }
 
 }  // namespace

@@ -241,7 +241,7 @@ class Finder {
     p_.groups = rows == 192 ? 3 : rows >= 128 ? 2 : 1;
     p_.blocks = rows / 64 / p_.groups;
     const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
-    const std::int64_t most = p_.groups == 3 ? 64 : 128;
+    const std::int64_t most = p_.groups == 3 ? 96 : 128;
     if (sums > most)
       refuse(formatted("its tile of {} x {} has {} sums a thread, and there is room for {}", rows,
                        p_.tile_columns, sums, most));
