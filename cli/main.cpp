@@ -14,6 +14,7 @@
 
 #include "cli/parse.h"
 #include "cli/progress.h"
+#include "cli/shell.h"
 #include "cli/tables.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
@@ -64,7 +65,11 @@ std::string overview() {
       "Usage: tilewright VERB [SUBJECT] [OPTIONS]; tilewright VERB --help says more.\n\n";
   for (const Verb& v : harness::verbs()) text += formatted("  {:<12} {}\n", v.name, v.summary);
   text +=
+      "\nWith the Python package:\n\n"
+      "  plot         a picture of any verb's JSON answer\n"
+      "  sweep        every combination of workloads, machines, models, orders and tiles\n"
       "\nA verb that is not built in is looked for as tilewright-VERB on the PATH.\n"
+      "--completion bash, zsh or fish prints a completion script, --manual the manual page.\n"
       "Every verb takes --json. Exit status: 0 success, 2 bad input, 3 a negative result, 1 an "
       "internal error.\n";
   return text;
@@ -110,16 +115,20 @@ int run_external(const std::string& name, std::vector<std::string> arguments) {
 }
 
 int dispatch(std::vector<std::string> arguments) {
+  if (!arguments.empty() && arguments.front() == "--completion")
+    return put(completion_script(arguments.size() == 2 ? arguments[1] : "")), kDone;
   const std::size_t at = find_verb_position(arguments);
   if (at == arguments.size()) {
     for (const std::string& a : arguments) {
       if (a == "--help" || a == "-h") return put(overview()), kDone;
+      if (a == "--manual") return put(manual_page()), kDone;
       if (a == "--version") return put("tilewright " TILEWRIGHT_VERSION "\n"), kDone;
     }
-    throw InputError({.where = "verb",
-                      .value = "nothing",
-                      .problem = "says what to do",
-                      .accepted = join(verb_names()) + ", --help, --version"});
+    throw InputError(
+        {.where = "verb",
+         .value = "nothing",
+         .problem = "says what to do",
+         .accepted = join(verb_names()) + ", --help, --version, --completion SHELL, --manual"});
   }
   std::string name = arguments[at];
   arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(at));

@@ -53,12 +53,13 @@ std::string verdict(const ordered_json& j) {
 }
 
 std::string plans_text(const ordered_json& j) {
-  Table table({"plan of", "level", "fits", "exact B", "of bound", "simulated B", "memory B",
-               "own price B", "own us", "search ms"});
+  Table table({"plan of", "kernels", "level", "fits", "exact B", "of bound", "simulated B",
+               "memory B", "own price B", "own us", "search ms"});
   for (const ordered_json& p : j["plans"]) {
     if (!p.contains("prices")) continue;
     const ordered_json own = price_by(p, p["model"].get<std::string>());
-    table.add({text(p, "model"), text(p, "level"), text(p, "fits"), text(p, "exact_bytes"),
+    table.add({text(p, "model"), std::to_string(p["plan"]["kernels"].size()), text(p, "level"),
+               text(p, "fits"), text(p, "exact_bytes"),
                p["gap"].is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
                text(p, "simulated_bytes"), text(p, "memory_bytes"), text(own, "volume_bytes"),
                microseconds(get(own, "seconds")),
@@ -109,7 +110,7 @@ std::string plan_text(const ordered_json& plans, const ordered_json& p) {
   if (!p["tiles"].empty()) out += formatted("  tiles {}\n", pairs(p["tiles"]));
   for (const auto& [op, again] : p["recomputed"].items())
     out += formatted("  {} is computed {:.2f} times over\n", op, again.get<double>());
-  if (!p["fits"].get<bool>()) out += "  " + text(p, "simulated_reason") + "\n";
+  if (p.contains("simulated_reason")) out += "  " + text(p, "simulated_reason") + "\n";
   const ordered_json own = price_by(p, p["model"].get<std::string>());
   std::vector<ordered_json> causes;
   if (own.contains("causes")) causes.assign(own["causes"].begin(), own["causes"].end());

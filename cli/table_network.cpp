@@ -167,6 +167,10 @@ std::string network_table(const ordered_json& j) {
     out += line("", "the whole, of its largest element:");
   }
   if (j.contains("outputs")) out += outputs(j["outputs"], "tensor");
+  if (j.contains("kernels_tuned"))
+    out += line("tuned", formatted("{} of {} kernels are another choice of the planner's, which "
+                                   "took less time alone",
+                                   text(j, "kernels_tuned"), text(j, "compiled")));
   out += line("drawn", names(j["drawn"], 6) + formatted(" (seed {})", text(j, "seed")));
   if (j["weights"] != 0)
     out += line("weights",
@@ -175,9 +179,13 @@ std::string network_table(const ordered_json& j) {
   out += line("memory", formatted("{} between kernels, in an arena of {}",
                                   bytes(j["handed_on_bytes"]), bytes(j["arena_bytes"])));
   out += line("time",
-              formatted("median {}, least {}, of {} runs on {}; predicted {}",
+              formatted("median {}, least {}, of {} runs {}; predicted {}",
                         seconds(j["seconds_median"]), seconds(j["seconds_min"]), text(j, "runs"),
-                        threads(j["threads"]), seconds(j["predicted_seconds"])));
+                        j.contains("device") ? "on " + text(j["device"], "name")
+                                             : "on " + threads(j["threads"]),
+                        seconds(j["predicted_seconds"])));
+  if (j.contains("timed_by"))
+    out += line("", text(j, "timed_by") + "; launches " + text(j, "launches_timed_by"));
   out += line("speed", number(j["gflops"], "{:.1f}") + " GFLOP/s");
   if (j.contains("onnxruntime")) out += beside(j["onnxruntime"]);
   if (j.contains("trace")) out += line("trace", text(j, "trace"));

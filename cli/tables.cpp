@@ -269,6 +269,28 @@ std::string availability_table(const ordered_json& j) {
   return table.text() + "\n" + kernels.text();
 }
 
+std::string doctor_table(const ordered_json& j) {
+  const ordered_json& host = j["host"];
+  std::string out = formatted("{} {}: {}\n", text(host, "kind"), "here", text(host, "summary"));
+  for (const ordered_json& level : host["levels"])
+    if (!level["capacity_bytes"].is_null())
+      out += formatted("  {:<9} {} B, {} of them\n", level["name"].get<std::string>(),
+                       text(level, "capacity_bytes"), text(level, "instances"));
+  Table table({"", "part", "", "what it is for", "why not, or what was found"});
+  for (const ordered_json& p : j["parts"])
+    table.add({text(p, "kind"), text(p, "name"), p["usable"].get<bool>() ? "ok" : "missing",
+               text(p, "summary"),
+               p["reason"].is_null() ? text(p, "detail")
+               : p["help"].is_null() ? text(p, "reason")
+                                     : text(p, "reason") + "; try: " + text(p, "help")});
+  out += "\n" + table.text() + "\nneed none of these: ";
+  for (std::size_t i = 0; i < j["needs_nothing"].size(); ++i)
+    out += (i == 0 ? "" : ", ") + j["needs_nothing"][i].get<std::string>();
+  out += "\n\ntry next\n";
+  for (const ordered_json& command : j["next"]) out += "  " + command.get<std::string>() + "\n";
+  return out;
+}
+
 std::string experiments_table(const ordered_json& j) {
   Table table({"id", "by", "here", "title"});
   std::string needs, absent;
@@ -302,6 +324,10 @@ std::string explain_table(const ordered_json& j) {
     return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "model")) +
            subprograms_table(j);
+  if (j.contains("kernels_by_class"))
+    return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
+                     text(j, "model")) +
+           gir_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "level"), text(j, "capacity_elements")) +

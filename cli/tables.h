@@ -17,6 +17,7 @@ std::string machines_table(const nlohmann::ordered_json& j);
 std::string workloads_table(const nlohmann::ordered_json& j);
 /// targets and meters
 std::string availability_table(const nlohmann::ordered_json& j);
+std::string doctor_table(const nlohmann::ordered_json& j);
 std::string experiments_table(const nlohmann::ordered_json& j);
 std::string import_table(const nlohmann::ordered_json& j);
 std::string explain_table(const nlohmann::ordered_json& j);
@@ -26,6 +27,8 @@ std::string expressions_table(const nlohmann::ordered_json& j);
 std::string stitched_table(const nlohmann::ordered_json& j);
 /// explain with Souffle.
 std::string subprograms_table(const nlohmann::ordered_json& j);
+/// explain with PowerFusion.
+std::string gir_table(const nlohmann::ordered_json& j);
 std::string compare_table(const nlohmann::ordered_json& j);
 std::string plan_table(const nlohmann::ordered_json& j);
 /// predict, and simulate's first part

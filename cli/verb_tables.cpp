@@ -19,6 +19,7 @@ constexpr Record kTables[] = {
     {"workloads", workloads_table},
     {"targets", availability_table},
     {"meters", availability_table},
+    {"doctor", doctor_table},
     {"experiments", experiments_table},
     {"import", import_table},
     {"explain", explain_table},

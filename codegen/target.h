@@ -97,6 +97,34 @@ struct NamedLaunch {
   std::int64_t blocks = 1;
 };
 
+/// What timed launches of a sequence took.
+struct SequenceTiming {
+  Timing whole;                               ///< all of them
+  std::vector<std::vector<double>> launches;  ///< of each: seconds a run
+  std::string launches_timed_by = {};         ///< in the runs of the whole, or how else
+};
+
+/// Launches of loaded kernels, one after the other, over memory that they share: what a program of
+/// a whole network runs on.
+class LaunchSequence {
+ public:
+  virtual ~LaunchSequence() = default;
+  /// Memory where the kernels run, kept as long as this, every byte 0xff, so that an element that
+  /// is read and never written shows. From a multiple of 256 bytes. The host may read and write it
+  /// by write() and read() alone.
+  virtual Result<void*> take(std::int64_t bytes) = 0;
+  virtual std::optional<Reason> write(void* to, const void* from, std::int64_t bytes) = 0;
+  virtual std::optional<Reason> read(void* to, const void* from, std::int64_t bytes) = 0;
+  /// One more launch, of a kernel that stays, on tensors there, by its TensorId. The kernel's own
+  /// memory of its tensors is given up. A Reason where the kernel does not let itself be placed.
+  virtual std::optional<Reason> add(TargetKernel& kernel, std::span<void* const> tensors) = 0;
+  /// The launches [first, last) once, in the order in which they were added. Returns seconds.
+  virtual Result<double> run(std::size_t first, std::size_t last) = 0;
+  /// Runs of them for about `budget` seconds.
+  virtual Result<SequenceTiming> time(std::size_t first, std::size_t last, double budget,
+                                      const Progress& progress) = 0;
+};
+
 /// A schedule as the target's source, until it runs.
 class Emitted {
  public:
@@ -152,9 +180,11 @@ struct Target {
   /// A Reason: what of the schedule cannot be emitted, and why. Throws InputError for options that
   /// no schedule could make right.
   Result<std::unique_ptr<Emitted>> (*emit)(const Schedule&, const Settings&, int threads);
-  /// build() of all of these at once, for this machine, in less time than one by one. Null: kernels
-  /// of this target cannot be placed (TargetKernel::place), so that no program is made of several.
+  /// build() of all of these at once, for this machine, in less time than one by one; null: they
+  /// are built one by one.
   std::optional<Reason> (*build_together)(std::span<const std::shared_ptr<Emitted>>) = nullptr;
+  /// `device` as open() gave it. Null: no program is made of several kernels.
+  Result<std::unique_ptr<LaunchSequence>> (*sequence)(const std::shared_ptr<Device>&) = nullptr;
   /// What plans for it should be like; null: nothing particular.
   TargetNeeds (*needs)(DType type, const Settings&) = nullptr;
   /// Null: nothing to open.

@@ -123,4 +123,35 @@ Answer list_meters() {
   return {std::move(json), Status::done};
 }
 
+Answer doctor() {
+  auto json = document();
+  const Machine host = named_machine("host");
+  json["host"] = machine_json(host);
+  json["parts"] = ordered_json::array();
+  const auto add = [&](const char* kind, ordered_json part) {
+    part["kind"] = kind;
+    json["parts"].push_back(std::move(part));
+  };
+  bool runs = false;
+  for (const codegen::Target* t : codegen::targets()) {
+    const Availability here = t->here();
+    runs = runs || here.usable;
+    add("target", here_json(t->name, t->summary, here));
+  }
+  bool counts = false;
+  for (const profilers::MeterRecord& m : profilers::meters()) {
+    const Availability here = m.here();
+    counts = counts || here.usable;
+    add("meter", here_json(m.name, m.summary, here));
+  }
+  json["needs_nothing"] = {"plan", "explain", "compare", "predict", "simulate", "validate"};
+  json["runs_kernels"] = runs;
+  json["measures"] = counts;
+  json["next"] = ordered_json::array({"tilewright compare attention -m h200"});
+  if (runs) json["next"].push_back("tilewright run chimera/G2 -m host --target cpu");
+  if (runs) json["next"].push_back("tilewright calibrate -m host -o here.yaml");
+  if (!runs) json["reason"] = "no target can run a kernel here";
+  return {std::move(json), runs ? Status::done : Status::refused};
+}
+
 }  // namespace tilewright::harness

@@ -17,6 +17,7 @@
 #include "harness/beside.h"
 #include "harness/files.h"
 #include "harness/parallel.h"
+#include "harness/pipeline.h"
 #include "harness/statistics.h"
 
 namespace tilewright::harness {
@@ -44,18 +45,28 @@ double tolerance_of(DType type) {
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-/// Compiles all kernels, several translation units at a time.
-std::optional<Reason> build(Program& program, const codegen::Target& target) {
+/// Compiles all kernels, several at a time.
+std::optional<Reason> build(Program& program, const codegen::Target& target, bool for_device) {
   constexpr std::size_t kMost = 12;  // kernels a unit: more share more, fewer run side by side
   const std::size_t n = program.kernels.size();
   const auto all = static_cast<std::size_t>(cores());
-  const std::size_t size = std::clamp<std::size_t>((n + all - 1) / all, 1, kMost);
+  std::vector<ProgramKernel*> others;
+  for (ProgramKernel& kernel : program.kernels)
+    for (ProgramKernel& other : kernel.others) others.push_back(&other);
+  parallel_for(others.size(), cores(), [&](std::size_t i) {
+    ordered_json ignored;
+    if (others[i]->emitted->build(for_device, ignored)) others[i]->emitted.reset();
+  });
+  const bool together = target.build_together != nullptr;
+  const std::size_t size = together ? std::clamp<std::size_t>((n + all - 1) / all, 1, kMost) : 1;
   const std::size_t units = (n + size - 1) / size;
   std::vector<std::optional<Reason>> failed(units);
   parallel_for(units, cores(), [&](std::size_t unit) {
     std::vector<std::shared_ptr<codegen::Emitted>> some;
     for (std::size_t i = unit; i < n; i += units) some.push_back(program.kernels[i].emitted);
-    failed[unit] = target.build_together(some);
+    ordered_json ignored;
+    failed[unit] =
+        together ? target.build_together(some) : some.front()->build(for_device, ignored);
   });
   for (const auto& why : failed)
     if (why) return Reason{"the kernels cannot be built: " + why->text};
@@ -93,26 +104,66 @@ bool is_finite(const Reference& reference) {
          std::ranges::all_of(reference.bounds, finite);
 }
 
+Result<VerifyResult> verified(const ProgramKernel& kernel,
+                              const std::shared_ptr<codegen::Device>& device,
+                              const Reference& reference) {
+  ordered_json ignored;
+  auto loaded = kernel.emitted->load(device, ignored);
+  if (!loaded) return loaded.why();
+  const codegen::TargetKernel& running = **loaded;
+  std::optional<Reason> fault;
+  VerifyResult result = verify(
+      std::move(loaded).value(), *kernel.workload, reference, [&] { fault = running.fault(true); },
+      &kernel.schedule);
+  if (result.kernel && fault) return *fault;
+  return result;
+}
+
+/// The fastest of the verified kernel and of its others that are right, each timed for a moment.
+void tune(ProgramKernel& kernel, const std::shared_ptr<codegen::Device>& device,
+          const Reference& reference) {
+  const auto seconds = [](VerifiedKernel& timed) {
+    constexpr double kSeconds = 0.02;
+    const Result<codegen::Timing> timing = timed.kernel().time(kSeconds, {});
+    return timing ? median(timing->seconds) : HUGE_VAL;
+  };
+  if (kernel.others.empty()) return;
+  double best = seconds(*kernel.verified);
+  for (ProgramKernel& other : kernel.others) {
+    if (!other.emitted) continue;
+    Result<VerifyResult> checked = verified(other, device, reference);
+    if (!checked || !checked->kernel) continue;
+    const double its = seconds(*checked->kernel);
+    if (its >= best) continue;
+    best = its;
+    kernel.plan = std::move(other.plan);
+    kernel.schedule = std::move(other.schedule);
+    kernel.emitted = std::move(other.emitted);
+    kernel.predicted = other.predicted;
+    kernel.bytes = other.bytes;
+    kernel.verified = std::move(checked.value().kernel);
+    kernel.tuned = true;
+  }
+  kernel.others.clear();
+}
+
 /// Verifies every kernel on inputs drawn by seed, and where these make no numbers on those that it
 /// has in the network. Weights that are all equal, as synthetic models have them, would show less.
-std::optional<Reason> verify_kernels(Program& program, const TensorValues& values,
-                                     std::uint64_t seed, const Progress& progress, double& worst) {
+std::optional<Reason> verify_kernels(Program& program,
+                                     const std::shared_ptr<codegen::Device>& device,
+                                     const TensorValues& values, std::uint64_t seed,
+                                     const Progress& progress, double& worst) {
   for (std::size_t i = 0; i < program.kernels.size(); ++i) {
     ProgramKernel& kernel = program.kernels[i];
     if (progress)
       progress("verifying kernels",
                static_cast<double>(i) / static_cast<double>(program.kernels.size()));
-    ordered_json ignored;
-    const auto tried = [&](const Reference& reference) -> Result<VerifyResult> {
-      auto loaded = kernel.emitted->load(nullptr, ignored);
-      if (!loaded) return loaded.why();
-      return verify(std::move(loaded).value(), *kernel.workload, reference, {}, &kernel.schedule);
-    };
-    const Reference drawn = reference_of(*kernel.workload, seed);
-    Result<VerifyResult> checked = tried(drawn);
+    Reference reference = reference_of(*kernel.workload, seed);
+    Result<VerifyResult> checked = verified(kernel, device, reference);
     if (checked && !checked->failure && !checked->kernel &&
-        (!is_finite(drawn) || checked->verification.worst <= 1)) {
-      checked = tried(reference_of(*kernel.workload, values_at(program, i, values)));
+        (!is_finite(reference) || checked->verification.worst <= 1)) {
+      reference = reference_of(*kernel.workload, values_at(program, i, values));
+      checked = verified(kernel, device, reference);
       kernel.on_network_values = true;
     }
     const auto named = [&](const std::string& why) {
@@ -125,21 +176,44 @@ std::optional<Reason> verify_kernels(Program& program, const TensorValues& value
       return named("verification failed: " + reason_of(checked->verification, *kernel.workload));
     worst = std::max(worst, checked->verification.relative_error);
     kernel.verified = std::move(checked.value().kernel);
+    tune(kernel, device, reference);
   }
   return std::nullopt;
 }
 
+using Elements = std::vector<std::byte>;
+
 /// Memory of a whole network: inputs and outputs of their own, what launches hand on in an arena.
 class Memory {
  public:
-  Memory(const Program& program, const TensorValues& inputs)
-      : w_(*program.workload), at_(w_.tensors().size(), nullptr) {
+  Memory(const Program& program, codegen::LaunchSequence& sequence)
+      : w_(*program.workload), sequence_(sequence), at_(w_.tensors().size(), nullptr) {}
+
+  std::optional<Reason> fill(const Program& program, const TensorValues& inputs) {
     for (std::size_t t = 0; t < at_.size(); ++t) {
       const TensorId id(t);
       if (!w_.is_input(id) && !w_.is_output(id)) continue;
-      at_[t] = take(w_.tensor(id).bytes().value);
-      if (w_.is_input(id)) encode_elements(w_.tensor(id).dtype, inputs[t], at_[t]);
+      const std::int64_t bytes = w_.tensor(id).bytes().value;
+      if (auto why = take(bytes, at_[t])) return why;
+      if (!w_.is_input(id)) continue;
+      Elements elements(static_cast<std::size_t>(bytes));
+      encode_elements(w_.tensor(id).dtype, inputs[t], elements.data());
+      if (auto why = sequence_.write(at_[t], elements.data(), bytes)) return why;
     }
+    return hand_on(program);
+  }
+  void* at(TensorId t) const { return at_[t.index()]; }
+  Result<Elements> read(TensorId t) const {
+    Elements elements(static_cast<std::size_t>(w_.tensor(t).bytes().value));
+    if (auto why = sequence_.read(elements.data(), at(t), std::ssize(elements))) return *why;
+    return elements;
+  }
+
+  std::int64_t arena_bytes = 0;
+  std::int64_t bytes_alone = 0;  ///< of what the arena holds, each in memory of its own
+
+ private:
+  std::optional<Reason> hand_on(const Program& program) {
     std::vector<TensorId> tensors;
     std::vector<Lifetime> lives = lifetimes(program, tensors);
     // What launches make once stays for every run.
@@ -148,7 +222,7 @@ class Memory {
     std::vector<TensorId> placed_tensors;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       if (constant[w_.producer(tensors[i]).index()]) {
-        at_[tensors[i].index()] = take(lives[i].bytes);
+        if (auto why = take(lives[i].bytes, at_[tensors[i].index()])) return why;
       } else {
         bytes_alone += lives[i].bytes;
         handed_on.push_back(lives[i]);
@@ -157,79 +231,77 @@ class Memory {
     }
     const Arena arena = placed(handed_on);
     arena_bytes = arena.bytes;
-    char* const base = static_cast<char*>(take(arena.bytes));
+    void* base = nullptr;
+    if (auto why = take(arena.bytes, base)) return why;
     for (std::size_t i = 0; i < handed_on.size(); ++i)
-      at_[placed_tensors[i].index()] = base + arena.offsets[i];
-    // An element that is read and never written shows.
-    std::fill(base, base + arena.bytes, static_cast<char>(0xff));
+      at_[placed_tensors[i].index()] = static_cast<char*>(base) + arena.offsets[i];
+    return std::nullopt;
   }
-  void* at(TensorId t) const { return at_[t.index()]; }
-
-  std::int64_t arena_bytes = 0;
-  std::int64_t bytes_alone = 0;  ///< of what the arena holds, each in memory of its own
-
- private:
-  void* take(std::int64_t bytes) {
-    constexpr std::size_t kPage = 4096;
-    const auto size = (static_cast<std::size_t>(bytes) + kPage) / kPage * kPage;
-    void* memory = std::aligned_alloc(kPage, size);
-    if (memory == nullptr) throw std::bad_alloc();
-    owned_.emplace_back(memory, std::free);
-    return memory;
-  }
-
-  const Workload& w_;
-  std::vector<void*> at_;  ///< by TensorId; null: never at home
-  std::vector<std::shared_ptr<void>> owned_;
-};
-
-/// A built and verified program over its memory.
-class Running {
- public:
-  Running(Program& program, const Memory& memory) : program_(program), memory_(memory) {
-    const std::vector<bool> constant = constant_operators(*program.workload);
-    for (std::size_t i = 0; i < program.launches.size(); ++i) {
-      const bool once = std::ranges::all_of(program.launches[i].operators,
-                                            [&](OpId op) { return constant[op.index()]; });
-      (once ? once_ : each_).push_back(i);
-    }
-  }
-
-  /// What depends on weights alone.
-  std::optional<Reason> prepare() {
-    for (std::size_t i : once_)
-      if (auto why = launch(i).second) return why;
+  std::optional<Reason> take(std::int64_t bytes, void*& at) {
+    const Result<void*> memory = sequence_.take(bytes);
+    if (!memory) return memory.why();
+    at = *memory;
     return std::nullopt;
   }
 
-  /// One run: the seconds of all.
-  Result<double> run() {
-    const auto start = Clock::now();
-    for (std::size_t i : each_) {
-      const auto [seconds, why] = launch(i);
-      if (why) return *why;
-      program_.launches[i].seconds.push_back(seconds);
+  const Workload& w_;
+  codegen::LaunchSequence& sequence_;
+  std::vector<void*> at_;  ///< by TensorId; null: never at home
+};
+
+/// A built and verified program over its memory: what depends on weights alone, then the rest.
+class Running {
+ public:
+  Running(Program& program, codegen::LaunchSequence& sequence)
+      : program_(program), sequence_(sequence) {}
+
+  std::optional<Reason> add(const Memory& memory) {
+    const std::vector<bool> constant = constant_operators(*program_.workload);
+    std::vector<std::size_t> each_run;
+    for (std::size_t i = 0; i < program_.launches.size(); ++i) {
+      const bool once = std::ranges::all_of(program_.launches[i].operators,
+                                            [&](OpId op) { return constant[op.index()]; });
+      (once ? order_ : each_run).push_back(i);
     }
-    return since(start);
+    prepared_ = order_.size();
+    order_.insert(order_.end(), each_run.begin(), each_run.end());
+    for (std::size_t i : order_) {
+      const Launch& l = program_.launches[i];
+      codegen::TargetKernel& kernel = program_.kernels[l.kernel].verified->kernel();
+      std::vector<void*> tensors(l.tensors.size(), nullptr);
+      for (std::size_t t = 0; t < tensors.size(); ++t)
+        if (kernel.needs(TensorId(t))) tensors[t] = memory.at(l.tensors[t]);
+      if (auto why = sequence_.add(kernel, tensors))
+        return Reason{formatted("kernel {}: {}", l.name, why->text)};
+    }
+    return std::nullopt;
+  }
+  /// Everything once.
+  std::optional<Reason> run() {
+    for (const auto& [first, last] :
+         {std::pair(std::size_t{0}, prepared_), std::pair(prepared_, order_.size())})
+      if (const Result<double> seconds = sequence_.run(first, last); !seconds)
+        return Reason{"the program failed: " + seconds.reason()};
+    return std::nullopt;
+  }
+  /// Times what is not prepared; each launch's seconds go to it.
+  Result<codegen::SequenceTiming> time(double budget, const Progress& progress) {
+    Result<codegen::SequenceTiming> timing =
+        sequence_.time(prepared_, order_.size(), budget, progress);
+    if (timing)
+      for (std::size_t i = prepared_; i < order_.size(); ++i)
+        program_.launches[order_[i]].seconds = timing->launches[i - prepared_];
+    return timing;
   }
 
   /// How many launches depend on weights alone.
-  std::size_t prepared() const { return once_.size(); }
+  std::size_t prepared() const { return prepared_; }
 
  private:
-  std::pair<double, std::optional<Reason>> launch(std::size_t i) {
-    const Launch& l = program_.launches[i];
-    codegen::TargetKernel& kernel = program_.kernels[l.kernel].verified->kernel();
-    for (std::size_t t = 0; t < l.tensors.size(); ++t)
-      if (kernel.needs(TensorId(t))) kernel.place(TensorId(t), memory_.at(l.tensors[t]));
-    const Result<double> seconds = kernel.run();
-    if (!seconds) return {0, Reason{formatted("kernel {} failed: {}", l.name, seconds.reason())}};
-    return {*seconds, std::nullopt};
-  }
-
   Program& program_;
-  const Memory& memory_;
-  std::vector<std::size_t> once_, each_;
+  codegen::LaunchSequence& sequence_;
+  std::vector<std::size_t> order_;  ///< positions in Program::launches
+  std::size_t prepared_ = 0;
 };
 
 /// The largest relative error of the outputs; adds each to the answer. A Reason where one is too
@@ -241,7 +313,9 @@ std::optional<Reason> verify_whole(const Memory& memory, const Workload& w,
   json["outputs"] = ordered_json::array();
   for (TensorId t : w.outputs()) {
     const Tensor& tensor = w.tensor(t);
-    const double error = relative_error(tensor.dtype, memory.at(t), expected[t.index()]);
+    const Result<Elements> got = memory.read(t);
+    if (!got) return got.why();
+    const double error = relative_error(tensor.dtype, got->data(), expected[t.index()]);
     const double most = tolerance_of(tensor.dtype);
     json["outputs"].push_back({{"tensor", tensor.name},
                                {"shape", tensor.shape},
@@ -290,12 +364,14 @@ std::optional<double> roof(const Machine& m, std::int64_t bytes, double flops, D
 
 ordered_json kernels_json(const Program& program, const Machine& m) {
   ordered_json all = ordered_json::array();
+  const std::vector<bool> constant = constant_operators(*program.workload);
   for (const Launch& l : program.launches) {
     const ProgramKernel& kernel = program.kernels[l.kernel];
     const Workload& w = *kernel.workload;
     ordered_json operators = ordered_json::array();
     for (OpId op : l.operators) operators.push_back(program.workload->op(op).name);
-    const bool once = l.seconds.empty();
+    const bool once =
+        std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; });
     const auto least = roof(m, w.compulsory_bytes().value, w.flops(), w.dtype());
     ordered_json line = {{"kernel", l.name},
                          {"operators", std::move(operators)},
@@ -308,7 +384,7 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
                          {"compulsory_bytes", w.compulsory_bytes().value},
                          {"exact_bytes", kernel.bytes ? ordered_json(*kernel.bytes) : nullptr},
                          {"roof", nullptr}};
-    if (!once) {
+    if (!once && !l.seconds.empty()) {
       const double seconds = median(l.seconds);
       line["seconds"] = seconds;
       if (least && seconds > 0) line["roof"] = *least / seconds;
@@ -373,10 +449,12 @@ TensorValues expected_outputs(const Setting& setting, const TensorValues& values
   return expected;
 }
 
-void add_seconds(ordered_json& json, const std::vector<double>& seconds, double flops) {
+void add_seconds(ordered_json& json, const codegen::Timing& timing, double flops) {
+  const std::vector<double>& seconds = timing.seconds;
   json["seconds_median"] = median(seconds);
   json["seconds_min"] = *std::ranges::min_element(seconds);
-  json["runs"] = seconds.size();
+  json["runs"] = timing.runs;
+  merge(json, timing.detail);
   json["flops"] = flops;
   json["gflops"] = flops / median(seconds) * 1e-9;
 }
@@ -400,6 +478,11 @@ class Run {
   }
 
   std::optional<Reason> made() {
+    if (options_.tune && (target_.clock == codegen::Clock::none || options_.build_only))
+      throw InputError({.where = "--tune",
+                        .value = std::to_string(*options_.tune),
+                        .problem = "is for kernels that are timed",
+                        .accepted = "a target whose kernels are timed, without --build-only"});
     settings_for(target_, request_.target_options);  // bad input before anything is planned
     if (options_.trace) trace_.emplace(*options_.trace, "--trace");
     auto start = Clock::now();
@@ -413,21 +496,28 @@ class Run {
     json_["plan_seconds"] = since(start);
     start = Clock::now();
     say("emitting");
-    Result<Program> program = program_of(request_, *plan_);
+    Result<Program> program =
+        program_of(request_, *plan_, static_cast<std::size_t>(options_.tune.value_or(0)));
     if (!program) return program.why();
     program_ = std::move(program).value();
     json_["launches"] = program_.launches.size();
     json_["compiled"] = program_.kernels.size();
     json_["notes"] = program_.notes;
     if (!plan_->parts.is_null()) json_["parts"] = plan_->parts;
+    if (!options_.build_only)
+      for (const ProgramKernel& kernel : program_.kernels)
+        if (const auto why = kernel.emitted->cannot_run()) return why;
     say("building");
-    if (auto why = build(program_, target_)) return why;
+    if (auto why = build(program_, target_, !options_.build_only)) return why;
     json_["build_seconds"] = since(start);
     return std::nullopt;
   }
 
   std::optional<Reason> finished() {
     const Workload& w = *program_.workload;
+    const auto device = open_device(target_);
+    if (!device) return device.why();
+    if (*device) (*device)->describe(json_);
     const std::uint64_t seed = request_.seed;
     json_["seed"] = seed;
     merge(json_, inputs_json(w));
@@ -437,7 +527,7 @@ class Run {
     TensorValues values = evaluate(w, inputs);
     const TensorValues expected = expected_outputs(plan_->setting, values, seed);
     double worst = 0;
-    if (auto why = verify_kernels(program_, values, seed, request_.progress, worst)) {
+    if (auto why = verify_kernels(program_, *device, values, seed, request_.progress, worst)) {
       json_["verified"] = false;
       return why;
     }
@@ -446,36 +536,33 @@ class Run {
     json_["kernels_on_network_values"] =
         std::ranges::count_if(program_.kernels, &ProgramKernel::on_network_values);
     json_["kernels_relative_error"] = worst;
+    if (options_.tune)
+      json_["kernels_tuned"] = std::ranges::count_if(program_.kernels, &ProgramKernel::tuned);
     json_["verify_seconds"] = since(start);
-    const Memory memory(program_, inputs);
+    const Result<std::unique_ptr<codegen::LaunchSequence>> sequence = target_.sequence(*device);
+    if (!sequence) return sequence.why();
+    Memory memory(program_, **sequence);
+    if (auto why = memory.fill(program_, inputs)) return why;
     json_["arena_bytes"] = memory.arena_bytes;
     json_["handed_on_bytes"] = memory.bytes_alone;
-    Running running(program_, memory);
+    Running running(program_, **sequence);
+    if (auto why = running.add(memory)) return why;
     json_["prepared"] = running.prepared();
-    if (auto why = running.prepare()) return why;
-    if (const Result<double> first = running.run(); !first) return first.why();
+    if (auto why = running.run()) return why;
     if (auto why = verify_whole(memory, w, expected, json_)) return why;
     if (auto why = time(running)) return why;
     add_kernels();
-    add_beside(memory, inputs);
-    return std::nullopt;
+    return add_beside(memory, inputs);
   }
 
   std::optional<Reason> time(Running& running) {
-    constexpr std::size_t kLeast = 5, kMost = 1000;
-    const double budget = options_.seconds.value_or(2);
-    for (Launch& l : program_.launches) l.seconds.clear();
-    std::vector<double> seconds;
-    const auto start = Clock::now();
-    while (seconds.size() < kMost &&
-           (seconds.size() < kLeast ? since(start) < 4 * budget || seconds.size() < 3
-                                    : since(start) < budget)) {
-      const Result<double> run = running.run();
-      if (!run) return run.why();
-      seconds.push_back(*run);
-      say("timing", std::min(1.0, since(start) / budget));
-    }
-    add_seconds(json_, seconds, plan_->setting.as_named().flops());
+    if (target_.clock == codegen::Clock::none) return std::nullopt;
+    constexpr double kSeconds = 2;
+    const Result<codegen::SequenceTiming> timing =
+        running.time(options_.seconds.value_or(kSeconds), request_.progress);
+    if (!timing) return timing.why();
+    add_seconds(json_, timing->whole, plan_->setting.as_named().flops());
+    json_["launches_timed_by"] = timing->launches_timed_by;
     return std::nullopt;
   }
 
@@ -497,8 +584,10 @@ class Run {
     }
   }
 
-  void add_beside(const Memory& memory, const TensorValues& inputs) {
-    if (!names_onnx(request_.subject) || request_.subject_text || options_.beside == "none") return;
+  std::optional<Reason> add_beside(const Memory& memory, const TensorValues& inputs) {
+    if (!names_onnx(request_.subject) || request_.subject_text || options_.beside == "none" ||
+        !json_.contains("seconds_median"))
+      return std::nullopt;
     const Workload& w = *program_.workload;
     BesideAsked asked{.subject = request_.subject,
                       .python = options_.beside.value_or("python3"),
@@ -508,14 +597,18 @@ class Run {
       const auto id = w.find_tensor(name);
       if (!id) continue;
       const Tensor& tensor = w.tensor(*id);
-      if (w.is_input(*id))
+      if (w.is_input(*id)) {
         asked.inputs[onnx] = inputs[id->index()];
-      else
-        asked.outputs[onnx] = decode_elements(tensor.dtype, memory.at(*id),
-                                              static_cast<std::size_t>(tensor.elements().value));
+        continue;
+      }
+      const Result<Elements> got = memory.read(*id);
+      if (!got) return got.why();
+      asked.outputs[onnx] = decode_elements(tensor.dtype, got->data(),
+                                            static_cast<std::size_t>(tensor.elements().value));
     }
     say("onnxruntime");
     json_["onnxruntime"] = beside_onnxruntime(asked, json_["seconds_median"].get<double>());
+    return std::nullopt;
   }
 
   const Request& request_;

@@ -39,6 +39,9 @@ struct ProgramKernel {
   std::optional<std::int64_t> bytes = {};  ///< that it moves from and to home, by exact
   std::unique_ptr<VerifiedKernel> verified = {};
   bool on_network_values = false;  ///< verified on what it reads there, not on drawn inputs
+  /// The model's other choices, best first: each is timed, too, and the fastest runs.
+  std::vector<ProgramKernel> others = {};
+  bool tuned = false;  ///< one of them it is
 };
 
 /// One launch of it.
@@ -60,8 +63,8 @@ struct Program {
 
 /// The plan's kernels, emitted for the request's target and threads. A kernel that the target
 /// refuses is planned again, operator by operator, and `notes` say so. A Reason where the target
-/// refuses that too.
-Result<Program> program_of(const Request& request, const ProgramPlan& made);
+/// refuses that too. `tune` choices of the planning model at most are others of each kernel.
+Result<Program> program_of(const Request& request, const ProgramPlan& made, std::size_t tune = 0);
 
 /// How long every tensor that lies between launches is needed; `tensors` says which they are.
 std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& tensors);

@@ -1,14 +1,17 @@
 // From a network to a plan of it, whole or in parts, and to kernels of which each is emitted once.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "core/plan/names.h"
+#include "core/workload/merge_loops.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
 #include "harness/program.h"
 #include "harness/split.h"
+#include "harness/taken.h"
 
 namespace tilewright::harness {
 namespace {
@@ -29,6 +32,17 @@ Result<ProgramPlan> in_parts(const Request& request, const std::string& how, Set
                      .parts = std::move(split->parts)};
 }
 
+/// The whole's plan, with the model's next choice for each kernel that the target refuses. Where a
+/// kernel has none, the plan as it is: what is refused is planned again when it is emitted.
+ProgramPlan taken(const Request& request, Scheduled on) {
+  const codegen::Target& target = target_named(request.target);
+  std::vector<std::string> notes;
+  if (const Result<Taken> what = emit_taken(
+          on, target, settings_for(target, request.target_options), request.threads.value_or(1)))
+    notes = what->notes();
+  return {.setting = std::move(on.setting), .plan = std::move(on.plan), .notes = std::move(notes)};
+}
+
 void computes_of(const Node& node, std::vector<std::string>& names) {
   if (node.kind == Node::Kind::compute) names.push_back(node.name);
   for (const Node& child : node.children) computes_of(child, names);
@@ -37,8 +51,9 @@ void computes_of(const Node& node, std::vector<std::string>& names) {
 /// Makes kernels and launches of a plan's kernels.
 class Maker {
  public:
-  Maker(const Request& request, const Setting& setting)
+  Maker(const Request& request, const Setting& setting, std::size_t tune)
       : request_(request),
+        tune_(tune),
         setting_(setting),
         target_(target_named(request.target)),
         settings_(settings_for(target_, request.target_options)),
@@ -57,6 +72,11 @@ class Maker {
     Launch launch{.name = kernel.name, .by = kernel.by, .operators = ops};
     for (const Tensor& t : part.tensors()) launch.tensors.push_back(*w.find_tensor(t.name));
     const Result<std::size_t> made = kernel_of(part, kernel);
+    if (again)
+      if (const Whole* better = with_merged_loops(part, made ? &program.kernels[*made] : nullptr)) {
+        add_planned(*better, launch);
+        return std::nullopt;
+      }
     if (made) {
       launch.kernel = *made;
       program.launches.push_back(std::move(launch));
@@ -66,9 +86,100 @@ class Maker {
     return add_apart(part, kernel, made.reason());
   }
 
+  /// Leaves out kernels that nothing launches in the end.
+  Program finished() && {
+    std::vector<std::size_t> to(program.kernels.size(), 0);
+    for (const Launch& l : program.launches) to[l.kernel] = 1;
+    std::vector<ProgramKernel> kept;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if (to[i] == 0) continue;
+      to[i] = kept.size();
+      kept.push_back(std::move(program.kernels[i]));
+    }
+    program.kernels = std::move(kept);
+    for (Launch& l : program.launches) l.kernel = to[l.kernel];
+    return std::move(program);
+  }
+
   Program program;
 
  private:
+  /// Another plan of a part: kernels over a workload that has the part's operators and tensors in
+  /// the part's order.
+  struct Whole {
+    std::shared_ptr<const Workload> workload;
+    std::vector<std::size_t> kernels;          ///< positions in Program::kernels
+    std::vector<std::vector<OpId>> operators;  ///< of each kernel
+    std::vector<std::vector<TensorId>> tensors;
+  };
+
+  /// The planner's kernels for the part where loops that always go together are one, where they
+  /// are predicted to be faster than the kernel that there is; null: they are not. Rows and columns
+  /// of an image that no window moves over are the case: a tile of the network's own loops is a
+  /// rectangle of them.
+  const Whole* with_merged_loops(const Workload& part, const ProgramKernel* plain) {
+    const Machine& m = *setting_.machine;
+    if (m.level(m.default_level()).managed != Managed::software) return nullptr;
+    if (plain != nullptr && !plain->predicted) return nullptr;
+    const Workload named = without_names(part);
+    std::string key = to_yaml(named);
+    if (plain != nullptr) key += to_json(Plan{{plain->plan}}).dump();
+    const auto known = merged_.find(key);
+    if (known != merged_.end()) return known->second ? &*known->second : nullptr;
+    std::optional<Whole>& found = merged_[key];
+    std::optional<Workload> w = merged_loops(named);
+    if (!w) return nullptr;
+    constexpr double kFaster = 0.95;
+    found = planned_whole(std::make_shared<const Workload>(std::move(*w)),
+                          plain == nullptr ? HUGE_VAL : kFaster * *plain->predicted);
+    return found ? &*found : nullptr;
+  }
+
+  /// What the planner makes of it and the target takes, in less than so many predicted seconds.
+  std::optional<Whole> planned_whole(const std::shared_ptr<const Workload>& w, double most) {
+    Request of = request_;
+    of.model.reset(), of.rewrites.clear(), of.progress = {};
+    Setting setting{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
+    const Setting before = setting;
+    const Model& planner = planning_model();
+    Result<Proposal> best = propose(planner, of, setting);
+    if (!best || !best->rewrites.empty()) return std::nullopt;
+    if (!best->price.traffic.seconds || *best->price.traffic.seconds >= most) return std::nullopt;
+    const Result<Taken> taken =
+        take(best.value(), setting, target_, of, asked_again(planner, of, before));
+    if (!taken || !best->price.traffic.seconds || *best->price.traffic.seconds >= most)
+      return std::nullopt;
+    Whole whole{.workload = w};
+    double seconds = 0;
+    for (const Kernel& kernel : best->plan.kernels) {
+      std::vector<std::string> names;
+      computes_of(kernel.tree, names);
+      const std::vector<OpId> ops = operators_named(*w, names, "plan");
+      const Workload part = subgraph(*w, ops);
+      const Result<std::size_t> made = kernel_of(part, kernel);
+      if (!made) return std::nullopt;
+      seconds += program.kernels[*made].predicted.value_or(HUGE_VAL);
+      whole.kernels.push_back(*made);
+      whole.operators.push_back(ops);
+      whole.tensors.emplace_back();
+      for (const Tensor& t : part.tensors())
+        whole.tensors.back().push_back(*w->find_tensor(t.name));
+    }
+    if (seconds >= most) return std::nullopt;
+    return whole;
+  }
+
+  /// Launches of that plan, for the part that `of` is a launch of.
+  void add_planned(const Whole& plan, const Launch& of) {
+    for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+      Launch launch{.kernel = plan.kernels[k], .name = of.name, .by = planning_model().name};
+      if (k > 0) launch.name += formatted("_{}", k + 1);
+      for (OpId op : plan.operators[k]) launch.operators.push_back(of.operators[op.index()]);
+      for (TensorId t : plan.tensors[k]) launch.tensors.push_back(of.tensors[t.index()]);
+      program.launches.push_back(std::move(launch));
+    }
+  }
+
   /// The kernel without names: one that is there already, or a new one.
   Result<std::size_t> kernel_of(const Workload& part, const Kernel& kernel) {
     auto w = std::make_shared<const Workload>(without_names(part));
@@ -78,8 +189,9 @@ class Maker {
     const std::string key = to_json(Plan{{plan}}).dump() + to_yaml(*w);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    Result<ProgramKernel> made = emitted(std::move(w), std::move(plan));
+    Result<ProgramKernel> made = emitted(w, plan);
     if (!made) return made.why();
+    add_others(*w, plan, made.value());
     program.kernels.push_back(std::move(made).value());
     return known_[key] = program.kernels.size() - 1;
   }
@@ -106,6 +218,30 @@ class Maker {
     return made;
   }
 
+  /// What the planner would choose of this kernel's operators in one kernel, and the target takes.
+  void add_others(const Workload& part, const Kernel& plan, ProgramKernel& made) {
+    if (tune_ == 0) return;
+    Request of = request_;
+    of.model.reset(), of.rewrites.clear(), of.progress = {};
+    const auto w = std::make_shared<const Workload>(part);
+    Setting setting{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
+    const Result<Proposal> best = propose(planning_model(), of, setting);
+    if (!best || !best->rewrites.empty() || best->plan.kernels.size() != 1) return;
+    std::vector<Kernel> all = best->plan.kernels;
+    if (best->choices)
+      for (KernelChoice& choice : best->choices(0)) all.push_back(std::move(choice.kernel));
+    std::vector<Kernel> tried = {plan};
+    for (Kernel& kernel : all) {
+      if (made.others.size() == tune_) return;
+      kernel.name = plan.name;
+      kernel.by.clear();
+      if (std::ranges::find(tried, kernel) != tried.end()) continue;
+      tried.push_back(kernel);
+      Result<ProgramKernel> other = emitted(w, kernel);
+      if (other && !other->emitted->makeshift()) made.others.push_back(std::move(other).value());
+    }
+  }
+
   /// The kernel's operators, each planned by whoever takes it.
   std::optional<Reason> add_apart(const Workload& part, const Kernel& kernel,
                                   const std::string& why) {
@@ -124,11 +260,13 @@ class Maker {
   }
 
   const Request& request_;
+  std::size_t tune_;
   const Setting& setting_;
   const codegen::Target& target_;
   Settings settings_;
   int threads_;
   std::map<std::string, std::size_t> known_;
+  std::map<std::string, std::optional<Whole>> merged_;
 };
 
 }  // namespace
@@ -137,32 +275,38 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
   Setting setting = setting_of(request);
   if (split) return in_parts(request, *split, std::move(setting));
   std::vector<std::string> notes;
-  if (request.model || says_plan(request, setting)) {
+  const bool said = says_plan(request, setting);
+  // Where software manages what is on the chip the planner groups over all operators; where caches
+  // do, its parts are the better plan.
+  const Machine& m = *setting.machine;
+  Request of = request;
+  if (!of.model && !said && m.level(m.default_level()).managed == Managed::software)
+    of.model = planning_model().name;
+  if (of.model || said) {
     std::string refused;
     try {
-      Scheduled on = schedule_of(request);
-      if (on.schedule)
-        return ProgramPlan{.setting = std::move(on.setting), .plan = std::move(on.plan)};
+      Scheduled on = schedule_of(of);
+      if (on.schedule) return taken(request, std::move(on));
       refused = on.refusal.json.value("reason", "no plan");
     } catch (const InputError& e) {
-      if (says_plan(request, setting)) throw;
+      if (said) throw;
       refused = e.what();
     }
-    if (says_plan(request, setting)) return Reason{refused};
+    if (said) return Reason{refused};
     notes.push_back(formatted("the network is planned in parts: {} does not plan it whole: {}",
-                              *request.model, refused));
+                              *of.model, refused));
   }
   Result<ProgramPlan> made = in_parts(request, "followed", std::move(setting));
   if (made) made.value().notes = std::move(notes);
   return made;
 }
 
-Result<Program> program_of(const Request& request, const ProgramPlan& made) {
-  Maker maker(request, made.setting);
+Result<Program> program_of(const Request& request, const ProgramPlan& made, std::size_t tune) {
+  Maker maker(request, made.setting, tune);
   maker.program.notes = made.notes;
   for (const Kernel& kernel : made.plan.kernels)
     if (auto reason = maker.add(kernel)) return *reason;
-  return std::move(maker.program);
+  return std::move(maker).finished();
 }
 
 std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& tensors) {

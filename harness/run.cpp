@@ -81,12 +81,13 @@ Answer tuned(const Job& planned) {
 /// Whether the request is of a network that is run as a program of kernels: it says so, names an
 /// ONNX file, or a workload without a plan and without a model that makes one.
 bool is_network(const Request& request, const RunOptions& options) {
-  if (options.tune || options.count) return false;
-  if (target_named(options.target ? options.target : request.target).build_together == nullptr)
+  if (options.count) return false;
+  if (target_named(options.target ? options.target : request.target).sequence == nullptr)
     return false;
   if (options.split || options.profile || options.trace) return true;
   if (names_onnx(request.subject) && !request.subject_text) return true;
-  if (request.model || request.tree || notation_of(request) != nullptr) return false;
+  if (options.tune || request.model || request.tree || notation_of(request) != nullptr)
+    return false;
   if (!request.pins.empty() || !request.flags.empty() || request.tiles) return false;
   return !setting_of(request).has_plan();
 }

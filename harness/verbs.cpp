@@ -116,6 +116,11 @@ std::vector<Verb> lists() {
       {.name = "meters",
        .summary = "what can measure traffic, and whether it is usable here",
        .run = [](const Request&, const Settings&) { return list_meters(); }},
+      {.name = "doctor",
+       .summary = "what works on this machine, what is missing, and what to try next",
+       .returns =
+           "Returns {'host', 'parts': [{'name', 'kind', 'usable', 'reason', 'help'}], 'next'}.",
+       .run = [](const Request&, const Settings&) { return doctor(); }},
   };
 }
 
@@ -427,13 +432,15 @@ const std::vector<Bound<RunOptions>>& run_options() {
       {{.name = "tune",
         .kind = OptionKind::integer,
         .high = 1000,
-        .help = "time so many of the plans that the model offers and take the fastest; MCFuser's "
-                "paper: 8"},
+        .help =
+            "time so many of the plans that the model offers and take the fastest; of a network, "
+            "for each kernel; MCFuser's paper: 8"},
        into<&RunOptions::tune>},
       {{.name = "split",
         .value = "HOW|FILE",
-        .help = "a network's parts, as plan has them (default the whole by --model; else, or where "
-                "that refuses, followed)"},
+        .help =
+            "a network's parts, as plan has them (default the whole by --model, on a GPU by our "
+            "planner; else, or where that refuses, followed)"},
        into<&RunOptions::split>},
       {{.name = "profile",
         .kind = OptionKind::flag,

@@ -18,6 +18,17 @@ def moved(answer, tensor=None, side=None):
     return sum(t[s] for t in answer["traffic"] if tensor in (None, t["tensor"]) for s in sides)
 
 
+def nest(tree, workload="gemm:m=48,n=32,k=64", **tiles):
+    return tw.predict(workload, "scratchpad:1M", model="exact", tree=tree, tiles=tiles)
+
+
+def tile_without_reading_back():
+    def back(tile):
+        return moved(nest("m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "gemm-chain:m=48,n=32,k=64,l=64",
+                          m=16, n=16, k=16, l=tile), "E", "read_bytes")
+    return next(2 ** i for i in range(7) if back(2 ** i) == 0)
+
+
 def xeon():
     machine = next(m for m in tw.machines()["machines"] if m["name"] == XEON)
     peak = machine["units"][0]["peak_flops_per_second"]["f32"]
@@ -168,8 +179,29 @@ def bytes_of_a_barrier():
     return (1e-6 + (seconds[0] - seconds[1]) / 2) * levels["L2"]["bandwidth_bytes_per_second"]
 
 
+def shuffled():
+    """The GIR of a ShuffleNet unit before rewriting and after it, in lines."""
+    part = tw.explain("shuffle-unit", "h200", model="powerfusion")["kernels"][0]["parts"][0]
+    return [gir.splitlines() for gir in (part["gir_before"], part["rewrites"][-1]["gir"])]
+
+
+def dram_instructions(lines):
+    tier = {line.split()[1]: line[line.index("(") + 1:].split(",")[0] for line in lines if line.startswith("slice")}
+    return sum("dram" in [tier.get(word) for word in line.split()] for line in lines if "->" in line)
+
+
+def bytes_of(workload, model):
+    plans = tw.compare(workload, "h200", models=model)["plans"]
+    return plans[0]["exact_bytes"]
+
+
 # id -> (truth, how far off an answer may be as a fraction of it, what to think of)
 CHECKS = {
+    "0.1": (lambda: moved(nest("k m n ( C.gemm )", m=16, n=16, k=16), "A", "read_bytes"), 0,
+            "while the innermost loop runs, does A's tile change?"),
+    "0.2": (lambda: moved(nest("k m n ( C.gemm )", m=16, n=16, k=16), "C", "read_bytes"), 0,
+            "C is walked once for each turn of k, and starts at zero the first time"),
+    "0.3": (tile_without_reading_back, 0, "when is a tile of E complete before another one takes its place?"),
     "1.1": (lambda: gemm_intensity(512), 0.01, "2 m n k operations; each of three matrices moves once"),
     "1.2": (ridge_extent, 0, "where the intensity reaches peak / bandwidth"),
     "2.1": (order_ties, 0, "count equal volume_elements at the top of the ranking"),
@@ -198,6 +230,12 @@ CHECKS = {
     "12.2": (lambda: moved(squeezed("D.X"), side="read_bytes") / moved(squeezed(""), side="read_bytes"), 0.01,
              "read_bytes of both frames"),
     "12.3": (bytes_of_a_barrier, 0.02, "cycles over clock is seconds"),
+    "13.1": (lambda: tw.explain("shuffle-unit", "h200", model="powerfusion")["unfused_bytes"], 0,
+             "left and right each read half of the channels"),
+    "13.2": (lambda: dram_instructions(shuffled()[0]) - dram_instructions(shuffled()[1]), 0,
+             "count the lines that say dram, before and after"),
+    "13.3": (lambda: bytes_of("shuffle-unit", "xla-rule") / bytes_of("shuffle-unit", "powerfusion"), 0.01,
+             "compare() has exact_bytes of every plan"),
 }
 
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "codegen/common/host_sequence.h"
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/loaded.h"
 #include "codegen/cpu/options.h"
@@ -159,6 +160,7 @@ const Target kCpu = {
     .threads = true,
     .emit = cpu::emit_for,
     .build_together = cpu::build_together,
+    .sequence = codegen::host_sequence,
     .needs = cpu::needs,
     .meters =
         [] {

@@ -286,21 +286,30 @@ Result<Buffer> Device::allocate(std::int64_t bytes) {
 
 std::optional<Reason> Device::upload(const Buffer& to, const void* from, std::int64_t bytes) {
   TW_CHECK(bytes <= to.bytes_, "an upload past its buffer");
+  return upload_to(to.address_, from, bytes);
+}
+
+std::optional<Reason> Device::upload_to(std::uint64_t address, const void* from,
+                                        std::int64_t bytes) {
   if (auto why = make_current()) return why;
   // In the kernels' stream and waited for: a copy from pageable memory may return before its last
   // part has arrived, and a kernel in a stream that waits for no other could run before it.
   const Table& t = *driver();
-  if (auto why = failed(
-          t.cuMemcpyHtoDAsync_v2(to.address_, from, static_cast<std::size_t>(bytes), stream_),
-          "copying to the device"))
+  if (auto why =
+          failed(t.cuMemcpyHtoDAsync_v2(address, from, static_cast<std::size_t>(bytes), stream_),
+                 "copying to the device"))
     return why;
   return failed(t.cuStreamSynchronize(stream_), "copying to the device");
 }
 
 std::optional<Reason> Device::download(void* to, const Buffer& from, std::int64_t bytes) {
   TW_CHECK(bytes <= from.bytes_, "a download past its buffer");
+  return download_from(to, from.address_, bytes);
+}
+
+std::optional<Reason> Device::download_from(void* to, std::uint64_t address, std::int64_t bytes) {
   if (auto why = make_current()) return why;
-  return failed(driver()->cuMemcpyDtoH_v2(to, from.address_, static_cast<std::size_t>(bytes)),
+  return failed(driver()->cuMemcpyDtoH_v2(to, address, static_cast<std::size_t>(bytes)),
                 "copying from the device");
 }
 

@@ -124,6 +124,9 @@ class Device : public std::enable_shared_from_this<Device> {
   Result<Buffer> allocate(std::int64_t bytes);
   std::optional<Reason> upload(const Buffer& to, const void* from, std::int64_t bytes);
   std::optional<Reason> download(void* to, const Buffer& from, std::int64_t bytes);
+  /// The same at any device address; the caller sees to it that the bytes lie in one buffer.
+  std::optional<Reason> upload_to(std::uint64_t address, const void* from, std::int64_t bytes);
+  std::optional<Reason> download_from(void* to, std::uint64_t address, std::int64_t bytes);
 
   Result<Module> load(const std::string& cubin);
   /// A kernel of the module that may use so much dynamic shared memory.

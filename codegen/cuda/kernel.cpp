@@ -23,18 +23,6 @@ Result<Kernel> Kernel::load(std::shared_ptr<Device> device, Source source, Binar
   return k;
 }
 
-std::optional<Reason> Kernel::capture(int runs) {
-  TW_CHECK(runs >= 1, "a graph without runs");
-  std::vector<GraphNode> all;
-  for (int r = 0; r < runs; ++r)
-    for (GraphNode& node : nodes(r % copies_)) all.push_back(std::move(node));
-  Result<Graph> graph = device_->capture(all);
-  if (!graph) return Reason{graph.reason()};
-  repeated_ = std::move(graph).value();
-  runs_ = runs;
-  return std::nullopt;
-}
-
 std::optional<Reason> Kernel::find_functions() {
   for (const Launch& launch : source_.launches) {
     const Result<void*> function = device_->function(module_, launch.symbol, launch.shared_bytes);
@@ -89,6 +77,13 @@ std::optional<Reason> Kernel::take_memory() {
 }
 
 std::vector<GraphNode> Kernel::nodes(int copy) const {
+  std::vector<void*> addresses;
+  for (const Buffer& buffer : tensors_[static_cast<std::size_t>(copy)])
+    addresses.push_back(reinterpret_cast<void*>(buffer.address()));
+  return nodes_on(addresses);
+}
+
+std::vector<GraphNode> Kernel::nodes_on(std::span<void* const> tensors) const {
   std::vector<GraphNode> nodes;
   if (source_.workspace_bytes > 0)
     nodes.push_back({.arguments = {workspace_.address()}, .zeroed_bytes = source_.workspace_bytes});
@@ -100,15 +95,19 @@ std::vector<GraphNode> Kernel::nodes(int copy) const {
                    .shared_bytes = launch.shared_bytes,
                    .cooperative = launch.cooperative};
     for (TensorId t : launch.tensors) {
-      const Buffer& buffer = tensors_[static_cast<std::size_t>(copy)][t.index()];
-      TW_CHECK(buffer.address() != 0, "a launch on a tensor that is not said to be needed");
-      node.arguments.push_back(buffer.address());
+      TW_CHECK(tensors[t.index()] != nullptr, "a launch on a tensor that is nowhere");
+      node.arguments.push_back(reinterpret_cast<std::uint64_t>(tensors[t.index()]));
     }
     if (launch.workspace) node.arguments.push_back(workspace_.address());
     node.maps = maps_[static_cast<std::size_t>(copy)][i];
     nodes.push_back(std::move(node));
   }
   return nodes;
+}
+
+void Kernel::give_up_tensors() {
+  once_ = {};
+  tensors_.clear();
 }
 
 std::optional<Reason> Kernel::write(TensorId tensor, const void* from) {
@@ -124,12 +123,5 @@ std::optional<Reason> Kernel::read(TensorId tensor, void* to) {
 Result<double> Kernel::run_once() { return device_->run(once_, 1); }
 
 std::optional<Reason> Kernel::run_profiled() { return device_->run_profiled(nodes(0)); }
-
-Result<double> Kernel::run_repeated(int graphs) {
-  TW_CHECK(runs_ > 0, "a graph that was not captured");
-  const Result<double> seconds = device_->run(repeated_, graphs);
-  if (!seconds) return seconds;
-  return *seconds / (static_cast<double>(graphs) * runs_);
-}
 
 }  // namespace tilewright::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "codegen/cuda/build.h"
@@ -26,14 +27,16 @@ class Kernel {
   Result<double> run_once();
   /// The same, for a profiler: see Device::run_profiled.
   std::optional<Reason> run_profiled();
-  /// Captures the graph that run_repeated() launches: so many runs, one after the other.
-  std::optional<Reason> capture(int runs);
-  /// Seconds a run, of `graphs` launches of that graph; zeroing the workspace is part of a run.
-  Result<double> run_repeated(int graphs);
+  /// What a run enqueues on that set of tensors, zeroing the workspace first.
+  std::vector<GraphNode> nodes(int copy = 0) const;
+  /// The same on tensors at these device addresses, by TensorId.
+  std::vector<GraphNode> nodes_on(std::span<void* const> tensors) const;
+  /// Frees the tensors, after which nothing but nodes_on() is asked.
+  void give_up_tensors();
 
   const Source& source() const { return source_; }
   const Binary& binary() const { return binary_; }
-  const Device& device() const { return *device_; }
+  Device& device() const { return *device_; }
   int copies() const { return copies_; }
   /// Of every launch, in order: what the driver says, and the blocks that a multiprocessor holds.
   const std::vector<FunctionFigures>& figures() const { return figures_; }
@@ -42,13 +45,11 @@ class Kernel {
  private:
   std::optional<Reason> find_functions();
   std::optional<Reason> take_memory();
-  std::vector<GraphNode> nodes(int copy) const;
 
   std::shared_ptr<Device> device_;
   Source source_;
   Binary binary_;
   int copies_ = 1;
-  int runs_ = 0;                     ///< of the captured graph
   std::vector<std::int64_t> bytes_;  ///< by TensorId
   Module module_;
   std::vector<void*> functions_;  ///< by launch
@@ -57,7 +58,7 @@ class Kernel {
   std::vector<std::vector<Buffer>> tensors_;  ///< by copy, by TensorId
   std::vector<std::vector<std::vector<TensorMap>>> maps_;  ///< by copy, by launch
   Buffer workspace_;
-  Graph once_, repeated_;
+  Graph once_;
 };
 
 }  // namespace tilewright::cuda

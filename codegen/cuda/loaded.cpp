@@ -29,38 +29,46 @@ int copies_past_l2(const DeviceInfo& device, const std::vector<std::int64_t>& by
   return static_cast<int>(std::min(wanted, kMost));
 }
 
-Result<codegen::Timing> LoadedKernel::time(std::optional<double> asked, const codegen::Progress&) {
-  constexpr double kBatchSeconds = 300e-6, kGraphSeconds = 2e-3, kWarmSeconds = 20e-3;
-  constexpr double kSeconds = 0.25;
+Result<codegen::Timing> time_runs(cuda::Device& device,
+                                  const std::function<std::vector<GraphNode>(int)>& nodes,
+                                  int copies, double budget, double warm_seconds) {
+  constexpr double kBatchSeconds = 300e-6, kGraphSeconds = 2e-3;
   constexpr int kLeast = 20, kMost = 200, kRunsAGraph = 20;
-  const double budget = asked.value_or(kSeconds);
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  const Result<double> once = kernel_.run_once();
+  const auto captured = [&](int runs) {
+    std::vector<GraphNode> all;
+    for (int r = 0; r < runs; ++r)
+      for (GraphNode& node : nodes(r % copies)) all.push_back(std::move(node));
+    return device.capture(all);
+  };
+  const Result<Graph> single = captured(1);
+  if (!single) return Reason{single.reason()};
+  const Result<double> once = device.run(*single, 1);
   if (!once) return Reason{once.reason()};
   // Short kernels many times a graph, so that what the host does to launch one is hidden; every set
   // of tensors equally often.
   const int fitting = static_cast<int>(std::min<double>(kRunsAGraph, kGraphSeconds / *once));
-  const int copies = kernel_.copies();
   const int runs_a_graph = (std::max(fitting, 1) + copies - 1) / copies * copies;
-  if (auto why = kernel_.capture(runs_a_graph)) return *why;
+  const Result<Graph> graph = captured(runs_a_graph);
+  if (!graph) return Reason{graph.reason()};
   double run = 0;
   do {
-    const Result<double> seconds = kernel_.run_repeated(1);
+    const Result<double> seconds = device.run(*graph, 1);
     if (!seconds) return Reason{seconds.reason()};
-    run = *seconds;
-  } while (elapsed() < kWarmSeconds);
+    run = *seconds / runs_a_graph;
+  } while (elapsed() < warm_seconds);
   const int graphs_a_batch =
       static_cast<int>(std::ceil(kBatchSeconds / std::max(run * runs_a_graph, 1e-9)));
+  const int runs_a_batch = runs_a_graph * graphs_a_batch;
   codegen::Timing timing;
   for (int batch = 0; batch < kMost && (batch < kLeast || elapsed() < budget); ++batch) {
-    const Result<double> seconds = kernel_.run_repeated(graphs_a_batch);
+    const Result<double> seconds = device.run(*graph, graphs_a_batch);
     if (!seconds) return Reason{seconds.reason()};
-    timing.seconds.push_back(*seconds);
+    timing.seconds.push_back(*seconds / runs_a_batch);
   }
-  const std::int64_t runs_a_batch = std::int64_t{runs_a_graph} * graphs_a_batch;
   timing.runs = std::ssize(timing.seconds) * runs_a_batch;
   timing.detail["batches"] = timing.seconds.size();
   timing.detail["runs_a_batch"] = runs_a_batch;
@@ -69,6 +77,13 @@ Result<codegen::Timing> LoadedKernel::time(std::optional<double> asked, const co
   timing.detail["l2"] = copies > 1 ? formatted("cold: {} sets of tensors in turn", copies)
                                    : std::string("warm: every run on the same tensors");
   return timing;
+}
+
+Result<codegen::Timing> LoadedKernel::time(std::optional<double> asked, const codegen::Progress&) {
+  constexpr double kSeconds = 0.25;
+  return time_runs(
+      kernel_.device(), [&](int copy) { return kernel_.nodes(copy); }, kernel_.copies(),
+      asked.value_or(kSeconds));
 }
 
 }  // namespace tilewright::cuda

@@ -1,6 +1,7 @@
 // The CUDA target's kernels on a device, and how they are timed.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -38,15 +39,21 @@ class LoadedKernel final : public codegen::TargetKernel {
   }
   Result<double> run() override { return kernel_.run_once(); }
   std::optional<Reason> run_profiled() override { return kernel_.run_profiled(); }
-  /// At least 20 batches of at least 200 us, then more until `budget` (a quarter of a second) has
-  /// passed, at most 200 batches. Before them the kernel runs for some milliseconds, so that clocks
-  /// and caches are warm.
+  /// As time_runs() says, for a quarter of a second.
   Result<codegen::Timing> time(std::optional<double> budget,
                                const codegen::Progress& progress) override;
+  Kernel& kernel() { return kernel_; }
 
  private:
   Kernel kernel_;
 };
+
+/// At least 20 batches of at least 200 us, then more until `budget` has passed, at most 200
+/// batches. A run enqueues nodes(i) where i counts up to `copies` again and again. Before the
+/// batches runs go on for some milliseconds, so that clocks and caches are warm.
+Result<codegen::Timing> time_runs(cuda::Device& device,
+                                  const std::function<std::vector<GraphNode>(int)>& nodes,
+                                  int copies, double budget, double warm_seconds = 20e-3);
 
 /// Sets of tensors whose inputs and outputs together are twice the device's L2, at most 1024.
 int copies_past_l2(const DeviceInfo& device, const std::vector<std::int64_t>& bytes,

@@ -1,6 +1,7 @@
 // Between home, registers and shared memory, and between the threads of a block.
 #include <algorithm>
 
+#include "codegen/common/expression.h"
 #include "codegen/cuda/launch_text.h"
 #include "codegen/cuda/print_program.h"
 

@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/loaded.h"
 #include "codegen/cuda/options.h"
+#include "codegen/cuda/sequence.h"
 #include "codegen/micro_kernels.h"
 #include "core/base/format.h"
 
@@ -266,6 +267,7 @@ const Target kCuda = {
     .micro_kernels = "cuda",
     .clock = Clock::measured,
     .emit = cuda::emit_for,
+    .sequence = cuda::device_sequence,
     .open = cuda::open,
     .meters = [] { return std::vector<std::string_view>{"ncu"}; },
 };

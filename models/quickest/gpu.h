@@ -15,6 +15,7 @@ namespace tilewright::quickest {
 /// A product of matrices by the names of its loops.
 struct GpuProduct {
   std::string op, rows, columns, depth;
+  bool window = false;  ///< an operand is read through a window: a convolution
 };
 std::vector<GpuProduct> gpu_products(const Workload& w);
 /// Trees for a group with one or two of them: none for more. `w` may be rewritten: what the loops

@@ -1,5 +1,6 @@
 // Trees for products on a GPU: blocks of the last result, every product in steps of its depth, and
-// a second product within the first one's columns.
+// a second product within the first one's columns. A convolution's blocks may be rectangles of the
+// image. A product alone may share its depth among blocks, which add up what each of them has.
 #include <algorithm>
 
 #include "models/quickest/gpu.h"
@@ -28,12 +29,15 @@ class Forms {
       if (place(p.op) == order_.size()) return {};  // a rewrite has made something else of it
     const std::vector<std::string> outer = outer_loops();
     for (std::int64_t rows : {64, 16, 128}) {
-      add(outer, rows, false);
-      if (chained()) add(outer, rows, true);
+      add(outer, rows, {});
+      if (chained()) add(outer, rows, {.within = true});
+      if (window()) add(outer, rows, {.rectangles = true});
+      if (splits()) add(outer, rows, {.split = true});
+      if (splits() && window()) add(outer, rows, {.rectangles = true, .split = true});
       if (outer.size() > 1 && columns_last(outer)) {
         const std::vector<std::string> without(outer.begin(), outer.end() - 1);
-        add(without, rows, false);
-        if (chained()) add(without, rows, true);
+        add(without, rows, {});
+        if (chained()) add(without, rows, {.within = true});
       }
     }
     return std::move(forms_);
@@ -66,7 +70,25 @@ class Forms {
     return products_.size() == 2 && products_[0].columns == products_[1].depth;
   }
 
-  void add(const std::vector<std::string>& outer, std::int64_t rows, bool within) {
+  bool window() const { return std::ranges::any_of(products_, &GpuProduct::window); }
+  /// A product that nothing follows in its kernel, whose sums in float lose nothing by being added
+  /// up at home, with a depth worth sharing.
+  bool splits() const {
+    if (order_.size() != 1) return false;
+    const Output& out = w_.op(w_.topological_order().front()).outputs.front();
+    return out.combine == Combine::sum && w_.tensor(out.target.tensor).dtype == DType::f32 &&
+           extent(products_.front().depth) >= 32;
+  }
+
+  /// What a form has beside blocks and steps of the depth.
+  struct Kind {
+    bool within = false;      ///< the second product in the loop of the first one's columns
+    bool rectangles = false;  ///< blocks have several of the loops that are no rows or columns
+    bool split = false;       ///< blocks share the depth
+  };
+
+  void add(const std::vector<std::string>& outer, std::int64_t rows, const Kind& kind) {
+    const bool within = kind.within;
     Form f;
     // The longest of the loops but the columns' are the rows; of others, blocks have one each.
     std::string longest;
@@ -77,8 +99,13 @@ class Forms {
       f.variables.push_back(
           l == products_.back().columns
               ? variable(l, extent(l), {16, 32, 48, 64, 96, 128, 192, 256}, 64)
-          : l == longest ? variable(l, extent(l), {16, 32, 48, 64, 80, 96, 128, 192, 256}, rows)
-                         : Variable{l, {1}});
+          : l == longest    ? variable(l, extent(l), {16, 32, 48, 64, 80, 96, 128, 192, 256}, rows)
+          : kind.rectangles ? variable(l, extent(l), {1, 2, 4, 7, 8, 16}, 4)
+                            : Variable{l, {1}});
+    if (kind.split) {
+      const std::string& l = products_.front().depth;
+      f.variables.push_back(variable(l, extent(l), {8, 16, 32, 64, 128, 256, 512}, 64));
+    }
     const std::size_t blocks = f.variables.size();
     std::vector<std::size_t> depth;
     std::size_t shared = 0;
@@ -97,9 +124,9 @@ class Forms {
     const std::size_t launch = f.variables.size();
     f.variables.push_back({"", {0, 2, 4, 8}});
     f.variables.push_back({"", {0, 2, 3, 4, 6}});
-    f.kernel = [blocks, depth, within, shared, launch,
+    f.kernel = [blocks, depth, within, shared, launch, split = kind.split,
                 parts = parts(within)](const std::vector<Variable>& all) {
-      return kernel(all, blocks, depth, within ? &all[shared] : nullptr, launch, parts);
+      return kernel(all, blocks, depth, within ? &all[shared] : nullptr, launch, split, parts);
     };
     forms_.push_back(std::move(f));
   }
@@ -127,7 +154,7 @@ class Forms {
 
   static Kernel kernel(const std::vector<Variable>& all, std::size_t blocks,
                        const std::vector<std::size_t>& depth, const Variable* shared,
-                       std::size_t launch, const Parts& p) {
+                       std::size_t launch, bool split, const Parts& p) {
     const auto one = [&](const std::string& op) {
       const auto at = std::ranges::find(p.products, op);
       if (at == p.products.end() || (shared != nullptr && at != p.products.begin()))
@@ -141,7 +168,7 @@ class Forms {
     if (shared != nullptr)
       body.push_back(nest({{shared, Binding::seq}}, sequence(std::move(inside))));
     for (const std::string& op : p.after) body.push_back(one(op));
-    for (const std::string& t : p.stored) body.push_back(store(t));
+    for (const std::string& t : p.stored) body.push_back(store(t, {}, split));
     std::vector<std::pair<const Variable*, Binding>> loops;
     for (std::size_t v = 0; v < blocks; ++v) loops.emplace_back(&all[v], Binding::grid);
     Kernel k{.name = p.products.back(), .tree = nest(loops, sequence(std::move(body)))};
@@ -166,7 +193,10 @@ std::vector<GpuProduct> gpu_products(const Workload& w) {
     const auto name = [&](int l) {
       return w.loop(w.op(op).loops[static_cast<std::size_t>(l)]).name;
     };
-    all.push_back({w.op(op).name, name(p->rows), name(p->columns), name(p->depth)});
+    const bool window = std::ranges::any_of(w.op(op).inputs, [](const Access& a) {
+      return std::ranges::any_of(a.index, [](const Affine& i) { return i.terms.size() > 1; });
+    });
+    all.push_back({w.op(op).name, name(p->rows), name(p->columns), name(p->depth), window});
   }
   return all;
 }

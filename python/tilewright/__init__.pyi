@@ -91,6 +91,17 @@ def compare(
     Options of models: help(tilewright.compare).
     """
 
+def doctor(
+    *, check: bool = ...
+) -> Answer:
+    """What works on this machine, what is missing, and what to try next.
+
+    Returns {'host', 'parts': [{'name', 'kind', 'usable', 'reason', 'help'}], 'next'}.
+
+    Options:
+        check: raise Refused where the outcome says no (default False)
+    """
+
 def emit(
     subject: str | PathLike[str] | Mapping[str, Any] | None, machine: str | PathLike[str] |
     Mapping[str, Any] | None = ..., *, rewrite: str | Sequence[str] | None = ..., model: str |
@@ -508,8 +519,8 @@ def run(
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
-        tune: time so many of the plans that the model offers and take the fastest; MCFuser's paper: 8
-        split: a network's parts, as plan has them (default the whole by model; else, or where that refuses, followed)
+        tune: time so many of the plans that the model offers and take the fastest; of a network, for each kernel; MCFuser's paper: 8
+        split: a network's parts, as plan has them (default the whole by model, on a GPU by our planner; else, or where that refuses, followed)
         profile: of a network: a line a kernel: predicted, measured, bytes, share of the roof
         trace: of a network: when each kernel ran, for Perfetto and chrome://tracing
         beside: of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing (default python3)

@@ -338,6 +338,27 @@ TEST(Command, ExplainsSubprograms) {
   EXPECT_EQ(two["plan"]["kernels"].size(), 2u);
 }
 
+TEST(Command, ExplainsInTextWithEveryModelThatExplains) {
+  int explained = 0;
+  const json models = document({"models"});
+  for (const json& model : models["models"]) {
+    const std::string name = model["name"];
+    const auto said =
+        tilewright_command({"explain", "attention:m=64,l=64", "-m", "h200", "--model", name});
+    if (said.status == 2) continue;
+    ++explained;
+    EXPECT_EQ(said.status, 0) << name << ": " << said.err;
+    EXPECT_GE(std::count(said.out.begin(), said.out.end(), '\n'), 5) << name << ": " << said.out;
+  }
+  EXPECT_GE(explained, 8);
+  const auto said =
+      tilewright_command({"explain", "shuffle-unit", "-m", "h200", "--model", "powerfusion"});
+  EXPECT_THAT(said.out, HasSubstr("16 gOperators before, 11 after"));
+  EXPECT_THAT(
+      said.out,
+      HasSubstr("  + sync block joined(shared, 4, 8, 784) -> joined(shared, 32, 1, 784)\n"));
+}
+
 TEST(Command, CompareExplainsEveryDifference) {
   const json j = document({"compare", "gemm-chain:m=100,n=60,k=70,l=90", "-m", "a100"});
   expect_keys(j, {"bound_bytes", "plans", "models", "level"});

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/cli/command.h"
 
@@ -112,6 +115,63 @@ TEST(ModelOptions, StandUnderTheirModelInHelp) {
   EXPECT_LT(model, help.find("--slack"));
   EXPECT_THAT(help, HasSubstr("(default 1.2)"));
   EXPECT_THAT(tilewright_command({"machines", "--help"}).out, Not(HasSubstr("--slack")));
+}
+
+TEST(Doctor, NamesEveryTargetAndMeterAndWhatToTry) {
+  const json said = document({"doctor"});
+  std::map<std::string, int> kinds;
+  for (const json& p : said["parts"]) {
+    ++kinds[p["kind"]];
+    EXPECT_EQ(p["usable"].get<bool>(), p["reason"].is_null()) << p;
+  }
+  const json targets = document({"targets"}), meters = document({"meters"});
+  EXPECT_EQ(kinds["target"], static_cast<int>(targets["targets"].size()));
+  EXPECT_EQ(kinds["meter"], static_cast<int>(meters["meters"].size()));
+  EXPECT_FALSE(said["next"].empty());
+  EXPECT_THAT(tilewright_command({"doctor"}).out, HasSubstr("try next\n  tilewright compare"));
+}
+
+/// What bash completes of a line, by the script that the command prints.
+std::string completed(const std::string& words) {
+  const Folder folder;
+  const std::string script =
+      folder.write("complete.bash", tilewright_command({"--completion", "bash"}).out +
+                                        "COMP_WORDS=(" + words +
+                                        ")\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\n_tilewright\n"
+                                        "echo \"${COMPREPLY[*]}\"\n");
+  FILE* shell = ::popen(("bash '" + script + "'").c_str(), "r");
+  std::string out;
+  for (int c = std::fgetc(shell); c != EOF; c = std::fgetc(shell)) out += static_cast<char>(c);
+  EXPECT_EQ(::pclose(shell), 0) << out;
+  return out;
+}
+
+TEST(Completion, OfVerbsOptionsAndNames) {
+  EXPECT_EQ(completed("tilewright pl"), "plan\n");
+  EXPECT_EQ(completed("tilewright plan gemm-ch"), "gemm-chain gemm-chain3\n");
+  EXPECT_EQ(completed("tilewright plan gemm -m h2"), "h200\n");
+  EXPECT_THAT(completed("tilewright plan gemm --mod"), HasSubstr("--model"));
+  EXPECT_THAT(completed("tilewright plan gemm --model mcf"), HasSubstr("mcfuser-chimera"));
+  EXPECT_EQ(completed("tilewright plan gemm --hoist sc"), "scope\n");
+  EXPECT_THAT(tilewright_command({"--completion", "fish"}).out,
+              HasSubstr("complete -c tilewright -n '__fish_seen_subcommand_from plan' -l machine -s m"));
+  EXPECT_EQ(error_of({"--completion", "tcsh"}),
+            "tilewright: --completion: tcsh is no shell that there is a script for; accepted: bash, "
+            "zsh, fish\n");
+  EXPECT_THAT(error_of({"--completion"}), HasSubstr("accepted: bash, zsh, fish"));
+}
+
+TEST(ManualPage, HasEveryVerbAndNoStrayControlLine) {
+  const std::string page = tilewright_command({"--manual"}).out;
+  EXPECT_THAT(page, HasSubstr(".SH calibrate\n"));
+  EXPECT_THAT(page, HasSubstr("\\fB\\-m, \\-\\-machine\\fR"));
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || (line[0] != '.' && line[0] != '\'')) continue;
+    EXPECT_TRUE(line.starts_with(".SH ") || line.starts_with(".TH ") || line.starts_with(".B ") ||
+                line.starts_with(".I ") || line == ".TP" || line == ".PP")
+        << line;
+  }
 }
 
 }  // namespace

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <random>
 
 #include "core/plan/file.h"
 #include "core/plan/join.h"
+#include "core/plan/names.h"
 #include "core/plan/schedule.h"
 #include "core/workload/cut.h"
+#include "core/workload/merge_loops.h"
 #include "core/workload/reference/evaluate.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "tests/support/small_graphs.h"
@@ -137,12 +140,12 @@ std::vector<std::string> texts(const Workload& w, const std::vector<Part>& parts
 
 TEST(Cut, ATransformerBlockIsCutAroundItsContractions) {
   const Workload w = named_workload("transformer-block");
-  EXPECT_EQ(texts(w, cut_contractions(w)),
-            (std::vector<std::string>{
-                "query", "key", "value", "qk+scaled+rowmax+exp+rowsum+pv+divide", "project",
-                "residual1+sum1+mean1+sub1+sq1+varsum1+rstd1+norm1",
-                "fc1+biased+cubic+bent+gelu+fc2",
-                "residual2+sum2+mean2+sub2+sq2+varsum2+rstd2+norm2"}));
+  EXPECT_EQ(
+      texts(w, cut_contractions(w)),
+      (std::vector<std::string>{"query", "key", "value", "qk+scaled+rowmax+exp+rowsum+pv+divide",
+                                "project", "residual1+sum1+mean1+sub1+sq1+varsum1+rstd1+norm1",
+                                "fc1+biased+cubic+bent+gelu+fc2",
+                                "residual2+sum2+mean2+sub2+sq2+varsum2+rstd2+norm2"}));
   // With many tokens attention's scores are more than what the MLP has between its products; the
   // parts are the same, since neither excludes the other.
   const Workload more = named_workload("transformer-block:tokens=512");
@@ -254,6 +257,59 @@ TEST(Join, PartsThatWaitForOneAnotherAreRefused) {
   const std::array fused{part({"a1", "a2"}, "r/4 ( C.a1 C.a2 )"),
                          part({"b1", "b2"}, "r/4 ( C.b1 C.b2 )")};
   EXPECT_FALSE(join_plans(w, fused).ok());
+}
+
+TEST(MergedLoops, RowsAndColumnsThatNoWindowMovesOverAreOne) {
+  const Workload w = workload_from_yaml(
+      "name: t\nloops: {o: 3, y: 4, x: 5, c: 6}\noperators:\n"
+      "  - 'point: p[o,y,x] += i[c,y,x] * k[o,c]'\n  - 'biased: b[o,y,x] = p[o,y,x] + g[o]'\n",
+      "t");
+  const std::optional<Workload> merged = merged_loops(w);
+  ASSERT_TRUE(merged);
+  EXPECT_EQ(merged->loops().size(), 3u);
+  EXPECT_EQ(to_text(*merged, OpId(0)), "point: p[o,y] += i[c,y] * k[o,c]");
+  EXPECT_EQ(merged->tensor(*merged->find_tensor("i")).shape, (std::vector<std::int64_t>{6, 20}));
+}
+
+TEST(MergedLoops, WhatIsNotWholeOrNotInOrderStays) {
+  const auto merged = [](const char* op, const char* tensors) {
+    return merged_loops(workload_from_yaml(std::string("name: t\nloops: {y: 4, x: 5}\n") + tensors +
+                                               "operators:\n  - 'op: " + op + "'\n",
+                                           "t"));
+  };
+  EXPECT_TRUE(merged("b[y,x] = i[y,x]", ""));
+  for (const char* op :
+       {"b[y,x] = i[y,x] + g[y]", "b[y,x] = i[x,y]", "b[y,x] = i[y,x+1]", "b[y] += i[y,x]",
+        "b[y,x] = select(lt(y, x), 0, i[y,x])", "b[y,x] = i[y,x] + i[y,0]"})
+    EXPECT_FALSE(merged(op, "")) << op;
+  EXPECT_FALSE(merged("b[y,x] = i[y,x]", "tensors: {i: [4, 6]}\n"));
+}
+
+TEST(MergedLoops, PartsOfNetworksComputeTheSame) {
+  std::size_t merged_parts = 0;
+  for (const char* name :
+       {"efficientnet-b0:size=32,channels=8,blocks=1,classes=10",
+        "shufflenet-v2:size=32,stem=8,channels=16,stages=2,blocks=2,head=32,classes=10",
+        "swin-b:size=32,patch=4,window=4,width=16,heads=2,mlp=2,stages=2,blocks=2,classes=10",
+        "bert:layers=1,seq=16,hidden=32,heads=2,ffn=64,standard=1"}) {
+    const Workload whole = named_workload(name);
+    for (const Part& ops : cut_followed(whole)) {
+      const Workload part = without_names(subgraph(whole, ops));
+      const std::optional<Workload> merged = merged_loops(part);
+      if (!merged) continue;
+      ++merged_parts;
+      const TensorValues inputs = random_inputs(part, 7);
+      const TensorValues expected = evaluate(part, inputs), got = evaluate(*merged, inputs);
+      for (TensorId t : part.outputs()) {
+        ASSERT_EQ(got[t.index()].size(), expected[t.index()].size());
+        for (std::size_t i = 0; i < expected[t.index()].size(); ++i)
+          ASSERT_NEAR(got[t.index()][i], expected[t.index()][i],
+                      1e-12 * (1 + std::abs(expected[t.index()][i])))
+              << name << ": " << to_yaml(part);
+      }
+    }
+  }
+  EXPECT_GT(merged_parts, 20u);
 }
 
 }  // namespace

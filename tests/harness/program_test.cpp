@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdlib>
 #include <map>
 #include <random>
 
+#include "core/base/format.h"
 #include "core/plan/names.h"
 #include "core/workload/cut.h"
 #include "core/workload/subgraph.h"
@@ -145,6 +148,66 @@ TEST(Program, RandomGraphsRunOperatorByOperator) {
     const Answer answer = ran(random_graph(seed), {.split = "each"});
     ASSERT_TRUE(answer.ok()) << "seed " << seed << ": " << answer.json.dump(1);
     EXPECT_EQ(answer.json["verified"], true);
+  }
+}
+
+/// A network of a few operators, its sizes and type drawn.
+std::string drawn_network(std::mt19937_64& random) {
+  const auto one = [&](std::initializer_list<int> of) {
+    return *(of.begin() + random() % of.size());
+  };
+  const std::string type = std::array{"f32", "f16", "bf16"}[random() % 3];
+  switch (random() % 5) {
+    case 0:
+      return formatted("bert:layers=1,seq={},hidden={},heads=2,ffn={},standard={},dtype={}",
+                       one({9, 16, 20}), one({16, 32, 48}), one({40, 64}), one({0, 1}), type);
+    case 1:
+      return formatted(
+          "gpt2:batch={},past={},layers=1,hidden={},heads=2,mlp=48,vocabulary={},"
+          "dtype={}",
+          one({1, 2, 3}), one({3, 8, 13}), one({16, 32}), one({10, 33}), type);
+    case 2:
+      return formatted("lstm:steps={},layers=2,hidden={},wavefront={},dtype={}", one({2, 3}),
+                       one({8, 16, 20}), one({0, 1}), type);
+    case 3:
+      return formatted(
+          "resnext101:size={},channels=16,groups={},width=4,stages=1,blocks=1,"
+          "classes=10,dtype={}",
+          one({24, 32}), one({1, 4}), type);
+    default:
+      return formatted(
+          "shufflenet-v2:size={},stem=8,channels=16,stages=1,blocks=1,head=16,"
+          "classes=10,dtype={}",
+          one({16, 24}), type);
+  }
+}
+
+/// CUDA text of all kernels, run on this CPU; with TILEWRIGHT_LONG every kind of network, too.
+TEST(Program, DrawnNetworksRunOnAnEmulatedGpu) {
+  const bool all = std::getenv("TILEWRIGHT_LONG") != nullptr;
+  std::vector<std::string> networks;
+  std::mt19937_64 random(all ? 2 : 1);
+  for (int i = 0; i < (all ? 40 : 3); ++i) networks.push_back(drawn_network(random));
+  if (all)
+    for (const char* name :
+         {"efficientnet-b0:size=32,channels=8,blocks=1,classes=10",
+          "efficientnet-b0:size=32,channels=8,blocks=1,classes=10,dtype=f16",
+          "rednet50:size=32,channels=16,group=4,kernel=3,stages=2,blocks=1,classes=10",
+          "swin-b:size=32,patch=4,window=4,width=16,heads=2,mlp=2,stages=2,blocks=2,classes=10",
+          "vit-b16:size=32,patch=8,layers=1,hidden=32,heads=2,mlp=64,classes=10",
+          "sar-drn:size=16,channels=8", "mmoe", "transformer-block:tokens=16"})
+      networks.emplace_back(name);
+  for (const std::string& network : networks) {
+    Request request;
+    request.subject = network;
+    request.machine = "h200";
+    const Answer answer = run(request, {.target = "cuda-emulated", .profile = true});
+    ASSERT_TRUE(answer.ok()) << network << ": " << answer.json.dump(1);
+    EXPECT_EQ(answer.json["verified"], true) << network;
+    EXPECT_EQ(answer.json["kernels_verified"], answer.json["compiled"]) << network;
+    // An emulator's seconds are none of a GPU's.
+    EXPECT_FALSE(answer.json.contains("seconds_median"));
+    for (const auto& line : answer.json["profile"]) EXPECT_TRUE(line["seconds"].is_null());
   }
 }
 

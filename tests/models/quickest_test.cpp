@@ -343,6 +343,26 @@ TEST(GpuPlanner, EqualQuestionsHaveEqualAnswersAndFusingNeverLoses) {
   }
 }
 
+bool adds_at_home(const Node& n) {
+  return n.atomic || std::ranges::any_of(n.children, adds_at_home);
+}
+
+/// A long sum of few results keeps a GPU busy where blocks share it. Sums in 16 bits would be
+/// rounded by each block, and what follows in the kernel needs the whole sum.
+TEST(GpuPlanner, LongSumsOfFewResultsAreSharedAmongBlocks) {
+  const auto proposed = [](const std::string& name) {
+    return planner().propose(question(name, "h200"), standard());
+  };
+  const Result<Proposal> deep = proposed("gemm:m=128,n=768,k=3072");
+  ASSERT_TRUE(deep.ok()) << deep.reason();
+  EXPECT_TRUE(adds_at_home(deep->plan.kernels.front().tree));
+  for (const char* name : {"gemm:m=128,n=768,k=3072,dtype=f16", "gemm:m=4096,n=4096,k=64"}) {
+    const Result<Proposal> p = proposed(name);
+    ASSERT_TRUE(p.ok()) << name << ": " << p.reason();
+    EXPECT_FALSE(adds_at_home(p->plan.kernels.front().tree)) << name;
+  }
+}
+
 /// What a target refuses is in no plan: here every kernel with
 /// more than one operator.
 TEST(GpuPlanner, NothingThatIsRefusedIsInAPlan) {

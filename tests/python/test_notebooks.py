@@ -56,7 +56,7 @@ def printed(cell):
 
 
 def test_there_is_a_course():
-    assert [n[:2] for n in NOTEBOOKS] == [f"{i:02}" for i in range(1, 13)]
+    assert [n[:2] for n in NOTEBOOKS] == [f"{i:02}" for i in range(14)]
     assert sorted(p.stem for p in (FOLDER / "key").glob("*.py")) == NOTEBOOKS
 
 

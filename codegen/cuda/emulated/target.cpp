@@ -1,9 +1,11 @@
 // Target cuda-emulated: the CUDA text executed on the CPU, every access checked.
-#include "codegen/cuda/options.h"
 #include "codegen/cuda/target.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "codegen/common/host_sequence.h"
+#include "codegen/cuda/options.h"
 #include "core/base/format.h"
 #include "core/base/toolchain.h"
 #include "simulator/cuda_host/cuda_host.h"
@@ -21,7 +23,9 @@ class EmulatedKernel final : public codegen::TargetKernel {
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
       if (t >= source.needed.size() || !source.needed[t]) continue;
       index_[t] = static_cast<int>(memory_.size());
-      memory_.emplace_back(static_cast<std::size_t>(w.tensors()[t].bytes().value));
+      own_.emplace_back(static_cast<std::size_t>(w.tensors()[t].bytes().value));
+      bytes_.push_back(own_.back().size());
+      memory_.push_back(own_.back().data());
       names_.push_back(w.tensors()[t].name);
       element_bytes_.push_back(static_cast<int>(size_of(w.tensors()[t].dtype)));
       initialised_.push_back(w.is_input(TensorId(t)));
@@ -29,21 +33,24 @@ class EmulatedKernel final : public codegen::TargetKernel {
   }
   bool needs(TensorId tensor) const override { return index_[tensor.index()] >= 0; }
   std::optional<Reason> write(TensorId tensor, const void* elements) override {
-    std::vector<std::byte>& to = memory_of(tensor);
-    std::copy_n(static_cast<const std::byte*>(elements), to.size(), to.begin());
+    std::memcpy(memory_[at(tensor)], elements, bytes_[at(tensor)]);
     return std::nullopt;
   }
   std::optional<Reason> read(TensorId tensor, void* elements) override {
-    const std::vector<std::byte>& from = memory_of(tensor);
-    std::copy(from.begin(), from.end(), static_cast<std::byte*>(elements));
+    std::memcpy(elements, memory_[at(tensor)], bytes_[at(tensor)]);
     return std::nullopt;
+  }
+  bool place(TensorId tensor, void* elements) override {
+    memory_[at(tensor)] = static_cast<std::byte*>(elements);
+    own_[at(tensor)] = {};
+    return true;
   }
   Result<double> run() override {
     std::vector<cuda_host::Tensor> tensors;
     for (std::size_t i = 0; i < memory_.size(); ++i)
       tensors.push_back({.name = names_[i],
-                         .data = memory_[i].data(),
-                         .bytes = static_cast<std::int64_t>(memory_[i].size()),
+                         .data = memory_[i],
+                         .bytes = static_cast<std::int64_t>(bytes_[i]),
                          .element_bytes = element_bytes_[i],
                          .initialised = initialised_[i]});
     std::vector<cuda_host::Launch> launches;
@@ -71,13 +78,13 @@ class EmulatedKernel final : public codegen::TargetKernel {
 
  private:
   ordered_json traffic_json() const;
-  std::vector<std::byte>& memory_of(TensorId tensor) {
-    return memory_[static_cast<std::size_t>(index_[tensor.index()])];
-  }
+  std::size_t at(TensorId tensor) const { return static_cast<std::size_t>(index_[tensor.index()]); }
   cuda_host::Module module_;
   Source source_;
-  std::vector<int> index_;  ///< by TensorId: into the rest; -1: not needed
-  std::vector<std::vector<std::byte>> memory_;
+  std::vector<int> index_;                   ///< by TensorId: into the rest; -1: not needed
+  std::vector<std::vector<std::byte>> own_;  ///< empty: lies where place() said
+  std::vector<std::byte*> memory_;
+  std::vector<std::size_t> bytes_;
   std::vector<std::string> names_;
   std::vector<int> element_bytes_;
   std::vector<bool> initialised_;
@@ -203,6 +210,7 @@ const Target kCudaEmulated = {
     .micro_kernels = "cuda",
     .clock = Clock::none,
     .emit = cuda::emit_for_host,
+    .sequence = codegen::host_sequence,
 };
 
 }  // namespace tilewright::codegen

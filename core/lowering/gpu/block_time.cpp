@@ -69,6 +69,9 @@ namespace {
 // the recording of 2026-11-24 (h200-planned.json, tensors whose rows begin anywhere).
 constexpr double kCopyThreads = 128, kElementsAtOnce = 4;
 constexpr double kElementTile = 1000, kElementLatency = 1.5;
+// Bytes that all blocks together add up at home in a second, after everything else: chosen by four
+// products in f32 whose depth blocks share on an H100 (h100-whole-networks-again.json).
+constexpr double kAddedBytes = 4e11;
 // Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
 // turn of a loop; of an element between registers and shared memory, one by one.
 constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
@@ -230,8 +233,9 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   t.memory = (1 - stays) * compulsory / r.memory / r.clock;
   const Pricer price(r, *forms, stays * r.l2 + (1 - stays) * r.dram);
   double cycles = r.launch * (k.zeroed.empty() ? 1 : 2);
-  double seconds = 0;
+  double seconds = 0, added = 0;
   for (const BlockPhase& p : work.phases) {
+    added += p.added * static_cast<double>(p.blocks);
     if (k.co_resident && p.blocks > r.sms * t.resident)
       return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
                               p.blocks, r.sms * t.resident)};
@@ -242,7 +246,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     seconds += (t.phases.back().seconds + crowded) / 2;
   }
   cycles += work.barriers * r.grid_barrier;
-  t.seconds = cycles / r.clock + std::max(seconds, t.memory);
+  t.seconds = cycles / r.clock + std::max(seconds, t.memory) + added / kAddedBytes;
   return t;
 }
 

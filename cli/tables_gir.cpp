@@ -1,0 +1,122 @@
+// GIRs of kernels before and after each round of rewriting, as text.
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/table.h"
+#include "cli/tables.h"
+#include "core/base/format.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostKernels = 12;  // more of them are counted, and in --json
+
+std::string joined(const ordered_json& words, const char* between) {
+  std::string out;
+  for (const ordered_json& w : words) out += (out.empty() ? "" : between) + w.get<std::string>();
+  return out;
+}
+
+/// The instructions of a GIR's text, with slices as "A(shared, 4, 8, 784)" instead of their
+/// numbers.
+std::vector<std::string> instructions(const std::string& gir) {
+  std::map<std::string, std::string> slices;
+  std::vector<std::string> out;
+  std::istringstream lines(gir);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string first, word;
+    words >> first;
+    if (first == "slice") {
+      std::string name, tensor;
+      words >> name >> tensor;
+      const std::size_t begin = line.find('('), end = line.find(')', begin);
+      if (begin != std::string::npos && end != std::string::npos)
+        slices[name] = tensor + line.substr(begin, end + 1 - begin);
+      continue;
+    }
+    if (first.empty() || line.find(" -> ") == std::string::npos) continue;
+    std::string said = first;
+    while (words >> word) {
+      const auto slice = slices.find(word);
+      said += " " + (slice == slices.end() ? word : slice->second);
+    }
+    out.push_back(said);
+  }
+  return out;
+}
+
+/// All instructions, those that `before` has not marked with +.
+std::string marked(const std::vector<std::string>& now, const std::vector<std::string>& before) {
+  const std::set<std::string> had(before.begin(), before.end());
+  std::string out;
+  for (const std::string& line : now)
+    out += (before.empty() || had.contains(line) ? "    " : "  + ") + line + "\n";
+  return out;
+}
+
+/// Bytes that a document has as a real number.
+std::string whole(const ordered_json& bytes) {
+  return grouped(static_cast<std::int64_t>(bytes.get<double>()));
+}
+
+std::string part_text(const ordered_json& part) {
+  const ordered_json& syncs = part["syncs"];
+  std::string out = formatted(
+      "  {} units; {} gOperators before, {} after; DRAM bytes {} before, {} after; syncs left: {} "
+      "of "
+      "warps, {} of blocks, {} of the device\n",
+      text(part, "units"), text(part, "gops_before"), text(part, "gops"),
+      whole(part["dram_bytes_before"]), whole(part["dram_bytes"]), text(syncs, "warp"),
+      text(syncs, "block"), text(syncs, "device"));
+  std::vector<std::string> before = instructions(part["gir_before"].get<std::string>());
+  out += "  before\n" + marked(before, {});
+  for (const ordered_json& r : part["rewrites"]) {
+    std::vector<std::string> now = instructions(r["gir"].get<std::string>());
+    out += formatted("  {} ({})\n", text(r, "rule"), joined(r["done"], "; ")) + marked(now, before);
+    before = std::move(now);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string gir_table(const ordered_json& j) {
+  std::string out = formatted(
+      "{} kernels of memory, {} of computation; {} B moved, unfused {}, at least {}; {} us "
+      "predicted\n",
+      text(j["kernels_by_class"], "memory"), text(j["kernels_by_class"], "computation"),
+      text(j, "volume_bytes"), text(j, "unfused_bytes"), text(j, "compulsory_bytes"),
+      microseconds(j["seconds"]));
+  out +=
+      "A slice is tensor(tier, num, width, stride). + marks what a round of rewriting changed.\n";
+  std::map<std::string, std::string>
+      shown;  // the text of a kernel's parts, and which kernel had it first
+  std::size_t left = 0;
+  for (const ordered_json& k : j["kernels"]) {
+    if (!k.contains("parts")) continue;
+    std::string parts;
+    for (const ordered_json& p : k["parts"]) parts += part_text(p);
+    const auto [first, is_new] = shown.emplace(parts, text(k, "name"));
+    if (is_new && shown.size() > kMostKernels) {
+      ++left;
+      continue;
+    }
+    out += formatted("\n{}: {}; {} us\n", text(k, "name"), joined(k["operators"], " "),
+                     microseconds(k["seconds"]));
+    if (!k["without_units"].is_null())
+      out += formatted("  without units: {}\n", text(k, "without_units"));
+    out += is_new ? parts : formatted("  as {}\n", first->second);
+  }
+  if (left > 0) out += formatted("\nand {} more kernels (--json has them)\n", left);
+  return out;
+}
+
+}  // namespace tilewright::cli

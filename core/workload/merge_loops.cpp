@@ -1,0 +1,127 @@
+#include "core/workload/merge_loops.h"
+
+#include <algorithm>
+
+namespace tilewright {
+namespace {
+
+bool has(const Affine& index, LoopId loop) {
+  return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == loop; });
+}
+
+bool reads_index(const Expr& e, LoopId loop) {
+  return (e.kind == Expr::Kind::index && e.loop == loop) ||
+         std::ranges::any_of(e.args, [&](const Expr& arg) { return reads_index(arg, loop); });
+}
+
+bool reads_index(const Operator& op, LoopId loop) {
+  return std::ranges::any_of(op.outputs, [&](const Output& o) {
+    return reads_index(o.value, loop) || (o.rescale && reads_index(*o.rescale, loop));
+  });
+}
+
+template <class Function>
+void for_each_access(Operator& op, const Function& function) {
+  for (Access& a : op.inputs) function(a);
+  for (Output& o : op.outputs) function(o.target);
+}
+
+void renumber(Expr& e, LoopId gone) {
+  if (e.loop.valid() && e.loop.index() > gone.index()) e.loop = LoopId(e.loop.index() - 1);
+  for (Expr& arg : e.args) renumber(arg, gone);
+}
+
+/// Where a tensor has the two loops: its dimension of the outer one.
+constexpr int kNone = -1, kUnseen = -2;
+
+class Merger {
+ public:
+  Merger(const WorkloadSpec& spec, LoopId outer, LoopId inner)
+      : spec_(spec), outer_(outer), inner_(inner), at_(spec.tensors.size(), kUnseen) {}
+
+  bool possible() {
+    for (Operator& op : spec_.operators) {
+      const auto in_loops = [&](LoopId l) { return std::ranges::find(op.loops, l); };
+      if ((in_loops(outer_) == op.loops.end()) != (in_loops(inner_) == op.loops.end()))
+        return false;
+      if (reads_index(op, outer_) || reads_index(op, inner_)) return false;
+      bool same = true;
+      for_each_access(op, [&](const Access& a) { same = same && goes_together(a); });
+      if (!same) return false;
+    }
+    return true;
+  }
+
+  WorkloadSpec merged() {
+    Loop& outer = spec_.loops[outer_.index()];
+    outer.extent *= spec_.loops[inner_.index()].extent;
+    for (Operator& op : spec_.operators) {
+      for_each_access(op, [&](Access& a) { drop(a); });
+      std::erase(op.loops, inner_);
+      for (LoopId& l : op.loops) renumber(l);
+      for (Output& o : op.outputs) {
+        tilewright::renumber(o.value, inner_);
+        if (o.rescale) tilewright::renumber(*o.rescale, inner_);
+      }
+    }
+    for (std::size_t t = 0; t < at_.size(); ++t) {
+      if (at_[t] < 0) continue;
+      auto& shape = spec_.tensors[t].shape;
+      shape[static_cast<std::size_t>(at_[t])] = outer.extent;
+      shape.erase(shape.begin() + at_[t] + 1);
+    }
+    spec_.loops.erase(spec_.loops.begin() + static_cast<std::ptrdiff_t>(inner_.index()));
+    return std::move(spec_);
+  }
+
+ private:
+  bool goes_together(const Access& a) {
+    const std::vector<std::int64_t>& shape = spec_.tensors[a.tensor.index()].shape;
+    int found = kNone, uses = 0;
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      uses += has(a.index[d], outer_) + has(a.index[d], inner_);
+      if (d + 1 < a.index.size() && a.index[d].plain_loop() == outer_ &&
+          a.index[d + 1].plain_loop() == inner_ && shape[d] == spec_.loops[outer_.index()].extent &&
+          shape[d + 1] == spec_.loops[inner_.index()].extent)
+        found = static_cast<int>(d);
+    }
+    if (uses != (found == kNone ? 0 : 2)) return false;
+    int& at = at_[a.tensor.index()];
+    if (at == kUnseen) at = found;
+    return at == found;
+  }
+
+  void drop(Access& a) {
+    if (const int at = at_[a.tensor.index()]; at >= 0) a.index.erase(a.index.begin() + at + 1);
+    for (Affine& index : a.index)
+      for (Term& t : index.terms) renumber(t.loop);
+  }
+  void renumber(LoopId& l) const {
+    if (l.index() > inner_.index()) l = LoopId(l.index() - 1);
+  }
+
+  WorkloadSpec spec_;
+  LoopId outer_, inner_;
+  std::vector<int> at_;  ///< by TensorId
+};
+
+std::optional<WorkloadSpec> merged_once(const WorkloadSpec& spec) {
+  for (std::size_t a = 0; a < spec.loops.size(); ++a)
+    for (std::size_t b = 0; b < spec.loops.size(); ++b) {
+      if (a == b) continue;
+      Merger merger(spec, LoopId(a), LoopId(b));
+      if (merger.possible()) return merger.merged();
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Workload> merged_loops(const Workload& w) {
+  std::optional<WorkloadSpec> spec;
+  for (auto next = merged_once(w.spec()); next; next = merged_once(*spec)) spec = std::move(next);
+  if (!spec) return std::nullopt;
+  return Workload::create(std::move(*spec));
+}
+
+}  // namespace tilewright

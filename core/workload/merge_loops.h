@@ -1,0 +1,20 @@
+// Loops that always go together as one loop.
+#pragma once
+
+#include <optional>
+
+#include "core/workload/workload.h"
+
+namespace tilewright {
+
+/// The workload where two loops that index two neighbouring dimensions of every tensor that they
+/// index, whole and in the same order, are one, again and again; nothing where there are no such
+/// loops. Tensors and operators keep their order, names and elements: the rows and columns of an
+/// image that no window moves over become its points, so that a tile is any run of them.
+///
+///   y[o,h,w] += x[c,h,w] * k[o,c]   =>   y[o,h] += x[c,h] * k[o,c], h as long as both
+///
+/// Inputs must have no values of their own (without_names). Cost: quadratic in loops.
+std::optional<Workload> merged_loops(const Workload& w);
+
+}  // namespace tilewright
