@@ -82,7 +82,7 @@ struct EmitOptions {
   int stages = 0;                 ///< of loaded tiles in shared memory; 0: two where they fit
   /// The text is for sm_90a alone: products by wgmma where a plan's kernel is one.
   bool warpgroups = false;
-  bool registers = true;          ///< keep sums in registers where a plan allows it
+  bool registers = true;         ///< keep sums in registers where a plan allows it
   std::int64_t shared_room = 0;  ///< bytes of shared memory a block may have; 0: as the machine has
   std::string prefix = "tilewright";  ///< an identifier
 };

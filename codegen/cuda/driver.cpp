@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -86,7 +87,14 @@ enum DeviceAttribute {
   kCooperative = 95,
   kSharedABlock = 97,
 };
-enum TensorMapWord { kF16 = 6, kF32 = 7, kBf16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kL2Of256 = 3 };
+enum TensorMapWord {
+  kF16 = 6,
+  kF32 = 7,
+  kBf16 = 9,
+  kNoInterleave = 0,
+  kSwizzle128 = 3,
+  kL2Of256 = 3
+};
 enum FunctionAttribute {
   kMaxThreads = 0,
   kStaticShared = 1,
@@ -352,8 +360,9 @@ Result<FunctionFigures> Device::figures(void* function) {
   return FunctionFigures{values[0], values[1], values[2], values[3]};
 }
 
-Result<TensorMap> Device::tensor_map(const lowering::BoxMap& map, std::uint64_t address) {
-  if (auto why = make_current()) return *why;
+/// A CUtensorMap, at a multiple of 64 bytes.
+std::optional<Reason> Device::make_map(const lowering::BoxMap& map, std::uint64_t address,
+                                       void* made) {
   const Table& t = *driver();
   if (t.cuTensorMapEncodeTiled == nullptr)
     return Reason{"the NVIDIA driver here is too old: it copies no boxes of tensors"};
@@ -365,14 +374,10 @@ Result<TensorMap> Device::tensor_map(const lowering::BoxMap& map, std::uint64_t 
   const std::array<unsigned, 3> box{static_cast<unsigned>(map.box[0]),
                                     static_cast<unsigned>(map.box[1]), 1};
   const std::array<unsigned, 3> steps{1, 1, 1};
-  alignas(64) TensorMap made;  // as the driver asks
-  if (auto why = failed(
-          t.cuTensorMapEncodeTiled(&made, type, 3, reinterpret_cast<void*>(address), extents.data(),
-                                   strides.data(), box.data(), steps.data(), kNoInterleave,
-                                   kSwizzle128, kL2Of256, 0),
-          "describing a tensor's boxes"))
-    return *why;
-  return made;
+  return failed(t.cuTensorMapEncodeTiled(made, type, 3, reinterpret_cast<void*>(address),
+                                         extents.data(), strides.data(), box.data(), steps.data(),
+                                         kNoInterleave, kSwizzle128, kL2Of256, 0),
+                "describing a tensor's boxes");
 }
 
 Result<int> Device::resident_blocks(void* function, int threads, std::int64_t shared_bytes) {
@@ -395,7 +400,12 @@ std::optional<Reason> Device::enqueue(const GraphNode& node) {
                                     static_cast<std::size_t>(node.zeroed_bytes), stream_),
                   "zeroing memory");
   std::vector<std::uint64_t> values = node.arguments;
-  std::vector<TensorMap> maps = node.maps;
+  struct alignas(64) TensorMap {
+    std::array<std::uint64_t, 16> words{};
+  };
+  std::vector<TensorMap> maps(node.boxes.size());
+  for (std::size_t i = 0; i < maps.size(); ++i)
+    if (auto why = make_map(node.boxes[i].first, node.boxes[i].second, &maps[i])) return why;
   std::vector<void*> arguments;
   for (std::uint64_t& v : values) arguments.push_back(&v);
   for (TensorMap& m : maps) arguments.push_back(&m);

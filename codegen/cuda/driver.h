@@ -3,11 +3,11 @@
 // failed.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -70,16 +70,12 @@ class Module {
   void* handle_ = nullptr;
 };
 
-/// The driver's CUtensorMap.
-struct TensorMap {
-  std::array<std::uint64_t, 16> words{};
-};
-
 /// One launch, or filling memory with zeros, in a graph.
 struct GraphNode {
   void* function = nullptr;              ///< of Device::function; null: zeros
   std::vector<std::uint64_t> arguments;  ///< device addresses; zeros: {where}
-  std::vector<TensorMap> maps = {};      ///< parameters after them
+  std::vector<std::pair<lowering::BoxMap, std::uint64_t>> boxes = {};  ///< parameters after them:
+                                                                       ///< tensors and where
   std::int64_t blocks = 1;
   int threads = 128;
   std::int64_t shared_bytes = 0;
@@ -133,8 +129,6 @@ class Device : public std::enable_shared_from_this<Device> {
   Result<void*> function(const Module& module, const std::string& symbol,
                          std::int64_t shared_bytes);
   Result<FunctionFigures> figures(void* function);
-  /// Of a tensor at that address.
-  Result<TensorMap> tensor_map(const lowering::BoxMap& map, std::uint64_t address);
   /// Blocks of it that one multiprocessor holds.
   Result<int> resident_blocks(void* function, int threads, std::int64_t shared_bytes);
 
@@ -156,6 +150,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::optional<Reason> failed(int code, const char* what);
   std::optional<Reason> make_current();
   std::optional<Reason> enqueue(const GraphNode& node);
+  std::optional<Reason> make_map(const lowering::BoxMap& map, std::uint64_t address, void* made);
   /// Until all that was asked for has ended; it hangs where that takes longer.
   std::optional<Reason> wait(double most_seconds);
 

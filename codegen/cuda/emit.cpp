@@ -92,7 +92,8 @@ Result<KernelText> emit_block(Program& p, int index) {
 /// By warpgroups where the text may be for Hopper alone and the kernel is one product.
 Result<KernelText> emit_shared(Program& p, int index, bool& warpgroups) {
   if (!p.options.warpgroups || !p.options.micro_kernel.empty()) return emit_block(p, index);
-  const auto product = lowering::warpgroup_product(p.schedule, index, p.options.stages);
+  const auto product =
+      lowering::warpgroup_product(p.schedule, index, p.options.warps, p.options.stages);
   warpgroups = warpgroups || product.ok();
   if (product) return emit_warpgroups(p, index, *product);
   auto text = emit_block(p, index);
@@ -171,8 +172,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   source.micro_kernel = join(p.used);
   source.text = head(p, source) +
                 (cold ? "#define TW_COPIES_AT_ONCE 1\n#define TW_ELEMENTS_AT_ONCE 1\n" : "") +
-                "#include \"tilewright_" + (stitched ? "stitch" : "products") +
-                ".h\"\n" + (warpgroups ? "#include \"tilewright_warpgroups.h\"\n" : "") +
+                "#include \"tilewright_" + (stitched ? "stitch" : "products") + ".h\"\n" +
+                (warpgroups ? "#include \"tilewright_warpgroups.h\"\n" : "") +
                 "\nusing namespace tw;\n\n" + kernels;
   return source;
 }

@@ -30,19 +30,22 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.blocks) + number(product.tile_columns) + number(product.stages) +
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
-              number(product.vector) + ">;\n  Product::run(memory, " + name(product.left) + "_map, " +
-              name(product.right) + "_map, " + name(product.boxed ? product.result : product.left) +
-              "_map, " + name(product.result) + "_home" + number(product.pitch) +
-              number(product.apart) + ",\n               {" + std::to_string(product.rows) +
-              number(product.columns) + number(product.depth) + number(product.count) +
-              number(product.order) + "});\n}\n";
+              number(product.vector) + ">;\n  Product::run(memory, " + name(product.left) +
+              "_map, " + name(product.right) + "_map, " +
+              name(product.boxed ? product.result : product.left) + "_map, " +
+              name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
+              ",\n               {" + std::to_string(product.rows) + number(product.columns) +
+              number(product.depth) + number(product.count) + number(product.order) + "});\n}\n";
   text.launches.push_back(std::move(launch));
-  const std::string level = p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;
-  const std::int64_t left = std::int64_t{product.stages} * product.steps * product.tile_rows() * 128,
+  const std::string level =
+      p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;
+  const std::int64_t left =
+                         std::int64_t{product.stages} * product.steps * product.tile_rows() * 128,
                      right = product.stages * product.stage_bytes() - left;
   for (const TensorId t : {product.left, product.right})
     text.tiles.push_back({w.tensor(t).name, level, "shared", product.stages,
-                          t == product.left ? left : right, "boxes that the TMA unit copies ahead of their use"});
+                          t == product.left ? left : right,
+                          "boxes that the TMA unit copies ahead of their use"});
   text.tiles.push_back({w.tensor(product.result).name, level, "registers", 1, 0,
                         "the sums of a warpgroup's matrix instructions"});
   text.program = lowering::describe(product, p.schedule, index);

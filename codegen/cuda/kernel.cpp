@@ -58,16 +58,6 @@ std::optional<Reason> Kernel::take_memory() {
       if (!buffer) return Reason{buffer.reason()};
       tensors_.back()[t] = std::move(buffer).value();
     }
-    maps_.emplace_back();
-    for (const Launch& launch : source_.launches) {
-      maps_.back().emplace_back();
-      for (const lowering::BoxMap& m : launch.maps) {
-        const Result<TensorMap> map =
-            device_->tensor_map(m, tensors_.back()[m.tensor.index()].address());
-        if (!map) return Reason{launch.symbol + ": " + map.reason()};
-        maps_.back().back().push_back(*map);
-      }
-    }
   }
   if (source_.workspace_bytes == 0) return std::nullopt;
   Result<Buffer> workspace = device_->allocate(source_.workspace_bytes);
@@ -99,7 +89,10 @@ std::vector<GraphNode> Kernel::nodes_on(std::span<void* const> tensors) const {
       node.arguments.push_back(reinterpret_cast<std::uint64_t>(tensors[t.index()]));
     }
     if (launch.workspace) node.arguments.push_back(workspace_.address());
-    node.maps = maps_[static_cast<std::size_t>(copy)][i];
+    for (const lowering::BoxMap& m : launch.maps) {
+      TW_CHECK(tensors[m.tensor.index()] != nullptr, "boxes of a tensor that is nowhere");
+      node.boxes.push_back({m, reinterpret_cast<std::uint64_t>(tensors[m.tensor.index()])});
+    }
     nodes.push_back(std::move(node));
   }
   return nodes;

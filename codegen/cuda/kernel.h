@@ -56,7 +56,6 @@ class Kernel {
   std::vector<FunctionFigures> figures_;
   std::vector<int> resident_;
   std::vector<std::vector<Buffer>> tensors_;  ///< by copy, by TensorId
-  std::vector<std::vector<std::vector<TensorMap>>> maps_;  ///< by copy, by launch
   Buffer workspace_;
   Graph once_;
 };

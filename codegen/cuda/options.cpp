@@ -34,11 +34,10 @@ std::vector<OptionSpec> make_emulated() {
 }
 
 std::vector<OptionSpec> make_built() {
-  std::vector<OptionSpec> specs =
-      make_specs({.name = "arch",
-                  .fallback = "the device's; emit: sm_80 and sm_90a",
-                  .value = "NAME",
-                  .help = "built for it: sm_80, sm_90a"});
+  std::vector<OptionSpec> specs = make_specs({.name = "arch",
+                                              .fallback = "the device's; emit: sm_80 and sm_90a",
+                                              .value = "NAME",
+                                              .help = "built for it: sm_80, sm_90a"});
   const std::vector<OptionSpec> more = {
       {.name = "cache",
        .kind = OptionKind::path,

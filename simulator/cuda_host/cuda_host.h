@@ -53,8 +53,8 @@ struct Tensor {
 
 struct Launch {
   std::string kernel;
-  std::vector<int> tensors;  ///< its pointer parameters: indices into the tensors
-  bool workspace = false;    ///< one more parameter: the workspace
+  std::vector<int> tensors;                 ///< its pointer parameters: indices into the tensors
+  bool workspace = false;                   ///< one more parameter: the workspace
   std::vector<lowering::BoxMap> maps = {};  ///< the last parameters; their tensors: indices, too
   std::int64_t blocks = 1;
   int threads = 128;  ///< a block, at most 1024
@@ -139,8 +139,8 @@ struct LaunchCounts {
   std::vector<TensorBytes> tensors;  ///< by tensor; the workspace last
   std::int64_t shared_read = 0, shared_written = 0;
   std::int64_t ldmatrix = 0, mma = 0, wmma = 0, shuffles = 0, warp_syncs = 0;  ///< warps
-  std::int64_t wgmma = 0;  ///< warpgroups
-  std::int64_t boxes = 0;  ///< load_box and store_box
+  std::int64_t wgmma = 0;                                                      ///< warpgroups
+  std::int64_t boxes = 0;           ///< load_box and store_box
   std::int64_t block_barriers = 0;  ///< block_sync and barrier, completed
   std::int64_t grid_syncs = 0;
   std::int64_t mbarrier_phases = 0;
@@ -153,7 +153,7 @@ struct Report {
   std::int64_t blocks_stopped = 0;     ///< that a fault (deadlock, a wild address) ended early
   std::vector<LaunchCounts> launches;
   std::vector<Barrier> barriers;  ///< that launches came to, if they were to be listed
-  double seconds = 0;  ///< of execution, without building
+  double seconds = 0;             ///< of execution, without building
   std::vector<std::string> notes;
   bool clean() const { return findings.empty() && findings_left_out == 0; }
 };

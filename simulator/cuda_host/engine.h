@@ -1,7 +1,7 @@
 // The running of one launch: blocks of warps of fibers, and what the device functions do to them.
 // The functions are grouped by file: threads.cpp (running, ending, waiting), barriers.cpp,
-// mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), tensor_copies.cpp, warp.cpp, matrix.cpp
-// and warpgroup.cpp (collectives).
+// mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), tensor_copies.cpp, warp.cpp,
+// matrix.cpp and warpgroup.cpp (collectives).
 #pragma once
 
 #include <array>
@@ -60,9 +60,9 @@ struct Fiber {
   std::uint32_t wait_place = 0;
   std::int64_t wait_detail = 0;  ///< a barrier's id, an mbarrier's offset, a collective
   std::vector<PendingCopy> copies;
-  std::vector<Clock> groups;  ///< of each committed group under way: its last copy's clock
-  std::vector<Clock> stores;  ///< the same of store_box
-  std::int64_t products = 0;  ///< groups of wgmma that it committed
+  std::vector<Clock> groups;     ///< of each committed group under way: its last copy's clock
+  std::vector<Clock> stores;     ///< the same of store_box
+  std::int64_t products = 0;     ///< groups of wgmma that it committed
   bool registers_ready = false;  ///< wgmma_begin since sums last came to its registers
   int warp() const { return index / kWarp; }
   int lane() const { return index % kWarp; }
@@ -89,7 +89,7 @@ struct Warp {
 struct SumsUnderWay {
   const float* of = nullptr;  ///< the first thread's
   int columns = 0, landed = 0;
-  std::int64_t group = 0;  ///< of the last product that adds to them
+  std::int64_t group = 0;                      ///< of the last product that adds to them
   std::array<float*, kWarpgroup> registers{};  ///< null: it has them
   std::vector<float> values = {};              ///< 64 rows of `columns`
   /// A thread's register as wgmma lays sums out.

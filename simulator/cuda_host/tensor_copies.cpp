@@ -1,6 +1,6 @@
-// Copies of boxes by the TMA unit, and the fence between ordinary stores and what reads shared memory
-// asynchronously. A copy is done as it is issued, but known only to those who waited for it: whoever
-// did not races with it.
+// Copies of boxes by the TMA unit, and the fence between ordinary stores and what reads shared
+// memory asynchronously. A copy is done as it is issued, but known only to those who waited for it:
+// whoever did not races with it.
 #include <algorithm>
 #include <cstring>
 
@@ -124,9 +124,7 @@ void Engine::store_box(Fiber& f, const tw_box_map& map, const void* shared,
   ++counts_->boxes;
 }
 
-void Engine::store_boxes_commit(Fiber& f) {
-  f.stores.push_back(f.owner->clocks.copies(f.index));
-}
+void Engine::store_boxes_commit(Fiber& f) { f.stores.push_back(f.owner->clocks.copies(f.index)); }
 
 void Engine::store_boxes_read(Fiber& f, int groups, std::uint32_t place) {
   if (left_out("store_boxes_read", place)) return;

@@ -14,12 +14,12 @@ namespace {
 
 constexpr int kRows = 64, kDepth = 16;
 
-/// The thread whose copies a warpgroup's reads count as: the last one, because the first is who issues
-/// boxes, and waiting for one of the two is not waiting for the other.
+/// The thread whose copies a warpgroup's reads count as: the last one, because the first is who
+/// issues boxes, and waiting for one of the two is not waiting for the other.
 int reader_of(int thread) { return thread / kWarpgroup * kWarpgroup + kWarpgroup - 1; }
 
-/// PTX ISA, matrix descriptor format: address, bytes to the next 64 elements of rows that run across
-/// the depth, bytes to the next eight rows, the swizzle.
+/// PTX ISA, matrix descriptor format: address, bytes to the next 64 elements of rows that run
+/// across the depth, bytes to the next eight rows, the swizzle.
 struct Descriptor {
   explicit Descriptor(std::uint64_t bits)
       : start(static_cast<std::int64_t>(bits & 0x3fff) << 4),
@@ -121,7 +121,8 @@ void Engine::read_operand(Fiber& f, std::uint64_t bits, int outer, bool across, 
 
 void Engine::wgmma(Fiber& f, float* d, int columns, std::uint64_t a, std::uint64_t b, bool add,
                    int flags, std::uint32_t place) {
-  const std::uint64_t detail = a * 31 + b * 1009 + static_cast<std::uint64_t>(columns * 16 + flags) +
+  const std::uint64_t detail = a * 31 + b * 1009 +
+                               static_cast<std::uint64_t>(columns * 16 + flags) +
                                (add ? std::uint64_t{1} << 60 : 0);
   if (!meet_group(f, 1, detail, d, place)) return;
   Block& block = *f.owner;
@@ -134,9 +135,8 @@ void Engine::wgmma(Fiber& f, float* d, int columns, std::uint64_t a, std::uint64
                clock);
   read_operand(f, b, columns, (flags & TW_B_ACROSS) != 0, (flags & TW_BFLOAT) != 0, right, place,
                clock);
-  auto sums = std::ranges::find_if(g.under_way, [&](const SumsUnderWay& s) {
-    return s.of == g.sums.front();
-  });
+  auto sums = std::ranges::find_if(g.under_way,
+                                   [&](const SumsUnderWay& s) { return s.of == g.sums.front(); });
   if (sums == g.under_way.end()) {
     if (!f.registers_ready)
       report(f, Fault::wgmma_misuse, place,

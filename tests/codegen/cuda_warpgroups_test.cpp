@@ -65,7 +65,10 @@ class Draw {
         batch == 0   ? std::string()
         : batch == 1 ? formatted(", b: {}", number(2, 3))
                      : std::string(", b: 2, h: 2"),
-        wide ? "f32" : bfloat ? "bf16" : "f16", outer, a, b);
+        wide     ? "f32"
+        : bfloat ? "bf16"
+                 : "f16",
+        outer, a, b);
     // Rows and columns of a tile, and the depth of a step.
     static constexpr std::pair<int, int> kTiles[] = {{64, 64},  {64, 128},  {64, 256},
                                                      {128, 64}, {128, 128}, {128, 192},
@@ -110,10 +113,9 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
     drawn.push_back(draw.product());
-    sources.push_back(
-        emitted(drawn.back(), {.stages = static_cast<int>(draw.coin() ? 0 : 2),
-                               .warpgroups = true,
-                               .prefix = "k" + std::to_string(i)}));
+    sources.push_back(emitted(drawn.back(), {.stages = static_cast<int>(draw.coin() ? 0 : 2),
+                                             .warpgroups = true,
+                                             .prefix = "k" + std::to_string(i)}));
     EXPECT_EQ(sources.back().micro_kernel, "wgmma") << drawn.back().text;
   }
   const auto module = testing::build_cuda(sources);
@@ -135,9 +137,11 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   // Each way of writing results; blocks of several tiles, rings shorter than the depth.
   testing::BarriersLeftOut barriers;
   for (const char* const n : {"128", "77"}) {
-    const Case c = make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
-                                       "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n", n),
-                             "m/128@grid n/64@grid ( k/64 ( L.A L.B C.C ) S.C )", 1);
+    const Case c =
+        make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
+                            "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n",
+                            n),
+                  "m/128@grid n/64@grid ( k/64 ( L.A L.B C.C ) S.C )", 1);
     const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
@@ -146,8 +150,8 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   barriers.print();
   using Left = testing::BarriersLeftOut;
   EXPECT_GE(barriers.barriers(), 16);
-  EXPECT_EQ(barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled),
-            0);
+  EXPECT_EQ(
+      barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled), 0);
 }
 
 TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
@@ -156,19 +160,18 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
   for (const int rows : {64, 128, 192, 256})
     for (const int columns : {64, 128, 192, 256}) {
       const bool across = (rows + columns) / 64 % 2 == 0;
-      const Case c = make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
-                                         "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[{}] * B[{}]\n",
-                                         across ? "f32" : "f16", across ? "k,m" : "m,k",
-                                         across ? "n,k" : "k,n"),
-                               formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", rows, columns),
-                               132);
+      const Case c = make_case(
+          formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
+                    "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[{}] * B[{}]\n",
+                    across ? "f32" : "f16", across ? "k,m" : "m,k", across ? "n,k" : "k,n"),
+          formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", rows, columns), 132);
       const auto product = lowering::warpgroup_product(c.schedule, 0);
       if (!product) {
         EXPECT_GT(rows * columns, 192 * 192) << product.reason();
         continue;
       }
-      const cuda::Source one = emitted(
-          c, {.warpgroups = true, .prefix = formatted("tile_{}_{}", rows, columns)});
+      const cuda::Source one =
+          emitted(c, {.warpgroups = true, .prefix = formatted("tile_{}_{}", rows, columns)});
       all.text += one.text;
       all.launches.push_back(one.launches.back());
     }

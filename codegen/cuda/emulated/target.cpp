@@ -184,8 +184,7 @@ class OnHost final : public CudaEmitted {
 
 Result<std::unique_ptr<codegen::Emitted>> emit_for_host(const Schedule& schedule,
                                                         const Settings& settings, int) {
-  Result<Source> source =
-      source_of(schedule, settings, settings.find_text("arch").value_or(""));
+  Result<Source> source = source_of(schedule, settings, settings.find_text("arch").value_or(""));
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnHost>(std::move(source).value(), schedule.workload));

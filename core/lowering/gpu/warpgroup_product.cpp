@@ -10,10 +10,11 @@
 namespace tilewright::lowering {
 namespace {
 
-constexpr std::int64_t kBoxBytes = 64 * 128;      // bytes of 64 rows of a box
-constexpr std::int64_t kReserved = 1024;     // of shared memory, a block: CUDA C++ Programming Guide
+constexpr std::int64_t kBoxBytes = 64 * 128;  // bytes of 64 rows of a box
+constexpr std::int64_t kReserved = 1024;  // of shared memory, a block: CUDA C++ Programming Guide
 constexpr int kMostTurns = 8;
-constexpr std::int64_t kFewSums = 64;  // a thread: two blocks of such have room in an SM's registers
+constexpr std::int64_t kFewSums =
+    64;  // a thread: two blocks of such have room in an SM's registers
 
 /// A tensor's elements between neighbours, by dimension.
 std::vector<std::int64_t> strides_of(const Tensor& t) {
@@ -27,12 +28,13 @@ class Finder {
   Finder(const Schedule& s, int kernel)
       : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {}
 
-  WarpgroupProduct find(int stages) {
+  WarpgroupProduct find(int warps, int stages) {
     walk();
     name_loops();
     place_tensors();
     cut_tiles();
-    arrange(stages);
+    arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
+            stages > 0 ? stages : k_.launch.stages.value_or(0));
     make_maps();
     return p_;
   }
@@ -211,9 +213,7 @@ class Finder {
       const ScheduleNode& n = k_.nodes[i];
       const bool load = n.kind == NodeKind::load, store = n.kind == NodeKind::store;
       if (!load && !store) continue;
-      const Access& a = n.tensor == p_.left    ? *left_
-                        : n.tensor == p_.right ? *right_
-                                               : *result_;
+      const Access& a = n.tensor == p_.left ? *left_ : n.tensor == p_.right ? *right_ : *result_;
       if (load && n.tensor == p_.result) refuse("it loads its results");
       if (load && ++loads_[n.tensor == p_.left ? 0 : 1] > 1) refuse("it loads an operand twice");
       for (NodeId g : grid_)
@@ -234,12 +234,15 @@ class Finder {
     return static_cast<int>(tile);
   }
 
-  void arrange(int stages) {
+  void arrange(int warps, int stages) {
     const int rows = tile_of(rows_, 64, 256);
     p_.tile_columns = tile_of(columns_, p_.right_across ? 64 : 16, 256);
     // Two warpgroups share a tile where they can, and three where two cannot.
     p_.groups = rows == 192 ? 3 : rows >= 128 ? 2 : 1;
     p_.blocks = rows / 64 / p_.groups;
+    if (warps > 0 && warps != 4 * p_.groups)
+      refuse(
+          formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
     const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
     const std::int64_t most = p_.groups == 3 ? 96 : 128;
     if (sums > most)
@@ -249,8 +252,7 @@ class Finder {
     std::int64_t deep = extent(depth_);
     for (NodeId n : serial_)
       if (k_.node(n).loop == depth_) deep = k_.node(n).step;
-    const std::int64_t room =
-        s_.machine->level(k_.level).capacity.value / p_.resident - kReserved;
+    const std::int64_t room = s_.machine->level(k_.level).capacity.value / p_.resident - kReserved;
     const std::int64_t staged = p_.groups * 2 * kBoxBytes, barriers = 16;
     const auto fit = [&](int steps) {
       p_.steps = steps;
@@ -259,8 +261,10 @@ class Finder {
     const bool two = deep % 128 == 0 && fit(2) >= 3;
     const std::int64_t fits = fit(two ? 2 : 1);
     if (fits < 2) refuse("two stages of its tiles have no room in shared memory");
-    if (stages > fits) refuse(formatted("{} stages of its tiles have no room in shared memory", stages));
-    p_.stages = stages > 0 ? std::max(stages, 2) : static_cast<int>(std::min<std::int64_t>(fits, kMostTurns));
+    if (stages == 1) refuse("one stage is asked for, and a ring has two or more");
+    if (stages > fits)
+      refuse(formatted("{} stages of its tiles have no room in shared memory", stages));
+    p_.stages = stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, kMostTurns));
     p_.shared_bytes = p_.stages * (p_.stage_bytes() + barriers) + staged;
     // Measured (H100, 4096 and 8192 cubed): 512 rows of tiles, and at least four tiles.
     p_.order = std::max(4, 512 / rows);
@@ -272,7 +276,8 @@ class Finder {
   }
 
   void make_maps() {
-    const auto map = [&](TensorId t, const Lies& l, std::int64_t inner, std::int64_t outer, int tall) {
+    const auto map = [&](TensorId t, const Lies& l, std::int64_t inner, std::int64_t outer,
+                         int tall) {
       const std::int64_t size = size_of(w_.tensor(t).dtype);
       BoxMap m{.tensor = t, .type = w_.tensor(t).dtype};
       m.extent = {inner, outer, l.all ? 1 : p_.count};
@@ -286,7 +291,8 @@ class Finder {
                     : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
-    p_.boxed = p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 && p_.tile_columns % across == 0;
+    p_.boxed =
+        p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 && p_.tile_columns % across == 0;
     if (p_.boxed) return map(p_.result, of_result_, p_.columns, p_.rows, 64);
     p_.vector = static_cast<int>(16 / size);
     while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || p_.columns % p_.vector != 0)
@@ -308,9 +314,9 @@ class Finder {
 
 }  // namespace
 
-Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int stages) {
+Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps, int stages) {
   try {
-    return Finder(s, kernel).find(stages);
+    return Finder(s, kernel).find(warps, stages);
   } catch (const Refused& refused) {
     return Reason{refused.text};
   }
@@ -320,10 +326,10 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   const Workload& w = *s.workload;
   const auto name = [&](TensorId t) { return w.tensor(t).name; };
   const auto box = [](const BoxMap& m) { return formatted("{} x {}", m.box[1], m.box[0]); };
-  std::string text = formatted(
-      "{}: {} blocks of {} warps for {} tiles of {} x {}, {} bytes of shared memory\n",
-      s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32, p.tiles,
-      p.tile_rows(), p.tile_columns, p.shared_bytes);
+  std::string text =
+      formatted("{}: {} blocks of {} warps for {} tiles of {} x {}, {} bytes of shared memory\n",
+                s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32, p.tiles,
+                p.tile_rows(), p.tile_columns, p.shared_bytes);
   text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
                     name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
   text += formatted("  {}: registers of {} warpgroups, {} rows each\n", name(p.result), p.groups,
@@ -337,7 +343,8 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "      boxes of {} ({}) and of {} ({}) into it\n",
       p.order, 64 * p.steps, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
   text += formatted(
-      "compute: {} warpgroups\n  the same tiles\n    depth by {}\n      wait until the stage is full\n"
+      "compute: {} warpgroups\n  the same tiles\n    depth by {}\n      wait until the stage is "
+      "full\n"
       "      {} products of 64 x {} x 16 by wgmma, a warpgroup an instruction\n"
       "      give the stage before back\n    results through shared memory, ",
       p.groups, 64 * p.steps, 4 * p.steps * p.blocks, p.tile_columns);

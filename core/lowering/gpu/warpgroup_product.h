@@ -1,6 +1,6 @@
-// Kernels that are one matrix product, by Hopper's warpgroups: whether a plan's kernel is one, and how
-// its block is arranged. One warpgroup copies boxes of both operands into a ring of stages by the
-// TMA unit, the others multiply by wgmma (PTX ISA, asynchronous warpgroup level matrix
+// Kernels that are one matrix product, by Hopper's warpgroups: whether a plan's kernel is one, and
+// how its block is arranged. One warpgroup copies boxes of both operands into a ring of stages by
+// the TMA unit, the others multiply by wgmma (PTX ISA, asynchronous warpgroup level matrix
 // instructions). Blocks are persistent: each has several of the plan's tiles in turn.
 #pragma once
 
@@ -34,12 +34,16 @@ struct WarpgroupProduct {
 
   int tile_rows() const { return groups * blocks * 64; }
   int threads() const { return 128 * (groups + 1); }
-  std::int64_t stage_bytes() const { return std::int64_t{steps} * (tile_rows() + tile_columns) * 128; }
+  std::int64_t stage_bytes() const {
+    return std::int64_t{steps} * (tile_rows() + tile_columns) * 128;
+  }
 };
 
-/// A Reason: what of the kernel is no such product, or which tile none is made of. `stages`: of the
-/// ring, 0: as many as suit. Cost: a walk over the kernel's nodes.
-Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int stages = 0);
+/// A Reason: what of the kernel is no such product, or which tile none is made of. `warps`: that
+/// multiply, `stages`: of the ring; 0: as the kernel's launch says, else as suits. Cost: a walk
+/// over the kernel's nodes.
+Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps = 0,
+                                           int stages = 0);
 
 /// Roles, ring, barriers and copies for people, a line each.
 std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel);

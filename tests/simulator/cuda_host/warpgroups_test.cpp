@@ -9,13 +9,12 @@ namespace tilewright::cuda_host {
 namespace {
 
 const Built& built() {
-  static const Built all("warpgroups.cu",
-                         {"boxes_right", "boxes_no_wait", "boxes_not_known", "boxes_few_bytes",
-                          "stored_right", "stored_no_fence", "stored_no_wait", "multiplied_00",
-                          "multiplied_01", "multiplied_10", "multiplied_11", "multiplied_no_wait",
-                          "multiplied_no_begin", "multiplied_offset"},
-                         {{"tilewright_hopper.h",
-                           contents("codegen/cuda/device/tilewright_hopper.h")}});
+  static const Built all(
+      "warpgroups.cu",
+      {"boxes_right", "boxes_no_wait", "boxes_not_known", "boxes_few_bytes", "stored_right",
+       "stored_no_fence", "stored_no_wait", "multiplied_00", "multiplied_01", "multiplied_10",
+       "multiplied_11", "multiplied_no_wait", "multiplied_no_begin", "multiplied_offset"},
+      {{"tilewright_hopper.h", contents("codegen/cuda/device/tilewright_hopper.h")}});
   return all;
 }
 
@@ -73,9 +72,10 @@ TEST(CudaHostWarpgroups, BoxesAreSwizzledAndZeroOutside) {
 }
 
 void expect_found(const Report& report, Fault fault) {
-  EXPECT_TRUE(std::ranges::any_of(report.findings, [&](const Finding& f) {
-    return f.fault == fault;
-  })) << name_of(fault) << "\n" << texts(report);
+  EXPECT_TRUE(
+      std::ranges::any_of(report.findings, [&](const Finding& f) { return f.fault == fault; }))
+      << name_of(fault) << "\n"
+      << texts(report);
 }
 
 TEST(CudaHostWarpgroups, BoxesThatNobodyWaitsForAreFound) {
@@ -125,8 +125,8 @@ TEST(CudaHostWarpgroups, ProductsByDescriptorsOfEitherWay) {
   for (const bool a_across : {false, true})
     for (const bool b_across : {false, true}) {
       Product p;
-      const Report report = p.run(std::string("multiplied_") + (a_across ? "1" : "0") +
-                                  (b_across ? "1" : "0"));
+      const Report report =
+          p.run(std::string("multiplied_") + (a_across ? "1" : "0") + (b_across ? "1" : "0"));
       EXPECT_TRUE(report.clean()) << texts(report);
       for (int i = 0; i < 64; ++i)
         for (int j = 0; j < 64; ++j) {
