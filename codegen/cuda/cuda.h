@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/lowering/gpu/box_map.h"
 #include "core/plan/schedule.h"
 
 namespace tilewright::cuda {
@@ -22,12 +23,14 @@ struct TileUse {
   std::string reason;         ///< why there
 };
 
-/// One kernel launch, in order. Its parameters are `tensors` (device pointers) and then, where
-/// `workspace`, one pointer to Source::workspace_bytes of zeroed memory.
+/// One kernel launch, in order. Its parameters are `tensors` (device pointers), then, where
+/// `workspace`, one pointer to Source::workspace_bytes of zeroed memory, and then `maps`, a
+/// CUtensorMap each.
 struct Launch {
   std::string symbol;             ///< extern "C" name
   std::vector<TensorId> tensors;  ///< its pointer parameters, in order
   bool workspace = false;
+  std::vector<lowering::BoxMap> maps = {};
   std::int64_t blocks = 1;        ///< grid is one-dimensional
   int threads = 128;              ///< a block
   std::int64_t shared_bytes = 0;  ///< dynamic shared memory a block
@@ -77,7 +80,9 @@ struct EmitOptions {
   int warps = 0;                  ///< that compute, a block; 0: by the tiles
   int copy_warps = 4;             ///< that copy tiles ahead, a block
   int stages = 0;                 ///< of loaded tiles in shared memory; 0: two where they fit
-  bool registers = true;          ///< keep sums in registers where a plan allows it
+  /// The text is for sm_90a alone: products by wgmma where a plan's kernel is one.
+  bool warpgroups = false;
+  bool registers = true;         ///< keep sums in registers where a plan allows it
   std::int64_t shared_room = 0;  ///< bytes of shared memory a block may have; 0: as the machine has
   std::string prefix = "tilewright";  ///< an identifier
 };

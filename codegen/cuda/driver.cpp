@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -65,6 +66,11 @@ struct Table {
 #define TW_MEMBER(NAME, PARAMETERS) int(*NAME) PARAMETERS = nullptr;
   TW_DRIVER_FUNCTIONS(TW_MEMBER)
 #undef TW_MEMBER
+  /// Drivers for CUDA 11 have none.
+  int (*cuTensorMapEncodeTiled)(void* map, int type, unsigned rank, void* address,
+                                const std::uint64_t* extents, const std::uint64_t* strides,
+                                const unsigned* box, const unsigned* steps, int interleave,
+                                int swizzle, int promotion, int outside) = nullptr;
   int version = 0;
 };
 
@@ -80,6 +86,14 @@ enum DeviceAttribute {
   kSharedAMultiprocessor = 81,
   kCooperative = 95,
   kSharedABlock = 97,
+};
+enum TensorMapWord {
+  kF16 = 6,
+  kF32 = 7,
+  kBf16 = 9,
+  kNoInterleave = 0,
+  kSwizzle128 = 3,
+  kL2Of256 = 3
 };
 enum FunctionAttribute {
   kMaxThreads = 0,
@@ -120,6 +134,8 @@ Result<Table> load_table() {
     return Reason{"the NVIDIA driver here is too old: its libcuda.so.1 has no " #NAME};
   TW_DRIVER_FUNCTIONS(TW_LOAD)
 #undef TW_LOAD
+  t.cuTensorMapEncodeTiled = reinterpret_cast<decltype(t.cuTensorMapEncodeTiled)>(
+      dlsym(library, "cuTensorMapEncodeTiled"));
   if (const int code = t.cuInit(0); code != 0)
     return Reason{"the NVIDIA driver does not start: " + message(t, code)};
   t.cuDriverGetVersion(&t.version);
@@ -344,6 +360,26 @@ Result<FunctionFigures> Device::figures(void* function) {
   return FunctionFigures{values[0], values[1], values[2], values[3]};
 }
 
+/// A CUtensorMap, at a multiple of 64 bytes.
+std::optional<Reason> Device::make_map(const lowering::BoxMap& map, std::uint64_t address,
+                                       void* made) {
+  const Table& t = *driver();
+  if (t.cuTensorMapEncodeTiled == nullptr)
+    return Reason{"the NVIDIA driver here is too old: it copies no boxes of tensors"};
+  const int type = map.type == DType::f32 ? kF32 : map.type == DType::bf16 ? kBf16 : kF16;
+  std::array<std::uint64_t, 3> extents{};
+  for (std::size_t i = 0; i < 3; ++i) extents[i] = static_cast<std::uint64_t>(map.extent[i]);
+  const std::array<std::uint64_t, 2> strides{static_cast<std::uint64_t>(map.stride[1]),
+                                             static_cast<std::uint64_t>(map.stride[2])};
+  const std::array<unsigned, 3> box{static_cast<unsigned>(map.box[0]),
+                                    static_cast<unsigned>(map.box[1]), 1};
+  const std::array<unsigned, 3> steps{1, 1, 1};
+  return failed(t.cuTensorMapEncodeTiled(made, type, 3, reinterpret_cast<void*>(address),
+                                         extents.data(), strides.data(), box.data(), steps.data(),
+                                         kNoInterleave, kSwizzle128, kL2Of256, 0),
+                "describing a tensor's boxes");
+}
+
 Result<int> Device::resident_blocks(void* function, int threads, std::int64_t shared_bytes) {
   if (auto why = make_current()) return *why;
   int blocks = 0;
@@ -364,8 +400,15 @@ std::optional<Reason> Device::enqueue(const GraphNode& node) {
                                     static_cast<std::size_t>(node.zeroed_bytes), stream_),
                   "zeroing memory");
   std::vector<std::uint64_t> values = node.arguments;
+  struct alignas(64) TensorMap {
+    std::array<std::uint64_t, 16> words{};
+  };
+  std::vector<TensorMap> maps(node.boxes.size());
+  for (std::size_t i = 0; i < maps.size(); ++i)
+    if (auto why = make_map(node.boxes[i].first, node.boxes[i].second, &maps[i])) return why;
   std::vector<void*> arguments;
   for (std::uint64_t& v : values) arguments.push_back(&v);
+  for (TensorMap& m : maps) arguments.push_back(&m);
   const auto blocks = static_cast<unsigned>(node.blocks);
   const auto threads = static_cast<unsigned>(node.threads);
   const auto shared = static_cast<unsigned>(node.shared_bytes);

@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/lowering/gpu/box_map.h"
 
 namespace tilewright::cuda {
 
@@ -72,6 +74,8 @@ class Module {
 struct GraphNode {
   void* function = nullptr;              ///< of Device::function; null: zeros
   std::vector<std::uint64_t> arguments;  ///< device addresses; zeros: {where}
+  std::vector<std::pair<lowering::BoxMap, std::uint64_t>> boxes = {};  ///< parameters after them:
+                                                                       ///< tensors and where
   std::int64_t blocks = 1;
   int threads = 128;
   std::int64_t shared_bytes = 0;
@@ -146,6 +150,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::optional<Reason> failed(int code, const char* what);
   std::optional<Reason> make_current();
   std::optional<Reason> enqueue(const GraphNode& node);
+  std::optional<Reason> make_map(const lowering::BoxMap& map, std::uint64_t address, void* made);
   /// Until all that was asked for has ended; it hangs where that takes longer.
   std::optional<Reason> wait(double most_seconds);
 

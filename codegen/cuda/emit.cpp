@@ -4,7 +4,7 @@
 
 #include "codegen/common/program_head.h"
 #include "codegen/cuda/cuda.h"
-#include "codegen/cuda/emitter.h"
+#include "codegen/cuda/emit_warpgroups.h"
 #include "codegen/cuda/launch_text.h"
 #include "codegen/cuda/print_program.h"
 #include "core/workload/text.h"
@@ -89,6 +89,20 @@ Result<KernelText> emit_block(Program& p, int index) {
   }
 }
 
+/// By warpgroups where the text may be for Hopper alone and the kernel is one product.
+Result<KernelText> emit_shared(Program& p, int index, bool& warpgroups) {
+  if (!p.options.warpgroups || !p.options.micro_kernel.empty()) return emit_block(p, index);
+  const auto product =
+      lowering::warpgroup_product(p.schedule, index, p.options.warps, p.options.stages);
+  warpgroups = warpgroups || product.ok();
+  if (product) return emit_warpgroups(p, index, *product);
+  auto text = emit_block(p, index);
+  if (!text) return text;
+  KernelText value = std::move(text).value();
+  value.program += "not by warpgroups: " + product.reason() + "\n";
+  return value;
+}
+
 /// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where
 /// that cannot be, the block's warps together share the work of one iteration after the other.
 Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched) {
@@ -129,14 +143,14 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
 
   Source source{.prefix = options.prefix};
   std::string kernels;
-  bool stitched = false, cold = false;
+  bool stitched = false, cold = false, warpgroups = false;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     if (s.kernels[k].launch.cluster.value_or(1) > 1)
       return Reason{s.kernels[k].name +
                     " asks for clusters of thread blocks, which is not emitted"};
     const int index = static_cast<int>(k);
     auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
-                                                    : emit_block(p, index);
+                                                    : emit_shared(p, index, warpgroups);
     if (!text) return text.why();
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
@@ -158,8 +172,9 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   source.micro_kernel = join(p.used);
   source.text = head(p, source) +
                 (cold ? "#define TW_COPIES_AT_ONCE 1\n#define TW_ELEMENTS_AT_ONCE 1\n" : "") +
-                "#include \"tilewright_" + (stitched ? "stitch" : "products") +
-                ".h\"\n\nusing namespace tw;\n\n" + kernels;
+                "#include \"tilewright_" + (stitched ? "stitch" : "products") + ".h\"\n" +
+                (warpgroups ? "#include \"tilewright_warpgroups.h\"\n" : "") +
+                "\nusing namespace tw;\n\n" + kernels;
   return source;
 }
 

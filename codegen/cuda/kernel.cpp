@@ -89,6 +89,10 @@ std::vector<GraphNode> Kernel::nodes_on(std::span<void* const> tensors) const {
       node.arguments.push_back(reinterpret_cast<std::uint64_t>(tensors[t.index()]));
     }
     if (launch.workspace) node.arguments.push_back(workspace_.address());
+    for (const lowering::BoxMap& m : launch.maps) {
+      TW_CHECK(tensors[m.tensor.index()] != nullptr, "boxes of a tensor that is nowhere");
+      node.boxes.push_back({m, reinterpret_cast<std::uint64_t>(tensors[m.tensor.index()])});
+    }
     nodes.push_back(std::move(node));
   }
   return nodes;

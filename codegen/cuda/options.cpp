@@ -5,7 +5,7 @@
 namespace tilewright::cuda {
 namespace {
 
-std::vector<OptionSpec> make_emulated() {
+std::vector<OptionSpec> make_specs(const OptionSpec& arch) {
   return {codegen::micro_kernel_option("cuda"),
           {.name = "warps",
            .kind = OptionKind::integer,
@@ -17,6 +17,7 @@ std::vector<OptionSpec> make_emulated() {
            .high = 8,
            .fallback = "two where they fit",
            .help = "copies of a loaded tile"},
+          arch,
           {.name = "prefix",
            .accepted = "an identifier",
            .standard = "tilewright",
@@ -25,13 +26,19 @@ std::vector<OptionSpec> make_emulated() {
            .verbs = {"batch"}}};
 }
 
+std::vector<OptionSpec> make_emulated() {
+  return make_specs({.name = "arch",
+                     .fallback = "sm_80",
+                     .value = "NAME",
+                     .help = "whose instructions the text has: sm_80, sm_90a"});
+}
+
 std::vector<OptionSpec> make_built() {
-  std::vector<OptionSpec> specs = make_emulated();
+  std::vector<OptionSpec> specs = make_specs({.name = "arch",
+                                              .fallback = "the device's; emit: sm_80 and sm_90a",
+                                              .value = "NAME",
+                                              .help = "built for it: sm_80, sm_90a"});
   const std::vector<OptionSpec> more = {
-      {.name = "arch",
-       .fallback = "the device's; emit: sm_80 and sm_90a",
-       .value = "NAME",
-       .help = "built for it: sm_80, sm_90a"},
       {.name = "cache",
        .kind = OptionKind::path,
        .value = "DIR",

@@ -15,12 +15,14 @@ namespace tilewright::cuda {
 using codegen::File;
 using nlohmann::ordered_json;
 
-Result<Source> source_of(const Schedule& schedule, const Settings& settings) {
+Result<Source> source_of(const Schedule& schedule, const Settings& settings,
+                         const std::string& architecture) {
   const auto micro_kernel = settings.find_text("micro-kernel");
   codegen::check_micro_kernel("cuda", "", micro_kernel);
   return emit(schedule, {.micro_kernel = micro_kernel.value_or(""),
                          .warps = static_cast<int>(settings.find_integer("warps").value_or(0)),
                          .stages = static_cast<int>(settings.find_integer("stages").value_or(0)),
+                         .warpgroups = architecture == "sm_90a",
                          .prefix = settings.text("prefix")});
 }
 
@@ -73,6 +75,12 @@ ordered_json CudaEmitted::launches_of(const Binary* binary) const {
     for (TensorId t : source_.launches[i].tensors)
       json[i]["tensors"].push_back(workload_->tensor(t).name);
     json[i]["workspace"] = source_.launches[i].workspace;
+    for (const lowering::BoxMap& m : source_.launches[i].maps)
+      json[i]["maps"].push_back({{"tensor", workload_->tensor(m.tensor).name},
+                                 {"type", name_of(m.type)},
+                                 {"extents", m.extent},
+                                 {"stride_bytes", {m.stride[1], m.stride[2]}},
+                                 {"box", m.box}});
   }
   return json;
 }
@@ -206,7 +214,11 @@ void make_cache(const Settings& settings) {
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int) {
   make_cache(settings);
-  Result<Source> source = source_of(schedule, settings);
+  std::string arch = settings.find_text("arch").value_or("");
+  if (arch.empty())
+    if (const auto device = cuda::Device::describe())
+      arch = architecture_of(device->major, device->minor);
+  Result<Source> source = source_of(schedule, settings, arch);
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnDevice>(std::move(source).value(), schedule.workload, settings));

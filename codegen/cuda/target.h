@@ -7,8 +7,10 @@
 
 namespace tilewright::cuda {
 
-/// Throws InputError for a micro-kernel that there is none of.
-Result<Source> source_of(const Schedule& schedule, const Settings& settings);
+/// `architecture`: the one that the text is for; empty: all that the target builds for. Throws
+/// InputError for a micro-kernel that there is none of.
+Result<Source> source_of(const Schedule& schedule, const Settings& settings,
+                         const std::string& architecture);
 
 /// Every launch, and of what was built its registers, spills and shared memory.
 nlohmann::ordered_json launches_json(const Source& source, const Binary* binary);

@@ -6,6 +6,8 @@ import ctypes
 
 import torch
 
+_TYPES = {"f16": 6, "f32": 7, "bf16": 9}  # CU_TENSOR_MAP_DATA_TYPE_*
+_SWIZZLE_128, _L2_256 = 3, 3  # CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -20,9 +22,21 @@ def _check(driver, code, what):
         raise RuntimeError(f"{what}: {(text.value or b'an unknown error').decode()}")
 
 
+def _tensor_map(driver, told, tensor):
+    """A CUtensorMap of one of a launch's "maps", in memory from a multiple of 64 bytes."""
+    memory = ctypes.create_string_buffer(128 + 64)
+    address = (ctypes.addressof(memory) + 63) // 64 * 64
+    extents, strides = (ctypes.c_uint64 * 3)(*told["extents"]), (ctypes.c_uint64 * 2)(*told["stride_bytes"])
+    box, steps = (ctypes.c_uint32 * 3)(*told["box"], 1), (ctypes.c_uint32 * 3)(1, 1, 1)
+    _check(driver, driver.cuTensorMapEncodeTiled(
+        ctypes.c_void_p(address), _TYPES[told["type"]], 3, ctypes.c_void_p(tensor.data_ptr()), extents, strides, box,
+        steps, 0, _SWIZZLE_128, _L2_256, 0), f"boxes of {told['tensor']}")
+    return memory, ctypes.c_void_p(address)
+
+
 class Kernels:
     """The launches of one plan, in order. `answer` is the command's: "cubin", "launches" (kernel, blocks,
-    threads, shared_bytes, cooperative, tensors, workspace) and "workspace_bytes"."""
+    threads, shared_bytes, cooperative, tensors, workspace, maps) and "workspace_bytes"."""
 
     def __init__(self, answer):
         torch.cuda.init()
@@ -45,7 +59,8 @@ class Kernels:
 
     def tensors(self):
         """Names of all that the launches read or write at home."""
-        return sorted({t for launch in self.launches for t in launch["tensors"]})
+        return sorted({t for launch in self.launches
+                       for t in (*launch["tensors"], *(m["tensor"] for m in launch.get("maps", [])))})
 
     def run(self, tensors):
         """Enqueues all launches on the current stream. tensors: {name: torch.Tensor}."""
@@ -57,8 +72,9 @@ class Kernels:
             if launch["workspace"]:
                 pointers.append(self.workspace.data_ptr())
             values = [ctypes.c_void_p(p) for p in pointers]
-            arguments = (ctypes.c_void_p * len(values))(
-                *[ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values])
+            maps = [_tensor_map(self.driver, m, tensors[m["tensor"]]) for m in launch.get("maps", [])]
+            arguments = (ctypes.c_void_p * (len(values) + len(maps)))(
+                *[ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values], *[m[1] for m in maps])
             shape = [ctypes.c_uint(n) for n in
                      (int(launch["blocks"]), 1, 1, int(launch["threads"]), 1, 1, int(launch["shared_bytes"]))]
             if launch["cooperative"]:

@@ -127,8 +127,8 @@ struct Barrier {
 
 /// Bytes that kernels asked for, of one tensor.
 struct TensorBytes {
-  std::int64_t read = 0;     ///< cp_async16 (its valid bytes), load_global and load_box
-  std::int64_t written = 0;  ///< store_global and store_box
+  std::int64_t read = 0;     ///< cp_async16 (its valid bytes) and load_global
+  std::int64_t written = 0;  ///< store_global
   std::int64_t atomic = 0;   ///< atomic_add, once each
   std::int64_t read_through_l1 = 0, written_through_l1 = 0;  ///< plain loads and stores
   friend bool operator==(const TensorBytes&, const TensorBytes&) = default;

@@ -104,7 +104,7 @@ struct Warpgroup {
   std::uint32_t place = 0;
   std::array<float*, kWarpgroup> sums{};
   std::vector<SumsUnderWay> under_way;
-  Clock last = 0;             ///< of its products' reads
+  Clock last = 0;             ///< of its products' reads, which are copies of its first thread
   std::vector<Clock> groups;  ///< that clock at each commit
   std::vector<float> left, right;
 };

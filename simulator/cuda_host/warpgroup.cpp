@@ -14,9 +14,9 @@ namespace {
 
 constexpr int kRows = 64, kDepth = 16;
 
-/// The thread whose copies a warpgroup's reads are counted as: its last, which rarely copies
-/// itself, so that who waits for products has not waited for another's copies as well.
-int reader(int thread) { return thread / kWarpgroup * kWarpgroup + kWarpgroup - 1; }
+/// The thread whose copies a warpgroup's reads count as: the last one, because the first is who
+/// issues boxes, and waiting for one of the two is not waiting for the other.
+int reader_of(int thread) { return thread / kWarpgroup * kWarpgroup + kWarpgroup - 1; }
 
 /// PTX ISA, matrix descriptor format: address, bytes to the next 64 elements of rows that run
 /// across the depth, bytes to the next eight rows, the swizzle.
@@ -97,7 +97,7 @@ void Engine::read_operand(Fiber& f, std::uint64_t bits, int outer, bool across, 
     stop(f);
   }
   Block& block = *f.owner;
-  const int component = block.clocks.copier(reader(f.index));
+  const int component = block.clocks.copier(reader_of(f.index));
   values.resize(static_cast<std::size_t>(outer) * kDepth);
   const int outer_step = across ? 8 : 1, depth_step = across ? 1 : 8;
   for (int o = 0; o < outer; o += outer_step)
@@ -128,7 +128,7 @@ void Engine::wgmma(Fiber& f, float* d, int columns, std::uint64_t a, std::uint64
   Block& block = *f.owner;
   Warpgroup& g = group_of(f, place);
   const int first = f.index / kWarpgroup * kWarpgroup;
-  const Clock clock = block.clocks.issue_copy(reader(f.index));
+  const Clock clock = block.clocks.issue_copy(reader_of(f.index));
   g.last = clock;
   std::vector<float>&left = g.left, &right = g.right;
   read_operand(f, a, kRows, (flags & TW_A_ACROSS) != 0, (flags & TW_BFLOAT) != 0, left, place,
@@ -186,7 +186,7 @@ void Engine::wgmma_wait(Fiber& f, int groups, std::uint32_t place) {
   const std::int64_t upto = f.products - groups;
   if (upto <= 0) return;
   const int first = f.index / kWarpgroup * kWarpgroup;
-  Clock& seen = block.clocks.of(f.index)[block.clocks.copier(reader(f.index))];
+  Clock& seen = block.clocks.of(f.index)[block.clocks.copier(reader_of(f.index))];
   seen = std::max(seen, g.groups[static_cast<std::size_t>(upto - 1)]);
   const int t = f.index - first;
   std::erase_if(g.under_way, [&](SumsUnderWay& s) {

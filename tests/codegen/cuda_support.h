@@ -89,6 +89,7 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
                           .shared_bytes = l.shared_bytes,
                           .cooperative = l.cooperative};
     for (TensorId t : l.tensors) one.tensors.push_back(static_cast<int>(t.index()));
+    one.maps = l.maps;
     launches.push_back(one);
   }
   options.workspace_bytes = source.workspace_bytes;

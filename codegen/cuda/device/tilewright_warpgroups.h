@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tilewright_hopper.h"
-#include "tilewright_tiles.h"
+#include "tilewright_products.h"
 
 namespace tw {
 
@@ -142,10 +142,8 @@ struct WarpgroupProduct {
     }
   }
 
-  template <class Results>
   static TW_MEMBER void run(unsigned char* memory, const TensorMap& left, const TensorMap& right,
-                            const TensorMap& out, Out* home, i64 pitch, i64 apart, const ProductSize& s,
-                            const Results& results) {
+                            const TensorMap& out, Out* home, i64 pitch, i64 apart, const ProductSize& s) {
     unsigned char* const boxes = memory + Stages * kStage;
     u64* const full = reinterpret_cast<u64*>(boxes + Groups * kStaged);
     Ring ring{memory, full, full + Stages};
@@ -189,13 +187,12 @@ struct WarpgroupProduct {
               TW_UNROLL
               for (int h = 0; h < 2; ++h) {
                 const int r = warp * 16 + g + h * 8, at = j * 8 + t;
-                float x[2] = {sums[i][(c / 8 + j) * 4 + h * 2], sums[i][(c / 8 + j) * 4 + h * 2 + 1]};
-                results(x, row + r, p.column + c + at, p);
+                const float x[2] = {sums[i][(c / 8 + j) * 4 + h * 2], sums[i][(c / 8 + j) * 4 + h * 2 + 1]};
                 if constexpr (sizeof(Out) == 2)
                   *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
                 else
                   *reinterpret_cast<b64*>(staged(box, r, at)) =
-                      b64{*reinterpret_cast<u32*>(&x[0]), *reinterpret_cast<u32*>(&x[1])};
+                      b64{__builtin_bit_cast(u32, x[0]), __builtin_bit_cast(u32, x[1])};
               }
             }
             if constexpr (Boxed) {

@@ -62,6 +62,10 @@ class EmulatedKernel final : public codegen::TargetKernel {
                           .shared_bytes = l.shared_bytes,
                           .cooperative = l.cooperative});
       for (TensorId t : l.tensors) launches.back().tensors.push_back(index_[t.index()]);
+      for (lowering::BoxMap m : l.maps) {
+        m.tensor = TensorId(static_cast<std::size_t>(index_[m.tensor.index()]));
+        launches.back().maps.push_back(m);
+      }
     }
     Result<cuda_host::Report> report =
         module_.run(launches, tensors, {.workspace_bytes = source_.workspace_bytes});
@@ -180,7 +184,7 @@ class OnHost final : public CudaEmitted {
 
 Result<std::unique_ptr<codegen::Emitted>> emit_for_host(const Schedule& schedule,
                                                         const Settings& settings, int) {
-  Result<Source> source = source_of(schedule, settings);
+  Result<Source> source = source_of(schedule, settings, settings.find_text("arch").value_or(""));
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnHost>(std::move(source).value(), schedule.workload));

@@ -6,6 +6,7 @@
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/block_work.h"
+#include "core/lowering/gpu/warpgroup_product.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -46,7 +47,11 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     const auto at = u.peak.find(std::string(name_of(t)));
     return at == u.peak.end() ? 0.0 : at->second.value / an_sm;
   };
-  if (type == DType::f16 || type == DType::bf16) r.mma = kOfPeak * peak(type);
+  if (type == DType::f16 || type == DType::bf16) {
+    r.mma = kOfPeak * peak(type);
+    if (const auto each = u.cycles.find("wgmma"); each != u.cycles.end())
+      r.wgmma = 64 * 256 * 16 / each->second;
+  }
   r.fma = needs(peak(type == DType::f64 ? type : DType::f32), "peak: f32");
   r.fill = needs(m.level(*shared).bandwidth.value, "bandwidth of shared") / r.clock;
   const auto path = m.path(m.home(), *shared);
@@ -201,6 +206,37 @@ class Pricer {
   double latency_;
 };
 
+// Of products by warpgroups, chosen by the recording of 2026-11-24 (h100-products.json, 262 tiles
+// of 24 products, which they explain to 19 %): how much faster boxes fill shared memory than
+// copying threads do; the part of wgmma's rate that lasts; cycles until a tile's results leave; and
+// the part of a launch that is left where an SM has one block or two.
+constexpr double kBoxes = 1.34, kWgmmaLasts = 0.8, kResults = 600, kOfLaunch = 0.5;
+
+/// Tiles one after the other in persistent blocks, each with a ring that fills while it computes.
+PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double latency,
+                  const BlockRates& r) {
+  const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
+  // An instruction reads both operands from shared memory, 128 bytes a cycle.
+  const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
+  const double fill = static_cast<double>(p.stage_bytes()) / rate;
+  const double results = rows * columns * static_cast<double>(out_bytes) / rate;
+  // Blocks of one SM share what fills it and its matrix units.
+  const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
+  PhaseTime t{.blocks = p.grid};
+  t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
+  const double turns = t.rounds * std::ceil(static_cast<double>(p.depth) / (64.0 * p.steps));
+  t.copies = turns * fill;
+  t.waits = turns * (latency + fill) / p.stages;
+  t.tensor = turns * 4.0 * p.steps * p.blocks * p.groups * one;
+  t.fill = t.copies + t.rounds * results;
+  t.work = turns * (r.barrier + r.near);
+  // Results pass through registers and shared memory while no product is under way.
+  t.ends = latency + fill + t.rounds * (kResults + results);
+  const double longest = std::max({t.work, t.waits, together * t.copies, together * t.tensor});
+  t.seconds = (r.block + longest + t.ends) / r.clock;
+  return t;
+}
+
 /// How much of what is used again stays in L2: all below three quarters of it, nothing above it.
 double kept(double bytes, double capacity) {
   return capacity <= 0 ? 0 : std::clamp((capacity - bytes) / (0.25 * capacity), 0.0, 1.0);
@@ -216,22 +252,37 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   BlockWork work = std::move(found).value();
   const int warps = o.warps > 0 ? o.warps : k.launch.warps.value_or(0);
   const int stages = o.stages > 0 ? o.stages : k.launch.stages.value_or(0);
+  double all = o.working_set, compulsory = 0;
+  if (all <= 0)
+    for (const Tensor& x : s.workload->tensors()) all += static_cast<double>(x.bytes().value);
+  for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
+  const double stays = kept(all, r.l2_bytes), latency = stays * r.l2 + (1 - stays) * r.dram;
+  const double memory = (1 - stays) * compulsory / r.memory / r.clock;
+  if (r.wgmma > 0)
+    if (const auto p = warpgroup_product(s, kernel, warps, stages)) {
+      const auto out_bytes = size_of(s.workload->tensor(p->result).dtype);
+      BlockTime t{.memory = memory,
+                  .warps = 4 * p->groups,
+                  .threads = p->threads(),
+                  .registers = r.registers / (p->threads() * p->resident),
+                  .shared = p->shared_bytes,
+                  .resident = p->resident,
+                  .warpgroups = true};
+      t.phases.push_back(time_of(*p, out_bytes, latency, r));
+      t.seconds = kOfLaunch * r.launch / r.clock + std::max(t.phases.back().seconds, memory);
+      return t;
+    }
   Result<BlockForms> forms = block_forms(work, r, warps, stages);
   if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason())};
-  BlockTime t{.warps = forms->warps(),
+  BlockTime t{.memory = memory,
+              .warps = forms->warps(),
               .threads = forms->threads,
               .registers = forms->registers,
               .shared = forms->shared,
               .resident = forms->resident,
               .barriers = work.barriers,
               .tiles = forms->tiles};
-  double all = o.working_set, compulsory = 0;
-  if (all <= 0)
-    for (const Tensor& x : s.workload->tensors()) all += static_cast<double>(x.bytes().value);
-  for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
-  const double stays = kept(all, r.l2_bytes);
-  t.memory = (1 - stays) * compulsory / r.memory / r.clock;
-  const Pricer price(r, *forms, stays * r.l2 + (1 - stays) * r.dram);
+  const Pricer price(r, *forms, latency);
   double cycles = r.launch * (k.zeroed.empty() ? 1 : 2);
   double seconds = 0, added = 0;
   for (const BlockPhase& p : work.phases) {

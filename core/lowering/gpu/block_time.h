@@ -5,8 +5,9 @@
 // by mma.sync (f16, bf16) or by fused multiply-adds, and keep sums in registers as long as there
 // is room. A block takes the longest of: its warps' work, one after the other where one waits for
 // the other; the copies; the latency of copies over the stages of a ring. Blocks of one SM overlap
-// until one of its resources is busy all the time. Where the forms of tiles are chosen differently
-// by the emitter, the price is of what is said here.
+// until one of its resources is busy all the time. A kernel that is one product of 16-bit operands
+// is priced as warpgroup_product.h arranges it where the machine has wgmma. Where the forms of
+// tiles are chosen differently by the emitter, the price is of what is said here.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct BlockRates {
   std::int64_t sms = 1, registers = 65536, threads = 2048, blocks = 32;
   std::int64_t shared = 0;  ///< bytes of an SM
   double mma = 0;           ///< multiply-adds a cycle of an SM, by mma.sync; 0: none
+  double wgmma = 0;         ///< the same by wgmma, which sm_90a has
   double fma = 0;           ///< the same by fused multiply-adds
   double fill = 0;          ///< bytes a cycle from L2 into an SM
   double memory = 0;        ///< bytes a cycle from memory, all SMs together
@@ -58,6 +60,7 @@ struct BlockTime {
   double memory = 0;  ///< seconds of the bytes that L2 does not keep
   std::int64_t warps = 0, threads = 0, registers = 0, shared = 0, resident = 0;
   int barriers = 0;                ///< of all blocks
+  bool warpgroups = false;         ///< a product by wgmma: see warpgroup_product.h
   std::vector<std::string> tiles;  ///< results that do not stay in registers
   std::vector<PhaseTime> phases;
 };

@@ -25,23 +25,21 @@ inline std::string contents(const std::string& path) {
   return text.str();
 }
 
-inline Header device_header(const std::string& name = "tilewright_device.h") {
-  return {name, contents("codegen/cuda/device/" + name)};
+inline Header device_header() {
+  return {"tilewright_device.h", contents("codegen/cuda/device/tilewright_device.h")};
 }
 
-/// A .cu file of this folder, built for the kernels that it names in `names`; `more`: device
-/// headers that it includes beside tilewright_device.h.
+/// A .cu file of this folder, built for the kernels that it names in `names`.
 struct Built {
   std::string text;
   Module module;
 
   Built(const std::string& file, const std::vector<std::string>& names,
-        const std::vector<std::string>& more = {})
+        std::vector<Header> headers = {})
       : text(contents("tests/simulator/cuda_host/" + file)) {
-    std::vector<Header> headers = {device_header()};
-    for (const std::string& name : more) headers.push_back(device_header(name));
-    auto result =
-        Module::build({.file_name = file, .text = text, .headers = headers, .kernels = names});
+    headers.push_back(device_header());
+    auto result = Module::build(
+        {.file_name = file, .text = text, .headers = std::move(headers), .kernels = names});
     EXPECT_TRUE(result) << (result ? "" : result.reason());
     if (result) module = *result;
   }

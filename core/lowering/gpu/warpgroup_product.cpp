@@ -1,0 +1,356 @@
+#include "core/lowering/gpu/warpgroup_product.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "core/base/format.h"
+#include "core/lowering/checks.h"
+
+namespace tilewright::lowering {
+namespace {
+
+constexpr std::int64_t kBoxBytes = 64 * 128;  // bytes of 64 rows of a box
+constexpr std::int64_t kReserved = 1024;  // of shared memory, a block: CUDA C++ Programming Guide
+constexpr int kMostTurns = 8;
+constexpr std::int64_t kFewSums =
+    64;  // a thread: two blocks of such have room in an SM's registers
+
+/// A tensor's elements between neighbours, by dimension.
+std::vector<std::int64_t> strides_of(const Tensor& t) {
+  std::vector<std::int64_t> strides(t.shape.size(), 1);
+  for (std::size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * t.shape[d];
+  return strides;
+}
+
+class Finder {
+ public:
+  Finder(const Schedule& s, int kernel)
+      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {}
+
+  WarpgroupProduct find(int warps, int stages) {
+    walk();
+    name_loops();
+    place_tensors();
+    cut_tiles();
+    arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
+            stages > 0 ? stages : k_.launch.stages.value_or(0));
+    make_maps();
+    return p_;
+  }
+
+ private:
+  /// How one tensor lies: elements between neighbours.
+  struct Lies {
+    std::int64_t inner = 0, outer = 0, apart = 0;  ///< the matrix' two loops; products
+    bool all = false;
+  };
+
+  [[noreturn]] void refuse(const std::string& text) const { throw Refused{text}; }
+  std::string loop_name(LoopId l) const { return w_.loop(l).name; }
+  std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
+  bool has(const Access& a, LoopId loop) const {
+    return std::ranges::any_of(a.index, [&](const Affine& i) { return i.plain_loop() == loop; });
+  }
+
+  /// A chain of grid loops around loops of one block, one compute, and what it loads and stores.
+  void walk() {
+    if (k_.ops.size() != 1) refuse("it computes several operators");
+    if (!k_.zeroed.empty() || k_.co_resident) refuse("its blocks share results");
+    for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
+      const ScheduleNode& n = k_.nodes[i];
+      switch (n.kind) {
+        case NodeKind::loop:
+          if (n.binding == Binding::grid && !serial_.empty())
+            refuse("a loop of blocks stands inside of one within a block");
+          if (n.binding != Binding::grid && n.binding != Binding::seq)
+            refuse("loop " + loop_name(n.loop) + " is bound within the block");
+          (n.binding == Binding::grid ? grid_ : serial_).push_back(NodeId(i));
+          break;
+        case NodeKind::compute:
+          if (compute_.valid() || n.once) refuse("it computes more than once");
+          compute_ = NodeId(i);
+          break;
+        case NodeKind::sequence:
+        case NodeKind::load:
+        case NodeKind::store:
+          break;
+        default:
+          refuse("it has barriers, packs or drops");
+      }
+    }
+    for (const Buffer& b : k_.buffers)
+      if (b.level != k_.level || b.atomic || b.sliding || b.outer.valid())
+        refuse("tensor " + w_.tensor(b.tensor).name + " has tiles at several levels");
+    if (!compute_.valid() || k_.buffers.size() != 3) refuse("it is no product of two tensors");
+    for (std::size_t i = 1; i < k_.nodes.size(); ++i)
+      if (k_.nodes[i].kind == NodeKind::loop && !around(NodeId(i), compute_))
+        refuse("its loops are no chain");
+  }
+
+  bool around(NodeId outer, NodeId inner) const {
+    for (NodeId n = inner; n.valid(); n = k_.node(n).parent)
+      if (n == outer) return true;
+    return false;
+  }
+
+  void name_loops() {
+    const ScheduleNode& n = k_.node(compute_);
+    const Operator& op = w_.op(n.op);
+    if (op.outputs.size() != 1 || op.inputs.size() != 2 || op.running || w_.gathers(n.op))
+      refuse("it is no product of two tensors");
+    const Output& out = op.outputs.front();
+    const Expr& e = out.value;
+    if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
+        e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
+        e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
+      refuse("it is no sum of products of two tensors");
+    for (const Access* a : {&op.inputs[0], &op.inputs[1], &out.target}) {
+      if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
+      for (std::size_t d = 0; d < a->index.size(); ++d) {
+        const auto loop = a->index[d].plain_loop();
+        if (!loop || extent(*loop) != w_.tensor(a->tensor).shape[d])
+          refuse("a tensor is indexed by more than loops");
+      }
+    }
+    columns_ = *out.target.index.back().plain_loop();
+    const int right = has(op.inputs[1], columns_) ? 1 : 0;
+    left_ = &op.inputs[static_cast<std::size_t>(1 - right)];
+    right_ = &op.inputs[static_cast<std::size_t>(right)];
+    result_ = &out.target;
+    if (has(*left_, columns_)) refuse("both operands have loop " + loop_name(columns_));
+    for (const Affine& i : out.target.index) {
+      const LoopId loop = *i.plain_loop();
+      if (has(*left_, loop) && !has(*right_, loop)) rows_ = loop;  // the innermost of these
+    }
+    if (!rows_.valid()) refuse("its results have no rows");
+    for (const Affine& i : out.target.index)
+      if (const LoopId loop = *i.plain_loop(); loop != rows_ && loop != columns_)
+        products_.push_back(loop);
+    for (const LoopId loop : op.loops) {
+      if (has(out.target, loop)) continue;
+      if (depth_.valid() || !has(*left_, loop) || !has(*right_, loop))
+        refuse("its sum is over several loops, or of one operand");
+      depth_ = loop;
+    }
+    if (!depth_.valid()) refuse("it sums nothing");
+  }
+
+  Lies lies(const Access& a, LoopId inner, LoopId outer) const {
+    const std::vector<std::int64_t> strides = strides_of(w_.tensor(a.tensor));
+    const auto stride = [&](LoopId loop) {
+      for (std::size_t d = 0; d < strides.size(); ++d)
+        if (a.index[d].plain_loop() == loop) return strides[d];
+      return std::int64_t{0};
+    };
+    Lies l{.inner = stride(inner), .outer = stride(outer)};
+    const auto mine = std::ranges::count_if(products_, [&](LoopId p) { return has(a, p); });
+    const auto name = w_.tensor(a.tensor).name;
+    if (std::cmp_equal(a.index.size(), 2)) {
+      l.all = true;
+      return l;
+    }
+    if (std::cmp_not_equal(mine, products_.size()) ||
+        std::cmp_not_equal(a.index.size(), products_.size() + 2))
+      refuse("tensor " + name + " has some of the loops that tell products apart");
+    for (std::size_t i = 0; i + 1 < products_.size(); ++i)
+      if (stride(products_[i]) != stride(products_[i + 1]) * extent(products_[i + 1]))
+        refuse("tensor " + name + "'s products do not lie at equal distances");
+    l.apart = stride(products_.back());
+    return l;
+  }
+
+  void place_tensors() {
+    p_.left = left_->tensor, p_.right = right_->tensor, p_.result = result_->tensor;
+    p_.operand = w_.tensor(p_.left).dtype;
+    const DType out = w_.tensor(p_.result).dtype;
+    if ((p_.operand != DType::f16 && p_.operand != DType::bf16) ||
+        w_.tensor(p_.right).dtype != p_.operand)
+      refuse("its operands are not both of f16 or both of bf16");
+    if (out != DType::f16 && out != DType::bf16 && out != DType::f32)
+      refuse("its results are not of f16, bf16 or f32");
+    p_.left_across = left_->index.back().plain_loop() == rows_;
+    p_.right_across = right_->index.back().plain_loop() == columns_;
+    const auto ends = [&](const Access& a, bool across) {
+      if (!across && a.index.back().plain_loop() != depth_)
+        refuse("tensor " + w_.tensor(a.tensor).name + "'s rows are rows of no matrix");
+    };
+    ends(*left_, p_.left_across), ends(*right_, p_.right_across);
+    of_left_ = p_.left_across ? lies(*left_, rows_, depth_) : lies(*left_, depth_, rows_);
+    of_right_ = p_.right_across ? lies(*right_, columns_, depth_) : lies(*right_, depth_, columns_);
+    of_result_ = lies(*result_, columns_, rows_);
+    p_.left_all = of_left_.all, p_.right_all = of_right_.all;
+    p_.rows = extent(rows_), p_.columns = extent(columns_), p_.depth = extent(depth_);
+    for (const LoopId loop : products_) p_.count *= extent(loop);
+    if (p_.rows >= 1 << 30 || p_.columns >= 1 << 30 || p_.depth >= 1 << 30)
+      refuse("a loop has 2^30 iterations or more");
+    const auto aligned = [&](TensorId t, const Lies& l) {
+      if (l.outer * 2 % 16 != 0 || l.apart * 2 % 16 != 0)
+        refuse("tensor " + w_.tensor(t).name + "'s rows do not begin at multiples of 16 bytes");
+    };
+    aligned(p_.left, of_left_), aligned(p_.right, of_right_);
+  }
+
+  /// A block's part of a loop: the step of the innermost grid loop, else all of it.
+  std::int64_t part(LoopId loop) const {
+    std::int64_t step = extent(loop);
+    for (NodeId n : grid_)
+      if (k_.node(n).loop == loop) step = k_.node(n).step;
+    return step;
+  }
+
+  void cut_tiles() {
+    for (NodeId n : serial_)
+      if (k_.node(n).loop != depth_ && k_.node(n).max_trips > 1)
+        refuse("a block has several tiles of loop " + loop_name(k_.node(n).loop));
+    for (NodeId n : grid_)
+      if (k_.node(n).loop == depth_ && k_.node(n).max_trips > 1)
+        refuse("blocks share loop " + loop_name(depth_) + " of the sum");
+    for (LoopId loop : products_)
+      if (part(loop) != 1) refuse("a block has several products of loop " + loop_name(loop));
+    // Every block loads its own tiles, and stores once.
+    for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
+      const ScheduleNode& n = k_.nodes[i];
+      const bool load = n.kind == NodeKind::load, store = n.kind == NodeKind::store;
+      if (!load && !store) continue;
+      const Access& a = n.tensor == p_.left ? *left_ : n.tensor == p_.right ? *right_ : *result_;
+      if (load && n.tensor == p_.result) refuse("it loads its results");
+      if (load && ++loads_[n.tensor == p_.left ? 0 : 1] > 1) refuse("it loads an operand twice");
+      for (NodeId g : grid_)
+        if (has(a, k_.node(g).loop) && k_.node(g).max_trips > 1 && !around(g, NodeId(i)))
+          refuse("tensor " + w_.tensor(n.tensor).name + " is loaded for several blocks");
+      for (NodeId l : serial_)
+        if (store && k_.node(l).max_trips > 1 && around(l, NodeId(i)))
+          refuse("it stores results before they are whole");
+    }
+  }
+
+  int tile_of(LoopId loop, std::int64_t multiple, std::int64_t most) const {
+    std::int64_t tile = part(loop);
+    if (tile >= extent(loop)) tile = ceil_div(tile, multiple) * multiple;
+    if (tile % multiple != 0 || tile > most)
+      refuse(formatted("its tile has {} of loop {}, and takes multiples of {} up to {}", part(loop),
+                       loop_name(loop), multiple, most));
+    return static_cast<int>(tile);
+  }
+
+  void arrange(int warps, int stages) {
+    const int rows = tile_of(rows_, 64, 256);
+    p_.tile_columns = tile_of(columns_, p_.right_across ? 64 : 16, 256);
+    // Two warpgroups share a tile where they can, and three where two cannot.
+    p_.groups = rows == 192 ? 3 : rows >= 128 ? 2 : 1;
+    p_.blocks = rows / 64 / p_.groups;
+    if (warps > 0 && warps != 4 * p_.groups)
+      refuse(
+          formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
+    const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
+    const std::int64_t most = p_.groups == 3 ? 96 : 128;
+    if (sums > most)
+      refuse(formatted("its tile of {} x {} has {} sums a thread, and there is room for {}", rows,
+                       p_.tile_columns, sums, most));
+    p_.resident = p_.groups == 1 && sums <= kFewSums ? 2 : 1;
+    std::int64_t deep = extent(depth_);
+    for (NodeId n : serial_)
+      if (k_.node(n).loop == depth_) deep = k_.node(n).step;
+    const std::int64_t room = s_.machine->level(k_.level).capacity.value / p_.resident - kReserved;
+    const std::int64_t staged = p_.groups * 2 * kBoxBytes, barriers = 16;
+    const auto fit = [&](int steps) {
+      p_.steps = steps;
+      return (room - staged) / (p_.stage_bytes() + barriers);
+    };
+    const bool two = deep % 128 == 0 && fit(2) >= 3;
+    const std::int64_t fits = fit(two ? 2 : 1);
+    if (fits < 2) refuse("two stages of its tiles have no room in shared memory");
+    if (stages == 1) refuse("one stage is asked for, and a ring has two or more");
+    if (stages > fits)
+      refuse(formatted("{} stages of its tiles have no room in shared memory", stages));
+    p_.stages = stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, kMostTurns));
+    p_.shared_bytes = p_.stages * (p_.stage_bytes() + barriers) + staged;
+    // Measured (H100, 4096 and 8192 cubed): 512 rows of tiles, and at least four tiles.
+    p_.order = std::max(4, 512 / rows);
+    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) *
+               ceil_div(p_.columns, std::int64_t{p_.tile_columns});
+    if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
+    const ComputeUnit& sm = s_.machine->units.front();
+    p_.grid = std::min(p_.tiles, sm.count * p_.resident);
+  }
+
+  void make_maps() {
+    const auto map = [&](TensorId t, const Lies& l, std::int64_t inner, std::int64_t outer,
+                         int tall) {
+      const std::int64_t size = size_of(w_.tensor(t).dtype);
+      BoxMap m{.tensor = t, .type = w_.tensor(t).dtype};
+      m.extent = {inner, outer, l.all ? 1 : p_.count};
+      m.stride = {size, l.outer * size, (l.all ? l.outer * outer : l.apart) * size};
+      m.box = {static_cast<int>(128 / size), tall};
+      p_.maps.push_back(m);
+    };
+    p_.left_across ? map(p_.left, of_left_, p_.rows, p_.depth, 64)
+                   : map(p_.left, of_left_, p_.depth, p_.rows, p_.tile_rows());
+    p_.right_across ? map(p_.right, of_right_, p_.columns, p_.depth, 64)
+                    : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns);
+    const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
+    p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
+    p_.boxed =
+        p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 && p_.tile_columns % across == 0;
+    if (p_.boxed) return map(p_.result, of_result_, p_.columns, p_.rows, 64);
+    p_.vector = static_cast<int>(16 / size);
+    while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || p_.columns % p_.vector != 0)
+      p_.vector /= 2;
+  }
+
+  const Schedule& s_;
+  const Workload& w_;
+  const ScheduledKernel& k_;
+  WarpgroupProduct p_;
+  std::vector<NodeId> grid_, serial_;
+  NodeId compute_;
+  std::array<int, 2> loads_{};
+  LoopId rows_, columns_, depth_;
+  std::vector<LoopId> products_;  ///< outermost first
+  const Access *left_ = nullptr, *right_ = nullptr, *result_ = nullptr;
+  Lies of_left_, of_right_, of_result_;
+};
+
+}  // namespace
+
+Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps, int stages) {
+  try {
+    return Finder(s, kernel).find(warps, stages);
+  } catch (const Refused& refused) {
+    return Reason{refused.text};
+  }
+}
+
+std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
+  const Workload& w = *s.workload;
+  const auto name = [&](TensorId t) { return w.tensor(t).name; };
+  const auto box = [](const BoxMap& m) { return formatted("{} x {}", m.box[1], m.box[0]); };
+  std::string text =
+      formatted("{}: {} blocks of {} warps for {} tiles of {} x {}, {} bytes of shared memory\n",
+                s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32, p.tiles,
+                p.tile_rows(), p.tile_columns, p.shared_bytes);
+  text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
+                    name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
+  text += formatted("  {}: registers of {} warpgroups, {} rows each\n", name(p.result), p.groups,
+                    64 * p.blocks);
+  text += formatted(
+      "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups)\n",
+      p.stage_bytes(), p.groups);
+  text += formatted(
+      "copy: 1 warpgroup, one thread of it\n  tiles in turn, {} down before the next across\n"
+      "    depth by {}\n      wait until the stage is free\n"
+      "      boxes of {} ({}) and of {} ({}) into it\n",
+      p.order, 64 * p.steps, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
+  text += formatted(
+      "compute: {} warpgroups\n  the same tiles\n    depth by {}\n      wait until the stage is "
+      "full\n"
+      "      {} products of 64 x {} x 16 by wgmma, a warpgroup an instruction\n"
+      "      give the stage before back\n    results through shared memory, ",
+      p.groups, 64 * p.steps, 4 * p.steps * p.blocks, p.tile_columns);
+  text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[2]))
+                  : formatted("{} elements a store\n", p.vector);
+  return text;
+}
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,51 @@
+// Kernels that are one matrix product, by Hopper's warpgroups: whether a plan's kernel is one, and
+// how its block is arranged. One warpgroup copies boxes of both operands into a ring of stages by
+// the TMA unit, the others multiply by wgmma (PTX ISA, asynchronous warpgroup level matrix
+// instructions). Blocks are persistent: each has several of the plan's tiles in turn.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/lowering/gpu/box_map.h"
+#include "core/plan/schedule.h"
+
+namespace tilewright::lowering {
+
+struct WarpgroupProduct {
+  TensorId left, right, result;
+  DType operand = DType::f16;
+  // The product: extents, and how many there are.
+  std::int64_t rows = 1, columns = 1, depth = 1, count = 1;
+  /// The left operand's rows run along the rows of the product, the right one's along its columns:
+  /// else along the depth.
+  bool left_across = false, right_across = false;
+  bool left_all = false, right_all = false;  ///< all products have the same
+  // A block: warpgroups that multiply, each with `blocks` times 64 rows of the tile.
+  int groups = 1, blocks = 1, tile_columns = 64;
+  int stages = 2, steps = 1;  ///< of the ring; of 64 of the depth, a stage
+  int order = 4;              ///< tiles down that follow one another, so that they share L2
+  int resident = 1;           ///< blocks that an SM has at the same time
+  bool boxed = true;          ///< results leave in boxes, else in pieces of `vector` elements
+  int vector = 8;
+  std::int64_t pitch = 1, apart = 0;  ///< elements between rows of results, and between products
+  std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
+  std::vector<BoxMap> maps;  ///< left, right and, where boxed, result
+
+  int tile_rows() const { return groups * blocks * 64; }
+  int threads() const { return 128 * (groups + 1); }
+  std::int64_t stage_bytes() const {
+    return std::int64_t{steps} * (tile_rows() + tile_columns) * 128;
+  }
+};
+
+/// A Reason: what of the kernel is no such product, or which tile none is made of. `warps`: that
+/// multiply, `stages`: of the ring; 0: as the kernel's launch says, else as suits. Cost: a walk
+/// over the kernel's nodes.
+Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps = 0,
+                                           int stages = 0);
+
+/// Roles, ring, barriers and copies for people, a line each.
+std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel);
+
+}  // namespace tilewright::lowering

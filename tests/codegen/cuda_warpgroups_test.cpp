@@ -1,0 +1,189 @@
+// Products by Hopper's warpgroups on simulator/cuda_host: drawn shapes, layouts, types and tiles
+// compute what the reference evaluator computes, move the bytes that `exact` counts, and have no
+// fault found in them; each of their waits that is left out is found.
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <random>
+
+#include "codegen/cuda/build.h"
+#include "core/base/format.h"
+#include "core/lowering/gpu/warpgroup_product.h"
+#include "core/plan/file.h"
+#include "tests/codegen/cuda_barriers.h"
+
+namespace tilewright {
+namespace {
+
+constexpr std::uint64_t kSeed = 25001;
+
+/// An H200 of so many SMs: with few of them a block has several tiles.
+std::shared_ptr<const Machine> machine(std::int64_t sms) {
+  Machine m = named_machine("h200");
+  m.units.front().count = sms;
+  return std::make_shared<const Machine>(std::move(m));
+}
+
+struct Case {
+  std::shared_ptr<const Workload> workload;
+  Schedule schedule;
+  std::string text;  ///< for messages
+};
+
+Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms) {
+  auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
+  Kernel kernel{.name = "one"};
+  kernel.tree = parse_tree(tree);
+  auto s = resolve({.kernels = {std::move(kernel)}}, w, machine(sms));
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
+}
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  std::int64_t number(std::int64_t from, std::int64_t to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
+  }
+  bool coin() { return number(0, 1) == 1; }
+
+  /// Rows of operands begin at multiples of 16 bytes, so what they run along is a multiple of 8.
+  Case product() {
+    const bool left_across = coin(), right_across = coin();
+    const std::int64_t batch = number(0, 2), all = batch > 0 ? number(0, 2) : 2;
+    const auto extent = [&](bool runs) { return runs ? 8 * number(1, 26) : number(1, 210); };
+    const std::int64_t m = extent(left_across), n = extent(right_across),
+                       k = extent(!left_across || !right_across);
+    const std::string outer = batch == 0 ? "" : batch == 1 ? "b," : "b,h,";
+    const std::string a = (all == 0 ? "" : outer) + (left_across ? "k,m" : "m,k"),
+                      b = (all == 1 ? "" : outer) + (right_across ? "k,n" : "n,k");
+    const bool bfloat = number(0, 2) == 0, wide = number(0, 2) == 0;
+    const std::string yaml = formatted(
+        "name: drawn\ndtype: {}\nloops: {{m: {}, \"n\": {}, k: {}{}}}\ndtypes: {{C: {}}}\n"
+        "operators:\n  - C[{}m,n] += A[{}] * B[{}]\n",
+        bfloat ? "bf16" : "f16", m, n, k,
+        batch == 0   ? std::string()
+        : batch == 1 ? formatted(", b: {}", number(2, 3))
+                     : std::string(", b: 2, h: 2"),
+        wide     ? "f32"
+        : bfloat ? "bf16"
+                 : "f16",
+        outer, a, b);
+    // Rows and columns of a tile, and the depth of a step.
+    static constexpr std::pair<int, int> kTiles[] = {{64, 64},  {64, 128},  {64, 256},
+                                                     {128, 64}, {128, 128}, {128, 192},
+                                                     {192, 64}, {256, 64},  {256, 128}};
+    auto [rows, columns] = kTiles[number(0, std::ssize(kTiles) - 1)];
+    if (!right_across && coin()) columns = static_cast<int>(columns == 256 ? 208 : columns - 16);
+    const auto step = [](std::int64_t all, std::int64_t part) { return std::min(all, part); };
+    std::string tree = batch == 0 ? "" : batch == 1 ? "b/1@grid " : "b/1@grid h/1@grid ";
+    tree += coin() ? formatted("m/{}@grid n/{}@grid ", step(m, rows), step(n, columns))
+                   : formatted("n/{}@grid m/{}@grid ", step(n, columns), step(m, rows));
+    tree += formatted("( k/{} ( L.A L.B C.C ) S.C )", step(k, 32 * number(1, 4)));
+    return make_case(yaml, tree, number(1, 3));
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+/// What `exact` counts into and out of the SMs, by tensor.
+std::map<std::string, std::pair<std::int64_t, std::int64_t>> sm_bytes(const Schedule& s) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> bytes;
+  for (const TrafficEntry& e : exact(s).entries) {
+    if (!e.boundary.ends_with("/shared")) continue;
+    bytes[e.tensor].first += e.read.value;
+    bytes[e.tensor].second += e.written.value;
+  }
+  return bytes;
+}
+
+cuda::Source emitted(const Case& c, const cuda::EmitOptions& options) {
+  const auto source = cuda::emit(c.schedule, options);
+  if (!source.ok()) throw std::runtime_error(source.reason());
+  return *source;
+}
+
+TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
+  const char* const cases = std::getenv("TILEWRIGHT_CASES");
+  const int count = cases != nullptr ? std::atoi(cases) : 16;
+  RecordProperty("seed", std::to_string(kSeed));
+  Draw draw(kSeed);
+  std::vector<Case> drawn;
+  std::vector<cuda::Source> sources;
+  for (int i = 0; i < count; ++i) {
+    drawn.push_back(draw.product());
+    sources.push_back(emitted(drawn.back(), {.stages = static_cast<int>(draw.coin() ? 0 : 2),
+                                             .warpgroups = true,
+                                             .prefix = "k" + std::to_string(i)}));
+    EXPECT_EQ(sources.back().micro_kernel, "wgmma") << drawn.back().text;
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  for (int i = 0; i < count; ++i) {
+    const Case& c = drawn[static_cast<std::size_t>(i)];
+    const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
+                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
+    ASSERT_TRUE(run.ok()) << c.text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+    const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
+    EXPECT_LT(run->error, out == DType::f32 ? 1e-5 : out == DType::f16 ? 1e-3 : 8e-3) << c.text;
+    EXPECT_EQ(testing::text(run->bytes), testing::text(sm_bytes(c.schedule))) << c.text;
+    EXPECT_GT(run->report.launches.back().wgmma, 0) << c.text;
+  }
+}
+
+TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
+  // Each way of writing results; blocks of several tiles, rings shorter than the depth.
+  testing::BarriersLeftOut barriers;
+  for (const char* const n : {"128", "77"}) {
+    const Case c =
+        make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
+                            "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n",
+                            n),
+                  "m/128@grid n/64@grid ( k/64 ( L.A L.B C.C ) S.C )", 1);
+    const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
+    const auto module = testing::build_cuda({source});
+    ASSERT_TRUE(module.ok()) << module.reason();
+    barriers.look(*module, source, *c.workload, kSeed, c.text);
+  }
+  barriers.print();
+  using Left = testing::BarriersLeftOut;
+  EXPECT_GE(barriers.barriers(), 16);
+  EXPECT_EQ(
+      barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled), 0);
+}
+
+TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
+  if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
+  cuda::Source all{.file_name = "all.cu"};
+  for (const int rows : {64, 128, 192, 256})
+    for (const int columns : {64, 128, 192, 256}) {
+      const bool across = (rows + columns) / 64 % 2 == 0;
+      const Case c = make_case(
+          formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
+                    "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[{}] * B[{}]\n",
+                    across ? "f32" : "f16", across ? "k,m" : "m,k", across ? "n,k" : "k,n"),
+          formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", rows, columns), 132);
+      const auto product = lowering::warpgroup_product(c.schedule, 0);
+      if (!product) {
+        EXPECT_GT(rows * columns, 192 * 192) << product.reason();
+        continue;
+      }
+      const cuda::Source one =
+          emitted(c, {.warpgroups = true, .prefix = formatted("tile_{}_{}", rows, columns)});
+      all.text += one.text;
+      all.launches.push_back(one.launches.back());
+    }
+  EXPECT_EQ(all.launches.size(), 13u);
+  const auto built = cuda::build(all, {.architecture = "sm_90a"});
+  ASSERT_TRUE(built.ok()) << built.reason();
+  ASSERT_EQ(built->kernels.size(), all.launches.size());
+  for (const cuda::KernelFigures& k : built->kernels) {
+    EXPECT_EQ(k.spill_store_bytes + k.spill_load_bytes, 0) << k.symbol;
+    EXPECT_EQ(k.stack_bytes, 0) << k.symbol;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright

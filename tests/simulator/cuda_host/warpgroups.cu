@@ -1,0 +1,90 @@
+// Boxes, mbarriers that count bytes and products of a warpgroup: right, and with one thing wrong.
+#include "tilewright_hopper.h"
+
+using namespace tw;
+
+enum Wrong { kNothing, kNoWait, kNotKnown, kFewBytes, kNoFence, kNoBegin, kOffset };
+#define KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
+
+// Two phases of one mbarrier: a box from before the tensor's beginning, and one past its end.
+template <Wrong wrong>
+TW_DEVICE void boxes(u32* out, const TensorMap& in) {
+  TW_SHARED(memory);
+  u64* const full = reinterpret_cast<u64*>(memory + 2048);
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    if (wrong != kNotKnown) mbarriers_made();
+  }
+  block_sync();
+  for (int phase = 0; phase < 2; ++phase) {
+    if (threadIdx.x == 0) {
+      mbarrier_arrive_expecting(full, wrong == kFewBytes ? 1024 : 2048);
+      load_box(memory, in, full, phase * 56 - 8, phase * 18 - 4, 1);
+    }
+    if (wrong != kNoWait) mbarrier_wait(full, phase);
+    for (int i = threadIdx.x; i < 512; i += 32)
+      store_global(out + phase * 512 + i, reinterpret_cast<const u32*>(memory)[i]);
+    block_sync();
+  }
+}
+KERNEL(boxes_right, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kNothing>(out, in); }
+KERNEL(boxes_no_wait, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kNoWait>(out, in); }
+KERNEL(boxes_not_known, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kNotKnown>(out, in); }
+KERNEL(boxes_few_bytes, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kFewBytes>(out, in); }
+
+// Every word of a box is its number; the box reaches past the tensor's end.
+template <Wrong wrong>
+TW_DEVICE void stored(const TensorMap& out) {
+  TW_SHARED(memory);
+  for (int i = threadIdx.x; i < 512; i += 32) reinterpret_cast<u32*>(memory)[i] = i;
+  if (wrong != kNoFence) shared_for_async();
+  block_sync();
+  if (threadIdx.x == 0) {
+    store_box(out, memory, 40, 10, 0);
+    store_boxes_commit();
+    if (wrong != kNoWait) store_boxes_read<0>();
+  }
+}
+KERNEL(stored_right, 32)(TW_TENSOR_MAP(out)) { stored<kNothing>(out); }
+KERNEL(stored_no_fence, 32)(TW_TENSOR_MAP(out)) { stored<kNoFence>(out); }
+KERNEL(stored_no_wait, 32)(TW_TENSOR_MAP(out)) { stored<kNoWait>(out); }
+
+// 64 x 64 sums over a depth of 64.
+template <bool A_across, bool B_across, Wrong wrong>
+TW_DEVICE void multiplied(float* out, const TensorMap& a, const TensorMap& b) {
+  TW_SHARED(memory);
+  u64* const full = reinterpret_cast<u64*>(memory + 16384 + 2048);
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarriers_made();
+    mbarrier_arrive_expecting(full, 16384);
+    load_box(memory, a, full, 0, 0, 0);
+    load_box(memory + 8192, b, full, 0, 0, 0);
+  }
+  block_sync();
+  mbarrier_wait(full, 0);
+  float d[32];
+  const u64 left = operand_at(memory + (wrong == kOffset ? 128 : 0), 8192),
+            right = operand_at(memory + 8192, 8192);
+  if (wrong != kNoBegin) wgmma_begin();
+  for (int q = 0; q < 4; ++q)
+    Wgmma<64>::multiply<f16, A_across, B_across>(d, left + q * (A_across ? 128 : 2),
+                                                 right + q * (B_across ? 128 : 2), q > 0);
+  wgmma_commit();
+  if (wrong != kNoWait) wgmma_wait<0>();
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2;
+  for (int j = 0; j < 8; ++j)
+    for (int e = 0; e < 4; ++e)
+      store_global(out + (warp * 16 + g + e / 2 * 8) * 64 + j * 8 + t + e % 2, d[4 * j + e]);
+}
+#define MULTIPLIED(NAME, A, B, WRONG)                                                  \
+  KERNEL(NAME, 128)(float* out, TW_TENSOR_MAP(a), TW_TENSOR_MAP(b)) { \
+    multiplied<A, B, WRONG>(out, a, b);                                                \
+  }
+MULTIPLIED(multiplied_00, false, false, kNothing)
+MULTIPLIED(multiplied_01, false, true, kNothing)
+MULTIPLIED(multiplied_10, true, false, kNothing)
+MULTIPLIED(multiplied_11, true, true, kNothing)
+MULTIPLIED(multiplied_no_wait, false, false, kNoWait)
+MULTIPLIED(multiplied_no_begin, false, false, kNoBegin)
+MULTIPLIED(multiplied_offset, false, false, kOffset)

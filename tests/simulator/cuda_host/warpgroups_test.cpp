@@ -1,0 +1,150 @@
+// Boxes of tensors (swizzled, zero outside), mbarriers that count their bytes, and products of a
+// warpgroup by descriptors: right where nothing is wrong, and each thing wrong is found.
+#include <algorithm>
+#include <cstring>
+
+#include "tests/simulator/cuda_host/support.h"
+
+namespace tilewright::cuda_host {
+namespace {
+
+const Built& built() {
+  static const Built all(
+      "warpgroups.cu",
+      {"boxes_right", "boxes_no_wait", "boxes_not_known", "boxes_few_bytes", "stored_right",
+       "stored_no_fence", "stored_no_wait", "multiplied_00", "multiplied_01", "multiplied_10",
+       "multiplied_11", "multiplied_no_wait", "multiplied_no_begin", "multiplied_offset"},
+      {{"tilewright_hopper.h", contents("codegen/cuda/device/tilewright_hopper.h")}});
+  return all;
+}
+
+/// Of a row-major tensor of f16, or of words.
+lowering::BoxMap map_of(std::size_t tensor, std::array<std::int64_t, 3> extent, int rows) {
+  const std::int64_t row = extent[0] * 2;
+  return {.tensor = TensorId(tensor),
+          .extent = extent,
+          .stride = {2, row, row * extent[1]},
+          .box = {64, rows}};
+}
+
+Report run(const Launch& launch, const std::vector<Tensor>& tensors) {
+  auto report = built().module.run(std::span(&launch, 1), tensors);
+  EXPECT_TRUE(report) << (report ? "" : report.reason());
+  return report ? *report : Report{};
+}
+
+constexpr int kColumns = 72, kRows = 20;
+
+struct Boxes {
+  std::vector<std::uint16_t> in = random_f16(std::size_t{2} * kRows * kColumns, 1);
+  std::vector<std::uint32_t> out = std::vector<std::uint32_t>(1024);
+  Report run(const std::string& kernel) {
+    return cuda_host::run({.kernel = kernel,
+                           .tensors = {1},
+                           .maps = {map_of(0, {kColumns, kRows, 2}, 16)},
+                           .threads = 32,
+                           .shared_bytes = 2048 + 8},
+                          {tensor("in", in), tensor("out", out, false)});
+  }
+};
+
+TEST(CudaHostWarpgroups, BoxesAreSwizzledAndZeroOutside) {
+  Boxes b;
+  const Report report = b.run("boxes_right");
+  EXPECT_TRUE(report.clean()) << texts(report);
+  std::int64_t inside = 0;
+  for (int phase = 0; phase < 2; ++phase)
+    for (int r = 0; r < 16; ++r)
+      for (int c = 0; c < 64; ++c) {
+        const int x = phase * 56 - 8 + c, y = phase * 18 - 4 + r;
+        const bool in = x >= 0 && x < kColumns && y >= 0 && y < kRows;
+        inside += in;
+        std::uint16_t got;
+        std::memcpy(&got,
+                    reinterpret_cast<const char*>(b.out.data()) + phase * 2048 + r * 128 +
+                        ((c / 8) ^ (r % 8)) * 16 + c % 8 * 2,
+                    2);
+        ASSERT_EQ(got, in ? b.in[(kRows + y) * kColumns + x] : 0) << phase << " " << r << " " << c;
+      }
+  EXPECT_EQ(report.launches.at(0).tensors[0], (TensorBytes{.read = 2 * inside}));
+  EXPECT_EQ(report.launches.at(0).mbarrier_phases, 2);
+  EXPECT_EQ(report.launches.at(0).boxes, 2);
+}
+
+void expect_found(const Report& report, Fault fault) {
+  EXPECT_TRUE(
+      std::ranges::any_of(report.findings, [&](const Finding& f) { return f.fault == fault; }))
+      << name_of(fault) << "\n"
+      << texts(report);
+}
+
+TEST(CudaHostWarpgroups, BoxesThatNobodyWaitsForAreFound) {
+  expect_found(Boxes{}.run("boxes_no_wait"), Fault::race);
+  expect_found(Boxes{}.run("boxes_not_known"), Fault::mbarrier_misuse);
+  expect_found(Boxes{}.run("boxes_few_bytes"), Fault::deadlock);
+}
+
+TEST(CudaHostWarpgroups, StoredBoxesLeaveOutWhatIsOutside) {
+  const auto stored = [](const std::string& kernel, std::vector<std::uint16_t>& out) {
+    return run({.kernel = kernel,
+                .tensors = {},
+                .maps = {map_of(0, {kColumns, kRows, 1}, 16)},
+                .threads = 32,
+                .shared_bytes = 2048},
+               {tensor("out", out)});
+  };
+  std::vector<std::uint16_t> out(std::size_t{kRows} * kColumns, 0xffff);
+  const Report report = stored("stored_right", out);
+  EXPECT_TRUE(report.clean()) << texts(report);
+  for (int y = 0; y < kRows; ++y)
+    for (int x = 0; x < kColumns; ++x) {
+      const int r = y - 10, c = x - 40;
+      const int word = r * 32 + ((c / 8) ^ (r & 7)) * 4 + c % 8 / 2;
+      const int want = r < 0 || c < 0 ? 0xffff : c % 2 == 0 ? word & 0xffff : 0;
+      ASSERT_EQ(out[static_cast<std::size_t>(y * kColumns + x)], want) << y << " " << x;
+    }
+  EXPECT_EQ(report.launches.at(0).tensors[0].written, 2 * 10 * 32);
+  expect_found(stored("stored_no_fence", out), Fault::not_fenced);
+  expect_found(stored("stored_no_wait", out), Fault::race);
+}
+
+struct Product {
+  std::vector<std::uint16_t> a = random_f16(64 * 64, 2), b = random_f16(64 * 64, 3);
+  std::vector<float> out = std::vector<float>(64 * 64);
+  Report run(const std::string& kernel) {
+    return cuda_host::run({.kernel = kernel,
+                           .tensors = {2},
+                           .maps = {map_of(0, {64, 64, 1}, 64), map_of(1, {64, 64, 1}, 64)},
+                           .threads = 128,
+                           .shared_bytes = 16384 + 2048 + 8},
+                          {tensor("a", a), tensor("b", b), tensor("out", out, false)});
+  }
+};
+
+TEST(CudaHostWarpgroups, ProductsByDescriptorsOfEitherWay) {
+  for (const bool a_across : {false, true})
+    for (const bool b_across : {false, true}) {
+      Product p;
+      const Report report =
+          p.run(std::string("multiplied_") + (a_across ? "1" : "0") + (b_across ? "1" : "0"));
+      EXPECT_TRUE(report.clean()) << texts(report);
+      for (int i = 0; i < 64; ++i)
+        for (int j = 0; j < 64; ++j) {
+          double sum = 0;
+          for (int k = 0; k < 64; ++k)
+            sum += double{tw_half::float_of_f16(p.a[a_across ? k * 64 + i : i * 64 + k])} *
+                   tw_half::float_of_f16(p.b[b_across ? k * 64 + j : j * 64 + k]);
+          ASSERT_NEAR(p.out[static_cast<std::size_t>(i * 64 + j)], sum, 1e-4) << i << " " << j;
+        }
+      EXPECT_EQ(report.launches.at(0).wgmma, 4);
+    }
+}
+
+TEST(CudaHostWarpgroups, MisusedProductsAreFound) {
+  expect_found(Product{}.run("multiplied_no_wait"), Fault::wgmma_misuse);
+  expect_found(Product{}.run("multiplied_no_begin"), Fault::wgmma_misuse);
+  expect_found(Product{}.run("multiplied_offset"), Fault::bad_argument);
+}
+
+}  // namespace
+}  // namespace tilewright::cuda_host
