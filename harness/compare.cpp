@@ -144,8 +144,8 @@ ordered_json priced(const Model& by, const Request& request, const Setting& sett
   return json;
 }
 
-/// Most visits of nodes that a plan is simulated for here: a few seconds.
-constexpr double kMostVisits = 5e6;
+/// Most visits of nodes that a plan is simulated for here: about twenty seconds.
+constexpr double kMostVisits = 1e8;
 
 /// How often a walk comes to a node, over all nodes; at most, since trips at edges are fewer.
 double visits_of(const Schedule& s) {
