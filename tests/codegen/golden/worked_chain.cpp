@@ -388,6 +388,9 @@ typedef __mmask16 Lanes;
 TILEWRIGHT_TARGET inline Lanes first_lanes(int64_t n) {
   return static_cast<Lanes>((1u << n) - 1);
 }
+TILEWRIGHT_TARGET inline Lanes lanes_between(int64_t first, int64_t last) {
+  return first < last ? static_cast<Lanes>(first_lanes(last) & ~first_lanes(first)) : Lanes{};
+}
 TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
   return (Vector)_mm512_maskz_loadu_ps(lanes, p);
 }
