@@ -5,7 +5,7 @@
 # make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all
 # make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
 # make docs   the documentation as a site, out/site/index.html
-# make explore  a page that answers without the command, out/site/explore/index.html (a quarter of an hour of one core)
+# make explore  a page that answers without the command, out/site/explore/index.html (compiles all models once more)
 # make bench  speeds beside oneDNN, OpenBLAS, BLIS and the machine's own limits; ARGS="--rows G2 --json FILE"
 SHELL := /bin/bash
 .DEFAULT_GOAL := build

@@ -247,14 +247,22 @@ std::string workloads_table(const ordered_json& j) {
   return table.text();
 }
 
+namespace {
+
+/// Why a target or meter is not usable and what would help, or what was found of it.
+std::string why_or_found(const ordered_json& part) {
+  if (get(part, "reason").is_null()) return text(part, "detail");
+  const std::string reason = text(part, "reason");
+  return get(part, "help").is_null() ? reason : reason + "; try: " + text(part, "help");
+}
+
+}  // namespace
+
 std::string availability_table(const ordered_json& j) {
   Table table({"name", "usable here", "summary", "why not, or what was found"});
   const ordered_json& rows = j.contains("targets") ? j["targets"] : j["meters"];
   for (const ordered_json& t : rows)
-    table.add({text(t, "name"), text(t, "usable"), text(t, "summary"),
-               get(t, "reason").is_null() ? text(t, "detail")
-               : get(t, "help").is_null() ? text(t, "reason")
-                                          : text(t, "reason") + "; try: " + text(t, "help")});
+    table.add({text(t, "name"), text(t, "usable"), text(t, "summary"), why_or_found(t)});
   if (!j.contains("targets")) return table.text();
   Table kernels({"target", "--micro-kernel", "usable here", "types", "block", "needs", "summary"});
   for (const ordered_json& t : rows)
@@ -271,7 +279,7 @@ std::string availability_table(const ordered_json& j) {
 
 std::string doctor_table(const ordered_json& j) {
   const ordered_json& host = j["host"];
-  std::string out = formatted("{} {}: {}\n", text(host, "kind"), "here", text(host, "summary"));
+  std::string out = formatted("this machine: {}, {}\n", text(host, "kind"), text(host, "summary"));
   for (const ordered_json& level : host["levels"])
     if (!level["capacity_bytes"].is_null())
       out += formatted("  {:<9} {} B, {} of them\n", level["name"].get<std::string>(),
@@ -279,10 +287,7 @@ std::string doctor_table(const ordered_json& j) {
   Table table({"", "part", "", "what it is for", "why not, or what was found"});
   for (const ordered_json& p : j["parts"])
     table.add({text(p, "kind"), text(p, "name"), p["usable"].get<bool>() ? "ok" : "missing",
-               text(p, "summary"),
-               p["reason"].is_null() ? text(p, "detail")
-               : p["help"].is_null() ? text(p, "reason")
-                                     : text(p, "reason") + "; try: " + text(p, "help")});
+               text(p, "summary"), why_or_found(p)});
   out += "\n" + table.text() + "\nneed none of these: ";
   for (std::size_t i = 0; i < j["needs_nothing"].size(); ++i)
     out += (i == 0 ? "" : ", ") + j["needs_nothing"][i].get<std::string>();

@@ -1,9 +1,10 @@
 // The verbs that say what is there, each from its records.
 #include "codegen/micro_kernels.h"
+#include "core/base/format.h"
 #include "core/workload/text.h"
+#include "harness/files.h"
 #include "harness/machine_json.h"
 #include "harness/meters.h"
-#include "harness/files.h"
 #include "harness/registry.h"
 #include "harness/verbs.h"
 #include "profilers/meter.h"
@@ -132,26 +133,21 @@ Answer doctor() {
     part["kind"] = kind;
     json["parts"].push_back(std::move(part));
   };
-  bool runs = false;
-  for (const codegen::Target* t : codegen::targets()) {
-    const Availability here = t->here();
-    runs = runs || here.usable;
-    add("target", here_json(t->name, t->summary, here));
-  }
-  bool counts = false;
-  for (const profilers::MeterRecord& m : profilers::meters()) {
-    const Availability here = m.here();
-    counts = counts || here.usable;
-    add("meter", here_json(m.name, m.summary, here));
-  }
+  for (const codegen::Target* t : codegen::targets())
+    add("target", here_json(t->name, t->summary, t->here()));
+  for (const profilers::MeterRecord& m : profilers::meters())
+    add("meter", here_json(m.name, m.summary, m.here()));
   json["needs_nothing"] = {"plan", "explain", "compare", "predict", "simulate", "validate"};
-  json["runs_kernels"] = runs;
-  json["measures"] = counts;
   json["next"] = ordered_json::array({"tilewright compare attention -m h200"});
-  if (runs) json["next"].push_back("tilewright run chimera/G2 -m host --target cpu");
-  if (runs) json["next"].push_back("tilewright calibrate -m host -o here.yaml");
-  if (!runs) json["reason"] = "no target can run a kernel here";
-  return {std::move(json), runs ? Status::done : Status::refused};
+  // The target that verbs take where none is named.
+  const ordered_json standard = json["parts"].front();
+  if (!standard["usable"].get<bool>())
+    return refuse(std::move(json),
+                  formatted("{} cannot run kernels here: {}", standard["name"].get<std::string>(),
+                            standard["reason"].get<std::string>()));
+  json["next"].push_back("tilewright run gemm-chain -m host");
+  json["next"].push_back("tilewright calibrate -m host -o here.yaml");
+  return {std::move(json), Status::done};
 }
 
 }  // namespace tilewright::harness

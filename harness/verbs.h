@@ -23,8 +23,8 @@ Answer show_workload(const Request& request, const std::optional<std::string>& o
 Answer list_targets();
 Answer list_meters();
 /// What works on this machine and what is missing, with a command that would bring it: the host as a
-/// machine, every target and every meter, and what to try next. Refused where no target can run a
-/// kernel. Cost: that of list_targets and list_meters.
+/// machine, every target and every meter, and what to try next. Refused where the target that verbs
+/// take by themselves cannot run a kernel. Cost: that of list_targets and list_meters.
 Answer doctor();
 
 // ---- Files of others

@@ -318,7 +318,8 @@ Reproduced reproduce_comparison(const Experiment& e, const Run& run) {
         continue;
       }
       if (p["simulated_bytes"] != p["exact_bytes"])
-        fail(done, w.text() + ": exact and the simulator differ on " + row[1] + "'s plan");
+        fail(done, w.text() + ": " + row[1] + "'s plan: " +
+                       p.value("simulated_reason", "exact and the simulator differ"));
       row.insert(row.end(), {p["exact_bytes"].dump(), p["simulated_bytes"].dump(),
                              formatted("{:.3f}", p["gap"].get<double>())});
       std::string chimera = "-", bytes = "-", us = "-", least = "-", cause = "-";

@@ -207,7 +207,7 @@ class Pricer {
 };
 
 // Of products by warpgroups, chosen by the recording of 2026-11-24 (h100-products.json, 262 tiles
-// of 24 products, which they explain to 19 %): how much faster boxes fill shared memory than
+// of 24 products): how much faster boxes fill shared memory than
 // copying threads do; the part of wgmma's rate that lasts; cycles until a tile's results leave; and
 // the part of a launch that is left where an SM has one block or two.
 constexpr double kBoxes = 1.34, kWgmmaLasts = 0.8, kResults = 600, kOfLaunch = 0.5;
