@@ -11,9 +11,6 @@
 
 namespace tilewright::chimera::detail {
 
-inline constexpr std::size_t kMostCut =
-    14;  ///< loops that may be cut: subproblems are their subsets
-
 /// Looks for the choices of least volume that fit. A box of choices, from `lo` to `hi` in each
 /// loop, is bounded below by each factor's least over the choices that fit with the other loops at
 /// `lo`, and is halved until it is one loop wide.

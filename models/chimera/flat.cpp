@@ -8,21 +8,32 @@
 namespace tilewright::chimera::detail {
 
 Flat::Flat(const Workload& w, const Order& order, const Options& options)
-    : chain_(w), order_(order), options_(options), position_(w.loops().size(), -1) {
-  check_order(chain_, order);
-  for (LoopId l : chain_.batch_loops())
-    if (std::find(order.begin(), order.end(), l) == order.end()) {
+    : chain_(std::make_shared<const Chain>(w)), order_(order), options_(options) {
+  place();
+}
+
+Flat::Flat(const Flat& other, const Order& order)
+    : chain_(other.chain_), order_(order), options_(other.options_) {
+  place();
+}
+
+void Flat::place() {
+  const Workload& w = workload();
+  check_order(*chain_, order_);
+  position_.assign(w.loops().size(), -1);
+  for (LoopId l : chain_->batch_loops())
+    if (std::find(order_.begin(), order_.end(), l) == order_.end()) {
       implicit_ |= bit(loops_.size());
       loops_.push_back(l);
     }
-  loops_.insert(loops_.end(), order.begin(), order.end());
+  loops_.insert(loops_.end(), order_.begin(), order_.end());
   for (std::size_t i = 0; i < loops_.size(); ++i) {
     position_[loops_[i].index()] = static_cast<int>(i);
     extents_.push_back(w.loop(loops_[i]).extent);
   }
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const TensorId id(t);
-    if (w.producer(id).valid() && !w.consumers(id).empty() && !options.spilled.contains(id))
+    if (w.producer(id).valid() && !w.consumers(id).empty() && !options_.spilled.contains(id))
       on_chip_ |= bit(t);
   }
   add_foots();
@@ -45,17 +56,17 @@ Mask Flat::loops_at(Mask positions) const {
 
 void Flat::add_foots() {
   const Workload& w = workload();
-  by_op_.resize(chain_.size());
+  by_op_.resize(chain_->size());
   produced_by_.assign(w.tensors().size(), 0);
-  for (std::size_t p = 0; p < chain_.size(); ++p) {
+  for (std::size_t p = 0; p < chain_->size(); ++p) {
     const auto add = [&](const Access& a) {
       for (std::size_t f : by_op_[p])
         if (foots_[f].tensor == a.tensor) return foots_[f].accesses.push_back(&a);
       by_op_[p].push_back(foots_.size());
       foots_.push_back({.op = p, .tensor = a.tensor, .accesses = {&a}});
     };
-    for (const Access& in : chain_.op(p).inputs) add(in);
-    for (const Output& out : chain_.op(p).outputs) {
+    for (const Access& in : chain_->op(p).inputs) add(in);
+    for (const Output& out : chain_->op(p).outputs) {
       add(out.target);
       produced_by_[out.target.tensor.index()] = by_op_[p].back();
     }
@@ -63,8 +74,8 @@ void Flat::add_foots() {
   for (Foot& f : foots_) {
     f.plain = f.accesses.size() == 1;
     for (const Access* a : f.accesses) {
-      f.accessed |= positions_of(chain_.accessed(f.op, *a, 0));
-      f.windows |= positions_of(chain_.accessed(f.op, *a, ~Mask{0}));
+      f.accessed |= positions_of(chain_->accessed(f.op, *a, 0));
+      f.windows |= positions_of(chain_->accessed(f.op, *a, ~Mask{0}));
     }
     f.windows &= ~f.accessed;
     Mask seen = 0;
@@ -72,8 +83,8 @@ void Flat::add_foots() {
       const auto loop = f.accesses[0]->index[d].plain_loop();
       f.plain = false;
       if (!loop) break;
-      const auto local = static_cast<std::size_t>(w.local_index(chain_.id(f.op), *loop));
-      const LoopId root = chain_.follows(f.op, local).simple;
+      const auto local = static_cast<std::size_t>(w.local_index(chain_->id(f.op), *loop));
+      const LoopId root = chain_->follows(f.op, local).simple;
       if (!root.valid() || has(seen, root.index())) break;
       seen |= bit(root.index());
       f.plain = w.loop(root).extent == w.tensor(f.tensor).shape[d];
@@ -83,17 +94,17 @@ void Flat::add_foots() {
 
 void Flat::add_uses() {
   Mask alive = 0;  // loops that this or a later operator has
-  std::vector<Mask> not_erased(chain_.size());
-  for (std::size_t p = chain_.size(); p-- > 0;) not_erased[p] = alive |= chain_.loops_of(p);
+  std::vector<Mask> not_erased(chain_->size());
+  for (std::size_t p = chain_->size(); p-- > 0;) not_erased[p] = alive |= chain_->loops_of(p);
   const Workload& w = workload();
   for (std::size_t i = 0; i < foots_.size(); ++i) {
     const Foot& f = foots_[i];
-    const bool written = w.producer(f.tensor) == chain_.id(f.op);
+    const bool written = w.producer(f.tensor) == chain_->id(f.op);
     if (has(on_chip_, f.tensor.index()) && !(written && w.is_output(f.tensor))) continue;
     Mask counted = not_erased[f.op];
-    if (options_.reading == Reading::literal) counted &= chain_.loops_of(f.op);
+    if (options_.reading == Reading::literal) counted &= chain_->loops_of(f.op);
     const double runs =
-        options_.op_weights.empty() ? 1.0 : options_.op_weights[chain_.id(f.op).index()];
+        options_.op_weights.empty() ? 1.0 : options_.op_weights[chain_->id(f.op).index()];
     uses_.push_back({i, runs * (written ? options_.write_weight : 1.0), positions_of(counted)});
   }
 }
@@ -160,12 +171,12 @@ std::int64_t Flat::footprint(const Foot& f, const Point& p, Mask cut) const {
 }
 
 std::int64_t Flat::footprint_factor(const Foot& f, const Point& p, Mask cut, Mask dims) const {
-  const std::vector<Interval> r = chain_.ranges(whole_tiles(p, cut), false);
+  const std::vector<Interval> r = chain_->ranges(whole_tiles(p, cut), false);
   const std::vector<std::int64_t>& shape = workload().tensor(f.tensor).shape;
   std::int64_t n = 1;
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (has(dims, d))
-      n = saturating_mul(n, std::min(interval_of(chain_, f, d, r).size(), shape[d]));
+      n = saturating_mul(n, std::min(interval_of(*chain_, f, d, r).size(), shape[d]));
   return n;
 }
 
@@ -198,7 +209,7 @@ std::int64_t Flat::sum_over_tiles(std::span<const Mask> dims, const Point& p, Ma
         const std::int64_t lo = at[i] * p.tile[i];
         tiles[loops_[i].index()] = {lo, std::min(lo + p.tile[i], extents_[i])};
       });
-      const std::vector<Interval> r = chain_.ranges(tiles, true);
+      const std::vector<Interval> r = chain_->ranges(tiles, true);
       std::int64_t n = 1;
       for (std::size_t d : group) n = saturating_mul(n, size(d, r));
       sum = saturating_add(sum, n);
@@ -228,7 +239,7 @@ std::vector<Mask> Flat::dimensions(const Foot& f) const {
   std::vector<Mask> dims(f.accesses.front()->index.size(), 0);
   for (std::size_t d = 0; d < dims.size(); ++d)
     for (const Access* a : f.accesses)
-      dims[d] |= positions_of(chain_.accessed(f.op, a->index[d], ~Mask{0}));
+      dims[d] |= positions_of(chain_->accessed(f.op, a->index[d], ~Mask{0}));
   return dims;
 }
 
@@ -243,7 +254,7 @@ std::int64_t Flat::exact_factor(const Foot& f, const Point& p, Mask dims) const 
   const std::vector<std::int64_t>& shape = workload().tensor(f.tensor).shape;
   return sum_over_tiles(moves, p, ~Mask{0}, [&](std::size_t i, std::span<const Interval> r) {
     const std::size_t d = which[i];
-    return intersect(interval_of(chain_, f, d, r), {0, shape[d]}).size();
+    return intersect(interval_of(*chain_, f, d, r), {0, shape[d]}).size();
   });
 }
 
@@ -268,7 +279,7 @@ const Structure& Flat::structure(Mask multi) const {
   const auto [it, added] = structures_.try_emplace(multi);
   if (added) {
     const Mask loops = loops_at(multi);
-    it->second = structure_of(chain_, skeleton_of(chain_, loops_, loops), loops, on_chip_);
+    it->second = structure_of(*chain_, skeleton_of(*chain_, loops_, loops), loops, on_chip_);
     for (Mask& m : it->second.cut) m = positions_of(m);
     for (Mask& m : it->second.foreign) m = positions_of(m);
   }
@@ -312,18 +323,18 @@ std::int64_t Flat::memory(Memory mode, const Point& p, std::span<const std::int6
 
 std::int64_t Flat::operations(std::size_t op, const Point& p) const {
   const Structure& s = structure(p.multi);
-  const Operator& o = chain_.op(op);
+  const Operator& o = chain_->op(op);
   Mask cut = ~Mask{0};  // what of the loops it follows lies around its results' home
   for (const Output& out : o.outputs)
     if (has(on_chip_, out.target.tensor.index())) cut &= s.cut[out.target.tensor.index()];
   std::vector<Mask> dims;
   for (std::size_t i = 0; i < o.loops.size(); ++i) {
-    const Follows& f = chain_.follows(op, i);
+    const Follows& f = chain_->follows(op, i);
     dims.push_back(f.inferred && !f.simple.valid() ? positions_of(f.loops | f.windows) : 0);
   }
   std::int64_t n = 1, points = sum_over_tiles(dims, p, cut, [&](std::size_t d, auto&&r) {
-                        const Follows& f = chain_.follows(op, d);
-                        return f.inferred && !f.simple.valid() ? r[chain_.base(op) + d].size()
+                        const Follows& f = chain_->follows(op, d);
+                        return f.inferred && !f.simple.valid() ? r[chain_->base(op) + d].size()
                                                                : workload().loop(o.loops[d]).extent;
                       });
   each(s.foreign[op] & p.multi, [&](std::size_t i) { n = saturating_mul(n, p.trips[i]); });

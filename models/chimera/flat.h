@@ -4,6 +4,7 @@
 
 #include <array>
 #include <limits>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -51,9 +52,11 @@ struct Use {
 class Flat {
  public:
   Flat(const Workload& w, const Order& order, const Options& options);
+  /// The same workload and options in another order.
+  Flat(const Flat& other, const Order& order);
 
-  const Workload& workload() const { return chain_.workload(); }
-  const Chain& chain() const { return chain_; }
+  const Workload& workload() const { return chain_->workload(); }
+  const Chain& chain() const { return *chain_; }
   const Order& order() const { return order_; }
   const Options& options() const { return options_; }
   std::size_t size() const { return loops_.size(); }
@@ -94,6 +97,7 @@ class Flat {
   std::int64_t operations(std::size_t op, const Point& p) const;
 
  private:
+  void place();
   void add_foots();
   void add_uses();
   template <class Size>
@@ -101,7 +105,7 @@ class Flat {
                               Size&& size) const;
   std::vector<Interval> whole_tiles(const Point& p, Mask cut) const;
 
-  Chain chain_;
+  std::shared_ptr<const Chain> chain_;
   Order order_;
   Options options_;
   std::vector<LoopId> loops_;

@@ -51,12 +51,22 @@ auto rank(const Solution& s) {
                     s.price.memory);
 }
 
+constexpr std::size_t kFewOrders = 120;  // up to which each order has its own best tiles
+
 }  // namespace
 
 Result<Search> try_search(const Workload& w, Elements capacity, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto orders = detail::orders_to_try(w, options);
-  if (!orders) return Reason{orders.reason()};
+  if (!orders || orders->orders.size() > kFewOrders) {
+    Result<Search> found = detail::search_cut_loops(w, capacity, options);
+    if (!found) return found;
+    Search r = std::move(found).value();
+    std::stable_sort(r.ranked.begin(), r.ranked.end(),
+                     [](const Solution& a, const Solution& b) { return rank(a) < rank(b); });
+    r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return r;
+  }
   Search r;
   detail::Effort effort;
   for (const Order& order : orders->orders) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "core/base/error.h"
@@ -19,7 +20,8 @@ constexpr std::int64_t kBudget = 1'000'000;  // boxes an order, before proof is 
 class OrderSolver {
  public:
   OrderSolver(const Flat& f, std::int64_t capacity, Effort& effort)
-      : f_(f), capacity_(capacity), effort_(effort), t_(make_tables(f)) {
+      : f_(f), capacity_(capacity), effort_(effort), t_(make_tables(f)), rows_(f.size()) {
+    std::iota(rows_.begin(), rows_.end(), std::size_t{0});
     for (std::size_t i = 0; i < f.size(); ++i)
       if (t_.candidates[i].size() > 1) {
         cuttable_ |= bit(i);
@@ -78,6 +80,7 @@ class OrderSolver {
   std::int64_t capacity_;
   Effort& effort_;
   Tables t_;
+  std::vector<std::size_t> rows_;  ///< the tables are of this order
   Mask cuttable_ = 0, must_cut_ = 0;
   std::optional<Found> best_;
   double real_volume_ = 0;
@@ -146,7 +149,7 @@ std::vector<OrderSolver::Sub> OrderSolver::subproblems(bool legal_only) {
   for (Mask cut = cuttable_;; cut = (cut - 1) & cuttable_) {
     const Mask multi = cut | always;
     if ((cut & must_cut_) == must_cut_ && (!legal_only || legal(multi))) {
-      Sub sub{make_problem(f_, t_, multi), multi};
+      Sub sub{make_problem(f_, t_, rows_, multi), multi};
       sub.bound = Descent(sub.problem, capacity_, INFINITY, false).bound();
       if (sub.bound < INFINITY && (!best_ || sub.bound <= best_->volume))
         subs.push_back(std::move(sub));

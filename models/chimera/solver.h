@@ -48,4 +48,12 @@ struct Effort {
 
 Result<Solution> solve_order(const Flat& f, std::int64_t capacity, Effort& effort);
 
+/// The best plans without every order's: a loop of one trip is outermost, where it multiplies
+/// nothing and ends no reuse early, so that an order counts for the loops only that it cuts. Sets
+/// of loops that are cut, and their orders, of up to as many loops as kMostCases lets all be tried.
+/// `ranked` has the best of the cases of least bounds, and those that were better than all before.
+/// Cost: some 15 us a case, most of which are illegal where operators are many.
+inline constexpr std::int64_t kMostCases = 150'000;
+Result<Search> search_cut_loops(const Workload& w, Elements capacity, const Options& options);
+
 }  // namespace tilewright::chimera::detail

@@ -2,6 +2,7 @@
 #include "models/chimera/tables.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tilewright::chimera::detail {
 std::int64_t least_tile(const Options& o, LoopId loop, std::int64_t extent) {
@@ -138,10 +139,12 @@ namespace {
 
 class Maker {
  public:
-  Maker(const Flat& f, const Tables& t, Mask multi) : f_(f), t_(t), multi_(multi) {}
+  Maker(const Flat& f, const Tables& t, std::span<const std::size_t> rows, Mask multi)
+      : f_(f), t_(t), rows_(rows), multi_(multi) {}
 
   Problem make() {
     choose();
+    reserve();
     for (const Use& u : f_.uses()) add_use(u);
     add_memory();
     return std::move(p_);
@@ -157,11 +160,11 @@ class Maker {
     for (const Foot& foot : f_.foots())
       if (!foot.plain) all_matter |= foot.accessed | foot.windows;
     for (std::size_t i = 0; i < f_.size(); ++i) {
-      if (!has(multi_, i) || t_.candidates[i].size() == 1) continue;
+      if (!has(multi_, i) || t_.candidates[rows_[i]].size() == 1) continue;
       Free loop{i, {}};
       std::int64_t least = 0;
-      for (std::size_t c = 0; c + 1 < t_.candidates[i].size(); ++c) {  // the last: one trip
-        const Candidate& x = t_.candidates[i][c];
+      for (std::size_t c = 0; c + 1 < t_.candidates[rows_[i]].size(); ++c) {  // the last: one trip
+        const Candidate& x = t_.candidates[rows_[i]][c];
         const std::int64_t padded =
             f_.options().edges == Edges::exact ? f_.extent(i) : x.tile * x.trips;
         if (!has(all_matter, i) && !loop.choice.empty() && padded >= least) continue;
@@ -176,9 +179,21 @@ class Maker {
     for (const Free& l : p_.loops) open_ |= bit(l.position);
   }
 
+  /// Room for every product that add_use and add_memory make, in one piece.
+  void reserve() {
+    std::size_t one = 0;
+    for (const Free& l : p_.loops) one += l.choice.size();
+    const std::size_t sizes = f_.foots().size();
+    p_.volume.reserve(f_.uses().size());
+    p_.least.reserve(f_.uses().size());
+    p_.sizes.reserve(sizes);
+    p_.store = std::make_unique_for_overwrite<double[]>(one * (2 * f_.uses().size() + sizes));
+    free_ = p_.store.get();
+  }
+
   template <class F>
   const double* stored(const Free& loop, F&& factor) {
-    double* values = p_.store.emplace_back(new double[loop.choice.size()]).get();
+    double* values = std::exchange(free_, free_ + loop.choice.size());
     for (std::size_t c = 0; c < loop.choice.size(); ++c)
       values[c] = factor(static_cast<std::size_t>(loop.choice[c]));
     return values;
@@ -192,26 +207,25 @@ class Maker {
     Product m{u.weight * (exact ? t_.exact_base : t_.foot_base)[u.foot]};
     for (std::size_t i = 0; i < f_.size(); ++i) {
       if (has(open_, i)) continue;
-      if (!factors[i].empty()) m.base *= factors[i].back();
-      if (has(times, i) && has(multi_, i)) m.base *= t_.trips[i].back();
+      if (!factors[rows_[i]].empty()) m.base *= factors[rows_[i]].back();
+      if (has(times, i) && has(multi_, i)) m.base *= t_.trips[rows_[i]].back();
     }
     Product least = m;
-    for (const Free& loop : p_.loops) {
-      const Factors& own = factors[loop.position];
+    for (std::size_t j = 0; j < p_.loops.size(); ++j) {
+      const Free& loop = p_.loops[j];
+      const Factors& own = factors[rows_[loop.position]];
       const bool counts = has(times, loop.position);
-      m.factor.push_back(nullptr);
-      least.factor.push_back(nullptr);
       if (own.empty() && !counts) continue;
-      m.factor.back() = stored(loop, [&](std::size_t c) {
-        return (own.empty() ? 1 : own[c]) * (counts ? t_.trips[loop.position][c] : 1);
+      m.factor[j] = stored(loop, [&](std::size_t c) {
+        return (own.empty() ? 1 : own[c]) * (counts ? t_.trips[rows_[loop.position]][c] : 1);
       });
       std::size_t at = 0;
-      double lowest = m.factor.back()[0];
-      least.factor.back() = stored(
-          loop, [&](std::size_t) { return lowest = std::min(lowest, m.factor.back()[at++]); });
+      double lowest = m.factor[j][0];
+      least.factor[j] = stored(
+          loop, [&](std::size_t) { return lowest = std::min(lowest, m.factor[j][at++]); });
     }
-    p_.volume.push_back(std::move(m));
-    p_.least.push_back(std::move(least));
+    p_.volume.push_back(m);
+    p_.least.push_back(least);
   }
 
   /// One tensor's size: with the tiles of `cut`, other loops whole. Several operators may read it:
@@ -221,25 +235,25 @@ class Maker {
     for (std::size_t foot : feet) {
       double base = t_.foot_base[foot];
       for (std::size_t i = 0; i < f_.size(); ++i)
-        if (!(has(open_, i) && has(cut, i)) && !t_.foot[foot][i].empty())
-          base *= t_.foot[foot][i].back();
+        if (!(has(open_, i) && has(cut, i)) && !t_.foot[foot][rows_[i]].empty())
+          base *= t_.foot[foot][rows_[i]].back();
       m.base = std::max(m.base, base);
     }
-    for (const Free& loop : p_.loops) {
-      m.factor.push_back(nullptr);
+    for (std::size_t j = 0; j < p_.loops.size(); ++j) {
+      const Free& loop = p_.loops[j];
       if (!has(cut, loop.position)) continue;
       const auto factor = [&](std::size_t c) {
         double most = 1;
         for (std::size_t foot : feet)
-          if (const Factors& own = t_.foot[foot][loop.position]; !own.empty())
+          if (const Factors& own = t_.foot[foot][rows_[loop.position]]; !own.empty())
             most = std::max(most, own[c]);
         return most;
       };
       if (std::any_of(feet.begin(), feet.end(),
-                      [&](std::size_t foot) { return !t_.foot[foot][loop.position].empty(); }))
-        m.factor.back() = stored(loop, factor);
+                      [&](std::size_t foot) { return !t_.foot[foot][rows_[loop.position]].empty(); }))
+        m.factor[j] = stored(loop, factor);
     }
-    p_.sizes.push_back(std::move(m));
+    p_.sizes.push_back(m);
     return p_.sizes.size() - 1;
   }
 
@@ -270,19 +284,28 @@ class Maker {
       each(tensors, [&](std::size_t t) { p_.rows.back().push_back(size[t]); });
     };
     if (mode == Memory::sum) return add_row(all);
-    for (Mask tensors : mode == Memory::held ? s.held : s.live) add_row(tensors);
+    const std::vector<Mask>& alive = mode == Memory::held ? s.held : s.live;
+    for (std::size_t i = 0; i < alive.size(); ++i) {  // a part of another needs no row
+      bool covered = false;
+      for (std::size_t j = 0; j < alive.size() && !covered; ++j)
+        covered = j != i && (alive[i] & ~alive[j]) == 0 && (alive[i] != alive[j] || j < i);
+      if (!covered) add_row(alive[i]);
+    }
   }
 
   const Flat& f_;
   const Tables& t_;
+  std::span<const std::size_t> rows_;
   Mask multi_, open_ = 0;
+  double* free_ = nullptr;  ///< of Problem::store
   Problem p_;
 };
 
 }  // namespace
 
-Problem make_problem(const Flat& f, const Tables& t, Mask multi) {
-  return Maker(f, t, multi).make();
+Problem make_problem(const Flat& f, const Tables& t, std::span<const std::size_t> rows,
+                     Mask multi) {
+  return Maker(f, t, rows, multi).make();
 }
 
 }  // namespace tilewright::chimera::detail

@@ -2,7 +2,9 @@
 // left once it is fixed which loops make several trips. Private to models/chimera.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "models/chimera/solver.h"
@@ -26,10 +28,13 @@ Tables make_tables(const Flat& f);
 Point whole_point(const Flat& f);
 void set_choice(Point& p, std::size_t position, const Candidate& c);
 
+inline constexpr std::size_t kMostCut =
+    14;  ///< loops that may be cut: subproblems are their subsets
+
 /// A product of one factor a free loop.
 struct Product {
   double base = 1;
-  std::vector<const double*> factor;  // by free loop, then choice; null: 1
+  std::array<const double*, kMostCut> factor{};  // by free loop, then choice; null: 1
 };
 
 /// A loop with several trips and what is left to choose from.
@@ -45,9 +50,11 @@ struct Problem {
   std::vector<Product> volume;  // one a use
   std::vector<Product> least;   // the same with each factor's least over choices 0..c
   std::vector<Product> sizes;
-  std::vector<std::vector<std::size_t>> rows;    // indices into sizes
-  std::vector<std::unique_ptr<double[]>> store;  // what the products point at
+  std::vector<std::vector<std::size_t>> rows;  // indices into sizes
+  std::unique_ptr<double[]> store;             // what the products point at
 };
-Problem make_problem(const Flat& f, const Tables& t, Mask multi);
+/// `rows`: of each position of `f`, the position in the tables, which may be of another order of
+/// the same loops. Throws nothing; at most kMostCut loops of `multi` may be cut.
+Problem make_problem(const Flat& f, const Tables& t, std::span<const std::size_t> rows, Mask multi);
 
 }  // namespace tilewright::chimera::detail
