@@ -201,8 +201,10 @@ struct Search {
 };
 
 /// All orders with their best tiles. With more than kMostOrders orders, only the loops that may be
-/// cut are permuted, the others (windows) outermost, where Algorithm 1 prices them least; a Reason
-/// when even those are too many. Cost: 24 orders of a GEMM chain of extents 1024 take milliseconds.
+/// cut are permuted, the others (windows) outermost, where Algorithm 1 prices them least. With more
+/// than 120 of those, sets of loops that are cut, each in all its orders; `ranked` has the best ones
+/// then. A Reason where nothing fits. Cost: 24 orders of a GEMM chain of extents 1024 take
+/// milliseconds, 13,700 of a transformer block half a second.
 Result<Search> try_search(const Workload& w, Elements capacity, const Options& options);
 /// The same; where try_search gives a Reason, `ranked` is empty and `notes` says why.
 Search search(const Workload& w, Elements capacity, const Options& options);
