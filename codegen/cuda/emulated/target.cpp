@@ -60,7 +60,8 @@ class EmulatedKernel final : public codegen::TargetKernel {
                           .blocks = l.blocks,
                           .threads = l.threads,
                           .shared_bytes = l.shared_bytes,
-                          .cooperative = l.cooperative});
+                          .cooperative = l.cooperative,
+                          .cluster = l.cluster});
       for (TensorId t : l.tensors) launches.back().tensors.push_back(index_[t.index()]);
       for (lowering::BoxMap m : l.maps) {
         m.tensor = TensorId(static_cast<std::size_t>(index_[m.tensor.index()]));
