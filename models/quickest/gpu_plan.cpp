@@ -93,6 +93,12 @@ class GpuPlanner {
       return Choice{.kernel = std::move(k), .seconds = t->seconds};
     };
     std::vector<Choice> all = Descent<Choice>(priced, effort_).all_or_run(forms);
+    if (pricer->rates().wgmma > 0) {
+      forms = warpgroup_forms(*w, products);
+      constexpr int kAll = std::numeric_limits<int>::max();
+      for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
+      std::ranges::stable_sort(all, {}, &Choice::seconds);
+    }
     int refused = 0;
     while (!all.empty() && refused < kMostRefused) {
       if (best && all.front().seconds >= best->seconds) return;

@@ -168,25 +168,30 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
 TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
   if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
   cuda::Source all{.file_name = "all.cu"};
-  for (const int rows : {64, 128, 192, 256})
-    for (const int columns : {64, 128, 192, 256}) {
-      const bool across = (rows + columns) / 64 % 2 == 0;
-      const Case c = make_case(
-          formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
-                    "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[{}] * B[{}]\n",
-                    across ? "f32" : "f16", across ? "k,m" : "m,k", across ? "n,k" : "k,n"),
-          formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", rows, columns), 132);
-      const auto product = lowering::warpgroup_product(c.schedule, 0);
-      if (!product) {
-        EXPECT_GT(rows * columns, 192 * 192) << product.reason();
-        continue;
+  for (const int share : {1, 2, 8})
+    for (const int rows : {64, 128, 192, 256})
+      for (const int columns : {64, 128, 192, 256}) {
+        const bool across = (rows + columns) / 64 % 2 == 0;
+        if (share == 8 && across) continue;
+        const std::string steps = "k/64 ( L.A L.B C.C )";
+        const Case c = make_case(
+            formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
+                      "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[{}] * B[{}]\n",
+                      across ? "f32" : "f16", across ? "k,m" : "m,k", across ? "n,k" : "k,n"),
+            formatted("m/{}@grid n/{}@grid ( {} S.C )", rows, columns,
+                      share == 1 ? steps : formatted("k/{}@cluster ( {} )", 1024 / share, steps)),
+            132);
+        const auto product = lowering::warpgroup_product(c.schedule, 0);
+        if (!product) {
+          EXPECT_GT(rows * columns, 192 * 192) << product.reason();
+          continue;
+        }
+        const cuda::Source one = emitted(
+            c, {.warpgroups = true, .prefix = formatted("tile_{}_{}_{}", rows, columns, share)});
+        all.text += one.text;
+        all.launches.push_back(one.launches.back());
       }
-      const cuda::Source one =
-          emitted(c, {.warpgroups = true, .prefix = formatted("tile_{}_{}", rows, columns)});
-      all.text += one.text;
-      all.launches.push_back(one.launches.back());
-    }
-  EXPECT_EQ(all.launches.size(), 13u);
+  EXPECT_EQ(all.launches.size(), 13u + 13u + 6u);
   const auto built = cuda::build(all, {.architecture = "sm_90a"});
   ASSERT_TRUE(built.ok()) << built.reason();
   ASSERT_EQ(built->kernels.size(), all.launches.size());

@@ -33,7 +33,8 @@ struct WarpgroupProduct {
   // fragments of eight rows meet in no bank.
   static constexpr int kPitch = Columns + 8;
   // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
-  static constexpr int kCopying = Groups == 2 ? 40 : 32, kComputing = Groups == 2 ? 232 : 160;
+  static constexpr int kCopying = Share > 1 ? 56 : Groups == 2 ? 40 : 32;
+  static constexpr int kComputing = (Groups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
   static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
   static_assert(Share == 1 || (kRows * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
@@ -285,7 +286,6 @@ struct WarpgroupProduct {
       unsigned char* const mine = boxes + group * kStaged;
       int used = 0;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
-        const ProductPlace p = place(s, tile);
         float sums[Blocks][Columns / 2];
         multiply(ring, sums, group, end_of(s) - first_of(s), thread == 0);
         if constexpr (Share > 1) {
@@ -294,10 +294,11 @@ struct WarpgroupProduct {
           put(partial, sums, group, thread);
           shared_for_async();  // boxes come there again
           cluster_sync();
+          const ProductPlace p = place(s, tile);
           join(partial, home + p.product * apart, s, p, pitch, threadIdx.x - kWarpgroup);
           cluster_sync();  // no block's sums are overwritten, nor its memory given up, before all are read
         } else {
-          results(sums, mine, used, out, home, s, p, pitch, apart, group, thread);
+          results(sums, mine, used, out, home, s, place(s, tile), pitch, apart, group, thread);
         }
       }
       if constexpr (Boxed) {
