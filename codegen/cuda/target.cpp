@@ -26,6 +26,11 @@ Result<Source> source_of(const Schedule& schedule, const Settings& settings,
                          .prefix = settings.text("prefix")});
 }
 
+TargetNeeds needs_of(const Settings& settings, const std::string& architecture) {
+  const bool hopper = architecture == "sm_90a" && !settings.find_text("micro-kernel");
+  return {.capability = hopper ? 9.0 : 8.0};
+}
+
 namespace {
 
 /// FNV-1a: tells texts apart, guards nothing.
@@ -212,14 +217,21 @@ void make_cache(const Settings& settings) {
                     "a folder that can be written");
 }
 
+/// The one asked for, or the device's; empty: neither is there.
+std::string text_for(const Settings& settings) {
+  if (const auto arch = settings.find_text("arch")) return *arch;
+  const auto device = cuda::Device::describe();
+  return device ? architecture_of(device->major, device->minor) : "";
+}
+
+TargetNeeds needs(DType, const Settings& settings) {
+  return needs_of(settings, text_for(settings));
+}
+
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int) {
   make_cache(settings);
-  std::string arch = settings.find_text("arch").value_or("");
-  if (arch.empty())
-    if (const auto device = cuda::Device::describe())
-      arch = architecture_of(device->major, device->minor);
-  Result<Source> source = source_of(schedule, settings, arch);
+  Result<Source> source = source_of(schedule, settings, text_for(settings));
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnDevice>(std::move(source).value(), schedule.workload, settings));
@@ -269,6 +281,7 @@ const Target kCuda = {
     .clock = Clock::measured,
     .emit = cuda::emit_for,
     .sequence = cuda::device_sequence,
+    .needs = cuda::needs,
     .open = cuda::open,
     .meters = [] { return std::vector<std::string_view>{"ncu"}; },
 };

@@ -2,6 +2,7 @@
 // rest, all priced by models/stitching/gpu_time.h.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& pr
 /// with a cluster's blocks that share its sum. Few enough to price them all.
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products);
 
+/// The machine with no more instructions than the target's text may have.
+std::shared_ptr<const Machine> priced_machine(const Question& q);
 /// What a kernel takes, by what; for display.
 nlohmann::ordered_json gpu_time_json(const stitching::GpuTime& t, double clock);
 /// Of any plan: the seconds of its kernels. Bytes are what `exact` says.

@@ -183,6 +183,10 @@ class OnHost final : public CudaEmitted {
   std::optional<cuda_host::Module> module_;
 };
 
+TargetNeeds needs_of_host(DType, const Settings& settings) {
+  return needs_of(settings, settings.find_text("arch").value_or(""));
+}
+
 Result<std::unique_ptr<codegen::Emitted>> emit_for_host(const Schedule& schedule,
                                                         const Settings& settings, int) {
   Result<Source> source = source_of(schedule, settings, settings.find_text("arch").value_or(""));
@@ -211,6 +215,7 @@ const Target kCudaEmulated = {
     .clock = Clock::none,
     .emit = cuda::emit_for_host,
     .sequence = codegen::host_sequence,
+    .needs = cuda::needs_of_host,
 };
 
 }  // namespace tilewright::codegen

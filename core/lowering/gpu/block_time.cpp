@@ -49,7 +49,9 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
   };
   if (type == DType::f16 || type == DType::bf16) {
     r.mma = kOfPeak * peak(type);
-    if (const auto each = u.cycles.find("wgmma"); each != u.cycles.end())
+    // Of 9.x alone: PTX ISA, wgmma.
+    const bool hopper = u.capability == 0 || static_cast<int>(u.capability) == 9;
+    if (const auto each = u.cycles.find("wgmma"); hopper && each != u.cycles.end())
       r.wgmma = 64 * 256 * 16 / each->second;
   }
   r.fma = needs(peak(type == DType::f64 ? type : DType::f32), "peak: f32");
@@ -214,8 +216,9 @@ class Pricer {
 // sector of 32 bytes a sector more: times the bytes' time.
 constexpr double kBoxes = 1.4, kWgmmaLasts = 0.81, kResults = 860, kOfLaunch = 0.25;
 constexpr double kBoxLatency = 190, kTwoLines = 1.2, kNoSector = 1.6;
-// Between SMs of a cluster: cycles, and bytes a cycle of an SM (3.27 TB/s of all). Luo et al., Benchmarking
-// and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, distributed shared memory.
+// Between SMs of a cluster: cycles, and bytes a cycle of an SM (3.27 TB/s of all). Luo et al.,
+// Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, distributed
+// shared memory.
 constexpr double kFromBlock = 180, kBytesFromBlocks = 13.5;
 
 double touched(const BoxMap& m) {
