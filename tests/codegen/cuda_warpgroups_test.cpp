@@ -138,6 +138,9 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
     const cuda_host::LaunchCounts& counts = run->report.launches.back();
     EXPECT_GT(counts.wgmma, 0) << c.text;
     clusters += counts.cluster_syncs > 0;
+    const auto product = lowering::warpgroup_product(c.schedule, 0);
+    ASSERT_TRUE(product.ok()) << c.text;
+    EXPECT_EQ(counts.cluster_read, product->cluster_bytes()) << c.text;
   }
   EXPECT_GT(clusters, count / 8);
 }

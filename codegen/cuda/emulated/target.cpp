@@ -133,6 +133,9 @@ void EmulatedKernel::describe_run(ordered_json& json) const {
   json["faults"] = report_.findings.size() + static_cast<std::size_t>(report_.findings_left_out);
   json["findings"] = findings_json(report_);
   json["traffic"] = traffic_json();
+  std::int64_t between = 0;
+  for (const cuda_host::LaunchCounts& l : report_.launches) between += l.cluster_read;
+  if (between > 0) json["cluster_read_bytes"] = between;
   json["emulation_seconds"] = report_.seconds;
   json["emulation_notes"] = report_.notes;
 }

@@ -349,6 +349,12 @@ class Finder {
 
 }  // namespace
 
+std::int64_t WarpgroupProduct::cluster_bytes() const {
+  const std::int64_t pieces = columns / tile_columns * (tile_columns / 4) +
+                              ceil_div(columns % tile_columns, std::int64_t{4});
+  return 16 * (share - 1) * count * rows * pieces;
+}
+
 Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps, int stages) {
   try {
     return Finder(s, kernel).find(warps, stages);
@@ -390,8 +396,10 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   if (p.share > 1)
     return text + formatted("    sums into the ring, a barrier of the cluster\n    of {} rows the "
                             "sums of {} blocks, in order: {} elements a store\n"
-                            "    a barrier of the cluster\n",
-                            ceil_div(p.tile_rows(), p.share), p.share, p.vector);
+                            "    a barrier of the cluster\n"
+                            "between blocks of clusters: {} bytes\n",
+                            ceil_div(p.tile_rows(), p.share), p.share, p.vector,
+                            p.cluster_bytes());
   text += "    results through shared memory, ";
   text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[2]))
                   : formatted("{} elements a store\n", p.vector);

@@ -42,6 +42,8 @@ struct WarpgroupProduct {
   std::int64_t partial_bytes() const {
     return share > 1 ? std::int64_t{4} * tile_rows() * (tile_columns + 8) : 0;
   }
+  /// That the blocks of clusters read of one another, all together: sums of 16 bytes at a time.
+  std::int64_t cluster_bytes() const;
   std::int64_t stage_bytes() const {
     return std::int64_t{steps} * (tile_rows() + tile_columns) * 128;
   }
