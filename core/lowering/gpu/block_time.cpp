@@ -209,13 +209,14 @@ class Pricer {
 };
 
 // Of products by warpgroups, chosen by the recordings of an H100 (h100-products.json,
-// h100-products-again.json): how much faster boxes fill shared memory than copying threads do; the
-// part of wgmma's rate that lasts; cycles until a tile's results leave, or are in the ring; the
-// part of a launch that is left where an SM has one block or two; cycles that a box takes longer
-// than a load. Rows of a box that begin at no line of 128 bytes touch two, those that begin at no
-// sector of 32 bytes a sector more: times the bytes' time.
-constexpr double kBoxes = 1.4, kWgmmaLasts = 0.81, kResults = 860, kOfLaunch = 0.25;
-constexpr double kBoxLatency = 190, kTwoLines = 1.2, kNoSector = 1.6;
+// h100-products-again.json): how much faster boxes come from L2 to all SMs than what copying
+// threads load, and the most that come to one, in bytes a cycle; the part of wgmma's rate that
+// lasts; cycles until a tile's results leave, or are in the ring; the part of a launch that is left
+// where an SM has one block or two; cycles that a box takes longer than a load. Rows of a box that
+// begin at no line of 128 bytes touch two, those that begin at no sector of 32 bytes a sector more:
+// how much longer L2 takes for them.
+constexpr double kBoxes = 1.35, kOneSm = 57, kWgmmaLasts = 0.833, kResults = 480, kOfLaunch = 0.45;
+constexpr double kBoxLatency = 170, kTwoLines = 1.3, kNoSector = 2.35;
 // Between SMs of a cluster: cycles, and bytes a cycle of an SM (3.27 TB/s of all). Luo et al.,
 // Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, distributed
 // shared memory.
@@ -233,11 +234,13 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
   const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
-  const double fill =
-      128.0 * p.steps * (rows * touched(p.maps[0]) + columns * touched(p.maps[1])) / rate;
-  const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
-  // Blocks of one SM share what fills it and its matrix units.
+  // Blocks of one SM share what fills it and its matrix units; all SMs share L2.
   const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
+  const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
+  const double lines = rows * touched(p.maps[0]) + columns * touched(p.maps[1]);
+  const double fill =
+      128.0 * p.steps * std::max((rows + columns) / kOneSm, std::min(1.0, busy) * lines / rate);
+  const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
   PhaseTime t{.blocks = p.grid};
   t.rounds = static_cast<double>(ceil_div(p.tiles * p.share, p.grid));
   const double turns = t.rounds * std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
