@@ -13,7 +13,8 @@ namespace {
 constexpr std::int64_t kBoxBytes = 64 * 128;  // bytes of 64 rows of a box
 constexpr std::int64_t kReserved = 1024;  // of shared memory, a block: CUDA C++ Programming Guide
 constexpr int kMostTurns = 8;
-constexpr std::int64_t kMostShare = 8;  // blocks of a cluster on any device: CUDA C++ Programming Guide
+constexpr std::int64_t kMostShare =
+    8;  // blocks of a cluster on any device: CUDA C++ Programming Guide
 // SMs come in pairs (TPCs) in groups (GPCs), and a cluster lies within one: NVIDIA H100 Tensor Core
 // GPU Architecture whitepaper. Some groups have a pair less than others; counted is what all have.
 constexpr std::int64_t kGroups = 8;
@@ -325,8 +326,8 @@ class Finder {
                     : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
-    p_.boxed =
-        p_.share == 1 && p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 && p_.tile_columns % across == 0;
+    p_.boxed = p_.share == 1 && p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 &&
+               p_.tile_columns % across == 0;
     if (p_.boxed) return map(p_.result, of_result_, p_.columns, p_.rows, 64);
     // Rows that clusters have added up leave four elements at a time.
     p_.vector = p_.share > 1 ? 4 : static_cast<int>(16 / size);
@@ -339,7 +340,8 @@ class Finder {
   const ScheduledKernel& k_;
   WarpgroupProduct p_;
   std::vector<NodeId> grid_, serial_;
-  NodeId compute_, shared_;  ///< shared_: the loop over the sum that a cluster's blocks have parts of
+  NodeId compute_,
+      shared_;  ///< shared_: the loop over the sum that a cluster's blocks have parts of
   std::array<int, 2> loads_{};
   LoopId rows_, columns_, depth_;
   std::vector<LoopId> products_;  ///< outermost first
@@ -367,11 +369,11 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   const Workload& w = *s.workload;
   const auto name = [&](TensorId t) { return w.tensor(t).name; };
   const auto box = [](const BoxMap& m) { return formatted("{} x {}", m.box[1], m.box[0]); };
-  std::string text = formatted(
-      "{}: {} blocks of {} warps{} for {} tiles of {} x {}, {} bytes of shared memory\n",
-      s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32,
-      p.share > 1 ? formatted(", in clusters of {}", p.share) : std::string(), p.tiles,
-      p.tile_rows(), p.tile_columns, p.shared_bytes);
+  std::string text =
+      formatted("{}: {} blocks of {} warps{} for {} tiles of {} x {}, {} bytes of shared memory\n",
+                s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32,
+                p.share > 1 ? formatted(", in clusters of {}", p.share) : std::string(), p.tiles,
+                p.tile_rows(), p.tile_columns, p.shared_bytes);
   text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
                     name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
   text += formatted("  {}: registers of {} warpgroups, {} rows each\n", name(p.result), p.groups,
@@ -380,7 +382,7 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups)\n",
       p.stage_bytes(), p.groups);
   const std::string depth =
-      p.share > 1 ? formatted("by {}, of {} a block's part of {}", 64 * p.steps, p.depth, p.part)
+      p.share > 1 ? formatted("by {}, {} of {} a block", 64 * p.steps, p.part, p.depth)
                   : formatted("by {}", 64 * p.steps);
   text += formatted(
       "copy: 1 warpgroup, one thread of it\n  tiles in turn, {} down before the next across\n"
@@ -394,12 +396,12 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "      give the stage before back\n",
       p.groups, depth, 4 * p.steps * p.blocks, p.tile_columns);
   if (p.share > 1)
-    return text + formatted("    sums into the ring, a barrier of the cluster\n    of {} rows the "
-                            "sums of {} blocks, in order: {} elements a store\n"
-                            "    a barrier of the cluster\n"
-                            "between blocks of clusters: {} bytes\n",
-                            ceil_div(p.tile_rows(), p.share), p.share, p.vector,
-                            p.cluster_bytes());
+    return text + formatted(
+                      "    sums into the ring, a barrier of the cluster\n    of {} rows the "
+                      "sums of {} blocks, in order: {} elements a store\n"
+                      "    a barrier of the cluster\n"
+                      "between blocks of clusters: {} bytes\n",
+                      ceil_div(p.tile_rows(), p.share), p.share, p.vector, p.cluster_bytes());
   text += "    results through shared memory, ";
   text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[2]))
                   : formatted("{} elements a store\n", p.vector);
