@@ -27,14 +27,14 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   const std::string cluster =
       product.share > 1 ? "TW_CLUSTER(" + std::to_string(product.share) + ") " : "";
   text.text = "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
-              std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol + "(" + list + ") {\n" +
-              "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
+              std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
+              "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
               element_type(product.operand) + ", " + out + number(product.groups) +
               number(product.blocks) + number(product.tile_columns) + number(product.stages) +
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
-              number(product.vector) + number(product.share) + ">;\n  Product::run(memory, " + name(product.left) +
-              "_map, " + name(product.right) + "_map, " +
+              number(product.vector) + number(product.share) + ">;\n  Product::run(memory, " +
+              name(product.left) + "_map, " + name(product.right) + "_map, " +
               name(product.boxed ? product.result : product.left) + "_map, " +
               name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +

@@ -92,7 +92,8 @@ class Forms {
            extent(products_.front().depth) >= 32;
   }
 
-  /// Of its depth, a block's, for each number of blocks: in multiples of 64, as TMA boxes have them.
+  /// Of its depth, a block's, for each number of blocks: in multiples of 64, as TMA boxes have
+  /// them.
   std::vector<std::int64_t> parts_of_depth() const {
     std::vector<std::int64_t> parts;
     const std::int64_t all = extent(products_.front().depth);

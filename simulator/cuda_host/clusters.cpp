@@ -1,5 +1,5 @@
-// Clusters: blocks that run together, meet, and read one another's shared memory. What another block
-// reads must have been written before they last met, and must stay until they meet again.
+// Clusters: blocks that run together, meet, and read one another's shared memory. What another
+// block reads must have been written before they last met, and must stay until they meet again.
 #include <cstring>
 
 #include "core/base/format.h"

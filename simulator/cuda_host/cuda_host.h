@@ -7,8 +7,8 @@
 // Checked: bounds, alignment, initialisation, phases of mbarriers that nobody who waits for them
 // can tell apart, and races by vector clocks (FastTrack: Flanagan and Freund, PLDI 2009). Order
 // comes from what PTX promises: barriers, warp_sync, mbarrier arrive to wait, cp_async's
-// completion, cluster_sync, grid_sync, and the end of a launch. Shuffles, ballots, ldmatrix, mma and wmma make a
-// warp's threads meet but order no memory.
+// completion, cluster_sync, grid_sync, and the end of a launch. Shuffles, ballots, ldmatrix, mma
+// and wmma make a warp's threads meet but order no memory.
 #pragma once
 
 #include <compare>
