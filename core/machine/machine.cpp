@@ -211,12 +211,12 @@ class Checker {
     }
     const std::int64_t sets = level.sets();
     if (b.index == Index::folded && (sets & (sets - 1)) != 0) {
-      fail(level, "index", "folded",
-           "needs a power of two of sets, and there are " + std::to_string(sets),
-           "modulo or slices");
+      fail(level, "index", "folded", "needs a power of two of sets, and there are " +
+           std::to_string(sets), "modulo or slices");
     }
     if (b.slices != 1 && b.index != Index::slices) {
-      fail(level, "slices", std::to_string(b.slices), "are of index slices only", "index: slices");
+      fail(level, "slices", std::to_string(b.slices), "are of index slices only",
+           "index: slices");
     }
     if (b.slices < 1 || sets % b.slices != 0) {
       fail(level, "slices", std::to_string(b.slices),

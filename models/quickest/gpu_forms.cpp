@@ -4,12 +4,11 @@
 // among those of a cluster, which add up before anything goes home.
 #include <algorithm>
 
+#include "core/lowering/gpu/warpgroup_product.h"
 #include "models/quickest/gpu.h"
 
 namespace tilewright::quickest {
 namespace {
-
-constexpr std::int64_t kMostShare = 8;  // blocks of a cluster: CUDA C++ Programming Guide
 
 /// Steps that are no larger than the extent, and the extent where it is small.
 Variable variable(const std::string& loop, std::int64_t extent,
@@ -97,7 +96,7 @@ class Forms {
   std::vector<std::int64_t> parts_of_depth() const {
     std::vector<std::int64_t> parts;
     const std::int64_t all = extent(products_.front().depth);
-    for (std::int64_t blocks = kMostShare; blocks > 1; --blocks) {
+    for (std::int64_t blocks = lowering::kMostShare; blocks > 1; --blocks) {
       const std::int64_t part = ceil_div(ceil_div(all, blocks), std::int64_t{64}) * 64;
       if (part < all && (parts.empty() || part > parts.back())) parts.push_back(part);
     }

@@ -238,8 +238,7 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
   const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
   const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
   const double lines = rows * touched(p.maps[0]) + columns * touched(p.maps[1]);
-  const double fill =
-      128.0 * p.steps * std::max((rows + columns) / kOneSm, std::min(1.0, busy) * lines / rate);
+  const double fill = 128.0 * p.steps * std::max((rows + columns) / kOneSm, busy * lines / rate);
   const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
   PhaseTime t{.blocks = p.grid};
   t.rounds = static_cast<double>(ceil_div(p.tiles * p.share, p.grid));

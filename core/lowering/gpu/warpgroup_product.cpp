@@ -13,8 +13,6 @@ namespace {
 constexpr std::int64_t kBoxBytes = 64 * 128;  // bytes of 64 rows of a box
 constexpr std::int64_t kReserved = 1024;  // of shared memory, a block: CUDA C++ Programming Guide
 constexpr int kMostTurns = 8;
-constexpr std::int64_t kMostShare =
-    8;  // blocks of a cluster on any device: CUDA C++ Programming Guide
 // SMs come in pairs (TPCs) in groups (GPCs), and a cluster lies within one: NVIDIA H100 Tensor Core
 // GPU Architecture whitepaper. Some groups have a pair less than others; counted is what all have.
 constexpr std::int64_t kGroups = 8;
@@ -340,8 +338,8 @@ class Finder {
   const ScheduledKernel& k_;
   WarpgroupProduct p_;
   std::vector<NodeId> grid_, serial_;
-  NodeId compute_,
-      shared_;  ///< shared_: the loop over the sum that a cluster's blocks have parts of
+  NodeId compute_;
+  NodeId shared_;  ///< the loop over the sum of which a cluster's blocks have parts
   std::array<int, 2> loads_{};
   LoopId rows_, columns_, depth_;
   std::vector<LoopId> products_;  ///< outermost first

@@ -14,6 +14,9 @@
 
 namespace tilewright::lowering {
 
+/// Blocks of a cluster on any device that has them: CUDA C++ Programming Guide.
+inline constexpr std::int64_t kMostShare = 8;
+
 struct WarpgroupProduct {
   TensorId left, right, result;
   DType operand = DType::f16;
