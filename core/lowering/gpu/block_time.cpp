@@ -208,19 +208,18 @@ class Pricer {
   double latency_;
 };
 
-// Of products by warpgroups, chosen by the recordings of an H100 (h100-products.json,
-// h100-products-again.json): how much faster boxes come from L2 to all SMs than what copying
-// threads load, and the most that come to one, in bytes a cycle; the part of wgmma's rate that
-// lasts; cycles until a tile's results leave, or are in the ring; the part of a launch that is left
-// where an SM has one block or two; cycles that a box takes longer than a load. Rows of a box that
-// begin at no line of 128 bytes touch two, those that begin at no sector of 32 bytes a sector more:
-// how much longer L2 takes for them.
-constexpr double kBoxes = 1.35, kOneSm = 57, kWgmmaLasts = 0.833, kResults = 480, kOfLaunch = 0.45;
-constexpr double kBoxLatency = 170, kTwoLines = 1.3, kNoSector = 2.35;
-// Between SMs of a cluster: cycles, and bytes a cycle of an SM (3.27 TB/s of all). Luo et al.,
-// Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, distributed
-// shared memory.
-constexpr double kFromBlock = 180, kBytesFromBlocks = 13.5;
+// Of products by warpgroups, chosen by recordings of an H100 (h100-products.json,
+// h100-products-again.json, every other row of h100-products-clusters.json): how much faster boxes
+// come from L2 to all SMs than what copying threads load, and the most that come to one, in bytes a
+// cycle; the part of wgmma's rate that lasts; cycles until a tile's results leave, or are in the
+// ring; the part of a launch that is left where an SM has one block or two; cycles that a box takes
+// longer than a load. Rows of a box that begin at no line of 128 bytes touch two, those that begin
+// at no sector of 32 bytes a sector more: how much longer L2 takes for them. Of clusters: cycles
+// until their blocks have begun together and met twice, and bytes a cycle that an SM reads of
+// others.
+constexpr double kBoxes = 1.33, kOneSm = 59, kWgmmaLasts = 0.842, kResults = 372, kOfLaunch = 0.573;
+constexpr double kBoxLatency = 149, kTwoLines = 1.31, kNoSector = 2.47;
+constexpr double kClusters = 3490, kBytesFromBlocks = 19.3;
 
 double touched(const BoxMap& m) {
   const std::int64_t row = m.stride[1];
@@ -252,8 +251,9 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
   t.work = turns * (r.barrier + r.near);
   double joined = 0;  // a tile's sums, by all blocks of a cluster
   if (p.share > 1)
-    joined = static_cast<double>(p.partial_bytes()) / 128 + 2 * (kFromBlock + r.barrier) +
-             kFromBlock + 4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks;
+    joined =
+        kClusters + together * (static_cast<double>(p.partial_bytes()) / 128 +
+                                4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
   // Results pass through registers and shared memory while no product is under way.
   t.ends = comes + t.rounds * (kResults + joined + results);
   const double longest = std::max({t.work, t.waits, together * t.copies, together * t.tensor});
