@@ -75,7 +75,8 @@ std::string head(const Program& p, const Source& source) {
   for (const Launch& l : source.launches)
     text += "//   " + l.symbol + "<<<" + std::to_string(l.blocks) + ", " +
             std::to_string(l.threads) + ", " + std::to_string(l.shared_bytes) + ">>>" +
-            (l.cooperative ? ", cooperative" : "") + "\n";
+            (l.cooperative ? ", cooperative" : "") +
+            (l.cluster > 1 ? ", clusters of " + std::to_string(l.cluster) : "") + "\n";
   for (const std::string& note : source.notes) text += "// Note: " + one_line(note) + ".\n";
   return text;
 }

@@ -15,7 +15,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
                 .maps = product.maps,
                 .blocks = product.grid,
                 .threads = product.threads(),
-                .shared_bytes = product.shared_bytes};
+                .shared_bytes = product.shared_bytes,
+                .cluster = product.share};
   const std::string out = element_type(w.tensor(product.result).dtype);
   std::string list = out + "* " + name(product.result) + "_home";
   for (const lowering::BoxMap& m : product.maps) {
@@ -23,19 +24,22 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
     p.needed[m.tensor.index()] = true;
   }
   p.needed[product.result.index()] = true;
-  text.text = "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(launch.threads) +
-              number(product.resident) + ") " + launch.symbol + "(" + list + ") {\n" +
-              "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
+  const std::string cluster =
+      product.share > 1 ? "TW_CLUSTER(" + std::to_string(product.share) + ") " : "";
+  text.text = "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
+              std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
+              "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
               element_type(product.operand) + ", " + out + number(product.groups) +
               number(product.blocks) + number(product.tile_columns) + number(product.stages) +
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
-              number(product.vector) + ">;\n  Product::run(memory, " + name(product.left) +
-              "_map, " + name(product.right) + "_map, " +
+              number(product.vector) + number(product.share) + ">;\n  Product::run(memory, " +
+              name(product.left) + "_map, " + name(product.right) + "_map, " +
               name(product.boxed ? product.result : product.left) + "_map, " +
               name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +
-              number(product.depth) + number(product.count) + number(product.order) + "});\n}\n";
+              number(product.depth) + number(product.count) + number(product.order) +
+              number(product.part) + "});\n}\n";
   text.launches.push_back(std::move(launch));
   const std::string level =
       p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;

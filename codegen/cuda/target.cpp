@@ -26,6 +26,11 @@ Result<Source> source_of(const Schedule& schedule, const Settings& settings,
                          .prefix = settings.text("prefix")});
 }
 
+TargetNeeds needs_of(const Settings& settings, const std::string& architecture) {
+  const bool hopper = architecture == "sm_90a" && !settings.find_text("micro-kernel");
+  return {.capability = hopper ? 9.0 : 8.0};
+}
+
 namespace {
 
 /// FNV-1a: tells texts apart, guards nothing.
@@ -54,6 +59,7 @@ ordered_json launches_json(const Source& source, const Binary* binary) {
                         {"threads", l.threads},
                         {"shared_bytes", l.shared_bytes},
                         {"cooperative", l.cooperative}});
+    if (l.cluster > 1) launches.back()["cluster"] = l.cluster;
     if (binary == nullptr) continue;
     const auto built = std::ranges::find(binary->kernels, l.symbol, &KernelFigures::symbol);
     if (built == binary->kernels.end()) continue;
@@ -211,14 +217,21 @@ void make_cache(const Settings& settings) {
                     "a folder that can be written");
 }
 
+/// The one asked for, or the device's; empty: neither is there.
+std::string text_for(const Settings& settings) {
+  if (const auto arch = settings.find_text("arch")) return *arch;
+  const auto device = cuda::Device::describe();
+  return device ? architecture_of(device->major, device->minor) : "";
+}
+
+TargetNeeds needs(DType, const Settings& settings) {
+  return needs_of(settings, text_for(settings));
+}
+
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int) {
   make_cache(settings);
-  std::string arch = settings.find_text("arch").value_or("");
-  if (arch.empty())
-    if (const auto device = cuda::Device::describe())
-      arch = architecture_of(device->major, device->minor);
-  Result<Source> source = source_of(schedule, settings, arch);
+  Result<Source> source = source_of(schedule, settings, text_for(settings));
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnDevice>(std::move(source).value(), schedule.workload, settings));
@@ -268,6 +281,7 @@ const Target kCuda = {
     .clock = Clock::measured,
     .emit = cuda::emit_for,
     .sequence = cuda::device_sequence,
+    .needs = cuda::needs,
     .open = cuda::open,
     .meters = [] { return std::vector<std::string_view>{"ncu"}; },
 };

@@ -12,6 +12,9 @@ namespace tilewright::cuda {
 Result<Source> source_of(const Schedule& schedule, const Settings& settings,
                          const std::string& architecture);
 
+/// What plans may count on of the same text: wgmma is of sm_90a alone.
+TargetNeeds needs_of(const Settings& settings, const std::string& architecture);
+
 /// Every launch, and of what was built its registers, spills and shared memory.
 nlohmann::ordered_json launches_json(const Source& source, const Binary* binary);
 

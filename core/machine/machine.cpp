@@ -310,6 +310,10 @@ class Checker {
       if (unit.vector_width.value < 0 || unit.registers < 0) {
         fail(field, "", "has a negative vector_width or registers", "positive numbers");
       }
+      if (bad(unit.capability)) {
+        fail(field + ": capability", std::to_string(unit.capability), "is no compute capability",
+             "a number as 9.0, 0: unknown");
+      }
       for (const auto& [type, rate] : unit.peak) {
         if (!dtype_from_name(type)) {
           fail(field + ": peak", type, "is no element type", "f16, bf16, f32, f64, i8, i32");

@@ -59,6 +59,7 @@ struct ComputeUnit {
   Bytes vector_width;                          ///< 0: none
   std::int64_t registers = 0;                  ///< vector registers of a core, 32-bit ones of an SM
   std::int64_t blocks = 1;                     ///< thread blocks that one can run at the same time
+  double capability = 0;  ///< NVIDIA's compute capability, as 9.0: which instructions; 0: unknown
   /// Cycles until a warp's instruction of a class has its result, by instruction_classes().
   std::map<std::string, double> cycles = {};
   std::map<std::string, std::string> sources;

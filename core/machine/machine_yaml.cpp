@@ -140,7 +140,8 @@ Level read_level(const Field& f, bool first, Lines& lines) {
 }
 
 ComputeUnit read_unit(const Field& f, Lines& lines) {
-  f.only({"name", "count", "clock", "peak", "vector_width", "registers", "blocks", "cycles"});
+  f.only({"name", "count", "clock", "peak", "vector_width", "registers", "blocks", "capability",
+          "cycles"});
   ComputeUnit unit;
   unit.name = f.at("name").text();
   const std::string prefix = "unit " + unit.name;
@@ -156,6 +157,11 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
   read("vector_width", [&](const Field& v) { unit.vector_width = size_in(v); });
   read("registers", [&](const Field& v) { unit.registers = v.integer(0, INT64_MAX); });
   read("blocks", [&](const Field& v) { unit.blocks = v.integer(1, 1 << 20); });
+  read("capability", [&](const Field& v) {
+    unit.capability = v.real();
+    if (!(unit.capability >= 1 && unit.capability < 100))
+      v.fail("is no compute capability", "a number as 9.0");
+  });
   if (const auto cycles = f.get("cycles")) {
     const auto classes = instruction_classes();
     std::vector<std::string> known(classes.begin(), classes.end());
@@ -340,6 +346,7 @@ void write_unit(Writer& w, const ComputeUnit& u) {
   number("vector_width", to_text(u.vector_width), u.vector_width == Bytes(0));
   number("registers", std::to_string(u.registers), u.registers == 0);
   number("blocks", std::to_string(u.blocks), u.blocks == 1);
+  number("capability", shortest(u.capability), u.capability == 0);
   if (!u.peak.empty()) {
     w.line("    peak:");
     for (const auto& [type, rate] : u.peak) {

@@ -74,7 +74,9 @@ class Finder {
       for (NodeId l : path_to(k_, compute)) {
         if (unit_here(k_.node(l)) != Unit::grid || dimension(writer, l)) continue;
         const LoopId loop = k_.node(l).loop;
-        if (b.atomic && w_.is_reduction(op, loop)) continue;
+        // A cluster's blocks add up what they have before it leaves (rule 12).
+        const bool joined = b.atomic || k_.node(l).binding == Binding::cluster;
+        if (joined && w_.is_reduction(op, loop)) continue;
         const bool all = w_.local_index(op, loop) < 0;
         return Reason{formatted("{} of loop {}@grid would write {}{} home",
                                 all ? "every block" : "several blocks", w_.loop(loop).name,

@@ -22,6 +22,8 @@ struct TargetNeeds {
   int cache_percent = 100;
   /// Tiles must be placed at every level of the machine, not at one.
   bool every_level = false;
+  /// Of a GPU, the compute capability whose instructions its text may have; 0: the machine's.
+  double capability = 0;
 };
 
 }  // namespace tilewright

@@ -45,12 +45,21 @@ ordered_json units_json(const stitching::Overlap& t) {
 
 }  // namespace
 
+std::shared_ptr<const Machine> priced_machine(const Question& q) {
+  const double most = q.needs.capability;
+  if (most <= 0 || q.machine->units.empty() || q.machine->units.front().capability <= most)
+    return q.machine;
+  Machine m = *q.machine;
+  m.units.front().capability = most;
+  return std::make_shared<const Machine>(std::move(m));
+}
+
 ordered_json gpu_time_json(const stitching::GpuTime& t, double clock) {
   return t.blocks ? blocks_json(*t.blocks, clock) : units_json(*t.units);
 }
 
 Result<Price> price_on_gpu(const Question& q, const Plan& plan) {
-  const auto pricer = stitching::GpuPricer::of(q.workload, *q.machine);
+  const auto pricer = stitching::GpuPricer::of(q.workload, *priced_machine(q));
   if (!pricer) return Reason{pricer.reason()};
   const Result<Schedule> s = resolve(plan, q.workload, q.machine);
   if (!s) return Reason{s.reason()};

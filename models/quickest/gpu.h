@@ -2,6 +2,7 @@
 // rest, all priced by models/stitching/gpu_time.h.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,12 @@ std::vector<GpuProduct> gpu_products(const Workload& w);
 /// Trees for a group with one or two of them: none for more. `w` may be rewritten: what the loops
 /// and products are called stays.
 std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& products);
+/// The same of a product alone in the tiles of core/lowering/gpu/warpgroup_product.h, without and
+/// with a cluster's blocks that share its sum. Few enough to price them all.
+std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products);
 
+/// The machine with no more instructions than the target's text may have.
+std::shared_ptr<const Machine> priced_machine(const Question& q);
 /// What a kernel takes, by what; for display.
 nlohmann::ordered_json gpu_time_json(const stitching::GpuTime& t, double clock);
 /// Of any plan: the seconds of its kernels. Bytes are what `exact` says.

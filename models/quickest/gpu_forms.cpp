@@ -1,8 +1,10 @@
 // Trees for products on a GPU: blocks of the last result, every product in steps of its depth, and
 // a second product within the first one's columns. A convolution's blocks may be rectangles of the
-// image. A product alone may share its depth among blocks, which add up what each of them has.
+// image. A product alone may share its depth among blocks, which add up what each of them has, or
+// among those of a cluster, which add up before anything goes home.
 #include <algorithm>
 
+#include "core/lowering/gpu/warpgroup_product.h"
 #include "models/quickest/gpu.h"
 
 namespace tilewright::quickest {
@@ -43,6 +45,15 @@ class Forms {
     return std::move(forms_);
   }
 
+  std::vector<Form> by_warpgroups() {
+    if (products_.size() != 1 || window()) return {};
+    for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
+    if (order_.size() != 1) return {};
+    add(outer_loops(), 64, {.warpgroups = true});
+    if (!parts_of_depth().empty()) add(outer_loops(), 64, {.warpgroups = true, .cluster = true});
+    return std::move(forms_);
+  }
+
  private:
   std::int64_t extent(const std::string& loop) const { return w_.loop(*w_.find_loop(loop)).extent; }
   std::size_t place(const std::string& op) const {
@@ -80,11 +91,25 @@ class Forms {
            extent(products_.front().depth) >= 32;
   }
 
+  /// Of its depth, a block's, for each number of blocks: in multiples of 64, as TMA boxes have
+  /// them.
+  std::vector<std::int64_t> parts_of_depth() const {
+    std::vector<std::int64_t> parts;
+    const std::int64_t all = extent(products_.front().depth);
+    for (std::int64_t blocks = lowering::kMostShare; blocks > 1; --blocks) {
+      const std::int64_t part = ceil_div(ceil_div(all, blocks), std::int64_t{64}) * 64;
+      if (part < all && (parts.empty() || part > parts.back())) parts.push_back(part);
+    }
+    return parts;
+  }
+
   /// What a form has beside blocks and steps of the depth.
   struct Kind {
     bool within = false;      ///< the second product in the loop of the first one's columns
     bool rectangles = false;  ///< blocks have several of the loops that are no rows or columns
     bool split = false;       ///< blocks share the depth
+    bool warpgroups = false;  ///< tiles of warpgroup_product.h
+    bool cluster = false;     ///< a cluster's blocks share the depth
   };
 
   void add(const std::vector<std::string>& outer, std::int64_t rows, const Kind& kind) {
@@ -97,7 +122,12 @@ class Forms {
         longest = l;
     for (const std::string& l : outer)
       f.variables.push_back(
-          l == products_.back().columns
+          kind.warpgroups && l == longest ? variable(l, extent(l), {64, 128, 192, 256}, rows)
+          : kind.warpgroups && l == products_.back().columns
+              ? variable(l, extent(l),
+                         {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
+                         64)
+          : l == products_.back().columns
               ? variable(l, extent(l), {16, 32, 48, 64, 96, 128, 192, 256}, 64)
           : l == longest    ? variable(l, extent(l), {16, 32, 48, 64, 80, 96, 128, 192, 256}, rows)
           : kind.rectangles ? variable(l, extent(l), {1, 2, 4, 7, 8, 16}, 4)
@@ -114,6 +144,12 @@ class Forms {
       const std::string& l = products_[1].depth;
       f.variables.push_back(variable(l, extent(l), {16, 32, 64, 96, 128, 192, 256, 512}, 128));
     }
+    const std::size_t cluster = f.variables.size();
+    if (kind.cluster) {
+      Variable v{products_.front().depth, parts_of_depth()};
+      v.at = v.steps.size() - 1;
+      f.variables.push_back(std::move(v));
+    }
     for (const GpuProduct& p : products_) {
       depth.push_back(f.variables.size());
       if (within && &p != &products_.front())
@@ -122,11 +158,18 @@ class Forms {
         f.variables.push_back(variable(p.depth, extent(p.depth), {16, 32, 64, 96, 128, 256}, 64));
     }
     const std::size_t launch = f.variables.size();
-    f.variables.push_back({"", {0, 2, 4, 8}});
-    f.variables.push_back({"", {0, 2, 3, 4, 6}});
-    f.kernel = [blocks, depth, within, shared, launch, split = kind.split,
-                parts = parts(within)](const std::vector<Variable>& all) {
-      return kernel(all, blocks, depth, within ? &all[shared] : nullptr, launch, split, parts);
+    if (kind.warpgroups) {
+      const std::string& l = products_.front().depth;
+      f.variables.back() = {l, {std::min<std::int64_t>(64, extent(l))}};
+      f.variables.push_back({"", {0}});
+      f.variables.push_back({"", {0}});
+    } else {
+      f.variables.push_back({"", {0, 2, 4, 8}});
+      f.variables.push_back({"", {0, 2, 3, 4, 6}});
+    }
+    f.kernel = [=, kind = kind, parts = parts(within)](const std::vector<Variable>& all) {
+      return kernel(all, blocks, depth, within ? &all[shared] : nullptr,
+                    kind.cluster ? &all[cluster] : nullptr, launch, kind.split, parts);
     };
     forms_.push_back(std::move(f));
   }
@@ -154,13 +197,14 @@ class Forms {
 
   static Kernel kernel(const std::vector<Variable>& all, std::size_t blocks,
                        const std::vector<std::size_t>& depth, const Variable* shared,
-                       std::size_t launch, bool split, const Parts& p) {
+                       const Variable* cluster, std::size_t launch, bool split, const Parts& p) {
     const auto one = [&](const std::string& op) {
       const auto at = std::ranges::find(p.products, op);
       if (at == p.products.end() || (shared != nullptr && at != p.products.begin()))
         return compute(op);
       const auto d = static_cast<std::size_t>(at - p.products.begin());
-      return nest({{&all[depth[d]], Binding::seq}}, compute(op));
+      Node steps = nest({{&all[depth[d]], Binding::seq}}, compute(op));
+      return cluster == nullptr ? steps : nest({{cluster, Binding::cluster}}, std::move(steps));
     };
     std::vector<Node> body, inside;
     for (const std::string& op : p.before) body.push_back(one(op));
@@ -204,6 +248,10 @@ std::vector<GpuProduct> gpu_products(const Workload& w) {
 std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& products) {
   if (products.empty() || products.size() > 2) return {};
   return Forms(w, products).run();
+}
+
+std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products) {
+  return Forms(w, products).by_warpgroups();
 }
 
 }  // namespace tilewright::quickest

@@ -28,7 +28,11 @@ double bytes_of(const Workload& w) {
 class GpuPlanner {
  public:
   GpuPlanner(const Question& q, const stitching::Device& d, bool rewrites)
-      : q_(q), device_(d), rewrites_(rewrites), working_set_(bytes_of(*q.workload)) {
+      : q_(q),
+        device_(d),
+        rewrites_(rewrites),
+        priced_(priced_machine(q)),
+        working_set_(bytes_of(*q.workload)) {
     device_.machine = q.machine;
     const std::size_t parts = cut_each(*q.workload).size();
     // Fewer kernels for each group where there are more groups.
@@ -81,7 +85,7 @@ class GpuPlanner {
 
   void blocks(std::shared_ptr<const Workload> w, const std::vector<GpuProduct>& products,
               std::vector<std::string> rewrites, std::optional<Best>& best) const {
-    const auto pricer = GpuPricer::of(w, *q_.machine, working_set_);
+    const auto pricer = GpuPricer::of(w, *priced_, working_set_);
     std::vector<Form> forms = gpu_forms(*w, products);
     if (!pricer || forms.empty()) return;
     const auto priced = [&](Kernel k) -> std::optional<Choice> {
@@ -93,6 +97,12 @@ class GpuPlanner {
       return Choice{.kernel = std::move(k), .seconds = t->seconds};
     };
     std::vector<Choice> all = Descent<Choice>(priced, effort_).all_or_run(forms);
+    if (pricer->rates().wgmma > 0) {
+      forms = warpgroup_forms(*w, products);
+      constexpr int kAll = std::numeric_limits<int>::max();
+      for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
+      std::ranges::stable_sort(all, {}, &Choice::seconds);
+    }
     int refused = 0;
     while (!all.empty() && refused < kMostRefused) {
       if (best && all.front().seconds >= best->seconds) return;
@@ -122,7 +132,7 @@ class GpuPlanner {
     if (!price || price->kernels.size() != 1) return;
     const Plan plan = stitching::write_plan(*graph, device_, *price, q_.machine).plan;
     const auto s = resolved(plan, group.workload, q_);
-    const auto pricer = GpuPricer::of(group.workload, *q_.machine, working_set_);
+    const auto pricer = GpuPricer::of(group.workload, *priced_, working_set_);
     if (!s || !pricer) return;
     const auto seconds = pricer->seconds(*s);
     if (!seconds) return;
@@ -158,7 +168,7 @@ class GpuPlanner {
       const auto w = rewritten(group.workload, p->rewrites);
       if (w == nullptr) return;
       const auto s = resolved(p->plan, w, q_);
-      const auto pricer = GpuPricer::of(w, *q_.machine, working_set_);
+      const auto pricer = GpuPricer::of(w, *priced_, working_set_);
       if (!s || !pricer) return;
       const auto seconds = pricer->seconds(*s);
       if (seconds && takes(*s, *seconds, best))
@@ -171,6 +181,7 @@ class GpuPlanner {
   const Question& q_;
   stitching::Device device_;
   bool rewrites_;
+  std::shared_ptr<const Machine> priced_;
   double working_set_;
   int effort_ = 0;
   std::shared_ptr<const stitching::Graph> graph_;  ///< of the whole workload
@@ -183,7 +194,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   const auto begun = std::chrono::steady_clock::now();
   const Result<stitching::Device> device = stitching::device_of(*q.machine);
   if (!device) return Reason{device.reason()};
-  if (const auto pricer = GpuPricer::of(q.workload, *q.machine); !pricer)
+  if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
     return Reason{pricer.reason()};
   std::string why;
   // Where the parts' rewrites make no rewrite of the whole, without them.

@@ -26,6 +26,7 @@ class GpuPricer {
                               double working_set = 0);
   /// A Reason where the kernel has no room, or is no program of threads.
   Result<GpuTime> kernel(const Schedule& s, std::size_t kernel) const;
+  const lowering::BlockRates& rates() const { return rates_; }
   /// All kernels', one after the other.
   Result<double> seconds(const Schedule& s) const;
 

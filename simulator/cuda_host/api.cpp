@@ -156,6 +156,14 @@ void wgmma_wait(tw_thread* t, int groups) {
   TW_ENTER(t);
   e.wgmma_wait(f, groups, place);
 }
+void cluster_sync(tw_thread* t) {
+  TW_ENTER(t);
+  e.cluster_sync(f, place);
+}
+void load_of_block(tw_thread* t, void* to, const void* shared, std::uint32_t rank) {
+  TW_ENTER(t);
+  e.load_of_block(f, to, shared, rank, place);
+}
 
 #undef TW_ENTER
 
@@ -194,6 +202,8 @@ constexpr tw_device_api kTable = {
     .wgmma = wgmma,
     .wgmma_commit = wgmma_commit,
     .wgmma_wait = wgmma_wait,
+    .cluster_sync = cluster_sync,
+    .load_of_block = load_of_block,
 };
 
 }  // namespace

@@ -126,6 +126,7 @@ void Engine::grid_sync(Fiber& f, void* counter, std::uint32_t place) {
 
 /// True where every thread of every block was waiting for it: they go on, in a new phase.
 bool Engine::release_grid() {
+  if (!cooperative_) return false;
   for (std::uint32_t b = 0; b < grid_; ++b)
     if (blocks_[b]->stopped || blocks_[b]->at_grid != blocks_[b]->threads) return false;
   ++phase_;

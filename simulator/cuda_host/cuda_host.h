@@ -1,13 +1,14 @@
 // CUDA kernels executed and checked on the CPU: the very text that is given to nvcc, compiled by
 // the host's C++ compiler against device/tilewright_host.h, whose functions (and, through the
 // compiler's instrumentation, every plain load and store) come here. Threads are fibers; blocks run
-// one after the other (those of a cooperative launch together) on one thread of the host.
+// one after the other (those of a cooperative launch, and of a cluster, together) on one thread of
+// the host.
 //
 // Checked: bounds, alignment, initialisation, phases of mbarriers that nobody who waits for them
 // can tell apart, and races by vector clocks (FastTrack: Flanagan and Freund, PLDI 2009). Order
 // comes from what PTX promises: barriers, warp_sync, mbarrier arrive to wait, cp_async's
-// completion, grid_sync, and the end of a launch. Shuffles, ballots, ldmatrix, mma and wmma make a
-// warp's threads meet but order no memory.
+// completion, cluster_sync, grid_sync, and the end of a launch. Shuffles, ballots, ldmatrix, mma
+// and wmma make a warp's threads meet but order no memory.
 #pragma once
 
 #include <compare>
@@ -60,6 +61,7 @@ struct Launch {
   int threads = 128;  ///< a block, at most 1024
   std::int64_t shared_bytes = 0;
   bool cooperative = false;
+  int cluster = 1;  ///< blocks that follow one another and share their shared memory
 };
 
 struct RunOptions {
@@ -142,7 +144,8 @@ struct LaunchCounts {
   std::int64_t wgmma = 0;                                                      ///< warpgroups
   std::int64_t boxes = 0;           ///< load_box and store_box
   std::int64_t block_barriers = 0;  ///< block_sync and barrier, completed
-  std::int64_t grid_syncs = 0;
+  std::int64_t grid_syncs = 0, cluster_syncs = 0;
+  std::int64_t cluster_read = 0;  ///< bytes of other blocks' shared memory: load_of_block
   std::int64_t mbarrier_phases = 0;
   std::int64_t copies = 0;  ///< cp_async16, threads
 };

@@ -1,7 +1,7 @@
 // The running of one launch: blocks of warps of fibers, and what the device functions do to them.
 // The functions are grouped by file: threads.cpp (running, ending, waiting), barriers.cpp,
-// mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), tensor_copies.cpp, warp.cpp,
-// matrix.cpp and warpgroup.cpp (collectives).
+// clusters.cpp, mbarriers.cpp, memory.cpp (loads, stores, copies, atomics), tensor_copies.cpp,
+// warp.cpp, matrix.cpp and warpgroup.cpp (collectives).
 #pragma once
 
 #include <array>
@@ -29,7 +29,17 @@ struct Block;
 
 constexpr int kWarp = 32, kWarpgroup = 128;
 
-enum class Wait : std::uint8_t { none, block, barrier, warp, mbarrier, grid, warpgroup, ended };
+enum class Wait : std::uint8_t {
+  none,
+  block,
+  barrier,
+  warp,
+  mbarrier,
+  grid,
+  cluster,
+  warpgroup,
+  ended
+};
 
 enum class Collective : std::uint8_t {
   warp_sync,
@@ -131,7 +141,9 @@ struct MBarrier {
 struct Block {
   Engine* engine = nullptr;
   std::uint32_t index = 0;
-  int threads = 0, ended = 0, at_grid = 0;
+  int threads = 0, ended = 0, at_grid = 0, at_cluster = 0;
+  /// Where another block of the cluster has read since they last met; 0: nowhere.
+  std::uint32_t read_by_others = 0;
   bool stopped = false, paused = false;
   LazyMemory arena;  ///< red zone, shared memory, red zone
   std::int64_t arena_bytes = 0;
@@ -141,6 +153,9 @@ struct Block {
   std::vector<Warpgroup> groups;
   ClockVector fenced;  ///< by thread: the clock of its last shared_for_async
   std::vector<int> everyone;
+  /// In a cluster there is one thread more: the other blocks', which have seen what this block's
+  /// threads had when they last met.
+  std::vector<int> everyone_and_others;
   std::array<NamedBarrier, 16> barriers;
   std::vector<MBarrier> mbarriers;
   Clocks clocks;
@@ -205,6 +220,9 @@ class Engine {
              std::uint32_t place);
   void wgmma_commit(Fiber& f, std::uint32_t place);
   void wgmma_wait(Fiber& f, int groups, std::uint32_t place);
+  void cluster_sync(Fiber& f, std::uint32_t place);
+  void load_of_block(Fiber& f, void* to, const void* shared, std::uint32_t rank,
+                     std::uint32_t place);
 
  private:
   // -- threads.cpp --
@@ -216,7 +234,8 @@ class Engine {
   Fiber* next_of(Block& block);
   void give_way(Fiber& f);
   bool release_grid();
-  void run_together();
+  /// Runs blocks_[0..count) until none goes on.
+  void run_together(std::uint32_t count);
   bool finished(const Block& block) const { return block.stopped || block.ended == block.threads; }
   void leave(Block& block);
   void report_deadlock(Block& block);
@@ -231,6 +250,8 @@ class Engine {
   /// Notes that a thread comes to a barrier; whether it is to go past it.
   bool left_out(const char* kind, std::uint32_t place);
   void arrive(Fiber& f, int id, int threads, std::uint32_t place);
+  bool release_cluster();
+  void check_read_by_others(Fiber& f);
   void complete(Block& block, int id);
   void complete_without_ended(Block& block);
   // -- mbarriers.cpp --
@@ -243,6 +264,8 @@ class Engine {
   static void each_row(const tw_box_map& map, const std::array<int, 3>& at, const F& f);
   void read_asynchronously(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,
                            int component, Clock clock);
+  void check_fenced(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,
+                    const char* does);
   // -- warpgroup.cpp --
   Warpgroup& group_of(Fiber& f, std::uint32_t place);
   bool meet_group(Fiber& f, int what, std::uint64_t detail, void* out, std::uint32_t place);
@@ -301,6 +324,7 @@ class Engine {
   std::vector<tw_box_map> maps_;
   std::int64_t shared_bytes_ = 0;
   bool cooperative_ = false;
+  std::uint32_t cluster_ = 1;
   std::uint32_t phase_ = 0;
   std::uint32_t grid_ = 1;
   LaunchCounts* counts_ = nullptr;

@@ -34,6 +34,10 @@ void check(const Launch& l, std::size_t tensors, std::int64_t workspace_bytes) {
       refuse(l.kernel + ": box of a tensor", m.box[0], "rows of 128 bytes, 1 to 256 of them");
   if (l.blocks < 1 || l.blocks > 0x7fffffff)
     refuse(l.kernel + ": blocks", l.blocks, "1 to 2147483647");
+  if (l.cluster < 1 || l.cluster > 16 || l.blocks % l.cluster != 0 ||
+      (l.cluster > 1 && l.cooperative))
+    refuse(l.kernel + ": cluster", l.cluster,
+           "1 to 16 blocks that divide the launch's, which is not cooperative");
   if (l.threads < 1 || l.threads > 1024) refuse(l.kernel + ": threads", l.threads, "1 to 1024");
   if (l.shared_bytes < 0 || l.shared_bytes > 1 << 20)
     refuse(l.kernel + ": shared_bytes", l.shared_bytes, "0 to 1048576");

@@ -75,7 +75,10 @@ void Engine::load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarr
   if (to < 0) stop(f);
   const Clock clock = block.clocks.issue_copy(f.index);
   const int component = block.clocks.copier(f.index);
-  if (options_.checks) check_shared(f, to, bytes, true, place, component, clock);
+  if (options_.checks) {
+    check_fenced(f, to, bytes, place, "writes");
+    check_shared(f, to, bytes, true, place, component, clock);
+  }
   unsigned char* const box = block.shared + to;
   std::memset(box, 0, static_cast<std::size_t>(bytes));
   each_row(map, at, [&](std::int64_t row, std::int64_t first, std::int64_t n, unsigned char* from) {
@@ -147,7 +150,12 @@ void Engine::read_asynchronously(Fiber& f, std::int64_t offset, std::int64_t byt
                                  std::uint32_t place, int component, Clock clock) {
   counts_->shared_read += bytes;
   if (!options_.checks) return;
+  check_fenced(f, offset, bytes, place, "reads");
   check_shared(f, offset, bytes, false, place, component, clock);
+}
+
+void Engine::check_fenced(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,
+                          const char* does) {
   const Accessor writer = f.owner->shadow.unfenced(offset, bytes, f.owner->fenced);
   if (!writer || findings_.seen_before(Fault::not_fenced, place, writer.place, -2)) return;
   findings_.add({.fault = Fault::not_fenced,
@@ -161,9 +169,9 @@ void Engine::read_asynchronously(Fiber& f, std::int64_t offset, std::int64_t byt
                  .other_what = "wrote",
                  .object = object_name(-2),
                  .offset = offset,
-                 .what = formatted("reads byte {} of shared memory asynchronously, which a thread "
+                 .what = formatted("{} byte {} of shared memory asynchronously, which a thread "
                                    "wrote that has not called shared_for_async since",
-                                   offset)},
+                                   does, offset)},
                 -2);
 }
 

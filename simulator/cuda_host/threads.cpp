@@ -37,6 +37,8 @@ std::string described(const Fiber& f) {
       return "in mbarrier_wait" + at;
     case Wait::grid:
       return "in grid_sync" + at;
+    case Wait::cluster:
+      return "in cluster_sync" + at;
     case Wait::warpgroup:
       return "in an instruction of a warpgroup" + at;
     case Wait::none:
@@ -92,6 +94,7 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
   entry_ = image_.entry(launch.kernel);
   shared_bytes_ = launch.shared_bytes;
   cooperative_ = launch.cooperative;
+  cluster_ = static_cast<std::uint32_t>(launch.cluster);
   grid_ = static_cast<std::uint32_t>(launch.blocks);
   counts_ = &counts;
   counts.tensors.resize(tensors.size() + 1);
@@ -107,7 +110,7 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
   maps_.clear();
   for (const lowering::BoxMap& m : launch.maps) maps_.push_back(map_of(m, memory_));
   for (const tw_box_map& m : maps_) arguments_.push_back(const_cast<tw_box_map*>(&m));
-  const std::size_t together = cooperative_ ? grid_ : 1;
+  const std::size_t together = cooperative_ ? grid_ : cluster_;
   const std::size_t stacks = together * static_cast<std::size_t>(launch.threads);
   if (stacks > stacks_count_) {
     stacks_ = std::make_unique<StackSlab>(stacks);
@@ -117,12 +120,11 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
     return Reason{formatted("no room for {} threads and their shared memory at once", stacks)};
   if (cooperative_) {
     for (std::uint32_t b = 0; b < grid_; ++b) start(*blocks_[b], b, launch);
-    run_together();
+    run_together(grid_);
   } else {
-    for (std::uint32_t b = 0; b < grid_ && !late_; ++b) {
-      start(*blocks_[0], b, launch);
-      run_until_stuck(*blocks_[0]);
-      leave(*blocks_[0]);
+    for (std::uint32_t b = 0; b < grid_ && !late_; b += cluster_) {
+      for (std::uint32_t i = 0; i < cluster_; ++i) start(*blocks_[i], b + i, launch);
+      run_together(cluster_);
     }
   }
   return std::nullopt;
@@ -132,11 +134,12 @@ void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
   block.engine = this;
   block.index = index;
   block.threads = launch.threads;
-  block.ended = block.at_grid = 0;
+  block.ended = block.at_grid = block.at_cluster = 0;
+  block.read_by_others = 0;
   block.stopped = block.paused = false;
   block.mbarriers.clear();
   for (NamedBarrier& b : block.barriers) b = {};
-  block.clocks.reset(launch.threads);
+  block.clocks.reset(launch.threads + (cluster_ > 1 ? 1 : 0));
   block.groups.assign(static_cast<std::size_t>(launch.threads / kWarpgroup), Warpgroup{});
   block.fenced.assign(static_cast<std::size_t>(launch.threads), 0);
   block.shadow.reset(shared_bytes_, block.clocks.components());
@@ -145,7 +148,10 @@ void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
   block.warps.assign(static_cast<std::size_t>((launch.threads + kWarp - 1) / kWarp), Warp{});
   block.fibers.resize(static_cast<std::size_t>(launch.threads));
   block.everyone.resize(static_cast<std::size_t>(launch.threads));
-  const std::size_t first = cooperative_ ? std::size_t{index} * block.fibers.size() : 0;
+  block.everyone_and_others.resize(static_cast<std::size_t>(launch.threads) + 1);
+  std::iota(block.everyone_and_others.begin(), block.everyone_and_others.end(), 0);
+  const std::size_t here = cooperative_ ? index : index % cluster_;
+  const std::size_t first = here * block.fibers.size();
   for (int t = 0; t < launch.threads; ++t) {
     Fiber& f = block.fibers[static_cast<std::size_t>(t)];
     block.everyone[static_cast<std::size_t>(t)] = t;
@@ -187,6 +193,7 @@ void Engine::finish(Fiber& f) {
   Block& block = *f.owner;
   land_copies(f, ~Clock{0});
   check_all_waited(f);
+  check_read_by_others(f);
   f.wait = Wait::ended;
   ++block.ended;
   Warp& w = block.warps[static_cast<std::size_t>(f.warp())];
@@ -271,7 +278,7 @@ Fiber* Engine::next_of(Block& block) {
 
 void Engine::give_way(Fiber& f) {
   Block& block = *f.owner;
-  if (cooperative_ && random_() % 8 == 0) {
+  if ((cooperative_ || cluster_ > 1) && random_() % 8 == 0) {
     block.paused = true;
     switch_context(f.context, block.home);
   } else {
@@ -289,8 +296,8 @@ bool Engine::run_until_stuck(Block& block) {
   return false;
 }
 
-void Engine::run_together() {
-  std::vector<std::uint32_t> order(grid_);
+void Engine::run_together(std::uint32_t count) {
+  std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0U);
   do {
     for (bool more = true; more;) {
@@ -298,8 +305,8 @@ void Engine::run_together() {
       if (options_.turns != 0) std::ranges::shuffle(order, random_);
       for (const std::uint32_t b : order) more = run_until_stuck(*blocks_[b]) || more;
     }
-  } while (release_grid());
-  for (std::uint32_t b = 0; b < grid_; ++b) leave(*blocks_[b]);
+  } while (release_grid() || release_cluster());
+  for (std::uint32_t b = 0; b < count; ++b) leave(*blocks_[b]);
 }
 
 /// A block that does not go on: is it done, or stuck?

@@ -87,7 +87,8 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
                           .blocks = l.blocks,
                           .threads = l.threads,
                           .shared_bytes = l.shared_bytes,
-                          .cooperative = l.cooperative};
+                          .cooperative = l.cooperative,
+                          .cluster = l.cluster};
     for (TensorId t : l.tensors) one.tensors.push_back(static_cast<int>(t.index()));
     one.maps = l.maps;
     launches.push_back(one);

@@ -53,7 +53,9 @@ class Draw {
     const std::int64_t batch = number(0, 2), all = batch > 0 ? number(0, 2) : 2;
     const auto extent = [&](bool runs) { return runs ? 8 * number(1, 26) : number(1, 210); };
     const std::int64_t m = extent(left_across), n = extent(right_across),
-                       k = extent(!left_across || !right_across);
+                       share = number(0, 2) == 0 ? number(2, 8) : 1, part = 64 * number(1, 3),
+                       most = share == 1 ? extent(!left_across || !right_across) : share * part,
+                       k = share == 1 ? most : most - 8 * number(0, part / 8 - 1);
     const std::string outer = batch == 0 ? "" : batch == 1 ? "b," : "b,h,";
     const std::string a = (all == 0 ? "" : outer) + (left_across ? "k,m" : "m,k"),
                       b = (all == 1 ? "" : outer) + (right_across ? "k,n" : "n,k");
@@ -79,8 +81,11 @@ class Draw {
     std::string tree = batch == 0 ? "" : batch == 1 ? "b/1@grid " : "b/1@grid h/1@grid ";
     tree += coin() ? formatted("m/{}@grid n/{}@grid ", step(m, rows), step(n, columns))
                    : formatted("n/{}@grid m/{}@grid ", step(n, columns), step(m, rows));
-    tree += formatted("( k/{} ( L.A L.B C.C ) S.C )", step(k, 32 * number(1, 4)));
-    return make_case(yaml, tree, number(1, 3));
+    const std::string loads =
+        formatted("k/{} ( L.A L.B C.C )", step(share == 1 ? k : part, 32 * number(1, 4)));
+    tree += share == 1 ? formatted("( {} S.C )", loads)
+                       : formatted("( k/{}@cluster ( {} ) S.C )", part, loads);
+    return make_case(yaml, tree, number(1, 3) * share);
   }
 
  private:
@@ -120,6 +125,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
+  int clusters = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -129,19 +135,27 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
     const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
     EXPECT_LT(run->error, out == DType::f32 ? 1e-5 : out == DType::f16 ? 1e-3 : 8e-3) << c.text;
     EXPECT_EQ(testing::text(run->bytes), testing::text(sm_bytes(c.schedule))) << c.text;
-    EXPECT_GT(run->report.launches.back().wgmma, 0) << c.text;
+    const cuda_host::LaunchCounts& counts = run->report.launches.back();
+    EXPECT_GT(counts.wgmma, 0) << c.text;
+    clusters += counts.cluster_syncs > 0;
+    const auto product = lowering::warpgroup_product(c.schedule, 0);
+    ASSERT_TRUE(product.ok()) << c.text;
+    EXPECT_EQ(counts.cluster_read, product->cluster_bytes()) << c.text;
   }
+  EXPECT_GT(clusters, count / 8);
 }
 
 TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   // Each way of writing results; blocks of several tiles, rings shorter than the depth.
   testing::BarriersLeftOut barriers;
-  for (const char* const n : {"128", "77"}) {
+  const std::string alone = "k/64 ( L.A L.B C.C )", shared = "k/192@cluster ( " + alone + " )";
+  for (const auto& [n, depth, sms] :
+       {std::tuple(128, alone, 1), std::tuple(77, alone, 1), std::tuple(77, shared, 2)}) {
     const Case c =
         make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
                             "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n",
                             n),
-                  "m/128@grid n/64@grid ( k/64 ( L.A L.B C.C ) S.C )", 1);
+                  "m/128@grid n/64@grid ( " + depth + " S.C )", sms);
     const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
@@ -149,7 +163,7 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   }
   barriers.print();
   using Left = testing::BarriersLeftOut;
-  EXPECT_GE(barriers.barriers(), 16);
+  EXPECT_GE(barriers.barriers(), 24);
   EXPECT_EQ(
       barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled), 0);
 }
@@ -157,25 +171,30 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
 TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
   if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
   cuda::Source all{.file_name = "all.cu"};
-  for (const int rows : {64, 128, 192, 256})
-    for (const int columns : {64, 128, 192, 256}) {
-      const bool across = (rows + columns) / 64 % 2 == 0;
-      const Case c = make_case(
-          formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
-                    "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[{}] * B[{}]\n",
-                    across ? "f32" : "f16", across ? "k,m" : "m,k", across ? "n,k" : "k,n"),
-          formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", rows, columns), 132);
-      const auto product = lowering::warpgroup_product(c.schedule, 0);
-      if (!product) {
-        EXPECT_GT(rows * columns, 192 * 192) << product.reason();
-        continue;
+  for (const int share : {1, 2, 8})
+    for (const int rows : {64, 128, 192, 256})
+      for (const int columns : {64, 128, 192, 256}) {
+        const bool across = (rows + columns) / 64 % 2 == 0;
+        if (share == 8 && across) continue;
+        const std::string steps = "k/64 ( L.A L.B C.C )";
+        const Case c = make_case(
+            formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
+                      "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[{}] * B[{}]\n",
+                      across ? "f32" : "f16", across ? "k,m" : "m,k", across ? "n,k" : "k,n"),
+            formatted("m/{}@grid n/{}@grid ( {} S.C )", rows, columns,
+                      share == 1 ? steps : formatted("k/{}@cluster ( {} )", 1024 / share, steps)),
+            132);
+        const auto product = lowering::warpgroup_product(c.schedule, 0);
+        if (!product) {
+          EXPECT_GT(rows * columns, 192 * 192) << product.reason();
+          continue;
+        }
+        const cuda::Source one = emitted(
+            c, {.warpgroups = true, .prefix = formatted("tile_{}_{}_{}", rows, columns, share)});
+        all.text += one.text;
+        all.launches.push_back(one.launches.back());
       }
-      const cuda::Source one =
-          emitted(c, {.warpgroups = true, .prefix = formatted("tile_{}_{}", rows, columns)});
-      all.text += one.text;
-      all.launches.push_back(one.launches.back());
-    }
-  EXPECT_EQ(all.launches.size(), 13u);
+  EXPECT_EQ(all.launches.size(), 13u + 13u + 6u);
   const auto built = cuda::build(all, {.architecture = "sm_90a"});
   ASSERT_TRUE(built.ok()) << built.reason();
   ASSERT_EQ(built->kernels.size(), all.launches.size());

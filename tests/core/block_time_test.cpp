@@ -62,6 +62,46 @@ TEST(BlockTime, MoreWorkTakesLonger) {
   }
 }
 
+/// Products by wgmma: a shorter ring is slower, rows that begin within a line too; few tiles with a
+/// deep sum are faster in clusters, many with a short one are not.
+TEST(BlockTime, RingsLinesAndClustersOfProducts) {
+  const auto seconds = [](const std::string& w, const std::string& tree, const Launch& l = {}) {
+    const auto t = timed(w, tree, h200(), l);
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    EXPECT_TRUE(t.ok() && t->warpgroups) << w << tree;
+    return t.ok() ? t->seconds : 0;
+  };
+  const std::string alone = "m/64@grid n/64@grid ( k/64 ( C.gemm ) S.C )",
+                    shared = "m/64@grid n/64@grid ( k/256@cluster ( k/64 ( C.gemm ) ) S.C )";
+  double last = 1;
+  for (const int stages : {2, 3, 4, 6}) {
+    Launch launch;
+    launch.stages = stages;
+    const double now = seconds("gemm:m=1024,n=1024,k=1024,dtype=f16", alone, launch);
+    EXPECT_LE(now, last) << stages;
+    if (stages == 3) {
+      EXPECT_LT(now, 0.9 * last);
+    }
+    last = now;
+  }
+  EXPECT_LT(seconds("gemm:m=2048,n=2048,k=1024,dtype=f16", alone),
+            seconds("gemm:m=2048,n=2048,k=1016,dtype=f16", alone));
+  const std::string deep = "gemm:m=128,n=128,k=8192,dtype=f16",
+                    wide = "gemm:m=2048,n=2048,k=512,dtype=f16";
+  EXPECT_LT(seconds(deep, "m/64@grid n/64@grid ( k/1024@cluster ( k/64 ( C.gemm ) ) S.C )"),
+            0.5 * seconds(deep, alone));
+  EXPECT_LT(seconds(wide, alone), seconds(wide, shared));
+}
+
+TEST(BlockTime, WgmmaIsOfMachinesThatHaveIt) {
+  Machine m = h200();
+  for (const auto& [capability, has] : {std::pair(9.0, true), std::pair(8.0, false),
+                                        std::pair(10.0, false), std::pair(0.0, true)}) {
+    m.units.front().capability = capability;
+    EXPECT_EQ(block_rates(m, DType::f16)->wgmma > 0, has) << capability;
+  }
+}
+
 TEST(BlockTime, ASlowerMachineIsNotFaster) {
   const auto at = [](auto change) {
     Machine m = h200();

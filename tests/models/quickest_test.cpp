@@ -318,6 +318,29 @@ TEST(GpuPlanner, SmallChainsGetTheBestOfAllTheirKernels) {
   }
 }
 
+/// Few tiles and a deep sum, drawn: blocks of a cluster share it, but not where the text is for a
+/// device without wgmma.
+TEST(GpuPlanner, ClustersShareDeepSums) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 12; ++i) {
+    const auto draw = [&](int from, int to) {
+      return 8 * (from + static_cast<int>(random() % (to - from)));
+    };
+    const std::string name =
+        "gemm:m=" + std::to_string(draw(8, 40)) + ",n=" + std::to_string(draw(8, 40)) +
+        ",k=" + std::to_string(draw(300, 1000)) + ",dtype=" + (i % 2 == 0 ? "f16" : "bf16");
+    Question q = question(name, "h200");
+    const auto tree = [&] {
+      const Result<Proposal> p = planner().propose(q, standard());
+      EXPECT_TRUE(p.ok()) << name;
+      return p.ok() ? to_text(p->plan.kernels.front().tree) : "";
+    };
+    EXPECT_NE(tree().find("@cluster"), std::string::npos) << "seed 7: " << name;
+    q.needs.capability = 8;
+    EXPECT_EQ(tree().find("@cluster"), std::string::npos) << "seed 7: " << name;
+  }
+}
+
 TEST(GpuPlanner, EqualQuestionsHaveEqualAnswersAndFusingNeverLoses) {
   for (const char* name :
        {"gemm-chain:m=512,l=256,k=64,n=64,dtype=f16",

@@ -7,6 +7,8 @@
 
 #if defined(__CUDACC__)
 #define TW_TENSOR_MAP(name) const __grid_constant__ tw::TensorMap name
+/// Of a kernel: so many blocks that follow one another are a cluster.
+#define TW_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
 
 namespace tw {
 
@@ -45,6 +47,20 @@ TW_DEVICE void store_boxes_read() {
 }
 /// What this thread wrote to shared memory can be read by store_box and by wgmma.
 TW_DEVICE void shared_for_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- clusters of blocks ---------------------------------------------------------------------------
+/// All threads of the cluster's blocks come to it before any goes on, and see what others wrote before.
+TW_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
+}
+/// 16 bytes of the shared memory of the cluster's block `rank`, which lie there as `shared` does here.
+TW_DEVICE b128 load_of_block(const void* shared, u32 rank) {
+  b128 v;
+  asm volatile(
+      "{ .reg .b32 at; mapa.shared::cluster.u32 at, %4, %5; ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [at]; }"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(shared_address(shared)), "r"(rank) : "memory");
+  return v;
+}
 
 // ---- registers of a warpgroup ---------------------------------------------------------------------
 template <int N>

@@ -1,6 +1,7 @@
 // A whole kernel of a matrix product by Hopper's warpgroups: one warpgroup's first thread copies boxes of both
 // operands into a ring of stages by the TMA unit, the others multiply by wgmma and write results through
-// shared memory. Plain C++ on top of tilewright_hopper.h.
+// shared memory. Where a cluster's blocks share the depth of a tile, each then adds up some of its rows.
+// Plain C++ on top of tilewright_hopper.h.
 #pragma once
 
 #include "tilewright_hopper.h"
@@ -9,28 +10,34 @@
 namespace tw {
 
 /// Extents of the product, and tiles down that follow one another before those across do: their operands
-/// meet in L2.
-struct ProductSize { int rows, columns, depth, count, group; };
+/// meet in L2. `part`: of the depth, a block's.
+struct ProductSize { int rows, columns, depth, count, group, part; };
 /// Where a tile of results begins: the first row and column, and which of the `count` products.
 struct ProductPlace { int row, column, product; };
 
 /// T: operands, Out: results at home. A tile of Groups * Blocks * 64 rows and Columns columns; a warpgroup has
 /// Blocks * 64 rows of it. LeftAcross: the left operand lies [depth][rows], else [rows][depth]; RightAcross:
 /// [depth][columns], else [columns][depth]. LeftAll, RightAll: all products have the same. Boxed: results leave in
-/// boxes, else in pieces of Vector elements (their rows begin at multiples of so many).
+/// boxes, else in pieces of Vector elements (their rows begin at multiples of so many). Share: blocks of a
+/// cluster, which have parts of the depth of one tile.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
-          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector>
+          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kWarpgroup = 128, kBox = 64 * 128;  // threads; bytes of 64 rows
   static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
   static constexpr int kAcross = 128 / int(sizeof(Out));  // columns of a box of results
-  static constexpr int kStaged = 2 * kBox;                // of a warpgroup, two boxes in turn
+  static constexpr int kStaged = Share > 1 ? 0 : 2 * kBox;  // of a warpgroup, two boxes in turn
+  // Rows of sums that the cluster's blocks read of one another lie in the ring, so far apart that the
+  // fragments of eight rows meet in no bank.
+  static constexpr int kPitch = Columns + 8;
   // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
-  static constexpr int kCopying = Groups == 2 ? 40 : 32, kComputing = Groups == 2 ? 232 : 160;
+  static constexpr int kCopying = Share > 1 ? 56 : Groups == 2 ? 40 : 32;
+  static constexpr int kComputing = (Groups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
   static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
+  static_assert(Share == 1 || (kRows * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
   /// What lies behind the ring: barriers of full and of free stages.
   struct Ring {
@@ -56,33 +63,37 @@ struct WarpgroupProduct {
     return (s.columns + Columns - 1) / Columns * ((s.rows + kRows - 1) / kRows) * s.count;
   }
 
-  static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const ProductSize& s) {
-    for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x) {
-      const ProductPlace p = place(s, tile);
-      for (int k = 0; k < s.depth; k += 64 * Steps) {
-        mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
-        u64* const full = ring.full + ring.stage;
-        mbarrier_arrive_expecting(full, kStage);
-        TW_UNROLL
-        for (int step = 0; step < Steps; ++step) {
-          const int depth = k + step * 64, of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
-          if constexpr (LeftAcross) {
-            TW_UNROLL
-            for (int i = 0; i < kRows / 64; ++i)
-              load_box(ring.left(step) + i * kBox, left, full, p.row + i * 64, depth, of_left);
-          } else {
-            load_box(ring.left(step), left, full, depth, p.row, of_left);
-          }
-          if constexpr (RightAcross) {
-            TW_UNROLL
-            for (int i = 0; i < Columns / 64; ++i)
-              load_box(ring.right(step) + i * kBox, right, full, p.column + i * 64, depth, of_right);
-          } else {
-            load_box(ring.right(step), right, full, depth, p.column, of_right);
-          }
+  /// This block's part of the depth.
+  static TW_MEMBER int first_of(const ProductSize& s) { return Share > 1 ? blockIdx.x % Share * s.part : 0; }
+  static TW_MEMBER int end_of(const ProductSize& s) {
+    return Share > 1 ? least(first_of(s) + s.part, s.depth) : s.depth;
+  }
+
+  static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
+                             const ProductPlace& p) {
+    for (int k = first_of(s); k < end_of(s); k += 64 * Steps) {
+      mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
+      u64* const full = ring.full + ring.stage;
+      mbarrier_arrive_expecting(full, kStage);
+      TW_UNROLL
+      for (int step = 0; step < Steps; ++step) {
+        const int depth = k + step * 64, of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
+        if constexpr (LeftAcross) {
+          TW_UNROLL
+          for (int i = 0; i < kRows / 64; ++i)
+            load_box(ring.left(step) + i * kBox, left, full, p.row + i * 64, depth, of_left);
+        } else {
+          load_box(ring.left(step), left, full, depth, p.row, of_left);
         }
-        ring.next();
+        if constexpr (RightAcross) {
+          TW_UNROLL
+          for (int i = 0; i < Columns / 64; ++i)
+            load_box(ring.right(step) + i * kBox, right, full, p.column + i * 64, depth, of_right);
+        } else {
+          load_box(ring.right(step), right, full, depth, p.column, of_right);
+        }
       }
+      ring.next();
     }
   }
 
@@ -126,6 +137,61 @@ struct WarpgroupProduct {
     const int byte = column * int(sizeof(Out));
     return box + row * 128 + ((byte / 16 ^ (row & 7)) << 4) + byte % 16;
   }
+  static TW_MEMBER b64 two(const float* x) {
+    return {__builtin_bit_cast(u32, x[0]), __builtin_bit_cast(u32, x[1])};
+  }
+  static TW_MEMBER b128 four(const float* x) {
+    return {__builtin_bit_cast(u32, x[0]), __builtin_bit_cast(u32, x[1]), __builtin_bit_cast(u32, x[2]),
+            __builtin_bit_cast(u32, x[3])};
+  }
+  /// Sums to where the cluster's other blocks find them: in the ring, which nobody uses any more.
+  static TW_MEMBER void put(float* partial, const float (&sums)[Blocks][Columns / 2], int group, int thread) {
+    const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+    TW_UNROLL
+    for (int i = 0; i < Blocks; ++i)
+      TW_UNROLL
+      for (int j = 0; j < Columns / 8; ++j)
+        TW_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          const int row = (group * Blocks + i) * 64 + warp * 16 + g + h * 8;
+          const float *const x = sums[i] + j * 4 + h * 2;
+          *reinterpret_cast<b64*>(partial + row * kPitch + j * 8 + t) = two(x);
+        }
+  }
+  /// Some of the tile's rows to home: of each block's sums, in the order of the depth.
+  static TW_MEMBER void join(const float* partial, Out* home, const ProductSize& s, const ProductPlace& p,
+                             i64 pitch, int thread) {
+    constexpr int kPer = (kRows + Share - 1) / Share, kPieces = Columns / 4;
+    const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kRows), s.rows - p.row) - first;
+    for (int i = thread; i < rows * kPieces; i += Groups * kWarpgroup) {
+      const int row = first + i / kPieces, column = i % kPieces * 4;
+      if (p.column + column >= s.columns) continue;
+      b128 parts[Share];
+      TW_UNROLL
+      for (int b = 0; b < Share; ++b) parts[b] = load_of_block(partial + row * kPitch + column, b);
+      float sum[4] = {};
+      TW_UNROLL
+      for (int b = 0; b < Share; ++b) {
+        sum[0] += __builtin_bit_cast(float, parts[b].x), sum[1] += __builtin_bit_cast(float, parts[b].y);
+        sum[2] += __builtin_bit_cast(float, parts[b].z), sum[3] += __builtin_bit_cast(float, parts[b].w);
+      }
+      Out* const to = home + (p.row + row) * pitch + p.column + column;
+      TW_UNROLL
+      for (int v = 0; v < 4; v += Vector) {
+        if (p.column + column + v >= s.columns) break;
+        if constexpr (Vector == 1) {
+          store_home(to + v, Rounded<Out>::of(sum[v]));
+        } else if constexpr (sizeof(Out) == 4) {
+          if constexpr (Vector == 4) store_home(reinterpret_cast<b128*>(to), four(sum));
+          else store_home(reinterpret_cast<b64*>(to + v), two(sum + v));
+        } else if constexpr (Vector == 4) {
+          store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(sum[0], sum[1]), Packed<Out>::of(sum[2], sum[3])});
+        } else {
+          store_home(reinterpret_cast<u32*>(to + v), Packed<Out>::of(sum[v], sum[v + 1]));
+        }
+      }
+    }
+  }
   /// A warpgroup's box to home, row by row, piece by piece.
   static TW_MEMBER void write(unsigned char* box, Out* home, const ProductSize& s, int row, int column, int width,
                               i64 pitch, int thread) {
@@ -139,6 +205,53 @@ struct WarpgroupProduct {
       else if constexpr (Vector * sizeof(Out) == 8) store_home(reinterpret_cast<b64*>(to), *reinterpret_cast<const b64*>(from));
       else if constexpr (Vector * sizeof(Out) == 4) store_home(reinterpret_cast<u32*>(to), *reinterpret_cast<const u32*>(from));
       else store_home(to, *reinterpret_cast<const Out*>(from));
+    }
+  }
+
+  /// A warpgroup's rows of a tile to home, box by box; `used`: boxes so far.
+  static TW_MEMBER void results(const float (&sums)[Blocks][Columns / 2], unsigned char* mine, int& used,
+                                const TensorMap& out, Out* home, const ProductSize& s, const ProductPlace& p,
+                                i64 pitch, i64 apart, int group, int thread) {
+    const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+    TW_UNROLL
+    for (int i = 0; i < Blocks; ++i) {
+      const int row = p.row + (group * Blocks + i) * 64;
+      TW_UNROLL
+      for (int c = 0; c < Columns; c += kAcross) {
+        constexpr int kEights = kAcross / 8;
+        const int width = Columns - c < kAcross ? Columns - c : kAcross;
+        unsigned char* const box = mine + (used++ & 1) * kBox;
+        // The box before the last has been read: its place is free.
+        if constexpr (Boxed) {
+          if (thread == 0) store_boxes_read<1>();
+          barrier(1 + group, kWarpgroup);
+        }
+        TW_UNROLL
+        for (int j = 0; j < kEights; ++j) {
+          if (j * 8 >= width) break;
+          TW_UNROLL
+          for (int h = 0; h < 2; ++h) {
+            const int r = warp * 16 + g + h * 8, at = j * 8 + t;
+            const float x[2] = {sums[i][(c / 8 + j) * 4 + h * 2], sums[i][(c / 8 + j) * 4 + h * 2 + 1]};
+            if constexpr (sizeof(Out) == 2)
+              *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
+            else
+              *reinterpret_cast<b64*>(staged(box, r, at)) = two(x);
+          }
+        }
+        if constexpr (Boxed) {
+          shared_for_async();
+          barrier(1 + group, kWarpgroup);
+          if (thread == 0) {
+            store_box(out, box, p.column + c, row, p.product);
+            store_boxes_commit();
+          }
+        } else {
+          // A warpgroup that is here again has written the box before: one barrier a box suffices.
+          barrier(1 + group, kWarpgroup);
+          write(box, home + p.product * apart, s, row, p.column + c, width, pitch, thread);
+        }
+      }
     }
   }
 
@@ -156,58 +269,36 @@ struct WarpgroupProduct {
       mbarriers_made();
     }
     block_sync();
+    const int first_tile = blockIdx.x / Share, at_once = gridDim.x / Share;
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
-      if (thread == 0) copy(ring, left, right, s);
+      if (Share == 1 && thread != 0) return;
+      for (int tile = first_tile; tile < tiles(s); tile += at_once) {
+        if (thread == 0) copy(ring, left, right, s, place(s, tile));
+        if constexpr (Share > 1) {
+          cluster_sync();  // the ring is for sums until they are read
+          cluster_sync();
+        }
+      }
     } else {
       if constexpr (Groups > 1) more_registers<kComputing>();
-      const int group = role - 1, g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+      const int group = role - 1;
       unsigned char* const mine = boxes + group * kStaged;
       int used = 0;
-      for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x) {
-        const ProductPlace p = place(s, tile);
+      for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         float sums[Blocks][Columns / 2];
-        multiply(ring, sums, group, s.depth, thread == 0);
-        TW_UNROLL
-        for (int i = 0; i < Blocks; ++i) {
-          const int row = p.row + (group * Blocks + i) * 64;
-          TW_UNROLL
-          for (int c = 0; c < Columns; c += kAcross) {
-            constexpr int kEights = kAcross / 8;
-            const int width = Columns - c < kAcross ? Columns - c : kAcross;
-            unsigned char* const box = mine + (used++ & 1) * kBox;
-            // The box before the last has been read: its place is free.
-            if constexpr (Boxed) {
-              if (thread == 0) store_boxes_read<1>();
-              barrier(1 + group, kWarpgroup);
-            }
-            TW_UNROLL
-            for (int j = 0; j < kEights; ++j) {
-              if (j * 8 >= width) break;
-              TW_UNROLL
-              for (int h = 0; h < 2; ++h) {
-                const int r = warp * 16 + g + h * 8, at = j * 8 + t;
-                const float x[2] = {sums[i][(c / 8 + j) * 4 + h * 2], sums[i][(c / 8 + j) * 4 + h * 2 + 1]};
-                if constexpr (sizeof(Out) == 2)
-                  *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
-                else
-                  *reinterpret_cast<b64*>(staged(box, r, at)) =
-                      b64{__builtin_bit_cast(u32, x[0]), __builtin_bit_cast(u32, x[1])};
-              }
-            }
-            if constexpr (Boxed) {
-              shared_for_async();
-              barrier(1 + group, kWarpgroup);
-              if (thread == 0) {
-                store_box(out, box, p.column + c, row, p.product);
-                store_boxes_commit();
-              }
-            } else {
-              // A warpgroup that is here again has written the box before: one barrier a box suffices.
-              barrier(1 + group, kWarpgroup);
-              write(box, home + p.product * apart, s, row, p.column + c, width, pitch, thread);
-            }
-          }
+        multiply(ring, sums, group, end_of(s) - first_of(s), thread == 0);
+        if constexpr (Share > 1) {
+          float* const partial = reinterpret_cast<float*>(memory);
+          barrier(1 + Groups, Groups * kWarpgroup);  // nobody reads the ring any more
+          put(partial, sums, group, thread);
+          shared_for_async();  // boxes come there again
+          cluster_sync();
+          const ProductPlace p = place(s, tile);
+          join(partial, home + p.product * apart, s, p, pitch, threadIdx.x - kWarpgroup);
+          cluster_sync();  // no block's sums are overwritten, nor its memory given up, before all are read
+        } else {
+          results(sums, mine, used, out, home, s, place(s, tile), pitch, apart, group, thread);
         }
       }
       if constexpr (Boxed) {

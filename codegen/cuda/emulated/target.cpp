@@ -60,7 +60,8 @@ class EmulatedKernel final : public codegen::TargetKernel {
                           .blocks = l.blocks,
                           .threads = l.threads,
                           .shared_bytes = l.shared_bytes,
-                          .cooperative = l.cooperative});
+                          .cooperative = l.cooperative,
+                          .cluster = l.cluster});
       for (TensorId t : l.tensors) launches.back().tensors.push_back(index_[t.index()]);
       for (lowering::BoxMap m : l.maps) {
         m.tensor = TensorId(static_cast<std::size_t>(index_[m.tensor.index()]));
@@ -132,6 +133,9 @@ void EmulatedKernel::describe_run(ordered_json& json) const {
   json["faults"] = report_.findings.size() + static_cast<std::size_t>(report_.findings_left_out);
   json["findings"] = findings_json(report_);
   json["traffic"] = traffic_json();
+  std::int64_t between = 0;
+  for (const cuda_host::LaunchCounts& l : report_.launches) between += l.cluster_read;
+  if (between > 0) json["cluster_read_bytes"] = between;
   json["emulation_seconds"] = report_.seconds;
   json["emulation_notes"] = report_.notes;
 }
@@ -182,6 +186,10 @@ class OnHost final : public CudaEmitted {
   std::optional<cuda_host::Module> module_;
 };
 
+TargetNeeds needs_of_host(DType, const Settings& settings) {
+  return needs_of(settings, settings.find_text("arch").value_or(""));
+}
+
 Result<std::unique_ptr<codegen::Emitted>> emit_for_host(const Schedule& schedule,
                                                         const Settings& settings, int) {
   Result<Source> source = source_of(schedule, settings, settings.find_text("arch").value_or(""));
@@ -210,6 +218,7 @@ const Target kCudaEmulated = {
     .clock = Clock::none,
     .emit = cuda::emit_for_host,
     .sequence = codegen::host_sequence,
+    .needs = cuda::needs_of_host,
 };
 
 }  // namespace tilewright::codegen

@@ -49,7 +49,9 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
   };
   if (type == DType::f16 || type == DType::bf16) {
     r.mma = kOfPeak * peak(type);
-    if (const auto each = u.cycles.find("wgmma"); each != u.cycles.end())
+    // Of 9.x alone: PTX ISA, wgmma.
+    const bool hopper = u.capability == 0 || static_cast<int>(u.capability) == 9;
+    if (const auto each = u.cycles.find("wgmma"); hopper && each != u.cycles.end())
       r.wgmma = 64 * 256 * 16 / each->second;
   }
   r.fma = needs(peak(type == DType::f64 ? type : DType::f32), "peak: f32");
@@ -206,11 +208,23 @@ class Pricer {
   double latency_;
 };
 
-// Of products by warpgroups, chosen by the recording of 2026-11-24 (h100-products.json, 262 tiles
-// of 24 products): how much faster boxes fill shared memory than
-// copying threads do; the part of wgmma's rate that lasts; cycles until a tile's results leave; and
-// the part of a launch that is left where an SM has one block or two.
-constexpr double kBoxes = 1.34, kWgmmaLasts = 0.8, kResults = 600, kOfLaunch = 0.5;
+// Of products by warpgroups, chosen by recordings of an H100 (h100-products.json,
+// h100-products-again.json, every other row of h100-products-clusters.json): how much faster boxes
+// come from L2 to all SMs than what copying threads load, and the most that come to one, in bytes a
+// cycle; the part of wgmma's rate that lasts; cycles until a tile's results leave, or are in the
+// ring; the part of a launch that is left where an SM has one block or two; cycles that a box takes
+// longer than a load. Rows of a box that begin at no line of 128 bytes touch two, those that begin
+// at no sector of 32 bytes a sector more: how much longer L2 takes for them. Of clusters: cycles
+// until their blocks have begun together and met twice, and bytes a cycle that an SM reads of
+// others.
+constexpr double kBoxes = 1.33, kOneSm = 59, kWgmmaLasts = 0.842, kResults = 372, kOfLaunch = 0.573;
+constexpr double kBoxLatency = 149, kTwoLines = 1.31, kNoSector = 2.47;
+constexpr double kClusters = 3490, kBytesFromBlocks = 19.3;
+
+double touched(const BoxMap& m) {
+  const std::int64_t row = m.stride[1];
+  return row % 128 == 0 ? 1 : row % 32 == 0 ? kTwoLines : kNoSector;
+}
 
 /// Tiles one after the other in persistent blocks, each with a ring that fills while it computes.
 PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double latency,
@@ -218,20 +232,30 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
   const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
-  const double fill = static_cast<double>(p.stage_bytes()) / rate;
-  const double results = rows * columns * static_cast<double>(out_bytes) / rate;
-  // Blocks of one SM share what fills it and its matrix units.
+  const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
+  // Blocks of one SM share what fills it and its matrix units; all SMs share L2.
   const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
+  const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
+  const double lines = rows * touched(p.maps[0]) + columns * touched(p.maps[1]);
+  const double fill = 128.0 * p.steps * std::max((rows + columns) / kOneSm, busy * lines / rate);
+  const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
   PhaseTime t{.blocks = p.grid};
-  t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
-  const double turns = t.rounds * std::ceil(static_cast<double>(p.depth) / (64.0 * p.steps));
+  t.rounds = static_cast<double>(ceil_div(p.tiles * p.share, p.grid));
+  const double turns = t.rounds * std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
   t.copies = turns * fill;
-  t.waits = turns * (latency + fill) / p.stages;
-  t.tensor = turns * 4.0 * p.steps * p.blocks * p.groups * one;
+  // A stage is free when the next one is full and its own products are done.
+  const double comes = latency + kBoxLatency + fill;
+  t.waits = turns * std::max((comes + tensor) / p.stages, comes / (p.stages - 1));
+  t.tensor = turns * tensor;
   t.fill = t.copies + t.rounds * results;
   t.work = turns * (r.barrier + r.near);
+  double joined = 0;  // a tile's sums, by all blocks of a cluster
+  if (p.share > 1)
+    joined =
+        kClusters + together * (static_cast<double>(p.partial_bytes()) / 128 +
+                                4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
   // Results pass through registers and shared memory while no product is under way.
-  t.ends = latency + fill + t.rounds * (kResults + results);
+  t.ends = comes + t.rounds * (kResults + joined + results);
   const double longest = std::max({t.work, t.waits, together * t.copies, together * t.tensor});
   t.seconds = (r.block + longest + t.ends) / r.clock;
   return t;
@@ -247,19 +271,21 @@ double kept(double bytes, double capacity) {
 Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                              const BlockOptions& o) {
   const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(kernel)];
-  Result<BlockWork> found = block_work(s, k);
-  if (!found) return Reason{found.reason()};
-  BlockWork work = std::move(found).value();
   const int warps = o.warps > 0 ? o.warps : k.launch.warps.value_or(0);
   const int stages = o.stages > 0 ? o.stages : k.launch.stages.value_or(0);
-  double all = o.working_set, compulsory = 0;
+  double all = o.working_set;
   if (all <= 0)
     for (const Tensor& x : s.workload->tensors()) all += static_cast<double>(x.bytes().value);
-  for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
   const double stays = kept(all, r.l2_bytes), latency = stays * r.l2 + (1 - stays) * r.dram;
-  const double memory = (1 - stays) * compulsory / r.memory / r.clock;
+  const auto from_memory = [&](double compulsory) {
+    return (1 - stays) * compulsory / r.memory / r.clock;
+  };
   if (r.wgmma > 0)
     if (const auto p = warpgroup_product(s, kernel, warps, stages)) {
+      double bytes = 0;
+      for (const TensorId x : {p->left, p->right, p->result})
+        bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
+      const double memory = from_memory(bytes);
       const auto out_bytes = size_of(s.workload->tensor(p->result).dtype);
       BlockTime t{.memory = memory,
                   .warps = 4 * p->groups,
@@ -272,6 +298,12 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       t.seconds = kOfLaunch * r.launch / r.clock + std::max(t.phases.back().seconds, memory);
       return t;
     }
+  Result<BlockWork> found = block_work(s, k);
+  if (!found) return Reason{found.reason()};
+  BlockWork work = std::move(found).value();
+  double compulsory = 0;
+  for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
+  const double memory = from_memory(compulsory);
   Result<BlockForms> forms = block_forms(work, r, warps, stages);
   if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason())};
   BlockTime t{.memory = memory,

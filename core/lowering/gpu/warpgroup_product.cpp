@@ -23,6 +23,16 @@ std::vector<std::int64_t> strides_of(const Tensor& t) {
   return strides;
 }
 
+/// Clusters of `share` blocks that run at the same time. SMs come in pairs (TPCs) in eight groups
+/// (GPCs), and a cluster lies within one: NVIDIA H100 Tensor Core GPU Architecture whitepaper.
+/// Groups differ: cudaOccupancyMaxActiveClusters on an H100 says 66, 39, 30, 22, 17, 15 and 15
+/// clusters of 2 to 8 blocks, one an SM, and 132, 79, 62, 47, 39, 32 and 30 with two. Of more than
+/// two, that many or slightly fewer is what seven and a half full groups have.
+std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share) {
+  if (share <= 2) return std::max<std::int64_t>(1, sms * resident / share);
+  return std::max<std::int64_t>(1, 15 * (sms / 8 * resident / share) / 2);
+}
+
 class Finder {
  public:
   Finder(const Schedule& s, int kernel)
@@ -61,8 +71,14 @@ class Finder {
       const ScheduleNode& n = k_.nodes[i];
       switch (n.kind) {
         case NodeKind::loop:
-          if (n.binding == Binding::grid && !serial_.empty())
+          if (n.binding == Binding::grid && (!serial_.empty() || shared_.valid()))
             refuse("a loop of blocks stands inside of one within a block");
+          if (n.binding == Binding::cluster && n.max_trips > 1) {
+            if (shared_.valid() || !serial_.empty())
+              refuse("a loop of a cluster stands inside of one within a block, or of another");
+            shared_ = NodeId(i);
+            break;
+          }
           if (n.binding != Binding::grid && n.binding != Binding::seq)
             refuse("loop " + loop_name(n.loop) + " is bound within the block");
           (n.binding == Binding::grid ? grid_ : serial_).push_back(NodeId(i));
@@ -206,6 +222,8 @@ class Finder {
     for (NodeId n : grid_)
       if (k_.node(n).loop == depth_ && k_.node(n).max_trips > 1)
         refuse("blocks share loop " + loop_name(depth_) + " of the sum");
+    if (shared_.valid() && k_.node(shared_).loop != depth_)
+      refuse("a cluster's blocks have tiles of their own");
     for (LoopId loop : products_)
       if (part(loop) != 1) refuse("a block has several products of loop " + loop_name(loop));
     // Every block loads its own tiles, and stores once.
@@ -219,6 +237,8 @@ class Finder {
       for (NodeId g : grid_)
         if (has(a, k_.node(g).loop) && k_.node(g).max_trips > 1 && !around(g, NodeId(i)))
           refuse("tensor " + w_.tensor(n.tensor).name + " is loaded for several blocks");
+      if (load && shared_.valid() && !around(shared_, NodeId(i)))
+        refuse("tensor " + w_.tensor(n.tensor).name + " is loaded for several blocks");
       for (NodeId l : serial_)
         if (store && k_.node(l).max_trips > 1 && around(l, NodeId(i)))
           refuse("it stores results before they are whole");
@@ -249,22 +269,36 @@ class Finder {
       refuse(formatted("its tile of {} x {} has {} sums a thread, and there is room for {}", rows,
                        p_.tile_columns, sums, most));
     p_.resident = p_.groups == 1 && sums <= kFewSums ? 2 : 1;
-    std::int64_t deep = extent(depth_);
+    p_.part = extent(depth_);
+    if (shared_.valid()) {
+      p_.part = k_.node(shared_).step;
+      p_.share = static_cast<int>(k_.node(shared_).max_trips);
+      if (k_.node(shared_).max_trips > kMostShare)
+        refuse(formatted("{} blocks share a tile's sum, and a cluster has at most {}",
+                         k_.node(shared_).max_trips, kMostShare));
+      if (p_.part % 64 != 0)
+        refuse(formatted("blocks have {} each of loop {} of the sum, and take multiples of 64",
+                         p_.part, loop_name(depth_)));
+    }
+    std::int64_t deep = p_.part;
     for (NodeId n : serial_)
       if (k_.node(n).loop == depth_) deep = k_.node(n).step;
     const std::int64_t room = s_.machine->level(k_.level).capacity.value / p_.resident - kReserved;
-    const std::int64_t staged = p_.groups * 2 * kBoxBytes, barriers = 16;
+    const std::int64_t staged = p_.share > 1 ? 0 : p_.groups * 2 * kBoxBytes, barriers = 16;
     const auto fit = [&](int steps) {
       p_.steps = steps;
       return (room - staged) / (p_.stage_bytes() + barriers);
     };
-    const bool two = deep % 128 == 0 && fit(2) >= 3;
+    const bool two = deep % 128 == 0 && p_.part % 128 == 0 && fit(2) >= 3;
     const std::int64_t fits = fit(two ? 2 : 1);
     if (fits < 2) refuse("two stages of its tiles have no room in shared memory");
     if (stages == 1) refuse("one stage is asked for, and a ring has two or more");
     if (stages > fits)
       refuse(formatted("{} stages of its tiles have no room in shared memory", stages));
     p_.stages = stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, kMostTurns));
+    if (p_.stages * p_.stage_bytes() < p_.partial_bytes())
+      refuse(formatted("{} stages of its tiles have no room for the sums that a cluster adds up",
+                       p_.stages));
     p_.shared_bytes = p_.stages * (p_.stage_bytes() + barriers) + staged;
     // Measured (H100, 4096 and 8192 cubed): 512 rows of tiles, and at least four tiles.
     p_.order = std::max(4, 512 / rows);
@@ -272,7 +306,7 @@ class Finder {
                ceil_div(p_.columns, std::int64_t{p_.tile_columns});
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
     const ComputeUnit& sm = s_.machine->units.front();
-    p_.grid = std::min(p_.tiles, sm.count * p_.resident);
+    p_.grid = p_.share * std::min(p_.tiles, clusters_at_once(sm.count, p_.resident, p_.share));
   }
 
   void make_maps() {
@@ -291,10 +325,11 @@ class Finder {
                     : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
-    p_.boxed =
-        p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 && p_.tile_columns % across == 0;
+    p_.boxed = p_.share == 1 && p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 &&
+               p_.tile_columns % across == 0;
     if (p_.boxed) return map(p_.result, of_result_, p_.columns, p_.rows, 64);
-    p_.vector = static_cast<int>(16 / size);
+    // Rows that clusters have added up leave four elements at a time.
+    p_.vector = p_.share > 1 ? 4 : static_cast<int>(16 / size);
     while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || p_.columns % p_.vector != 0)
       p_.vector /= 2;
   }
@@ -305,6 +340,7 @@ class Finder {
   WarpgroupProduct p_;
   std::vector<NodeId> grid_, serial_;
   NodeId compute_;
+  NodeId shared_;  ///< the loop over the sum of which a cluster's blocks have parts
   std::array<int, 2> loads_{};
   LoopId rows_, columns_, depth_;
   std::vector<LoopId> products_;  ///< outermost first
@@ -313,6 +349,12 @@ class Finder {
 };
 
 }  // namespace
+
+std::int64_t WarpgroupProduct::cluster_bytes() const {
+  const std::int64_t pieces = columns / tile_columns * (tile_columns / 4) +
+                              ceil_div(columns % tile_columns, std::int64_t{4});
+  return 16 * (share - 1) * count * rows * pieces;
+}
 
 Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps, int stages) {
   try {
@@ -327,8 +369,9 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   const auto name = [&](TensorId t) { return w.tensor(t).name; };
   const auto box = [](const BoxMap& m) { return formatted("{} x {}", m.box[1], m.box[0]); };
   std::string text =
-      formatted("{}: {} blocks of {} warps for {} tiles of {} x {}, {} bytes of shared memory\n",
-                s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32, p.tiles,
+      formatted("{}: {} blocks of {} warps{} for {} tiles of {} x {}, {} bytes of shared memory\n",
+                s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32,
+                p.share > 1 ? formatted(", in clusters of {}", p.share) : std::string(), p.tiles,
                 p.tile_rows(), p.tile_columns, p.shared_bytes);
   text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
                     name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
@@ -337,17 +380,28 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   text += formatted(
       "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups)\n",
       p.stage_bytes(), p.groups);
+  const std::string depth =
+      p.share > 1 ? formatted("by {}, {} of {} a block", 64 * p.steps, p.part, p.depth)
+                  : formatted("by {}", 64 * p.steps);
   text += formatted(
       "copy: 1 warpgroup, one thread of it\n  tiles in turn, {} down before the next across\n"
-      "    depth by {}\n      wait until the stage is free\n"
+      "    depth {}\n      wait until the stage is free\n"
       "      boxes of {} ({}) and of {} ({}) into it\n",
-      p.order, 64 * p.steps, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
+      p.order, depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
   text += formatted(
-      "compute: {} warpgroups\n  the same tiles\n    depth by {}\n      wait until the stage is "
+      "compute: {} warpgroups\n  the same tiles\n    depth {}\n      wait until the stage is "
       "full\n"
       "      {} products of 64 x {} x 16 by wgmma, a warpgroup an instruction\n"
-      "      give the stage before back\n    results through shared memory, ",
-      p.groups, 64 * p.steps, 4 * p.steps * p.blocks, p.tile_columns);
+      "      give the stage before back\n",
+      p.groups, depth, 4 * p.steps * p.blocks, p.tile_columns);
+  if (p.share > 1)
+    return text + formatted(
+                      "    sums into the ring, a barrier of the cluster\n    of {} rows the "
+                      "sums of {} blocks, in order: {} elements a store\n"
+                      "    a barrier of the cluster\n"
+                      "between blocks of clusters: {} bytes\n",
+                      ceil_div(p.tile_rows(), p.share), p.share, p.vector, p.cluster_bytes());
+  text += "    results through shared memory, ";
   text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[2]))
                   : formatted("{} elements a store\n", p.vector);
   return text;

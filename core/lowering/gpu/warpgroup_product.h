@@ -1,7 +1,9 @@
 // Kernels that are one matrix product, by Hopper's warpgroups: whether a plan's kernel is one, and
 // how its block is arranged. One warpgroup copies boxes of both operands into a ring of stages by
 // the TMA unit, the others multiply by wgmma (PTX ISA, asynchronous warpgroup level matrix
-// instructions). Blocks are persistent: each has several of the plan's tiles in turn.
+// instructions). Blocks are persistent: each has several of the plan's tiles in turn. Where a loop
+// over the sum is bound to `cluster`, the blocks of a cluster have parts of one tile's sum and then
+// add them up, each some of the rows, through distributed shared memory.
 #pragma once
 
 #include <string>
@@ -11,6 +13,9 @@
 #include "core/plan/schedule.h"
 
 namespace tilewright::lowering {
+
+/// Blocks of a cluster on any device that has them: CUDA C++ Programming Guide.
+inline constexpr std::int64_t kMostShare = 8;
 
 struct WarpgroupProduct {
   TensorId left, right, result;
@@ -26,6 +31,8 @@ struct WarpgroupProduct {
   int stages = 2, steps = 1;  ///< of the ring; of 64 of the depth, a stage
   int order = 4;              ///< tiles down that follow one another, so that they share L2
   int resident = 1;           ///< blocks that an SM has at the same time
+  int share = 1;              ///< blocks of a cluster, which share the sum of a tile
+  std::int64_t part = 1;      ///< of the depth, a block's
   bool boxed = true;          ///< results leave in boxes, else in pieces of `vector` elements
   int vector = 8;
   std::int64_t pitch = 1, apart = 0;  ///< elements between rows of results, and between products
@@ -34,6 +41,12 @@ struct WarpgroupProduct {
 
   int tile_rows() const { return groups * blocks * 64; }
   int threads() const { return 128 * (groups + 1); }
+  /// Of one block's sums, where the others of its cluster read them: rows of floats, eight apart.
+  std::int64_t partial_bytes() const {
+    return share > 1 ? std::int64_t{4} * tile_rows() * (tile_columns + 8) : 0;
+  }
+  /// That the blocks of clusters read of one another, all together: sums of 16 bytes at a time.
+  std::int64_t cluster_bytes() const;
   std::int64_t stage_bytes() const {
     return std::int64_t{steps} * (tile_rows() + tile_columns) * 128;
   }

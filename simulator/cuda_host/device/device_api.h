@@ -67,6 +67,8 @@ typedef struct tw_device_api {
   void (*wgmma)(tw_thread*, float* d, int columns, uint64_t a, uint64_t b, int add, int flags);
   void (*wgmma_commit)(tw_thread*);
   void (*wgmma_wait)(tw_thread*, int groups);
+  void (*cluster_sync)(tw_thread*);
+  void (*load_of_block)(tw_thread*, void* to, const void* shared, uint32_t rank);
 } tw_device_api;
 
 /* Bytes of a fiber's stack, a power of two. */

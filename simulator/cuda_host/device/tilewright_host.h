@@ -24,6 +24,7 @@
 #define TW_SHARED(name) \
   unsigned char *const name##_begin = tw_host_self()->shared, *const name = name##_begin
 #define TW_TENSOR_MAP(name) tw::TensorMap name
+#define TW_CLUSTER(blocks)
 #define TW_UNROLL
 #define TW_NO_UNROLL
 
@@ -388,6 +389,12 @@ TW_DEVICE void store_boxes_read() {
   TW_CALL(store_boxes_read, N);
 }
 TW_DEVICE void shared_for_async() { TW_CALL(shared_for_async); }
+TW_DEVICE void cluster_sync() { TW_CALL(cluster_sync); }
+TW_DEVICE b128 load_of_block(const void* shared, u32 rank) {
+  b128 v;
+  TW_CALL(load_of_block, &v, shared, rank);
+  return v;
+}
 template <int N>
 TW_DEVICE void fewer_registers() {}
 template <int N>

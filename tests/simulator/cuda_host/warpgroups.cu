@@ -88,3 +88,25 @@ MULTIPLIED(multiplied_11, true, true, kNothing)
 MULTIPLIED(multiplied_no_wait, false, false, kNoWait)
 MULTIPLIED(multiplied_no_begin, false, false, kNoBegin)
 MULTIPLIED(multiplied_offset, false, false, kOffset)
+
+// A cluster's blocks write 16 bytes a thread, twice, and read what the next block's thread wrote.
+enum Missing { kNone, kBeforeRead, kAfterRead, kAtEnd, kRank, kUnwritten };
+template <Missing missing>
+TW_DEVICE void passed_on(u32* out) {
+  TW_SHARED(memory);
+  b128* const mine = reinterpret_cast<b128*>(memory) + threadIdx.x;
+  for (u32 turn = 0; turn < 2; ++turn) {
+    const u32 word = blockIdx.x * 1000 + threadIdx.x * 10 + turn;
+    if (missing != kUnwritten || blockIdx.x > 0) *mine = b128{word, word, word, word};
+    if (missing != kBeforeRead) cluster_sync();
+    const b128 v = load_of_block(mine, missing == kRank ? 3 : (blockIdx.x % 3 + 1) % 3);
+    store_global(out + (blockIdx.x * 2 + turn) * 32 + threadIdx.x, v.z);
+    if (missing != kAfterRead && (missing != kAtEnd || turn == 0)) cluster_sync();
+  }
+}
+KERNEL(cluster_right, 32)(u32* out) { passed_on<kNone>(out); }
+KERNEL(cluster_before, 32)(u32* out) { passed_on<kBeforeRead>(out); }
+KERNEL(cluster_after, 32)(u32* out) { passed_on<kAfterRead>(out); }
+KERNEL(cluster_end, 32)(u32* out) { passed_on<kAtEnd>(out); }
+KERNEL(cluster_rank, 32)(u32* out) { passed_on<kRank>(out); }
+KERNEL(cluster_unwritten, 32)(u32* out) { passed_on<kUnwritten>(out); }

@@ -11,9 +11,11 @@ namespace {
 const Built& built() {
   static const Built all(
       "warpgroups.cu",
-      {"boxes_right", "boxes_no_wait", "boxes_not_known", "boxes_few_bytes", "stored_right",
-       "stored_no_fence", "stored_no_wait", "multiplied_00", "multiplied_01", "multiplied_10",
-       "multiplied_11", "multiplied_no_wait", "multiplied_no_begin", "multiplied_offset"},
+      {"boxes_right",         "boxes_no_wait",     "boxes_not_known", "boxes_few_bytes",
+       "stored_right",        "stored_no_fence",   "stored_no_wait",  "multiplied_00",
+       "multiplied_01",       "multiplied_10",     "multiplied_11",   "multiplied_no_wait",
+       "multiplied_no_begin", "multiplied_offset", "cluster_right",   "cluster_before",
+       "cluster_after",       "cluster_end",       "cluster_rank",    "cluster_unwritten"},
       {{"tilewright_hopper.h", contents("codegen/cuda/device/tilewright_hopper.h")}});
   return all;
 }
@@ -144,6 +146,51 @@ TEST(CudaHostWarpgroups, MisusedProductsAreFound) {
   expect_found(Product{}.run("multiplied_no_wait"), Fault::wgmma_misuse);
   expect_found(Product{}.run("multiplied_no_begin"), Fault::wgmma_misuse);
   expect_found(Product{}.run("multiplied_offset"), Fault::bad_argument);
+}
+
+struct Cluster {
+  std::vector<std::uint32_t> out = std::vector<std::uint32_t>(6 * 2 * 32);
+  Report run(const std::string& kernel, std::uint64_t turns = 0, int cluster = 3) {
+    const Launch launch{.kernel = kernel,
+                        .tensors = {0},
+                        .blocks = 6,
+                        .threads = 32,
+                        .shared_bytes = 512,
+                        .cluster = cluster};
+    const std::vector<Tensor> tensors = {tensor("out", out, false)};
+    auto report = built().module.run(std::span(&launch, 1), tensors, {.turns = turns});
+    EXPECT_TRUE(report) << (report ? "" : report.reason());
+    return report ? *report : Report{};
+  }
+};
+
+TEST(CudaHostWarpgroups, ABlockReadsWhatOthersOfItsClusterWrote) {
+  for (const std::uint64_t turns : {0, 1, 2}) {
+    Cluster c;
+    const Report report = c.run("cluster_right", turns);
+    EXPECT_TRUE(report.clean()) << texts(report);
+    for (std::uint32_t b = 0; b < 6; ++b)
+      for (std::uint32_t turn = 0; turn < 2; ++turn)
+        for (std::uint32_t t = 0; t < 32; ++t)
+          ASSERT_EQ(c.out[(b * 2 + turn) * 32 + t],
+                    (b / 3 * 3 + (b + 1) % 3) * 1000 + t * 10 + turn)
+              << b << " " << turn << " " << t;
+    const LaunchCounts& counts = report.launches.at(0);
+    EXPECT_EQ(counts.cluster_read, 6 * 2 * 32 * 16);
+    EXPECT_EQ(counts.cluster_syncs, 2 * 4);
+  }
+}
+
+TEST(CudaHostWarpgroups, WhatAClusterDoesNotWaitForIsFound) {
+  for (const std::uint64_t turns : {0, 1, 2, 3}) {
+    expect_found(Cluster{}.run("cluster_before", turns), Fault::race);
+    expect_found(Cluster{}.run("cluster_after", turns), Fault::race);
+    expect_found(Cluster{}.run("cluster_end", turns), Fault::race);
+    expect_found(Cluster{}.run("cluster_unwritten", turns), Fault::uninitialised);
+  }
+  expect_found(Cluster{}.run("cluster_rank"), Fault::bad_argument);
+  expect_found(Cluster{}.run("cluster_right", 0, 1), Fault::bad_argument);
+  EXPECT_THROW(Cluster{}.run("cluster_right", 0, 4), InputError);
 }
 
 }  // namespace
