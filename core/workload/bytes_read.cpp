@@ -27,9 +27,79 @@ std::int64_t union_of(std::vector<Box> boxes, int d) {
   return n;
 }
 
+/// Intervals a dimension up to which gaps between them are left out.
+constexpr std::size_t kMostIntervals = 8;
+
+/// What whole loops read along a dimension, clipped to `size`: the intervals between gaps, where
+/// they are few (q + 58 * j of q < 29), else the one around all.
+std::vector<Interval> intervals_of(const Workload& w, const Affine& index, std::int64_t size) {
+  std::vector<Term> terms = index.terms;
+  std::ranges::sort(terms, {}, [](const Term& t) { return std::abs(t.coefficient); });
+  std::vector<Interval> all = {{index.offset, index.offset + 1}};
+  for (const Term& t : terms) {
+    const std::int64_t extent = w.loop(t.loop).extent, step = std::abs(t.coefficient);
+    const std::int64_t low = t.coefficient < 0 ? t.coefficient * (extent - 1) : 0;
+    std::vector<Interval> next;
+    for (const Interval& i : all) {
+      if (step <= i.hi - i.lo) {
+        next.push_back({i.lo + low, i.hi + low + step * (extent - 1)});
+      } else {
+        if (extent > static_cast<std::int64_t>(kMostIntervals)) return {};
+        for (std::int64_t n = 0; n < extent; ++n)
+          next.push_back({i.lo + low + step * n, i.hi + low + step * n});
+      }
+    }
+    std::ranges::sort(next, {}, &Interval::lo);
+    all.clear();
+    for (const Interval& i : next) {
+      if (!all.empty() && i.lo <= all.back().hi)
+        all.back().hi = std::max(all.back().hi, i.hi);
+      else
+        all.push_back(i);
+    }
+    if (all.size() > kMostIntervals) return {};
+  }
+  for (Interval& i : all)
+    i = {std::clamp<std::int64_t>(i.lo, 0, size), std::clamp<std::int64_t>(i.hi, 0, size)};
+  std::erase_if(all, [](const Interval& i) { return i.empty(); });
+  return all;
+}
+
+/// Boxes without an element in common: everything that the access names.
+std::vector<Box> boxes_of(const Workload& w, const Operator& op, const Access& a) {
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  std::vector<Box> boxes = {footprint(w, op, a, whole)};
+  for (int d = 0; d < boxes.front().rank(); ++d) {
+    const Affine& index = a.index[static_cast<std::size_t>(d)];
+    if (index.gathered >= 0 || index.terms.size() < 2) continue;
+    const auto parts =
+        intervals_of(w, index, w.tensor(a.tensor).shape[static_cast<std::size_t>(d)]);
+    if (parts.size() < 2 && (parts.empty() || parts.front() == boxes.front()[d])) continue;
+    std::vector<Box> cut;
+    for (const Box& b : boxes)
+      for (const Interval& i : parts) {
+        cut.push_back(b);
+        cut.back()[d] = i;
+      }
+    if (cut.size() > kMostIntervals) continue;
+    boxes = std::move(cut);
+  }
+  return boxes;
+}
+
 }  // namespace
 
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
+  if (!is_gather(a)) {
+    Elements touched;
+    for (const Box& b : boxes_of(w, op, a)) {
+      Elements n(1);
+      for (int d = 0; d < b.rank(); ++d) n = n * b[d].size();
+      touched += n;
+    }
+    return bytes_of(touched, w.tensor(a.tensor).dtype);
+  }
   std::vector<Interval> whole;
   for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
   const Box box = footprint(w, op, a, whole);
@@ -42,7 +112,6 @@ Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   }
   for (int l : gather_loops(op, a))
     points = points * w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
-  if (!is_gather(a)) return bytes_of(touched, w.tensor(a.tensor).dtype);
   Access by = a;  // its gathered dimensions alone
   std::erase_if(by.index, [](const Affine& f) { return f.gathered < 0; });
   double lookups = 1;
@@ -59,16 +128,14 @@ Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
   Bytes gathered;
   for (OpId id : ops) {
     const Operator& op = w.op(id);
-    std::vector<Interval> whole;
-    for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
     for (const Access& a : op.inputs) {
       if (a.tensor != t) continue;
       if (is_gather(a)) {
         gathered = std::max(gathered, bytes_read(w, op, a));
         continue;
       }
-      const Box box = footprint(w, op, a, whole);
-      if (std::ranges::find(boxes, box) == boxes.end()) boxes.push_back(box);
+      for (const Box& box : boxes_of(w, op, a))
+        if (std::ranges::find(boxes, box) == boxes.end()) boxes.push_back(box);
     }
   }
   return std::max(gathered, bytes_of(Elements(union_of(std::move(boxes), 0)), w.tensor(t).dtype));

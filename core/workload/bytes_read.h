@@ -7,7 +7,8 @@
 
 namespace tilewright {
 
-/// What an operator reads of a tensor, each byte once: the footprint of its whole loops; of a
+/// What an operator reads of a tensor, each byte once: the footprint of its whole loops, less the
+/// gaps between a few far slices (a channel shuffle's); of a
 /// gather, as many rows as lookups find on average where every row is as likely as any other, and
 /// at most an element a point of the loops that its indices name.
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a);
