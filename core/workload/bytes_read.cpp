@@ -27,42 +27,19 @@ std::int64_t union_of(std::vector<Box> boxes, int d) {
   return n;
 }
 
-/// Intervals a dimension up to which gaps between them are left out.
+/// Intervals a dimension, and boxes a tensor, up to which gaps between them are left out.
 constexpr std::size_t kMostIntervals = 8;
 
-/// What whole loops read along a dimension, clipped to `size`: the intervals between gaps, where
-/// they are few (q + 58 * j of q < 29), else the one around all.
-std::vector<Interval> intervals_of(const Workload& w, const Affine& index, std::int64_t size) {
-  std::vector<Term> terms = index.terms;
-  std::ranges::sort(terms, {}, [](const Term& t) { return std::abs(t.coefficient); });
-  std::vector<Interval> all = {{index.offset, index.offset + 1}};
-  for (const Term& t : terms) {
-    const std::int64_t extent = w.loop(t.loop).extent, step = std::abs(t.coefficient);
-    const std::int64_t low = t.coefficient < 0 ? t.coefficient * (extent - 1) : 0;
-    std::vector<Interval> next;
-    for (const Interval& i : all) {
-      if (step <= i.hi - i.lo) {
-        next.push_back({i.lo + low, i.hi + low + step * (extent - 1)});
-      } else {
-        if (extent > static_cast<std::int64_t>(kMostIntervals)) return {};
-        for (std::int64_t n = 0; n < extent; ++n)
-          next.push_back({i.lo + low + step * n, i.hi + low + step * n});
-      }
-    }
-    std::ranges::sort(next, {}, &Interval::lo);
-    all.clear();
-    for (const Interval& i : next) {
-      if (!all.empty() && i.lo <= all.back().hi)
-        all.back().hi = std::max(all.back().hi, i.hi);
-      else
-        all.push_back(i);
-    }
-    if (all.size() > kMostIntervals) return {};
+std::vector<Interval> joined(std::vector<Interval> all) {
+  std::ranges::sort(all, {}, &Interval::lo);
+  std::vector<Interval> out;
+  for (const Interval& i : all) {
+    if (!out.empty() && i.lo <= out.back().hi)
+      out.back().hi = std::max(out.back().hi, i.hi);
+    else
+      out.push_back(i);
   }
-  for (Interval& i : all)
-    i = {std::clamp<std::int64_t>(i.lo, 0, size), std::clamp<std::int64_t>(i.hi, 0, size)};
-  std::erase_if(all, [](const Interval& i) { return i.empty(); });
-  return all;
+  return out;
 }
 
 /// Boxes without an element in common: everything that the access names.
@@ -73,9 +50,10 @@ std::vector<Box> boxes_of(const Workload& w, const Operator& op, const Access& a
   for (int d = 0; d < boxes.front().rank(); ++d) {
     const Affine& index = a.index[static_cast<std::size_t>(d)];
     if (index.gathered >= 0 || index.terms.size() < 2) continue;
-    const auto parts =
-        intervals_of(w, index, w.tensor(a.tensor).shape[static_cast<std::size_t>(d)]);
-    if (parts.size() < 2 && (parts.empty() || parts.front() == boxes.front()[d])) continue;
+    std::vector<std::pair<std::int64_t, std::int64_t>> terms;
+    for (const Term& t : index.terms) terms.emplace_back(t.coefficient, w.loop(t.loop).extent);
+    const std::int64_t size = w.tensor(a.tensor).shape[static_cast<std::size_t>(d)];
+    const auto parts = intervals_read(index.offset, std::move(terms), size);
     std::vector<Box> cut;
     for (const Box& b : boxes)
       for (const Interval& i : parts) {
@@ -89,6 +67,43 @@ std::vector<Box> boxes_of(const Workload& w, const Operator& op, const Access& a
 }
 
 }  // namespace
+
+std::vector<Interval> intervals_read(std::int64_t offset,
+                                     std::vector<std::pair<std::int64_t, std::int64_t>> terms,
+                                     std::int64_t size) {
+  const auto clipped = [size](Interval i) {
+    return Interval{std::clamp<std::int64_t>(i.lo, 0, size),
+                    std::clamp<std::int64_t>(i.hi, 0, size)};
+  };
+  Interval around{offset, offset + 1};
+  for (auto& [step, extent] : terms) {
+    if (step < 0) {  // backwards is forwards from the other end
+      offset += step * (extent - 1);
+      around.lo += step * (extent - 1);
+      step = -step;
+    } else {
+      around.hi += step * (extent - 1);
+    }
+  }
+  std::ranges::sort(terms);
+  std::vector<Interval> all = {{offset, offset + 1}};
+  for (const auto& [step, extent] : terms) {
+    std::vector<Interval> next;
+    for (const Interval& i : all) {
+      if (step <= i.hi - i.lo) {
+        next.push_back({i.lo, i.hi + step * (extent - 1)});
+        continue;
+      }
+      if (extent > static_cast<std::int64_t>(kMostIntervals)) return {clipped(around)};
+      for (std::int64_t n = 0; n < extent; ++n) next.push_back({i.lo + step * n, i.hi + step * n});
+    }
+    all = joined(std::move(next));
+    if (all.size() > kMostIntervals) return {clipped(around)};
+  }
+  for (Interval& i : all) i = clipped(i);
+  std::erase_if(all, [](const Interval& i) { return i.empty(); });
+  return all;
+}
 
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   if (!is_gather(a)) {

@@ -178,9 +178,11 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings& settin
   const Traffic traffic =
       stitching::traffic_of(*q.machine, *p->graph, stitching::parts_of(p->price));
   out.detail["volume_bytes"] = bytes_of(traffic);
-  std::vector<Operators> alone;
-  for (int v = 0; v < p->graph->size(); ++v) alone.push_back({v});
-  out.detail["unfused_bytes"] = bytes_of(stitching::traffic_of(*q.machine, *p->graph, alone));
+  std::vector<Operators> alone;  // as the workload was named
+  const Result<Graph> named = Graph::create(q.workload, ridge_of(p->device, o));
+  const Graph& before = named ? *named : *p->graph;
+  for (int v = 0; v < before.size(); ++v) alone.push_back({v});
+  out.detail["unfused_bytes"] = bytes_of(stitching::traffic_of(*q.machine, before, alone));
   out.detail["compulsory_bytes"] = q.workload->compulsory_bytes().value;
   ordered_json kernels = kernels_json(*p);
   for (std::size_t k = 0; k < p->kernels(); ++k) {

@@ -66,16 +66,55 @@ TEST(PowerFusionSearch, PlansMoveNoMoreThanAKernelEachAndNoLessThanTheyMust) {
   }
 }
 
-TEST(PowerFusionSearch, TheShuffleNetUnitIsOneKernelOfItsCompulsoryBytes) {
-  const auto p = planned(asked("shuffle-unit"), {});
+TEST(PowerFusionSearch, TheShuffleNetUnitIsOneKernelWithNothingAboveLanes) {
+  const Question q = asked("shuffle-unit");
+  const auto p = planned(q, {});
   ASSERT_TRUE(p);
   ASSERT_EQ(p->kernels(), 1U);
+  double before = 0, bytes = 0;
   for (const Gir& g : gir_of(*p, 0)) {
     const Gir after = optimised(g);
-    // Within blocks values are exchanged: the least predicted time is no kernel of lanes alone
-    // (fig3.yaml).
-    EXPECT_EQ(syncs_of(after, Scope::device), 0);
+    for (Scope s : {Scope::warp, Scope::block, Scope::device}) EXPECT_EQ(syncs_of(after, s), 0);
     EXPECT_EQ(dram_bytes(after), compulsory_bytes(after));
+    bytes += dram_bytes(after);
+  }
+  const auto named = Graph::create(q.workload, 1e30);
+  for (int v = 0; v < named->size(); ++v)
+    before += static_cast<double>(stitching::compulsory_of(*named, std::vector{v}).value);
+  EXPECT_EQ(before, 2'182'656);
+  EXPECT_EQ(bytes, 727'552);
+}
+
+/// Figure 13: a layer has four products of a library's, as the paper's GPT-2 has, and a kernel
+/// each for the attention, both normalisations and GELU; the head and the tail of the network one
+/// each.
+TEST(PowerFusionSearch, Gpt2LayersAreFourLibraryKernelsAndFourOfMemory) {
+  for (const auto& [layers, machine] : {std::pair{1, "a100"}, {2, "a100"}, {1, "h200"}}) {
+    Question q = asked(formatted("gpt2:layers={}", layers));
+    q.machine = std::make_shared<const Machine>(named_machine(machine));
+    const auto p = planned(q, {});
+    ASSERT_TRUE(p);
+    int library = 0, memory = 0;
+    for (std::size_t k = 0; k < p->kernels(); ++k) ++(p->library(k) ? library : memory);
+    EXPECT_EQ(library, 4 * layers + 1) << machine;
+    EXPECT_LE(memory, 4 * layers + 1) << machine;
+    // Both products with the cache are in one kernel, in units of their own (figure 12).
+    int attention = 0;
+    for (std::size_t k = 0; k < p->kernels(); ++k) {
+      if (p->library(k)) continue;
+      for (const Gir& g : gir_of(*p, k)) {
+        const Gir after = optimised(g);
+        std::map<std::string, std::pair<Scope, SlicePattern>> of;
+        for (const GOp& o : after.ops)
+          if (o.kind == GKind::reduce && (o.name.starts_with("qk") || o.name.starts_with("pv")))
+            of[o.name.substr(0, 2)] = {
+                o.scope, pattern_of(after, after.slices[static_cast<std::size_t>(o.in.front())])};
+        if (of.size() != 2) continue;
+        ++attention;
+        EXPECT_FALSE(of["qk"] == of["pv"]) << machine;
+      }
+    }
+    EXPECT_EQ(attention, layers) << machine;
   }
 }
 
