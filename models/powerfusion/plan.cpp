@@ -303,8 +303,12 @@ Result<std::pair<Device, Options>> units_of(const Machine& m, Options o) {
   const Result<Device> gpu = stitching::device_of(m);
   if (o.price == PriceBy::automatic) o.price = gpu ? PriceBy::overlap : PriceBy::parallel;
   if (gpu) return std::pair(*gpu, o);
-  if (o.price == PriceBy::overlap || m.kind == "gpu")
-    return Reason{formatted("{}; --price-by: parallel and bytes need no cycles", gpu.reason())};
+  if (m.kind == "gpu") return Reason{gpu.reason()};
+  if (o.price == PriceBy::overlap)
+    return Reason{formatted(
+        "--price-by: overlap needs units.cycles of a GPU's instructions, which {} does not give; "
+        "accepted: auto, parallel, bytes",
+        m.name)};
   Result<Device> cores = cores_of(m);
   if (!cores) return Reason{cores.reason()};
   return std::pair(std::move(cores).value(), o);
