@@ -27,9 +27,94 @@ std::int64_t union_of(std::vector<Box> boxes, int d) {
   return n;
 }
 
+/// Intervals a dimension, and boxes a tensor, up to which gaps between them are left out.
+constexpr std::size_t kMostIntervals = 8;
+
+std::vector<Interval> joined(std::vector<Interval> all) {
+  std::ranges::sort(all, {}, &Interval::lo);
+  std::vector<Interval> out;
+  for (const Interval& i : all) {
+    if (!out.empty() && i.lo <= out.back().hi)
+      out.back().hi = std::max(out.back().hi, i.hi);
+    else
+      out.push_back(i);
+  }
+  return out;
+}
+
+/// Boxes without an element in common: everything that the access names.
+std::vector<Box> boxes_of(const Workload& w, const Operator& op, const Access& a) {
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  std::vector<Box> boxes = {footprint(w, op, a, whole)};
+  for (int d = 0; d < boxes.front().rank(); ++d) {
+    const Affine& index = a.index[static_cast<std::size_t>(d)];
+    if (index.gathered >= 0 || index.terms.size() < 2) continue;
+    std::vector<std::pair<std::int64_t, std::int64_t>> terms;
+    for (const Term& t : index.terms) terms.emplace_back(t.coefficient, w.loop(t.loop).extent);
+    const std::int64_t size = w.tensor(a.tensor).shape[static_cast<std::size_t>(d)];
+    const auto parts = intervals_read(index.offset, std::move(terms), size);
+    std::vector<Box> cut;
+    for (const Box& b : boxes)
+      for (const Interval& i : parts) {
+        cut.push_back(b);
+        cut.back()[d] = i;
+      }
+    if (cut.size() > kMostIntervals) continue;
+    boxes = std::move(cut);
+  }
+  return boxes;
+}
+
 }  // namespace
 
+std::vector<Interval> intervals_read(std::int64_t offset,
+                                     std::vector<std::pair<std::int64_t, std::int64_t>> terms,
+                                     std::int64_t size) {
+  const auto clipped = [size](Interval i) {
+    return Interval{std::clamp<std::int64_t>(i.lo, 0, size),
+                    std::clamp<std::int64_t>(i.hi, 0, size)};
+  };
+  Interval around{offset, offset + 1};
+  for (auto& [step, extent] : terms) {
+    if (step < 0) {  // backwards is forwards from the other end
+      offset += step * (extent - 1);
+      around.lo += step * (extent - 1);
+      step = -step;
+    } else {
+      around.hi += step * (extent - 1);
+    }
+  }
+  std::ranges::sort(terms);
+  std::vector<Interval> all = {{offset, offset + 1}};
+  for (const auto& [step, extent] : terms) {
+    std::vector<Interval> next;
+    for (const Interval& i : all) {
+      if (step <= i.hi - i.lo) {
+        next.push_back({i.lo, i.hi + step * (extent - 1)});
+        continue;
+      }
+      if (extent > static_cast<std::int64_t>(kMostIntervals)) return {clipped(around)};
+      for (std::int64_t n = 0; n < extent; ++n) next.push_back({i.lo + step * n, i.hi + step * n});
+    }
+    all = joined(std::move(next));
+    if (all.size() > kMostIntervals) return {clipped(around)};
+  }
+  for (Interval& i : all) i = clipped(i);
+  std::erase_if(all, [](const Interval& i) { return i.empty(); });
+  return all;
+}
+
 Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
+  if (!is_gather(a)) {
+    Elements touched;
+    for (const Box& b : boxes_of(w, op, a)) {
+      Elements n(1);
+      for (int d = 0; d < b.rank(); ++d) n = n * b[d].size();
+      touched += n;
+    }
+    return bytes_of(touched, w.tensor(a.tensor).dtype);
+  }
   std::vector<Interval> whole;
   for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
   const Box box = footprint(w, op, a, whole);
@@ -42,7 +127,6 @@ Bytes bytes_read(const Workload& w, const Operator& op, const Access& a) {
   }
   for (int l : gather_loops(op, a))
     points = points * w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
-  if (!is_gather(a)) return bytes_of(touched, w.tensor(a.tensor).dtype);
   Access by = a;  // its gathered dimensions alone
   std::erase_if(by.index, [](const Affine& f) { return f.gathered < 0; });
   double lookups = 1;
@@ -59,16 +143,14 @@ Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
   Bytes gathered;
   for (OpId id : ops) {
     const Operator& op = w.op(id);
-    std::vector<Interval> whole;
-    for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
     for (const Access& a : op.inputs) {
       if (a.tensor != t) continue;
       if (is_gather(a)) {
         gathered = std::max(gathered, bytes_read(w, op, a));
         continue;
       }
-      const Box box = footprint(w, op, a, whole);
-      if (std::ranges::find(boxes, box) == boxes.end()) boxes.push_back(box);
+      for (const Box& box : boxes_of(w, op, a))
+        if (std::ranges::find(boxes, box) == boxes.end()) boxes.push_back(box);
     }
   }
   return std::max(gathered, bytes_of(Elements(union_of(std::move(boxes), 0)), w.tensor(t).dtype));

@@ -124,10 +124,16 @@ class TreeWalk {
     Placed p{.op = op};
     p.units = s.digits;
     const auto& loops = w_.op(op).loops;
-    int last = -1;  // without units: of the results' last loop
-    if (!bound_)
-      for (const Affine& i : w_.op(op).outputs.front().target.index)
-        if (const auto l = i.plain_loop()) last = static_cast<int>(l->index());
+    // Without units lanes go along the results' last loop or, where blocks leave none of it, along
+    // a sum's.
+    int last = -1;
+    const auto along = [&](LoopId l) {
+      if (!bound_ && s.range[l.index()] > 1) last = static_cast<int>(l.index());
+    };
+    for (const Affine& i : w_.op(op).outputs.front().target.index)
+      if (const auto l = i.plain_loop()) along(*l);
+    if (last < 0)
+      for (LoopId l : loops) along(l);
     for (LoopId l : loops) {
       const std::int64_t range = s.range[l.index()];
       const auto id = static_cast<int>(l.index());

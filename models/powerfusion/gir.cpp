@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/format.h"
+#include "core/workload/bytes_read.h"
 
 namespace tilewright::powerfusion {
 namespace {
@@ -36,6 +37,30 @@ std::vector<std::pair<std::int64_t, std::int64_t>> spread_of(const Gir& g, const
     if (distance != 0) out.emplace_back(std::abs(distance), d.count);
   }
   std::ranges::sort(out);
+  return out;
+}
+
+/// A base's terms as coefficient and extent: all digits of a loop as that loop, where they are in
+/// it as they make it up.
+std::vector<std::pair<std::int64_t, std::int64_t>> loops_of(const Gir& g, const UnitMap& units,
+                                                            const Base& b) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> out;
+  std::set<int> whole;
+  for (const BaseTerm& t : b.terms) {
+    const Digit& d = units[static_cast<std::size_t>(t.digit)];
+    const std::int64_t each = t.coefficient / d.step;
+    const auto in_step = [&](std::size_t i) {
+      const auto term = std::ranges::find(b.terms, static_cast<int>(i), &BaseTerm::digit);
+      return term != b.terms.end() && term->coefficient == each * units[i].step;
+    };
+    bool all = true;
+    for (std::size_t i = 0; i < units.size(); ++i)
+      all = all && (units[i].loop != d.loop || in_step(i));
+    if (!all)
+      out.emplace_back(t.coefficient, d.count);
+    else if (whole.insert(d.loop).second)
+      out.emplace_back(each, g.loops[static_cast<std::size_t>(d.loop)].extent);
+  }
   return out;
 }
 
@@ -73,14 +98,14 @@ double elements_of(const Gir& g, const Slice& s) {
   const Tensor& t = g.tensors[static_cast<std::size_t>(s.tensor)];
   double n = 1;
   for (std::size_t dim = 0; dim < s.base.size(); ++dim) {
-    const auto size = static_cast<double>(t.shape[dim]);
-    double span = 1, points = 1;
-    for (const BaseTerm& term : s.base[dim].terms) {
-      const auto count = static_cast<double>(units[static_cast<std::size_t>(term.digit)].count);
-      span += static_cast<double>(std::abs(term.coefficient)) * (count - 1);
-      points *= count;
-    }
-    n *= s.base[dim].looked_up ? size : std::min({span, points, size});
+    const Base& b = s.base[dim];
+    double points = 1;
+    for (const BaseTerm& term : b.terms)
+      points *= static_cast<double>(units[static_cast<std::size_t>(term.digit)].count);
+    double read = 0;
+    for (const Interval& i : intervals_read(b.offset, loops_of(g, units, b), t.shape[dim]))
+      read += static_cast<double>(i.size());
+    n *= b.looked_up ? static_cast<double>(t.shape[dim]) : std::min(read, points);
   }
   return n;
 }

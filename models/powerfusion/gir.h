@@ -108,8 +108,9 @@ struct Gir {
 std::int64_t stride_of(const Tensor& t, std::size_t dimension);
 /// Of the lanes and items of a warp.
 SlicePattern pattern_of(const Gir& g, const Slice& s);
-/// Distinct elements that the lanes and items of all units and trips name, tensor bounds left aside
-/// where the base is affine; a looked-up dimension counts whole.
+/// Distinct elements of the tensor that the lanes and items of all units and trips name; of more
+/// than 8 far parts along a dimension what lies between them, too. A looked-up dimension counts
+/// whole.
 double elements_of(const Gir& g, const Slice& s);
 
 /// A line a declaration and a gOperator:

@@ -5,6 +5,7 @@
 
 #include "core/base/format.h"
 #include "core/plan/schedule.h"
+#include "models/powerfusion/cores.h"
 
 namespace tilewright::powerfusion {
 namespace {
@@ -36,6 +37,7 @@ Price shown(const Question& q, const Graph& g, std::span<const Operators> kernel
       {"notes",
        "every tensor crosses once for each part of a kernel that reads it; a library's kernels "
        "take their arithmetic or their bytes, whichever is longer"}};
+  if (const auto assumed = assumed_of(*q.machine)) out.detail["assumed"] = *assumed;
   return out;
 }
 
@@ -64,9 +66,11 @@ ordered_json kernels_json(const Planned& p) {
       one["warps"] = s.threads / kLanes;
       one["templates"] = ordered_json::array();
       for (const stitching::Stitched& part : s.parts)
-        one["templates"].push_back({{"rows_of", stitching::name_of(part.groups.front().scheme)},
-                                    {"width", kLanes * part.vector},
-                                    {"blocks", part.blocks}});
+        one["templates"].push_back(
+            {{"rows_of", part.groups.empty() ? std::string_view("core")
+                                             : stitching::name_of(part.groups.front().scheme)},
+             {"width", kLanes * part.vector},
+             {"blocks", part.blocks}});
       const std::string& why = p.written.unbound[k];
       one["without_units"] = why.empty() ? ordered_json(nullptr) : ordered_json(why);
     }
@@ -96,7 +100,7 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   const auto p = std::make_shared<const Planned>(std::move(planned_now).value());
   Proposal out;
   out.plan = p->written.plan;
-  out.level = q.machine->default_level();
+  out.level = is_cores(p->device) ? vector_level(*q.machine) : q.machine->default_level();
   out.rewrites = p->rewrites;
   const std::vector<Operators> parts = stitching::parts_of(p->price);
   out.price = shown(q, *p->graph, parts, p->total_seconds(), settings);
@@ -105,25 +109,26 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   out.detail = out.price.detail;
   add_plan(out.detail, *p);
   out.detail["programs"] = kernels_json(*p);
-  out.choices = [p](std::size_t k) {
-    std::vector<KernelChoice> choices;
-    for (stitching::WrittenKernel& one :
-         stitching::kernel_choices(*p->graph, p->device, p->price, k, p->options.kernels())) {
-      one.kernel.name = p->written.plan.kernels[k].name;
-      choices.push_back({.kernel = std::move(one.kernel),
-                         .seconds = one.seconds > 0 ? std::optional(one.seconds) : std::nullopt,
-                         .note = std::move(one.without_units)});
-    }
-    return choices;
-  };
+  if (!is_cores(p->device))
+    out.choices = [p](std::size_t k) {
+      std::vector<KernelChoice> choices;
+      for (stitching::WrittenKernel& one :
+           stitching::kernel_choices(*p->graph, p->device, p->price, k, p->options.kernels())) {
+        one.kernel.name = p->written.plan.kernels[k].name;
+        choices.push_back({.kernel = std::move(one.kernel),
+                           .seconds = one.seconds > 0 ? std::optional(one.seconds) : std::nullopt,
+                           .note = std::move(one.without_units)});
+      }
+      return choices;
+    };
   return out;
 }
 
 Result<Price> price(const Question& q, const Plan& plan, const Settings& settings) {
-  Options o = options_of(settings);
-  const Result<Device> device = stitching::device_of(*q.machine);
-  if (!device) return Reason{device.reason()};
-  const Result<Graph> graph = Graph::create(q.workload, ridge_of(*device, o));
+  const auto units = units_of(*q.machine, options_of(settings));
+  if (!units) return Reason{units.reason()};
+  const auto& [device, o] = *units;
+  const Result<Graph> graph = Graph::create(q.workload, ridge_of(device, o));
   if (!graph) return Reason{graph.reason()};
   const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
   if (!schedule) return Reason{schedule.reason()};
@@ -134,14 +139,15 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings& setting
     const bool products = std::ranges::any_of(
         kernels[k], [&](int v) { return graph->vertex(v).kind == stitching::Kind::product; });
     if (products) {
-      for (int v : kernels[k]) seconds += library_seconds(*graph, v, *device, o);
+      for (int v : kernels[k]) seconds += library_seconds(*graph, v, device, o);
       continue;
     }
     Result<double> tree = Reason{"a pack"};
     if (plan.kernels[k].tree.kind != Node::Kind::pack)
-      tree = tree_seconds(*graph, *device, o, *schedule, k, plan.kernels[k]);
+      tree = tree_seconds(*graph, device, o, *schedule, k, plan.kernels[k]);
+    if (!tree && is_cores(device)) return Reason{tree.reason()};
     if (!tree) {
-      const auto best = stitching::stitch(*graph, *device, kernels[k], o.kernels());
+      const auto best = stitching::stitch(*graph, device, kernels[k], o.kernels());
       if (!best) return Reason{best.reason()};
       tree = best->seconds;
     }
@@ -178,9 +184,11 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings& settin
   const Traffic traffic =
       stitching::traffic_of(*q.machine, *p->graph, stitching::parts_of(p->price));
   out.detail["volume_bytes"] = bytes_of(traffic);
-  std::vector<Operators> alone;
-  for (int v = 0; v < p->graph->size(); ++v) alone.push_back({v});
-  out.detail["unfused_bytes"] = bytes_of(stitching::traffic_of(*q.machine, *p->graph, alone));
+  std::vector<Operators> alone;  // as the workload was named
+  const Result<Graph> named = Graph::create(q.workload, ridge_of(p->device, o));
+  const Graph& before = named ? *named : *p->graph;
+  for (int v = 0; v < before.size(); ++v) alone.push_back({v});
+  out.detail["unfused_bytes"] = bytes_of(stitching::traffic_of(*q.machine, before, alone));
   out.detail["compulsory_bytes"] = q.workload->compulsory_bytes().value;
   ordered_json kernels = kernels_json(*p);
   for (std::size_t k = 0; k < p->kernels(); ++k) {
@@ -207,6 +215,8 @@ Model model() {
       .assumptions =
           {"the parallel unit is a warp",
            "the paper prints no formula of its performance model: ours is said by --price-by",
+           "on a machine that is no GPU it is a core, a kernel is loops, and prices are of moves "
+           "and bytes",
            "bytes are from home: a tensor counts once a kernel that reads it",
            "library kernels are our product kernels"},
       .options = option_specs(),

@@ -30,7 +30,10 @@ struct Planned {
   bool library(std::size_t kernel) const { return price.kernels[kernel].parts.empty(); }
   double total_seconds() const;
 };
-/// A Reason where the machine is no GPU with known instructions, or an operator has no kernel.
+/// What the machine's units are, and the options with the price that is made of what its file says.
+/// A Reason naming the field where that lacks what the price needs.
+Result<std::pair<Device, Options>> units_of(const Machine& m, Options o);
+/// A Reason where units_of() has one, or an operator has no kernel.
 Result<Planned> planned(const Question& q, const Options& o);
 
 /// The kernel's GIR, one a part, before rewriting.

@@ -12,7 +12,7 @@ std::optional<T> one_named(const std::array<const char*, N>& names, std::string_
   return {};
 }
 
-constexpr std::array kPrices = {"overlap", "parallel", "bytes"};
+constexpr std::array kPrices = {"auto", "overlap", "parallel", "bytes"};
 constexpr std::array kSearches = {"auto", "exhaustive", "bound", "beam"};
 constexpr std::array kLibraries = {"ridge", "type", "none"};
 constexpr std::array kScopeTests = {"units", "printed"};
@@ -85,10 +85,11 @@ std::span<const OptionSpec> option_specs() {
                 "section 6"),
       count_of("exact", 12, "10", "operators up to which the search of merges is exact"),
       count_of("width", 64, "8", "partial plans that the beam keeps"),
-      choice_of(
-          "price-by", kPrices,
-          "what a kernel takes: the longest of its resources, its moves and syncs, or its bytes",
-          "section 6", "parallel"),
+      choice_of("price-by", kPrices,
+                "what a kernel takes: the longest of its resources, its moves and syncs, or its "
+                "bytes; auto: its "
+                "resources where the machine's file has cycles of instructions, else its moves",
+                "section 6", "parallel"),
       number_of("kernel-us", "2", "microseconds of a launch (price-by parallel and bytes)",
                 "section 8.3"),
       choice_of("pack", std::array{"yes", "no"}, "whether independent operators share a kernel",

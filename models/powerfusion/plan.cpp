@@ -8,6 +8,7 @@
 #include "core/base/format.h"
 #include "core/lowering/gpu/thread_program.h"
 #include "core/plan/schedule.h"
+#include "models/powerfusion/cores.h"
 #include "models/powerfusion/model.h"
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/column_roots.h"
@@ -65,6 +66,10 @@ class Planner {
     split(all);
     Result<PlanPrice> price = priced(all);
     if (!price) return price;
+    if (is_cores(d_)) {
+      out.priced = static_cast<std::int64_t>(known_.size());
+      return price;
+    }
     if (const auto joined = stitching::joined(g_, d_, kernels_, *price, known_)) {
       Result<PlanPrice> better = priced(*joined);
       if (better && seconds_of(*better) < seconds_of(*price)) price = std::move(better);
@@ -94,6 +99,7 @@ class Planner {
   Result<StitchedKernel> made(const Operators& p) const {
     if (o_.price == PriceBy::overlap) return stitching::stitch(g_, d_, p, kernels_);
     const auto bytes = static_cast<double>(stitching::compulsory_of(g_, p).value);
+    if (is_cores(d_)) return made_on_cores(p, bytes);
     std::optional<StitchedKernel> best;
     for (StitchedKernel& k : stitching::ranked(g_, d_, p, kernels_)) {
       std::vector<Gir> girs;
@@ -107,6 +113,17 @@ class Planner {
     if (best) return *std::move(best);
     Result<StitchedKernel> last = stitching::stitch(g_, d_, p, kernels_);
     return last;
+  }
+
+  Result<StitchedKernel> made_on_cores(const Operators& p, double bytes) const {
+    Result<StitchedKernel> k = on_cores(g_, d_, p, kernels_.most_operators);
+    if (!k) return k;
+    std::vector<Gir> girs;
+    if (o_.price == PriceBy::parallel)
+      for (Gir& gir : powerfusion::gir_of(g_.workload(), core_kernel(g_, d_, *k, "k"), 1))
+        girs.push_back(optimised(std::move(gir), o_.rewriting));
+    k.value().seconds = gir_seconds(girs, d_, o_, bytes);
+    return k;
   }
 
   Result<PlanPrice> priced(const std::vector<Operators>& all) {
@@ -147,7 +164,8 @@ class Planner {
       parts[find(v)].push_back(v);
       all.push_back(v);
     }
-    if (o_.pack && std::cmp_less_equal(all.size(), o_.exact) && !all.empty()) return {all};
+    if (o_.pack && !is_cores(d_) && std::cmp_less_equal(all.size(), o_.exact) && !all.empty())
+      return {all};
     std::vector<Operators> out;
     for (auto& [first, part] : parts) out.push_back(std::move(part));
     return out;
@@ -188,7 +206,7 @@ class Planner {
     }
     const double full = kThreadsToFill * static_cast<double>(d_.sms);
     const double least = least_seconds(g_, d_, o_, p);
-    const double launch = d_.launch / d_.clock_hz;
+    const double launch = launch_seconds(d_, o_);
     return at->second = launch + (least - std::min(least, launch)) / std::min(1.0, threads / full);
   }
 
@@ -281,24 +299,44 @@ double Planned::total_seconds() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
-Result<Planned> planned(const Question& q, const Options& o) {
+Result<std::pair<Device, Options>> units_of(const Machine& m, Options o) {
+  const Result<Device> gpu = stitching::device_of(m);
+  if (o.price == PriceBy::automatic) o.price = gpu ? PriceBy::overlap : PriceBy::parallel;
+  if (gpu) return std::pair(*gpu, o);
+  if (m.kind == "gpu") return Reason{gpu.reason()};
+  if (o.price == PriceBy::overlap)
+    return Reason{formatted(
+        "--price-by: overlap needs units.cycles of a GPU's instructions, which {} does not give; "
+        "accepted: auto, parallel, bytes",
+        m.name)};
+  Result<Device> cores = cores_of(m);
+  if (!cores) return Reason{cores.reason()};
+  return std::pair(std::move(cores).value(), o);
+}
+
+Result<Planned> planned(const Question& q, const Options& asked) {
   const auto start = std::chrono::steady_clock::now();
-  const Result<Device> device = stitching::device_of(*q.machine);
-  if (!device) return Reason{device.reason()};
-  Result<Planned> best = planned_as_is(q.workload, *device, o);
+  const auto units = units_of(*q.machine, asked);
+  if (!units) return Reason{units.reason()};
+  const auto& [device, o] = *units;
+  Result<Planned> best = planned_as_is(q.workload, device, o);
   const auto priced = [](const Planned& p) {
     return stitching::Priced{*p.graph, p.device, p.price};
   };
   if (o.duplicate)
     for (stitching::Composition& c : stitching::compositions(*q.workload)) {
-      Result<Planned> other = planned_as_is(c.workload, *device, o);
+      Result<Planned> other = planned_as_is(c.workload, device, o);
       if (!other || (best && !stitching::is_better(priced(*other), priced(*best)))) continue;
       other.value().rewrites = std::move(c.rewrites);
       best = std::move(other);
     }
   if (!best) return best;
   Planned& p = best.value();
-  p.written = stitching::write_plan(*p.graph, p.device, p.price, q.machine);
+  if (is_cores(p.device))
+    p.written = {.plan = cores_plan(*p.graph, p.device, p.price),
+                 .unbound = std::vector<std::string>(p.kernels())};
+  else
+    p.written = stitching::write_plan(*p.graph, p.device, p.price, q.machine);
   for (std::size_t k = 0; k < p.kernels(); ++k)
     p.written.plan.kernels[k].name = formatted("power{}", k + 1);
   p.search_seconds =
@@ -315,6 +353,13 @@ Result<double> tree_seconds(const Graph& g, const Device& d, const Options& o,
   Plan one;
   one.kernels.push_back(written);
   const Operators ops = stitching::patterns_of(g, one).front();
+  if (is_cores(d)) {
+    std::vector<Gir> girs;
+    if (o.price == PriceBy::parallel)
+      for (Gir& gir : gir_of(g.workload(), written, 1))
+        girs.push_back(optimised(std::move(gir), o.rewriting));
+    return gir_seconds(girs, d, o, static_cast<double>(stitching::compulsory_of(g, ops).value));
+  }
   const auto program = lowering::lower(schedule, static_cast<int>(kernel));
   if (!program) return Reason{program.reason()};
   const auto parts = stitching::components_of(g, ops, 64);

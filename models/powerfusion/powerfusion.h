@@ -27,8 +27,9 @@ using Operators = stitching::Pattern;
 
 /// What a kernel's GIR takes: by resources that work at the same time (models/stitching/overlap.h);
 /// by the bytes of its moves at each tier's bandwidth, how well they lie and how many are under
-/// way, and by its syncs; by bytes alone. The paper has a model and prints no formula.
-enum class PriceBy : std::uint8_t { overlap, parallel, bytes };
+/// way, and by its syncs; by bytes alone. The paper has a model and prints no formula. automatic:
+/// overlap where the machine's file has cycles of instructions, else parallel.
+enum class PriceBy : std::uint8_t { automatic, overlap, parallel, bytes };
 enum class Search : std::uint8_t { automatic, exhaustive, bound, beam };
 enum class Library : std::uint8_t { ridge, type, none };
 std::optional<PriceBy> price_by_from_name(std::string_view name);
@@ -45,7 +46,7 @@ struct Options {
   Search search = Search::automatic;
   int exact = 10;  ///< operators up to which the search is exact (Search::automatic)
   int beam = 8;
-  PriceBy price = PriceBy::overlap;
+  PriceBy price = PriceBy::automatic;
   double launch_us = 2;  ///< of a kernel, PriceBy::parallel and bytes
   bool pack = true;      ///< independent operators in one kernel
 
@@ -64,6 +65,8 @@ double ridge_of(const Device& d, const Options& o);
 double parallel_seconds(const Gir& g, const Device& d);
 /// A kernel's by `o.price`, launch included. `bytes`: that it moves at least.
 double gir_seconds(std::span<const Gir> parts, const Device& d, const Options& o, double bytes);
+/// Of a kernel's launch.
+double launch_seconds(const Device& d, const Options& o);
 /// A compute-bound operator's kernel: the longer of arithmetic and bytes, and a launch. 0 where the
 /// machine's file gives no rates.
 double library_seconds(const Graph& g, int vertex, const Device& d, const Options& o);

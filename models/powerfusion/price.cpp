@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/powerfusion/powerfusion.h"
+#include "models/powerfusion/cores.h"
 
 namespace tilewright::powerfusion {
 namespace {
@@ -97,8 +97,12 @@ double gir_seconds(std::span<const Gir> parts, const Device& d, const Options& o
   const double floor = bytes / d.dram_bytes_per_second;
   double sum = 0;
   if (o.price == PriceBy::parallel)
-    for (const Gir& g : parts) sum += parallel_seconds(g, d);
+    for (const Gir& g : parts) sum += is_cores(d) ? cores_seconds(g, d) : parallel_seconds(g, d);
   return 1e-6 * o.launch_us + std::max(floor, sum);
+}
+
+double launch_seconds(const Device& d, const Options& o) {
+  return o.price == PriceBy::overlap ? d.launch / d.clock_hz : 1e-6 * o.launch_us;
 }
 
 double library_seconds(const Graph& g, int vertex, const Device& d, const Options& o) {
@@ -108,7 +112,7 @@ double library_seconds(const Graph& g, int vertex, const Device& d, const Option
                        static_cast<double>(w.op(id).outputs.size());
   const Operators one = {vertex};
   const auto bytes = static_cast<double>(stitching::compulsory_of(g, one).value);
-  const double launch = o.price == PriceBy::overlap ? d.launch / d.clock_hz : 1e-6 * o.launch_us;
+  const double launch = launch_seconds(d, o);
   const double arithmetic = d.f32_flops_per_second > 0 ? flops / d.f32_flops_per_second : 0;
   return launch + std::max(arithmetic, bytes / d.dram_bytes_per_second);
 }

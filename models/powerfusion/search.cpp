@@ -187,8 +187,7 @@ double least_seconds(const Graph& g, const Device& d, const Options& o, const Op
         bytes += static_cast<double>(w.tensor(out.target.tensor).bytes().value);
   }
   for (TensorId t : reads) bytes += static_cast<double>(bytes_read(w, t, ops).value);
-  const double launch = o.price == PriceBy::overlap ? d.launch / d.clock_hz : 1e-6 * o.launch_us;
-  return launch + bytes / d.dram_bytes_per_second;
+  return launch_seconds(d, o) + bytes / d.dram_bytes_per_second;
 }
 
 }  // namespace tilewright::powerfusion

@@ -353,8 +353,8 @@ TEST(Command, ExplainsInTextWithEveryModelThatExplains) {
     EXPECT_GE(std::count(said.out.begin(), said.out.end(), '\n'), 5) << name << ": " << said.out;
   }
   EXPECT_GE(explained, 8);
-  const auto said =
-      tilewright_command({"explain", "shuffle-unit", "-m", "h200", "--model", "powerfusion"});
+  const auto said = tilewright_command(
+      {"explain", "shuffle-unit", "-m", "h200", "--model", "powerfusion", "--duplicate", "no"});
   EXPECT_THAT(said.out, HasSubstr("16 gOperators before, 11 after"));
   EXPECT_THAT(
       said.out,

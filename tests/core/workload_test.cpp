@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -9,7 +10,9 @@
 #include <set>
 
 #include "core/base/format.h"
+#include "core/workload/bytes_read.h"
 #include "core/workload/operator_graph.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
 
 namespace tilewright {
@@ -193,7 +196,8 @@ TEST(Workload, CompulsoryCountsOnlyWhatIsNeeded) {
   }
 }
 
-/// Slices of one tensor add up; what cannot be said as a product of sets is counted short, never long.
+/// Slices of one tensor add up; what cannot be said as a product of sets is counted short, never
+/// long.
 TEST(Workload, CompulsoryUnitesSlices) {
   const auto bound_and_truth = [](const std::string& loops, const Lines& operators) {
     std::string text = "name: t\ndtype: f32\nloops: {" + loops + "}\noperators:\n";
@@ -249,7 +253,8 @@ operators:
   - y[i] = a[i] + b[i]
   - b[i] = x[i] * 2
   - a[i] = x[i] + 1
-)", "t");
+)",
+                                        "t");
   std::vector<std::string> names;
   for (OpId id : w.topological_order()) names.push_back(w.op(id).name);
   EXPECT_EQ(names, (std::vector<std::string>{"b", "a", "y"}));
@@ -284,93 +289,95 @@ TEST(Workload, RefusesBadSpecs) {
       {"loops.k: 0 is no extent", [](WorkloadSpec& s) { s.loops[2].extent = 0; }},
       {"loops.k: -3 is no extent", [](WorkloadSpec& s) { s.loops[2].extent = -3; }},
       {"tensors.B: 0 is no extent", [](WorkloadSpec& s) { s.tensors[1].shape[0] = 0; }},
-      {"tensors.B: has more bytes", [](WorkloadSpec& s) {
+      {"tensors.B: has more bytes",
+       [](WorkloadSpec& s) {
          s.tensors[1].shape = {std::int64_t{1} << 31, std::int64_t{1} << 31};
        }},
       {"tensors.B: 9 dimensions", [](WorkloadSpec& s) { s.tensors[1].shape.assign(9, 1); }},
-      {"operators.gemm: B is indexed by 2 indices but has 1", [](WorkloadSpec& s) {
-         s.tensors[1].shape = {7};
-       }},
-      {"operators.gemm: 7 is no tensor", [](WorkloadSpec& s) {
-         s.operators[0].inputs[0].tensor = TensorId(7);
-       }},
-      {"operators.gemm: -1 is no loop", [](WorkloadSpec& s) {
-         s.operators[0].inputs[0].index[0].terms[0].loop = LoopId();
-       }},
-      {"operators.gemm: 4 is no position", [](WorkloadSpec& s) {
-         s.operators[0].outputs[0].value.args[0].input = 4;
-       }},
-      {"operators.gemm: frobnicate is no function", [](WorkloadSpec& s) {
-         s.operators[0].outputs[0].value.function = "frobnicate";
-       }},
-      {"operators.gemm: mul is called with 1 arguments", [](WorkloadSpec& s) {
-         s.operators[0].outputs[0].value.args.pop_back();
-       }},
-      {"operators.gemm: nan is no constant", [](WorkloadSpec& s) {
+      {"operators.gemm: B is indexed by 2 indices but has 1",
+       [](WorkloadSpec& s) { s.tensors[1].shape = {7}; }},
+      {"operators.gemm: 7 is no tensor",
+       [](WorkloadSpec& s) { s.operators[0].inputs[0].tensor = TensorId(7); }},
+      {"operators.gemm: -1 is no loop",
+       [](WorkloadSpec& s) { s.operators[0].inputs[0].index[0].terms[0].loop = LoopId(); }},
+      {"operators.gemm: 4 is no position",
+       [](WorkloadSpec& s) { s.operators[0].outputs[0].value.args[0].input = 4; }},
+      {"operators.gemm: frobnicate is no function",
+       [](WorkloadSpec& s) { s.operators[0].outputs[0].value.function = "frobnicate"; }},
+      {"operators.gemm: mul is called with 1 arguments",
+       [](WorkloadSpec& s) { s.operators[0].outputs[0].value.args.pop_back(); }},
+      {"operators.gemm: nan is no constant",
+       [](WorkloadSpec& s) {
          s.operators[0].outputs[0].value.args.pop_back();
          s.operators[0].outputs[0].value.args.push_back({.constant = std::nan("")});
        }},
-      {"operators.gemm: B is an input that no expression", [](WorkloadSpec& s) {
-         s.operators[0].outputs[0].value = input(0);
-       }},
+      {"operators.gemm: B is an input that no expression",
+       [](WorkloadSpec& s) { s.operators[0].outputs[0].value = input(0); }},
       {"operators.gemm: writes nothing", [](WorkloadSpec& s) { s.operators[0].outputs.clear(); }},
       {"operators: are missing", [](WorkloadSpec& s) { s.operators.clear(); }},
-      {"operators.gemm: k is reduced over by an assignment", [](WorkloadSpec& s) {
-         s.operators[0].outputs[0].combine = Combine::assign;
-       }},
-      {"operators.gemm: C is written at an index that is no plain loop", [](WorkloadSpec& s) {
-         s.operators[0].outputs[0].target.index[0].offset = 1;
-       }},
-      {"operators.gemm: C is written at m in two dimensions", [](WorkloadSpec& s) {
+      {"operators.gemm: k is reduced over by an assignment",
+       [](WorkloadSpec& s) { s.operators[0].outputs[0].combine = Combine::assign; }},
+      {"operators.gemm: C is written at an index that is no plain loop",
+       [](WorkloadSpec& s) { s.operators[0].outputs[0].target.index[0].offset = 1; }},
+      {"operators.gemm: C is written at m in two dimensions",
+       [](WorkloadSpec& s) {
          s.operators[0].outputs[0].target.index[1].terms[0].loop = LoopId(0);
          s.tensors[2].shape[1] = 5;
        }},
       {"operators.gemm: C is written over [0,5) in dimension 0 of extent 6",
        [](WorkloadSpec& s) { s.tensors[2].shape[0] = 6; }},
-      {"operators.gemm: A is read over [90,95), all of it outside", [](WorkloadSpec& s) {
-         s.operators[0].inputs[0].index[0].offset = 90;
-       }},
-      {"operators.gemm: A has an index past 64 bits", [](WorkloadSpec& s) {
+      {"operators.gemm: A is read over [90,95), all of it outside",
+       [](WorkloadSpec& s) { s.operators[0].inputs[0].index[0].offset = 90; }},
+      {"operators.gemm: A has an index past 64 bits",
+       [](WorkloadSpec& s) {
          s.operators[0].inputs[0].index[0].terms[0].coefficient =
              std::numeric_limits<std::int64_t>::max();
        }},
-      {"operators.gemm: A has an index past 64 bits", [](WorkloadSpec& s) {
+      {"operators.gemm: A has an index past 64 bits",
+       [](WorkloadSpec& s) {
          s.operators[0].inputs[0].index[0].terms[0].coefficient = std::int64_t{1} << 62;
          s.loops[0].extent = s.tensors[0].shape[0] = s.tensors[2].shape[0] = 1;
        }},
-      {"operators.gemm: n is a loop that indexes none", [](WorkloadSpec& s) {
+      {"operators.gemm: n is a loop that indexes none",
+       [](WorkloadSpec& s) {
          s.operators[0].inputs.pop_back();
          s.operators[0].outputs[0].value = input(0);
          s.operators[0].outputs[0].target.index[1] = {};
          s.tensors[2].shape[1] = 1;
          s.operators[0].loops = {LoopId(0), LoopId(1), LoopId(2)};
        }},
-      {"loops.z: indexes no tensor", [](WorkloadSpec& s) { s.loops.push_back({"z", 3}); }},
-      {"tensors.Z: is used by no operator", [](WorkloadSpec& s) {
+      {"loops.z: indexes no tensor",
+       [](WorkloadSpec& s) {
+         s.loops.push_back({"z", 3});
+       }},
+      {"tensors.Z: is used by no operator",
+       [](WorkloadSpec& s) {
          s.tensors.push_back({"Z", {3}});
        }},
-      {"tensors.C: is written by operators gemm and again", [](WorkloadSpec& s) {
+      {"tensors.C: is written by operators gemm and again",
+       [](WorkloadSpec& s) {
          s.operators.push_back(s.operators[0]);
          s.operators[1].name = "again";
        }},
-      {"tensors.C: is written twice by operator gemm", [](WorkloadSpec& s) {
-         s.operators[0].outputs.push_back(s.operators[0].outputs[0]);
-       }},
+      {"tensors.C: is written twice by operator gemm",
+       [](WorkloadSpec& s) { s.operators[0].outputs.push_back(s.operators[0].outputs[0]); }},
       {"outputs: A is written by no operator", [](WorkloadSpec& s) { s.outputs = {TensorId(0)}; }},
-      {"outputs: C is listed twice", [](WorkloadSpec& s) {
+      {"outputs: C is listed twice",
+       [](WorkloadSpec& s) {
          s.outputs = {TensorId(2), TensorId(2)};
        }},
       {"outputs: 9 is no tensor", [](WorkloadSpec& s) { s.outputs = {TensorId(9)}; }},
-      {"operators: gemm form a cycle", [](WorkloadSpec& s) {
+      {"operators: gemm form a cycle",
+       [](WorkloadSpec& s) {
          s.operators[0].inputs[1] = access(2, {0, 1});
          s.tensors.erase(s.tensors.begin() + 1);
          s.operators[0].inputs[1].tensor = TensorId(1);
          s.operators[0].outputs[0].target.tensor = TensorId(1);
        }},
-      {"C is rescaled but the operator is not running", [](WorkloadSpec& s) {
-         s.operators[0].outputs[0].rescale = Expr{.constant = 2};
-       }},
-      {"C looks back at an output but the operator is not running", [](WorkloadSpec& s) {
+      {"C is rescaled but the operator is not running",
+       [](WorkloadSpec& s) { s.operators[0].outputs[0].rescale = Expr{.constant = 2}; }},
+      {"C looks back at an output but the operator is not running",
+       [](WorkloadSpec& s) {
          s.operators[0].inputs.clear();
          s.operators[0].outputs[0].value = {.kind = Expr::Kind::before, .input = 0};
        }},
@@ -398,8 +405,8 @@ TEST(Workload, RefusesTooManyLoopsAndTooDeepExpressions) {
   WorkloadSpec s{.loops = {}};
   Operator op{.name = "copy"};
   for (int i = 0; i < 13; ++i) s.loops.push_back({"l" + std::to_string(i), 2});
-  s.tensors = {{"X", std::vector<std::int64_t>(7, 2)}, {"Y", std::vector<std::int64_t>(6, 2)},
-               {"Z", {}}};
+  s.tensors = {
+      {"X", std::vector<std::int64_t>(7, 2)}, {"Y", std::vector<std::int64_t>(6, 2)}, {"Z", {}}};
   op.inputs = {access(0, {0, 1, 2, 3, 4, 5, 6}), access(1, {7, 8, 9, 10, 11, 12})};
   op.outputs = {{.target = {.tensor = TensorId(2)},
                  .value = call("mul", {input(0), input(1)}),
@@ -452,6 +459,52 @@ TEST(Expressions, FunctionsAreWhatTheyAreCalled) {
   EXPECT_EQ(find_expr_function("system"), nullptr);
   EXPECT_EQ(identity_of(Combine::product), 1.0);
   EXPECT_EQ(identity_of(Combine::max), -std::numeric_limits<double>::infinity());
+}
+
+/// Intervals hold every element that is named and, where they are few, no other.
+TEST(IntervalsRead, AreThoseOfEveryIteration) {
+  int gaps = 0;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const auto pick = [&](std::int64_t low, std::int64_t high) {
+      return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+    };
+    std::vector<std::pair<std::int64_t, std::int64_t>> terms;
+    for (std::int64_t n = pick(0, 3); n > 0; --n) terms.emplace_back(pick(-12, 12), pick(1, 5));
+    const std::int64_t offset = pick(-10, 30), size = pick(1, 40);
+    std::set<std::int64_t> named = {offset};
+    for (const auto& [step, extent] : terms) {
+      std::set<std::int64_t> next;
+      for (std::int64_t at : named)
+        for (std::int64_t i = 0; i < extent; ++i) next.insert(at + step * i);
+      named = std::move(next);
+    }
+    const std::int64_t around = *named.rbegin() - *named.begin() + 1;
+    std::erase_if(named, [&](std::int64_t at) { return at < 0 || at >= size; });
+    std::set<std::int64_t> held;
+    std::int64_t before = -1;
+    const auto all = intervals_read(offset, terms, size);
+    for (const Interval& i : all) {
+      EXPECT_GE(i.lo, before);
+      before = i.hi + 1;  // apart
+      for (std::int64_t at = i.lo; at < i.hi; ++at) held.insert(at);
+    }
+    EXPECT_TRUE(std::ranges::includes(held, named));
+    if (all.size() > 1) {
+      EXPECT_EQ(held, named);
+      ++gaps;
+    }
+    EXPECT_LE(static_cast<std::int64_t>(held.size()), around);
+  }
+  EXPECT_GT(gaps, 50);
+}
+
+/// What each half of a shuffled concatenation reads: half of both tensors, far apart.
+TEST(BytesRead, LeavesOutWhatLiesBetweenSlices) {
+  const Workload w = *apply("compose", named_workload("shuffle-unit"));
+  for (const Operator& op : w.operators())
+    for (const Access& a : op.inputs) EXPECT_EQ(bytes_read(w, op, a).value, 29 * 784 * 4);
 }
 
 }  // namespace

@@ -320,7 +320,8 @@ TEST(Rewriting, KeepsWhatIsComputedAndEndsWhereItIs) {
     ASSERT_EQ(optimised(done), done) << to_text(done);
     EXPECT_LE(dram_bytes(done), dram_bytes(g) * (1 + 1e-12));
     EXPECT_GE(dram_bytes(done), compulsory_bytes(done) * (1 - 1e-12)) << to_text(done);
-    EXPECT_GE(compulsory_bytes(done), compulsory_bytes(g) * (1 - 1e-12))
+    // Less may have to be read than before: what a slice drops, nobody loads any more.
+    EXPECT_LE(compulsory_bytes(done), compulsory_bytes(g) * (1 + 1e-12))
         << to_text(g) << to_text(done);
     ASSERT_EQ(computed(done), computed(g)) << to_text(g) << to_text(done);
     before += dram_bytes(g);

@@ -225,11 +225,11 @@ bool Lowering::covers(const Value& v, const Use& use) const {
   const Access& a = workload_.op(id).inputs[static_cast<std::size_t>(use.input)];
   Point at = *facts_[v.producer.index()].at;
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
-  // What a block has one value of moves where it reads, and nothing within it.
+  // What a block has one value of moves where it reads, and nothing within it. What it reads
+  // outside of the tensor is zero in each thread by itself.
   const auto of_block = [&](LoopId loop) {
     const Span& r = at.ranges[slot(id, static_cast<std::size_t>(workload_.local_index(id, loop)))];
-    return r.most == 1 && !can_leave(workload_, workload_.op(id), a) &&
-           std::ranges::all_of(r.lo.terms, [&](const auto& term) {
+    return r.most == 1 && std::ranges::all_of(r.lo.terms, [&](const auto& term) {
              return index(term.first).kind == ProgramIndex::Kind::block;
            });
   };

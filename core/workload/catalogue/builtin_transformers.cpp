@@ -128,13 +128,18 @@ RawWorkload vit_b16(const Values& v) {
 
 /// One token each of a batch after `past` of them, whose keys and values are inputs; outside of a
 /// tensor there are zeros, so a sum of two tensors, one of them shifted, is their concatenation.
+/// Queries, keys and values are one product, as GPT-2's own code has it: 3 * heads heads `g`, of
+/// which the first are the queries'.
 RawWorkload gpt2(const Values& v) {
   demand_shares("hidden", v["hidden"], v["heads"], "heads");
   const std::int64_t size = v["hidden"] / v["heads"];
   const std::string past = std::to_string(v["past"]);
+  const std::string k_at = "h+" + std::to_string(v["heads"]);
+  const std::string v_at = "h+" + std::to_string(2 * v["heads"]);
   Layers n(v.dtype);
   n.rows = "b";
   n.d.loop("b", v["batch"]).loop("l", v["past"] + 1).loop("h", v["heads"]).loop("e", size);
+  n.d.loop("g", 3 * v["heads"]);
   n.d.loop("v", size).loop("d", v["hidden"]).loop("f", v["mlp"]).loop("k", v["vocabulary"]);
   n.d.tensor("words", "k,d").weights("words", v["hidden"]).type("ids", DType::i32);
   n.d.tensor("places", "1024,d");
@@ -144,14 +149,13 @@ RawWorkload gpt2(const Values& v) {
     n.number = std::to_string(layer);
     n.d.tensor(n.named("pastK_"), "b,h," + past + ",e")
         .tensor(n.named("pastV_"), "b,h," + past + ",v");
+    n.d.tensor(n.named("QKV_"), "b,g,e").tensor(n.named("bqkv_"), "g,e");
     n.d.tensor(n.named("Kb_"), "b,h,1,e").tensor(n.named("Vb_"), "b,h,1,v");
     n.normalise("", before, "N_", "d", v["hidden"]);
-    n.op("q_: Q_[b,h,e] += N_[b,d] * Wq_[d,h,e]");
-    n.op("k_: K_[b,h,e] += N_[b,d] * Wk_[d,h,e]");
-    n.op("v_: V_[b,h,v] += N_[b,d] * Wv_[d,h,v]");
-    n.op("qb_: Qb_[b,h,e] = Q_[b,h,e] + bq_[h,e]");
-    n.op("kb_: Kb_[b,h,0,e] = K_[b,h,e] + bk_[h,e]");
-    n.op("vb_: Vb_[b,h,0,v] = V_[b,h,v] + bv_[h,v]");
+    n.op("qkv_: QKV_[b,g,e] += N_[b,d] * Wqkv_[d,g,e]");
+    n.op("qb_: Qb_[b,h,e] = QKV_[b,h,e] + bqkv_[h,e]");
+    n.op("kb_: Kb_[b,h,0,e] = QKV_[b," + k_at + ",e] + bqkv_[" + k_at + ",e]");
+    n.op("vb_: Vb_[b,h,0,v] = QKV_[b," + v_at + ",v] + bqkv_[" + v_at + ",v]");
     n.op("keys_: allK_[b,h,l,e] = pastK_[b,h,l,e] + Kb_[b,h,l-" + past + ",e]");
     n.op("values_: allV_[b,h,l,v] = pastV_[b,h,l,v] + Vb_[b,h,l-" + past + ",v]");
     n.op("qk_: S_[b,h,l] += Qb_[b,h,e] * allK_[b,h,l,e]");
@@ -160,7 +164,7 @@ RawWorkload gpt2(const Values& v) {
     n.op("pv_: A_[b,h,v] += P_[b,h,l] * allV_[b,h,l,v]");
     n.op("proj_: B_[b,d] += A_[b,h,v] * Wo_[h,v,d]");
     n.op("add_: C_[b,d] = B_[b,d] + bo_[d] + " + before + "[b,d]");
-    for (const char* w : {"Wq_", "Wk_", "Wv_", "Wo_"}) n.weights(w, v["hidden"]);
+    for (const char* w : {"Wqkv_", "Wo_"}) n.weights(w, v["hidden"]);
     n.feed_forward("X_", "d", "f", v["hidden"], v["mlp"], kGeluByTanh);
     n.d.output(n.named("allK_")).output(n.named("allV_"));
   }

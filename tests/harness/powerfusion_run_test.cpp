@@ -1,0 +1,63 @@
+// Do PowerFusion's kernels of loops compute what they should on CPUs and on the emulated NPU, and
+// what of an NPU's units cannot do them is said?
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "harness/verbs.h"
+
+namespace tilewright::harness {
+namespace {
+
+using ::testing::HasSubstr;
+
+const bool kAll = std::getenv("TILEWRIGHT_LONG") != nullptr;
+
+Answer ran(const std::string& workload, const char* machine, const char* target) {
+  const Request r{.subject = workload, .machine = machine, .model = "powerfusion"};
+  return run(r, {.target = target, .seconds = 0.0});
+}
+
+void expect_right(const std::string& workload, const char* machine, const char* target) {
+  SCOPED_TRACE(workload + " on " + machine);
+  const Answer a = ran(workload, machine, target);
+  EXPECT_TRUE(a.ok()) << a.json.value("reason", std::string());
+  EXPECT_TRUE(a.json.value("verified", false));
+}
+
+TEST(PowerFusionRun, LoopsOnACpu) {
+  // Each is a compilation: without TILEWRIGHT_LONG one of seven.
+  const char* types[] = {"f32", "f64", "bf16"};
+  int at = 0;
+  for (const char* workload :
+       {"layernorm:rows=30,cols=41", "softmax:rows=17,cols=70", "gelu:rows=9,cols=50",
+        "shuffle-unit:channels=10,size=35", "involution:size=8",
+        "se-module:size=7,channels=12,squeezed=3", "kv-attention:batch=3,past=9,heads=2,size=8",
+        "column-norm:rows=30,cols=17"})
+    for (int t = 0; t < 3; ++t)
+      if (kAll || at++ % 7 == 0)
+        expect_right(std::string(workload) + ",dtype=" + types[t], "epyc-zen5", "cpu");
+  for (int seed = 31; seed <= (kAll ? 60 : 33); ++seed)
+    expect_right("random-graph:rows=20,cols=37,vertices=" + std::to_string(3 + seed % 6) +
+                     ",seed=" + std::to_string(seed) + (seed % 3 == 0 ? ",indices=1" : ""),
+                 seed % 2 == 0 ? "epyc-zen5" : "host", "cpu");
+}
+
+TEST(PowerFusionRun, TheEmulatedNpuWhereItsUnitsCan) {
+  for (const char* workload : {"layernorm:rows=33,cols=70", "softmax:rows=64,cols=96",
+                               "gelu:rows=20,cols=48", "rmsnorm:rows=17,cols=35"})
+    for (const char* machine : {"ascend910", "ascend910b"})
+      expect_right(std::string(workload) + ",dtype=f16", machine, "npu");
+  for (const auto& [workload, why] :
+       {std::pair{"shuffle-unit:channels=10,size=48", "concat reads b through more than a loop"},
+        {"kv-attention:batch=3,past=15,heads=2,size=16", "qk uses Q at UB; its place is L0A"}}) {
+    const Answer a = ran(std::string(workload) + ",dtype=f16", "ascend910", "npu");
+    EXPECT_FALSE(a.ok());
+    EXPECT_THAT(a.json.value("reason", std::string()), HasSubstr(why));
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::harness
