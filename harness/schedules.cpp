@@ -4,6 +4,7 @@
 
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
+#include "core/plan/names.h"
 #include "harness/ask.h"
 #include "models/exact/exact.h"
 
@@ -233,6 +234,13 @@ std::optional<double> over_least(const Traffic& traffic, const Workload& w) {
   return done / least;
 }
 
+Bytes Alone::each_kernel_once() const {
+  Bytes sum;
+  for (const SameKernels& k : kernels)
+    sum += Bytes(k.tensor_bytes * static_cast<std::int64_t>(k.count));
+  return sum;
+}
+
 Bytes Alone::total() const {
   Bytes sum;
   for (const TrafficEntry& e : exact.entries) sum += e.read + e.written;
@@ -284,15 +292,100 @@ Traffic from_home(Traffic traffic, const Machine& m) {
   return traffic;
 }
 
+namespace {
+
+/// A plan's kernels, those that differ in names alone counted once.
+class Count {
+ public:
+  Count(const Plan& plan, const Schedule& schedule) : whole_(schedule) {
+    if (plan.kernels.size() == 1 || !folded(plan)) one_by_one();
+  }
+
+  Result<Alone> alone() && {
+    if (!out_.exact.unavailable.empty()) return Reason{out_.exact.unavailable.begin()->second};
+    out_.exact = from_home(std::move(out_.exact), *whole_.machine);
+    return std::move(out_);
+  }
+
+ private:
+  /// False where a kernel's operators are no workload of their own.
+  bool folded(const Plan& plan) {
+    const Workload& w = *whole_.workload;
+    std::map<std::string, std::size_t> known;
+    std::vector<Traffic> moved;
+    std::map<std::string, std::map<TensorId, TrafficEntry>> entries;  // by boundary
+    std::vector<std::string> boundaries;
+    try {
+      for (const Kernel& kernel : plan.kernels) {
+        const NamelessKernel alone = nameless(kernel, w);
+        const auto [at, fresh] = known.emplace(alone.key, moved.size());
+        if (fresh) {
+          Result<Schedule> schedule = resolve({{alone.kernel}}, alone.workload, whole_.machine);
+          if (!schedule) return false;
+          moved.push_back(exact(*schedule));
+          out_.kernels.push_back({std::move(schedule).value(), 0,
+                                  alone.workload->compulsory_bytes().value});
+        }
+        ++out_.kernels[at->second].count;
+        add(moved[at->second], alone, entries, boundaries);
+      }
+    } catch (const InputError&) {  // of operators that cannot be taken apart
+      return false;
+    }
+    out_.exact.source = moved.front().source;
+    out_.exact.by = moved.front().by;
+    out_.exact.machine = moved.front().machine;
+    out_.exact.counts = moved.front().counts;
+    for (const std::string& boundary : boundaries)
+      for (auto& [tensor, entry] : entries[boundary]) out_.exact.entries.push_back(entry);
+    return true;
+  }
+
+  void add(const Traffic& t, const NamelessKernel& of,
+           std::map<std::string, std::map<TensorId, TrafficEntry>>& entries,
+           std::vector<std::string>& boundaries) {
+    const Workload& w = *whole_.workload;
+    for (const TrafficEntry& e : t.entries) {
+      const TensorId id = of.tensors[of.workload->find_tensor(e.tensor)->index()];
+      if (!entries.contains(e.boundary)) boundaries.push_back(e.boundary);
+      TrafficEntry& sum = entries[e.boundary][id];
+      sum.tensor = w.tensor(id).name;
+      sum.boundary = e.boundary;
+      sum.read += e.read;
+      sum.written += e.written;
+    }
+    for (std::size_t o = 0; o < of.operators.size(); ++o)
+      if (const auto at = t.operations.find(of.workload->operators()[o].name);
+          at != t.operations.end())
+        out_.exact.operations[w.op(of.operators[o]).name] += at->second;
+    for (const auto& [level, bytes] : t.memory) {
+      Bytes& most = out_.exact.memory[level];
+      most = std::max(most, bytes);
+    }
+    out_.exact.unavailable.insert(t.unavailable.begin(), t.unavailable.end());
+  }
+
+  void one_by_one() {
+    out_ = {};
+    out_.exact = exact(whole_);
+    out_.kernels.push_back({whole_, 1, whole_.workload->compulsory_bytes().value});
+  }
+
+  const Schedule& whole_;
+  Alone out_;
+};
+
+}  // namespace
+
 Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level) {
   const bool several = names_another(plan, *setting.machine, level);
   const auto machine = std::make_shared<const Machine>(
       several ? without_caches(*setting.machine) : as_scratchpad(*setting.machine, level));
   Result<Schedule> schedule = resolve(plan, setting.workload, machine);
   if (!schedule) return Reason{schedule.reason()};
-  Traffic traffic = exact(*schedule);
-  if (!traffic.unavailable.empty()) return Reason{traffic.unavailable.begin()->second};
-  return Alone{from_home(std::move(traffic), *machine), std::move(schedule).value()};
+  Result<Alone> alone = Count(plan, *schedule).alone();
+  if (alone) alone.value().schedule = std::move(schedule).value();
+  return alone;
 }
 
 }  // namespace tilewright::harness

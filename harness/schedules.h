@@ -53,14 +53,24 @@ Traffic from_home(Traffic traffic, const Machine& m);
 /// more than once. None where the traffic has no operations.
 std::optional<double> over_least(const Traffic& traffic, const Workload& w);
 
+/// Kernels of a plan that differ in names alone.
+struct SameKernels {
+  Schedule schedule;              ///< of one of them, resolved alone
+  std::size_t count = 1;
+  std::int64_t tensor_bytes = 0;  ///< of one of them: its inputs and outputs, each once
+};
+
 /// A plan's traffic from and to home, its level taken as a scratchpad over that; where the plan
 /// names others too, those that software manages, without the caches between.
 struct Alone {
   Traffic exact;
   Schedule schedule;
+  std::vector<SameKernels> kernels;
   Bytes total() const;  ///< read and written, all tensors
+  Bytes each_kernel_once() const;  ///< every kernel's inputs and outputs, each once a kernel
 };
-/// A Reason where the plan is illegal there or exact does not say.
+/// A Reason where the plan is illegal there or exact does not say. Cost: resolve of the whole; exact
+/// of every kernel, but those that differ in names alone are counted once.
 Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level);
 
 }  // namespace tilewright::harness

@@ -110,7 +110,7 @@ Result<Proposal> optimise(const py::object& function, const py::object& by, cons
   const auto alone = harness::alone_at(setting, out.plan, level);
   if (!alone) return Reason{alone.reason()};
   Bytes needed;
-  const auto memory = memory_use(alone->schedule);
+  const auto& memory = alone->exact.memory;
   for (const auto& [at, bytes] : memory) needed = std::max(needed, bytes);
   if (needed > q.room_at(level))
     return Reason{"its plan holds " + std::to_string(needed.value) + " bytes, and " +
