@@ -16,14 +16,17 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kColumns = 100;
 
-bool has_plan(const ordered_json& plan) { return plan.contains("prices"); }
+bool has_plan(const ordered_json& plan) { return plan.contains("kernels"); }
 
+/// Where exact gives up, nothing says that the plan does not fit.
 bool is_comparable(const ordered_json& plan) {
-  return has_plan(plan) && plan["fits"].get<bool>() && plan["gap"].is_number();
+  return has_plan(plan) && plan.value("fits", true) &&
+         (!plan.contains("gap") || plan["gap"].is_number());
 }
 
 /// Of a plan's prices the one by that model; null where it has none.
 ordered_json price_by(const ordered_json& plan, const std::string& model) {
+  if (!plan.contains("prices")) return nullptr;
   for (const ordered_json& price : plan["prices"])
     if (price["by"] == model && price.contains("seconds")) return price;
   return nullptr;
@@ -66,18 +69,24 @@ std::string folded(const std::string& line) {
 
 /// The least predicted time and the fewest bytes of the plans that fit the level.
 std::string verdict(const ordered_json& j) {
-  const std::string time = least(j["plans"], "seconds", "as long", [](double s) {
-    return formatted("{:.2f} us", 1e6 * s);
+  const std::string time = least(j["plans"], "seconds", "as long",
+                                 [](double s) { return formatted("{:.2f} us", 1e6 * s); });
+  // Where some plan is not counted, the operands of all are what can be set side by side.
+  const bool counted = std::ranges::none_of(j["plans"], [](const ordered_json& p) {
+    return has_plan(p) && get(p, "exact_bytes").is_null();
   });
-  const std::string bytes = least(j["plans"], "exact_bytes", "as many", [&](double b) {
+  const char* const key = counted ? "exact_bytes" : "each_kernel_once_bytes";
+  const std::string bytes = least(j["plans"], key, "as many", [&](double b) {
     const double bound = j["bound_bytes"].get<double>();
     return grouped(static_cast<std::int64_t>(b)) + " B" +
            (bound > 0 ? formatted(", {:.2f} of the bound", b / bound) : "");
   });
-  if (bytes.empty()) return "no plan fits the level\n";
+  if (bytes.empty() && time.empty()) return "no plan fits the level, or none can be counted\n";
   return (time.empty() ? folded("least time: no plan has seconds by " + text(j, "seconds_by"))
                        : folded("least time, predicted: " + time)) +
-         folded("least bytes: " + bytes);
+         (bytes.empty()
+              ? "least bytes: exact gives up on every plan\n"
+              : folded((counted ? "least bytes: " : "least bytes of operands: ") + bytes));
 }
 
 std::string milliseconds(const ordered_json& seconds) {
@@ -96,10 +105,10 @@ std::string plans_text(const ordered_json& j) {
                "search ms"});
   for (const ordered_json& p : plans) {
     const ordered_json own = price_by(p, p["model"].get<std::string>());
-    table.add({text(p, "model") + (p["fits"].get<bool>() ? "" : " (too large)"),
-               text(p, "kernels"), microseconds(p["seconds"]), text(p, "exact_bytes"),
-               p["gap"].is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
-               text(p, "each_kernel_once_bytes"), microseconds(get(own, "seconds")),
+    table.add({text(p, "model") + (p.value("fits", true) ? "" : " (too large)"), text(p, "kernels"),
+               microseconds(p["seconds"]), text(p, "exact_bytes"),
+               get(p, "gap").is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
+               text(p, "each_kernel_once_bytes"), microseconds(get(p, "own_seconds")),
                text(own, "volume_bytes"), milliseconds(p["search_seconds"])});
   }
   return table.text();
@@ -111,7 +120,7 @@ std::string simulated(const ordered_json& j) {
   std::size_t walked = 0;
   for (const ordered_json& p : j["plans"]) {
     if (!has_plan(p)) continue;
-    if (p["simulated_bytes"].is_null())
+    if (get(p, "simulated_bytes").is_null())
       not_walked += (not_walked.empty() ? "" : ", ") + text(p, "model");
     else if (p["simulated_bytes"] != p["exact_bytes"])
       differ += formatted("{}{} {} B", differ.empty() ? "" : ", ", text(p, "model"),

@@ -148,6 +148,10 @@ ordered_json priced(const Model& by, const Request& request, const Setting& sett
 
 /// Most steps of a walk that a plan is simulated for here: about five seconds.
 constexpr double kMostSteps = 2e7;
+/// Most nodes that exact evaluates of a plan here: about a second.
+constexpr std::int64_t kMostNodes = 1'000'000;
+/// Most operators of a workload whose plans every model prices; above, a plan's own model alone.
+constexpr std::size_t kMostPriced = 64;
 
 /// How often a walk comes to a node, over all nodes; at most, since trips at edges are fewer.
 double steps_of(const ScheduledKernel& k) {
@@ -177,8 +181,8 @@ void add_simulated(ordered_json& row, const Alone& alone) {
   std::int64_t bytes = 0;
   for (const SameKernels& same : alone.kernels)
     bytes += static_cast<std::int64_t>(same.count) *
-             total(by_tensor(from_home(tilewright::simulate(same.schedule, {}),
-                                       *same.schedule.machine)));
+             total(by_tensor(
+                 from_home(tilewright::simulate(same.schedule, {}), *same.schedule.machine)));
   row["simulated_bytes"] = bytes;
 }
 
@@ -191,7 +195,6 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
   p.memory = memory.empty() ? Bytes(0) : memory.begin()->second;
   for (const ScheduledKernel& k : alone.schedule.kernels) p.blocks = std::max(p.blocks, k.blocks);
   row["exact_bytes"] = total(p.exact);
-  row["each_kernel_once_bytes"] = alone.each_kernel_once().value;
   row["memory_bytes"] = p.memory.value;
   row["recomputed"] = ordered_json::object();
   for (std::size_t o = 0; o < w.operators().size(); ++o) {
@@ -246,20 +249,29 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
   row["kernels"] = best->plan.kernels.size();
   row["search_seconds"] = or_null(best->search_seconds);
   Planned planned{.plan = best->plan, .level = best->level};
-  const Result<Alone> alone = alone_at(setting, planned.plan, planned.level);
+  const auto once = each_kernel_once(best->plan, *setting.workload);
+  row["each_kernel_once_bytes"] = once ? ordered_json(once->value) : ordered_json(nullptr);
+  // Every plan by one model of time, so that seconds can be set beside each other.
+  const Result<Price> time = price(planning_model(), request, setting, best->plan);
+  row["seconds"] = or_null(time ? time->traffic.seconds : std::nullopt);
+  if (!time) row["seconds_reason"] = time.reason();
+  const Result<Alone> alone = alone_at(setting, planned.plan, planned.level, kMostNodes);
   if (!alone) {
-    row["reason"] = alone.reason();
+    row["exact_bytes"] = nullptr;
+    row["exact_reason"] = alone.reason();
+    row["own_seconds"] = or_null(best->price.traffic.seconds);
     return row;
   }
   add_truth(row, setting, *alone, bound, planned);
   // A model may block for another level than is asked for: the bound is not that one's.
   row["level"] = setting.machine->level(best->level).name;
   if (best->level != level_of(request, *setting.machine)) row["gap"] = nullptr;
-  // Every plan by one model of time, so that seconds can be set beside each other.
-  const Result<Price> time = price(planning_model(), request, setting, best->plan);
-  row["seconds"] = or_null(time ? time->traffic.seconds : std::nullopt);
+  row["own_seconds"] = or_null(best->price.traffic.seconds);
   row["prices"] = ordered_json::array();
-  for (const Model* by : pricers) row["prices"].push_back(priced(*by, request, setting, planned));
+  const bool network = setting.workload->operators().size() > kMostPriced;
+  for (const Model* by : pricers)
+    if (!network || by->name == maker.name)
+      row["prices"].push_back(priced(*by, request, setting, planned));
   return row;
 }
 

@@ -5,8 +5,8 @@
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
 #include "core/plan/names.h"
+#include "core/workload/subgraph.h"
 #include "harness/ask.h"
-#include "models/exact/exact.h"
 
 namespace tilewright::harness {
 
@@ -234,10 +234,13 @@ std::optional<double> over_least(const Traffic& traffic, const Workload& w) {
   return done / least;
 }
 
-Bytes Alone::each_kernel_once() const {
+std::optional<Bytes> each_kernel_once(const Plan& plan, const Workload& w) {
   Bytes sum;
-  for (const SameKernels& k : kernels)
-    sum += Bytes(k.tensor_bytes * static_cast<std::int64_t>(k.count));
+  for (const Kernel& kernel : plan.kernels) {
+    const std::vector<OpId> operators = operators_of(kernel, w);
+    if (no_subgraph(w, operators)) return std::nullopt;
+    sum += subgraph(w, operators).compulsory_bytes();
+  }
   return sum;
 }
 
@@ -297,7 +300,8 @@ namespace {
 /// A plan's kernels, those that differ in names alone counted once.
 class Count {
  public:
-  Count(const Plan& plan, const Schedule& schedule) : whole_(schedule) {
+  Count(const Plan& plan, const Schedule& schedule, std::int64_t most_nodes)
+      : whole_(schedule), most_nodes_(most_nodes) {
     if (plan.kernels.size() == 1 || !folded(plan)) one_by_one();
   }
 
@@ -311,6 +315,7 @@ class Count {
   /// False where a kernel's operators are no workload of their own.
   bool folded(const Plan& plan) {
     const Workload& w = *whole_.workload;
+    std::int64_t left = most_nodes_;
     std::map<std::string, std::size_t> known;
     std::vector<Traffic> moved;
     std::map<std::string, std::map<TensorId, TrafficEntry>> entries;  // by boundary
@@ -322,9 +327,14 @@ class Count {
         if (fresh) {
           Result<Schedule> schedule = resolve({{alone.kernel}}, alone.workload, whole_.machine);
           if (!schedule) return false;
-          moved.push_back(exact(*schedule));
-          out_.kernels.push_back({std::move(schedule).value(), 0,
-                                  alone.workload->compulsory_bytes().value});
+          ExactCost cost;
+          moved.push_back(exact(*schedule, &cost, left));
+          left = std::max<std::int64_t>(0, left - cost.nodes);
+          out_.kernels.push_back({std::move(schedule).value(), 0});
+          if (!moved.back().unavailable.empty()) {
+            out_.exact.unavailable = moved.back().unavailable;
+            return true;
+          }
         }
         ++out_.kernels[at->second].count;
         add(moved[at->second], alone, entries, boundaries);
@@ -362,28 +372,29 @@ class Count {
       Bytes& most = out_.exact.memory[level];
       most = std::max(most, bytes);
     }
-    out_.exact.unavailable.insert(t.unavailable.begin(), t.unavailable.end());
   }
 
   void one_by_one() {
     out_ = {};
-    out_.exact = exact(whole_);
-    out_.kernels.push_back({whole_, 1, whole_.workload->compulsory_bytes().value});
+    out_.exact = exact(whole_, nullptr, most_nodes_);
+    out_.kernels.push_back({whole_, 1});
   }
 
   const Schedule& whole_;
+  std::int64_t most_nodes_;
   Alone out_;
 };
 
 }  // namespace
 
-Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level) {
+Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level,
+                       std::int64_t most_nodes) {
   const bool several = names_another(plan, *setting.machine, level);
   const auto machine = std::make_shared<const Machine>(
       several ? without_caches(*setting.machine) : as_scratchpad(*setting.machine, level));
   Result<Schedule> schedule = resolve(plan, setting.workload, machine);
   if (!schedule) return Reason{schedule.reason()};
-  Result<Alone> alone = Count(plan, *schedule).alone();
+  Result<Alone> alone = Count(plan, *schedule, most_nodes).alone();
   if (alone) alone.value().schedule = std::move(schedule).value();
   return alone;
 }
