@@ -14,120 +14,159 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kCauses = 3;  // of a plan's own price, the largest
+constexpr std::size_t kColumns = 100;
 
+bool has_plan(const ordered_json& plan) { return plan.contains("kernels"); }
+
+/// Where exact gives up, nothing says that the plan does not fit.
 bool is_comparable(const ordered_json& plan) {
-  return plan.contains("prices") && plan["fits"].get<bool>() && plan["gap"].is_number();
+  return has_plan(plan) && plan.value("fits", true) &&
+         (!plan.contains("gap") || plan["gap"].is_number());
 }
 
 /// Of a plan's prices the one by that model; null where it has none.
 ordered_json price_by(const ordered_json& plan, const std::string& model) {
+  if (!plan.contains("prices")) return nullptr;
   for (const ordered_json& price : plan["prices"])
     if (price["by"] == model && price.contains("seconds")) return price;
   return nullptr;
 }
 
-std::string times(const ordered_json& number, double of) {
-  return number.is_number() && of > 0 ? formatted("{:.2f}", number.get<double>() / of) : "-";
+/// "A, B with 1,024 B; next C (1.50 times as many)": who has least of a number.
+template <class Show>
+std::string least(const ordered_json& plans, const char* key, const char* more, Show show) {
+  std::map<double, std::string> by;
+  for (const ordered_json& p : plans) {
+    if (!is_comparable(p) || !get(p, key).is_number()) continue;
+    std::string& names = by[p[key].get<double>()];
+    names += (names.empty() ? "" : ", ") + text(p, "model");
+  }
+  if (by.empty()) return "";
+  const auto& [first, names] = *by.begin();
+  std::string out = formatted("{} with {}", names, show(first));
+  if (by.size() > 1 && first > 0)
+    out += formatted("; next {} ({:.2f} times {})", std::next(by.begin())->second,
+                     std::next(by.begin())->first / first, more);
+  return out;
 }
 
-/// The fewest bytes of the plans that fit the level, whose they are, and how far the next one is.
+/// Lines no wider than a screen; those that go on are indented.
+std::string folded(const std::string& line) {
+  std::string out, now;
+  for (std::size_t begin = 0; begin < line.size();) {
+    const std::size_t end = std::min(line.find(' ', begin), line.size());
+    const std::string word = line.substr(begin, end - begin);
+    if (!now.empty() && now.size() + 1 + word.size() > kColumns) {
+      out += now + "\n";
+      now = "  " + word;
+    } else {
+      now += (now.empty() ? "" : " ") + word;
+    }
+    begin = end + 1;
+  }
+  return out + now + "\n";
+}
+
+/// The least predicted time and the fewest bytes of the plans that fit the level.
 std::string verdict(const ordered_json& j) {
-  std::map<std::int64_t, std::string> by_bytes;
-  for (const ordered_json& p : j["plans"]) {
-    if (!is_comparable(p)) continue;
-    std::string& names = by_bytes[p["exact_bytes"].get<std::int64_t>()];
-    names += (names.empty() ? "" : ", ") + p["model"].get<std::string>();
-  }
-  if (by_bytes.empty()) return "no plan fits the level\n";
-  const auto& [least, names] = *by_bytes.begin();
-  std::string out = formatted("least: {} with {} B", names, grouped(least));
-  const double bound = j["bound_bytes"].get<double>();
-  if (bound > 0) out += formatted(", {:.2f} of the bound", static_cast<double>(least) / bound);
-  if (by_bytes.size() > 1) {
-    const auto& [next, others] = *std::next(by_bytes.begin());
-    out += formatted("; next {} ({:.2f} times as many)", others,
-                     static_cast<double>(next) / static_cast<double>(least));
-  }
-  return out + "\n";
+  const std::string time = least(j["plans"], "seconds", "as long",
+                                 [](double s) { return formatted("{:.2f} us", 1e6 * s); });
+  // Where some plan is not counted, the operands of all are what can be set side by side.
+  const bool counted = std::ranges::none_of(j["plans"], [](const ordered_json& p) {
+    return has_plan(p) && get(p, "exact_bytes").is_null();
+  });
+  const char* const key = counted ? "exact_bytes" : "each_kernel_once_bytes";
+  const std::string bytes = least(j["plans"], key, "as many", [&](double b) {
+    const double bound = j["bound_bytes"].get<double>();
+    return grouped(static_cast<std::int64_t>(b)) + " B" +
+           (bound > 0 ? formatted(", {:.2f} of the bound", b / bound) : "");
+  });
+  if (bytes.empty() && time.empty()) return "no plan fits the level, or none can be counted\n";
+  return (time.empty() ? folded("least time: no plan has seconds by " + text(j, "seconds_by"))
+                       : folded("least time, predicted: " + time)) +
+         (bytes.empty()
+              ? "least bytes: exact gives up on every plan\n"
+              : folded((counted ? "least bytes: " : "least bytes of operands: ") + bytes));
 }
 
+std::string milliseconds(const ordered_json& seconds) {
+  return seconds.is_number() ? formatted("{:.1f}", 1e3 * seconds.get<double>()) : "-";
+}
+
+/// A row a plan, the fastest first, those without seconds last.
 std::string plans_text(const ordered_json& j) {
-  Table table({"plan of", "kernels", "level", "fits", "exact B", "of bound", "simulated B",
-               "memory B", "own price B", "own us", "search ms"});
-  for (const ordered_json& p : j["plans"]) {
-    if (!p.contains("prices")) continue;
+  std::vector<ordered_json> plans;
+  for (const ordered_json& p : j["plans"])
+    if (has_plan(p)) plans.push_back(p);
+  std::ranges::stable_sort(plans, {}, [](const ordered_json& p) {
+    return p["seconds"].is_number() ? p["seconds"].get<double>() : HUGE_VAL;
+  });
+  Table table({"plan of", "kernels", "us", "B", "of bound", "B of operands", "own us", "own B",
+               "search ms"});
+  for (const ordered_json& p : plans) {
     const ordered_json own = price_by(p, p["model"].get<std::string>());
-    table.add({text(p, "model"), std::to_string(p["plan"]["kernels"].size()), text(p, "level"),
-               text(p, "fits"), text(p, "exact_bytes"),
-               p["gap"].is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
-               text(p, "simulated_bytes"), text(p, "memory_bytes"), text(own, "volume_bytes"),
-               microseconds(get(own, "seconds")),
-               p["search_seconds"].is_number()
-                   ? formatted("{:.2f}", 1e3 * p["search_seconds"].get<double>())
-                   : "-"});
+    table.add({text(p, "model") + (p.value("fits", true) ? "" : " (too large)"), text(p, "kernels"),
+               microseconds(p["seconds"]), text(p, "exact_bytes"),
+               get(p, "gap").is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
+               text(p, "each_kernel_once_bytes"), microseconds(get(p, "own_seconds")),
+               text(own, "volume_bytes"), milliseconds(p["search_seconds"])});
   }
   return table.text();
 }
 
-/// What each model says that each plan moves, over what it moves.
-std::string prices_text(const ordered_json& j) {
-  std::vector<std::string> pricing, header{"plan of"};
-  for (const ordered_json& m : j["models"])
-    for (const ordered_json& p : j["plans"])
-      if (p.contains("prices") &&
-          !get(price_by(p, m.get<std::string>()), "volume_bytes").is_null()) {
-        pricing.push_back(m.get<std::string>());
-        header.push_back("by " + pricing.back());
-        break;
-      }
-  if (pricing.empty()) return "";
-  Table table(header);
+/// Whether a walk through simulated memories moves what exact counts.
+std::string simulated(const ordered_json& j) {
+  std::string differ, not_walked;
+  std::size_t walked = 0;
   for (const ordered_json& p : j["plans"]) {
-    if (!p.contains("prices")) continue;
-    std::vector<std::string> row{text(p, "model")};
-    for (const std::string& m : pricing)
-      row.push_back(times(get(price_by(p, m), "volume_bytes"), p["exact_bytes"].get<double>()));
-    table.add(row);
+    if (!has_plan(p)) continue;
+    if (get(p, "simulated_bytes").is_null())
+      not_walked += (not_walked.empty() ? "" : ", ") + text(p, "model");
+    else if (p["simulated_bytes"] != p["exact_bytes"])
+      differ += formatted("{}{} {} B", differ.empty() ? "" : ", ", text(p, "model"),
+                          text(p, "simulated_bytes"));
+    else
+      ++walked;
   }
-  return "\nbytes as each model prices each plan, over exact:\n" + table.text();
+  std::string out = formatted("simulated: {} plans move B to the byte", walked);
+  if (!differ.empty()) out += "; otherwise: " + differ;
+  if (!not_walked.empty()) out += "; not walked (--json says why): " + not_walked;
+  return folded(out);
 }
 
-bool same_plan(const ordered_json& a, const ordered_json& b) {
-  return a.contains("prices") && b.contains("prices") && a["tree"] == b["tree"] &&
-         a["tiles"] == b["tiles"];
-}
-
-/// A plan, once for all the models whose it is; empty where it was printed for one before.
-std::string plan_text(const ordered_json& plans, const ordered_json& p) {
+/// The models whose plan this is; empty where it was printed for one before.
+std::string same_plans(const ordered_json& plans, const ordered_json& p) {
   std::string names;
   for (const ordered_json& other : plans) {
-    if (!same_plan(other, p)) continue;
+    if (!has_plan(other) || other["tree"] != p["tree"] || other["tiles"] != p["tiles"] ||
+        other["kernels"] != p["kernels"])
+      continue;
     if (names.empty() && other["model"] != p["model"]) return "";
     names += (names.empty() ? "" : ", ") + text(other, "model");
   }
-  std::string out = formatted("\n{}: {}\n", names, text(p, "tree"));
-  if (!p["tiles"].empty()) out += formatted("  tiles {}\n", pairs(p["tiles"]));
-  for (const auto& [op, again] : p["recomputed"].items())
-    out += formatted("  {} is computed {:.2f} times over\n", op, again.get<double>());
-  if (p.contains("simulated_reason")) out += "  " + text(p, "simulated_reason") + "\n";
-  const ordered_json own = price_by(p, p["model"].get<std::string>());
-  std::vector<ordered_json> causes;
-  if (own.contains("causes")) causes.assign(own["causes"].begin(), own["causes"].end());
-  const auto size = [](const ordered_json& c) { return std::abs(c["bytes"].get<std::int64_t>()); };
-  std::ranges::stable_sort(causes, [&](const auto& a, const auto& b) { return size(a) > size(b); });
-  for (std::size_t c = 0; c < causes.size() && c < kCauses; ++c)
-    out += formatted("  its own price differs from exact: {} {}{} B: {}\n",
-                     text(causes[c], "tensor"), causes[c]["bytes"] > 0 ? "+" : "",
-                     text(causes[c], "bytes"), text(causes[c], "cause"));
-  return out;
+  return names;
+}
+
+/// Plans of one kernel, once for all the models whose they are.
+std::string trees_text(const ordered_json& j) {
+  std::string out;
+  for (const ordered_json& p : j["plans"]) {
+    if (!has_plan(p) || p["kernels"] != 1) continue;
+    const std::string names = same_plans(j["plans"], p);
+    if (names.empty()) continue;
+    std::string line = formatted("{}: {}", names, text(p, "tree"));
+    if (!p["tiles"].empty()) line += " tiles " + pairs(p["tiles"]);
+    if (line.size() > 3 * kColumns) line = line.substr(0, 3 * kColumns - 20) + " ... (--json: all)";
+    out += folded(line);
+  }
+  return out.empty() ? "" : "\n" + out;
 }
 
 /// Models that have no plan, those of one reason together.
 std::string without_plan(const ordered_json& j) {
   std::vector<std::pair<std::string, std::string>> by_reason;  // reason, models
   for (const ordered_json& p : j["plans"]) {
-    if (p.contains("prices")) continue;
+    if (has_plan(p)) continue;
     const std::string reason = text(p, "reason"), model = text(p, "model");
     const auto at =
         std::ranges::find(by_reason, reason, &std::pair<std::string, std::string>::first);
@@ -138,7 +177,7 @@ std::string without_plan(const ordered_json& j) {
   }
   std::string out;
   for (const auto& [reason, models] : by_reason)
-    out += formatted("no plan of {}: {}\n", models, reason);
+    out += folded(formatted("no plan of {}: {}", models, reason));
   return out.empty() ? "" : "\n" + out;
 }
 
@@ -147,17 +186,16 @@ std::string without_plan(const ordered_json& j) {
 std::string compare_table(const ordered_json& j) {
   if (j.contains("prepared_operators")) return layers_table(j, false);
   if (!j.contains("plans")) return "";
-  std::string out = formatted("{} on {}, level {}; {}\nbound {} B, {} ({})\n", text(j, "workload"),
-                              text(j, "machine"), text(j, "level"), text(j, "counted"),
-                              text(j, "bound_bytes"), text(j, "bound"), text(j, "bound_is"));
-  out += verdict(j) + "\n" + plans_text(j) + prices_text(j);
-  for (const ordered_json& p : j["plans"])
-    if (p.contains("prices")) out += plan_text(j["plans"], p);
-  out += without_plan(j);
-  return out +
-         "\nEach model's time is its own and no other's measure; --json has every price by every "
-         "model, with what "
-         "differs from exact by tensor.\n";
+  return folded(formatted("{} on {}, level {}", text(j, "workload"), text(j, "machine"),
+                          text(j, "level"))) +
+         verdict(j) + "\n" + plans_text(j) + simulated(j) + trees_text(j) + without_plan(j) + "\n" +
+         folded(formatted(
+             "us: every plan priced by {}, products included. B: {}, by exact; the bound, {} B, is "
+             "{} ({}). B of operands: each kernel's inputs and outputs once. own: what the plan's "
+             "model says itself, which may leave products out; compare it with no other row's. "
+             "--json: every price by every model, and why it differs from exact, by tensor.",
+             text(j, "seconds_by"), text(j, "counted"), text(j, "bound_bytes"), text(j, "bound"),
+             text(j, "bound_is")));
 }
 
 }  // namespace tilewright::cli

@@ -388,7 +388,9 @@ std::string plan_table(const ordered_json& j) {
   if (j["plan"].contains("rewrites")) lines.add("rewrites", cell(j["plan"]["rewrites"]));
   lines.add("level", text(j, "level"));
   if (j.contains("paths")) return trees(j["plan"]) + lines.str() + "\n" + paths_table(j);
-  if (j.contains("levels")) return trees(j["plan"]) + lines.str() + "\n" + levels_table(j);
+  // A model may well say something else of its own under this name.
+  if (j.contains("levels") && text(j, "level") == "all")
+    return trees(j["plan"]) + lines.str() + "\n" + levels_table(j);
   lines.add("order", text(j, "order"));
   if (j.contains("expression"))
     lines.add("expression", formatted("{} (the paper's letters: {})", text(j, "expression"),

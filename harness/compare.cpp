@@ -2,9 +2,11 @@
 // differ.
 #include <algorithm>
 #include <map>
+#include <thread>
 
 #include "core/base/format.h"
 #include "harness/ask.h"
+#include "harness/parallel.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
 #include "models/bounds/model.h"
@@ -144,22 +146,44 @@ ordered_json priced(const Model& by, const Request& request, const Setting& sett
   return json;
 }
 
-/// Most visits of nodes that a plan is simulated for here: about twenty seconds.
-constexpr double kMostVisits = 1e8;
+/// Most steps of a walk that a plan is simulated for here: about five seconds.
+constexpr double kMostSteps = 2e7;
+/// Most nodes that exact evaluates of a plan here: about a second.
+constexpr std::int64_t kMostNodes = 1'000'000;
+/// Most operators of a workload whose plans every model prices; above, a plan's own model alone.
+constexpr std::size_t kMostPriced = 64;
 
 /// How often a walk comes to a node, over all nodes; at most, since trips at edges are fewer.
-double visits_of(const Schedule& s) {
-  double visits = 0;
-  for (const ScheduledKernel& k : s.kernels) {
-    std::vector<double> times(k.nodes.size(), 1);  // parents stand before their children
-    for (std::size_t n = 0; n < k.nodes.size(); ++n) {
-      const ScheduleNode& node = k.nodes[n];
-      visits += times[n];
-      const double each = node.kind == NodeKind::loop ? static_cast<double>(node.max_trips) : 1.0;
-      for (NodeId child : node.children) times[child.index()] = times[n] * each;
-    }
+double steps_of(const ScheduledKernel& k) {
+  double steps = 0;
+  std::vector<double> times(k.nodes.size(), 1);  // parents stand before their children
+  for (std::size_t n = 0; n < k.nodes.size(); ++n) {
+    const ScheduleNode& node = k.nodes[n];
+    steps += times[n];
+    const double each = node.kind == NodeKind::loop ? static_cast<double>(node.max_trips) : 1.0;
+    for (NodeId child : node.children) times[child.index()] = times[n] * each;
   }
-  return visits;
+  return steps;
+}
+
+/// Bytes of a walk over the plan; kernels that differ in names alone are walked once.
+void add_simulated(ordered_json& row, const Alone& alone) {
+  double steps = 0;
+  for (const SameKernels& same : alone.kernels)
+    for (const ScheduledKernel& k : same.schedule.kernels) steps += steps_of(k);
+  if (steps > kMostSteps) {
+    row["simulated_bytes"] = nullptr;
+    row["simulated_reason"] =
+        formatted("a walk of {:.2g} steps: more than {:.0g} are left to tilewright simulate", steps,
+                  kMostSteps);
+    return;
+  }
+  std::int64_t bytes = 0;
+  for (const SameKernels& same : alone.kernels)
+    bytes += static_cast<std::int64_t>(same.count) *
+             total(by_tensor(
+                 from_home(tilewright::simulate(same.schedule, {}), *same.schedule.machine)));
+  row["simulated_bytes"] = bytes;
 }
 
 void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, Bytes bound,
@@ -167,7 +191,7 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
   const Workload& w = *setting.workload;
   p.exact = by_tensor(alone.exact);
   p.operations = alone.exact.operations;
-  const auto memory = memory_use(alone.schedule);
+  const auto& memory = alone.exact.memory;
   p.memory = memory.empty() ? Bytes(0) : memory.begin()->second;
   for (const ScheduledKernel& k : alone.schedule.kernels) p.blocks = std::max(p.blocks, k.blocks);
   row["exact_bytes"] = total(p.exact);
@@ -182,22 +206,15 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
     p.again[name] = times;
     if (times > 1 + 1e-9) row["recomputed"][name] = times;
   }
-  if (const auto why = misfit(alone.schedule)) {
-    row["fits"] = false;
+  std::optional<Reason> why;
+  for (const SameKernels& same : alone.kernels)
+    if (!why) why = misfit(same.schedule);
+  row["fits"] = !why;
+  if (why) {
     row["simulated_bytes"] = nullptr;
     row["simulated_reason"] = why->text;
   } else {
-    row["fits"] = true;
-    const double visits = visits_of(alone.schedule);
-    if (visits > kMostVisits) {
-      row["simulated_bytes"] = nullptr;
-      row["simulated_reason"] =
-          formatted("a walk of {:.2g} steps: more than {:.0g} are left to tilewright simulate",
-                    visits, kMostVisits);
-    } else {
-      row["simulated_bytes"] = total(
-          by_tensor(from_home(tilewright::simulate(alone.schedule, {}), *alone.schedule.machine)));
-    }
+    add_simulated(row, alone);
   }
   row["gap"] =
       bound.value > 0
@@ -229,19 +246,32 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
   row["tree"] = to_text(kernel.tree);
   row["tiles"] = kernel.tiles;
   row["plan"] = to_json(best->plan);
+  row["kernels"] = best->plan.kernels.size();
   row["search_seconds"] = or_null(best->search_seconds);
   Planned planned{.plan = best->plan, .level = best->level};
-  const Result<Alone> alone = alone_at(setting, planned.plan, planned.level);
+  const auto once = each_kernel_once(best->plan, *setting.workload);
+  row["each_kernel_once_bytes"] = once ? ordered_json(once->value) : ordered_json(nullptr);
+  // Every plan by one model of time, so that seconds can be set beside each other.
+  const Result<Price> time = price(planning_model(), request, setting, best->plan);
+  row["seconds"] = or_null(time ? time->traffic.seconds : std::nullopt);
+  if (!time) row["seconds_reason"] = time.reason();
+  const Result<Alone> alone = alone_at(setting, planned.plan, planned.level, kMostNodes);
   if (!alone) {
-    row["reason"] = alone.reason();
+    row["exact_bytes"] = nullptr;
+    row["exact_reason"] = alone.reason();
+    row["own_seconds"] = or_null(best->price.traffic.seconds);
     return row;
   }
   add_truth(row, setting, *alone, bound, planned);
   // A model may block for another level than is asked for: the bound is not that one's.
   row["level"] = setting.machine->level(best->level).name;
   if (best->level != level_of(request, *setting.machine)) row["gap"] = nullptr;
+  row["own_seconds"] = or_null(best->price.traffic.seconds);
   row["prices"] = ordered_json::array();
-  for (const Model* by : pricers) row["prices"].push_back(priced(*by, request, setting, planned));
+  const bool network = setting.workload->operators().size() > kMostPriced;
+  for (const Model* by : pricers)
+    if (!network || by->name == maker.name)
+      row["prices"].push_back(priced(*by, request, setting, planned));
   return row;
 }
 
@@ -261,6 +291,7 @@ Answer compare(const Request& request, const std::string& models) {
   json["machine"] = setting.machine->name;
   const LevelId level = level_of(request, *setting.machine);
   json["level"] = setting.machine->level(level).name;
+  json["seconds_by"] = planning_model().name;
   json["counted"] = "bytes between home and the level, taken as a scratchpad of each block's own";
   // Blocks load for themselves, so one after the other they never hold more than the level.
   json["bounds"] = bounds::bounds_json(*setting.workload, capacity_of(request, setting, level), {});
@@ -271,13 +302,14 @@ Answer compare(const Request& request, const std::string& models) {
   json["bound_is"] = proven["is"];
   json["models"] = ordered_json::array();
   for (const Model* m : chosen) json["models"].push_back(m->name);
-  json["plans"] = ordered_json::array();
-  double done = 0;
-  for (const Model* maker : chosen) {
-    if (request.progress)
-      request.progress(maker->name, done++ / static_cast<double>(chosen.size()));
-    json["plans"].push_back(plan_row(*maker, chosen, request, setting, bound));
-  }
+  std::vector<ordered_json> rows(chosen.size());
+  Request each = request;
+  each.progress = {};
+  parallel_for(
+      chosen.size(), std::max(1, static_cast<int>(std::thread::hardware_concurrency())),
+      [&](std::size_t i) { rows[i] = plan_row(*chosen[i], chosen, each, setting, bound); },
+      request.progress, "models");
+  json["plans"] = std::move(rows);
   const bool any = std::ranges::any_of(
       json["plans"], [](const ordered_json& row) { return row.contains("prices"); });
   if (!any) {

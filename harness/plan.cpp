@@ -33,10 +33,9 @@ ordered_json roofline_json(const Workload& w, const Machine& m, LevelId level) {
 }
 
 /// Bytes that the plan's tiles take of the level at most.
-Bytes held_at(const Schedule& s, const Machine& m, LevelId level) {
-  const auto used = memory_use(s);
-  const auto at = used.find(m.level(level).name);
-  return at == used.end() ? Bytes(0) : at->second;
+Bytes held_at(const Traffic& exact, const Machine& m, LevelId level) {
+  const auto at = exact.memory.find(m.level(level).name);
+  return at == exact.memory.end() ? Bytes(0) : at->second;
 }
 
 }  // namespace
@@ -112,7 +111,7 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   const Result<Bytes> exactly = alone ? Result<Bytes>(alone->total()) : Reason{alone.reason()};
   const Bytes capacity = capacity_of(request, setting, best->level);
   // A cache's plan may hold more than the level, whose bytes are then no bound's equal.
-  const bool fits = exactly && held_at(alone->schedule, *setting.machine, best->level) <= capacity;
+  const bool fits = exactly && held_at(alone->exact, *setting.machine, best->level) <= capacity;
   json["bounds"] = bounds::bounds_json(*setting.workload, capacity,
                                        fits ? std::optional(*exactly) : std::nullopt);
   const Bytes bound(json["bounds"]["proven"]["bytes"].get<std::int64_t>());

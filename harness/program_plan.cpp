@@ -43,11 +43,6 @@ ProgramPlan taken(const Request& request, Scheduled on) {
   return {.setting = std::move(on.setting), .plan = std::move(on.plan), .notes = std::move(notes)};
 }
 
-void computes_of(const Node& node, std::vector<std::string>& names) {
-  if (node.kind == Node::Kind::compute) names.push_back(node.name);
-  for (const Node& child : node.children) computes_of(child, names);
-}
-
 /// Makes kernels and launches of a plan's kernels.
 class Maker {
  public:
@@ -62,20 +57,17 @@ class Maker {
   }
 
   std::optional<Reason> add(const Kernel& kernel, bool again = true) {
-    const Workload& w = *setting_.workload;
-    std::vector<std::string> names;
-    computes_of(kernel.tree, names);
-    std::ranges::sort(names);
-    names.erase(std::ranges::unique(names).begin(), names.end());
-    const std::vector<OpId> ops = operators_named(w, names, "plan");
-    const Workload part = subgraph(w, ops);
-    Launch launch{.name = kernel.name, .by = kernel.by, .operators = ops};
-    for (const Tensor& t : part.tensors()) launch.tensors.push_back(*w.find_tensor(t.name));
+    const NamelessKernel alone = nameless(kernel, *setting_.workload);
+    const Workload& part = alone.part;
+    Launch launch{.name = kernel.name,
+                  .by = kernel.by,
+                  .operators = alone.operators,
+                  .tensors = alone.tensors};
     std::vector<std::string> weights;
     for (std::size_t t = 0; t < part.tensors().size(); ++t)
       if (part.is_input(TensorId(t)) && is_weight(launch.tensors[t]))
-        weights.push_back(part.tensors()[t].name);
-    const Result<std::size_t> made = kernel_of(part, kernel, weights);
+        weights.push_back(alone.workload->tensors()[t].name);
+    const Result<std::size_t> made = kernel_of(alone, weights);
     if (again)
       if (const Whole* better = with_merged_loops(part, made ? &program.kernels[*made] : nullptr)) {
         add_planned(*better, launch);
@@ -156,18 +148,13 @@ class Maker {
     Whole whole{.workload = w};
     double seconds = 0;
     for (const Kernel& kernel : best->plan.kernels) {
-      std::vector<std::string> names;
-      computes_of(kernel.tree, names);
-      const std::vector<OpId> ops = operators_named(*w, names, "plan");
-      const Workload part = subgraph(*w, ops);
-      const Result<std::size_t> made = kernel_of(part, kernel, {});
+      NamelessKernel alone = nameless(kernel, *w);
+      const Result<std::size_t> made = kernel_of(alone, {});
       if (!made) return std::nullopt;
       seconds += program.kernels[*made].predicted.value_or(HUGE_VAL);
       whole.kernels.push_back(*made);
-      whole.operators.push_back(ops);
-      whole.tensors.emplace_back();
-      for (const Tensor& t : part.tensors())
-        whole.tensors.back().push_back(*w->find_tensor(t.name));
+      whole.operators.push_back(std::move(alone.operators));
+      whole.tensors.push_back(std::move(alone.tensors));
     }
     if (seconds >= most) return std::nullopt;
     return whole;
@@ -185,23 +172,15 @@ class Maker {
   }
 
   /// The kernel without names: one that is there already, or a new one.
-  /// `weights`: inputs of it that no run changes.
-  Result<std::size_t> kernel_of(const Workload& part, const Kernel& kernel,
-                                const std::vector<std::string>& weights) {
-    auto w = std::make_shared<const Workload>(without_names(part));
-    const Names names(part, *w);
-    Kernel plan = names.rename(kernel);
-    plan.name = "kernel";
-    plan.by.clear();
-    std::vector<std::string> constant;
-    for (const std::string& name : weights)
-      constant.push_back(w->tensor(*part.find_tensor(name)).name);
-    const std::string key = to_json(Plan{{plan}}).dump() + to_yaml(*w) + join(constant);
+  /// `constant`: inputs of it that no run changes, as it names them.
+  Result<std::size_t> kernel_of(const NamelessKernel& kernel,
+                                const std::vector<std::string>& constant) {
+    const std::string key = kernel.key + join(constant);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    Result<ProgramKernel> made = emitted(w, plan, constant);
+    Result<ProgramKernel> made = emitted(kernel.workload, kernel.kernel, constant);
     if (!made) return made.why();
-    add_others(*w, plan, constant, made.value());
+    add_others(*kernel.workload, kernel.kernel, constant, made.value());
     program.kernels.push_back(std::move(made).value());
     return known_[key] = program.kernels.size() - 1;
   }

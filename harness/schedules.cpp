@@ -4,8 +4,9 @@
 
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
+#include "core/plan/names.h"
+#include "core/workload/subgraph.h"
 #include "harness/ask.h"
-#include "models/exact/exact.h"
 
 namespace tilewright::harness {
 
@@ -233,6 +234,16 @@ std::optional<double> over_least(const Traffic& traffic, const Workload& w) {
   return done / least;
 }
 
+std::optional<Bytes> each_kernel_once(const Plan& plan, const Workload& w) {
+  Bytes sum;
+  for (const Kernel& kernel : plan.kernels) {
+    const std::vector<OpId> operators = operators_of(kernel, w);
+    if (no_subgraph(w, operators)) return std::nullopt;
+    sum += subgraph(w, operators).compulsory_bytes();
+  }
+  return sum;
+}
+
 Bytes Alone::total() const {
   Bytes sum;
   for (const TrafficEntry& e : exact.entries) sum += e.read + e.written;
@@ -284,15 +295,108 @@ Traffic from_home(Traffic traffic, const Machine& m) {
   return traffic;
 }
 
-Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level) {
+namespace {
+
+/// A plan's kernels, those that differ in names alone counted once.
+class Count {
+ public:
+  Count(const Plan& plan, const Schedule& schedule, std::int64_t most_nodes)
+      : whole_(schedule), most_nodes_(most_nodes) {
+    if (plan.kernels.size() == 1 || !folded(plan)) one_by_one();
+  }
+
+  Result<Alone> alone() && {
+    if (!out_.exact.unavailable.empty()) return Reason{out_.exact.unavailable.begin()->second};
+    out_.exact = from_home(std::move(out_.exact), *whole_.machine);
+    return std::move(out_);
+  }
+
+ private:
+  /// False where a kernel's operators are no workload of their own.
+  bool folded(const Plan& plan) {
+    const Workload& w = *whole_.workload;
+    std::int64_t left = most_nodes_;
+    std::map<std::string, std::size_t> known;
+    std::vector<Traffic> moved;
+    std::map<std::string, std::map<TensorId, TrafficEntry>> entries;  // by boundary
+    std::vector<std::string> boundaries;
+    try {
+      for (const Kernel& kernel : plan.kernels) {
+        const NamelessKernel alone = nameless(kernel, w);
+        const auto [at, fresh] = known.emplace(alone.key, moved.size());
+        if (fresh) {
+          Result<Schedule> schedule = resolve({{alone.kernel}}, alone.workload, whole_.machine);
+          if (!schedule) return false;
+          ExactCost cost;
+          moved.push_back(exact(*schedule, &cost, left));
+          left = std::max<std::int64_t>(0, left - cost.nodes);
+          out_.kernels.push_back({std::move(schedule).value(), 0});
+          if (!moved.back().unavailable.empty()) {
+            out_.exact.unavailable = moved.back().unavailable;
+            return true;
+          }
+        }
+        ++out_.kernels[at->second].count;
+        add(moved[at->second], alone, entries, boundaries);
+      }
+    } catch (const InputError&) {  // of operators that cannot be taken apart
+      return false;
+    }
+    out_.exact.source = moved.front().source;
+    out_.exact.by = moved.front().by;
+    out_.exact.machine = moved.front().machine;
+    out_.exact.counts = moved.front().counts;
+    for (const std::string& boundary : boundaries)
+      for (auto& [tensor, entry] : entries[boundary]) out_.exact.entries.push_back(entry);
+    return true;
+  }
+
+  void add(const Traffic& t, const NamelessKernel& of,
+           std::map<std::string, std::map<TensorId, TrafficEntry>>& entries,
+           std::vector<std::string>& boundaries) {
+    const Workload& w = *whole_.workload;
+    for (const TrafficEntry& e : t.entries) {
+      const TensorId id = of.tensors[of.workload->find_tensor(e.tensor)->index()];
+      if (!entries.contains(e.boundary)) boundaries.push_back(e.boundary);
+      TrafficEntry& sum = entries[e.boundary][id];
+      sum.tensor = w.tensor(id).name;
+      sum.boundary = e.boundary;
+      sum.read += e.read;
+      sum.written += e.written;
+    }
+    for (std::size_t o = 0; o < of.operators.size(); ++o)
+      if (const auto at = t.operations.find(of.workload->operators()[o].name);
+          at != t.operations.end())
+        out_.exact.operations[w.op(of.operators[o]).name] += at->second;
+    for (const auto& [level, bytes] : t.memory) {
+      Bytes& most = out_.exact.memory[level];
+      most = std::max(most, bytes);
+    }
+  }
+
+  void one_by_one() {
+    out_ = {};
+    out_.exact = exact(whole_, nullptr, most_nodes_);
+    out_.kernels.push_back({whole_, 1});
+  }
+
+  const Schedule& whole_;
+  std::int64_t most_nodes_;
+  Alone out_;
+};
+
+}  // namespace
+
+Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level,
+                       std::int64_t most_nodes) {
   const bool several = names_another(plan, *setting.machine, level);
   const auto machine = std::make_shared<const Machine>(
       several ? without_caches(*setting.machine) : as_scratchpad(*setting.machine, level));
   Result<Schedule> schedule = resolve(plan, setting.workload, machine);
   if (!schedule) return Reason{schedule.reason()};
-  Traffic traffic = exact(*schedule);
-  if (!traffic.unavailable.empty()) return Reason{traffic.unavailable.begin()->second};
-  return Alone{from_home(std::move(traffic), *machine), std::move(schedule).value()};
+  Result<Alone> alone = Count(plan, *schedule, most_nodes).alone();
+  if (alone) alone.value().schedule = std::move(schedule).value();
+  return alone;
 }
 
 }  // namespace tilewright::harness

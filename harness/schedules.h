@@ -10,6 +10,7 @@
 #include "core/plan/traffic.h"
 #include "harness/answer.h"
 #include "harness/request.h"
+#include "models/exact/exact.h"
 #include "models/model.h"
 
 namespace tilewright::harness {
@@ -53,14 +54,27 @@ Traffic from_home(Traffic traffic, const Machine& m);
 /// more than once. None where the traffic has no operations.
 std::optional<double> over_least(const Traffic& traffic, const Workload& w);
 
+/// Kernels of a plan that differ in names alone.
+struct SameKernels {
+  Schedule schedule;  ///< of one of them, resolved alone
+  std::size_t count = 1;
+};
+
 /// A plan's traffic from and to home, its level taken as a scratchpad over that; where the plan
 /// names others too, those that software manages, without the caches between.
 struct Alone {
   Traffic exact;
   Schedule schedule;
+  std::vector<SameKernels> kernels;
   Bytes total() const;  ///< read and written, all tensors
 };
-/// A Reason where the plan is illegal there or exact does not say.
-Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level);
+/// A Reason where the plan is illegal there or exact does not say. Cost: resolve of the whole;
+/// exact of every kernel, but those that differ in names alone are counted once, together by at
+/// most `most_nodes` (models/exact/exact.h).
+Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level,
+                       std::int64_t most_nodes = kMostExactNodes);
+/// Every kernel's inputs and outputs, each once a kernel; none where a kernel's operators are no
+/// workload of their own.
+std::optional<Bytes> each_kernel_once(const Plan& plan, const Workload& w);
 
 }  // namespace tilewright::harness

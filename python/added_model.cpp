@@ -110,14 +110,14 @@ Result<Proposal> optimise(const py::object& function, const py::object& by, cons
   const auto alone = harness::alone_at(setting, out.plan, level);
   if (!alone) return Reason{alone.reason()};
   Bytes needed;
-  const auto memory = memory_use(alone->schedule);
+  const auto& memory = alone->exact.memory;
   for (const auto& [at, bytes] : memory) needed = std::max(needed, bytes);
   if (needed > q.room_at(level))
     return Reason{"its plan holds " + std::to_string(needed.value) + " bytes, and " +
-                  q.machine->level(level).name + " has " +
-                  std::to_string(q.room_at(level).value)};
+                  q.machine->level(level).name + " has " + std::to_string(q.room_at(level).value)};
   Result<Price> own = price(by, name, q, out.plan);
-  out.detail["volume_bytes"] = own ? own->detail.value("volume_bytes", Json(nullptr)) : Json(nullptr);
+  out.detail["volume_bytes"] =
+      own ? own->detail.value("volume_bytes", Json(nullptr)) : Json(nullptr);
   out.detail["memory"] = memory_json(memory);
   out.detail["seconds"] = own ? or_null(own->traffic.seconds) : Json(nullptr);
   if (own) out.price = std::move(own).value();

@@ -1,7 +1,13 @@
 #include "core/plan/names.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
+
+#include "core/plan/file.h"
+#include "core/workload/subgraph.h"
+#include "core/workload/text.h"
 
 namespace tilewright {
 
@@ -56,6 +62,40 @@ Kernel Names::rename(Kernel k) const {
   keys(k.tiles, 'l'), keys(k.pins, 't'), keys(k.flags, 't');
   for (auto& [tensor, pin] : k.pins) pin.at = of('l', pin.at);
   return k;
+}
+
+namespace {
+
+void computes_of(const Node& node, std::vector<std::string>& names) {
+  if (node.kind == Node::Kind::compute) names.push_back(node.name);
+  for (const Node& child : node.children) computes_of(child, names);
+}
+
+}  // namespace
+
+std::vector<OpId> operators_of(const Kernel& kernel, const Workload& w) {
+  std::vector<std::string> names;
+  computes_of(kernel.tree, names);
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  return operators_named(w, names, "plan");
+}
+
+NamelessKernel nameless(const Kernel& kernel, const Workload& w) {
+  const std::vector<OpId> operators = operators_of(kernel, w);
+  NamelessKernel out{.operators = operators,
+                     .tensors = {},
+                     .part = subgraph(w, operators),
+                     .workload = {},
+                     .kernel = {},
+                     .key = {}};
+  for (const Tensor& t : out.part.tensors()) out.tensors.push_back(*w.find_tensor(t.name));
+  out.workload = std::make_shared<const Workload>(without_names(out.part));
+  out.kernel = Names(out.part, *out.workload).rename(kernel);
+  out.kernel.name = "kernel";
+  out.kernel.by.clear();
+  out.key = to_json(Plan{{out.kernel}}).dump() + to_yaml(*out.workload);
+  return out;
 }
 
 }  // namespace tilewright

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "core/plan/plan.h"
 #include "core/workload/workload.h"
@@ -28,5 +30,20 @@ class Names {
 
   std::map<std::string, std::string> names_;  ///< each behind the letter of its kind
 };
+
+/// Operators that the kernel computes, ascending. Throws InputError for a name that is none.
+std::vector<OpId> operators_of(const Kernel& kernel, const Workload& w);
+
+/// A kernel's operators as a workload of their own, and both without names.
+struct NamelessKernel {
+  std::vector<OpId> operators;               ///< of the whole, in the part's order
+  std::vector<TensorId> tensors;             ///< of the whole, by the part's TensorId
+  Workload part;                             ///< with names: a subgraph of the whole
+  std::shared_ptr<const Workload> workload;  ///< the part without them
+  Kernel kernel;                             ///< over that
+  std::string key;                           ///< equal where kernels differ in names alone
+};
+/// Throws InputError where the operators are no part of the workload (core/workload/subgraph.h).
+NamelessKernel nameless(const Kernel& kernel, const Workload& w);
 
 }  // namespace tilewright

@@ -7,8 +7,14 @@
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/thread_program.h"
+#include "core/plan/names.h"
 #include "core/plan/schedule.h"
+<<<<<<< HEAD
 #include "models/powerfusion/cores.h"
+=======
+#include "core/workload/subgraph.h"
+#include "core/workload/text.h"
+>>>>>>> h/cached
 #include "models/powerfusion/model.h"
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/column_roots.h"
@@ -85,9 +91,24 @@ class Planner {
  private:
   // ---- Kernels and their prices -----------------------------------------------------------------
 
+  /// Of operators that differ from others in names alone, what those take.
   double cost(const Operators& p) {
-    const auto& k = kernel(p);
-    return k ? k->seconds : kNoKernel;
+    const auto own = known_.find(p);
+    if (own != known_.end()) return own->second ? own->second->seconds : kNoKernel;
+    const auto seconds = [this](const Operators& of) {
+      const auto& k = kernel(of);
+      return k ? k->seconds : kNoKernel;
+    };
+    const auto [name, unnamed] = names_.try_emplace(p);
+    if (unnamed) {
+      std::vector<OpId> ops;
+      for (int v : p) ops.push_back(g_.vertex(v).op);
+      if (!no_subgraph(g_.workload(), ops))
+        name->second = to_yaml(without_names(subgraph(g_.workload(), ops)));
+    }
+    if (name->second.empty()) return seconds(p);
+    if (const auto same = alike_.find(name->second); same != alike_.end()) return same->second;
+    return alike_[name->second] = seconds(p);
   }
 
   const Result<StitchedKernel>& kernel(const Operators& p) {
@@ -267,6 +288,8 @@ class Planner {
   stitching::Options kernels_;
   stitching::Known known_;
   std::map<Operators, double> guesses_;
+  std::map<Operators, std::string> names_;  ///< as workloads without names; empty: they are none
+  std::map<std::string, double> alike_;     ///< by that, seconds
 };
 
 Result<Planned> planned_as_is(std::shared_ptr<const Workload> w, const Device& d,

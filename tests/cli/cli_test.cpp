@@ -383,8 +383,11 @@ TEST(Command, CompareExplainsEveryDifference) {
   EXPECT_GT(differ, 0);
   const std::string text =
       tilewright_command({"compare", "gemm-chain:m=100,n=60,k=70,l=90", "-m", "a100"}).out;
-  EXPECT_NE(text.find("least: "), std::string::npos) << text;
-  EXPECT_LT(std::ranges::count(text, '\n'), 80) << text;
+  EXPECT_NE(text.find("least time, predicted: "), std::string::npos) << text;
+  EXPECT_NE(text.find("least bytes: "), std::string::npos) << text;
+  EXPECT_LT(std::ranges::count(text, '\n'), 50) << text;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 110u) << line;
   const json one =
       document({"compare", "mcfuser/G1", "-m", "scratchpad:64K", "--models", "chimera"});
   EXPECT_EQ(one["models"], json::array({"chimera"}));
