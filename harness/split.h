@@ -24,14 +24,14 @@ struct SplitPlan {
 std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w);
 
 /// Cuts the setting's workload as `how` says (parts_named, 'OP OP=MODEL; OP=MODEL', or a file that
-/// lists parts), asks models for a plan of every part and joins the plans. Of each part those models
-/// are asked that --model names, with commas, or that its entry names, and the first that does not
-/// refuse plans it; none named: all that make plans, and the plan that moves the fewest bytes is
-/// taken. Where all refuse, the part is cut further, at last into single operators. For these every
-/// model is asked, and where all refuse, the operator gets its loops as they are written, tiles
-/// halved until they fit ("model" null). A Reason where that does not fit; throws InputError for a
-/// file, an operator, a model or an option that is wrong. Cost: the models', once a part and model
-/// asked.
+/// lists parts), asks models for a plan of every part and joins the plans. Of each part those
+/// models are asked that --model names, with commas, or that its entry names, and the first that
+/// does not refuse plans it; none named: all that make plans, and the plan that moves the fewest
+/// bytes is taken. Where all refuse, the part is cut further, at last into single operators. For
+/// these every model is asked, and where all refuse, the operator gets its loops as they are
+/// written, tiles halved until they fit ("model" null). A Reason where that does not fit; throws
+/// InputError for a file, an operator, a model or an option that is wrong. Cost: the models', once
+/// a part and model asked.
 Result<SplitPlan> split_plan(const Request& request, const std::string& how,
                              const Setting& setting);
 
