@@ -106,30 +106,75 @@ Task read_task(const Field& f, const Workload& w, const Models& standard) {
   return task;
 }
 
+/// Parts as somebody named them, each operator at most once, and every other operator alone.
+class NamedParts {
+ public:
+  NamedParts(const Workload& w, const Models& standard)
+      : w_(w), standard_(standard), taken_(w.operators().size(), false) {}
+
+  void add(Task task, const std::string& where) {
+    for (OpId op : task.ops) {
+      if (taken_[op.index()])
+        throw InputError({.where = where,
+                          .value = w_.op(op).name,
+                          .problem = "is in another part, too",
+                          .accepted = "each operator once"});
+      taken_[op.index()] = true;
+    }
+    (void)subgraph(w_, task.ops, where);
+    tasks_.push_back(std::move(task));
+  }
+
+  std::vector<Task> with_the_rest(const std::string& where) {
+    for (Part& part : cut_each(w_)) {
+      const auto is_taken = [&](OpId op) { return taken_[op.index()]; };
+      if (std::ranges::all_of(part, is_taken)) continue;
+      if (std::ranges::any_of(part, is_taken))
+        throw InputError({.where = where,
+                          .value = w_.op(part.front()).name,
+                          .problem = "is apart from what it rescales or is rescaled by",
+                          .accepted = "such operators in one part"});
+      tasks_.push_back({.ops = std::move(part), .models = standard_});
+    }
+    return std::move(tasks_);
+  }
+
+ private:
+  const Workload& w_;
+  const Models& standard_;
+  std::vector<Task> tasks_;
+  std::vector<bool> taken_;
+};
+
 std::vector<Task> read_tasks(const std::string& path, const Workload& w, const Models& standard) {
   const DocumentValue document = read_yaml(read_file(path, "--split"), path);
   const Field f(document, path);
   f.only({"parts"});
-  std::vector<Task> tasks;
-  std::vector<bool> taken(w.operators().size(), false);
-  for (const Field& item : f.at("parts").items()) {
-    tasks.push_back(read_task(item, w, standard));
-    for (OpId op : tasks.back().ops) {
-      if (taken[op.index()])
-        item.fail("has " + w.op(op).name + ", which another part has", "each operator once");
-      taken[op.index()] = true;
-    }
-    (void)subgraph(w, tasks.back().ops, item.where() + ": " + item.path());
+  NamedParts parts(w, standard);
+  for (const Field& item : f.at("parts").items())
+    parts.add(read_task(item, w, standard), item.where() + ": " + item.path());
+  return parts.with_the_rest(path);
+}
+
+/// "qk exp pv=mcfuser; fc1 gelu=mcfuser,chimera"
+std::vector<Task> tasks_in(std::string_view text, const Workload& w, const Models& standard) {
+  NamedParts parts(w, standard);
+  while (!text.empty()) {
+    const std::string one(text.substr(0, text.find(';')));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    const std::size_t equals = one.find('=');
+    Task task;
+    if (equals != std::string::npos)
+      task = {.ops = operators_named(w, words_of(one.substr(0, equals)), "--split"),
+              .models = planners_named(words_of(one.substr(equals + 1)), "--split")};
+    if (task.ops.empty() || task.models.empty())
+      throw InputError({.where = "--split",
+                        .value = one,
+                        .problem = "is no part and its model",
+                        .accepted = "'OP OP=MODEL; OP=MODEL,MODEL'"});
+    parts.add(std::move(task), "--split");
   }
-  for (Part& part : cut_each(w)) {
-    const auto is_taken = [&](OpId op) { return taken[op.index()]; };
-    if (std::ranges::all_of(part, is_taken)) continue;
-    if (std::ranges::any_of(part, is_taken))
-      f.fail("parts " + w.op(part.front()).name + " from what it rescales or is rescaled by",
-             "such operators in one part");
-    tasks.push_back({.ops = std::move(part), .models = standard});
-  }
-  return tasks;
+  return parts.with_the_rest("--split");
 }
 
 std::vector<Task> tasks_of(const Request& request, const std::string& how, const Workload& w) {
@@ -137,6 +182,7 @@ std::vector<Task> tasks_of(const Request& request, const std::string& how, const
       request.model ? planners_named(words_of(*request.model), "--model") : Models();
   check_options_of(request, standard.empty() ? planners() : standard);
   const auto parts = parts_named(how, w);
+  if (!parts && how.find('=') != std::string::npos) return tasks_in(how, w, standard);
   if (!parts) return read_tasks(how, w, standard);
   std::vector<Task> tasks;
   for (const Part& part : *parts) tasks.push_back({.ops = part, .models = standard});

@@ -23,16 +23,15 @@ struct SplitPlan {
 /// names.
 std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w);
 
-/// Cuts the setting's workload as `how` says (parts_named, or a file that lists parts),
-/// asks models for a plan of every part and joins the plans. Of each part those models are asked
-/// that
-/// --model names, with commas, or that its entry in the file names, and the first that does not
-/// refuse plans it; none named: all that make plans, and the plan that moves the fewest bytes is
-/// taken. Where all refuse, the part is cut further, at last into single operators. For these every
-/// model is asked, and where all refuse, the operator gets its loops as they are written, tiles
-/// halved until they fit ("model" null). A Reason where that does not fit; throws InputError for a
-/// file, an operator, a model or an option that is wrong. Cost: the models', once a part and model
-/// asked.
+/// Cuts the setting's workload as `how` says (parts_named, 'OP OP=MODEL; OP=MODEL', or a file that
+/// lists parts), asks models for a plan of every part and joins the plans. Of each part those
+/// models are asked that --model names, with commas, or that its entry names, and the first that
+/// does not refuse plans it; none named: all that make plans, and the plan that moves the fewest
+/// bytes is taken. Where all refuse, the part is cut further, at last into single operators. For
+/// these every model is asked, and where all refuse, the operator gets its loops as they are
+/// written, tiles halved until they fit ("model" null). A Reason where that does not fit; throws
+/// InputError for a file, an operator, a model or an option that is wrong. Cost: the models', once
+/// a part and model asked.
 Result<SplitPlan> split_plan(const Request& request, const std::string& how,
                              const Setting& setting);
 

@@ -215,8 +215,9 @@ Verb plan_verb() {
                  .value = "HOW|FILE",
                  .help = "plan in parts and join the plans: each (operator), contractions (pairs "
                          "and what lies between; the rest apart), followed (an operator and what "
-                         "follows it element by element), or a YAML file of parts; --model may "
-                         "name several, with commas"},
+                         "follows it element by element), 'OP OP=MODEL; OP=MODEL' (these parts by "
+                         "these models, other operators alone), or a YAML file of parts; --model "
+                         "may name several, with commas"},
                 out("FILE", "the plan file to write")},
       .models = true,
       .run = [](const Request& asked, const Settings& s) {

@@ -11,8 +11,12 @@ namespace {
 
 /// The options of a step of table 4.
 souffle::Options options_of_step(int step) {
-  return {
-      .horizontal = step >= 1, .vertical = step >= 2, .global_sync = step >= 3, .reuse = step >= 4};
+  return {.horizontal = step >= 1,
+          .concat = step >= 1,
+          .pack = step >= 1,
+          .vertical = step >= 2,
+          .global_sync = step >= 3,
+          .reuse = step >= 4};
 }
 
 struct StepCount {

@@ -9,13 +9,10 @@
 #include "core/lowering/gpu/thread_program.h"
 #include "core/plan/names.h"
 #include "core/plan/schedule.h"
-<<<<<<< HEAD
 #include "models/powerfusion/cores.h"
-=======
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
->>>>>>> h/cached
-#include "models/powerfusion/model.h"
+#include "models/powerfusion/cores.h"
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"

@@ -25,8 +25,9 @@ class Counter {
     std::string grid;   ///< the blocks that a node is in, as text
     bool still = true;  ///< in no loop of a block
     std::int64_t first = 0, blocks = 1;
-    std::map<LoopId, std::int64_t> cuts = {};  ///< what one iteration of the loops around has
-    std::set<LoopId> walked = {};              ///< those that a block walks
+    std::map<LoopId, std::int64_t> cuts = {};    ///< what one iteration of the loops around has
+    std::map<LoopId, std::int64_t> turns = {};   ///< of loops that a block walks
+    std::map<LoopId, std::int64_t> shared = {};  ///< blocks by the loops that they share out
   };
   /// Products that a block makes together, by where they stand.
   using Products = std::map<std::pair<std::int64_t, std::string>, lowering::ProductTile>;
@@ -37,6 +38,7 @@ class Counter {
     made_.clear();
     has_.clear();
     kept_.clear();
+    zeroes_ = false;
     now_->seconds = o_.launch_us * 1e-6;
     warps_ = k.launch.warps.value_or(0);
     begin_phase();
@@ -54,6 +56,7 @@ class Counter {
     else
       part(k.tree);
     end_phase();
+    if (zeroes_) now_->seconds += o_.launch_us * 1e-6;  // zeroing is a launch of its own
     now_->kept.assign(kept_.begin(), kept_.end());
   }
 
@@ -82,10 +85,14 @@ class Counter {
   }
 
   /// Nests on other blocks run beside one another, those of the same blocks one after the other.
+  /// Where all are more than the multiprocessors, each shares them with the others.
   double product_seconds() const {
+    std::int64_t all = 0;
+    for (const auto& [place, tile] : products_) all = std::max(all, place.first + tile.blocks);
     std::map<std::int64_t, double> by_first;
     for (const auto& [place, tile] : products_) {
       lowering::ProductTile t = tile;
+      if (all > d_.sms) t.blocks = all;
       if (lowering::estimate(d_.product, t)) by_first[place.first] += t.seconds;
     }
     double most = 0;
@@ -99,11 +106,10 @@ class Counter {
     std::int64_t steps = 1;
     std::string where = at.grid;
     for (LoopId l : op.loops) {
-      const auto cut = at.cuts.find(l);
-      const std::int64_t all = w_.loop(l).extent;
-      sizes.push_back(cut == at.cuts.end() ? all : std::min(cut->second, all));
-      if (!at.walked.contains(l)) continue;
-      steps *= ceil_div(all, sizes.back());
+      sizes.push_back(range_of(l, at));
+      const auto turns = at.turns.find(l);
+      if (turns == at.turns.end()) continue;
+      steps *= turns->second;
       where += formatted("{}/{} ", l.index(), sizes.back());
     }
     lowering::ProductTile t = product_in_tiles(w_, id, sizes);
@@ -121,11 +127,16 @@ class Counter {
       case Node::Kind::loop:
         if (n.binding == Binding::grid) {
           at.grid += formatted("{}/{} ", n.name, n.step);
-          if (const auto l = w_.find_loop(n.name); l && n.step > 0)
-            at.blocks *= ceil_div(w_.loop(*l).extent, n.step);
+          if (const auto l = w_.find_loop(n.name); l && n.step > 0) {
+            at.shared[*l] = ceil_div(w_.loop(*l).extent, n.step);
+            at.blocks *= at.shared[*l];
+          }
         } else if (n.binding == Binding::seq || n.binding == Binding::unroll) {
           at.still = false;
-          if (const auto l = w_.find_loop(n.name)) at.walked.insert(*l);
+          if (const auto l = w_.find_loop(n.name); l && n.step > 0) {
+            const auto [turns, is_new] = at.turns.emplace(*l, 1);
+            turns->second *= ceil_div(range_of(*l, at), n.step);
+          }
         }
         if (const auto l = w_.find_loop(n.name); l && n.step > 0) at.cuts[*l] = n.step;
         [[fallthrough]];
@@ -151,7 +162,7 @@ class Counter {
         break;
       case Node::Kind::store:
         if (const auto t = w_.find_tensor(n.name)) {
-          const Bytes bytes = w_.tensor(*t).bytes();
+          const Bytes bytes = stored(*t, n.atomic, at);
           out_.tensors[t->index()].second += bytes;
           stored_ += bytes;
         }
@@ -162,6 +173,25 @@ class Counter {
       case Node::Kind::sync:
         break;
     }
+  }
+
+  std::int64_t range_of(LoopId l, const Place& at) const {
+    const auto cut = at.cuts.find(l);
+    const std::int64_t all = w_.loop(l).extent;
+    return cut == at.cuts.end() ? all : std::min(cut->second, all);
+  }
+
+  /// The tensor; where blocks add up parts of it, each part and the zeros before them.
+  Bytes stored(TensorId t, bool atomic, const Place& at) {
+    const OpId writer = w_.producer(t);
+    std::int64_t times = 1;
+    if (atomic && writer.valid()) {
+      for (const auto& [loop, blocks] : at.shared)
+        if (w_.local_index(writer, loop) >= 0 && w_.is_reduction(writer, loop)) times *= blocks;
+      ++times;
+      zeroes_ = true;
+    }
+    return Bytes(times * w_.tensor(t).bytes().value);
   }
 
   void compute(OpId id, const Place& at) {
@@ -238,8 +268,9 @@ class Counter {
   std::map<TensorId, int> made_;    ///< of this kernel: the phase
   std::map<TensorId, std::vector<Held>> has_;
   std::set<std::string> kept_;
-  Products products_;  ///< of this phase
-  int warps_ = 0;      ///< of this kernel; 0: not said
+  Products products_;    ///< of this phase
+  int warps_ = 0;        ///< of this kernel; 0: not said
+  bool zeroes_ = false;  ///< what its blocks add to
   double flops_ = 0;
   Bytes stored_;
 };

@@ -20,6 +20,25 @@ std::vector<OpId> Nest::ops() const {
   return out;
 }
 
+bool may_sum_over_blocks(const Workload& w, const Options& o, OpId op) {
+  return o.reduction != Reduction::local &&
+         std::ranges::all_of(w.op(op).outputs, [&](const Output& out) {
+           const DType t = w.tensor(out.target.tensor).dtype;
+           return out.combine == Combine::sum && t != DType::i8 && t != DType::i32;
+         });
+}
+
+double seconds_of_parts(const Workload& w, const Device& d, const Options& o,
+                        std::span<const OpId> sums, std::int64_t parts, bool waits) {
+  double bytes = 0;
+  for (OpId op : sums)
+    for (const Output& out : w.op(op).outputs)
+      bytes += static_cast<double>(w.tensor(out.target.tensor).bytes().value);
+  const double launch = 1e-6 * o.launch_us;
+  const double wait = !waits ? 0 : o.global_sync ? o.sync_seconds(d.barrier) : launch;
+  return launch + wait + static_cast<double>(parts + 1) * bytes / d.memory;
+}
+
 bool is_cut(const Workload& w, const Cut& c) { return c.step < w.loop(c.loop).extent; }
 
 bool reads_own_tile(const Workload& w, std::span<const Cut> grid, const Access& read, OpId writer) {
@@ -82,8 +101,6 @@ Bytes most_alive(const Workload& w, const Nest& n, OpId more) {
 
 namespace {
 
-constexpr std::int64_t kWhole =
-    16;  ///< a dimension of so many that a reader picks from stays whole
 constexpr std::size_t kLookBack = 64;  ///< nests that a new one may take its blocks from
 
 class NestBuilder {
@@ -94,7 +111,6 @@ class NestBuilder {
         o_(o),
         level_(w.operators().size(), 0),
         nest_(w.operators().size(), -1),
-        group_(w.operators().size(), -1),
         inside_(w.operators().size(), false),
         room_(Bytes(d.shared.value / 20 * 19)) {
     for (OpId id : ops) inside_[id.index()] = true;
@@ -104,9 +120,9 @@ class NestBuilder {
 
   std::vector<Nest> run() {
     find_levels();
-    find_widths();
+    beside_ = side_by_side(w_, d_, o_, ops_, level_);
     for (OpId id : ops_) place(id);
-    std::ranges::stable_sort(nests_, {}, &Nest::phase);
+    std::ranges::stable_sort(nests_, {}, [](const Nest& n) { return std::pair(n.phase, n.unit); });
     return std::move(nests_);
   }
 
@@ -161,59 +177,6 @@ class NestBuilder {
     }
   }
 
-  /// How many nests of products stand side by side, by the loops of those that do.
-  void find_widths() {
-    std::map<int, std::vector<OpId>> by_level;
-    for (OpId id : ops_)
-      if (product(id)) by_level[level_[id.index()]].push_back(id);
-    for (const auto& [level, products] : by_level) {
-      std::map<OpId, int> by_reader;
-      std::vector<std::pair<OpId, int>> alone;  // read with no other product
-      int groups = 0;
-      for (OpId id : products) {
-        int group = -1;
-        const bool with_others = is_read_with_products(id);
-        if (with_others) {
-          for (OpId r : readers(id))
-            if (const auto at = by_reader.find(r); at != by_reader.end()) group = at->second;
-        } else {
-          for (const auto& [other, its] : alone)
-            if (group < 0 && reads_alike(id, other)) group = its;
-        }
-        if (group < 0) group = groups++;
-        group_[id.index()] = group;
-        if (!with_others && alone.size() < kLookBack) alone.emplace_back(id, group);
-        for (OpId r : readers(id))
-          if (!product(r) && inside(r)) by_reader[r] = group;
-      }
-      for (OpId id : products) {
-        int& width = width_[w_.op(id).loops];
-        width = std::max(width, groups);
-      }
-    }
-  }
-
-  /// An element-wise reader reads another product, too.
-  bool is_read_with_products(OpId id) const {
-    for (OpId r : readers(id)) {
-      if (!inside(r) || product(r)) continue;
-      for (const Access& a : w_.op(r).inputs) {
-        const OpId p = w_.producer(a.tensor);
-        if (p != id && inside(p) && product(p) && level_[p.index()] == level_[id.index()])
-          return true;
-      }
-    }
-    return false;
-  }
-
-  /// Both have the same loops and read the same elements of a tensor.
-  bool reads_alike(OpId id, OpId other) const {
-    if (!std::ranges::is_permutation(w_.op(id).loops, w_.op(other).loops)) return false;
-    return std::ranges::any_of(w_.op(id).inputs, [&](const Access& a) {
-      return std::ranges::find(w_.op(other).inputs, a) != w_.op(other).inputs.end();
-    });
-  }
-
   std::set<OpId> readers(OpId id) const {
     std::set<OpId> out;
     for (const Output& o : w_.op(id).outputs)
@@ -223,20 +186,13 @@ class NestBuilder {
 
   // ---- joining ----
 
-  bool may_sum_over_blocks(OpId id) const {
-    return o_.reduction == Reduction::atomic && !product(id) &&
-           std::ranges::all_of(w_.op(id).outputs, [&](const Output& o) {
-             const DType t = w_.tensor(o.target.tensor).dtype;
-             return o.combine == Combine::sum && t != DType::i8 && t != DType::i32;
-           });
-  }
-
   /// The operator computes its part in blocks of this grid.
   bool grid_suits(const std::vector<Cut>& grid, OpId id) const {
     return std::ranges::all_of(grid, [&](const Cut& c) {
       if (!is_cut(w_, c)) return true;
       if (w_.local_index(id, c.loop) < 0) return false;
-      return !w_.is_reduction(id, c.loop) || may_sum_over_blocks(id);
+      return !w_.is_reduction(id, c.loop) || (may_sum_over_blocks(w_, o_, id) &&
+                                              (!product(id) || o_.reduction == Reduction::split));
     });
   }
 
@@ -269,7 +225,7 @@ class NestBuilder {
       const Nest& n = nests_[static_cast<std::size_t>(at)];
       if (n.phase != ready || n.sums.empty() || !n.walk.empty()) continue;
       const OpId other = n.sums.front().op;
-      if (!product(other) || group_[other.index()] != group_[id.index()] ||
+      if (!product(other) || beside_[other.index()].group != beside_[id.index()].group ||
           level_[other.index()] != level_[id.index()] ||
           !std::ranges::is_permutation(w_.op(other).loops, w_.op(id).loops) || !can_join(n, at, id))
         continue;
@@ -350,6 +306,14 @@ class NestBuilder {
 
   // ---- new nests ----
 
+  /// All nests of a phase, or those of a wider product, or this one alone.
+  int unit_of(OpId id) const {
+    const Beside& b = beside_[id.index()];
+    const auto products = static_cast<int>(w_.operators().size());
+    if (o_.pack && !b.alone) return -1;
+    return b.wide >= 0 ? b.wide : products + static_cast<int>(nests_.size());
+  }
+
   void open(OpId id) {
     Nest n;
     n.phase = std::max(earliest(id), o_.vertical ? level_[id.index()] : 0);
@@ -359,48 +323,13 @@ class NestBuilder {
       open_light(n, id);
     n.blocks = 1;
     for (const Cut& c : n.grid) n.blocks *= ceil_div(w_.loop(c.loop).extent, c.step);
+    n.unit = unit_of(id);
     nest_[id.index()] = static_cast<int>(nests_.size());
     nests_.push_back(std::move(n));
   }
 
-  /// Loops of an operator's result that no block should cut: those that an element-wise reader
-  /// picks from by another index, or sums over, where they are short.
-  std::set<LoopId> whole_loops(OpId id) const {
-    std::set<LoopId> out;
-    std::vector<OpId> next = {id};
-    std::set<OpId> seen;
-    while (!next.empty() && seen.size() < kLookBack) {
-      const OpId at = next.back();
-      next.pop_back();
-      for (const Output& o : w_.op(at).outputs)
-        for (OpId r : w_.consumers(o.target.tensor)) {
-          if (!inside(r) || product(r) || !seen.insert(r).second) continue;
-          for (const Access& a : w_.op(r).inputs) {
-            if (a.tensor != o.target.tensor) continue;
-            for (std::size_t d = 0; d < a.index.size(); ++d)
-              if (const auto loop = o.target.index[d].plain_loop();
-                  loop && w_.loop(*loop).extent <= kWhole && w_.local_index(id, *loop) >= 0 &&
-                  (many(r) ? w_.is_reduction(r, *loop) : a.index[d].plain_loop() != *loop))
-                out.insert(*loop);
-          }
-          if (!many(r)) next.push_back(r);
-        }
-    }
-    return out;
-  }
-
   void open_product(Nest& n, OpId id) {
-    const auto width = width_.find(w_.op(id).loops);
-    const std::int64_t side = width == width_.end() ? 1 : width->second;
-    const std::int64_t most = side > 1 && o_.global_sync ? std::max<std::int64_t>(1, d_.sms / side)
-                                                         : blocks_that_wait(d_, w_, id, o_);
-    TileAsked asked{.most_blocks = most, .warps = o_.global_sync ? kWarps : 0, .together = 0};
-    for (OpId other : ops_)
-      asked.together += product(other) && group_[other.index()] == group_[id.index()] &&
-                        level_[other.index()] == level_[id.index()];
-    if (!o_.horizontal || asked.together == 0) asked.together = 1;
-    Tile tile = product_tile(d_, w_, id, whole_loops(id), asked);
-    if (tile.seconds == 0) tile = product_tile(d_, w_, id, {}, asked);  // no tile has them whole
+    const Tile& tile = beside_[id.index()].tile;
     n.grid = tile.grid;
     n.warps = tile.warps;
     n.sums.push_back({id, tile.inner, tile.stages});
@@ -497,24 +426,26 @@ class NestBuilder {
       n.grid.push_back({l, step});
       blocks *= ceil_div(extent, step);
     };
-    const std::set<LoopId> whole = o_.vertical ? whole_loops(id) : std::set<LoopId>();
+    const std::set<LoopId> whole = o_.vertical ? whole_loops(w_, inside_, id) : std::set<LoopId>();
     for (LoopId l : w_.op(id).loops)
       if (!w_.is_reduction(id, l) && !whole.contains(l)) add(l);
-    if (o_.vertical && may_sum_over_blocks(id) && blocks * 4 <= d_.sms &&
-        pays_a_barrier(id, blocks))
+    if (o_.vertical && o_.reduction == Reduction::split && may_sum_over_blocks(w_, o_, id) &&
+        pays_parts(id, blocks))
       for (LoopId l : w_.reduction_loops(id))
-        if (blocks * 4 <= d_.sms) add(l);
+        if (blocks * 2 <= d_.sms) add(l);
     std::erase_if(n.grid, [&](const Cut& c) { return !is_cut(w_, c); });
   }
 
   /// Whether blocks that read a part each, and then wait for one another, are done sooner.
-  bool pays_a_barrier(OpId id, std::int64_t blocks) const {
+  bool pays_parts(OpId id, std::int64_t blocks) const {
+    const std::int64_t parts = d_.sms / blocks;
+    if (parts < 2) return false;
     double bytes = 0;
     for (const Access& a : w_.op(id).inputs)
       bytes += static_cast<double>(bytes_read(w_, w_.op(id), a).value);
-    const double parts = static_cast<double>(d_.sms) / static_cast<double>(blocks);
-    return bytes / static_cast<double>(blocks) / d_.fill * (1 - 1 / parts) >
-           o_.sync_seconds(d_.barrier);
+    const double saved =
+        bytes / static_cast<double>(blocks) / d_.fill * (1 - 1 / static_cast<double>(parts));
+    return saved > seconds_of_parts(w_, d_, o_, {&id, 1}, parts, true);
   }
 
   /// A block walks a loop of all its operators so that tiles fit.
@@ -544,9 +475,9 @@ class NestBuilder {
   const Device& d_;
   const Options& o_;
   std::vector<OpId> ops_;
-  std::vector<int> level_, nest_, group_;
+  std::vector<int> level_, nest_;
   std::vector<bool> inside_;
-  std::map<std::vector<LoopId>, int> width_;
+  std::vector<Beside> beside_;
   std::vector<Nest> nests_;
   Bytes room_;
 };

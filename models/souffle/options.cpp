@@ -22,7 +22,7 @@ constexpr std::array kBounds = {"inclusive", "strict"};
 constexpr std::array kOrders = {"topological", "bfs"};
 constexpr std::array kIntensive = {"contraction", "ratio"};
 constexpr std::array kSyncs = {"needed", "literal"};
-constexpr std::array kReductions = {"atomic", "local"};
+constexpr std::array kReductions = {"split", "atomic", "local"};
 constexpr std::array kPipelines = {"across", "within"};
 constexpr std::array kSplits = {"criterion", "none", "contractions"};
 
@@ -93,6 +93,14 @@ std::span<const OptionSpec> option_specs() {
        .source = "section 5.4"},
       yes_or_no("horizontal", "independent products and sums of the same loops in one nest",
                 "section 6.1"),
+      yes_or_no("concat",
+                "products of one tensor whose columns differ in number as one wider product: tiles "
+                "of one size, each with columns of one of them",
+                "section 6.1"),
+      yes_or_no("pack",
+                "independent operators of a phase side by side in one kernel, multiprocessors "
+                "divided among them",
+                "section 6.1"),
       yes_or_no("vertical", "operators in the nest of what they read", "section 6.2"),
       yes_or_no("global-sync",
                 "a subprogram is one kernel, its phases apart by barriers of all blocks",
@@ -106,7 +114,9 @@ std::span<const OptionSpec> option_specs() {
       one_of("sync", kSyncs, "barriers: where a block needs others' values, or before every sum",
              "section 6.4", "literal"),
       one_of("reduction", kReductions,
-             "sums over a dimension that blocks cut: by atomics, or in a phase of their own",
+             "sums over a dimension that blocks cut for others: by atomics, or in a phase of their "
+             "own; split: and a sum of few results is cut among blocks where that is predicted to "
+             "take less",
              "section 6.3"),
       {.name = "step",
        .kind = OptionKind::choice,
@@ -173,6 +183,8 @@ Options options_of(const Settings& s) {
     return s.given(name) ? s.text(name) == "yes" : step >= from;
   };
   o.horizontal = on("horizontal", 1);
+  o.concat = on("concat", 1);
+  o.pack = on("pack", 1);
   o.vertical = on("vertical", 2);
   o.global_sync = on("global-sync", 3);
   o.reuse = on("reuse", 4) && o.global_sync;

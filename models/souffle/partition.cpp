@@ -55,9 +55,8 @@ Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o) 
     const Resources& r = given->second;
     return {.blocks = r.blocks, .threads = r.threads, .registers = r.registers, .shared = r.shared};
   }
-  if (!o.global_sync) return product_tile(d, w, op, {});
-  return product_tile(d, w, op, {},
-                      {.most_blocks = blocks_that_wait(d, w, op, o), .warps = kWarps});
+  if (!o.global_sync) return product_tile(d, w, {op});
+  return product_tile(d, w, {op}, {.most_blocks = blocks_that_wait(d, w, op, o), .warps = kWarps});
 }
 
 bool feasible(const Device& d, const Options& o, std::span<const Tile> schedules) {

@@ -74,10 +74,12 @@ class Planner {
     std::vector<Nest> nests = built_nests(w_, out_.device, o_, out_.subprograms[s].ops);
     out_.cut.resize(s + 1);
     if (o_.global_sync) return kernels(std::move(nests));
-    for (Nest& n : nests) {
-      std::vector<Nest> one;
-      one.push_back(std::move(n));
-      if (auto why = kernels(std::move(one))) return why;
+    for (std::size_t i = 0; i < nests.size();) {
+      std::vector<Nest> unit;
+      const int phase = nests[i].phase, beside = nests[i].unit;
+      for (; i < nests.size() && nests[i].phase == phase && nests[i].unit == beside; ++i)
+        unit.push_back(nests[i]);
+      if (auto why = kernels(std::move(unit))) return why;
     }
     return {};
   }
@@ -142,7 +144,7 @@ class Planner {
     Device d = out_.device;
     d.shared = Bytes(d.shared.value / shrink);
     Options apart = o_;
-    apart.vertical = apart.horizontal = false;
+    apart.vertical = apart.horizontal = apart.concat = apart.pack = false;
     for (OpId id : nest.ops()) {
       const OpId one[] = {id};
       if (auto why = kernels(built_nests(w_, d, apart, one), shrink)) return why;

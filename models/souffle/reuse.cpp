@@ -101,52 +101,63 @@ class Reuse {
     return out;
   }
 
-  /// Nests of one phase stand side by side where there is room for their blocks, each on the blocks
-  /// that have tiles of its own from before.
+  /// Nests of one phase and unit stand side by side where there is room for their blocks, each on
+  /// the blocks that have tiles of its own from before. Where nothing waits, there is room for any.
   void find_firsts() {
     std::map<std::string, std::int64_t> at;
     for (std::size_t i = 0; i < p_.nests.size();) {
       std::size_t end = i;
       std::int64_t all = 0, largest = 0;
-      for (; end < p_.nests.size() && p_.nests[end].phase == p_.nests[i].phase; ++end) {
+      for (; end < p_.nests.size() && p_.nests[end].phase == p_.nests[i].phase &&
+             p_.nests[end].unit == p_.nests[i].unit;
+           ++end) {
         all += p_.nests[end].blocks;
         largest = std::max(largest, p_.nests[end].blocks);
       }
-      const std::int64_t room = std::max(d_.sms, largest);
-      std::vector<std::pair<std::int64_t, std::int64_t>> taken;
-      const auto free = [&](std::int64_t first, std::int64_t blocks) {
-        return first + blocks <= room && std::ranges::none_of(taken, [&](const auto& t) {
-                 return first < t.second && t.first < first + blocks;
-               });
-      };
-      bool fits = all <= room;
-      std::vector<bool> placed(end - i, false);
-      for (const bool wanted : {true, false})
-        for (std::size_t k = i; k < end && fits; ++k) {
-          Nest& n = p_.nests[k];
-          if (placed[k - i]) continue;
-          std::int64_t first = -1;
-          if (wanted && o_.reuse)
-            for (const std::string& key : tiles_of(n))
-              if (const auto found = at.find(key);
-                  found != at.end() && free(found->second, n.blocks)) {
-                first = found->second;
-                break;
-              }
-          if (!wanted)
-            for (first = 0; first < room && !free(first, n.blocks);) ++first;
-          if (first < 0) continue;
-          fits = free(first, n.blocks);
-          n.first = first;
-          taken.emplace_back(first, first + n.blocks);
-          placed[k - i] = true;
-        }
-      for (std::size_t k = i; k < end; ++k) {
-        if (!fits) p_.nests[k].first = 0;
-        for (const std::string& key : tiles_of(p_.nests[k])) at[key] = p_.nests[k].first;
+      const std::span<Nest> unit(p_.nests.data() + i, end - i);
+      const std::int64_t room = p_.phases == 1 ? all : std::max(d_.sms, largest);
+      const bool fits = all <= room && stand_side_by_side(unit, room, at);
+      for (Nest& n : unit) {
+        if (!fits) n.first = 0;
+        for (const std::string& key : tiles_of(n)) at[key] = n.first;
       }
       i = end;
     }
+  }
+
+  bool stand_side_by_side(std::span<Nest> nests, std::int64_t room,
+                          const std::map<std::string, std::int64_t>& at) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> taken;
+    const auto free = [&](std::int64_t first, std::int64_t blocks) {
+      return first + blocks <= room && std::ranges::none_of(taken, [&](const auto& t) {
+               return first < t.second && t.first < first + blocks;
+             });
+    };
+    std::vector<bool> placed(nests.size(), false);
+    for (const bool wanted : {true, false})
+      for (std::size_t k = 0; k < nests.size(); ++k) {
+        Nest& n = nests[k];
+        if (placed[k]) continue;
+        std::int64_t first = -1;
+        if (wanted && o_.reuse)
+          for (const std::string& key : tiles_of(n))
+            if (const auto found = at.find(key);
+                found != at.end() && free(found->second, n.blocks)) {
+              first = found->second;
+              break;
+            }
+        if (!wanted) {  // at the beginning, or the first place after another
+          first = free(0, n.blocks) ? 0 : room;
+          for (const auto& t : taken)
+            if (free(t.second, n.blocks)) first = std::min(first, t.second);
+        }
+        if (first < 0) continue;
+        if (!free(first, n.blocks)) return false;
+        n.first = first;
+        taken.emplace_back(first, first + n.blocks);
+        placed[k] = true;
+      }
+    return true;
   }
 
   const Nest& nest(OpId id) const { return p_.nests[nest_.at(id)]; }

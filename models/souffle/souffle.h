@@ -26,7 +26,7 @@ enum class Bound : std::uint8_t { inclusive, strict };
 enum class Order : std::uint8_t { topological, bfs };
 enum class Intensive : std::uint8_t { contraction, ratio };
 enum class Sync : std::uint8_t { needed, literal };
-enum class Reduction : std::uint8_t { atomic, local };
+enum class Reduction : std::uint8_t { split, atomic, local };
 enum class Split : std::uint8_t { criterion, none, contractions };
 std::optional<Criterion> criterion_from_name(std::string_view name);
 std::optional<Bound> bound_from_name(std::string_view name);
@@ -54,12 +54,14 @@ struct Options {
   /// By operator, or for all that differ in a number at their name's end: instead of our own tiles.
   std::map<std::string, Resources, std::less<>> schedules = {};
   bool horizontal = true;   ///< independent products of the same loops in one nest
+  bool concat = true;       ///< products of one tensor in tiles of one wider product
+  bool pack = true;         ///< independent nests on blocks of their own
   bool vertical = true;     ///< others in the nest of what they read
   bool global_sync = true;  ///< a subprogram is one kernel
   bool reuse = true;        ///< tiles are kept across a barrier
   bool pipeline = true;     ///< loads of a phase's inputs begin before the barrier that it follows
   Sync sync = Sync::needed;
-  Reduction reduction = Reduction::atomic;
+  Reduction reduction = Reduction::split;
   double launch_us = 2;  ///< section 8.3
   double sync_us = 0;    ///< 0: the machine's
   double sync_seconds(double machines) const { return sync_us > 0 ? 1e-6 * sync_us : machines; }
@@ -142,13 +144,22 @@ struct Tile {
 struct TileAsked {
   std::int64_t most_blocks = 0;  ///< met by larger tiles where there are any; 0: any
   int warps = 0;                 ///< that all products of the kernel share; 0: the best
-  std::int64_t together = 1;     ///< products of the same loops in the same blocks
+  std::int64_t parts = 1;        ///< of the sum, in blocks of their own that add up what they have
+};
+/// One of the products that make up a wider one.
+struct Slice {
+  OpId op;
+  std::set<LoopId> whole = {};  ///< loops that no block may cut
+  std::int64_t together = 1;    ///< products of the same loops in the same blocks
 };
 /// The tile of a contraction with the least seconds (core/lowering/gpu/product_tiles.h) among
-/// powers of two and multiples of 16, under the device's shared memory and registers. `whole`:
-/// loops that no block may cut.
-Tile product_tile(const Device& d, const Workload& w, OpId op, const std::set<LoopId>& whole,
+/// powers of two and multiples of 16, under the device's shared memory and registers.
+Tile product_tile(const Device& d, const Workload& w, const Slice& product,
                   const TileAsked& asked = {});
+/// The same of products side by side: tiles of one size, a block having columns of one of them.
+/// Each has the seconds of all. Empty where no size suits all.
+std::vector<Tile> product_tiles(const Device& d, const Workload& w, std::span<const Slice> slices,
+                                const TileAsked& asked = {});
 /// A contraction as a product of matrices, `sizes` by its loops being a block's part in one step of
 /// the sum. Blocks and steps are left at 1.
 lowering::ProductTile product_in_tiles(const Workload& w, OpId op,
@@ -162,8 +173,8 @@ struct Subprogram {
   std::vector<OpId> ops;  ///< in the order of the partition
   std::string opened_by;  ///< why it begins: "" for the first
 };
-/// Blocks of a contraction at most, 0 for any. In a kernel that waits more than multiprocessors would
-/// share their memory in every phase, and rings of fragments are large.
+/// Blocks of a contraction at most, 0 for any. In a kernel that waits more than multiprocessors
+/// would share their memory in every phase, and rings of fragments are large.
 std::int64_t blocks_that_wait(const Device& d, const Workload& w, OpId op, const Options& o);
 /// Of a contraction, in a kernel with others or alone; the given one where there is one.
 Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o);
@@ -182,6 +193,22 @@ std::vector<Subprogram> partition(const Workload& w, const Analysis& a, const De
 /// (docs/souffle.md): a BERT layer's kernels take 124 us with eight warps each, and 136 with what
 /// each alone would have.
 inline constexpr int kWarps = 8;
+/// How a product stands beside the others of its phase (section 6.1).
+struct Beside {
+  int group = -1;      ///< products of a group may share a nest
+  int wide = -1;       ///< groups that are one wider product; -1: none
+  bool alone = false;  ///< its kernel has nothing else, and the warps of its tile
+  Tile tile;           ///< of the group's blocks
+};
+/// By operator: of the products among `ops`, by the phases (`level`) that they could have.
+std::vector<Beside> side_by_side(const Workload& w, const Device& d, const Options& o,
+                                 std::span<const OpId> ops, std::span<const int> level);
+/// A dimension of so many elements that a reader picks from stays whole.
+inline constexpr std::int64_t kWhole = 16;
+/// Loops of an operator's result that no block should cut: those that an element-wise reader in
+/// `inside` (by operator) picks from by another index, or sums over, where they are short.
+std::set<LoopId> whole_loops(const Workload& w, const std::vector<bool>& inside, OpId op);
+
 /// Operators that the same blocks compute, tile by tile.
 struct Nest {
   std::vector<Cut> grid;
@@ -194,6 +221,7 @@ struct Nest {
   std::vector<Sum> sums;     ///< products, and sums of what does not fit as a whole
   std::vector<OpId> others;  ///< in order
   int phase = 0;
+  int unit = 0;  ///< nests of a phase and a unit stand side by side, units one after the other
   std::int64_t blocks = 1, first = 0;
   int warps = kWarps;  ///< that compute, in a kernel of its own
   bool has(OpId op) const;
@@ -225,6 +253,13 @@ Program program_of(const Workload& w, const Device& d, const Options& o, std::ve
 /// Whether each block computes what it reads of a tensor itself: the grid cuts of the nest cut the
 /// same dimensions as when the tensor was written.
 bool reads_own_tile(const Workload& w, std::span<const Cut> grid, const Access& read, OpId writer);
+/// Whether blocks may have parts of its sums, and add them up at home.
+bool may_sum_over_blocks(const Workload& w, const Options& o, OpId op);
+/// Seconds of sums that blocks have a part of each, beside their own: places are zeroed by a launch
+/// of its own, every part is added up in memory, and what reads them (`waits`) comes after a
+/// barrier.
+double seconds_of_parts(const Workload& w, const Device& d, const Options& o,
+                        std::span<const OpId> sums, std::int64_t parts, bool waits);
 /// Loops that blocks cut (more than one of them).
 bool is_cut(const Workload& w, const Cut& c);
 /// Bytes of a block's tiles that are alive at the same time, at most: a tile from its first use in

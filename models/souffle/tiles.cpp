@@ -27,48 +27,92 @@ void fill(const Workload& w, std::span<const LoopId> loops, std::int64_t size,
 
 class Chooser {
  public:
-  Chooser(const Device& d, const Workload& w, OpId id, const std::set<LoopId>& whole,
-          const TileAsked& asked)
-      : d_(d), w_(w), id_(id), op_(w.op(id)), asked_(asked) {
-    const auto sums = w.reduction_loops(id);
+  Chooser(const Device& d, const Workload& w, const Slice& product, const TileAsked& asked)
+      : d_(d), w_(w), id_(product.op), op_(w.op(id_)), together_(product.together), asked_(asked) {
+    const auto sums = w.reduction_loops(id_);
     for (LoopId l : op_.loops) {
       if (std::ranges::find(sums, l) != sums.end()) {
         sums_.push_back(l);
         continue;
       }
-      if (whole.contains(l)) continue;
+      if (product.whole.contains(l)) continue;
       const bool a = has_loop(op_.inputs.front(), l),
                  b = op_.inputs.size() > 1 && has_loop(op_.inputs[1], l);
       (a && b ? batch_ : a ? rows_ : columns_).push_back(l);
     }
   }
 
-  Tile best() {
-    const std::int64_t most = asked_.most_blocks;
-    Tile best, least;
-    double time = std::numeric_limits<double>::infinity();
-    std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
-    for (std::int64_t m : sizes(rows_))
-      for (std::int64_t n : sizes(columns_))
-        for (std::int64_t k : {16, 32, 64, 128, 256}) {
-          // What reads the product in the same blocks needs room, too.
-          if (on_tensor_cores() && k > (m <= 64 && n <= 64 ? 128 : 64)) break;
-          const std::optional<Tile> t = tile(m, n, k);
-          if (!t) continue;
-          if (t->blocks < fewest) {
-            fewest = t->blocks;
-            least = *t;
-          }
-          if (most > 0 && t->blocks > most) continue;
-          if (t->seconds < time * (1 - 1e-9)) {
-            time = t->seconds;
-            best = *t;
-          }
+  std::vector<std::int64_t> row_sizes() const { return sizes(rows_); }
+  std::vector<std::int64_t> column_sizes() const { return sizes(columns_); }
+  /// What reads the product in the same blocks needs room, too.
+  bool too_deep(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    return on_tensor_cores() && k > (m <= 64 && n <= 64 ? 128 : 64);
+  }
+
+  /// Blocks of so many rows and columns, and steps of the sum.
+  Tile cut(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    Tile t;
+    std::vector<Cut> cuts, inner;
+    fill(w_, rows_, m, cuts);
+    fill(w_, columns_, n, cuts);
+    for (LoopId l : batch_) cuts.push_back({l, 1});
+    fill(w_, sums_, k, inner);
+    if (asked_.parts > 1 && !inner.empty()) {
+      Cut& most = *std::ranges::max_element(inner, {},
+                                            [&](const Cut& c) { return w_.loop(c.loop).extent; });
+      const std::int64_t extent = w_.loop(most.loop).extent;
+      const std::int64_t part = ceil_div(ceil_div(extent, asked_.parts), most.step) * most.step;
+      cuts.push_back({most.loop, std::min(part, extent)});
+    }
+    for (LoopId l : op_.loops)  // in the order of the operator
+      for (const Cut& c : cuts)
+        if (c.loop == l) {
+          t.grid.push_back(c);
+          t.blocks *= ceil_div(w_.loop(l).extent, c.step);
         }
-    return best.grid.empty() && best.seconds == 0 ? least : best;
+    for (LoopId l : op_.loops)
+      for (const Cut& c : inner)
+        if (c.loop == l && c.step < part_of(t, l)) t.inner.push_back(c);
+    return t;
+  }
+
+  /// Fills in what so many blocks of such a tile take. False where none has room.
+  bool price(Tile& t, std::int64_t blocks) const {
+    std::vector<std::int64_t> sizes;
+    std::int64_t steps = 1;
+    for (LoopId l : op_.loops) {
+      sizes.push_back(w_.loop(l).extent);
+      for (const std::vector<Cut>& cuts : {t.grid, t.inner})
+        for (const Cut& c : cuts)
+          if (c.loop == l) sizes.back() = std::min(sizes.back(), c.step);
+      for (const Cut& c : t.inner)
+        if (c.loop == l) steps *= ceil_div(part_of(t, l), c.step);
+    }
+    lowering::ProductTile p = product_in_tiles(w_, id_, sizes);
+    p.blocks = blocks;
+    p.steps = steps;
+    p.results *= together_;
+    if (asked_.warps > 0) p.warps = asked_.warps;
+    lowering::ProductUnit unit = d_.product;
+    unit.shared = d_.shared;
+    if (!lowering::estimate(unit, p)) return false;
+    t.threads = p.threads;
+    t.registers = p.registers;
+    t.shared = p.shared;
+    t.seconds = p.seconds;
+    t.warps = p.warps;
+    t.stages = p.stages;
+    return true;
   }
 
  private:
+  /// What a block has of a loop.
+  std::int64_t part_of(const Tile& t, LoopId l) const {
+    for (const Cut& c : t.grid)
+      if (c.loop == l) return c.step;
+    return w_.loop(l).extent;
+  }
+
   std::vector<std::int64_t> sizes(std::span<const LoopId> loops) const {
     std::int64_t all = 1;
     for (LoopId l : loops)
@@ -94,57 +138,11 @@ class Chooser {
 
   bool on_tensor_cores() const { return on_matrix_units(w_, id_); }
 
-  std::optional<Tile> tile(std::int64_t m, std::int64_t n, std::int64_t k) const {
-    Tile t;
-    std::vector<Cut> cuts;
-    fill(w_, rows_, m, cuts);
-    fill(w_, columns_, n, cuts);
-    for (LoopId l : batch_) cuts.push_back({l, 1});
-    std::vector<Cut> inner;
-    fill(w_, sums_, k, inner);
-    std::vector<std::int64_t> sizes;
-    std::int64_t steps = 1;
-    for (LoopId l : op_.loops) {
-      std::int64_t size = w_.loop(l).extent;
-      for (const Cut& c : cuts)
-        if (c.loop == l) size = c.step;
-      for (const Cut& c : inner)
-        if (c.loop == l) {
-          size = c.step;
-          steps *= ceil_div(w_.loop(l).extent, c.step);
-        }
-      sizes.push_back(std::min(size, w_.loop(l).extent));
-    }
-    for (LoopId l : op_.loops)  // in the order of the operator
-      for (const Cut& c : cuts)
-        if (c.loop == l) {
-          t.grid.push_back(c);
-          t.blocks *= ceil_div(w_.loop(l).extent, c.step);
-        }
-    for (LoopId l : op_.loops)
-      for (const Cut& c : inner)
-        if (c.loop == l && c.step < w_.loop(l).extent) t.inner.push_back(c);
-    lowering::ProductTile p = product_in_tiles(w_, id_, sizes);
-    p.blocks = t.blocks;
-    p.steps = steps;
-    p.results *= asked_.together;
-    if (asked_.warps > 0) p.warps = asked_.warps;
-    lowering::ProductUnit unit = d_.product;
-    unit.shared = d_.shared;
-    if (!lowering::estimate(unit, p)) return {};
-    t.threads = p.threads;
-    t.registers = p.registers;
-    t.shared = p.shared;
-    t.seconds = p.seconds;
-    t.warps = p.warps;
-    t.stages = p.stages;
-    return t;
-  }
-
   const Device& d_;
   const Workload& w_;
   OpId id_;
   const Operator& op_;
+  std::int64_t together_;
   TileAsked asked_;
   std::vector<LoopId> rows_, columns_, batch_, sums_;
 };
@@ -192,9 +190,45 @@ lowering::ProductTile product_in_tiles(const Workload& w, OpId id,
   return p;
 }
 
-Tile product_tile(const Device& d, const Workload& w, OpId op, const std::set<LoopId>& whole,
+std::vector<Tile> product_tiles(const Device& d, const Workload& w, std::span<const Slice> slices,
+                                const TileAsked& asked) {
+  std::vector<Chooser> choosers;
+  std::set<std::int64_t> rows, columns;
+  for (const Slice& s : slices) {
+    choosers.emplace_back(d, w, s, asked);
+    const auto m = choosers.back().row_sizes(), n = choosers.back().column_sizes();
+    rows.insert(m.begin(), m.end());
+    columns.insert(n.begin(), n.end());
+  }
+  std::vector<Tile> best, least;
+  double time = std::numeric_limits<double>::infinity();
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t m : rows)
+    for (std::int64_t n : columns)
+      for (std::int64_t k : {16, 32, 64, 128, 256}) {
+        if (choosers.front().too_deep(m, n, k)) break;
+        std::vector<Tile> all;
+        std::int64_t blocks = 0;
+        double seconds = 0;
+        for (const Chooser& c : choosers) blocks += all.emplace_back(c.cut(m, n, k)).blocks;
+        bool fits = true;
+        for (std::size_t i = 0; i < all.size() && fits; ++i) {
+          fits = choosers[i].price(all[i], blocks);
+          seconds = std::max(seconds, all[i].seconds);
+        }
+        if (!fits) continue;
+        for (Tile& t : all) t.seconds = seconds;
+        if (blocks < fewest) fewest = blocks, least = all;
+        if (asked.most_blocks > 0 && blocks > asked.most_blocks) continue;
+        if (seconds < time * (1 - 1e-9)) time = seconds, best = std::move(all);
+      }
+  return best.empty() ? least : best;
+}
+
+Tile product_tile(const Device& d, const Workload& w, const Slice& product,
                   const TileAsked& asked) {
-  return Chooser(d, w, op, whole, asked).best();
+  const std::vector<Tile> one = product_tiles(d, w, {&product, 1}, asked);
+  return one.empty() ? Tile() : one.front();
 }
 
 }  // namespace tilewright::souffle

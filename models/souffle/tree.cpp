@@ -31,23 +31,30 @@ class TreeWriter {
     std::vector<std::vector<Node>> phases;
     std::vector<std::set<TensorId>> loaded;
     for (std::size_t i = 0; i < p_.nests.size();) {
+      if (i == 0 || p_.nests[i].phase != p_.nests[i - 1].phase) {
+        phases.emplace_back();
+        loaded.emplace_back();
+      }
       std::size_t end = i;
       bool first_blocks = true;  // all begin there: one after another
-      for (; end < p_.nests.size() && p_.nests[end].phase == p_.nests[i].phase; ++end)
+      for (; end < p_.nests.size() && p_.nests[end].phase == p_.nests[i].phase &&
+             p_.nests[end].unit == p_.nests[i].unit;
+           ++end)
         first_blocks = first_blocks && p_.nests[end].first == 0;
       loaded_.clear();
-      std::vector<Node>& parts = phases.emplace_back();
+      Node pack;
+      pack.kind = Node::Kind::pack;
       for (; i < end; ++i) {
-        parts.push_back(nest(p_.nests[i]));
-        if (!first_blocks) parts.back().first_block = p_.nests[i].first;
+        Node part = nest(p_.nests[i]);
+        if (first_blocks) {
+          phases.back().push_back(std::move(part));
+          continue;
+        }
+        part.first_block = p_.nests[i].first;
+        pack.children.push_back(std::move(part));
       }
-      if (!first_blocks) {
-        Node pack;
-        pack.kind = Node::Kind::pack;
-        pack.children = std::exchange(parts, {});
-        parts.push_back(std::move(pack));
-      }
-      loaded.push_back(loaded_);
+      if (!first_blocks) phases.back().push_back(std::move(pack));
+      loaded.back().insert(loaded_.begin(), loaded_.end());
     }
     std::set<TensorId> later;
     for (std::size_t phase = phases.size(); phase-- > 0;) {

@@ -66,15 +66,16 @@ def compare(
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
-    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
-    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
-    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
-    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
-    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
-    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
+    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
+    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
+    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
+    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -131,16 +132,16 @@ def emit(
     | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
     str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
     threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
-    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
-    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
-    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
-    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
-    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
-    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
-    kernel_us: float | None = ..., pack: str | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    object] | None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str |
+    None = ..., vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None =
+    ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step:
+    str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str |
+    None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ...,
+    ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
+    None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
+    ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
+    ..., shared_width: float | None = ..., register_part: float | None = ..., why: bool | None =
+    ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -200,15 +201,16 @@ def explain(
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
-    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
-    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
-    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
-    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
-    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
-    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
+    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
+    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
+    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
+    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -290,15 +292,16 @@ def measure(
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
-    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
-    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
-    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
-    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
-    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
-    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str |
-    None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ..., vertical:
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
+    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
+    launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None = ..., swap:
+    str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge: float |
+    None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
+    price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -370,15 +373,16 @@ def plan(
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
-    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
-    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
-    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
-    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
-    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
-    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
+    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
+    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
+    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
+    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
@@ -393,7 +397,7 @@ def plan(
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         part: plan these operators alone: what crosses the cut is input and output
-        split: plan in parts and join the plans: each (operator), contractions (pairs and what lies between; the rest apart), followed (an operator and what follows it element by element), or a YAML file of parts; model may name several, with commas
+        split: plan in parts and join the plans: each (operator), contractions (pairs and what lies between; the rest apart), followed (an operator and what follows it element by element), 'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators alone), or a YAML file of parts; model may name several, with commas
         out: the plan file to write
         check: raise Refused where the outcome says no (default False)
 
@@ -424,15 +428,16 @@ def predict(
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
-    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
-    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
-    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
-    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
-    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
-    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str |
-    None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ..., vertical:
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
+    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
+    launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None = ..., swap:
+    str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge: float |
+    None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
+    price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -506,15 +511,16 @@ def run(
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
-    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
-    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
-    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
-    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
-    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
-    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
+    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
+    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
+    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
+    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -577,15 +583,16 @@ def simulate(
     ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync: str |
-    None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ...,
-    reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us:
-    float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None =
-    ..., library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact:
-    int | None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float |
-    None = ..., pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ...,
-    busy: str | None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
+    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
+    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
+    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
+    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
+    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -658,15 +665,16 @@ def validate(
     Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
-    horizontal: str | None = ..., vertical: str | None = ..., global_sync: str | None = ...,
-    reuse: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str
-    | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None =
-    ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library:
-    str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None =
-    ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ...,
-    pack: str | None = ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str |
-    None = ..., dsm_bandwidth: float | None = ..., shared_width: float | None = ...,
-    register_part: float | None = ..., why: bool | None = ..., check: bool = ...
+    horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ..., vertical:
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
+    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
+    launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None = ..., swap:
+    str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge: float |
+    None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
+    price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 

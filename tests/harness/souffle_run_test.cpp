@@ -15,15 +15,16 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// All combinations; else those of which no two differ in a single switch of the model. Each is a compilation.
+/// All combinations; else those of which no two differ in a single switch of the model. Each is a
+/// compilation.
 const bool kAll = std::getenv("TILEWRIGHT_LONG") != nullptr;
 
 /// The number of launches that wait for one another.
-int expect_right(const std::string& workload, const std::string& step,
-                 const char* machine = "a100") {
-  SCOPED_TRACE(workload + " " + step);
-  const Request r{
-      .subject = workload, .machine = machine, .model = "souffle", .options = {{"step", {step}}}};
+int expect_right(const std::string& workload, const std::string& step, const char* machine = "a100",
+                 OptionValues options = {}) {
+  SCOPED_TRACE(workload + " " + step + " " + (options.empty() ? "" : options.begin()->first));
+  options["step"] = {step};
+  const Request r{.subject = workload, .machine = machine, .model = "souffle", .options = options};
   const Answer a = run(r, {.target = "cuda-emulated", .seconds = 0.0});
   EXPECT_TRUE(a.ok()) << a.json.value("reason", std::string());
   EXPECT_TRUE(a.json.value("verified", false));
@@ -94,6 +95,19 @@ TEST(SouffleRun, GraphsThatNobodyNamed) {
         "cross-entropy:rows=17,cols=90", "conv-chain:ic=7,h=19,w=17,oc1=12,oc2=9",
         "rotary:tokens=9,heads=3,half=21"})
     expect_right(name, "V4");
+}
+
+/// Concatenation, packs and sums in parts: all of them, and each off.
+TEST(SouffleRun, HorizontalTransforms) {
+  const std::vector<OptionValues> switches = {
+      {}, {{"concat", {"no"}}}, {{"pack", {"no"}}}, {{"reduction", {"local"}}}};
+  for (unsigned seed = 1; seed <= (kAll ? 12 : 4); ++seed) {
+    const std::string path = ::testing::TempDir() + "/branches-" + std::to_string(seed) + ".yaml";
+    std::ofstream(path) << testing::drawn_branches(seed);
+    for (std::size_t i = 0; i < switches.size(); ++i)
+      if (kAll || i == seed % switches.size())
+        expect_right(path, seed % 2 == 0 ? "V4" : "V2", "h200", switches[i]);
+  }
 }
 
 }  // namespace

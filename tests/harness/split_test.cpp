@@ -116,6 +116,24 @@ TEST(Split, AFileSaysPartsAndModels) {
   EXPECT_THROW((void)plan_in_parts(asking("exact"), "each", {}), InputError);  // makes no plans
 }
 
+TEST(Split, PartsAndModelsWithoutAFile) {
+  const Answer a = plan_in_parts(asking("fusionstitching"),
+                                 "qk scaled rowmax exp rowsum pv divide=mcfuser; "
+                                 "fc1 biased=souffle,mcfuser",
+                                 {});
+  ASSERT_TRUE(a.ok()) << a.json.dump(1);
+  check_parts(a.json, 33);
+  std::map<std::string, std::string> by;
+  for (const auto& part : a.json["parts"])
+    by[part["operators"][0].get<std::string>()] = part["model"].get<std::string>();
+  EXPECT_EQ(by["qk"], "mcfuser");
+  EXPECT_EQ(by["fc1"], "souffle");
+  EXPECT_EQ(by["residual1"], "fusionstitching");
+  for (const char* bad : {"qk=", "=mcfuser", "qk=mcfuser; pv", "qk=nobody", "none=mcfuser",
+                          "qk=mcfuser; qk pv=mcfuser", "qk=exact", ";="})
+    EXPECT_THROW((void)plan_in_parts(asking(), bad, {}), InputError) << bad;
+}
+
 TEST(Part, IsPlannedAsAWorkload) {
   const Request r = asking("mcfuser");
   const Answer planned = plan(of_part(r, "qk scaled, rowmax exp rowsum pv divide"));

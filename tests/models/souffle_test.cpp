@@ -43,6 +43,16 @@ std::int64_t read_of(const Planned& p, const std::string& tensor) {
   return p.counts.tensors[p.workload->find_tensor(tensor)->index()].first.value;
 }
 
+/// Table 4's versions.
+Options step(int to) {
+  return {.horizontal = to >= 1,
+          .concat = to >= 1,
+          .pack = to >= 1,
+          .vertical = to >= 2,
+          .global_sync = to >= 3,
+          .reuse = to >= 4};
+}
+
 std::string random_graph(int seed) {
   return "random-graph:rows=40,cols=64,seed=" + std::to_string(seed) +
          (seed % 3 == 0 ? ",indices=1" : "");
@@ -200,7 +210,7 @@ TEST(Souffle, PartitionsAreInOrder) {
 // ----------------------------------------------------------------------------------------
 
 TEST(Souffle, ABertLayerIsTheArtifacts) {
-  const Planned p = plan_of("bert:layers=1,dtype=f16");
+  const Planned p = plan_of("bert:layers=1,dtype=f16", {.concat = false});
   ASSERT_EQ(p.plan.kernels.size(), 1U);
   EXPECT_EQ(p.counts.kernels[0].phases, 9);
   std::vector<std::vector<std::string>> nests;
@@ -222,10 +232,6 @@ TEST(Souffle, ABertLayerIsTheArtifacts) {
 }
 
 TEST(Souffle, StepsOfTable4) {
-  const auto step = [](int to) {
-    return Options{
-        .horizontal = to >= 1, .vertical = to >= 2, .global_sync = to >= 3, .reuse = to >= 4};
-  };
   std::vector<std::size_t> kernels;
   for (int to = 0; to <= 4; ++to)
     kernels.push_back(plan_of("bert:layers=1,dtype=f16", step(to)).plan.kernels.size());
@@ -288,9 +294,9 @@ TEST(Souffle, NetworksArePlanned) {
   // Whole on one machine each; on the others with few of the blocks that repeat.
   const bool all = std::getenv("TILEWRIGHT_LONG") != nullptr;
   const std::vector<std::pair<std::string, std::string>> networks = {
-      {"swin-b", "blocks=2"},         {"gpt2", "layers=2"},          {"shufflenet-v2", "blocks=2"},
-      {"rednet50", "blocks=2"},       {"resnext101", "blocks=2"},    {"efficientnet-b0", "blocks=2"},
-      {"vit-b16", "layers=2"},        {"sar-drn", "channels=32"},    {"bert-large", "layers=3"},
+      {"swin-b", "blocks=2"},       {"gpt2", "layers=2"},       {"shufflenet-v2", "blocks=2"},
+      {"rednet50", "blocks=2"},     {"resnext101", "blocks=2"}, {"efficientnet-b0", "blocks=2"},
+      {"vit-b16", "layers=2"},      {"sar-drn", "channels=32"}, {"bert-large", "layers=3"},
       {"lstm:steps=20", "layers=3"}};
   for (std::size_t n = 0; n < networks.size(); ++n)
     for (std::size_t m = 0; m < 3; ++m) {
@@ -312,10 +318,8 @@ TEST(Souffle, NetworksArePlanned) {
 }
 
 /// Barriers of the plan, after all that holds of any.
-int check_phases(const std::string& graph, int to) {
-  const Planned p = plan_of(
-      graph,
-      {.horizontal = to >= 1, .vertical = to >= 2, .global_sync = to >= 3, .reuse = to >= 4});
+int check_phases(const std::string& graph, const Options& o) {
+  const Planned p = plan_of(graph, o);
   const Workload& w = *p.workload;
   std::set<OpId> computed;
   int barriers = 0;
@@ -340,14 +344,14 @@ int check_phases(const std::string& graph, int to) {
   }
   EXPECT_EQ(computed.size(), w.operators().size());
   const Result<Schedule> s = resolve(p.plan, p.workload, asked("gemm").machine);
-  EXPECT_TRUE(s.ok()) << graph << " V" << to << ": " << (s.ok() ? "" : s.reason());
+  EXPECT_TRUE(s.ok()) << graph << ": " << (s.ok() ? "" : s.reason());
   return barriers;
 }
 
 TEST(Souffle, PhasesOfRandomGraphs) {
   int barriers = 0;
   for (int seed = 1; seed <= 60; ++seed)
-    for (int to = 0; to <= 4; ++to) barriers += check_phases(random_graph(seed), to);
+    for (int to = 0; to <= 4; ++to) barriers += check_phases(random_graph(seed), step(to));
   EXPECT_GT(barriers, 60);
 }
 
@@ -358,7 +362,7 @@ TEST(Souffle, PhasesOfDrawnGraphs) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const std::string text = testing::GraphDrawer(seed).text(4 + static_cast<int>(seed % 9));
-    for (int to = 0; to <= 4; ++to) barriers += check_phases(text, to);
+    for (int to = 0; to <= 4; ++to) barriers += check_phases(text, step(to));
     const Workload w = workload_from_yaml(text, "test");
     const Analysis a = analyse(w, {});
     for (std::size_t i = 0; i < w.operators().size(); ++i) {
@@ -377,6 +381,84 @@ TEST(Souffle, PhasesOfDrawnGraphs) {
     for (const Reused& r : a.reused) EXPECT_GT(r.readers.size(), 1U);
   }
   EXPECT_GT(barriers, 40);
+}
+
+/// What a transform does, on graphs drawn for it: off, it is nowhere; on, each of its kernels keeps
+/// its rules, and some have it.
+TEST(Souffle, ConcatenationAndPacks) {
+  int concatenated = 0, packed = 0;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const std::string text = testing::drawn_branches(seed);
+    for (const bool concat : {false, true})
+      for (const bool pack : {false, true})
+        for (const int to : {1, 2, 4}) {
+          Options o = step(to);
+          o.concat = concat;
+          o.pack = pack;
+          check_phases(text, o);
+          const Planned p = plan_of(text, o, "h200");
+          for (const Program& program : p.programs)
+            for (std::size_t i = 0; i < program.nests.size(); ++i)
+              for (std::size_t j = 0; j < i; ++j) {
+                const Nest &a = program.nests[j], &b = program.nests[i];
+                if (a.phase != b.phase) continue;
+                if (a.unit != b.unit) continue;
+                const bool apart = a.first + a.blocks <= b.first || b.first + b.blocks <= a.first;
+                EXPECT_TRUE(apart || (a.first == 0 && b.first == 0));
+                // Columns of one product: tiles of one size.
+                const bool wide = !pack && apart;
+                packed += pack && apart;
+                concatenated += wide;
+                EXPECT_TRUE(!wide || concat);
+                EXPECT_TRUE(!wide || a.grid.front() == b.grid.front());  // of rows
+                if (wide && a.grid.size() > 1 && b.grid.size() > 1) {
+                  const auto whole = [&p](const Cut& c) { return !is_cut(*p.workload, c); };
+                  EXPECT_TRUE(a.grid[1].step == b.grid[1].step || whole(a.grid[1]) ||
+                              whole(b.grid[1]));
+                }
+              }
+        }
+  }
+  EXPECT_GT(concatenated, 8);
+  EXPECT_GT(packed, 8);
+}
+
+/// A long sum of few results is cut among blocks, and not where that is off; what it moves is what
+/// `exact` counts of the same plan.
+TEST(Souffle, SumsInParts) {
+  int cut = 0;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const std::string text = testing::drawn_branches(seed);
+    for (const Reduction reduction : {Reduction::split, Reduction::atomic, Reduction::local})
+      for (const int to : {2, 4}) {
+        Options o = step(to);
+        o.reduction = reduction;
+        check_phases(text, o);
+        const Planned p = plan_of(text, o, "h200");
+        const Workload& w = *p.workload;
+        const Result<Schedule> s = resolve(p.plan, p.workload, asked(text, "h200").machine);
+        ASSERT_TRUE(s.ok()) << s.reason();
+        std::map<std::string, std::int64_t> written;
+        for (const TrafficEntry& e : exact(*s).entries)
+          if (e.boundary.starts_with("L2/")) written[e.tensor] += e.written.value;
+        for (const Program& program : p.programs)
+          for (const Nest& n : program.nests)
+            for (const Nest::Sum& sum : n.sums)
+              for (const Cut& c : n.grid) {
+                if (!is_cut(w, c) || !w.is_reduction(sum.op, c.loop)) continue;
+                EXPECT_EQ(reduction, Reduction::split);
+                ++cut;
+                const Tensor& t = w.tensor(w.op(sum.op).outputs.front().target.tensor);
+                const std::int64_t parts = ceil_div(w.loop(c.loop).extent, c.step);
+                EXPECT_EQ(written[t.name], (parts + 1) * t.bytes().value);
+                EXPECT_EQ(p.counts.tensors[w.find_tensor(t.name)->index()].second.value,
+                          written[t.name]);
+              }
+      }
+  }
+  EXPECT_GT(cut, 8);
 }
 
 TEST(Souffle, RefusesWhatItCannotSay) {

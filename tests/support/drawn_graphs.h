@@ -135,4 +135,32 @@ class GraphDrawer {
   int count_ = 0, weights_ = 0;
 };
 
+/// Products of one tensor with columns of several sizes, each perhaps read element by element, a
+/// product of another tensor and a sum beside them, and a product with a long sum and few results.
+inline std::string drawn_branches(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto size = [&random](unsigned from, unsigned to) {
+    return from + random() % (to - from + 1);
+  };
+  std::string loops = "m: " + std::to_string(size(9, 40)) + ", d: " + std::to_string(size(16, 80)) +
+                      ", z: 37, e: " + std::to_string(size(1500, 6000));
+  std::string operators;
+  const auto add = [&operators](const std::string& text) { operators += "  - \"" + text + "\"\n"; };
+  const unsigned products = 2 + random() % 3;
+  for (unsigned i = 0; i < products; ++i) {
+    const std::string n = std::to_string(i), c = i > 0 && random() % 4 == 0 ? "c0" : "c" + n;
+    if (c == "c" + n) loops += ", " + c + ": " + std::to_string(size(8, 90));
+    add("p" + n + ": P" + n + "[m," + c + "] += X[m,d] * W" + n + "[d," + c + "]");
+    if (random() % 3 > 0)
+      add("r" + n + ": R" + n + "[m," + c + "] = relu(P" + n + "[m," + c + "]) + b" + n + "[" + c +
+          "]");
+  }
+  add("y: Y[m,c0] += Z[m,z] * V[z,c0]");
+  if (random() % 2 == 0) add("s: S[m] += Q[m,d]");
+  add("l: L[m,c0] += T[m,e] * U[e,c0]");
+  if (random() % 2 == 0) add("g: G[m,c0] = L[m,c0] * 0.5");
+  return "name: branches\ndtype: " + std::string(random() % 2 == 0 ? "f16" : "f32") + "\nloops: {" +
+         loops + "}\noperators:\n" + operators;
+}
+
 }  // namespace tilewright::testing
