@@ -51,7 +51,8 @@ def test_there_are_recordings():
 def test_recorded_graphs(recording, tmp_path):
     """What is covered of each, by the reference evaluator, in float64 where PyTorch had float32."""
     lowering, made, not_covered = export.lowered(recording.graph, str(tmp_path / "graph.onnx"), True)
-    assert not [line for line in not_covered if not line.split(": ")[1].startswith("aten.embedding_dense_backward")]
+    # A table's gradient is scattered: PyTorch does that.
+    assert {line.split(": ")[1] for line in not_covered} <= {"aten.embedding_dense_backward.default"}
     workload, names = made["workload"], made["names"]
     for tensor in workload["tensors"]:
         for name, values in recording.inputs.items():
@@ -130,9 +131,8 @@ def test_everything_not_covered_is_named(tmp_path):
         ["  a", "aten.cumsum.default"], ["  c", "aten.floor.default"], ["  d", "aten.div.Tensor_mode"]]
     _, made, left_out = export.lowered(graph, path, True)
     assert len(left_out) == 3
-    inputs = {t["name"] for t in made["workload"]["tensors"]} - {
-        o if isinstance(o, str) else o["name"] for o in made["workload"]["operators"]}
-    assert len(inputs) == 3  # what the three make; x is read by nothing that is left
+    # What the three make is given; x is read by nothing that is left.
+    assert sorted(name.split("/")[0] for name in made["names"]) == ["a", "c", "d", "output"]
 
 
 def test_recordings_read_back(recording):

@@ -11,7 +11,7 @@ from .._tilewright import InputError, Network
 from .export import import_bytes, reasons
 from .graph import Graph, Meta, Node, Ref
 from .lower import FLOATS, Lowering, lowering_of
-from .record import graph_of, node_of, target_of
+from .record import decompositions, graph_of, node_of, target_of
 
 log = logging.getLogger("tilewright")
 
@@ -52,7 +52,6 @@ def compile_graph(gm, example_inputs, options=None, mode=None):
     options: those of ``tilewright.run`` that plan and make kernels (machine, model, threads, isa, ...; by default
     the machine host and PyTorch's threads), and `verify`: every kernel is verified alone before it is used.
     """
-    from torch._decomp import core_aten_decompositions
     from torch._dynamo.backends.common import aot_autograd
 
     options = dict(options or {})
@@ -66,7 +65,7 @@ def compile_graph(gm, example_inputs, options=None, mode=None):
 
     return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
                         inference_compiler=compiler("inference"),
-                        decompositions=core_aten_decompositions())(gm, example_inputs)
+                        decompositions=decompositions())(gm, example_inputs)
 
 
 def _check(options):

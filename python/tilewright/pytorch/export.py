@@ -40,6 +40,7 @@ def reasons(skipped, problems, targets):
     said = {}
     for line in skipped:
         name, op, why = line.split(": ", 2)
+        name = name.split("/")[0]
         if name in problems:
             said[name] = f"{name}: {problems[name]}"
         else:

@@ -116,8 +116,7 @@ class Lowering:
             out.append(Value(name, *meta))
             if meta.dtype not in FLOATS:
                 self._sources[name] = {s for i in inputs if i for s in self._sources.get(i.name, ())}
-        self.model.node(op, self._node.name if self._node else "", [i.name if i else "" for i in inputs],
-                        [o.name for o in out], attributes, domain)
+        self.model.node(op, out[0].name, [i.name if i else "" for i in inputs], [o.name for o in out], attributes, domain)
         return out
 
     def constant(self, values, dtype, shape=()):

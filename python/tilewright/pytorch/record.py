@@ -47,3 +47,15 @@ def node_of(node):
 
 def graph_of(fx_graph, name):
     return Graph(name, [node_of(n) for n in fx_graph.nodes])
+
+
+def decompositions():
+    """To Core ATen operators, less those that are lowered, or run, whole: attention, and a table's gradient."""
+    import torch
+    from torch._decomp import core_aten_decompositions
+
+    table = core_aten_decompositions()
+    for op in (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+               torch.ops.aten.embedding_dense_backward.default):
+        table.pop(op, None)
+    return table
