@@ -59,8 +59,10 @@ def test_recorded_graphs(recording, tmp_path):
             if names.get(name) == tensor["name"]:
                 tensor["values"] = values.astype(float).reshape(-1).tolist()
     values = reference.evaluate(workload)
-    recording.compare({i: values[names[v.name]] for i, v in enumerate(lowering.outputs) if v and v.name in names},
-                      2e-4)
+    left_out = {line.split(": ")[0] for line in not_covered}
+    returned = recording.graph.nodes[-1].args[0]
+    recording.compare({i: values[names[v.name]] for i, v in enumerate(lowering.outputs)
+                       if v and v.name in names and returned[i].name not in left_out}, 2e-4)
 
 
 def test_the_files_are_onnx(recording, tmp_path):

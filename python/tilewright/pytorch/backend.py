@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from .._tilewright import InputError, Network
 from .export import import_bytes, reasons
 from .graph import Graph, Meta, Node, Ref
-from .lower import FLOATS, Lowering, lowering_of
+from .lower import FLOATS, Lowering, base, lowering_of
 from .record import decompositions, graph_of, node_of, target_of
 
 log = logging.getLogger("tilewright")
 
-_MOST_SHAPES = 8          # programs of one graph with dynamic shapes
-_MOST_CONSTANT = 1 << 16  # elements of a constant that a program holds
+_MOST_SHAPES = 8  # programs of one graph with dynamic shapes
+# Of the largest element: what `run` lets outputs of a whole network be off by.
+_TOLERANCE = {"float32": 2.0**-12, "float64": 2.0**-26, "bfloat16": 2.0**-4}
 _TYPES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16"}  # that kernels are made for, one type each
 _lock = threading.Lock()
 _reports = []
@@ -51,6 +52,9 @@ def compile_graph(gm, example_inputs, options=None, mode=None):
 
     options: those of ``tilewright.run`` that plan and make kernels (machine, model, threads, isa, ...; by default
     the machine host and PyTorch's threads), and `verify`: every kernel is verified alone before it is used.
+
+    In its first call each program is held against PyTorch on the same inputs. One that is off by more than a whole
+    network of ``run`` may be is not used: PyTorch runs its nodes, and the report says so.
     """
     from torch._dynamo.backends.common import aot_autograd
 
@@ -170,12 +174,12 @@ class _Coverage:
             return f"types {' and '.join(sorted(floats))} in one operator"
         if floats - set(_TYPES):
             return f"the cpu target emits {', '.join(_TYPES)}; not {floats.pop()}"
-        whole = any(m.dtype not in FLOATS and m.dtype != "bool" for m in _metas(node))
-        if node.name in self.constant:
-            return f"a constant of more than {_MOST_CONSTANT} elements" if whole and any(
-                math.prod(m.shape) > _MOST_CONSTANT for m in _metas(node)) else None
-        if whole and not entry.moves:
+        if any(m.dtype not in FLOATS and m.dtype != "bool" for m in _metas(node)):
             return "whole numbers are computed by PyTorch, in 64 bits"
+        if base(target) in ("aten.index", "aten._unsafe_index") and sum(i is not None for i in node.args[1]) > 1:
+            return "an index of several dimensions, which the cpu target would have to compute"
+        if node.name in self.constant:
+            return None
         return self._alone(node)
 
     def _alone(self, node):
@@ -259,7 +263,7 @@ def _covered(gm, way, options, verify):
     for name, (lowering, data) in checked.items():
         part = getattr(work, name)
         try:
-            program = _Program(part, lowering, data, options, verify)
+            program = _Program(part, lowering, data, options, verify, report)
         except (InputError, RuntimeError) as e:
             calls = [n for n in part.graph.nodes if n.op == "call_function" and target_of(n) != "getitem"]
             in_torch.update({n.name: f"{target_of(n)}: {str(e).splitlines()[0]}" for n in calls})
@@ -279,13 +283,14 @@ def _covered(gm, way, options, verify):
 class _Program:
     """One part, loaded: called with tensors, returns tensors."""
 
-    def __init__(self, part, lowering, data, options, verify):
+    def __init__(self, part, lowering, data, options, verify, report):
         import torch
 
         if any(v is None for v in lowering.outputs):
             raise RuntimeError("a result that is no tensor")
         asked = {"machine": "host", "threads": torch.get_num_threads(), **options}
-        self.part = part
+        self.part, self.report = part, report
+        self.checked, self.wrong = False, False
         self.network = Network(data, json.dumps(asked), verify)
         self.summary = {"nodes": sum(n.op == "call_function" for n in part.graph.nodes),
                         **json.loads(self.network.describe())}
@@ -314,19 +319,69 @@ class _Program:
         return Tilewright()
 
     def __call__(self, *args):
+        if self.wrong:
+            return self.part(*args)
+        made = self._run(args)
+        if made is None:  # an index that PyTorch takes from the end, or refuses
+            return self.part(*args)
+        if not self.checked:
+            want = self.part(*args)
+            why = _differs(made, want if self.several else [want], args)
+            self.checked = True
+            if why:
+                self._give_up(why)
+                return want
+        return tuple(made) if self.several else made[0]
+
+    def _give_up(self, why):
+        log.warning("tilewright: a program of %d nodes is not used: %s", self.summary["nodes"], why)
+        self.wrong = True
+        with _lock:
+            self.report.programs.remove(self.summary)
+            self.report.in_torch += [f"{n.name}: {target_of(n)}: in a program that is wrong: {why}"
+                                     for n in self.part.graph.nodes
+                                     if n.op == "call_function" and target_of(n) != "getitem"]
+
+    def _run(self, args):
         import torch
 
         kept, inputs = [], []  # what is converted must live as long as the call
         for at, dtype, bound in self.inputs:
             x = _given(args[at], dtype, bound)
-            if x is None:  # an index that PyTorch takes from the end, or refuses
-                return self.part(*args)
+            if x is None:
+                return None
             kept.append(x)
             inputs.append(x.data_ptr())
         outs = [torch.empty(shape, dtype=stored) for shape, _, _, stored in self.results]
         self.network.run(inputs, [outs[i].data_ptr() for i in self.order])
-        made = [_returned(out, stride, dtype) for out, (_, stride, dtype, _) in zip(outs, self.results)]
-        return tuple(made) if self.several else made[0]
+        return [_returned(out, stride, dtype) for out, (_, stride, dtype, _) in zip(outs, self.results)]
+
+
+def _largest(x):
+    """Of the finite elements."""
+    x = x.detach().double().abs()
+    x = x[x.isfinite()]
+    return float(x.max()) if x.numel() else 0.0
+
+
+def _differs(made, want, args):
+    """Why results are wrong; None: they are right. What cancels to nothing is held against its operands' size."""
+    import torch
+
+    floats = [x for x in [*args, *want] if isinstance(x, torch.Tensor) and x.dtype.is_floating_point]
+    least = max(map(_largest, floats), default=0.0) * 2.0**-6
+    for i, (got, right) in enumerate(zip(made, want)):
+        name = str(right.dtype).removeprefix("torch.")
+        if name in _TOLERANCE:
+            most = _TOLERANCE[name] * max(_largest(right), least)
+            same = torch.isclose(got.double(), right.double(), rtol=0, atol=most, equal_nan=True)
+            wrong = int((~same).sum())
+        else:  # what a comparison makes of values that rounding moved may differ here and there
+            wrong = int((got != right).sum())
+            wrong = 0 if wrong <= right.numel() // 100 else wrong
+        if wrong:
+            return f"{wrong} of {right.numel()} elements of result {i} are not what PyTorch makes"
+    return None
 
 
 def _given(x, dtype, bound):

@@ -38,6 +38,16 @@ def _div(l, n, a):
     return l.binary("Div", a["self"], a["other"], n.value.dtype)
 
 
+@lowers("aten.fmod", "aten.remainder", args="self other")
+def _mod(l, n, a):
+    """Of constants: the import computes no other."""
+    floats = n.value.dtype in FLOATS
+    if floats and n.target.startswith("aten.remainder"):
+        raise NotCovered("a remainder of real numbers")
+    x, y = (l.operand(a[k], n.value.dtype) for k in ("self", "other"))
+    return l.emit("Mod", [x, y], n.value.shape, fmod=int(n.target.startswith("aten.fmod")))
+
+
 @lowers("aten.pow", args="self exponent")
 def _pow(l, n, a):
     if n.value.dtype not in FLOATS:

@@ -303,7 +303,7 @@ class Lowering:
     def _outputs(self, node):
         """Results by position: "output/0", ... Constants, numbers and inputs returned as they are have none."""
         self.outputs = []
-        flat = node.args[0] if isinstance(node.args[0], (list, tuple)) else [node.args[0]]
+        flat = node.args[0] if type(node.args[0]) in (list, tuple) else [node.args[0]]
         for i, x in enumerate(flat):
             value = self.values.get(x.name) if isinstance(x, Ref) else None
             if not isinstance(value, Value):
