@@ -88,8 +88,8 @@ Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& reques
   for (const Launch& l : p.launches) {
     const bool once =
         std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; });
-    const bool given = std::ranges::any_of(
-        l.tensors, [&](TensorId t) { return p.workload->is_output(t); });
+    const bool given =
+        std::ranges::any_of(l.tensors, [&](TensorId t) { return p.workload->is_output(t); });
     if (!once || given) {  // what a call is given memory for is written in every call
       network->each_call_.push_back(&l);
     } else if (const auto why = network->launch(l)) {
@@ -125,8 +125,7 @@ std::optional<Reason> LoadedNetwork::run(std::span<void* const> inputs,
   for (std::size_t i = 0; i < inputs_.size(); ++i) at_[inputs_[i].index()] = inputs[i];
   for (std::size_t i = 0; i < w.outputs().size(); ++i) at_[w.outputs()[i].index()] = outputs[i];
   for (const Launch* l : each_call_)
-    if (const auto why = launch(*l))
-      return Reason{formatted("kernel {}: {}", l->name, why->text)};
+    if (const auto why = launch(*l)) return Reason{formatted("kernel {}: {}", l->name, why->text)};
   return std::nullopt;
 }
 

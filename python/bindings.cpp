@@ -99,13 +99,11 @@ PYBIND11_MODULE(_tilewright, m) {
     return list;
   });
   using tilewright::python::Network;
-  m.def(
-      "import_onnx",
-      [](const py::bytes& bytes, const std::string& path, bool skip) {
-        const std::string model = bytes;
-        py::gil_scoped_release release;
-        return tilewright::python::import_model(model, path, skip);
-      });
+  m.def("import_onnx", [](const py::bytes& bytes, const std::string& path, bool skip) {
+    const std::string model = bytes;
+    py::gil_scoped_release release;
+    return tilewright::python::import_model(model, path, skip);
+  });
   py::class_<Network::End>(m, "End")
       .def_readonly("name", &Network::End::name)
       .def_readonly("dtype", &Network::End::dtype)

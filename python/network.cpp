@@ -66,8 +66,8 @@ std::string Network::describe() const {
 
 void Network::run(const std::vector<std::uintptr_t>& inputs,
                   const std::vector<std::uintptr_t>& outputs) {
-  if (const auto why = network_->run(pointers(inputs, inputs_.size()),
-                                     pointers(outputs, outputs_.size())))
+  if (const auto why =
+          network_->run(pointers(inputs, inputs_.size()), pointers(outputs, outputs_.size())))
     throw std::runtime_error(why->text);
 }
 

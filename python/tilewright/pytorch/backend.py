@@ -31,8 +31,9 @@ class Report:
     in_torch: list = field(default_factory=list)
 
     def __str__(self):
-        lines = [f"{self.graph}: {len(self.programs)} programs of {sum(p['nodes'] for p in self.programs)} nodes in "
-                 f"{sum(p['launches'] for p in self.programs)} kernel launches; {len(self.in_torch)} nodes in PyTorch"]
+        nodes, launches = (sum(p[key] for p in self.programs) for key in ("nodes", "launches"))
+        lines = [f"{self.graph}: nodes in programs {nodes}, programs {len(self.programs)}, kernel launches {launches}, "
+                 f"nodes in PyTorch {len(self.in_torch)}"]
         return "\n  ".join(lines + self.in_torch)
 
 
