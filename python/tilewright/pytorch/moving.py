@@ -2,7 +2,7 @@
 
 import math
 
-from .lower import FLOATS, NotCovered, Value, axis, broadcast, lowers
+from .lower import FLOATS, NotCovered, Value, axis, lowers
 
 
 @lowers("aten.view", "aten._unsafe_view", "aten.reshape", "aten.unsqueeze", "aten.squeeze", "aten.flatten",
