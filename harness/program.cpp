@@ -45,34 +45,6 @@ double tolerance_of(DType type) {
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-/// Compiles all kernels, several at a time.
-std::optional<Reason> build(Program& program, const codegen::Target& target, bool for_device) {
-  constexpr std::size_t kMost = 12;  // kernels a unit: more share more, fewer run side by side
-  const std::size_t n = program.kernels.size();
-  const auto all = static_cast<std::size_t>(cores());
-  std::vector<ProgramKernel*> others;
-  for (ProgramKernel& kernel : program.kernels)
-    for (ProgramKernel& other : kernel.others) others.push_back(&other);
-  parallel_for(others.size(), cores(), [&](std::size_t i) {
-    ordered_json ignored;
-    if (others[i]->emitted->build(for_device, ignored)) others[i]->emitted.reset();
-  });
-  const bool together = target.build_together != nullptr;
-  const std::size_t size = together ? std::clamp<std::size_t>((n + all - 1) / all, 1, kMost) : 1;
-  const std::size_t units = (n + size - 1) / size;
-  std::vector<std::optional<Reason>> failed(units);
-  parallel_for(units, cores(), [&](std::size_t unit) {
-    std::vector<std::shared_ptr<codegen::Emitted>> some;
-    for (std::size_t i = unit; i < n; i += units) some.push_back(program.kernels[i].emitted);
-    ordered_json ignored;
-    failed[unit] =
-        together ? target.build_together(some) : some.front()->build(for_device, ignored);
-  });
-  for (const auto& why : failed)
-    if (why) return Reason{"the kernels cannot be built: " + why->text};
-  return std::nullopt;
-}
-
 /// The kernel's inputs where it is launched first, as the reference evaluator has them.
 TensorValues values_at(const Program& program, std::size_t kernel, const TensorValues& values) {
   const auto launch = std::ranges::find(program.launches, kernel, &Launch::kernel);
@@ -147,8 +119,36 @@ void tune(ProgramKernel& kernel, const std::shared_ptr<codegen::Device>& device,
   kernel.others.clear();
 }
 
-/// Verifies every kernel on inputs drawn by seed, and where these make no numbers on those that it
-/// has in the network. Weights that are all equal, as synthetic models have them, would show less.
+}  // namespace
+
+std::optional<Reason> build_kernels(Program& program, const codegen::Target& target,
+                                    bool for_device) {
+  constexpr std::size_t kMost = 12;  // kernels a unit: more share more, fewer run side by side
+  const std::size_t n = program.kernels.size();
+  const auto all = static_cast<std::size_t>(cores());
+  std::vector<ProgramKernel*> others;
+  for (ProgramKernel& kernel : program.kernels)
+    for (ProgramKernel& other : kernel.others) others.push_back(&other);
+  parallel_for(others.size(), cores(), [&](std::size_t i) {
+    ordered_json ignored;
+    if (others[i]->emitted->build(for_device, ignored)) others[i]->emitted.reset();
+  });
+  const bool together = target.build_together != nullptr;
+  const std::size_t size = together ? std::clamp<std::size_t>((n + all - 1) / all, 1, kMost) : 1;
+  const std::size_t units = (n + size - 1) / size;
+  std::vector<std::optional<Reason>> failed(units);
+  parallel_for(units, cores(), [&](std::size_t unit) {
+    std::vector<std::shared_ptr<codegen::Emitted>> some;
+    for (std::size_t i = unit; i < n; i += units) some.push_back(program.kernels[i].emitted);
+    ordered_json ignored;
+    failed[unit] =
+        together ? target.build_together(some) : some.front()->build(for_device, ignored);
+  });
+  for (const auto& why : failed)
+    if (why) return Reason{"the kernels cannot be built: " + why->text};
+  return std::nullopt;
+}
+
 std::optional<Reason> verify_kernels(Program& program,
                                      const std::shared_ptr<codegen::Device>& device,
                                      const TensorValues& values, std::uint64_t seed,
@@ -180,6 +180,8 @@ std::optional<Reason> verify_kernels(Program& program,
   }
   return std::nullopt;
 }
+
+namespace {
 
 using Elements = std::vector<std::byte>;
 
@@ -214,27 +216,15 @@ class Memory {
 
  private:
   std::optional<Reason> hand_on(const Program& program) {
-    std::vector<TensorId> tensors;
-    std::vector<Lifetime> lives = lifetimes(program, tensors);
-    // What launches make once stays for every run.
-    const std::vector<bool> constant = constant_operators(w_);
-    std::vector<Lifetime> handed_on;
-    std::vector<TensorId> placed_tensors;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (constant[w_.producer(tensors[i]).index()]) {
-        if (auto why = take(lives[i].bytes, at_[tensors[i].index()])) return why;
-      } else {
-        bytes_alone += lives[i].bytes;
-        handed_on.push_back(lives[i]);
-        placed_tensors.push_back(tensors[i]);
-      }
-    }
-    const Arena arena = placed(handed_on);
-    arena_bytes = arena.bytes;
+    const HandedOn on = handed_on(program);
+    for (TensorId t : on.kept)
+      if (auto why = take(w_.tensor(t).bytes().value, at_[t.index()])) return why;
+    arena_bytes = on.bytes;
+    bytes_alone = on.bytes_alone;
     void* base = nullptr;
-    if (auto why = take(arena.bytes, base)) return why;
-    for (std::size_t i = 0; i < handed_on.size(); ++i)
-      at_[placed_tensors[i].index()] = static_cast<char*>(base) + arena.offsets[i];
+    if (auto why = take(on.bytes, base)) return why;
+    for (std::size_t i = 0; i < on.tensors.size(); ++i)
+      at_[on.tensors[i].index()] = static_cast<char*>(base) + on.offsets[i];
     return std::nullopt;
   }
   std::optional<Reason> take(std::int64_t bytes, void*& at) {
@@ -267,7 +257,7 @@ class Running {
     order_.insert(order_.end(), each_run.begin(), each_run.end());
     for (std::size_t i : order_) {
       const Launch& l = program_.launches[i];
-      codegen::TargetKernel& kernel = program_.kernels[l.kernel].verified->kernel();
+      codegen::TargetKernel& kernel = program_.kernels[l.kernel].kernel();
       std::vector<void*> tensors(l.tensors.size(), nullptr);
       for (std::size_t t = 0; t < tensors.size(); ++t)
         if (kernel.needs(TensorId(t))) tensors[t] = memory.at(l.tensors[t]);
@@ -539,7 +529,7 @@ class Run {
       for (const ProgramKernel& kernel : program_.kernels)
         if (const auto why = kernel.emitted->cannot_run()) return why;
     say("building");
-    if (auto why = build(program_, target_, !options_.build_only)) return why;
+    if (auto why = build_kernels(program_, target_, !options_.build_only)) return why;
     json_["build_seconds"] = since(start);
     return std::nullopt;
   }

@@ -38,6 +38,8 @@ struct ProgramKernel {
   std::optional<double> predicted = {};    ///< seconds, by the planning model
   std::optional<std::int64_t> bytes = {};  ///< that it moves from and to home, by exact
   std::unique_ptr<VerifiedKernel> verified = {};
+  std::unique_ptr<codegen::TargetKernel> loaded = {};  ///< where nobody asked for verification
+  codegen::TargetKernel& kernel() const { return verified ? verified->kernel() : *loaded; }
   bool on_network_values = false;  ///< verified on what it reads there, not on drawn inputs
   /// The model's other choices, best first: each is timed, too, and the fastest runs.
   std::vector<ProgramKernel> others = {};
@@ -68,6 +70,27 @@ Result<Program> program_of(const Request& request, const ProgramPlan& made, std:
 
 /// How long every tensor that lies between launches is needed; `tensors` says which they are.
 std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& tensors);
+
+/// Where tensors between launches lie.
+struct HandedOn {
+  std::vector<TensorId> kept;         ///< what launches make once, in memory of its own
+  std::vector<TensorId> tensors;      ///< the others, in one arena
+  std::vector<std::int64_t> offsets;  ///< of these
+  std::int64_t bytes = 0;             ///< of the arena
+  std::int64_t bytes_alone = 0;       ///< of these, each in memory of its own
+};
+HandedOn handed_on(const Program& program);
+
+/// Compiles all kernels, several at a time. A Reason where the compiler fails.
+std::optional<Reason> build_kernels(Program& program, const codegen::Target& target,
+                                    bool for_device);
+/// Verifies every kernel on inputs drawn by seed, and where these make no numbers on those that it
+/// has in the network: `values`, by the whole's TensorId. Weights that are all equal, as synthetic
+/// models have them, would show less. `worst` becomes the largest relative error.
+std::optional<Reason> verify_kernels(Program& program,
+                                     const std::shared_ptr<codegen::Device>& device,
+                                     const TensorValues& values, std::uint64_t seed,
+                                     const Progress& progress, double& worst);
 
 /// What `run` answers of a network: every kernel verified alone against the reference evaluator on
 /// drawn inputs, the whole end to end on inputs drawn by seed, seconds of

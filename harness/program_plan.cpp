@@ -316,7 +316,7 @@ std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& t
   std::map<TensorId, Lifetime> lives;
   for (std::size_t i = 0; i < program.launches.size(); ++i) {
     const Launch& launch = program.launches[i];
-    const codegen::TargetKernel& kernel = program.kernels[launch.kernel].verified->kernel();
+    const codegen::TargetKernel& kernel = program.kernels[launch.kernel].kernel();
     for (std::size_t t = 0; t < launch.tensors.size(); ++t) {
       const TensorId id = launch.tensors[t];
       if (!kernel.needs(TensorId(t)) || w.is_input(id) || w.is_output(id)) continue;
@@ -328,6 +328,28 @@ std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& t
   std::vector<Lifetime> all;
   for (const auto& [id, life] : lives) tensors.push_back(id), all.push_back(life);
   return all;
+}
+
+HandedOn handed_on(const Program& program) {
+  const Workload& w = *program.workload;
+  std::vector<TensorId> tensors;
+  const std::vector<Lifetime> lives = lifetimes(program, tensors);
+  const std::vector<bool> constant = constant_operators(w);
+  HandedOn on;
+  std::vector<Lifetime> in_arena;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (constant[w.producer(tensors[i]).index()]) {
+      on.kept.push_back(tensors[i]);
+      continue;
+    }
+    on.bytes_alone += lives[i].bytes;
+    on.tensors.push_back(tensors[i]);
+    in_arena.push_back(lives[i]);
+  }
+  Arena arena = placed(in_arena);
+  on.offsets = std::move(arena.offsets);
+  on.bytes = arena.bytes;
+  return on;
 }
 
 }  // namespace tilewright::harness

@@ -13,6 +13,7 @@
 #include "harness/registry.h"
 #include "python/added_model.h"
 #include "python/asked.h"
+#include "python/network.h"
 #include "python/sweep.h"
 
 namespace tilewright::python {
@@ -97,6 +98,26 @@ PYBIND11_MODULE(_tilewright, m) {
                                            v.values.size() * sizeof(double))));
     return list;
   });
+  using tilewright::python::Network;
+  m.def("import_onnx", [](const py::bytes& bytes, const std::string& path, bool skip) {
+    const std::string model = bytes;
+    py::gil_scoped_release release;
+    return tilewright::python::import_model(model, path, skip);
+  });
+  py::class_<Network::End>(m, "End")
+      .def_readonly("name", &Network::End::name)
+      .def_readonly("dtype", &Network::End::dtype)
+      .def_readonly("shape", &Network::End::shape);
+  py::class_<Network>(m, "Network")
+      .def(py::init([](const py::bytes& bytes, const std::string& options, bool verify) {
+        const std::string model = bytes;
+        py::gil_scoped_release release;
+        return std::make_unique<Network>(model, options, verify);
+      }))
+      .def_property_readonly("inputs", &Network::inputs)
+      .def_property_readonly("outputs", &Network::outputs)
+      .def("describe", &Network::describe)
+      .def("run", &Network::run, Release());
   m.def("add_model", &tilewright::python::add_model);
   m.def("remove_model", &tilewright::harness::remove_model);
 }

@@ -40,6 +40,7 @@ from ._values import plain as _plain
 from .answer import Answer
 from .model import (Access, Buffer, Choice, Infeasible, Kernel, Level, Machine, Model, Node, Operator, Price,
                     Question, Tensor, Workload, register, unregister)
+from .pytorch import TorchWorkload, from_torch
 from .sweeps import read_rows, sweep
 
 __version__ = "0.1.0"
@@ -139,5 +140,5 @@ globals().update({_python_name(_name): _function(_record) for _name, _record in 
 
 __all__ = sorted([
     "Access", "Answer", "Buffer", "Choice", "Infeasible", "InputError", "Kernel", "Level", "Machine", "Model",
-    "Node", "Operator", "Price", "Question", "Refused", "Tensor", "Workload", "read_rows", "register", "sweep",
-    "unregister", *map(_python_name, _RECORDS)])
+    "Node", "Operator", "Price", "Question", "Refused", "Tensor", "TorchWorkload", "Workload", "from_torch",
+    "read_rows", "register", "sweep", "unregister", *map(_python_name, _RECORDS)])

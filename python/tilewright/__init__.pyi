@@ -21,6 +21,7 @@ from .model import (
     register as register,
     unregister as unregister,
 )
+from .pytorch import TorchWorkload as TorchWorkload, from_torch as from_torch
 from .sweeps import read_rows as read_rows, sweep as sweep
 
 __version__: str

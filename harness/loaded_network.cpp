@@ -1,0 +1,132 @@
+#include "harness/loaded_network.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "core/base/format.h"
+#include "core/workload/cut.h"
+#include "core/workload/reference/elements.h"
+#include "harness/pipeline.h"
+
+namespace tilewright::harness {
+namespace {
+
+std::optional<Reason> load_kernels(Program& program,
+                                   const std::shared_ptr<codegen::Device>& device) {
+  for (ProgramKernel& kernel : program.kernels) {
+    nlohmann::ordered_json ignored;
+    auto loaded = kernel.emitted->load(device, ignored);
+    if (!loaded) return loaded.why();
+    kernel.loaded = std::move(loaded).value();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void LoadedNetwork::Freed::operator()(void* memory) const { std::free(memory); }
+
+void* LoadedNetwork::take(std::int64_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  const auto size = (static_cast<std::size_t>(bytes) + kPage) / kPage * kPage;
+  void* memory = std::aligned_alloc(kPage, size);
+  if (memory == nullptr) throw std::bad_alloc();
+  memory_.emplace_back(memory);
+  std::memset(memory, 0xff, size);  // an element that is read and never written shows
+  return memory;
+}
+
+void LoadedNetwork::place(const Program& program) {
+  const Workload& w = *program.workload;
+  at_.assign(w.tensors().size(), nullptr);
+  for (std::size_t t = 0; t < at_.size(); ++t) {
+    const Tensor& tensor = w.tensors()[t];
+    if (!w.is_input(TensorId(t))) continue;
+    if (!tensor.values) {
+      inputs_.emplace_back(t);
+      continue;
+    }
+    at_[t] = take(tensor.bytes().value);
+    const auto count = static_cast<std::size_t>(tensor.elements().value);
+    encode_elements(tensor.dtype, read_values(*tensor.values, count, tensor.name), at_[t]);
+  }
+  const HandedOn on = handed_on(program);
+  for (TensorId t : on.kept) at_[t.index()] = take(w.tensor(t).bytes().value);
+  if (on.tensors.empty()) return;
+  auto* base = static_cast<char*>(take(on.bytes));
+  for (std::size_t i = 0; i < on.tensors.size(); ++i)
+    at_[on.tensors[i].index()] = base + on.offsets[i];
+}
+
+Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& request, bool verify) {
+  const codegen::Target& target = target_named(request.target);
+  if (target.sequence == nullptr)
+    return Reason{formatted("target {} runs no networks", target.name)};
+  const Result<ProgramPlan> plan = program_plan(request, std::nullopt);
+  if (!plan) return plan.why();
+  Result<Program> program = program_of(request, *plan);
+  if (!program) return program.why();
+  auto network = std::make_unique<LoadedNetwork>();
+  Program& p = network->program_ = std::move(program).value();
+  for (const ProgramKernel& kernel : p.kernels)
+    if (const auto why = kernel.emitted->cannot_run()) return *why;
+  if (const auto why = build_kernels(p, target, true)) return *why;
+  const auto device = open_device(target);
+  if (!device) return device.why();
+  if (verify) {
+    double worst = 0;
+    const TensorValues values = evaluate(*p.workload, random_inputs(*p.workload, request.seed));
+    if (const auto why = verify_kernels(p, *device, values, request.seed, request.progress, worst))
+      return *why;
+  } else if (const auto why = load_kernels(p, *device)) {
+    return *why;
+  }
+  network->place(p);
+  const std::vector<bool> constant = constant_operators(*p.workload);
+  for (const Launch& l : p.launches) {
+    const bool once =
+        std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; });
+    const bool given =
+        std::ranges::any_of(l.tensors, [&](TensorId t) { return p.workload->is_output(t); });
+    if (!once || given) {  // what a call is given memory for is written in every call
+      network->each_call_.push_back(&l);
+    } else if (const auto why = network->launch(l)) {
+      return *why;
+    }
+  }
+  return network;
+}
+
+std::optional<double> LoadedNetwork::predicted() const {
+  double sum = 0;
+  for (const Launch* l : each_call_) {
+    const auto& seconds = program_.kernels[l->kernel].predicted;
+    if (!seconds) return std::nullopt;
+    sum += *seconds;
+  }
+  return sum;
+}
+
+std::optional<Reason> LoadedNetwork::launch(const Launch& launch) {
+  codegen::TargetKernel& kernel = program_.kernels[launch.kernel].kernel();
+  for (std::size_t t = 0; t < launch.tensors.size(); ++t)
+    if (kernel.needs(TensorId(t)) && !kernel.place(TensorId(t), at_[launch.tensors[t].index()]))
+      return Reason{"the target's kernels keep their tensors in memory of their own"};
+  if (const Result<double> seconds = kernel.run(); !seconds) return seconds.why();
+  return kernel.fault(true);
+}
+
+std::optional<Reason> LoadedNetwork::run(std::span<void* const> inputs,
+                                         std::span<void* const> outputs) {
+  const std::lock_guard lock(busy_);
+  const Workload& w = workload();
+  for (std::size_t i = 0; i < inputs_.size(); ++i) at_[inputs_[i].index()] = inputs[i];
+  for (std::size_t i = 0; i < w.outputs().size(); ++i) at_[w.outputs()[i].index()] = outputs[i];
+  for (const Launch* l : each_call_)
+    if (const auto why = launch(*l)) return Reason{formatted("kernel {}: {}", l->name, why->text)};
+  return std::nullopt;
+}
+
+}  // namespace tilewright::harness

@@ -1,0 +1,51 @@
+// A network that is planned, built and loaded once and then called on memory of the caller's.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "harness/program.h"
+
+namespace tilewright::harness {
+
+class LoadedNetwork {
+ public:
+  /// Plans the request's workload as `run` does, for a target whose kernels work on memory of this
+  /// process. `verify`: every kernel alone, as `run` does, else none. A Reason where the target
+  /// refuses a kernel, the compiler fails or a kernel is wrong. Throws InputError for bad input.
+  /// Cost: planning and compiling; with `verify` also the reference evaluator.
+  static Result<std::unique_ptr<LoadedNetwork>> load(const Request& request, bool verify);
+
+  const Workload& workload() const { return *program_.workload; }
+  std::size_t launches() const { return program_.launches.size(); }
+  /// Predicted seconds of all launches of a call; none where the model has none for one of them.
+  std::optional<double> predicted() const;
+  const std::vector<std::string>& notes() const { return program_.notes; }
+
+  /// One call: reads `inputs` (the workload's inputs without values, in order of TensorId) and
+  /// writes `outputs` (Workload::outputs), row-major elements of the tensors' types; none overlap.
+  /// Nothing is copied. Calls from several threads wait for one another.
+  std::optional<Reason> run(std::span<void* const> inputs, std::span<void* const> outputs);
+  /// What `inputs` of a call are.
+  const std::vector<TensorId>& inputs() const { return inputs_; }
+
+ private:
+  struct Freed {
+    void operator()(void* memory) const;
+  };
+  void* take(std::int64_t bytes);
+  void place(const Program& program);
+  std::optional<Reason> launch(const Launch& launch);
+
+  Program program_;
+  std::vector<TensorId> inputs_;
+  std::vector<const Launch*> each_call_;
+  std::vector<void*> at_;  ///< by TensorId
+  std::vector<std::unique_ptr<void, Freed>> memory_;
+  std::mutex busy_;
+};
+
+}  // namespace tilewright::harness

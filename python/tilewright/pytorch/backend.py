@@ -1,0 +1,410 @@
+"""The backend ``tilewright`` of ``torch.compile``: forward and backward graphs of Core ATen operators, cut into parts
+that the CPU target takes, and the rest, which PyTorch runs."""
+
+import json
+import logging
+import math
+import threading
+from dataclasses import dataclass, field
+
+from .._tilewright import InputError, Network
+from .export import import_bytes, reasons
+from .graph import Graph, Meta, Node, Ref
+from .lower import FLOATS, Lowering, base, lowering_of
+from .record import decompositions, graph_of, node_of, target_of
+
+log = logging.getLogger("tilewright")
+
+_MOST_SHAPES = 8  # programs of one graph with dynamic shapes
+# Of the largest element: what `run` lets outputs of a whole network be off by.
+_TOLERANCE = {"float32": 2.0**-12, "float64": 2.0**-26, "bfloat16": 2.0**-4}
+_TYPES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16"}  # that kernels are made for, one type each
+_lock = threading.Lock()
+_reports = []
+
+
+@dataclass
+class Report:
+    """What became of one graph: `programs` are ours, `in_torch` what PyTorch runs, "node: operator: why"."""
+    graph: str
+    programs: list = field(default_factory=list)  # {"nodes", "launches", "predicted_seconds", "notes"}
+    in_torch: list = field(default_factory=list)
+
+    def __str__(self):
+        nodes, launches = (sum(p[key] for p in self.programs) for key in ("nodes", "launches"))
+        lines = [f"{self.graph}: nodes in programs {nodes}, programs {len(self.programs)}, kernel launches {launches}, "
+                 f"nodes in PyTorch {len(self.in_torch)}"]
+        return "\n  ".join(lines + self.in_torch)
+
+
+def reports():
+    """A :class:`Report` for each graph that was compiled since the last clear_reports()."""
+    with _lock:
+        return list(_reports)
+
+
+def clear_reports():
+    with _lock:
+        _reports.clear()
+
+
+def compile_graph(gm, example_inputs, options=None, mode=None):
+    """What ``torch.compile(f, backend="tilewright", options={...})`` calls.
+
+    options: those of ``tilewright.run`` that plan and make kernels (machine, model, threads, isa, ...; by default
+    the machine host and PyTorch's threads), and `verify`: every kernel is verified alone before it is used.
+
+    In its first call each program is held against PyTorch on the same inputs. One that is off by more than a whole
+    network of ``run`` may be is not used: PyTorch runs its nodes, and the report says so.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+
+    options = dict(options or {})
+    verify = bool(options.pop("verify", False))
+    _check(options)
+
+    def compiler(way):
+        def compile_one(graph_module, inputs):
+            return _boxed(_compiled(graph_module, way, options, verify))
+        return compile_one
+
+    return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
+                        inference_compiler=compiler("inference"),
+                        decompositions=decompositions())(gm, example_inputs)
+
+
+def _check(options):
+    from .. import _RECORDS
+
+    known = {o["key"] for o in _RECORDS["run"]["options"]}
+    for key in options:
+        if key not in known:
+            raise InputError(f"torch.compile: option '{key}' is not accepted; accepted: verify and those of run")
+
+
+def _boxed(f):
+    from functorch.compile import make_boxed_func
+    return make_boxed_func(f)
+
+
+def _is_symbolic(gm):
+    import torch
+
+    def symbolic(value):
+        if isinstance(value, (list, tuple)):
+            return any(map(symbolic, value))
+        if isinstance(value, torch.Tensor):
+            return not all(type(d) is int for d in value.shape)
+        return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+    return any(symbolic(n.meta.get("val")) for n in gm.graph.nodes)
+
+
+def _compiled(gm, way, options, verify):
+    if _is_symbolic(gm):
+        return _ByShape(gm, way, options, verify)
+    return _covered(gm, way, options, verify)
+
+
+class _ByShape:
+    """A graph with dynamic shapes: traced again and compiled for each, up to some; PyTorch runs further ones."""
+
+    def __init__(self, gm, way, options, verify):
+        self.gm, self.way, self.options, self.verify = gm, way, options, verify
+        self.made = {}
+
+    def __call__(self, *args):
+        import torch
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        key = tuple((tuple(a.shape), a.stride(), a.dtype) if isinstance(a, torch.Tensor) else a for a in args)
+        if key not in self.made:
+            if len(self.made) == _MOST_SHAPES:
+                log.warning("tilewright: more than %d shapes of one graph: PyTorch runs further ones", _MOST_SHAPES)
+            if len(self.made) >= _MOST_SHAPES:
+                self.made.setdefault(None, None)  # said once
+                return self.gm(*args)
+            fixed = make_fx(self.gm, tracing_mode="fake")(*args)
+            self.made[key] = _covered(fixed, self.way, self.options, self.verify)
+        return self.made[key](*args)
+
+
+# ---- Which nodes are covered ----------------------------------------------------------------------------------------
+
+def _metas(node):
+    value = node_of(node).value
+    return [m for m in (value if isinstance(value, list) else [value]) if m is not None]
+
+
+class _Coverage:
+    """Which nodes of a graph have a lowering that the target takes, and why not the others."""
+
+    def __init__(self, gm):
+        self.why = {}
+        self.constant = set()
+        self.by_dtype = {dtype: set() for dtype in _TYPES}
+        for node in gm.graph.nodes:
+            if node.op == "call_function" and not node.all_input_nodes:
+                self.constant.add(node.name)
+            elif node.op == "call_function" and all(i.name in self.constant for i in node.all_input_nodes):
+                self.constant.add(node.name)
+            if node.op == "call_function" and target_of(node) != "getitem":
+                self._judge(node)
+
+    def _judge(self, node):
+        target = target_of(node)
+        why = self._refused(node, target)
+        if why:
+            self.why[node.name] = f"{target}: {why}"
+            return
+        floats = {m.dtype for i in [node, *node.all_input_nodes] for m in _metas(i) if m.dtype in FLOATS}
+        for dtype, nodes in self.by_dtype.items():
+            if floats <= {dtype}:
+                nodes.update([node.name, *(u.name for u in node.users if target_of(u) == "getitem")])
+
+    def _refused(self, node, target):
+        entry = lowering_of(target)
+        if entry is None:
+            return "the operator is not supported"
+        metas = [m for i in [node, *node.all_input_nodes] for m in _metas(i)]
+        if not _metas(node) or any(not _metas(i) for i in node.all_input_nodes):
+            return "what is no tensor"
+        if any(math.prod(m.shape) == 0 for m in metas):
+            return "a tensor without elements"
+        floats = {m.dtype for m in metas if m.dtype in FLOATS}
+        if len(floats) > 1:
+            return f"types {' and '.join(sorted(floats))} in one operator"
+        if floats - set(_TYPES):
+            return f"the cpu target emits {', '.join(_TYPES)}; not {floats.pop()}"
+        if any(m.dtype not in FLOATS and m.dtype != "bool" for m in _metas(node)):
+            return "whole numbers are computed by PyTorch, in 64 bits"
+        if base(target) in ("aten.index", "aten._unsafe_index") and sum(i is not None for i in node.args[1]) > 1:
+            return "an index of several dimensions, which the cpu target would have to compute"
+        if node.name in self.constant:
+            return None
+        return self._alone(node)
+
+    def _alone(self, node):
+        """Why it cannot be lowered and imported by itself."""
+        one = node_of(node)
+        used = [node_of(u) for u in node.users if target_of(u) == "getitem"]
+        if isinstance(one.value, list) and not used:
+            return "no result that is used"
+        ends = used or [one]
+        ins = [Node(i.name, "placeholder", "", [], {}, node_of(i).value) for i in node.all_input_nodes]
+        for i in ins:
+            if not isinstance(i.value, Meta):
+                return "an input that is several tensors"
+        out = Node("output", "output", "output", [[Ref(e.name) for e in ends]], {}, None)
+        lines = _check_import(Graph("node", [*ins, one, *used, out]))[1]
+        return lines[0].split(": ", 2)[2] if lines else None
+
+
+def _check_import(graph):
+    """(Lowering, what is not covered, the model's bytes)"""
+    lowering = Lowering(graph)
+    problems = lowering.run()
+    lines = [f"{name}: {why}" for name, why in problems.items()]
+    data = lowering.model.to_bytes()
+    if not lines:
+        try:
+            skipped = import_bytes(data, "graph.onnx", True)["skipped"]
+            lines = reasons(skipped, {}, {n.name: n.target for n in graph.nodes})
+        except InputError as e:
+            lines = [f"{graph.nodes[-2].name}: graph: {e}"]
+    return lowering, lines, data
+
+
+# ---- Parts and the rest ---------------------------------------------------------------------------------------------
+
+def _partitioned(gm, coverage, excluded):
+    """Fuses covered nodes of one type, as many as may stand together; returns names of the submodules."""
+    from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+    from torch.fx.passes.operator_support import create_op_support
+
+    names = []
+    for dtype, nodes in coverage.by_dtype.items():
+        def covered(_, node, nodes=nodes):
+            of = node.args[0] if node.op == "call_function" and target_of(node) == "getitem" else node
+            return node.op == "call_function" and node.name in nodes and of.name not in excluded
+
+        partitioner = CapabilityBasedPartitioner(gm, create_op_support(covered), allows_single_node_partition=True)
+        worth = [p for p in partitioner.propose_partitions() if any(
+            _computes(n, coverage) and any(m.dtype == dtype for m in _metas(n)) for n in p.nodes)]
+        prefix = f"tilewright_{_TYPES[dtype]}_"
+        partitioner.fuse_partitions(worth, prefix)
+        names += [n.target for n in gm.graph.nodes if n.op == "call_module" and str(n.target).startswith(prefix)]
+    return names
+
+
+def _computes(node, coverage):
+    entry = lowering_of(target_of(node))
+    return entry is not None and not entry.moves and node.name not in coverage.constant
+
+
+def _covered(gm, way, options, verify):
+    """The graph with programs in place of what is covered."""
+    import copy
+
+    report = Report(way)
+    coverage = _Coverage(gm)
+    excluded = {}
+    while True:
+        work = copy.deepcopy(gm)
+        checked, again = {}, False
+        for name in _partitioned(work, coverage, excluded):
+            lowering, lines, data = _check_import(graph_of(getattr(work, name).graph, name))
+            checked[name] = (lowering, data)
+            for line in lines:
+                node, why = line.split(": ", 1)
+                again = again or node not in excluded
+                excluded[node] = why
+        if not again:
+            break
+    in_torch = {**coverage.why, **excluded}
+    for name, (lowering, data) in checked.items():
+        part = getattr(work, name)
+        try:
+            program = _Program(part, lowering, data, options, verify, report)
+        except (InputError, RuntimeError) as e:
+            calls = [n for n in part.graph.nodes if n.op == "call_function" and target_of(n) != "getitem"]
+            in_torch.update({n.name: f"{target_of(n)}: {str(e).splitlines()[0]}" for n in calls})
+            continue
+        setattr(work, name, program.module())
+        report.programs.append(program.summary)
+    report.in_torch = [f"{name}: {why}" for name, why in in_torch.items()]
+    work.recompile()
+    log.info("%s", report)
+    with _lock:
+        _reports.append(report)
+    return work
+
+
+# ---- A program ------------------------------------------------------------------------------------------------------
+
+class _Program:
+    """One part, loaded: called with tensors, returns tensors."""
+
+    def __init__(self, part, lowering, data, options, verify, report):
+        import torch
+
+        if any(v is None for v in lowering.outputs):
+            raise RuntimeError("a result that is no tensor")
+        asked = {"machine": "host", "threads": torch.get_num_threads(), **options}
+        self.part, self.report = part, report
+        self.checked, self.wrong = False, False
+        self.network = Network(data, json.dumps(asked), verify)
+        self.summary = {"nodes": sum(n.op == "call_function" for n in part.graph.nodes),
+                        **json.loads(self.network.describe())}
+        self.types = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "i32": torch.int32,
+                      "i8": torch.int8}
+        positions = {n.name: i for i, n in enumerate(n for n in part.graph.nodes if n.op == "placeholder")}
+        self.inputs = [(positions[e.name], self.types[e.dtype], lowering.bounds.get(e.name))
+                       for e in self.network.inputs]
+        returned = [n for n in part.graph.nodes if n.op == "output"][0].args[0]
+        self.several = isinstance(returned, (list, tuple))
+        values = [n.meta["val"] for n in (returned if self.several else [returned])]
+        order = {e.name: i for i, e in enumerate(self.network.outputs)}
+        stored = [self.network.outputs[order[f"output/{i}"]].dtype for i in range(len(values))]
+        # By result: shape, strides, type, the type of its elements in the program
+        self.results = [(tuple(v.shape), v.stride(), v.dtype, self.types[s]) for v, s in zip(values, stored)]
+        self.order = [int(e.name.split("/")[1]) for e in self.network.outputs]
+
+    def module(self):
+        import torch
+
+        program = self
+
+        class Tilewright(torch.nn.Module):
+            def forward(self, *args):
+                return program(*args)
+        return Tilewright()
+
+    def __call__(self, *args):
+        if self.wrong:
+            return self.part(*args)
+        made = self._run(args)
+        if made is None:  # an index that PyTorch takes from the end, or refuses
+            return self.part(*args)
+        if not self.checked:
+            want = self.part(*args)
+            why = _differs(made, want if self.several else [want], args)
+            self.checked = True
+            if why:
+                self._give_up(why)
+                return want
+        return tuple(made) if self.several else made[0]
+
+    def _give_up(self, why):
+        log.warning("tilewright: a program of %d nodes is not used: %s", self.summary["nodes"], why)
+        self.wrong = True
+        with _lock:
+            self.report.programs.remove(self.summary)
+            self.report.in_torch += [f"{n.name}: {target_of(n)}: in a program that is wrong: {why}"
+                                     for n in self.part.graph.nodes
+                                     if n.op == "call_function" and target_of(n) != "getitem"]
+
+    def _run(self, args):
+        import torch
+
+        kept, inputs = [], []  # what is converted must live as long as the call
+        for at, dtype, bound in self.inputs:
+            x = _given(args[at], dtype, bound)
+            if x is None:
+                return None
+            kept.append(x)
+            inputs.append(x.data_ptr())
+        outs = [torch.empty(shape, dtype=stored) for shape, _, _, stored in self.results]
+        self.network.run(inputs, [outs[i].data_ptr() for i in self.order])
+        return [_returned(out, stride, dtype) for out, (_, stride, dtype, _) in zip(outs, self.results)]
+
+
+def _largest(x):
+    """Of the finite elements."""
+    x = x.detach().double().abs()
+    x = x[x.isfinite()]
+    return float(x.max()) if x.numel() else 0.0
+
+
+def _differs(made, want, args):
+    """Why results are wrong; None: they are right. What cancels to nothing is held against its operands' size."""
+    import torch
+
+    floats = [x for x in [*args, *want] if isinstance(x, torch.Tensor) and x.dtype.is_floating_point]
+    least = max(map(_largest, floats), default=0.0) * 2.0**-6
+    for i, (got, right) in enumerate(zip(made, want)):
+        name = str(right.dtype).removeprefix("torch.")
+        if name in _TOLERANCE:
+            most = _TOLERANCE[name] * max(_largest(right), least)
+            same = torch.isclose(got.double(), right.double(), rtol=0, atol=most, equal_nan=True)
+            wrong = int((~same).sum())
+        else:  # what a comparison makes of values that rounding moved may differ here and there
+            wrong = int((got != right).sum())
+            wrong = 0 if wrong <= right.numel() // 100 else wrong
+        if wrong:
+            return f"{wrong} of {right.numel()} elements of result {i} are not what PyTorch makes"
+    return None
+
+
+def _given(x, dtype, bound):
+    """The tensor as the program reads it: itself, or a copy. None where PyTorch must see it."""
+    import torch
+
+    if x.dtype == torch.bool:
+        x = x.view(torch.int8) if dtype == torch.int8 else x
+    elif not x.dtype.is_floating_point and (x.dtype == torch.int64 or bound is not None):
+        low, high = torch.aminmax(x)
+        limit = 2**31 if bound is None else bound
+        if high >= limit or low < (-limit if bound is None else 0):
+            return None
+    return x.to(dtype).contiguous()
+
+
+def _returned(out, stride, dtype):
+    """Of the type and strides that the graph says."""
+    import torch
+
+    if out.dtype != dtype:
+        out = out != 0 if dtype == torch.bool else out.to(dtype)
+    if out.stride() != stride:
+        out = torch.empty_strided(out.shape, stride, dtype=dtype).copy_(out)
+    return out

@@ -1,0 +1,107 @@
+"""ATen's pooling and resizing."""
+
+import math
+
+from .lower import NotCovered, lowers
+from .products import _conv_transpose
+
+
+def _wide(x, rank, otherwise):
+    if x is None or x == []:
+        return list(otherwise)
+    x = [x] if isinstance(x, int) else list(x)
+    return x * rank if len(x) == 1 else x
+
+
+def _pooling(a, rank):
+    kernel = _wide(a["kernel_size"], rank, [])
+    stride = _wide(a["stride"], rank, kernel)
+    return kernel, stride, _wide(a["padding"], rank, [0] * rank)
+
+
+def _batched(l, x, rank):
+    """An image without a batch gets one."""
+    return x if len(x.shape) == rank + 2 else l.reshape(x, (*[1] * (rank + 2 - len(x.shape)), *x.shape))
+
+
+def _with_batch(shape, rank):
+    return (*[1] * (rank + 2 - len(shape)), *shape)
+
+
+@lowers("aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices", "aten.max_pool2d", "aten.max_pool1d",
+        args="self kernel_size stride padding dilation ceil_mode")
+def _max_pool(l, n, a):
+    rank = int(n.target.split("pool")[1][0])
+    several = "indices" in n.target
+    if several and l.wants(1):
+        raise NotCovered("positions of the largest")
+    kernel, stride, padding = _pooling(a, rank)
+    meta = n.value[0] if several else n.value
+    out = l.emit("MaxPool", [_batched(l, a["self"], rank)], _with_batch(meta.shape, rank), kernel_shape=kernel,
+                 strides=stride, pads=padding * 2, dilations=_wide(a["dilation"], rank, [1] * rank),
+                 ceil_mode=int(bool(a["ceil_mode"])))
+    out = l.reshape(out, meta.shape)
+    return [out, None] if several else out
+
+
+@lowers("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d",
+        args="self kernel_size stride padding ceil_mode count_include_pad divisor_override")
+def _avg_pool(l, n, a):
+    rank = int(n.target.split("pool")[1][0])
+    kernel, stride, padding = _pooling(a, rank)
+    out = l.emit("AveragePool", [_batched(l, a["self"], rank)], _with_batch(n.value.shape, rank),
+                 kernel_shape=kernel, strides=stride, pads=padding * 2, ceil_mode=int(bool(a["ceil_mode"])),
+                 count_include_pad=int(a["count_include_pad"] in (None, True) or bool(a["divisor_override"])))
+    if a["divisor_override"]:
+        if a["ceil_mode"]:
+            raise NotCovered("a divisor, and windows that end outside")
+        out = l.binary("Mul", out, math.prod(kernel) / a["divisor_override"])
+    return l.reshape(out, n.value.shape)
+
+
+def _counts(size, outs, kernel, stride, padding, with_padding):
+    """How many elements each window averages."""
+    all_of = []
+    for y in range(outs):
+        first = y * stride - padding
+        last = min(first + kernel, size + padding)
+        all_of.append(last - first if with_padding else min(last, size) - max(first, 0))
+    return all_of
+
+
+@lowers("aten.avg_pool2d_backward",
+        args="grad_output self kernel_size stride padding ceil_mode count_include_pad divisor_override")
+def _avg_pool_backward(l, n, a):
+    x, g = a["self"], a["grad_output"]
+    if len(x.shape) != 4:
+        raise NotCovered("an image without a batch")
+    kernel, stride, padding = _pooling(a, 2)
+    if a["divisor_override"]:
+        g = l.binary("Mul", g, 1 / a["divisor_override"])
+    else:
+        rows, cols = (_counts(x.shape[i + 2], g.shape[i + 2], kernel[i], stride[i], padding[i],
+                              a["count_include_pad"] in (None, True)) for i in (0, 1))
+        g = l.binary("Mul", g, l.constant([1 / (r * c) for r in rows for c in cols], g.dtype, (len(rows), len(cols))))
+    ones = l.filled(1.0, g.dtype, (x.shape[1], 1, *kernel))
+    return _conv_transpose(l, g, ones, None, x.shape, stride, padding, [1, 1], x.shape[1])
+
+
+@lowers("aten._adaptive_avg_pool2d", "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d",
+        "aten._adaptive_avg_pool3d", args="self output_size")
+def _adaptive(l, n, a):
+    x, rank = a["self"], len(a["output_size"])
+    size, to = x.shape[len(x.shape) - rank:], n.value.shape[len(x.shape) - rank:]
+    if any(s % t for s, t in zip(size, to)):
+        raise NotCovered("windows of different sizes")
+    kernel = [s // t for s, t in zip(size, to)]
+    out = l.emit("AveragePool", [_batched(l, x, rank)], _with_batch(n.value.shape, rank), kernel_shape=kernel,
+                 strides=kernel)
+    return l.reshape(out, n.value.shape)
+
+
+@lowers("aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
+        args="input output_size scales_h scales_w")
+def _nearest(l, n, a):
+    x = a["input"]
+    return l.emit("Resize", [x, None, None, l.integers(n.value.shape)], n.value.shape, mode="nearest",
+                  coordinate_transformation_mode="asymmetric", nearest_mode="floor")

@@ -1,0 +1,194 @@
+"""from_torch and the backend of torch.compile against PyTorch's eager results, where PyTorch is installed.
+
+TILEWRIGHT_CASES=N: so many drawn modules (1). TILEWRIGHT_LONG=1: every module is also trained by the backend, which
+compiles some 30 kernels a module; else three are."""
+
+import copy
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: recorded graphs are tested instead")
+numpy = pytest.importorskip("numpy")
+tilewright = pytest.importorskip("tilewright")
+reference = pytest.importorskip("tilewright.reference")
+
+import torch_modules  # noqa: E402
+from tilewright.pytorch import backend  # noqa: E402
+
+MODULES = list(torch_modules.modules())
+CASES = int(os.environ.get("TILEWRIGHT_CASES", "1"))
+LONG = bool(os.environ.get("TILEWRIGHT_LONG"))
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-9, torch.bfloat16: 4e-2}
+
+
+def flat(y):
+    return [y] if isinstance(y, torch.Tensor) else [z for part in y for z in flat(part)]
+
+
+def assert_same(got, want, what):
+    scale = max(float(want.detach().abs().max()), 0.05)  # what cancels to nothing is rounding alone
+    off = float((got.detach().double() - want.detach().double()).abs().max())
+    assert got.dtype == want.dtype and got.shape == want.shape and got.stride() == want.stride(), what
+    assert off <= TOLERANCE[want.dtype] * scale * 5, f"{what}: off by {off:.3g} of {scale:.3g}"
+
+
+def assert_exported(module, inputs, what):
+    """from_torch's workload, evaluated in float64, gives what eager gives."""
+    module.eval()
+    workload = tilewright.from_torch(module, inputs)
+    for name, x in zip(workload.inputs, flat(inputs)):
+        for tensor in workload["tensors"]:
+            if tensor["name"] == name:
+                tensor["values"] = x.detach().double().reshape(-1).tolist()
+    values = reference.evaluate(workload)
+    for name, want in zip(workload.outputs, flat(module(*inputs))):
+        got = torch.from_numpy(values[name].copy()).reshape(want.shape).to(want.dtype)
+        scale = float(want.detach().abs().max())
+        assert float((got - want.detach()).abs().max()) <= 2e-5 * max(scale, 1e-3), what
+
+
+def assert_trained(module, inputs, what, **options):
+    """Results and every gradient of the backend are eager's. Returns the reports."""
+    backend.clear_reports()
+    torch._dynamo.reset()
+    eager, compiled = copy.deepcopy(module).train(), copy.deepcopy(module).train()
+    run = torch.compile(compiled, backend="tilewright", options=options)
+    want, got = flat(eager(*inputs)), flat(run(*inputs))
+    weights = [torch.randn_like(y) for y in want]
+    for results in (want, got):
+        sum((y * w).sum() for y, w in zip(results, weights)).backward()
+    for i, (a, b) in enumerate(zip(got, want)):
+        assert_same(a, b, f"{what}: result {i}")
+    for (name, a), b in zip(compiled.named_parameters(), eager.parameters()):
+        assert (a.grad is None) == (b.grad is None)
+        if a.grad is not None:
+            assert_same(a.grad, b.grad, f"{what}: gradient of {name}")
+    for (name, a), b in zip(compiled.named_buffers(), eager.buffers()):
+        assert torch.allclose(a.float(), b.float(), rtol=1e-4, atol=1e-5), f"{what}: {name}"
+    return backend.reports()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_exported_modules(name):
+    assert_exported(*torch_modules.modules()[name], name)
+
+
+@pytest.mark.parametrize("name", MODULES if LONG else ["mlp", "lstm", "bert"])
+def test_trained_modules(name):
+    reports = assert_trained(*torch_modules.modules()[name], name)
+    assert [r.graph for r in reports] == ["forward", "backward"]
+    assert all(r.programs for r in reports), "\n".join(map(str, reports))
+
+
+@pytest.mark.parametrize("seed", range(100, 100 + 40 * max(CASES, 1) if LONG else 130))
+def test_drawn_modules_are_exported(seed):
+    module = torch_modules.Drawn(seed)
+    try:
+        module.eval()(*module.inputs)
+    except RuntimeError:
+        pytest.skip("the drawn layers do not fit together")
+    assert_exported(module, module.inputs, f"seed {seed}")
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_drawn_modules_are_trained(seed):
+    while True:
+        module = torch_modules.Drawn(seed)
+        try:
+            fits = any(p.requires_grad for p in module.parameters()) and module(*module.inputs).numel() > 0
+        except RuntimeError:
+            fits = False
+        if fits:
+            break
+        seed += 1000
+    assert_trained(module, module.inputs, f"seed {seed}")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_types(dtype):
+    module = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 5)).to(dtype)
+    reports = assert_trained(module, (torch.randn(6, 12).to(dtype),), str(dtype))
+    assert all(r.programs for r in reports), "\n".join(map(str, reports))
+
+
+def test_what_is_not_covered_runs_in_torch():
+    torch._dynamo.reset()
+    backend.clear_reports()
+
+    def f(x):
+        return torch.cumsum(torch.relu(x) * 2, 1).sigmoid() + 1
+
+    x = torch.randn(4, 5)
+    assert torch.allclose(torch.compile(f, backend="tilewright")(x), f(x))
+    report, = backend.reports()
+    assert report.in_torch == ["cumsum: aten.cumsum.default: the operator is not supported"]
+    assert len(report.programs) == 2
+
+
+def test_indices_from_the_end_and_beyond():
+    torch._dynamo.reset()
+    f = torch.compile(lambda x, i: x[i] * 2, backend="tilewright")
+    x = torch.randn(5, 3)
+    for i in ([0, 4], [-1, 2]):
+        i = torch.tensor(i)
+        assert torch.equal(f(x, i), x[i] * 2)
+    with pytest.raises(IndexError):
+        f(x, torch.tensor([0, 5]))
+
+
+def test_shapes_change():
+    """Dynamic shapes: a program for each."""
+    torch._dynamo.reset()
+    backend.clear_reports()
+    f = torch.compile(lambda x: torch.tanh(x) * x, backend="tilewright", dynamic=True)
+    for n in (3, 5, 3):
+        x = torch.randn(n, 4)
+        assert torch.allclose(f(x), torch.tanh(x) * x, atol=1e-6)
+    assert len(backend.reports()) == 2 and all(r.programs for r in backend.reports())
+
+
+def test_a_wrong_program_is_not_used(monkeypatch):
+    torch._dynamo.reset()
+    backend.clear_reports()
+    run = backend._Program._run
+    monkeypatch.setattr(backend._Program, "_run", lambda self, args: [y + 1 for y in run(self, args)])
+    x = torch.randn(3, 4)
+    f = torch.compile(lambda x: torch.exp(x) * 2, backend="tilewright")
+    for _ in range(2):
+        assert torch.equal(f(x), torch.exp(x) * 2)
+    report, = backend.reports()
+    assert not report.programs and "in a program that is wrong" in report.in_torch[0]
+
+
+def test_bad_options():
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="option 'thread' is not accepted"):
+        torch.compile(lambda x: x * 2, backend="tilewright", options={"thread": 2})(torch.randn(3))
+
+
+def test_not_covered_modules_are_named():
+    class Sums(torch.nn.Module):
+        def forward(self, x):
+            return torch.cumsum(x, 0) + torch.floor(x) + torch.relu(x)
+
+    with pytest.raises(tilewright.InputError) as error:
+        tilewright.from_torch(Sums(), (torch.randn(3, 4),))
+    assert str(error.value).startswith("Sums: 2 nodes of the graph cannot be lowered")
+    workload = tilewright.from_torch(Sums(), (torch.randn(3, 4),), skip=True)
+    assert len(workload.not_covered) == 2 and tilewright.plan(workload, "scratchpad:32K")["exact_bytes"] > 0
+
+
+def test_the_page():
+    """What docs/pytorch.md shows, run: it prints what the page says."""
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```py\n(.*?)^```\n\n```\n(.*?)^```", page, re.M | re.S)
+    assert blocks
+    for code, shown in blocks:
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == shown

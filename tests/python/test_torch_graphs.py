@@ -1,0 +1,147 @@
+"""Recorded graphs of PyTorch, lowered, against what PyTorch made of the same inputs. Needs no PyTorch:
+scripts/record-torch has recorded them."""
+
+import ctypes
+import json
+import pathlib
+
+import pytest
+
+numpy = pytest.importorskip("numpy")
+tilewright = pytest.importorskip("tilewright")
+reference = pytest.importorskip("tilewright.reference")
+
+import torch_drawn  # noqa: E402
+from tilewright import _tilewright  # noqa: E402
+from tilewright.pytorch import covered, export, graph as graphs, lower  # noqa: E402
+
+RECORDED = sorted((pathlib.Path(__file__).parent / "torch_graphs").glob("*.json"))
+
+
+class Recording:
+    def __init__(self, path):
+        data = json.loads(path.read_text())
+        self.graph = graphs.from_json(data["graph"])
+        self.inputs = torch_drawn.inputs(self.graph, data["inputs"])
+        self.outputs = data["outputs"]
+
+    def compare(self, results, most):
+        """`results`: by position of the output."""
+        compared = 0
+        for i, recorded in enumerate(self.outputs):
+            if recorded is None or results.get(i) is None:
+                continue
+            largest, want = torch_drawn.unpacked(recorded)
+            got = torch_drawn.sampled(results[i])
+            assert numpy.abs(got - want).max() <= most * max(largest, 1e-6), f"output {i}"
+            compared += want.size
+        assert compared > 0
+
+
+@pytest.fixture(params=RECORDED, ids=lambda p: p.stem)
+def recording(request):
+    return Recording(request.param)
+
+
+def test_there_are_recordings():
+    assert len({p.name.split(".")[0] for p in RECORDED}) >= 10
+    assert {p.name.split(".")[1] for p in RECORDED} == {"export", "forward", "backward"}
+
+
+def test_recorded_graphs(recording, tmp_path):
+    """What is covered of each, by the reference evaluator, in float64 where PyTorch had float32."""
+    lowering, made, not_covered = export.lowered(recording.graph, str(tmp_path / "graph.onnx"), True)
+    # A table's gradient is scattered: PyTorch does that.
+    assert {line.split(": ")[1] for line in not_covered} <= {"aten.embedding_dense_backward.default"}
+    workload, names = made["workload"], made["names"]
+    for tensor in workload["tensors"]:
+        for name, values in recording.inputs.items():
+            if names.get(name) == tensor["name"]:
+                tensor["values"] = values.astype(float).reshape(-1).tolist()
+    values = reference.evaluate(workload)
+    left_out = {line.split(": ")[0] for line in not_covered}
+    returned = recording.graph.nodes[-1].args[0]
+    recording.compare({i: values[names[v.name]] for i, v in enumerate(lowering.outputs)
+                       if v and v.name in names and returned[i].name not in left_out}, 2e-4)
+
+
+def test_the_files_are_onnx(recording, tmp_path):
+    """onnx accepts what is written, and onnxruntime makes the same of it."""
+    onnx = pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    lowering = lower.Lowering(recording.graph)
+    if lowering.run():
+        pytest.skip("not all of it is covered")
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(lowering.model.to_bytes())
+    onnx.checker.check_model(str(path), full_check=True)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    feed = {i.name: recording.inputs[i.name] for i in session.get_inputs()}
+    made = dict(zip((o.name for o in session.get_outputs()), session.run(None, feed)))
+    recording.compare({i: made[v.name] for i, v in enumerate(lowering.outputs) if v}, 2e-4)
+
+
+@pytest.mark.parametrize("name", ["lstm.forward", "mlp.backward"])
+def test_networks_are_called(name):
+    """Planned, built and called on arrays of the caller's."""
+    recording = Recording(pathlib.Path(__file__).parent / "torch_graphs" / f"{name}.json")
+    lowering = lower.Lowering(recording.graph)
+    assert lowering.run() == {}
+    network = _tilewright.Network(lowering.model.to_bytes(), json.dumps({"machine": "host", "threads": 1}), False)
+    said = json.loads(network.describe())
+    assert said["launches"] > 0
+    kinds = {"f32": numpy.float32, "i32": numpy.int32, "i8": numpy.int8}
+    inputs = [numpy.ascontiguousarray(recording.inputs[e.name].astype(kinds[e.dtype])) for e in network.inputs]
+    outputs = [numpy.full(math_size(e.shape), numpy.nan, kinds[e.dtype]) for e in network.outputs]
+    network.run([address(x) for x in inputs], [address(x) for x in outputs])
+    recording.compare({int(e.name.split("/")[1]): y for e, y in zip(network.outputs, outputs)}, 2e-4)
+    with pytest.raises(ValueError):
+        network.run([], [])
+
+
+def math_size(shape):
+    return int(numpy.prod(shape, dtype=int))
+
+
+def address(array):
+    return array.ctypes.data_as(ctypes.c_void_p).value
+
+
+def node(name, target, args, dtype="float32", shape=(4, 4)):
+    return graphs.Node(name, "call", target, args, {}, graphs.Meta(dtype, shape))
+
+
+def graph_of(*nodes):
+    """x of 4 by 4, the nodes, the last of them returned."""
+    x = graphs.Node("x", "placeholder", "", [], {}, graphs.Meta("float32", (4, 4)))
+    out = graphs.Node("output", "output", "", [[graphs.Ref(nodes[-1].name)]], {}, None)
+    return graphs.Graph("small", [x, *nodes, out])
+
+
+def test_everything_not_covered_is_named(tmp_path):
+    x = graphs.Ref("x")
+    graph = graph_of(node("a", "aten.cumsum.default", [x, 0]), node("b", "aten.relu.default", [graphs.Ref("a")]),
+                     node("c", "aten.floor.default", [x]), node("d", "aten.div.Tensor_mode", [x, x, "floor"]),
+                     node("e", "aten.add.Tensor", [graphs.Ref("b"), graphs.Ref("c")]),
+                     node("f", "aten.add.Tensor", [graphs.Ref("e"), graphs.Ref("d")]))
+    path = str(tmp_path / "small.onnx")
+    with pytest.raises(tilewright.InputError) as error:
+        export.lowered(graph, path, False)
+    lines = str(error.value).splitlines()
+    assert lines[0].startswith("small: 3 nodes of the graph cannot be lowered; accepted: ")
+    assert [line.split(": ")[:2] for line in lines[1:]] == [
+        ["  a", "aten.cumsum.default"], ["  c", "aten.floor.default"], ["  d", "aten.div.Tensor_mode"]]
+    _, made, left_out = export.lowered(graph, path, True)
+    assert len(left_out) == 3
+    # What the three make is given; x is read by nothing that is left.
+    assert sorted(name.split("/")[0] for name in made["names"]) == ["a", "c", "d", "output"]
+
+
+def test_recordings_read_back(recording):
+    assert graphs.from_json(json.loads(json.dumps(graphs.to_json(recording.graph)))) == recording.graph
+
+
+def test_the_page_lists_what_is_covered():
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    missing = [name for name in covered() if name.split(".", 1)[1] not in page.replace("`", " ").replace(",", " ").split()]
+    assert not missing
