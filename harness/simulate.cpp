@@ -18,7 +18,8 @@ std::vector<std::string> tensor_names(const Workload& w) {
 
 /// What asks for the walk of blocks one after the other, on a GPU too: those that follow each touch.
 bool asks_for_walk(const WalkOptions& o) {
-  return o.cores || o.curve || o.csv || o.attribute || o.occupancy || o.stride || o.save_trace;
+  return o.cores || o.curve || o.csv || o.attribute || o.occupancy || o.stride || o.save_trace ||
+         o.computes;
 }
 
 /// The first of the options for blocks side by side that is given.
@@ -91,7 +92,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
                       .value = asked->second,
                       .problem = "is for blocks that run side by side on a GPU",
                       .accepted = "a GPU with an L2, such as h200, without --cores, --curve, --csv, "
-                                  "--attribute, --occupancy, --save-trace"});
+                                  "--attribute, --occupancy, --save-trace, --computes"});
   if (side_by_side) return simulate_side_by_side(std::move(json), on, request, options);
   const std::vector<std::string> tensors = tensor_names(*schedule.workload);
   SimulateOptions how{.layout = layout,
@@ -99,7 +100,9 @@ Answer simulate(const Request& request, const WalkOptions& options) {
                       .seed = request.seed,
                       .attribute = options.attribute,
                       .skip = options.skip,
-                      .threads = request.threads ? threads_of(request) : 1};
+                      .threads = request.threads && !options.computes ? threads_of(request) : 1,
+                      .contents = options.computes.has_value(),
+                      .most_computes = options.computes.value_or(0)};
   const bool curve = options.curve || options.csv;
   std::optional<CachesOf> caches;  // that anything beside the traffic is of
   for (const auto& [asked, option] :
@@ -149,6 +152,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
     json["threads"] = result.threads;
     if (!result.why_serial.empty()) json["why_serial"] = result.why_serial;
   }
+  if (options.computes) json["stop"] = stop_json(result, schedule);
   if (occupancy) json["occupancy"] = occupancy->summary();
   if (options.cores.value_or(1) != 1) json["cores"] = *options.cores;
   if (options.attribute) json["attribution"] = blame_json(result.blame, result.loops, tensors);

@@ -302,6 +302,13 @@ const std::vector<Bound<WalkOptions>>& walk_options() {
         .fallback = "512 to 1024 samples",
         .help = "of --occupancy, in accesses"},
        into<&WalkOptions::stride>},
+      {{.name = "computes",
+        .kind = OptionKind::integer,
+        .high = INT64_MAX,
+        .fallback = "all",
+        .help = "stop after so many tiles are computed: the traffic until then, and what each level "
+                "holds"},
+       into<&WalkOptions::computes>},
       {{.name = "no-skip",
         .kind = OptionKind::flag,
         .help = "walk iterations that only repeat themselves too (same counts)"},

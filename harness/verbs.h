@@ -74,6 +74,7 @@ struct WalkOptions {
   bool attribute = false;                     ///< misses by kind, who evicted whom, which loop pays
   std::optional<std::string> occupancy = {};  ///< where to write who holds what, .csv or .json
   std::optional<std::int64_t> stride = {};    ///< of occupancy, accesses
+  std::optional<std::int64_t> computes = {};  ///< that the walk ends after
   bool skip = true;                           ///< passes over iterations that repeat themselves
   std::optional<int> cores = {};              ///< that blocks are dealt to (SimulateOptions::cores)
   // On a GPU, see gpu::Options.
