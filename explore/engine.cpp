@@ -5,6 +5,8 @@
 
 #include "cli/parse.h"
 #include "core/base/error.h"
+#include "core/machine/machine.h"
+#include "harness/machine_json.h"
 #include "harness/verb.h"
 
 namespace {
@@ -19,12 +21,21 @@ const std::vector<harness::Verb>& verbs() {
   return all;
 }
 
+/// What `machines` answers, but for the machine "host": a page knows nothing of that.
+ordered_json machines() {
+  ordered_json all = ordered_json::array();
+  for (const std::string& name : machine_names())
+    if (name != "host") all.push_back(harness::machine_json(named_machine(name)));
+  return {{"machines", std::move(all)}};
+}
+
 /// {"status": as the command's exit status, "answer": its document, or "error": its line}.
 ordered_json answer(const std::string& question) {
   try {
     const auto asked = nlohmann::json::parse(question);
     auto arguments = asked.at("words").get<std::vector<std::string>>();
     const std::string name = arguments.empty() ? "" : arguments.front();
+    if (name == "machines") return {{"status", 0}, {"answer", machines()}};
     for (const harness::Verb& v : verbs()) {
       if (v.name != name) continue;
       arguments.erase(arguments.begin());

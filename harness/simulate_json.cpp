@@ -93,8 +93,12 @@ ordered_json stop_json(const Simulated& s, const Schedule& schedule) {
                     {"operator", s.stop.op.valid() ? ordered_json(w.op(s.stop.op).name) : nullptr},
                     {"touched", ordered_json::array()},
                     {"held", ordered_json::array()}};
-  for (const auto& [t, box] : s.stop.touched)
-    json["touched"].push_back({{"tensor", w.tensor(t).name}, {"box", box_json(box)}});
+  for (const auto& [t, box] : s.stop.touched) {
+    ordered_json shape = ordered_json::array();
+    for (const std::int64_t extent : w.tensor(t).shape) shape.push_back(extent);
+    json["touched"].push_back(
+        {{"tensor", w.tensor(t).name}, {"shape", std::move(shape)}, {"box", box_json(box)}});
+  }
   std::size_t cache = 0;
   for (std::size_t l = m.levels.size(); l-- > 1;) {
     const Level& level = m.levels[l];

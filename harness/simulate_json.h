@@ -62,7 +62,7 @@ class OccupancyFile {
   Occupancy samples_;
 };
 
-/// {"computes", "finished", "operator", "touched": [{"tensor", "box": [[first, past the last], ...]}],
+/// {"computes", "finished", "operator", "touched": [{"tensor", "shape", "box": [[first, end], ...]}],
 /// "held": [...]}. Of a cache: {"level", "lines", "by_tensor": {tensor: lines}} and, up to
 /// kLinesShown lines, "sets": [[{"tensor", "dirty"}, ...]], newest first where the policy knows. Of
 /// a level that software manages: {"level", "buffers": [{"tensor", "box", "dirty"}]}.
