@@ -340,6 +340,8 @@ DrawSpace space_of(const Subject& s, const ValidateOptions& options, const Reque
                        : kMinTile;
   space.texts = options.orders;
   if (space.texts.empty() && request.order) space.texts = {*request.order};
+  if (space.texts == std::vector<std::string>{"all"} && s.drawer && s.drawer->texts)
+    space.texts = s.drawer->texts(*s.setting.workload);
   if (options.spill) space.spilled = {*options.spill};
   return space;
 }

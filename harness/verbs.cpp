@@ -580,7 +580,7 @@ const std::vector<Bound<ValidateOptions>>& validate_options() {
         .accepted = "orders such as mlkn,mlnk",
         .fallback = "the model's best",
         .value = "mlkn,mlnk",
-        .help = "the orders to validate",
+        .help = "the orders to validate, or all",
         .repeated = true},
        [](ValidateOptions& o, const Settings& s, std::string_view name) {
          for (const std::string& text : s.texts(name))

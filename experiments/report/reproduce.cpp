@@ -139,7 +139,7 @@ std::string report_of(const Experiment& e, const Reproduced& done, const std::st
   if (e.needs) text += "\nNot reproduced here: it would need " + *e.needs + "\n";
   if (figure) text += "\n![" + e.id + "](figure.svg)\n";
   return text +
-         (done.holds ? "\nWhat must hold holds.\n" : "\nDoes not hold: " + done.reason + ".\n");
+         (done.holds ? "\nEvery condition of the experiment holds.\n" : "\nA condition does not hold: " + done.reason + ".\n");
 }
 
 std::string command_of(const Experiment& e, const ReproduceOptions& options) {

@@ -77,7 +77,7 @@ TEST(Experiments, AReportSaysOursThePapersAndWhy) {
   report << std::ifstream(folder.path("out/report.md")).rdbuf();
   for (const char* part : {"(analysis)", "## Ours beside the paper's",
                            "Why they differ: ", "Not reproduced here: it would need ", "figure.svg",
-                           "What must hold holds."})
+                           "Every condition of the experiment holds."})
     EXPECT_THAT(report.str(), HasSubstr(part));
   EXPECT_TRUE(std::filesystem::exists(folder.path("out/figure.svg")));
 }
