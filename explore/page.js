@@ -69,10 +69,15 @@ function planWords(from = null) {
   const common = [subject(), ...options(['machine', 'capacity'], from)];
   if (value('tree')) return [...common, ...options(['tree', 'tiles'], from)];
   if (value('order')) return [...common, ...options(['order', 'tiles', 'model'], from)];
+  const model = options(['model'], from), own = [...common, ...model];
+  const withOrder = (order, tiles) => [...common, '--order', order, '--tiles', value('tiles') || Object.entries(tiles).map(t => t.join('=')).join(','), ...model];
   const best = ranked(asked(ordersAsked(from)).answer?.orders)[0];
-  if (!best?.feasible) return [...common, ...options(['model'], from)];
-  const tiles = value('tiles') || Object.entries(best.tiles).map(t => t.join('=')).join(',');
-  return [...common, '--order', best.order, '--tiles', tiles, ...options(['model'], from)];
+  if (!best?.feasible) return own;
+  const first = withOrder(best.order, best.tiles);
+  if (asked(['explain', ...first, '--resolved']).answer?.fits) return first;
+  // What the ranking counts as held may be less than what the plan needs: the model's own plan has made room.
+  const said = asked(['plan', ...own]).answer, kernels = said?.plan?.kernels || [];
+  return said?.order && kernels.length === 1 ? withOrder(said.order, kernels[0].tiles) : own;
 }
 const ordersAsked = (from = null) => ['explain', subject(), ...options(['machine', 'capacity', 'model', 'tiles'], from)];
 const ranked = orders => [...(orders || [])].sort((a, b) => (b.feasible - a.feasible) || a.volume_bytes - b.volume_bytes);
@@ -174,7 +179,7 @@ function showBeside(plan, said) {
 /** Bytes of a size as the command takes it; null for what a slider cannot stand for. */
 function sizeOf(text) {
   const said = /^(\d+(?:\.\d+)?)\s*(B|K|M|G)?$/i.exec(text.trim());
-  return said && Number(said[1]) * ({K: 1024, M: 1048576, G: 1073741824}[(said[2] || 'B').toUpperCase()]);
+  return said && Number(said[1]) * ({B: 1, K: 1024, M: 1048576, G: 1073741824}[(said[2] || 'B').toUpperCase()]);
 }
 /** Room of the level that plans are made for, as the machine has it; null where the page does not know. */
 function room() {
@@ -233,6 +238,7 @@ let turn = 0;
 function update() {
   const mine = ++turn, parts = answer();
   document.body.dataset.ready = 'no';
+  byId('link').href = written();
   const go = () => {
     if (mine !== turn) return;
     if (parts.next().done) document.body.dataset.ready = 'yes';

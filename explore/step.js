@@ -41,7 +41,7 @@ function showStep() {
   for (const item of byId('nest').children) item.toggleAttribute('aria-current', !stop.finished && item.dataset.compute === stop.operator);
   for (const item of byId('nest').querySelectorAll('[aria-current]')) item.setAttribute('aria-current', 'step');
   drawStep(stop, before?.stop);
-  table('steps', ['Tensor', 'Hits so far', 'Misses so far', 'Read so far', 'Written so far', 'In this step'], stepper.tensors.map(t => {
+  table('steps', ['Tensor', 'Hits so far, all levels', 'Misses so far', 'Read so far', 'Written so far', 'In this step'], stepper.tensors.map(t => {
     const now = totalOf(said, t), was = totalOf(before, t);
     const change = ['hits', 'misses', 'read', 'written'].filter(k => now[k] !== was[k]).map(k => `${(now[k] - was[k]).toLocaleString('en')} ${k === 'read' || k === 'written' ? 'B ' : ''}${k}`);
     return [t, now.hits.toLocaleString('en'), now.misses.toLocaleString('en'), bytes(now.read), bytes(now.written), change.join(', ') || 'nothing'];
