@@ -61,9 +61,9 @@ extern "C" __attribute__((export_name("room"))) char* room(int bytes) {
   return text.data();
 }
 
-/// `question`: {"words": the command line as a list of texts, "subject": the text of the workload or
-/// plan file that the command line names, left out where it names none}. Returns the answer's text, which ends with a
-/// zero byte and is valid until the next call.
+/// `question`: {"words": the command line as a list of texts, "subject": the text of the workload
+/// or plan file that the command line names, left out where it names none}. Returns the answer's
+/// text, which ends with a zero byte and is valid until the next call.
 extern "C" __attribute__((export_name("ask"))) const char* ask(const char* question, int bytes) {
   answer_text = answer(std::string(question, static_cast<std::size_t>(bytes))).dump();
   return answer_text.c_str();

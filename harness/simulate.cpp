@@ -16,7 +16,8 @@ std::vector<std::string> tensor_names(const Workload& w) {
   return names;
 }
 
-/// What asks for the walk of blocks one after the other, on a GPU too: those that follow each touch.
+/// What asks for the walk of blocks one after the other, on a GPU too: those that follow each
+/// touch.
 bool asks_for_walk(const WalkOptions& o) {
   return o.cores || o.curve || o.csv || o.attribute || o.occupancy || o.stride || o.save_trace ||
          o.computes;
@@ -53,8 +54,8 @@ gpu::Options gpu_options(const Request& request, const WalkOptions& options) {
 }
 
 /// Blocks side by side on the SMs of a GPU.
-Answer simulate_side_by_side(nlohmann::ordered_json json, const Scheduled& on, const Request& request,
-                       const WalkOptions& options) {
+Answer simulate_side_by_side(nlohmann::ordered_json json, const Scheduled& on,
+                             const Request& request, const WalkOptions& options) {
   const gpu::Options how = gpu_options(request, options);
   if (request.progress) request.progress("simulating", 0);
   const gpu::Simulated result = gpu::simulate_blocks(*on.schedule, how);
@@ -91,8 +92,9 @@ Answer simulate(const Request& request, const WalkOptions& options) {
     throw InputError({.where = asked->first,
                       .value = asked->second,
                       .problem = "is for blocks that run side by side on a GPU",
-                      .accepted = "a GPU with an L2, such as h200, without --cores, --curve, --csv, "
-                                  "--attribute, --occupancy, --save-trace, --computes"});
+                      .accepted =
+                          "a GPU with an L2, such as h200, without --cores, --curve, --csv, "
+                          "--attribute, --occupancy, --save-trace, --computes"});
   if (side_by_side) return simulate_side_by_side(std::move(json), on, request, options);
   const std::vector<std::string> tensors = tensor_names(*schedule.workload);
   SimulateOptions how{.layout = layout,
@@ -140,8 +142,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
   }
   if (options.csv) write_file(*options.csv, curves->csv(tensors), "--csv");
 
-  if (occupancy)
-    occupancy->write(on.setting.workload_name, machine.name, caches->levels, tensors);
+  if (occupancy) occupancy->write(on.setting.workload_name, machine.name, caches->levels, tensors);
 
   merge(json, to_json(result.traffic));
   json["layout"] = name_of(layout);

@@ -145,12 +145,9 @@ ordered_json gpu_json(const gpu::Simulated& s, const gpu::Options& how) {
                        {"walked_blocks", k.walked},
                        {"simulated_blocks", k.simulated}});
   }
-  return {{"sms", s.sms},
-          {"partitions", s.partitions},
-          {"schedule", gpu::name_of(how.order)},
-          {"jitter", how.jitter},
-          {"approximate", !exact},
-          {"kernels", std::move(kernels)}};
+  return {
+      {"sms", s.sms},         {"partitions", s.partitions}, {"schedule", gpu::name_of(how.order)},
+      {"jitter", how.jitter}, {"approximate", !exact},      {"kernels", std::move(kernels)}};
 }
 
 namespace {

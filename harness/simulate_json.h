@@ -62,8 +62,8 @@ class OccupancyFile {
   Occupancy samples_;
 };
 
-/// {"computes", "finished", "operator", "touched": [{"tensor", "shape", "box": [[first, end], ...]}],
-/// "held": [...]}. Of a cache: {"level", "lines", "by_tensor": {tensor: lines}} and, up to
+/// {"computes", "finished", "operator", "touched": [{"tensor", "shape", "box": [[first, end],
+/// ...]}], "held": [...]}. Of a cache: {"level", "lines", "by_tensor": {tensor: lines}} and, up to
 /// kLinesShown lines, "sets": [[{"tensor", "dirty"}, ...]], newest first where the policy knows. Of
 /// a level that software manages: {"level", "buffers": [{"tensor", "box", "dirty"}]}.
 nlohmann::ordered_json stop_json(const Simulated& s, const Schedule& schedule);

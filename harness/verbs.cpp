@@ -306,8 +306,9 @@ const std::vector<Bound<WalkOptions>>& walk_options() {
         .kind = OptionKind::integer,
         .high = INT64_MAX,
         .fallback = "all",
-        .help = "stop after so many tiles are computed: the traffic until then, and what each level "
-                "holds"},
+        .help =
+            "stop after so many tiles are computed: the traffic until then, and what each level "
+            "holds"},
        into<&WalkOptions::computes>},
       {{.name = "no-skip",
         .kind = OptionKind::flag,

@@ -22,9 +22,9 @@ Answer show_workload(const Request& request, const std::optional<std::string>& o
 /// Usable here or not, and why: looks for a compiler and the processor's instruction sets.
 Answer list_targets();
 Answer list_meters();
-/// What works on this machine and what is missing, with a command that would bring it: the host as a
-/// machine, every target and every meter, and what to try next. Refused where the target that verbs
-/// take by themselves cannot run a kernel. Cost: that of list_targets and list_meters.
+/// What works on this machine and what is missing, with a command that would bring it: the host as
+/// a machine, every target and every meter, and what to try next. Refused where the target that
+/// verbs take by themselves cannot run a kernel. Cost: that of list_targets and list_meters.
 Answer doctor();
 
 // ---- Files of others

@@ -100,8 +100,8 @@ class Simulation {
 
   /// Follows the last compute that most_computes lets run; whether it is over, its operands too.
   bool stops_at(const AccessEvent& e) {
-    const bool operand = e.kind == AccessKind::read || e.kind == AccessKind::gather ||
-                         e.kind == AccessKind::update;
+    const bool operand =
+        e.kind == AccessKind::read || e.kind == AccessKind::gather || e.kind == AccessKind::update;
     if (!operand && computes_ == options_.most_computes) return true;
     if (e.kind == AccessKind::compute) {
       stop_ = {.kernel = e.kernel, .op = e.op};
@@ -416,8 +416,8 @@ class Simulation {
   std::map<std::pair<LevelId, LevelId>, std::size_t> boundaries_;  // (outer, inner), outer first
   std::vector<std::vector<Moved>> bytes_;                          // by boundary, tensor
   std::vector<std::vector<BufferRoutes>> routes_;                  // by kernel, buffer
-  std::vector<Route> gather_routes_;  // by kernel: what is indexed by values, on its way in
-  std::vector<std::int64_t> operations_;                           // by operator; -1: never ran
+  std::vector<Route> gather_routes_;      // by kernel: what is indexed by values, on its way in
+  std::vector<std::int64_t> operations_;  // by operator; -1: never ran
   // Caches, if the machine has any.
   std::vector<int> cache_of_;                // by level; -1: no cache
   std::vector<std::size_t> cache_boundary_;  // by cache

@@ -86,13 +86,13 @@ struct Simulated {
 /// Each compute touches its inputs as written, then its outputs (each line read unless initialised,
 /// then written), in contiguous runs of rows along the last dimension, at the addresses of
 /// AddressMap; touches enter at the innermost cache. A gather touches the elements that the indices
-/// of random_inputs(workload, seed) name, in rows where it reads along one. Where a software-managed
-/// level lies inside caches (shared memory under an L2, registers under an L1), what moves between
-/// its buffers and home touches the caches in between instead. Blocks run one after the other in
-/// linear order, and so do all units, on one core unless options say more: each level is one
-/// instance, and a cache private to a core is shared by all blocks that it runs. Hits and misses are
-/// counted in line touches, one for each line of a run; at outer levels they are the requests from
-/// within.
+/// of random_inputs(workload, seed) name, in rows where it reads along one. Where a
+/// software-managed level lies inside caches (shared memory under an L2, registers under an L1),
+/// what moves between its buffers and home touches the caches in between instead. Blocks run one
+/// after the other in linear order, and so do all units, on one core unless options say more: each
+/// level is one instance, and a cache private to a core is shared by all blocks that it runs. Hits
+/// and misses are counted in line touches, one for each line of a run; at outer levels they are the
+/// requests from within.
 ///
 /// Entries that would be all zero are left out; `operations` has every operator that ran.
 /// Cost: one visit for each node of the walk, and one for each line touched, of those iterations of

@@ -138,8 +138,8 @@ std::string report_of(const Experiment& e, const Reproduced& done, const std::st
   text += compared_report(e, done.compared);
   if (e.needs) text += "\nNot reproduced here: it would need " + *e.needs + "\n";
   if (figure) text += "\n![" + e.id + "](figure.svg)\n";
-  return text +
-         (done.holds ? "\nEvery condition of the experiment holds.\n" : "\nA condition does not hold: " + done.reason + ".\n");
+  return text + (done.holds ? "\nEvery condition of the experiment holds.\n"
+                            : "\nA condition does not hold: " + done.reason + ".\n");
 }
 
 std::string command_of(const Experiment& e, const ReproduceOptions& options) {

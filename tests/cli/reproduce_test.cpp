@@ -46,7 +46,7 @@ TEST(Experiments, EveryTableAndResultsFigureHasAnEntryWithItsStatus) {
                          "flashfuser/speedups"})
     EXPECT_TRUE(by_id.contains(id)) << id;
   const std::set<std::string> statuses{"analysis", "simulation", "recorded", "measurement",
-                                         "needs"};
+                                       "needs"};
   for (const auto& [id, e] : by_id) {
     EXPECT_TRUE(statuses.contains(e["status"])) << id;
     EXPECT_EQ(e["available"].get<bool>(), e["reason"].is_null()) << id;
