@@ -46,7 +46,7 @@ gpu::Options gpu_options(const Request& request, const WalkOptions& options) {
   const auto order = gpu::block_order_from_name(*options.schedule);
   if (!order)
     throw InputError({.where = "--schedule",
-                      .value = options.schedule->empty() ? "nothing" : *options.schedule,
+                      .value = options.schedule->empty() ? "an empty text" : *options.schedule,
                       .problem = "is no order of blocks",
                       .accepted = "timed, lockstep, serial"});
   how.order = *order;

@@ -57,7 +57,7 @@ void check_options(const Experiment& e, const ReproduceOptions& options) {
   if (options.data && method_of(e).files == nullptr) refuse_option("--data", *options.data);
   if (options.size && !polybench::size_from_name(*options.size))
     throw InputError({.where = "--size",
-                      .value = options.size->empty() ? "nothing" : *options.size,
+                      .value = options.size->empty() ? "an empty text" : *options.size,
                       .problem = "is no size",
                       .accepted = "small, medium, large"});
 }
